@@ -35,7 +35,7 @@ gdn run --input hello >/dev/null
 gdn run --input hello --instance-key '$(touch executed)' >/dev/null
 gdn run --input hello --instance-key "$(printf 'a\033[2Jb')" >/dev/null
 
-# From here on, the project wants to be trusted, and nobody trusts it.
+# From here on, the project needs trust, but is not trusted.
 printf 'require("fs").writeFileSync("executed", "")\n' >trap.js
 cat >>goondan.yaml <<'YAML'
 ---

@@ -1,6 +1,6 @@
 """What a receiver of OpenTelemetry has got of two turns, held against the published conventions for generative AI.
 
-Usage: telemetry.py URL, with Phoenix behind URL, which has got a turn of examples/newsroom and one of the project of .ci/telemetry.
+Usage: telemetry.py URL, with Phoenix behind URL, which has got a turn of examples/newsroom and one of the project of ci/telemetry.
 Prints a line for each check; fails at the first that does not hold.
 """
 

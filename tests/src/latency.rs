@@ -104,7 +104,7 @@ async fn next(news: &mut UnboundedReceiver<ReloadNews>) -> anyhow::Result<Reload
     loop {
         let told = tokio::time::timeout(PATIENCE, news.recv())
             .await
-            .context("no reload comes")?;
+            .context("no reload happened")?;
         if let ReloadNews::Reloaded(outcome) = told.context("the swarm ended")? {
             return Ok(outcome.as_ref().clone());
         }

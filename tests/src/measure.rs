@@ -17,7 +17,7 @@ use anyhow::{Context, anyhow};
 use async_trait::async_trait;
 use futures::StreamExt;
 use goondan::event::{RuntimeEventKind, SwarmEvent};
-use goondan::message::{Part, Role, ToolCall};
+use goondan::message::{MessagePart, MessageRole, ToolCall};
 use goondan::ports::model::{
     ModelChunk, ModelClient, ModelError, ModelFactory, ModelRequest, ModelStream,
 };
@@ -75,12 +75,13 @@ impl ModelFactory for ConstantModel {
 impl ModelClient for ConstantModel {
     async fn stream(&self, request: ModelRequest) -> Result<ModelStream, ModelError> {
         let last = request.messages.last();
-        let calls = last.is_some_and(|last| last.data.role == Role::Tool || last.text() == "steps");
+        let calls =
+            last.is_some_and(|last| last.data.role == MessageRole::Tool || last.text() == "steps");
         let part = if calls {
             let arguments = json!({"data": "[1, 2]"});
-            Part::ToolCall(ToolCall::new("c", "json-query__count", arguments))
+            MessagePart::ToolCall(ToolCall::new("c", "json-query__count", arguments))
         } else {
-            Part::text("fine")
+            MessagePart::text("fine")
         };
         let answer = ModelChunk::finish(vec![part], None);
         Ok(futures::stream::iter([Ok(answer)]).boxed())

@@ -47,8 +47,8 @@
 //!
 //! This crate does not depend on other crates of this project, on a loader or on an async runtime.
 
-#[doc(hidden)]
-pub mod moment;
 pub mod raw;
 pub mod sdk;
+#[doc(hidden)]
+pub mod spin_wait;
 pub mod wire;

@@ -77,7 +77,7 @@ impl Status {
             Status::CANCELLED => "CANCELLED",
             Status::INTERNAL => "INTERNAL",
             Status::FAILED => "FAILED",
-            _ => "a status that this version does not know",
+            _ => "unknown status",
         }
     }
 }
@@ -177,7 +177,7 @@ pub struct ExtendingLibrary {
     /// The table of every library.
     pub library: Library,
     /// Delivers a message to an extension (`wire::ExtensionMessage`) and returns promptly. It ends
-    /// like [`Library::start`], with a `wire::Ended` as its output. Messages with [`NO_CALL`] are
+    /// like [`Library::start`], with a `wire::CallEndGuard` as its output. Messages with [`NO_CALL`] are
     /// not completed. Null if the library has no extension.
     pub extend:
         Option<unsafe extern "C" fn(this: *mut c_void, call: u64, message: Bytes) -> Status>,

@@ -1,4 +1,4 @@
-//! From raw arguments to an exit code.
+//! Entry point: parses the arguments, runs the command and returns its exit code.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -8,27 +8,28 @@ use std::sync::LazyLock;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser};
-use goondan::inside::Redactor;
+use goondan::internal::SecretRedactor;
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-use crate::args::{Cli, Command, Global};
+use crate::args::{CliCommand, CommandLine, GlobalArgs};
 use crate::commands::{self, sandbox_exec};
 use crate::complete;
-use crate::exit::{CliError, Exit};
-use crate::output::{Output, screen, style, write_error};
-use crate::retyped;
+use crate::exit::{CliError, CommandExit};
+use crate::output::{CommandOutput, screen, style, write_error};
+use crate::suggested_command;
 
-/// Runs the command that `arguments` (the program's name first) describe.
+/// Runs the command described by `arguments`. The first argument is the program name.
 pub(crate) fn main(arguments: Vec<OsString>) -> ExitCode {
     if let Some(exit) = complete::answer(&arguments) {
         return exit;
     }
     hide_memory();
-    // What clap refuses must be printed as asked for, too, so these two are looked up before it has its say.
+    // These flags are read before clap runs, because they also apply to the errors that clap
+    // reports.
     let given = |flag: &str| {
         arguments
             .iter()
@@ -40,10 +41,10 @@ pub(crate) fn main(arguments: Vec<OsString>) -> ExitCode {
     if given("--no-color") {
         anstream::ColorChoice::Never.write_global();
     }
-    std::panic::set_hook(Box::new(tell_panic));
+    std::panic::set_hook(Box::new(print_panic));
     let exit = match parse(&arguments) {
-        Ok(Cli {
-            command: Command::SandboxExec(args),
+        Ok(CommandLine {
+            command: CliCommand::SandboxExec(args),
             ..
         }) => return sandbox_exec::run(&args),
         Ok(cli) => run(cli),
@@ -51,10 +52,10 @@ pub(crate) fn main(arguments: Vec<OsString>) -> ExitCode {
     };
     screen::release();
     match exit {
-        Ok(()) => Exit::Ok.into(),
+        Ok(()) => CommandExit::Ok.into(),
         Err(error) => {
             if !error.silent {
-                // With standard error gone there is nobody left to tell.
+                // A failed write to standard error cannot be reported.
                 let _ = write_error(&error, json);
             }
             error.exit.into()
@@ -62,36 +63,50 @@ pub(crate) fn main(arguments: Vec<OsString>) -> ExitCode {
     }
 }
 
-fn run(cli: Cli) -> Result<(), CliError> {
-    let output = Output::new(&cli.global);
+fn run(cli: CommandLine) -> Result<(), CliError> {
+    let output = CommandOutput::new(&cli.global);
     start_logging(&cli.global);
-    retyped::keep(cli.global.state_root.as_ref());
+    suggested_command::set_state_root(cli.global.state_root.as_ref());
     commands::run(cli, &output)
 }
 
-/// Reads the arguments. Help and version texts are printed here and come back as a silent success.
-fn parse(arguments: &[OsString]) -> Result<Cli, CliError> {
-    let error = match Cli::try_parse_from(arguments) {
+/// Parses the arguments. Prints help and version texts itself and returns them as a silent success.
+fn parse(arguments: &[OsString]) -> Result<CommandLine, CliError> {
+    let arguments = with_help_flags(arguments.to_vec());
+    let arguments = arguments.as_slice();
+    let error = match CommandLine::try_parse_from(arguments) {
         Ok(cli) => return Ok(cli),
         Err(error) => error,
     };
     let rendered = error.render();
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            Output::print_styled(&rendered.ansi().to_string())?;
-            Err(CliError::shown(Exit::Ok))
+            CommandOutput::print_styled(&rendered.ansi().to_string())?;
+            Err(CliError::shown(CommandExit::Ok))
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            Output::note_styled(&rendered.ansi().to_string())?;
-            Err(CliError::shown(Exit::Usage))
+            CommandOutput::note_styled(&rendered.ansi().to_string())?;
+            Err(CliError::shown(CommandExit::Usage))
         }
         _ => Err(usage_error(&error, &rendered.to_string(), arguments)),
     }
 }
 
-/// The words of the command that was meant, such as `gdn new tool`, as far as there is one.
+/// Rewrites `gdn help COMMAND` as `gdn COMMAND --help`, and `gdn version` as `gdn --version`.
+fn with_help_flags(mut arguments: Vec<OsString>) -> Vec<OsString> {
+    let flag = match arguments.get(1).and_then(|word| word.to_str()) {
+        Some("help") => "--help",
+        Some("version") => "--version",
+        _ => return arguments,
+    };
+    arguments.remove(1);
+    arguments.push(flag.into());
+    arguments
+}
+
+/// Returns the command up to the last recognized subcommand, such as `gdn new tool`.
 fn command_of(arguments: &[OsString]) -> String {
-    let (mut words, mut command) = ("gdn".to_owned(), Cli::command());
+    let (mut words, mut command) = ("gdn".to_owned(), CommandLine::command());
     for argument in arguments
         .iter()
         .skip(1)
@@ -106,8 +121,8 @@ fn command_of(arguments: &[OsString]) -> String {
     words
 }
 
-/// What is wrong, in words of ours; none where those of clap say it as well.
-fn told(error: &clap::Error, command: &str, arguments: &[OsString]) -> Option<String> {
+/// Returns a replacement for clap's error message, or `None` if clap's own message is good enough.
+fn error_message(error: &clap::Error, command: &str, arguments: &[OsString]) -> Option<String> {
     let said = |kind| match error.get(kind)? {
         ContextValue::String(text) => Some(text.clone()),
         ContextValue::Strings(texts) => Some(texts.join(" ")),
@@ -122,29 +137,30 @@ fn told(error: &clap::Error, command: &str, arguments: &[OsString]) -> Option<St
             let argument = said(ContextKind::InvalidArg)?;
             Some(match argument.starts_with('-') {
                 true => format!("`{command}` has no option `{argument}`."),
-                false => format!("`{command}` has no place for the argument `{argument}`."),
+                false => format!("`{command}` takes no argument `{argument}`."),
             })
         }
         ErrorKind::MissingRequiredArgument => {
             let missing = said(ContextKind::InvalidArg)?;
-            Some(match asking(&missing, command, arguments) {
-                Some(option) => format!("`{option}` needs `{missing}`."),
-                None => format!("`{command}` needs {}.", missing.trim_end_matches("...")),
+            Some(match requiring_option(&missing, command, arguments) {
+                Some(option) => format!("`{option}` requires `{missing}`."),
+                None => format!("`{command}` requires {}.", missing.trim_end_matches("...")),
             })
         }
         ErrorKind::InvalidValue if said(ContextKind::InvalidValue)?.is_empty() => Some(format!(
-            "`{}` needs a value.",
+            "`{}` requires a value.",
             said(ContextKind::InvalidArg)?
         )),
         _ => None,
     }
 }
 
-/// The option that was typed and that asks for the one that is missing; none where the command itself does.
-fn asking(missing: &str, command: &str, arguments: &[OsString]) -> Option<String> {
+/// Returns the typed option that requires the `missing` one, or `None` if the command itself
+/// requires it.
+fn requiring_option(missing: &str, command: &str, arguments: &[OsString]) -> Option<String> {
     let is_missing = |words: &[&str]| {
         let all = command.split(' ').chain(words.iter().copied());
-        let error = Cli::try_parse_from(all)
+        let error = CommandLine::try_parse_from(all)
             .err()
             .filter(|error| error.kind() == ErrorKind::MissingRequiredArgument);
         let said = error
@@ -171,12 +187,12 @@ fn asking(missing: &str, command: &str, arguments: &[OsString]) -> Option<String
     Some(option.split('=').next().unwrap_or(option).to_owned())
 }
 
-/// The command that was meant by a word that is none, where one is near.
-fn near(error: &clap::Error, command: &str) -> Option<String> {
+/// Returns a "Did you mean" hint if a subcommand name is similar to the typed one.
+fn similar_command(error: &clap::Error, command: &str) -> Option<String> {
     let ContextValue::String(typed) = error.get(ContextKind::InvalidSubcommand)? else {
         return None;
     };
-    let mut parent = Cli::command();
+    let mut parent = CommandLine::command();
     for word in command.split(' ').skip(1) {
         parent = parent.find_subcommand(word)?.clone();
     }
@@ -190,17 +206,17 @@ fn near(error: &clap::Error, command: &str) -> Option<String> {
         .filter(|known| !known.is_hide_set())
         .map(clap::Command::get_name)
         .collect();
-    // Letters in another order are the mistake that a distance of edits takes for two.
+    // An edit distance counts two swapped letters as two edits, so anagrams are matched first.
     let meant = names
         .iter()
         .find(|name| sorted(name) == sorted(typed))
         .copied();
     meant
-        .or_else(|| goondan::inside::closest(typed, &names))
+        .or_else(|| goondan::internal::closest(typed, &names))
         .map(|name| format!("Did you mean `{name}`?"))
 }
 
-/// Turns clap's several lines into a message and a suggestion.
+/// Condenses clap's multi-line error into a message and a suggestion.
 fn usage_error(error: &clap::Error, rendered: &str, arguments: &[OsString]) -> CliError {
     let (kind, command) = (error.kind(), &*command_of(arguments));
     let mut message = Vec::new();
@@ -213,14 +229,14 @@ fn usage_error(error: &clap::Error, rendered: &str, arguments: &[OsString]) -> C
         if let Some(tip) = line.trim_start().strip_prefix("tip: ") {
             hints.push(capitalised(tip));
         } else if line.starts_with("Usage: ") {
-            // Of two options that exclude each other, the usage shows one and not why.
+            // For conflicting options, the usage line shows only one of them and no reason.
             hints.extend((kind != ErrorKind::ArgumentConflict).then(|| line.to_owned()));
         } else if !line.starts_with("For more information") {
             message.push(line.strip_prefix("error: ").unwrap_or(line).to_owned());
         }
     }
-    if let Some(told) = told(error, command, arguments) {
-        // The lines below the first one are the arguments that are missing, or the values that are possible.
+    if let Some(told) = error_message(error, command, arguments) {
+        // The lines after the first one list missing arguments or possible values.
         message.truncate(if kind == ErrorKind::MissingRequiredArgument {
             0
         } else {
@@ -229,17 +245,17 @@ fn usage_error(error: &clap::Error, rendered: &str, arguments: &[OsString]) -> C
         message.splice(..message.len().min(1), [told]);
     }
     if kind == ErrorKind::InvalidSubcommand && !hints.iter().any(|hint| hint.contains("similar")) {
-        hints.splice(..0, near(error, command));
+        hints.splice(..0, similar_command(error, command));
     }
-    hints.push(format!("`{command} --help` says more."));
+    hints.push(format!("See `{command} --help`."));
     let mut message = capitalised(&message.join("\n"));
-    for (theirs, ours) in PLAIN {
+    for (theirs, ours) in PLAIN_PARSE_ERRORS {
         message = message.replace(theirs, ours);
     }
     CliError::usage(in_range(message)).suggest(hints.join("\n"))
 }
 
-/// `0 is not in 1..=1000` in words.
+/// Rewrites `0 is not in 1..=1000` as a sentence.
 fn in_range(message: String) -> String {
     let said = || {
         let (before, range) = message.split_once(" is not in ")?;
@@ -250,13 +266,13 @@ fn in_range(message: String) -> String {
     said().unwrap_or(message)
 }
 
-/// Why a value can't be read, as libraries say it and as people do.
-const PLAIN: [(&str, &str); 3] = [
+/// Parse errors of libraries, each with a plain replacement.
+const PLAIN_PARSE_ERRORS: [(&str, &str); 3] = [
     (
         "number would be zero for non-zero type",
         "must be at least 1",
     ),
-    ("invalid digit found in string", "write a whole number"),
+    ("invalid digit found in string", "must be an integer"),
     (
         "invalid socket address syntax",
         "write an address with its port, such as 127.0.0.1:4747",
@@ -271,35 +287,36 @@ fn capitalised(text: &str) -> String {
     }
 }
 
-/// Keeps programs of the same user, such as those that tools run, from reading this process's memory and environment,
-/// which hold the keys. Root can read them all the same.
+/// Stops other processes of the same user, such as those of tools, from reading this process's
+/// memory and environment, which contain API keys. Root can still read them.
 fn hide_memory() {
     #[cfg(target_os = "linux")]
     if let Err(error) = nix::sys::prctl::set_dumpable(false) {
-        tracing::debug!(%error, "the process can be looked into");
+        tracing::debug!(%error, "could not disable ptrace and core dumps for this process");
     }
 }
 
-/// What a panic says may hold the words of strangers, as everything else.
-fn tell_panic(panic: &std::panic::PanicHookInfo<'_>) {
+/// Prints a panic through the redactor, because a panic message can contain foreign strings and
+/// secrets.
+fn print_panic(panic: &std::panic::PanicHookInfo<'_>) {
     let thread = std::thread::current();
     let name = thread.name().unwrap_or("without a name").to_owned();
     let _ = writeln!(
-        redactor().writer(screen::Messages),
-        "a fault of gdn: thread {name}: {panic}"
+        redactor().writer(screen::LogMessageWriter),
+        "bug in gdn: thread {name}: {panic}"
     );
 }
 
-/// Knows the secrets of the swarm that this process runs, once it runs. Logging begins before that.
-pub(crate) fn redactor() -> &'static Redactor {
-    static REDACTOR: LazyLock<Redactor> = LazyLock::new(Redactor::new);
+/// Returns the redactor of this process. Logging starts before the swarm adds its secrets to it.
+pub(crate) fn redactor() -> &'static SecretRedactor {
+    static REDACTOR: LazyLock<SecretRedactor> = LazyLock::new(SecretRedactor::new);
     &REDACTOR
 }
 
-/// A log line that reads like the notes around it: no moment, no module.
-struct Note;
+/// Log format that matches the notes around it: no timestamp, no module.
+struct NoteLogFormat;
 
-impl<S, N> FormatEvent<S, N> for Note
+impl<S, N> FormatEvent<S, N> for NoteLogFormat
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
@@ -326,24 +343,25 @@ where
     }
 }
 
-/// Log lines of the libraries go to standard error; `GOONDAN_LOG` takes a filter such as `goondan_engine=trace`.
-fn start_logging(global: &Global) {
+/// Starts logging to standard error. `GOONDAN_LOG` sets a filter such as `goondan_engine=trace`.
+fn start_logging(global: &GlobalArgs) {
     let default = match (global.quiet, global.verbose) {
         (true, _) => "error,rmcp=off",
         (false, 0 | 1) => "warn,agent_client_protocol=error,rmcp=off,gdn::agent=trace",
-        // `goondan` stands for all crates, `gdn` for what tools, extensions and agents log.
+        // `goondan` matches all crates; `gdn` matches the logs of tools, extensions and agents.
         (false, 2) => "goondan=debug,gdn=debug,warn,gdn::agent=trace",
         (false, _) => "trace",
     };
     let asked = EnvFilter::try_from_env("GOONDAN_LOG").ok();
-    let is_for_people = asked.is_none() && global.verbose == 0 && Output::stderr_is_terminal();
+    let is_for_people =
+        asked.is_none() && global.verbose == 0 && CommandOutput::stderr_is_terminal();
     let log = tracing_subscriber::fmt()
         .with_env_filter(asked.unwrap_or_else(|| EnvFilter::new(default)))
-        .with_writer(|| redactor().writer(screen::Messages))
-        .with_ansi(Output::stderr_has_colour());
-    // A second initialisation can only happen in tests, and there the first one serves as well.
+        .with_writer(|| redactor().writer(screen::LogMessageWriter))
+        .with_ansi(CommandOutput::stderr_has_colour());
+    // Only tests initialize logging twice; the first initialization is sufficient for them.
     let _ = match is_for_people {
-        true => log.event_format(Note).try_init(),
+        true => log.event_format(NoteLogFormat).try_init(),
         false => log.try_init(),
     };
 }

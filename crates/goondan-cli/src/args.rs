@@ -1,16 +1,16 @@
-//! The whole command line, as clap reads it. Each command's own arguments stand in its file under `commands/`.
+//! The complete command line. The arguments of each command are defined in its file in `commands/`.
 
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 
 use crate::commands::{
-    acp, attach, build, completions, connection, doctor, explain, init, instance, itself, logs,
-    lsp, man, mcp, new, nodes, package, policy, reload, run, sandbox_exec, schema, send, serve,
+    acp, attach, build, completions, connection, doctor, explain, init, instance, logs, lsp, man,
+    mcp, new, nodes, package, policy, reload, run, sandbox_exec, schema, self_update, send, serve,
     studio, test, tool, tool_host, trust, validate,
 };
 
-const ABOUT: &str = "Run swarms of agents that a project folder with a goondan.yaml declares.";
+const ABOUT: &str = "Run the agent swarm defined in a project's goondan.yaml.";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -22,7 +22,7 @@ Examples:
 
 Documentation: https://github.com/goondan/gdn/blob/main/docs/getting-started.md";
 
-/// The command line.
+/// Command line of `gdn`.
 #[derive(Debug, Parser)]
 #[command(name = "gdn", version, about = ABOUT, after_help = EXAMPLES, max_term_width = 100)]
 #[command(
@@ -30,21 +30,22 @@ Documentation: https://github.com/goondan/gdn/blob/main/docs/getting-started.md"
     disable_help_subcommand = true,
     disable_help_flag = true
 )]
-pub(crate) struct Cli {
-    /// What every command takes.
+pub(crate) struct CommandLine {
+    /// Options of every command.
     #[command(flatten)]
-    pub(crate) global: Global,
-    /// What to do.
+    pub(crate) global: GlobalArgs,
+    /// Selected command.
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: CliCommand,
 }
 
-/// What every command takes.
+/// Options of every command.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Global options")]
-pub(crate) struct Global {
-    /// Keep conversations and logs in this folder [default: ~/.goondan] [env: GOONDAN_STATE_ROOT]
-    // To clap, the variable would be an argument that was given, and a command without one would not show its help.
+pub(crate) struct GlobalArgs {
+    /// Store conversations and logs here [default: ~/.goondan] [env: GOONDAN_STATE_ROOT]
+    // With clap's `env`, a set variable counts as an argument. A call without a command would then
+    // not print the help.
     #[arg(long, global = true, value_name = "DIR")]
     pub(crate) state_root: Option<PathBuf>,
     /// Print results and errors as JSON
@@ -56,65 +57,66 @@ pub(crate) struct Global {
     /// Show only results and errors
     #[arg(short, long, global = true)]
     pub(crate) quiet: bool,
-    /// Print without colours (also: NO_COLOR=1)
+    /// Disable colors (also: NO_COLOR=1)
     #[arg(long, global = true)]
     pub(crate) no_color: bool,
     /// Print help
-    // clap's own flag gives every option four lines as soon as one value is explained; this one stays a table.
+    // clap's own flag switches all options to a four-line layout once one value is documented. This
+    // flag keeps the table.
     #[arg(short, long, global = true, action = ArgAction::HelpShort)]
     help: Option<bool>,
 }
 
-/// What to do.
+/// Command of `gdn`.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
-    /// Create a project that runs at once, without an API key
+pub(crate) enum CliCommand {
+    /// Create a project that runs without an API key
     Init(init::InitArgs),
     /// Create a part of a project, such as a tool library
     New(new::NewArgs),
-    /// Check a project and report every mistake in every file
+    /// Validate a project and report all errors
     Validate(validate::ValidateArgs),
-    /// Run a swarm with one input, with a stream of inputs, or as a chat
+    /// Run a swarm with one input, an input stream, or as a chat
     Run(run::RunArgs),
-    /// Hand an input to the process that runs a swarm
+    /// Send an input to the process that runs a swarm
     Send(send::SendArgs),
-    /// Show what the process that runs a swarm does, and answer its questions
+    /// Follow a running swarm and answer its approval requests
     Attach(attach::AttachArgs),
     /// Serve a swarm to programs over HTTP
     Serve(serve::ServeArgs),
-    /// Show a swarm in the browser, where a person sees and steers it
+    /// Open a web UI to watch and control a swarm
     Studio(studio::StudioArgs),
-    /// Let an editor talk to a swarm, by the Agent Client Protocol
+    /// Connect an editor to a swarm with the Agent Client Protocol
     Acp(acp::AcpArgs),
-    /// Check and complete the YAML of projects in an editor, by the Language Server Protocol
+    /// Start the language server for the YAML of projects
     Lsp(lsp::LspArgs),
     /// Build the tools and extensions that have a `spec.build`
     Build(build::BuildArgs),
-    /// Reload the project in the process that runs it, or show what a reload would change
+    /// Reload a running project, or preview a reload
     Reload(reload::ReloadArgs),
     /// List an agent's tools, or call one without a model
     Tool(tool::ToolArgs),
-    /// List MCP servers, import them from other programs, log in to them, or be one
+    /// Manage MCP servers (list, import, login), or serve this swarm over MCP
     Mcp(mcp::McpArgs),
-    /// Explain what the permissions of an agent allow
+    /// Explain the permissions of an agent
     Policy(policy::PolicyArgs),
-    /// Add, install, update and publish packages of tools, agents and swarms
+    /// Add, install, update and publish packages
     Package(package::PackageArgs),
-    /// Trust a project, so that it may load libraries, run programs and read secrets
+    /// Trust a project to load libraries, run programs and read secrets
     Trust(trust::TrustArgs),
-    /// List connections to platforms, let senders in, or show where an event would go
+    /// List connections, approve senders, or test event routing
     Connection(connection::ConnectionArgs),
     /// List, show, retry, export, import, adopt or delete conversations
     Instance(instance::InstanceArgs),
-    /// Show what happened in turns, steps and tool calls
+    /// Show the turns, steps and tool calls of past runs
     Logs(logs::LogsArgs),
-    /// List the nodes that share a database, and who works in which workspace
+    /// List the nodes that share a database, and their workspaces
     Nodes(nodes::NodesArgs),
-    /// Say what the code of an error or a warning means, and what to do about it
+    /// Explain an error or warning code
     Explain(explain::ExplainArgs),
     /// Print the JSON Schemas of the resource kinds
     Schema(schema::SchemaArgs),
-    /// Run conformance cases
+    /// Run test cases
     Test(test::TestArgs),
     /// Check this machine and a project for problems
     Doctor(doctor::DoctorArgs),
@@ -124,11 +126,11 @@ pub(crate) enum Command {
     Man(man::ManArgs),
     /// Update this program
     #[command(name = "self")]
-    Itself(itself::SelfArgs),
-    /// Run a tool library with `isolation: process`; other commands start it
+    Itself(self_update::SelfArgs),
+    /// Run a tool library with `isolation: process`; started by other commands
     #[command(hide = true)]
     ToolHost(tool_host::ToolHostArgs),
-    /// Restrict this process, then become a program; tools start it
+    /// Restrict this process, then execute a program; started by tools
     #[command(hide = true)]
     SandboxExec(sandbox_exec::SandboxExecArgs),
 }
@@ -141,17 +143,17 @@ mod tests {
 
     #[test]
     fn the_command_line_is_consistent() {
-        Cli::command().debug_assert();
+        CommandLine::command().debug_assert();
     }
 
     #[test]
     fn each_command_and_each_argument_says_what_it_does() {
-        let mut command = Cli::command();
+        let mut command = CommandLine::command();
         command.build();
         assert!(described(&command) > 80);
     }
 
-    /// How many commands and arguments there are. Each has one sentence, which clap shows without its full stop.
+    /// Counts commands and arguments. Each must have a one-sentence help without a full stop.
     fn described(command: &clap::Command) -> usize {
         let about = command
             .get_about()

@@ -1,7 +1,8 @@
-//! What shells complete to: commands and options, and the names of the project around the folder that somebody types in.
+//! Shell completion of commands, options and names from the surrounding project.
 //!
-//! A shell asks by running `gdn` with [`VARIABLE`] set, behind a key that the user presses while standing in a folder that may be
-//! anybody's. So nothing of the project is executed, and no word is offered that means something to a shell or a terminal.
+//! A shell asks for completions by running `gdn` with [`COMPLETE_VARIABLE`] set. The current directory can
+//! be untrusted at that time. Therefore nothing of the project is executed, and names with shell or
+//! terminal metacharacters are not offered.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -15,23 +16,25 @@ use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
 use clap_complete::env::{EnvCompleter, Shells};
 use goondan::StateRoot;
 use goondan::spec::Bundle;
-use goondan::spec::kinds::Entry;
+use goondan::spec::kinds::ToolEntry;
 
-use crate::args::Cli;
-use crate::exit::{CliError, Exit};
-use crate::instances::{self, Scope};
+use crate::args::CommandLine;
+use crate::exit::{CliError, CommandExit};
+use crate::instances::{self, ConversationScope};
 
-/// Set to the name of a shell, it makes `gdn` answer that shell's question and end.
-const VARIABLE: &str = "GOONDAN_COMPLETE";
+/// Variable with the name of a shell; if it is set, `gdn` prints completions for that shell and
+/// exits.
+const COMPLETE_VARIABLE: &str = "GOONDAN_COMPLETE";
 
-/// Answers the shell that asks what a line may go on with; none where no shell asks.
+/// Prints completions for the command line in `arguments`. Returns `None` unless a shell asks for
+/// them.
 pub(crate) fn answer(arguments: &[OsString]) -> Option<ExitCode> {
-    let name = std::env::var(VARIABLE)
+    let name = std::env::var(COMPLETE_VARIABLE)
         .ok()
         .filter(|name| !name.is_empty())?;
     let shells = Shells::builtins();
     let Some(shell) = shells.completer(&name) else {
-        return Some(Exit::Usage.into());
+        return Some(CommandExit::Usage.into());
     };
     let words = arguments
         .iter()
@@ -39,7 +42,7 @@ pub(crate) fn answer(arguments: &[OsString]) -> Option<ExitCode> {
         .skip(1)
         .cloned()
         .collect();
-    let mut command = Cli::command();
+    let mut command = CommandLine::command();
     command.build();
     let mut answer = Vec::new();
     let found = shell.write_complete(
@@ -49,30 +52,34 @@ pub(crate) fn answer(arguments: &[OsString]) -> Option<ExitCode> {
         &mut answer,
     );
     let told = found.and_then(|()| std::io::stdout().lock().write_all(&answer));
-    // Nobody reads an error there; the shell offers nothing.
-    Some(told.map_or(Exit::Failure, |()| Exit::Ok).into())
+    // Errors are not shown during completion; the shell offers nothing.
+    Some(
+        told.map_or(CommandExit::Failure, |()| CommandExit::Ok)
+            .into(),
+    )
 }
 
-/// zsh runs a file in its `fpath` when it completes for the first time. The script that clap makes only registers itself then,
-/// and so would offer nothing that time.
-const AUTOLOADED: &str = "[ \"$funcstack[1]\" != _gdn ] || _clap_dynamic_completer_gdn \"$@\"\n";
+/// Addition for zsh, which sources a file in `fpath` at the first completion. clap's script only
+/// registers itself then, so the first completion would be empty.
+const ZSH_AUTOLOAD_SCRIPT: &str =
+    "[ \"$funcstack[1]\" != _gdn ] || _clap_dynamic_completer_gdn \"$@\"\n";
 
-/// The script that makes a shell ask.
+/// Returns the registration script for `shell`.
 pub(crate) fn script(shell: Shell) -> Result<Vec<u8>, CliError> {
     let shells = Shells::builtins();
     let name = shell.to_string();
     let completer: &dyn EnvCompleter = shells
         .completer(&name)
-        .ok_or_else(|| CliError::usage(format!("There are no completions for {name}.")))?;
+        .ok_or_else(|| CliError::usage(format!("Completions for {name} are not supported.")))?;
     let mut script = Vec::new();
-    completer.write_registration(VARIABLE, "gdn", "gdn", "gdn", &mut script)?;
+    completer.write_registration(COMPLETE_VARIABLE, "gdn", "gdn", "gdn", &mut script)?;
     if shell == Shell::Zsh {
-        script.extend_from_slice(AUTOLOADED.as_bytes());
+        script.extend_from_slice(ZSH_AUTOLOAD_SCRIPT.as_bytes());
     }
     Ok(script)
 }
 
-/// The agents of the project.
+/// Completes agent names of the project.
 pub(crate) fn agents() -> ArgValueCandidates {
     of_project(|bundle| {
         bundle
@@ -83,7 +90,7 @@ pub(crate) fn agents() -> ArgValueCandidates {
     })
 }
 
-/// Its swarms.
+/// Completes swarm names of the project.
 pub(crate) fn swarms() -> ArgValueCandidates {
     of_project(|bundle| {
         bundle
@@ -94,7 +101,7 @@ pub(crate) fn swarms() -> ArgValueCandidates {
     })
 }
 
-/// Its connections.
+/// Completes connection names of the project.
 pub(crate) fn connections() -> ArgValueCandidates {
     of_project(|bundle| {
         bundle
@@ -105,18 +112,18 @@ pub(crate) fn connections() -> ArgValueCandidates {
     })
 }
 
-/// Its tools that are MCP servers.
+/// Completes names of tools that are MCP servers.
 pub(crate) fn servers() -> ArgValueCandidates {
     of_project(|bundle| {
         let servers = bundle
             .tools()
             .values()
-            .filter(|tool| matches!(tool.spec.entry, Entry::Mcp(_)));
+            .filter(|tool| matches!(tool.spec.entry, ToolEntry::Mcp(_)));
         servers.map(|tool| tool.id.name.to_string()).collect()
     })
 }
 
-/// Its tools that are built.
+/// Completes names of tools that have a build.
 pub(crate) fn builds() -> ArgValueCandidates {
     of_project(|bundle| {
         bundle
@@ -127,7 +134,7 @@ pub(crate) fn builds() -> ArgValueCandidates {
     })
 }
 
-/// What its agents may call, as far as the YAML says it.
+/// Completes the tool exports that agents use, as far as the YAML declares them.
 pub(crate) fn exports() -> ArgValueCandidates {
     of_project(|bundle| {
         let used = bundle.agents().values().flat_map(|agent| &agent.spec.tools);
@@ -144,23 +151,29 @@ pub(crate) fn exports() -> ArgValueCandidates {
     })
 }
 
-/// The conversations of the project; of all projects outside of one.
+/// Completes conversations of the project, or of all projects outside of a project.
 pub(crate) fn instances() -> ArgValueCandidates {
     ArgValueCandidates::new(|| {
         let state_root = StateRoot::find(None);
         let scope = match project() {
-            None => Scope::Everywhere,
+            None => ConversationScope::Everywhere,
             Some(root) => match state_root.workspaces_of(&root) {
-                Ok(workspaces) => Scope::Project(root, workspaces),
+                Ok(workspaces) => ConversationScope::Project(root, workspaces),
                 Err(_) => return Vec::new(),
             },
         };
         let found = instances::in_files(&state_root, &scope).unwrap_or_default();
-        candidates(found.iter().map(instances::Found::name).collect())
+        candidates(
+            found
+                .iter()
+                .map(instances::FoundConversation::name)
+                .collect(),
+        )
     })
 }
 
-/// Names that a valid project holds. One with mistakes offers none: which names it would have is open.
+/// Completes names from a valid project. An invalid project offers none, because its names are
+/// unknown.
 fn of_project(names: fn(&Bundle) -> Vec<String>) -> ArgValueCandidates {
     ArgValueCandidates::new(move || {
         let bundle: Option<Arc<Bundle>> = project().and_then(|root| goondan::load(&root).bundle);
@@ -170,7 +183,6 @@ fn of_project(names: fn(&Bundle) -> Vec<String>) -> ArgValueCandidates {
     })
 }
 
-/// The folder of the project around this one.
 fn project() -> Option<PathBuf> {
     let here = std::env::current_dir().ok()?;
     if goondan::manifest_in(&here).is_some() {
@@ -180,7 +192,7 @@ fn project() -> Option<PathBuf> {
     }
 }
 
-/// The words among `names` that any shell takes as they are, each once.
+/// Returns the names that need no quoting in any shell, sorted and without duplicates.
 fn candidates(mut names: Vec<String>) -> Vec<CompletionCandidate> {
     names.retain(|name| is_plain(name));
     names.sort();
@@ -188,7 +200,7 @@ fn candidates(mut names: Vec<String>) -> Vec<CompletionCandidate> {
     names.into_iter().map(CompletionCandidate::new).collect()
 }
 
-/// Whether a word is nothing but a word to every shell, and no option.
+/// Returns true if no shell interprets any character of `word` and it is not an option.
 fn is_plain(word: &str) -> bool {
     let is_mark = |c: char| matches!(c, '-' | '_' | '.' | ':' | '@' | '/' | '+');
     word.starts_with(|c: char| c.is_ascii_alphanumeric())

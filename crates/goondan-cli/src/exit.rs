@@ -1,4 +1,4 @@
-//! How the command ends: exit codes, and the error that a person or a program reads.
+//! Exit codes, and the error that a command ends with.
 
 use std::fmt;
 use std::io;
@@ -8,62 +8,60 @@ use goondan::spec::reason;
 use serde::Serialize;
 use serde_json::Value;
 
-/// What the process ends with. The numbers are part of the interface (`docs/cli.md`).
+/// Exit code of the process. The numbers are a stable interface (`docs/cli.md`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Exit {
-    /// It did what it was asked to do.
+pub(crate) enum CommandExit {
+    /// The command succeeded.
     Ok = 0,
-    /// It failed.
+    /// The command failed.
     Failure = 1,
-    /// The command line makes no sense.
+    /// The command line is invalid.
     Usage = 2,
-    /// Something that the command needs is not there or not set.
+    /// A required file or setting is missing.
     Configuration = 3,
-    /// The project is not valid.
+    /// The project is invalid.
     Validation = 4,
-    /// A model endpoint can't be reached.
+    /// The model endpoint is unreachable.
     Network = 5,
-    /// A model endpoint refused the key.
+    /// The model endpoint rejected the API key.
     Authentication = 6,
     /// The project is not trusted.
     Untrusted = 7,
     /// The user pressed Ctrl-C (SIGINT).
     Interrupt = 130,
-    /// The system or a supervisor asked it to end (SIGTERM).
+    /// The operating system or a supervisor requested termination (SIGTERM).
     Terminate = 143,
 }
 
-impl From<Exit> for std::process::ExitCode {
-    fn from(exit: Exit) -> Self {
+impl From<CommandExit> for std::process::ExitCode {
+    fn from(exit: CommandExit) -> Self {
         std::process::ExitCode::from(exit as u8)
     }
 }
 
-/// An error at the end of a command. `--json` prints it as one object.
+/// Final error of a command. `--json` prints it as one object.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct CliError {
-    /// Stable: one of the table, or one of whoever wrote a tool.
+    /// Stable error code: one of `docs/errors.md`, or a code that a tool defines.
     pub(crate) code: String,
-    /// A sentence that stands alone.
+    /// Complete sentence.
     pub(crate) message: String,
-    /// What to type next.
+    /// Next command or fix.
     pub(crate) suggestion: Option<String>,
-    /// Where to read more.
     pub(crate) help_url: Option<String>,
-    /// What the process ends with.
-    pub(crate) exit: Exit,
-    /// Diagnostics of the project, for `--json`; a terminal has seen them by then.
+    pub(crate) exit: CommandExit,
+    /// Diagnostics of the project, for `--json`. On a terminal they are printed earlier.
     pub(crate) diagnostics: Box<[Value]>,
-    /// What a project wants that is not trusted, for `--json`.
+    /// Capabilities that an untrusted project requests, for `--json`.
     pub(crate) wants: Box<[Value]>,
-    /// Whether it was shown already, or there is nobody left to show it to.
+    /// True if the error is already printed, or no output is left to print it on.
     pub(crate) silent: bool,
 }
 
-/// The form of [`CliError`] that programs read.
+/// JSON form of [`CliError`].
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct ErrorObject<'a> {
+struct JsonErrorObject<'a> {
     code: &'a str,
     message: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -78,13 +76,13 @@ struct ErrorObject<'a> {
 }
 
 impl CliError {
-    /// An error of ours.
-    pub(crate) fn new(exit: Exit, code: Code, message: impl Into<String>) -> Self {
+    /// Creates an error with one of gdn's own codes.
+    pub(crate) fn new(exit: CommandExit, code: Code, message: impl Into<String>) -> Self {
         CliError::passed_on(exit, code.into(), message)
     }
 
-    /// An error of a turn or a tool, whose code may be a stranger's. What the table knows, it explains.
-    pub(crate) fn passed_on(exit: Exit, code: String, message: impl Into<String>) -> Self {
+    /// Creates an error of a turn or a tool, whose code can be foreign. Known codes get a help URL.
+    pub(crate) fn passed_on(exit: CommandExit, code: String, message: impl Into<String>) -> Self {
         CliError {
             help_url: Code::find(&code).map(Code::help_url),
             code,
@@ -97,58 +95,57 @@ impl CliError {
         }
     }
 
-    /// The command line makes no sense.
+    /// Creates the error of an invalid command line.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
-        CliError::new(Exit::Usage, Code::INVALID_ARGUMENT, message)
+        CliError::new(CommandExit::Usage, Code::INVALID_ARGUMENT, message)
     }
 
-    /// Something that the command needs is not there.
+    /// Creates the error of a missing file or setting.
     pub(crate) fn configuration(message: impl Into<String>) -> Self {
-        CliError::new(Exit::Configuration, Code::CONFIG_ERROR, message)
+        CliError::new(CommandExit::Configuration, Code::CONFIG_ERROR, message)
     }
 
-    /// The work itself failed.
+    /// Creates the error of a failed operation.
     pub(crate) fn failure(code: Code, message: impl Into<String>) -> Self {
-        CliError::new(Exit::Failure, code, message)
+        CliError::new(CommandExit::Failure, code, message)
     }
 
-    /// The user stopped it.
+    /// Creates the error of an interruption by the user.
     pub(crate) fn interrupted() -> Self {
-        CliError::stopped(Exit::Interrupt, "Interrupted.")
+        CliError::stopped(CommandExit::Interrupt, "Interrupted.")
     }
 
-    /// A signal ended it; `exit` says which.
-    pub(crate) fn stopped(exit: Exit, message: impl Into<String>) -> Self {
-        // Whoever sent it needs no explanation.
+    /// Creates the error of a termination by a signal; `exit` identifies the signal.
+    pub(crate) fn stopped(exit: CommandExit, message: impl Into<String>) -> Self {
+        // The sender of the signal needs no explanation.
         CliError {
             help_url: None,
             ..CliError::new(exit, Code::INTERRUPTED, message)
         }
     }
 
-    /// Whether a signal is the reason.
+    /// Returns true if a signal caused the error.
     pub(crate) fn is_stop(&self) -> bool {
-        matches!(self.exit, Exit::Interrupt | Exit::Terminate)
+        matches!(self.exit, CommandExit::Interrupt | CommandExit::Terminate)
     }
 
-    /// A failed end whose reasons are on the screen already.
-    pub(crate) fn shown(exit: Exit) -> Self {
+    /// Creates a failure whose reasons are already printed.
+    pub(crate) fn shown(exit: CommandExit) -> Self {
         CliError {
             silent: true,
             ..CliError::passed_on(exit, String::new(), "")
         }
     }
 
-    /// Adds what to type next.
     #[must_use]
     pub(crate) fn suggest(mut self, suggestion: impl Into<String>) -> Self {
         self.suggestion = Some(suggestion.into());
         self
     }
 
-    /// One JSON object, without line breaks.
+    /// Serializes the error as one line of JSON.
     pub(crate) fn to_json(&self) -> String {
-        let object = ErrorObject {
+        let object = JsonErrorObject {
             code: &self.code,
             message: &self.message,
             suggestion: self.suggestion.as_deref(),
@@ -167,14 +164,14 @@ impl fmt::Display for CliError {
     }
 }
 
-/// A reader that went away (`gdn … | head`) is no failure; any other trouble with standard streams or files is.
+/// A closed pipe (`gdn … | head`) counts as success; other errors of streams or files are failures.
 impl From<io::Error> for CliError {
     fn from(error: io::Error) -> Self {
         match error.kind() {
-            io::ErrorKind::BrokenPipe => CliError::shown(Exit::Ok),
+            io::ErrorKind::BrokenPipe => CliError::shown(CommandExit::Ok),
             _ => CliError::failure(
                 Code::INTERNAL_ERROR,
-                format!("Input or output failed: {error}.", error = reason(&error)),
+                format!("I/O error: {error}.", error = reason(&error)),
             ),
         }
     }
@@ -203,6 +200,6 @@ mod tests {
     #[test]
     fn a_reader_that_went_away_is_no_failure() {
         let error = CliError::from(io::Error::from(io::ErrorKind::BrokenPipe));
-        assert!(error.silent && error.exit == Exit::Ok);
+        assert!(error.silent && error.exit == CommandExit::Ok);
     }
 }

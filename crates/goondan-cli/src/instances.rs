@@ -1,106 +1,107 @@
-//! Conversations on disk, found by the names that people type.
+//! Stored conversations, and their selection by name.
 
 use std::path::PathBuf;
 
 use clap::Args;
-use goondan::database::Database;
 use goondan::ids::InstanceId;
 use goondan::spec::Code;
 use goondan::workspace::InstanceSummary;
+use goondan::workspace::database::Database;
 use goondan::{StateRoot, Workspace};
 
 use crate::commands::quoted;
 use crate::exit::CliError;
-use crate::output::Output;
-use crate::place;
+use crate::output::CommandOutput;
 use crate::project;
+use crate::project_path;
 use crate::store;
 use goondan::spec::reason;
 
-/// Where conversations are looked for; the same words in every command that looks for some.
+/// Scope of a search for conversations, shared by all commands that search.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ScopeArgs {
-    /// Look at this project [default: the project of this folder, or all projects outside of one]
+    /// Search this project [default: the current project, or all projects outside of one]
     #[arg(short, long, value_name = "PATH")]
     project: Option<PathBuf>,
-    /// Look only in this workspace
+    /// Search only this workspace
     #[arg(long, value_name = "ID", conflicts_with = "project")]
     workspace: Option<String>,
 }
 
-/// Where conversations are looked for.
+/// Scope of a search for conversations.
 #[derive(Debug, Clone)]
-pub(crate) enum Scope {
-    /// In all workspaces.
+pub(crate) enum ConversationScope {
+    /// All workspaces.
     Everywhere,
-    /// In that one.
+    /// The workspace with this ID.
     Workspace(String),
-    /// In those of the project in that folder; they need not exist yet.
+    /// The workspaces of the project in this directory. None need to exist yet.
     Project(PathBuf, Vec<Workspace>),
 }
 
 impl ScopeArgs {
-    /// What they amount to, where `all` asks for everything.
+    /// Resolves the options to a scope; `all` selects every workspace by default.
     pub(crate) fn scope(
         &self,
         all: bool,
         state_root: &StateRoot,
-        output: &Output,
-    ) -> Result<Scope, CliError> {
+        output: &CommandOutput,
+    ) -> Result<ConversationScope, CliError> {
         let root = match (&self.workspace, &self.project) {
-            (Some(id), _) => return Ok(Scope::Workspace(id.clone())),
+            (Some(id), _) => return Ok(ConversationScope::Workspace(id.clone())),
             (None, Some(path)) => Some(project::load(path)?.root),
             (None, None) if all => None,
-            (None, None) => place::around(output)?
+            (None, None) => project_path::around(output)?
                 .map(std::path::absolute)
                 .transpose()?,
         };
         let Some(root) = root else {
-            return Ok(Scope::Everywhere);
+            return Ok(ConversationScope::Everywhere);
         };
         let workspaces = state_root
             .workspaces_of(&root)
             .map_err(|error| unreadable_root(state_root, &error))?;
-        Ok(Scope::Project(root, workspaces))
+        Ok(ConversationScope::Project(root, workspaces))
     }
 }
 
-/// A conversation and the workspace that holds it.
+/// Conversation and the workspace that contains it.
 #[derive(Debug, Clone)]
-pub(crate) struct Found {
-    /// Where it lies.
+pub(crate) struct FoundConversation {
     pub(crate) workspace: Workspace,
-    /// What is known of it.
     pub(crate) summary: InstanceSummary,
 }
 
-impl Found {
-    /// `agent:key`, as lists print it.
+impl FoundConversation {
+    /// Returns `agent:key`, the form that lists print.
     pub(crate) fn name(&self) -> String {
         self.summary.id.to_string()
     }
 }
 
-/// All conversations there, newest first: those in the database, or those in files where there is none.
+/// Returns all conversations in the scope, newest first, from the database or else from files.
 pub(crate) async fn all(
     database: Option<&Database>,
     state_root: &StateRoot,
-    scope: &Scope,
-) -> Result<Vec<Found>, CliError> {
+    scope: &ConversationScope,
+) -> Result<Vec<FoundConversation>, CliError> {
     match database {
         Some(database) => in_database(database, state_root, scope).await,
         None => in_files(state_root, scope),
     }
 }
 
-/// Those in files.
-pub(crate) fn in_files(state_root: &StateRoot, scope: &Scope) -> Result<Vec<Found>, CliError> {
+/// Returns the conversations in files, newest first.
+pub(crate) fn in_files(
+    state_root: &StateRoot,
+    scope: &ConversationScope,
+) -> Result<Vec<FoundConversation>, CliError> {
     let mut found = Vec::new();
     for place in workspaces(state_root, scope)? {
         let summaries = place
             .instances()
             .map_err(|error| unreadable(&place, &error))?;
-        found.extend(summaries.into_iter().map(|summary| Found {
+        found.extend(summaries.into_iter().map(|summary| FoundConversation {
             workspace: place.clone(),
             summary,
         }));
@@ -109,10 +110,10 @@ pub(crate) fn in_files(state_root: &StateRoot, scope: &Scope) -> Result<Vec<Foun
     Ok(found)
 }
 
-/// All in files that have a log, with where they lie.
+/// Returns all conversations in files that have an event log, each with its workspace.
 pub(crate) fn with_events(
     state_root: &StateRoot,
-    scope: &Scope,
+    scope: &ConversationScope,
 ) -> Result<Vec<(Workspace, InstanceId)>, CliError> {
     let mut found = Vec::new();
     for place in workspaces(state_root, scope)? {
@@ -124,19 +125,19 @@ pub(crate) fn with_events(
     Ok(found)
 }
 
-/// Those in a database.
+/// Returns the conversations in a database, newest first.
 pub(crate) async fn in_database(
     database: &Database,
     state_root: &StateRoot,
-    scope: &Scope,
-) -> Result<Vec<Found>, CliError> {
+    scope: &ConversationScope,
+) -> Result<Vec<FoundConversation>, CliError> {
     let ids = match scope {
-        Scope::Everywhere => database
+        ConversationScope::Everywhere => database
             .workspaces()
             .await
             .map_err(|error| store::unusable(&error))?,
-        Scope::Workspace(id) => vec![id.clone()],
-        Scope::Project(_, workspaces) => workspaces
+        ConversationScope::Workspace(id) => vec![id.clone()],
+        ConversationScope::Project(_, workspaces) => workspaces
             .iter()
             .map(|workspace| workspace.id.clone())
             .collect(),
@@ -152,7 +153,7 @@ pub(crate) async fn in_database(
             .summaries()
             .await
             .map_err(|error| store::failed(&error))?;
-        found.extend(summaries.into_iter().map(|summary| Found {
+        found.extend(summaries.into_iter().map(|summary| FoundConversation {
             workspace: workspace.clone(),
             summary,
         }));
@@ -161,12 +162,19 @@ pub(crate) async fn in_database(
     Ok(found)
 }
 
-/// The one of `all` that `name` means: `agent:key`, or an agent or key that is unique. `None` where nothing has that name.
-pub(crate) fn choose(all: &[Found], name: &str) -> Result<Option<Found>, CliError> {
-    let exact: Vec<&Found> = all.iter().filter(|found| found.name() == name).collect();
+/// Selects a conversation by `agent:key`, or by an agent or key if that is unique. Returns `None`
+/// without a match, and fails if several match.
+pub(crate) fn choose(
+    all: &[FoundConversation],
+    name: &str,
+) -> Result<Option<FoundConversation>, CliError> {
+    let exact: Vec<&FoundConversation> = all.iter().filter(|found| found.name() == name).collect();
     let matches = match exact.is_empty() {
         false => exact,
-        true => all.iter().filter(|found| goes_by(found, name)).collect(),
+        true => all
+            .iter()
+            .filter(|found| matches_name(found, name))
+            .collect(),
     };
     match matches.as_slice() {
         [] => Ok(None),
@@ -175,45 +183,47 @@ pub(crate) fn choose(all: &[Found], name: &str) -> Result<Option<Found>, CliErro
     }
 }
 
-/// The error of a name that nothing has.
-pub(crate) fn unknown(scope: &Scope, name: &str) -> CliError {
+/// Returns the error for a name without a match.
+pub(crate) fn unknown(scope: &ConversationScope, name: &str) -> CliError {
     let hint = match scope {
-        Scope::Project(..) => {
-            "`gdn instance list` shows which this project has, `gdn instance list --all` those of all projects."
+        ConversationScope::Project(..) => {
+            "List this project's conversations with `gdn instance list`, or those of all \
+                projects with `gdn instance list --all`."
         }
         _ => {
-            "`gdn instance list --all` shows which there are; `--state-root` chooses where to look."
+            "List all conversations with `gdn instance list --all`; choose another state root \
+                with `--state-root`."
         }
     };
     CliError::failure(
         Code::INSTANCE_NOT_FOUND,
-        format!("There is no instance `{name}`{}.", of(scope)),
+        format!("There is no conversation `{name}`{}.", of(scope)),
     )
     .suggest(hint)
 }
 
-/// Whose conversations they are, for the end of a sentence.
-pub(crate) fn of(scope: &Scope) -> String {
+/// Describes the scope, for the end of a sentence.
+pub(crate) fn of(scope: &ConversationScope) -> String {
     match scope {
-        Scope::Everywhere => String::new(),
-        Scope::Workspace(id) => format!(" in the workspace `{id}`"),
-        Scope::Project(root, _) => format!(" of the project in {}", root.display()),
+        ConversationScope::Everywhere => String::new(),
+        ConversationScope::Workspace(id) => format!(" in the workspace `{id}`"),
+        ConversationScope::Project(root, _) => format!(" of the project in {}", root.display()),
     }
 }
 
-/// As [`of`], where something is looked for.
-pub(crate) fn whose(scope: &Scope) -> String {
+/// Describes the scope for a sentence about a search; see [`of`].
+pub(crate) fn scope_of_search(scope: &ConversationScope) -> String {
     match scope {
-        Scope::Project(root, _) => format!(" for the project in {}", root.display()),
+        ConversationScope::Project(root, _) => format!(" for the project in {}", root.display()),
         other => of(other),
     }
 }
 
-fn goes_by(found: &Found, name: &str) -> bool {
+fn matches_name(found: &FoundConversation, name: &str) -> bool {
     found.summary.id.agent == name || found.summary.id.instance_key == name
 }
 
-fn ambiguous(name: &str, found: &[&Found]) -> CliError {
+fn ambiguous(name: &str, found: &[&FoundConversation]) -> CliError {
     let choices: Vec<String> = found
         .iter()
         .map(|found| {
@@ -224,22 +234,22 @@ fn ambiguous(name: &str, found: &[&Found]) -> CliError {
             )
         })
         .collect();
-    CliError::usage(format!("`{name}` matches several instances."))
-        .suggest(format!("Say which one:\n{}", choices.join("\n")))
+    CliError::usage(format!("`{name}` matches several conversations."))
+        .suggest(format!("Use one of:\n{}", choices.join("\n")))
 }
 
-/// The workspaces to look into.
+/// Returns the workspaces of the scope. Fails if a named workspace does not exist.
 pub(crate) fn workspaces(
     state_root: &StateRoot,
-    scope: &Scope,
+    scope: &ConversationScope,
 ) -> Result<Vec<Workspace>, CliError> {
-    if let Scope::Project(_, workspaces) = scope {
+    if let ConversationScope::Project(_, workspaces) = scope {
         return Ok(workspaces.clone());
     }
     let all = state_root
         .workspaces()
         .map_err(|error| unreadable_root(state_root, &error))?;
-    let Scope::Workspace(wanted) = scope else {
+    let ConversationScope::Workspace(wanted) = scope else {
         return Ok(all);
     };
     let ids: Vec<String> = all.iter().map(|workspace| workspace.id.clone()).collect();
@@ -249,9 +259,9 @@ pub(crate) fn workspaces(
         .collect();
     if chosen.is_empty() {
         let known = if ids.is_empty() {
-            "There is none yet.".to_owned()
+            "There are no workspaces yet.".to_owned()
         } else {
-            format!("There are: {}.", ids.join(", "))
+            format!("Use one of: {}.", ids.join(", "))
         };
         return Err(CliError::failure(
             Code::WORKSPACE_NOT_FOUND,
@@ -268,7 +278,7 @@ fn unreadable_root(state_root: &StateRoot, error: &std::io::Error) -> CliError {
         state_root.0.display(),
         error = reason(error)
     ))
-    .suggest("Choose another one with `--state-root` or GOONDAN_STATE_ROOT.")
+    .suggest("Choose another state root with `--state-root` or GOONDAN_STATE_ROOT.")
 }
 
 fn unreadable(workspace: &Workspace, error: &std::io::Error) -> CliError {

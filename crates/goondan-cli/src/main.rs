@@ -1,36 +1,37 @@
 //! The `gdn` command: arguments, rendering, exit codes.
 //!
-//! Everything that a swarm does lives in the library `goondan`; this crate only turns words on a command line into calls of
-//! it, and what comes back into text or JSON. It deliberately holds no behaviour that a library user would miss.
+//! All behavior of swarms is in the library `goondan`. This crate only converts command lines into
+//! calls of the library, and results into text or JSON.
 //!
-//! Start reading at [`args::Cli`], which is the whole command line, and [`commands::run`].
+//! Start reading at [`args::CommandLine`], the complete command line, and at [`commands::run`].
 
-// Elsewhere chats are in plain lines, and what draws the other one stands idle.
+// Only Unix has the full-screen chat. Other platforms use the line-based chat and leave its code
+// unused.
 #![cfg_attr(
     not(unix),
     allow(
         dead_code,
         unused_imports,
-        reason = "the chat that has the terminal is for Unix alone"
+        reason = "the interactive chat is only available on Unix"
     )
 )]
 
 mod app;
 mod args;
+mod case_recorder;
 mod commands;
 mod complete;
-mod elsewhere;
 mod exit;
+mod input_files;
 mod instances;
 mod output;
 mod packages;
-mod place;
 mod project;
-mod reading;
-mod recorder;
+mod project_path;
 mod remote;
-mod retyped;
+mod stale_state;
 mod store;
+mod suggested_command;
 mod trust;
 
 fn main() -> std::process::ExitCode {

@@ -1,40 +1,42 @@
-//! What commands need to work with packages: where they come from, who asks, and how errors look.
+//! Package sources, credentials and errors, as commands use them.
 
 use std::path::Path;
 
 use goondan::StateRoot;
 use goondan::spec::Code;
 use goondan_packages::sources::DEFAULT_REGISTRY;
-use goondan_packages::{Cache, Checkout, Credentials, Manifest, PackageError, Reach, checkout};
+use goondan_packages::{
+    FetchSettings, PackageCache, PackageCheckout, PackageError, PackageManifest,
+    RegistryCredentials, checkout,
+};
 
-use crate::exit::{CliError, Exit};
-use crate::output::Output;
+use crate::exit::{CliError, CommandExit};
+use crate::output::CommandOutput;
 
-/// How the address of a published swarm begins, where a project is named.
-const PUBLISHED: [&str; 4] = ["oci://", "git+https://", "git+ssh://", "git+file://"];
-/// The registry for packages without a source.
-const REGISTRY: &str = "GOONDAN_REGISTRY";
+/// URL prefixes of published swarms in project arguments.
+const PUBLISHED_URL_PREFIXES: [&str; 4] = ["oci://", "git+https://", "git+ssh://", "git+file://"];
+/// Variable with the registry for packages without a source.
+const REGISTRY_VARIABLE: &str = "GOONDAN_REGISTRY";
 
-/// The address of a published swarm, where `project` is one and no folder.
+/// Returns the URL of a published swarm, or `None` if `project` is a path.
 pub(crate) fn published(project: &Path) -> Option<&str> {
     let text = project.to_str()?;
-    PUBLISHED
+    PUBLISHED_URL_PREFIXES
         .iter()
         .any(|scheme| text.starts_with(scheme))
         .then_some(text)
 }
 
-/// Fetches a published swarm.
 pub(crate) async fn fetch(
     address: &str,
     state_root: &StateRoot,
-    output: &Output,
-) -> Result<Checkout, CliError> {
+    output: &CommandOutput,
+) -> Result<PackageCheckout, CliError> {
     state_root.prepare_or_warn();
     let here = std::env::current_dir()?;
     let found = checkout(address, &reach(Some(&here), None, None), &cache(state_root))
         .await
-        .map_err(refused)?;
+        .map_err(package_error)?;
     output.note(&format!(
         "Running {} from {}.",
         found.resolved,
@@ -43,38 +45,39 @@ pub(crate) async fn fetch(
     Ok(found)
 }
 
-/// The cache of packages.
-pub(crate) fn cache(state_root: &StateRoot) -> Cache {
-    Cache::of(&state_root.0)
+pub(crate) fn cache(state_root: &StateRoot) -> PackageCache {
+    PackageCache::of(&state_root.0)
 }
 
-/// How sources are reached from the project in `root`; `stated` is a registry on the command line.
+/// Returns the access settings for package sources. `stated` is a registry from the command line.
 pub(crate) fn reach(
     root: Option<&Path>,
-    manifest: Option<&Manifest>,
+    manifest: Option<&PackageManifest>,
     stated: Option<&str>,
-) -> Reach {
+) -> FetchSettings {
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let of_project = manifest.and_then(|manifest| manifest.registry.clone());
     let registry = stated
         .map(str::to_owned)
-        .or_else(|| variable(REGISTRY))
+        .or_else(|| variable(REGISTRY_VARIABLE))
         .or(of_project);
-    Reach {
+    FetchSettings {
         folder: root.map(Path::to_owned),
-        credentials: Credentials::find(&variable),
+        credentials: RegistryCredentials::find(&variable),
         registry: registry.unwrap_or_else(|| DEFAULT_REGISTRY.to_owned()),
     }
 }
 
-/// The error of a command.
-pub(crate) fn refused(error: PackageError) -> CliError {
+/// Converts a package error into a command error.
+pub(crate) fn package_error(error: PackageError) -> CliError {
     let exit = match error.code {
-        Code::PACKAGE_AUTH => Exit::Authentication,
-        Code::PACKAGE_SOURCE => Exit::Network,
-        Code::CONFIG_ERROR | Code::PACKAGE_LOCK_OUTDATED => Exit::Configuration,
-        Code::SCHEMA_INVALID | Code::CYCLE | Code::PACKAGE_VERSION_CONFLICT => Exit::Validation,
-        _ => Exit::Failure,
+        Code::PACKAGE_AUTH => CommandExit::Authentication,
+        Code::PACKAGE_SOURCE => CommandExit::Network,
+        Code::CONFIG_ERROR | Code::PACKAGE_LOCK_OUTDATED => CommandExit::Configuration,
+        Code::SCHEMA_INVALID | Code::CYCLE | Code::PACKAGE_VERSION_CONFLICT => {
+            CommandExit::Validation
+        }
+        _ => CommandExit::Failure,
     };
     let refused = CliError::new(exit, error.code, error.message);
     match error.suggestion {
@@ -83,7 +86,7 @@ pub(crate) fn refused(error: PackageError) -> CliError {
     }
 }
 
-/// What to do, as a sentence.
+/// Formats a suggestion as a sentence.
 fn sentence(text: &str) -> String {
     let mut chars = text.chars();
     let first: String = chars

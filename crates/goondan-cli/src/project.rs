@@ -1,4 +1,4 @@
-//! The project that a command works on: found, loaded, and where asked for started.
+//! Finding, loading and starting the project of a command.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,25 +6,25 @@ use std::sync::Arc;
 
 use clap::Args;
 use goondan::event::SwarmEvent;
-use goondan::inside::render;
+use goondan::internal::render;
 use goondan::ports::approval::Approver;
-use goondan::spec::{Bundle, Code, Diagnostic, ResourceId, Sources, reason};
-use goondan::telemetry::Settings;
+use goondan::spec::{Bundle, Code, Diagnostic, ResourceId, SourceTexts, reason};
+use goondan::start::telemetry::TelemetrySettings;
 use goondan::{LockError, OpenWorkspaceError, Project, StartError, StateRoot, Swarm, models};
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
 
-use crate::commands::run::Asked;
+use crate::commands::run::ApprovalResponder;
 use crate::commands::{quoted, sandbox_exec, tool_host};
 use crate::complete;
-use crate::elsewhere;
-use crate::exit::{CliError, Exit};
-use crate::output::{Output, style};
+use crate::exit::{CliError, CommandExit};
+use crate::output::{CommandOutput, style};
+use crate::stale_state;
 use crate::store::StoreArgs;
-use crate::trust::Trust;
+use crate::trust::TrustSettings;
 
-/// How a swarm is started; the same words in every command that starts one.
+/// Start options, shared by all commands that start a swarm.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct StartArgs {
     /// Run this Swarm [default: the only one, or the one named `default`]
@@ -33,10 +33,10 @@ pub(crate) struct StartArgs {
     /// Read variables from this file before .env.local and .env
     #[arg(long, value_name = "FILE")]
     pub(crate) env_file: Option<PathBuf>,
-    /// Let all tools work in this folder, whatever `workdir` the agents have
+    /// Run all tools in this directory; overrides the agents' `workdir`
     #[arg(long, value_name = "DIR")]
     pub(crate) workdir: Option<PathBuf>,
-    /// Answer every approval question with yes
+    /// Approve every approval request
     #[arg(short, long)]
     pub(crate) yes: bool,
     /// Trust the project for this run
@@ -44,7 +44,8 @@ pub(crate) struct StartArgs {
     pub(crate) trust: bool,
     #[command(flatten)]
     pub(crate) store: StoreArgs,
-    /// With a database, run at most N turns at a time on this node; 0 leaves them to other nodes while there are any
+    /// With a database, limit this node to N turns at a time; 0 leaves them to other nodes if there
+    /// are any
     #[arg(long, value_name = "N")]
     pub(crate) node_turns: Option<usize>,
     /// Build tools and extensions first, as `gdn build` does
@@ -53,40 +54,53 @@ pub(crate) struct StartArgs {
 }
 
 impl StartArgs {
-    /// What they say about trust.
-    pub(crate) fn trust(&self, state_root: &StateRoot) -> Trust {
-        Trust::new(state_root, self.trust)
+    /// Returns the trust settings of this run.
+    pub(crate) fn trust(&self, state_root: &StateRoot) -> TrustSettings {
+        TrustSettings::new(state_root, self.trust)
     }
 }
 
-/// Loads the project at `path`, whatever is wrong in it. Fails only where there is no project at all.
+/// Loads the project at `path`, including an invalid one. Fails only if there is no project.
 pub(crate) fn load(path: &Path) -> Result<Project, CliError> {
     require(path)?;
     Ok(goondan::load(path))
 }
 
-/// Loads a project that is about to be used: warnings are shown, errors end the command.
+/// Loads a project for use. Fails if the project has errors. Warnings are left to `gdn validate`.
 pub(crate) fn load_valid(
     path: &Path,
-    output: &Output,
-) -> Result<(PathBuf, Arc<Bundle>, Sources), CliError> {
+    output: &CommandOutput,
+) -> Result<(PathBuf, Arc<Bundle>, SourceTexts), CliError> {
     valid(load(path)?, output)
 }
 
-/// As [`load_valid`], of a project that is about to be run: one that nobody trusts must want nothing.
+/// Loads a project for a run, see [`load_valid`]. Fails if the project is untrusted and requests
+/// capabilities.
 pub(crate) fn load_trusted(
     path: &Path,
-    trust: &Trust,
-    output: &Output,
-) -> Result<(PathBuf, Arc<Bundle>, Sources), CliError> {
+    trust: &TrustSettings,
+    output: &CommandOutput,
+) -> Result<(PathBuf, Arc<Bundle>, SourceTexts), CliError> {
+    valid(required(path, trust, output)?, output)
+}
+
+/// Loads a project, and asks for trust unless the project has errors.
+fn required(
+    path: &Path,
+    trust: &TrustSettings,
+    output: &CommandOutput,
+) -> Result<Project, CliError> {
     let project = load(path)?;
     if project.bundle.is_some() {
         trust.require(&project, output)?;
     }
-    valid(project, output)
+    Ok(project)
 }
 
-fn valid(project: Project, output: &Output) -> Result<(PathBuf, Arc<Bundle>, Sources), CliError> {
+fn valid(
+    project: Project,
+    output: &CommandOutput,
+) -> Result<(PathBuf, Arc<Bundle>, SourceTexts), CliError> {
     let Project {
         root,
         bundle,
@@ -95,10 +109,7 @@ fn valid(project: Project, output: &Output) -> Result<(PathBuf, Arc<Bundle>, Sou
         ..
     } = project;
     match bundle {
-        Some(bundle) => {
-            warn(&diagnostics, &sources, output)?;
-            Ok((root, bundle, sources))
-        }
+        Some(bundle) => Ok((root, bundle, sources)),
         None => {
             output.explain(pretty(&diagnostics, &sources).trim_end_matches('\n'))?;
             Err(invalid(&diagnostics))
@@ -106,11 +117,11 @@ fn valid(project: Project, output: &Output) -> Result<(PathBuf, Arc<Bundle>, Sou
     }
 }
 
-/// The project at `path` with its swarm of that name, or the one that is run where none is named.
+/// Loads the project at `path` and selects the named swarm, or the default one.
 pub(crate) fn chosen_swarm(
     path: &Path,
     name: Option<&str>,
-    output: &Output,
+    output: &CommandOutput,
 ) -> Result<(Arc<Bundle>, ResourceId), CliError> {
     let (_, bundle, _) = load_valid(path, output)?;
     let swarm = bundle.choose_swarm(name).map(|swarm| swarm.id.clone());
@@ -118,88 +129,99 @@ pub(crate) fn chosen_swarm(
     Ok((bundle, swarm))
 }
 
-/// Shows problems with the lines that they are about.
-fn warn(diagnostics: &[Diagnostic], sources: &Sources, output: &Output) -> Result<(), CliError> {
+/// Prints diagnostics with their source lines.
+fn warn(
+    diagnostics: &[Diagnostic],
+    sources: &SourceTexts,
+    output: &CommandOutput,
+) -> Result<(), CliError> {
     if diagnostics.is_empty() {
         return Ok(());
     }
     output.note(pretty(diagnostics, sources).trim_end_matches('\n'))
 }
 
-fn pretty(diagnostics: &[Diagnostic], sources: &Sources) -> String {
-    render::pretty(diagnostics, sources, Output::stderr_has_colour())
+fn pretty(diagnostics: &[Diagnostic], sources: &SourceTexts) -> String {
+    render::pretty(diagnostics, sources, CommandOutput::stderr_has_colour())
 }
 
-/// A swarm that is about to start.
+/// Parameters of a swarm start.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Launch<'a> {
-    /// The project folder, or its goondan.yaml.
+pub(crate) struct SwarmLaunch<'a> {
+    /// Project directory, or its goondan.yaml.
     pub(crate) project: &'a Path,
-    /// How it is started.
     pub(crate) args: &'a StartArgs,
-    /// The file that takes down what models are asked and answer.
+    /// File that records all model calls.
     pub(crate) record: Option<&'a Path>,
-    /// Who is asked what a policy asks.
-    pub(crate) asked: Asked,
-    /// Whether it reloads when the project changes.
+    /// Recipient of approval requests.
+    pub(crate) asked: ApprovalResponder,
+    /// Reload when the project changes.
     pub(crate) watch: bool,
-    /// Whether it waits for a workspace that another node holds, however long.
+    /// Wait without limit for a workspace that another node holds.
     pub(crate) waits: bool,
 }
 
-/// A project that is about to be run.
+/// Project that is ready to run.
 #[derive(Clone)]
-pub(crate) struct Prepared {
+pub(crate) struct PreparedProject {
     pub(crate) bundle: Arc<Bundle>,
-    sources: Sources,
-    pub(crate) trust: Trust,
+    sources: SourceTexts,
+    pub(crate) trust: TrustSettings,
 }
 
 /// Loads the project, which must be valid and trusted.
 pub(crate) fn prepare(
-    launch: &Launch<'_>,
+    launch: &SwarmLaunch<'_>,
     state_root: &StateRoot,
-    output: &Output,
-) -> Result<Prepared, CliError> {
+    output: &CommandOutput,
+) -> Result<PreparedProject, CliError> {
     let trust = launch.args.trust(state_root);
-    let (root, bundle, sources) = load_trusted(launch.project, &trust, output)?;
-    // Read once here as well, because an unusable file is a matter of configuration, not of the project.
+    let project = required(launch.project, &trust, output)?;
+    if project.bundle.is_some() && !project.diagnostics.is_empty() {
+        let yellow = style::WARNING;
+        output.note(&format!(
+            "{yellow}warning{yellow:#}: {} List the warnings with `gdn validate`.",
+            render::summary(&project.diagnostics)
+        ))?;
+    }
+    let (root, bundle, sources) = valid(project, output)?;
+    // Also read here, because an unusable file is a configuration error, not a project error.
     goondan::environment(&root, launch.args.env_file.as_deref())
         .map_err(|problem| unusable_variables(&problem))?;
-    Ok(Prepared {
+    Ok(PreparedProject {
         bundle,
         sources,
         trust,
     })
 }
 
-/// Starts the swarm of the project. The events begin with those of turns that an earlier run left. A node that works for another
-/// one until it leads leaves once `leave` is cancelled.
+/// Starts the swarm of the project. The event stream starts with turns that an earlier run left
+/// unfinished. Cancelling `leave` stops a node that is waiting to become the leader.
 pub(crate) async fn start(
-    Prepared {
+    PreparedProject {
         bundle,
         sources,
         trust,
-    }: Prepared,
-    Launch {
+    }: PreparedProject,
+    SwarmLaunch {
         args,
         record,
         waits,
         ..
-    }: Launch<'_>,
+    }: SwarmLaunch<'_>,
     approver: Arc<dyn Approver>,
     leave: &CancellationToken,
     state_root: &StateRoot,
-    output: &Output,
-) -> Result<(Swarm, UnboundedReceiver<SwarmEvent>), NotRun> {
-    tell_elsewhere(&bundle, args.swarm.as_deref(), state_root, output)?;
+    output: &CommandOutput,
+) -> Result<(Swarm, UnboundedReceiver<SwarmEvent>), SwarmStartFailure> {
+    warn_stale_state(&bundle, args.swarm.as_deref(), state_root, output)?;
     let mut builder = Swarm::builder(bundle)
         .state_root(&state_root.0)
         .approver(approver)
         .redactor(crate::app::redactor().clone())
         .reload_check(trust.reload_check())
         .reloads_at_hangup(cfg!(unix));
-    if let Some(settings) = Settings::read(|name| std::env::var(name).ok()) {
+    if let Some(settings) = TelemetrySettings::read(|name| std::env::var(name).ok()) {
         builder = builder.telemetry(settings);
     }
     if let Some(file) = &args.env_file {
@@ -230,29 +252,29 @@ pub(crate) async fn start(
     }
     if let Some(file) = record {
         let recorder =
-            models::record(Arc::new(models::Providers::default()), file).map_err(|error| {
+            models::record(Arc::new(models::ModelProviders::default()), file).map_err(|error| {
                 let message = format!("`{}` can't be written: {}.", file.display(), reason(&error));
                 CliError::configuration(message)
-                    .suggest("Record to a file in a folder that exists and that you may write to.")
+                    .suggest("Record to a file in an existing directory that you may write to.")
             })?;
         builder = builder.models(recorder);
     }
     let (swarm, events) = builder
         .start_watched()
         .await
-        .map_err(|error| NotRun::of(error, output))?;
+        .map_err(|error| SwarmStartFailure::of(error, output))?;
     warn(&swarm.warnings(), &sources, output)?;
     Ok((swarm, events))
 }
 
-/// Tells of state that lies elsewhere, as long as the project has none of its own.
-fn tell_elsewhere(
+/// Warns about state in other workspaces while the project has none in its own.
+fn warn_stale_state(
     bundle: &Bundle,
     swarm: Option<&str>,
     state_root: &StateRoot,
-    output: &Output,
+    output: &CommandOutput,
 ) -> Result<(), CliError> {
-    // Without a swarm nothing starts, and that is told then.
+    // Without a swarm nothing starts; the builder reports that error.
     let Ok(swarm) = bundle.choose_swarm(swarm) else {
         return Ok(());
     };
@@ -260,13 +282,13 @@ fn tell_elsewhere(
         return Ok(());
     }
     let yellow = style::WARNING;
-    for [what, remedy] in elsewhere::words(state_root, bundle, swarm) {
+    for [what, remedy] in stale_state::stale_state_notices(state_root, bundle, swarm) {
         output.note(&format!("{yellow}warning{yellow:#}: {what}\n  {remedy}"))?;
     }
     Ok(())
 }
 
-/// Checks that there is something to load at `path`.
+/// Checks that `path` leads to a project.
 pub(crate) fn require(path: &Path) -> Result<(), CliError> {
     let shown = path.display();
     let about = std::fs::metadata(path).map_err(|error| not_there(path, &error))?;
@@ -275,45 +297,44 @@ pub(crate) fn require(path: &Path) -> Result<(), CliError> {
             .file_name()
             .and_then(|name| name.to_str())
             .unwrap_or_default();
-        return match goondan::project::MANIFESTS.contains(&name) {
+        return match goondan::start::project::MANIFEST_FILES.contains(&name) {
             true => Ok(()),
             false => Err(no_project(format!(
-                "`{shown}` is neither a project folder nor a goondan.yaml."
+                "`{shown}` is not a project directory or a goondan.yaml."
             ))),
         };
     }
     if !about.is_dir() {
         return Err(no_project(format!(
-            "`{shown}` is neither a file nor a folder."
+            "`{shown}` is not a file or a directory."
         )));
     }
     if goondan::manifest_in(path).is_some() {
         return Ok(());
     }
-    if let Some(error) = odd_manifest(path) {
+    if let Some(error) = manifest_error(path) {
         return Err(error);
     }
     let (place, command) = match path == Path::new(".") {
-        true => ("this folder".to_owned(), "gdn init".to_owned()),
+        true => ("this directory".to_owned(), "gdn init".to_owned()),
         false => (format!("`{shown}`"), creating(path)),
     };
     Err(
         CliError::configuration(format!("There is no goondan.yaml in {place}.")).suggest(format!(
-            "Create a project with `{command}`, or name the folder that holds one."
+            "Create a project with `{command}`, or name the directory of a project."
         )),
     )
 }
 
-/// The command that makes a project there.
 fn creating(path: &Path) -> String {
     format!("gdn init {}", quoted(&path.to_string_lossy()))
 }
 
 fn no_project(message: String) -> CliError {
-    CliError::configuration(message).suggest("Name the folder that holds goondan.yaml.")
+    CliError::configuration(message).suggest("Name the directory that contains goondan.yaml.")
 }
 
-/// The error of a path that leads to nothing that can be looked at.
+/// Returns the error for a path that does not exist or cannot be opened.
 fn not_there(path: &Path, error: &io::Error) -> CliError {
     let shown = path.display();
     match error.kind() {
@@ -326,16 +347,16 @@ fn not_there(path: &Path, error: &io::Error) -> CliError {
     }
 }
 
-/// The error of a folder in which something has the name of a goondan.yaml and is none, or that can't be looked into.
-pub(crate) fn odd_manifest(folder: &Path) -> Option<CliError> {
+/// Returns an error if the directory has a goondan.yaml that is not a readable regular file.
+pub(crate) fn manifest_error(folder: &Path) -> Option<CliError> {
     let odd = |path: &Path, what: String| {
         let shown = path.strip_prefix(".").unwrap_or(path).display();
         CliError::configuration(format!("`{shown}` {what}."))
     };
-    for path in goondan::project::MANIFESTS.map(|name| folder.join(name)) {
+    for path in goondan::start::project::MANIFEST_FILES.map(|name| folder.join(name)) {
         match std::fs::metadata(&path) {
             Ok(about) if about.is_dir() => {
-                let error = odd(&path, "is a folder, and not a file".to_owned());
+                let error = odd(&path, "is a directory, not a file".to_owned());
                 return Some(error.suggest("Rename it, then create a project with `gdn init`."));
             }
             Ok(_) => {
@@ -352,9 +373,9 @@ pub(crate) fn odd_manifest(folder: &Path) -> Option<CliError> {
             }
             Err(error) => {
                 let error = odd(&path, format!("can't be read: {}", reason(&error)));
-                return Some(error.suggest(
-                    "Name a folder that you may read, or let its owner change its mode.",
-                ));
+                return Some(
+                    error.suggest("Name a directory that you may read, or change its permissions."),
+                );
             }
         }
     }
@@ -367,12 +388,14 @@ fn existing_folder(folder: &Path) -> Result<PathBuf, CliError> {
         .ok()
         .filter(|path| path.is_dir())
         .ok_or_else(|| {
-            CliError::configuration(format!("The folder `{}` does not exist.", folder.display()))
-                .suggest("`--workdir` takes a folder that is there already.")
+            CliError::configuration(format!(
+                "The directory `{}` does not exist.",
+                folder.display()
+            ))
+            .suggest("Pass `--workdir` an existing directory.")
         })
 }
 
-/// The error of an environment file that can't be used.
 fn unusable_variables(problem: &Diagnostic) -> CliError {
     let error = CliError::configuration(problem.message.clone());
     CliError {
@@ -382,7 +405,7 @@ fn unusable_variables(problem: &Diagnostic) -> CliError {
     }
 }
 
-/// The error of a project with errors in it.
+/// Returns the error for a project with errors.
 pub(crate) fn invalid(diagnostics: &[Diagnostic]) -> CliError {
     let errors = diagnostics
         .iter()
@@ -392,29 +415,29 @@ pub(crate) fn invalid(diagnostics: &[Diagnostic]) -> CliError {
         1 => "The project has an error.".to_owned(),
         n => format!("The project has {n} errors."),
     };
-    let mut error = CliError::new(Exit::Validation, Code::VALIDATION_ERROR, message)
-        .suggest("Correct the YAML where the lines above point, then run `gdn validate`.");
+    let mut error = CliError::new(CommandExit::Validation, Code::VALIDATION_ERROR, message)
+        .suggest("Fix the errors above, then run `gdn validate`.");
     error.diagnostics = as_json(diagnostics).into();
     error
 }
 
-/// Diagnostics for programs.
+/// Converts diagnostics to JSON.
 pub(crate) fn as_json(diagnostics: &[Diagnostic]) -> Vec<Value> {
     let value = |diagnostic| {
-        serde_json::to_value(diagnostic).expect("a diagnostic holds strings and numbers alone")
+        serde_json::to_value(diagnostic).expect("a diagnostic contains only strings and numbers")
     };
     diagnostics.iter().map(value).collect()
 }
 
-/// Why a swarm did not start.
-pub(crate) struct NotRun {
+/// Reason for a failed start.
+pub(crate) struct SwarmStartFailure {
     pub(crate) error: CliError,
-    /// Whether another process holds the workspace, or held it at that moment.
+    /// True if another process holds the workspace, or held it at that moment.
     pub(crate) is_held: bool,
 }
 
-impl NotRun {
-    fn of(error: StartError, output: &Output) -> Self {
+impl SwarmStartFailure {
+    fn of(error: StartError, output: &CommandOutput) -> Self {
         let held = |error: &StartError| {
             matches!(
                 error,
@@ -429,22 +452,23 @@ impl NotRun {
                 ..CliError::failure(other.code(), other.to_string())
             },
         };
-        NotRun { error, is_held }
+        SwarmStartFailure { error, is_held }
     }
 }
 
-impl From<CliError> for NotRun {
+impl From<CliError> for SwarmStartFailure {
     fn from(error: CliError) -> Self {
-        NotRun {
+        SwarmStartFailure {
             error,
             is_held: false,
         }
     }
 }
 
-/// The error of a valid project that can't run as it is. Lists the problems where there are several.
-pub(crate) fn not_startable_shown(diagnostics: &[Diagnostic], output: &Output) -> CliError {
-    // A single problem is the error itself; of several, the error can only be the sum.
+/// Returns the error for a valid project that cannot start. Prints the problems if there are
+/// several.
+pub(crate) fn not_startable_shown(diagnostics: &[Diagnostic], output: &CommandOutput) -> CliError {
+    // A single problem becomes the error itself; for several, the error only has their number.
     let listed = match diagnostics {
         [_] => Ok(()),
         several => output.explain(render::short(several).trim_end_matches('\n')),
@@ -452,7 +476,8 @@ pub(crate) fn not_startable_shown(diagnostics: &[Diagnostic], output: &Output) -
     listed.err().unwrap_or_else(|| not_startable(diagnostics))
 }
 
-/// What the machine lacks is a matter of configuration; everything else is wrong in the project.
+/// Returns the error for problems that prevent a start. Missing variables and swarms are
+/// configuration errors; everything else is a project error.
 fn not_startable(diagnostics: &[Diagnostic]) -> CliError {
     let of_the_machine =
         |diagnostic: &Diagnostic| matches!(diagnostic.code, Code::ENV_MISSING | Code::NO_SWARM);
@@ -461,26 +486,29 @@ fn not_startable(diagnostics: &[Diagnostic]) -> CliError {
         .filter(|diagnostic| diagnostic.is_error())
         .all(of_the_machine)
     {
-        true => Exit::Configuration,
-        false => Exit::Validation,
+        true => CommandExit::Configuration,
+        false => CommandExit::Validation,
     };
     let mut error = match diagnostics {
         [one] => CliError {
             suggestion: one.suggestion.clone(),
-            ..CliError::new(exit, one.code, placed(one))
+            ..CliError::new(exit, one.code, message_with_position(one))
         },
         several => CliError::new(
             exit,
             Code::CONFIG_ERROR,
-            format!("{} problems keep the swarm from starting.", several.len()),
+            format!(
+                "{} problems prevent the swarm from starting.",
+                several.len()
+            ),
         ),
     };
     error.diagnostics = as_json(diagnostics).into();
     error
 }
 
-/// The message, with the place that it is about.
-fn placed(diagnostic: &Diagnostic) -> String {
+/// Returns the message with its file position.
+fn message_with_position(diagnostic: &Diagnostic) -> String {
     match (&diagnostic.file, diagnostic.position) {
         (Some(file), Some(at)) => {
             format!(

@@ -1,17 +1,18 @@
 //! `--store`: the database that several nodes share.
 
-use clap::Args;
-use goondan::database::{Database, OpenError};
+use clap::{Arg, Args};
 use goondan::ports::store::StoreError;
 use goondan::spec::Code;
+use goondan::workspace::database::{Database, PostgresOpenError};
 
 use crate::exit::CliError;
 
-/// Which database; the same words in every command that can use one.
+/// Database option, shared by all commands that can use a database.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct StoreArgs {
-    /// Keep conversations in this PostgreSQL database, postgres://USER@HOST/NAME, instead of in files
-    // It is read here and not by clap, whose errors would show a password.
+    /// Store conversations in this PostgreSQL database (postgres://USER@HOST/NAME) instead of the
+    /// local state directory
+    // Parsed here and not by clap, whose errors would show a password.
     #[arg(
         long,
         value_name = "URL",
@@ -21,36 +22,46 @@ pub(crate) struct StoreArgs {
     store: Option<String>,
 }
 
+/// Returns a change of the `--store` help for commands that start no swarm. `verb` is what they do
+/// with the database, such as `Read from`.
+pub(crate) fn help(verb: &str) -> impl FnOnce(Arg) -> Arg {
+    let text = format!(
+        "{verb} this PostgreSQL database (postgres://USER@HOST/NAME) instead of the local state \
+        directory"
+    );
+    move |arg| arg.help(text)
+}
+
 impl StoreArgs {
-    /// Whether there is one.
+    /// Returns true if a database is named.
     pub(crate) fn is_given(&self) -> bool {
         self.store
             .as_ref()
             .is_some_and(|address| !address.is_empty())
     }
 
-    /// The database; `None` where conversations are kept in files.
+    /// Returns the database, or `None` if conversations are kept in files.
     pub(crate) fn database(&self) -> Result<Option<Database>, CliError> {
         let Some(address) = self.store.as_deref().filter(|address| !address.is_empty()) else {
             return Ok(None);
         };
         let database = address
             .parse()
-            .map_err(|error| unusable(&OpenError::from(error)))?;
+            .map_err(|error| unusable(&PostgresOpenError::from(error)))?;
         Ok(Some(database))
     }
 
-    /// The database, which must be given.
+    /// Returns the database. Fails if none is named.
     pub(crate) fn required(&self) -> Result<Database, CliError> {
         self.database()?.ok_or_else(|| {
-            CliError::usage("No database is named.")
+            CliError::usage("No database is set.")
                 .suggest("Add `--store postgres://…`, or set GOONDAN_STORE.")
         })
     }
 }
 
-/// The error of a database that can't be used.
-pub(crate) fn unusable(error: &OpenError) -> CliError {
+/// Returns the error for an unusable database.
+pub(crate) fn unusable(error: &PostgresOpenError) -> CliError {
     let error = goondan::StartError::from(error.clone());
     CliError {
         suggestion: error.suggestion(),
@@ -58,7 +69,7 @@ pub(crate) fn unusable(error: &OpenError) -> CliError {
     }
 }
 
-/// The error of a call that the database has failed.
+/// Returns the error for a failed database call.
 pub(crate) fn failed(error: &StoreError) -> CliError {
     CliError::failure(
         Code::DATABASE_ERROR,
@@ -66,11 +77,14 @@ pub(crate) fn failed(error: &StoreError) -> CliError {
     )
 }
 
-/// The error of a command whose workspace another node works in by now.
+/// Returns the error for a workspace that another node has taken over.
 pub(crate) fn taken_over() -> CliError {
     CliError::failure(
         Code::WORKSPACE_TAKEN,
-        "Another node has taken over the workspace: this one has lost it.",
+        "This node lost the workspace: another node has taken over.",
     )
-    .suggest("Start it again: `gdn serve --store` then works for the other node.")
+    .suggest(
+        "Start the node again with `gdn serve --store`; it then works as a worker or on \
+        standby.",
+    )
 }

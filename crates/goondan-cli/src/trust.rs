@@ -1,4 +1,5 @@
-//! Whether a project may do what it wants: asked once, before anything of it is run, opened or looked up (rule S13).
+//! Trust check: the user is asked once, before any code of a project runs and before its secrets
+//! are read (rule S13).
 
 use std::io;
 use std::path::Path;
@@ -6,53 +7,60 @@ use std::sync::Arc;
 
 use goondan::spec::{Code, Diagnostic, Environment};
 use goondan::{
-    Project, ReloadCheck, StateRoot, TrustList, Want, folders_to_trust, packages_to_trust, wants,
-    wants_elsewhere,
+    Project, ReloadCheck, RequestedCapability, StateRoot, TrustList, folders_to_trust,
+    packages_to_trust, requested_access, requested_access_elsewhere,
 };
 
 use crate::commands::quoted;
-use crate::exit::{CliError, Exit};
-use crate::output::{self, Output, style};
-use crate::retyped;
+use crate::exit::{CliError, CommandExit};
+use crate::output::{self, CommandOutput, style};
+use crate::suggested_command;
 use goondan::spec::reason;
 
-/// The variable that, set to `1`, trusts whatever is run: for containers and services that build projects.
-const VARIABLE: &str = "GOONDAN_TRUST";
+/// Variable that trusts every project if it is `1`, for containers and services that build
+/// projects.
+const TRUST_VARIABLE: &str = "GOONDAN_TRUST";
 
-/// What this run is told about trust, and where the rest is written down.
+/// Trust settings of this run, and the stored trust list.
 #[derive(Debug, Clone)]
-pub(crate) struct Trust {
+pub(crate) struct TrustSettings {
     state_root: StateRoot,
-    /// Trusted without being written down.
+    /// Trusted for this run only.
     this_run: bool,
 }
 
-impl Trust {
-    /// `flag` is `--trust`.
+impl TrustSettings {
+    /// Creates the settings; `flag` is `--trust`.
     pub(crate) fn new(state_root: &StateRoot, flag: bool) -> Self {
-        let by_variable = std::env::var_os(VARIABLE).is_some_and(|value| value == "1");
-        Trust {
+        let by_variable = std::env::var_os(TRUST_VARIABLE).is_some_and(|value| value == "1");
+        TrustSettings {
             state_root: state_root.clone(),
             this_run: flag || by_variable,
         }
     }
 
-    /// Ends the command where the project wants something and nobody trusts it. On a terminal somebody is asked, once for all.
-    pub(crate) fn require(&self, project: &Project, output: &Output) -> Result<(), CliError> {
+    /// Fails if the project requests capabilities and is not trusted. On a terminal, asks the user
+    /// first and stores a yes.
+    pub(crate) fn require(
+        &self,
+        project: &Project,
+        output: &CommandOutput,
+    ) -> Result<(), CliError> {
         let wants = self.open_wants(project)?;
         self.ask_for(project, wants, output)
     }
 
-    /// As [`Trust::require`], of a project that somebody has published: it is asked about even if it wants nothing special.
+    /// Requires trust in a published project like [`Trust::require`], including one that requests
+    /// nothing special.
     pub(crate) fn require_published(
         &self,
         project: &Project,
         from: &str,
-        output: &Output,
+        output: &CommandOutput,
     ) -> Result<(), CliError> {
         let mut wants = self.open_wants(project)?;
         if !self.is_given(&project.root)? {
-            wants.splice(0..0, about(project, from));
+            wants.splice(0..0, published_summary(project, from));
         }
         self.ask_for(project, wants, output)
     }
@@ -60,21 +68,22 @@ impl Trust {
     fn ask_for(
         &self,
         project: &Project,
-        wants: Vec<Want>,
-        output: &Output,
+        wants: Vec<RequestedCapability>,
+        output: &CommandOutput,
     ) -> Result<(), CliError> {
         if wants.is_empty() {
             return Ok(());
         }
         let root = &project.root;
         let list = TrustList::of(&self.state_root);
-        let can_be_asked =
-            Output::stdin_is_terminal() && Output::stderr_is_terminal() && !list.lies_in(root);
+        let can_be_asked = CommandOutput::stdin_is_terminal()
+            && CommandOutput::stderr_is_terminal()
+            && !list.is_inside(root);
         if !can_be_asked {
             output.explain(&listing(root, &wants))?;
-            return Err(refused(root, &wants, list.lies_in(root)));
+            return Err(refused(root, &wants, list.is_inside(root)));
         }
-        match agreed(&listing(root, &wants)) {
+        match confirm_trust(&listing(root, &wants)) {
             true => {
                 let mut folders = folders_to_trust(root, &wants).into_iter();
                 let added = folders.try_for_each(|folder| list.add(&folder).map(drop));
@@ -86,15 +95,18 @@ impl Trust {
         }
     }
 
-    /// What the project wants and may not do; nothing where it is trusted.
-    pub(crate) fn open_wants(&self, project: &Project) -> Result<Vec<Want>, CliError> {
+    /// Returns the requested capabilities that are not trusted.
+    pub(crate) fn open_wants(
+        &self,
+        project: &Project,
+    ) -> Result<Vec<RequestedCapability>, CliError> {
         if self.this_run {
             return Ok(Vec::new());
         }
         let is_listed = self.is_listed(&project.root)?;
         let wants = match is_listed {
-            true => wants_elsewhere(project, &self.state_root),
-            false => wants(project, &self.state_root),
+            true => requested_access_elsewhere(project, &self.state_root),
+            false => requested_access(project, &self.state_root),
         };
         let list = TrustList::of(&self.state_root);
         let packages = if is_listed {
@@ -115,7 +127,7 @@ impl Trust {
         Ok(open)
     }
 
-    /// The variables that the project sees. Its `.env` files are not read before somebody trusts it.
+    /// Returns the variables of the project. Its `.env` files are only read if it is trusted.
     pub(crate) fn environment(&self, root: &Path) -> Result<Environment, Diagnostic> {
         match self.is_given(root) {
             Ok(true) => goondan::environment(root, None),
@@ -123,7 +135,7 @@ impl Trust {
         }
     }
 
-    /// Whether anything of the project may be used, whatever it wants later.
+    /// Returns true if the project is trusted, whatever it requests later.
     pub(crate) fn is_given(&self, root: &Path) -> Result<bool, CliError> {
         Ok(self.this_run || self.is_listed(root)?)
     }
@@ -136,14 +148,14 @@ impl Trust {
             .is_some())
     }
 
-    /// Refuses reloads by which a project that nobody trusts comes to want something.
+    /// Returns a check that rejects a reload if an untrusted project requests new capabilities.
     pub(crate) fn reload_check(&self) -> ReloadCheck {
         let trust = self.clone();
         Arc::new(move |project| {
-            // A list that can't be read trusts nothing.
+            // An unreadable list trusts nothing.
             let wants = trust
                 .open_wants(project)
-                .unwrap_or_else(|_| wants(project, &trust.state_root));
+                .unwrap_or_else(|_| requested_access(project, &trust.state_root));
             match wants.is_empty() {
                 true => Ok(()),
                 false => Err(wants
@@ -155,9 +167,9 @@ impl Trust {
     }
 }
 
-/// What a person should know of a published swarm before it runs for the first time.
-fn about(project: &Project, from: &str) -> Vec<Want> {
-    let mut wants = vec![Want::stating(format!("comes from {from}"))];
+/// Returns the origin and the agents of a published project, for the first prompt.
+fn published_summary(project: &Project, from: &str) -> Vec<RequestedCapability> {
+    let mut wants = vec![RequestedCapability::stating(format!("comes from {from}"))];
     for agent in project
         .bundle
         .iter()
@@ -174,7 +186,7 @@ fn about(project: &Project, from: &str) -> Vec<Want> {
         } else {
             format!("the tools {}", tools.join(", "))
         };
-        wants.push(Want::stating(format!(
+        wants.push(RequestedCapability::stating(format!(
             "has the agent {} with {tools}",
             agent.id.name
         )));
@@ -182,14 +194,14 @@ fn about(project: &Project, from: &str) -> Vec<Want> {
     wants
 }
 
-/// What the project wants, a line each.
-pub(crate) fn listing(root: &Path, wants: &[Want]) -> String {
+/// Lists the requested capabilities, one per line.
+pub(crate) fn listing(root: &Path, wants: &[RequestedCapability]) -> String {
     let bold = style::HEADING;
     let heading = format!(
-        "{bold}The project in {} wants to be trusted. What it does:{bold:#}",
+        "{bold}The project in {} requires trust. Requested access:{bold:#}",
         root.display()
     );
-    let place = |want: &Want| want.place().unwrap_or_default();
+    let place = |want: &RequestedCapability| want.place().unwrap_or_default();
     let width = wants
         .iter()
         .map(|want| place(want).chars().count())
@@ -201,81 +213,88 @@ pub(crate) fn listing(root: &Path, wants: &[Want]) -> String {
     heading + &lines.collect::<String>()
 }
 
-/// Asks at the terminal. Anything but a clear yes is a no, and so are Ctrl-C and Ctrl-D.
-fn agreed(listing: &str) -> bool {
+/// Prompts on the terminal. Only a clear yes agrees; Ctrl-C and Ctrl-D count as no.
+fn confirm_trust(listing: &str) -> bool {
     let answer = output::ask(
         |_| listing.to_owned(),
-        "Trust this project, from now on? [y/N] ",
+        "Trust this project permanently? [y/N] ",
     );
     answer.is_ok_and(|line| output::is_yes(&line))
 }
 
-fn refused(root: &Path, wants: &[Want], list_lies_in_it: bool) -> CliError {
+fn refused(root: &Path, wants: &[RequestedCapability], list_lies_in_it: bool) -> CliError {
     let message = format!(
-        "The project in {} is not trusted, so nothing of it was run.",
+        "The project in {} is not trusted, so gdn ran none of its code.",
         root.display()
     );
     let lasting = match list_lies_in_it {
-        true => {
-            "The state root is inside the project, so it can't vouch for the project: choose another one".to_owned()
-        }
+        true => "The state root is inside the project, so it can't store trust in the project: \
+            choose another state root"
+            .to_owned(),
         false => {
             let folders = folders_to_trust(root, wants).into_iter();
-            let commands: Vec<String> = folders.map(|folder| format!("`{}`", trusting(&folder))).collect();
-            format!("Look at what it wants, then run {}", commands.join(" and "))
+            let commands: Vec<String> = folders
+                .map(|folder| format!("`{}`", trust_command(&folder)))
+                .collect();
+            format!(
+                "Review the requested access, then run {}",
+                commands.join(" and ")
+            )
         }
     };
-    let mut error = CliError::new(Exit::Untrusted, Code::PROJECT_UNTRUSTED, message).suggest(
-        format!("{lasting}; `--trust` or {VARIABLE}=1 trust it for one run."),
-    );
-    let values = wants
-        .iter()
-        .map(|want| serde_json::to_value(want).expect("a want holds texts and numbers alone"));
+    let mut error = CliError::new(CommandExit::Untrusted, Code::PROJECT_UNTRUSTED, message)
+        .suggest(format!(
+            "{lasting}; `--trust` or {TRUST_VARIABLE}=1 trust it for one run."
+        ));
+    let values = wants.iter().map(|want| {
+        serde_json::to_value(want)
+            .expect("a requested capability contains only strings and numbers")
+    });
     error.wants = values.collect();
     error
 }
 
-/// The command that trusts `folder` where this one would look.
-pub(crate) fn trusting(folder: &Path) -> String {
+/// Returns the command that trusts `folder` in the current state root.
+pub(crate) fn trust_command(folder: &Path) -> String {
     format!(
         "gdn trust {}{}",
         quoted(&folder.to_string_lossy()),
-        retyped::state_root()
+        suggested_command::state_root()
     )
 }
 
-/// The error of a list that can't be read.
+/// Returns the error for an unreadable trust list.
 pub(crate) fn unreadable(list: &TrustList, error: &io::Error) -> CliError {
     let place = list.path();
     let place = place.display();
     match is_of_content(error) {
         true => CliError::configuration(format!(
-            "The list of trusted folders, {place}, can't be read: {error}."
+            "The list of trusted directories, {place}, can't be read: {error}."
         ))
-        .suggest("Correct the file, or remove it: then every project is asked about again."),
+        .suggest("Correct the file, or remove it; gdn then asks about every project again."),
         false => CliError::configuration(format!(
-            "The list of trusted folders, {place}, can't be read: {}.",
+            "The list of trusted directories, {place}, can't be read: {}.",
             reason(error)
         ))
-        .suggest(ANOTHER_ROOT),
+        .suggest(STATE_ROOT_SUGGESTION),
     }
 }
 
-/// The error of a list that can't be written.
+/// Returns the error for a trust list that cannot be written.
 pub(crate) fn unwritten(list: &TrustList, error: &io::Error) -> CliError {
     if is_of_content(error) {
         return unreadable(list, error);
     }
     let place = list.path();
     CliError::configuration(format!(
-        "The list of trusted folders, {}, can't be changed: {}.",
+        "The list of trusted directories, {}, can't be changed: {}.",
         place.display(),
         reason(error)
     ))
-    .suggest(ANOTHER_ROOT)
+    .suggest(STATE_ROOT_SUGGESTION)
 }
 
-/// Whether the file is there, and holds something else than such a list.
+/// Returns true if the file exists but is not a valid trust list.
 fn is_of_content(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -283,4 +302,5 @@ fn is_of_content(error: &io::Error) -> bool {
     )
 }
 
-const ANOTHER_ROOT: &str = "Choose another folder with --state-root or GOONDAN_STATE_ROOT.";
+const STATE_ROOT_SUGGESTION: &str =
+    "Choose another state root with --state-root or GOONDAN_STATE_ROOT.";

@@ -1,58 +1,58 @@
-//! Which rules have a case that names them.
+//! Coverage of the rules by test cases.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::case::Case;
-use crate::rules::{RULES, Rule};
+use crate::case::ConformanceCase;
+use crate::rules::{RULES, RuntimeRule};
 
-/// Every rule with the cases that name it.
+/// All rules with the test cases that name them.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Coverage {
-    /// In the order of the reference.
+pub struct RuleCoverage {
+    /// Rules in the order of the reference.
     pub rules: Vec<CoveredRule>,
 }
 
-/// A rule with the cases that name it.
+/// A rule with the test cases that name it.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CoveredRule {
     /// The rule.
     #[serde(flatten)]
-    pub rule: Rule,
-    /// Names of cases, in the order of the run.
+    pub rule: RuntimeRule,
+    /// Names of test cases, in the order of the run.
     pub cases: Vec<String>,
 }
 
-impl Coverage {
-    /// Collects what `cases` name.
-    pub fn of<'a>(cases: impl IntoIterator<Item = &'a Case>) -> Coverage {
+impl RuleCoverage {
+    /// Collects the rules that test cases name.
+    pub fn of<'a>(cases: impl IntoIterator<Item = &'a ConformanceCase>) -> RuleCoverage {
         let mut named: BTreeMap<&str, Vec<String>> = BTreeMap::new();
         for case in cases {
             for rule in &case.rules {
                 named.entry(rule).or_default().push(case.case.clone());
             }
         }
-        let covered = |rule: &Rule| CoveredRule {
+        let covered = |rule: &RuntimeRule| CoveredRule {
             rule: *rule,
             cases: named.remove(rule.id).unwrap_or_default(),
         };
-        Coverage {
+        RuleCoverage {
             rules: RULES.iter().map(covered).collect(),
         }
     }
 
-    /// The rules that no case names.
-    pub fn missing(&self) -> impl Iterator<Item = Rule> + '_ {
+    /// Returns the rules that no test case names.
+    pub fn missing(&self) -> impl Iterator<Item = RuntimeRule> + '_ {
         self.rules
             .iter()
             .filter(|covered| covered.cases.is_empty())
             .map(|covered| covered.rule)
     }
 
-    /// For people: a line a rule without a case, and how many have one.
+    /// Renders a line for each uncovered rule, and a summary line.
     pub fn render(&self) -> String {
         let mut text: String = self
             .missing()

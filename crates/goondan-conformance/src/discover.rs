@@ -1,4 +1,4 @@
-//! Finds cases below the paths that were given.
+//! Discovery of test cases.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -7,14 +7,16 @@ use std::path::{Path, PathBuf};
 use goondan::spec::reason;
 
 use crate::case::CaseError;
-use crate::case::read::{FileCases, Located, read};
+use crate::case::read::{FileCases, LocatedCase, read};
 
-/// What the name of a file with cases ends with.
-const SUFFIX: &str = ".case.yaml";
+/// Suffix of file names with test cases.
+const CASE_FILE_SUFFIX: &str = ".case.yaml";
 
-/// Reads every case below `paths`: files of any name, and folders with their `*.case.yaml` files. Sorted by path.
+/// Reads all test cases in `paths`, sorted by path. A path is a file of any name or a directory,
+/// which is searched for `*.case.yaml` files.
 ///
-/// A path without a case, an unreadable file and a name that two cases share are errors.
+/// Reports an error for a path without test cases, an unreadable file, and a name that two test
+/// cases share.
 pub fn discover(paths: &[PathBuf]) -> FileCases {
     let mut found = FileCases::default();
     let mut files = BTreeSet::new();
@@ -23,7 +25,7 @@ pub fn discover(paths: &[PathBuf]) -> FileCases {
             Ok(some) if some.is_empty() => {
                 found.errors.push(error(
                     path,
-                    format!("there is no *{SUFFIX} file in this folder, nor below it"),
+                    format!("there is no *{CASE_FILE_SUFFIX} file in this directory or below it"),
                 ));
             }
             Ok(some) => files.extend(some),
@@ -69,7 +71,12 @@ fn files_at(path: &Path) -> io::Result<Vec<PathBuf>> {
             let kind = entry.file_type()?;
             if kind.is_dir() && !is_skipped(&entry.file_name().to_string_lossy()) {
                 folders.push(entry.path());
-            } else if kind.is_file() && entry.file_name().to_string_lossy().ends_with(SUFFIX) {
+            } else if kind.is_file()
+                && entry
+                    .file_name()
+                    .to_string_lossy()
+                    .ends_with(CASE_FILE_SUFFIX)
+            {
                 files.push(entry.path());
             }
         }
@@ -77,17 +84,18 @@ fn files_at(path: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Folders that hold no cases of one's own. Links to folders are not followed, so there are no circles.
+/// Skips directories with generated or third-party files. Symbolic links to directories are not
+/// followed, so there are no cycles.
 fn is_skipped(name: &str) -> bool {
     name.starts_with('.') || matches!(name, "target" | "node_modules")
 }
 
-/// Keeps the first case of a name; the others become errors.
+/// Keeps the first test case of each name and reports the others.
 fn refuse_duplicates(found: &mut FileCases) {
     let mut first: HashMap<String, (PathBuf, usize)> = HashMap::new();
     let mut keep = Vec::with_capacity(found.cases.len());
     for located in found.cases.drain(..) {
-        let Located { file, line, case } = &located;
+        let LocatedCase { file, line, case } = &located;
         match first.get(&case.case) {
             None => {
                 first.insert(case.case.clone(), (file.clone(), *line));
@@ -95,7 +103,7 @@ fn refuse_duplicates(found: &mut FileCases) {
             }
             Some((other, at)) => {
                 let message = format!(
-                    "a case named `{}` stands in {}:{at} already",
+                    "a case named `{}` already exists in {}:{at}",
                     case.case,
                     other.display()
                 );
@@ -160,7 +168,7 @@ mod tests {
             .collect();
         assert_eq!(
             messages[0],
-            "there is no *.case.yaml file in this folder, nor below it"
+            "there is no *.case.yaml file in this directory or below it"
         );
         assert!(
             messages[1].starts_with("can't be read: "),

@@ -1,12 +1,12 @@
-//! Runs YAML conformance cases against a swarm: `gdn test` as a library.
+//! Runs YAML conformance test cases against a swarm: `gdn test` as a library.
 //!
-//! A case puts files into an empty project folder, scripts the models, does a few steps and says what must come of them.
-//! [`run`] finds the cases, runs several at a time, each in folders and a tokio runtime of its own, and returns a
-//! [`Summary`]; [`report`] turns that into text, JSON or JUnit XML. What must be so in every case is checked in every
-//! case.
+//! A test case puts files into an empty project directory, scripts the models, performs steps and
+//! checks the results. [`run`] discovers the test cases and runs several at a time. Each has its
+//! own directories and tokio runtime. The result is a [`RunSummary`], and [`report`] renders it as
+//! plain text, JSON or JUnit XML. Invariants are checked in every test case.
 //!
-//! It reaches the runtime through the facade crate `goondan` alone, and deliberately does not know terminals and
-//! arguments, or which tools and providers exist.
+//! This crate uses the runtime only through the facade crate `goondan`. It has no dependency on
+//! terminals, command-line arguments, or the list of tools and providers.
 
 pub mod case;
 pub mod coverage;
@@ -21,9 +21,9 @@ pub mod rules;
 mod run;
 mod runner;
 
-pub use coverage::Coverage;
+pub use coverage::RuleCoverage;
 pub use live::LiveOptions;
-pub use report::{CaseReport, Format, Outcome, Summary};
+pub use report::{CaseOutcome, CaseReport, ReportFormat, RunSummary};
 pub use run::{
-    DEFAULT_TIME_LIMIT, LIVE_JOBS, LIVE_TIME_LIMIT, Options, judged_projects, live_projects, run,
+    DEFAULT_TIME_LIMIT, LIVE_JOBS, LIVE_TIME_LIMIT, RunOptions, judged_projects, live_projects, run,
 };

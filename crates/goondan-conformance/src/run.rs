@@ -1,4 +1,4 @@
-//! Runs all cases that were asked for, several at a time.
+//! Runs the selected test cases, several at a time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
@@ -11,46 +11,48 @@ use goondan::{Database, HostCommand};
 use regex::Regex;
 
 use crate::case::CaseError;
-use crate::case::read::{FileCases, Located};
+use crate::case::read::{FileCases, LocatedCase};
 use crate::discover::discover;
 use crate::live::{LiveCase, LiveOptions, LiveReport, RunReport};
-use crate::report::{CaseReport, Outcome, Summary};
+use crate::report::{CaseOutcome, CaseReport, RunSummary};
 use crate::runner::{not_here, run_case, run_live};
 
-/// How long one case may take where nobody says otherwise.
+/// Default time limit of a test case.
 pub const DEFAULT_TIME_LIMIT: Duration = Duration::from_secs(60);
 
-/// The same for a live run: real models take their time.
+/// Default time limit of a live run, which waits for real models.
 pub const LIVE_TIME_LIMIT: Duration = Duration::from_secs(600);
 
-/// How many live runs go on at the same time where nobody says otherwise: providers limit how often they are asked.
+/// Default number of concurrent live runs. It is low because of the rate limits of providers.
 pub const LIVE_JOBS: NonZeroUsize = NonZeroUsize::new(4).expect("4 is not 0");
 
-/// What is run, and how.
+/// Selection of test cases and run options.
 #[derive(Debug, Clone)]
-pub struct Options {
-    /// Files with cases, and folders with `*.case.yaml` files.
+pub struct RunOptions {
+    /// Files with test cases, and directories with `*.case.yaml` files.
     pub paths: Vec<PathBuf>,
-    /// Only cases whose name contains this, or is matched by it as a regular expression.
+    /// Only test cases whose name contains this string or matches it as a regular expression.
     pub filter: Option<String>,
-    /// How many cases run at the same time; twice the number of cores by default. Live it is the number of runs, 4 by default.
+    /// Number of concurrent test cases. Default: twice the number of cores. Live: number of
+    /// concurrent runs, default 4.
     pub jobs: Option<NonZeroUsize>,
-    /// How long one case may take.
+    /// Time limit of a test case.
     pub time_limit: Duration,
-    /// The database that conversations are kept in, instead of files; each case has workspaces of its own there.
+    /// Database for conversations, instead of files. Each test case has its own workspaces there.
     pub database: Option<Database>,
-    /// So many nodes run each case: one leads and runs no turns itself, the others work for it. More than one need a database.
+    /// Number of nodes that run each test case. One node is the leader and runs no turns; the
+    /// others are workers. More than one node requires a database.
     pub nodes: usize,
-    /// Runs the cases that have `live`, with the real models of their projects.
+    /// Runs test cases that have `live`, with the real models of their projects.
     pub live: Option<LiveOptions>,
-    /// Runs libraries that have processes of their own in processes of that command.
+    /// Command whose processes run libraries that need a separate process.
     pub tool_host: Option<HostCommand>,
 }
 
-impl Options {
-    /// All cases below `paths`, with the defaults.
+impl RunOptions {
+    /// Returns the default options for all test cases in `paths`.
     pub fn new(paths: impl IntoIterator<Item = PathBuf>) -> Self {
-        Options {
+        RunOptions {
             paths: paths.into_iter().collect(),
             filter: None,
             jobs: None,
@@ -63,29 +65,31 @@ impl Options {
     }
 }
 
-/// Runs the cases and blocks until all have ended. `on_result` hears of each case in file order, as soon as it and all
-/// before it have ended.
+/// Runs the test cases and blocks until all have ended. Calls `on_result` for each test case in
+/// file order, as soon as it and all earlier ones have ended.
 ///
-/// Call it outside of asynchronous code, or on a thread that may block: each case has a runtime of its own.
-pub fn run(options: &Options, on_result: &mut dyn FnMut(&CaseReport)) -> Summary {
+/// Do not call this from asynchronous code, because it blocks the thread. Each test case has its
+/// own tokio runtime.
+pub fn run(options: &RunOptions, on_result: &mut dyn FnMut(&CaseReport)) -> RunSummary {
     let found = find(options);
     let cases = run_all(&found.cases, options, on_result);
-    Summary {
+    RunSummary {
         cases,
         errors: found.errors,
     }
 }
 
-/// The folders of the projects whose models would be asked, each once.
-pub fn live_projects(options: &Options) -> Vec<PathBuf> {
+/// Returns the directories of all projects whose models a live run would call.
+pub fn live_projects(options: &RunOptions) -> Vec<PathBuf> {
     let cases = find(options).cases;
     let live = cases.iter().filter(|located| located.case.live.is_some());
-    let folders: BTreeSet<PathBuf> = live.filter_map(Located::project_folder).collect();
+    let folders: BTreeSet<PathBuf> = live.filter_map(LocatedCase::project_folder).collect();
     folders.into_iter().collect()
 }
 
-/// The folders of the projects whose answers would be judged, each with the Model that its case names.
-pub fn judged_projects(options: &Options) -> Vec<(PathBuf, Option<String>)> {
+/// Returns the directories of all projects with `judge` checks, with the Model that the test case
+/// names.
+pub fn judged_projects(options: &RunOptions) -> Vec<(PathBuf, Option<String>)> {
     let cases = find(options).cases;
     let judged = cases.iter().filter(|located| located.case.is_judged());
     let named = judged.filter_map(|located| {
@@ -95,11 +99,11 @@ pub fn judged_projects(options: &Options) -> Vec<(PathBuf, Option<String>)> {
     named.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// The cases that were asked for.
-fn find(options: &Options) -> FileCases {
+/// Returns the selected test cases.
+fn find(options: &RunOptions) -> FileCases {
     let mut found = discover(&options.paths);
     if let Some(filter) = &options.filter {
-        let filter = Filter::new(filter);
+        let filter = NameFilter::new(filter);
         found
             .cases
             .retain(|located| filter.accepts(&located.case.case));
@@ -110,7 +114,7 @@ fn find(options: &Options) -> FileCases {
     found
 }
 
-fn nothing_left(options: &Options, filter: &str) -> CaseError {
+fn nothing_left(options: &RunOptions, filter: &str) -> CaseError {
     let message = format!("no case matches the filter `{filter}`");
     CaseError {
         file: options.paths.first().cloned().unwrap_or_default(),
@@ -120,7 +124,7 @@ fn nothing_left(options: &Options, filter: &str) -> CaseError {
     }
 }
 
-fn jobs(options: &Options) -> NonZeroUsize {
+fn jobs(options: &RunOptions) -> NonZeroUsize {
     let cores = || std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let default = || match options.live {
         Some(_) => LIVE_JOBS,
@@ -129,62 +133,62 @@ fn jobs(options: &Options) -> NonZeroUsize {
     options.jobs.unwrap_or_else(default)
 }
 
-/// A case, and how it is run.
-struct Planned<'c> {
-    located: &'c Located,
-    mode: Mode,
+/// A test case and its run mode.
+struct PlannedCase<'c> {
+    located: &'c LocatedCase,
+    mode: CaseRunMode,
 }
 
-enum Mode {
-    /// As it is written.
+enum CaseRunMode {
+    /// With scripted models.
     Scripted,
     /// With real models.
     Live(LiveCase),
-    /// Not at all, for that reason.
+    /// Not at all, for this reason.
     Skipped(String),
 }
 
-/// What came of a run of a case.
-enum Piece {
+/// Result of one run of a test case.
+enum RunResult {
     Whole(CaseReport),
     Run(RunReport, Duration),
 }
 
-impl<'c> Planned<'c> {
-    fn of(located: &'c Located, options: &Options) -> Self {
+impl<'c> PlannedCase<'c> {
+    fn of(located: &'c LocatedCase, options: &RunOptions) -> Self {
         let live = options
             .live
             .as_ref()
             .map(|live| (LiveCase::of(located, live), not_here(located, options)));
         let mode = match live {
-            None => Mode::Scripted,
-            Some((None, _)) => Mode::Skipped("it has no `live`".to_owned()),
-            Some((Some(_), Some(reason))) => Mode::Skipped(reason),
-            Some((Some(live), None)) => Mode::Live(live),
+            None => CaseRunMode::Scripted,
+            Some((None, _)) => CaseRunMode::Skipped("it has no `live`".to_owned()),
+            Some((Some(_), Some(reason))) => CaseRunMode::Skipped(reason),
+            Some((Some(live), None)) => CaseRunMode::Live(live),
         };
-        Planned { located, mode }
+        PlannedCase { located, mode }
     }
 
     fn runs(&self) -> u32 {
-        if let Mode::Live(live) = &self.mode {
+        if let CaseRunMode::Live(live) = &self.mode {
             live.runs
         } else {
             1
         }
     }
 
-    /// Does the run of that number, from 1.
-    fn run(&self, number: u32, options: &Options) -> Piece {
+    /// Executes a run. Runs are numbered from 1.
+    fn run(&self, number: u32, options: &RunOptions) -> RunResult {
         match &self.mode {
-            Mode::Scripted => Piece::Whole(run_case(self.located, options)),
-            Mode::Skipped(reason) => Piece::Whole(CaseReport::new(
+            CaseRunMode::Scripted => RunResult::Whole(run_case(self.located, options)),
+            CaseRunMode::Skipped(reason) => RunResult::Whole(CaseReport::new(
                 self.located,
-                Outcome::Skipped(reason.clone()),
+                CaseOutcome::Skipped(reason.clone()),
                 Duration::ZERO,
             )),
-            Mode::Live(live) => {
+            CaseRunMode::Live(live) => {
                 let begun = Instant::now();
-                Piece::Run(
+                RunResult::Run(
                     run_live(self.located, live, number, options),
                     begun.elapsed(),
                 )
@@ -192,20 +196,20 @@ impl<'c> Planned<'c> {
         }
     }
 
-    /// The report of the case, once all of its runs are over.
-    fn report(&self, pieces: Vec<Piece>) -> CaseReport {
+    /// Returns the report of the test case from the results of all its runs.
+    fn report(&self, pieces: Vec<RunResult>) -> CaseReport {
         let (mut runs, mut duration) = (Vec::new(), Duration::ZERO);
         for piece in pieces {
             match piece {
-                Piece::Whole(report) => return report,
-                Piece::Run(run, time) => {
+                RunResult::Whole(report) => return report,
+                RunResult::Run(run, time) => {
                     runs.push(run);
                     duration += time;
                 }
             }
         }
-        let Mode::Live(live) = &self.mode else {
-            unreachable!("only live cases come in runs")
+        let CaseRunMode::Live(live) = &self.mode else {
+            unreachable!("only live cases have several runs")
         };
         let report = LiveReport::of(&self.located.case, live, runs);
         CaseReport {
@@ -216,13 +220,13 @@ impl<'c> Planned<'c> {
 }
 
 fn run_all(
-    cases: &[Located],
-    options: &Options,
+    cases: &[LocatedCase],
+    options: &RunOptions,
     on_result: &mut dyn FnMut(&CaseReport),
 ) -> Vec<CaseReport> {
-    let planned: Vec<Planned<'_>> = cases
+    let planned: Vec<PlannedCase<'_>> = cases
         .iter()
-        .map(|located| Planned::of(located, options))
+        .map(|located| PlannedCase::of(located, options))
         .collect();
     let work: Vec<(usize, u32)> = planned
         .iter()
@@ -236,7 +240,7 @@ fn run_all(
             let (done, next, work, planned) = (done.clone(), &next, &work, &planned);
             scope.spawn(move || {
                 while let Some(&(case, run)) = work.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    // The receiver lives until all senders are gone.
+                    // The receiver exists until all senders are dropped.
                     let _ = done.send((case, planned[case].run(run, options)));
                 }
             });
@@ -246,15 +250,15 @@ fn run_all(
     })
 }
 
-/// Puts results back into the order of their cases. A case is told once all of its runs are over.
+/// Restores the order of the test cases. A test case is reported when all of its runs have ended.
 fn in_order(
-    planned: &[Planned<'_>],
-    results: mpsc::Receiver<(usize, Piece)>,
+    planned: &[PlannedCase<'_>],
+    results: mpsc::Receiver<(usize, RunResult)>,
     on_result: &mut dyn FnMut(&CaseReport),
 ) -> Vec<CaseReport> {
-    let mut early: BTreeMap<usize, Vec<Piece>> = BTreeMap::new();
+    let mut early: BTreeMap<usize, Vec<RunResult>> = BTreeMap::new();
     let mut ordered = Vec::new();
-    let is_whole = |case: usize, pieces: &Vec<Piece>| {
+    let is_whole = |case: usize, pieces: &Vec<RunResult>| {
         u32::try_from(pieces.len()).is_ok_and(|count| count == planned[case].runs())
     };
     for (index, piece) in results {
@@ -272,16 +276,15 @@ fn in_order(
     ordered
 }
 
-/// Which names are meant.
-struct Filter<'f> {
+struct NameFilter<'f> {
     text: &'f str,
     regex: Option<Regex>,
 }
 
-impl<'f> Filter<'f> {
-    /// Text that is no regular expression is taken as it stands.
+impl<'f> NameFilter<'f> {
+    /// A string that is not a valid regular expression is only used as a substring.
     fn new(text: &'f str) -> Self {
-        Filter {
+        NameFilter {
             text,
             regex: Regex::new(text).ok(),
         }
@@ -302,10 +305,10 @@ mod tests {
 
     #[test]
     fn a_filter_is_text_or_an_expression() {
-        assert!(Filter::new("queue").accepts("one-key-queues"));
-        assert!(Filter::new("^one.*s$").accepts("one-key-queues"));
-        assert!(!Filter::new("^key").accepts("one-key-queues"));
-        assert!(!Filter::new("(").accepts("one-key-queues"));
+        assert!(NameFilter::new("queue").accepts("one-key-queues"));
+        assert!(NameFilter::new("^one.*s$").accepts("one-key-queues"));
+        assert!(!NameFilter::new("^key").accepts("one-key-queues"));
+        assert!(!NameFilter::new("(").accepts("one-key-queues"));
     }
 
     #[test]
@@ -316,7 +319,7 @@ mod tests {
             "case: a\nfiles: {goondan.yaml: x}\n",
         )
         .unwrap();
-        let mut options = Options::new([dir.path().to_owned()]);
+        let mut options = RunOptions::new([dir.path().to_owned()]);
         options.filter = Some("zzz".into());
         let summary = run(&options, &mut |_| panic!("nothing runs"));
         assert_eq!(

@@ -21,7 +21,7 @@ use axum::{Json, Router};
 use futures::StreamExt as _;
 use goondan::Swarm;
 use goondan::spec::Environment;
-use goondan_connect::{Connections, Options};
+use goondan_connect::{ConnectionOptions, Connections};
 use ring::hmac;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
@@ -90,9 +90,9 @@ async fn start(state: &std::path::Path, base: &str, delay: u64) -> (Swarm, Conne
         .unwrap();
     let connections = Connections::begin(
         swarm.clone(),
-        Options {
+        ConnectionOptions {
             has_server: true,
-            ..Options::default()
+            ..ConnectionOptions::default()
         },
     )
     .await;

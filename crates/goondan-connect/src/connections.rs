@@ -1,4 +1,5 @@
-//! The connections of a running swarm: started with it, restarted where a reload changes them, ended with it.
+//! The connections of a running swarm: started with it, restarted when a reload changes them, and
+//! stopped with it.
 
 use std::collections::HashMap;
 use std::io;
@@ -10,41 +11,41 @@ use axum::extract::{Path, Request, State as Extracted};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
-use goondan::connectors::{Bound, Unusable};
+use goondan::adapters::connectors::{BoundConnection, UnusableConnection};
 use goondan::ports::clock::{Clock, SystemClock};
-use goondan::spec::kinds::Reply as ReplyMode;
-use goondan::{Broker, ReloadNews, Swarm};
+use goondan::spec::kinds::ReplyMode;
+use goondan::{ApprovalBroker, ReloadNews, Swarm};
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use crate::asking::Asking;
-use crate::console::Console;
-use crate::desk::{Desk, Owed, Shared};
-use crate::live::Live;
+use crate::channel_approvals::ChannelApprovals;
+use crate::connection_runtime::{ConnectionRuntime, PendingReplies, SharedConnectionState};
+use crate::console::LineConsole;
 use crate::outbox::Outbox;
 use crate::platforms;
-use crate::shelf::Shelf;
-use crate::status::{State, Status};
-use crate::supervise::{self, Abort};
+use crate::receive_supervisor::{self, AbortOnDrop};
+use crate::state_dir::ConnectionStateDir;
+use crate::status::{ConnectionState, ConnectionStatus};
+use crate::streamed_text::TurnTextStreams;
 
-/// How long answers may take that are not sent yet when all ends.
-const LAST_WORDS: Duration = Duration::from_secs(10);
+/// Time limit for sending pending answers at shutdown.
+const REPLY_DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Where the connections run.
+/// Environment of the connections.
 #[derive(Clone)]
-pub struct Options {
-    /// Whether there is a server that [`Connections::router`] is part of.
+pub struct ConnectionOptions {
+    /// True if a server serves [`Connections::router`].
     pub has_server: bool,
-    /// The time.
+    /// Source of the time.
     pub clock: Arc<dyn Clock>,
-    /// Where people type, for connections that read that.
-    pub console: Option<Arc<Console>>,
-    /// Whom the swarm asks for approvals; without it nobody is asked in a channel.
-    pub broker: Option<Broker>,
+    /// Console for connections that read one.
+    pub console: Option<Arc<LineConsole>>,
+    /// Source of approval requests; without it no request is posted to a channel.
+    pub broker: Option<ApprovalBroker>,
 }
 
-impl Default for Options {
+impl Default for ConnectionOptions {
     fn default() -> Self {
-        Options {
+        ConnectionOptions {
             has_server: false,
             clock: Arc::new(SystemClock),
             console: None,
@@ -53,49 +54,50 @@ impl Default for Options {
     }
 }
 
-/// The connections of a running swarm. Dropping it ends them at once.
+/// The connections of a running swarm. Dropping it stops them immediately.
 pub struct Connections {
-    inner: Arc<Inner>,
-    following: Mutex<Option<Abort<()>>>,
-    _asking: Option<Abort<()>>,
+    inner: Arc<ConnectionsInner>,
+    following: Mutex<Option<AbortOnDrop<()>>>,
+    _asking: Option<AbortOnDrop<()>>,
 }
 
-struct Inner {
+struct ConnectionsInner {
     swarm: Swarm,
-    options: Options,
-    shared: Shared,
-    table: Mutex<Table>,
+    options: ConnectionOptions,
+    shared: SharedConnectionState,
+    table: Mutex<ConnectionTable>,
 }
 
 #[derive(Default)]
-struct Table {
-    /// Nothing is taken any more.
+struct ConnectionTable {
+    /// No events are accepted.
     is_stopped: bool,
-    running: HashMap<String, Running>,
-    /// Of all that ran in this process: answers may be owed by one that was changed or taken out.
-    owed: HashMap<String, Arc<Owed>>,
-    problems: Vec<Unusable>,
+    running: HashMap<String, RunningConnection>,
+    /// Pending answers of all connections of this process, including changed and removed ones.
+    owed: HashMap<String, Arc<PendingReplies>>,
+    problems: Vec<UnusableConnection>,
 }
 
-/// A connection that runs. It ends when it is dropped; what it owes is sent all the same.
-struct Running {
-    desk: Arc<Desk>,
-    _receiving: Abort<()>,
+/// A running connection. It stops when it is dropped; its pending answers are still sent.
+struct RunningConnection {
+    desk: Arc<ConnectionRuntime>,
+    _receiving: AbortOnDrop<()>,
 }
 
 impl Connections {
-    /// Starts the connections that feed `swarm`. One that can't be started keeps the others from nothing.
-    pub async fn begin(swarm: Swarm, options: Options) -> Connections {
+    /// Starts the connections of `swarm`. A connection that fails to start does not affect the
+    /// others.
+    pub async fn begin(swarm: Swarm, options: ConnectionOptions) -> Connections {
         let news = swarm.reload_news();
-        let asking = Asking::new(options.broker.clone());
-        let (live, clock) = (Live::default(), Arc::clone(&options.clock));
-        let shared = Shared {
+        let asking = ChannelApprovals::new(options.broker.clone());
+        let (live, clock) = (TurnTextStreams::default(), Arc::clone(&options.clock));
+        let shared = SharedConnectionState {
             swarm: swarm.clone(),
             clock,
             asking,
             live,
         };
-        let inner = Arc::new(Inner {
+        let inner = Arc::new(ConnectionsInner {
             swarm,
             options,
             shared,
@@ -103,7 +105,7 @@ impl Connections {
         });
         let asking = inner.shared.asking.begin();
         inner.apply().await;
-        let following = Abort(tokio::spawn(follow(Arc::clone(&inner), news)));
+        let following = AbortOnDrop(tokio::spawn(follow(Arc::clone(&inner), news)));
         Connections {
             inner,
             following: Mutex::new(Some(following)),
@@ -111,32 +113,33 @@ impl Connections {
         }
     }
 
-    /// Whether there is none at all.
+    /// Returns true if no connection runs or has failed.
     pub fn is_empty(&self) -> bool {
         let table = self.inner.table();
         table.running.is_empty() && table.problems.is_empty()
     }
 
-    /// The names of those that run, sorted.
+    /// Returns the names of the running connections, sorted.
     pub fn running(&self) -> Vec<String> {
         let mut names: Vec<String> = self.inner.table().running.keys().cloned().collect();
         names.sort_unstable();
         names
     }
 
-    /// Those that do not run, and why.
-    pub fn problems(&self) -> Vec<Unusable> {
+    /// Returns the connections that do not run, with reasons.
+    pub fn problems(&self) -> Vec<UnusableConnection> {
         self.inner.table().problems.clone()
     }
 
-    /// Where platforms deliver events: `/connect/NAME`. Each connection checks the signatures itself.
+    /// Returns the router for platform events at `/connect/NAME`. Each connection checks signatures
+    /// itself.
     pub fn router(&self) -> Router {
         Router::new()
             .route("/connect/{connection}", any(deliver))
             .with_state(Arc::clone(&self.inner))
     }
 
-    /// Takes no more events.
+    /// Stops accepting events.
     pub fn stop_receiving(&self) {
         drop(
             self.following
@@ -150,21 +153,25 @@ impl Connections {
             std::mem::take(&mut table.running)
         };
         for connection in running.values() {
-            supervise::tell(&connection.desk, State::Stopped, None);
+            receive_supervisor::tell(&connection.desk, ConnectionState::Stopped, None);
         }
     }
 
-    /// Takes no more events, and sends what is left to send. The swarm should have ended before.
+    /// Stops accepting events and sends pending answers. Shut down the swarm first.
     pub async fn end(&self) {
         self.stop_receiving();
-        let owed: Vec<Arc<Owed>> = self
+        let owed: Vec<Arc<PendingReplies>> = self
             .inner
             .table()
             .owed
             .drain()
             .map(|(_, owed)| owed)
             .collect();
-        futures::future::join_all(owed.iter().map(|owed| owed.lanes.settle(LAST_WORDS))).await;
+        futures::future::join_all(
+            owed.iter()
+                .map(|owed| owed.lanes.drain(REPLY_DRAIN_TIMEOUT)),
+        )
+        .await;
         self.inner.shared.asking.end();
     }
 }
@@ -178,12 +185,12 @@ impl Drop for Connections {
     }
 }
 
-impl Inner {
-    fn table(&self) -> MutexGuard<'_, Table> {
+impl ConnectionsInner {
+    fn table(&self) -> MutexGuard<'_, ConnectionTable> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes what runs what the swarm has.
+    /// Starts and stops connections to match the configuration of the swarm.
     async fn apply(&self) {
         let (mut wanted, mut problems) = (Vec::new(), Vec::new());
         for connection in self.swarm.connections().await {
@@ -202,23 +209,26 @@ impl Inner {
             let name = bound.name.clone();
             match self.start(bound).await {
                 Ok(running) => drop(self.table().running.insert(name, running)),
-                Err(problem) => problems.push(Unusable { name, problem }),
+                Err(problem) => problems.push(UnusableConnection { name, problem }),
             }
         }
-        for Unusable { name, problem } in &problems {
+        for UnusableConnection { name, problem } in &problems {
             self.tell_unusable(name, problem);
         }
         self.table().problems = problems;
     }
 
-    async fn start(&self, bound: Bound) -> Result<Running, String> {
+    async fn start(&self, bound: BoundConnection) -> Result<RunningConnection, String> {
         let platform = platforms::make(&bound, self.options.console.as_ref())?;
         if platform.needs_server() && !self.options.has_server {
-            return Err("It needs `gdn serve`, where its platform can deliver events.".to_owned());
+            return Err(
+                "The connection needs `gdn serve`, so that its platform can deliver events."
+                    .to_owned(),
+            );
         }
         let unusable =
-            |error: io::Error| format!("Its folder in the workspace can't be used: {error}.");
-        let shelf = Shelf::of(&self.swarm.workspace_dir(), &bound.name);
+            |error: io::Error| format!("Its directory in the workspace cannot be used: {error}.");
+        let shelf = ConnectionStateDir::of(&self.swarm.workspace_dir(), &bound.name);
         let folder = shelf.prepare().map_err(unusable)?.to_owned();
         let known = self.table().owed.get(&bound.name).cloned();
         let (owed, left) = match known {
@@ -226,7 +236,7 @@ impl Inner {
             None => {
                 let (outbox, left) = Outbox::open(&folder).map_err(unusable)?;
                 (
-                    Arc::new(Owed {
+                    Arc::new(PendingReplies {
                         outbox,
                         lanes: Default::default(),
                     }),
@@ -238,24 +248,25 @@ impl Inner {
             .owed
             .insert(bound.name.clone(), Arc::clone(&owed));
         let answers = bound.reply != ReplyMode::None;
-        let desk = Desk::open(bound, &self.shared, platform, folder, owed).map_err(unusable)?;
+        let desk = ConnectionRuntime::open(bound, &self.shared, platform, folder, owed)
+            .map_err(unusable)?;
         let desk = Arc::new(desk);
         if answers {
             desk.resume(left).await.map_err(unusable)?;
         }
-        let receiving = Abort(tokio::spawn(supervise::receive(Arc::clone(&desk))));
-        Ok(Running {
+        let receiving = AbortOnDrop(tokio::spawn(receive_supervisor::receive(Arc::clone(&desk))));
+        Ok(RunningConnection {
             desk,
             _receiving: receiving,
         })
     }
 
     fn tell_unusable(&self, name: &str, problem: &str) {
-        let shelf = Shelf::of(&self.swarm.workspace_dir(), name);
+        let shelf = ConnectionStateDir::of(&self.swarm.workspace_dir(), name);
         if let Ok(folder) = shelf.prepare() {
             let why = Some(problem.to_owned());
-            Status {
-                state: State::Unusable,
+            ConnectionStatus {
+                state: ConnectionState::Unusable,
                 since: self.options.clock.now(),
                 why,
             }
@@ -264,22 +275,22 @@ impl Inner {
     }
 }
 
-/// Each reload that took something up may have changed connections.
-async fn follow(inner: Arc<Inner>, mut news: UnboundedReceiver<ReloadNews>) {
+/// Applies connection changes after each successful reload.
+async fn follow(inner: Arc<ConnectionsInner>, mut news: UnboundedReceiver<ReloadNews>) {
     while let Some(news) = news.recv().await {
         if let ReloadNews::Reloaded(outcome) = news
             && outcome.result.is_ok()
         {
             inner.apply().await;
-            for Unusable { name, problem } in inner.table().problems.iter() {
-                tracing::warn!(connection = name, "a connection does not run: {problem}");
+            for UnusableConnection { name, problem } in inner.table().problems.iter() {
+                tracing::warn!(connection = name, "a connection is not running: {problem}");
             }
         }
     }
 }
 
 async fn deliver(
-    Extracted(inner): Extracted<Arc<Inner>>,
+    Extracted(inner): Extracted<Arc<ConnectionsInner>>,
     Path(name): Path<String>,
     request: Request,
 ) -> Response {

@@ -1,31 +1,31 @@
-//! What is typed where the swarm runs, a line at a time, and where answers to it are shown.
+//! Line input where the swarm runs, and output of the answers.
 
 use std::sync::Mutex as Lock;
 use std::sync::PoisonError;
 
 use tokio::sync::{Mutex, mpsc};
 
-/// How many lines may wait.
-const MOST_LINES: usize = 64;
+/// Maximum number of buffered lines.
+const MAX_BUFFERED_LINES: usize = 64;
 
-type Open = Box<dyn FnOnce(mpsc::Sender<String>) + Send>;
+type ConsoleOpener = Box<dyn FnOnce(mpsc::Sender<String>) + Send>;
 
-/// A terminal, or a pipe. Nothing is read before somebody wants a line.
-pub struct Console {
-    open: Lock<Option<Open>>,
+/// A terminal or a pipe. Reading starts with the first request for a line.
+pub struct LineConsole {
+    open: Lock<Option<ConsoleOpener>>,
     lines: Mutex<Option<mpsc::Receiver<String>>>,
-    /// Keeps a console open on which nobody types.
+    /// Keeps the channel of a silent console open.
     _held: Option<mpsc::Sender<String>>,
     print: Box<dyn Fn(&str) + Send + Sync>,
 }
 
-impl Console {
-    /// One whose lines `open` sends, beginning when it is called, and that shows answers by `print`.
+impl LineConsole {
+    /// Creates a console. `open` is called on first use and sends lines; `print` shows answers.
     pub fn new(
         open: impl FnOnce(mpsc::Sender<String>) + Send + 'static,
         print: impl Fn(&str) + Send + Sync + 'static,
     ) -> Self {
-        Console {
+        LineConsole {
             open: Lock::new(Some(Box::new(open))),
             lines: Mutex::new(None),
             _held: None,
@@ -33,10 +33,10 @@ impl Console {
         }
     }
 
-    /// One on which nobody types, and that has no end.
+    /// Creates a console without input that never ends.
     pub fn silent() -> Self {
         let (sender, receiver) = mpsc::channel(1);
-        Console {
+        LineConsole {
             open: Lock::new(None),
             lines: Mutex::new(Some(receiver)),
             _held: Some(sender),
@@ -44,7 +44,7 @@ impl Console {
         }
     }
 
-    /// The next line; `None` where there are no more. Each line goes to one who asks.
+    /// Returns the next line, or `None` at the end. Each line is delivered to one caller.
     pub(crate) async fn line(&self) -> Option<String> {
         let mut lines = self.lines.lock().await;
         if let Some(open) = self
@@ -53,7 +53,7 @@ impl Console {
             .unwrap_or_else(PoisonError::into_inner)
             .take()
         {
-            let (sender, receiver) = mpsc::channel(MOST_LINES);
+            let (sender, receiver) = mpsc::channel(MAX_BUFFERED_LINES);
             *lines = Some(receiver);
             open(sender);
         }

@@ -1,4 +1,4 @@
-//! Brings one answer to its platform: its messages in order, and behind them its files.
+//! Delivers one answer to its platform: its messages in order, then its files.
 
 use std::io;
 use std::time::Duration;
@@ -6,67 +6,69 @@ use std::time::Duration;
 use goondan::event::{FinishReason, TurnResult};
 use serde_json::Value;
 
-use crate::desk::Desk;
-use crate::drafts;
-use crate::http::Failure;
-use crate::outbox::{Reply, ReplyState};
-use crate::uploads::{self, Upload};
+use crate::answer_files::{self, AnswerFile};
+use crate::connection_runtime::ConnectionRuntime;
+use crate::growing_reply;
+use crate::http::PlatformFailure;
+use crate::outbox::{OutboxReply, ReplyState};
 
-/// How often a message is tried that has surely not arrived.
-const TRIES: u32 = 12;
-/// The longest wait before the next try.
-const LONGEST_WAIT: Duration = Duration::from_secs(15 * 60);
+/// Maximum attempts for a message that has certainly not arrived.
+const MAX_SEND_ATTEMPTS: u32 = 12;
+/// Longest wait before the next attempt.
+const MAX_SEND_WAIT: Duration = Duration::from_secs(15 * 60);
 
-/// An answer on its way.
-pub(crate) struct Delivery<'d> {
-    pub(crate) desk: &'d Desk,
+/// An answer in delivery.
+pub(crate) struct AnswerDelivery<'d> {
+    pub(crate) desk: &'d ConnectionRuntime,
     pub(crate) id: &'d str,
     pub(crate) origin: &'d Value,
-    /// The message that is to be its first.
+    /// Streamed message that becomes the first message.
     pub(crate) draft: Option<Value>,
     pub(crate) channel: String,
     pub(crate) lane: &'d str,
 }
 
-/// A message of an answer.
-enum Item {
+enum AnswerItem {
     Text(String),
-    File(Upload),
+    File(AnswerFile),
 }
 
-/// What has become of a message.
-enum Brought {
-    /// It was sent.
+/// Result of sending a message.
+enum SendOutcome {
+    /// A new message was sent.
     New,
-    /// The message that grew has become it.
+    /// The streamed message was edited.
     Changed,
-    /// It won't arrive any more.
-    Failed(Failure),
+    /// Sending failed permanently.
+    Failed(PlatformFailure),
 }
 
-impl Delivery<'_> {
+impl AnswerDelivery<'_> {
     pub(crate) async fn deliver(mut self, result: &TurnResult) -> io::Result<()> {
         let (desk, outbox) = (self.desk, &self.desk.owed.outbox);
         let mut sent_any = false;
         for (number, mut item) in self.items(result).await.into_iter().enumerate() {
             loop {
-                match (self.bring(number, &item, sent_any).await?, &item) {
-                    (Brought::New, _) => sent_any = true,
-                    (Brought::Changed, _) => {}
-                    // Whoever waits for it has to know that there was one.
-                    (Brought::Failed(Failure::Refused(why)), Item::File(file)) => {
+                match (self.send_item(number, &item, sent_any).await?, &item) {
+                    (SendOutcome::New, _) => sent_any = true,
+                    (SendOutcome::Changed, _) => {}
+                    // The recipient must learn that a file was produced.
+                    (
+                        SendOutcome::Failed(PlatformFailure::Refused(why)),
+                        AnswerItem::File(file),
+                    ) => {
                         tracing::warn!(
                             connection = desk.bound.name,
-                            "a file of an answer was not sent: {why}"
+                            "could not send a file of an answer: {why}"
                         );
-                        item = Item::Text(file.told("could not be sent"));
+                        item = AnswerItem::Text(file.placeholder_line("could not be sent"));
                         continue;
                     }
-                    (Brought::Failed(failure), _) => {
+                    (SendOutcome::Failed(failure), _) => {
                         let failure = failure.to_string();
                         tracing::warn!(
                             connection = desk.bound.name,
-                            "an answer was not delivered: {failure}"
+                            "could not deliver an answer: {failure}"
                         );
                         return outbox.failed(self.id, &failure).await;
                     }
@@ -77,23 +79,23 @@ impl Delivery<'_> {
         outbox.sent(self.id).await
     }
 
-    /// What is to be sent.
-    async fn items(&self, result: &TurnResult) -> Vec<Item> {
+    /// Returns the messages and files to send.
+    async fn items(&self, result: &TurnResult) -> Vec<AnswerItem> {
         let platform = &self.desk.platform;
-        let (files, left_out) = uploads::of(self.desk, self.lane, result).await;
+        let (files, left_out) = answer_files::of(self.desk, self.lane, result).await;
         let mut text = answer(result).unwrap_or_default();
-        // Named where it can't be sent.
+        // Platforms without file support get the file names.
         let unsent = files
             .iter()
             .filter(|_| !platform.takes_files())
-            .map(|file| file.told("can't be sent here"));
+            .map(|file| file.placeholder_line("can't be sent here"));
         for line in unsent.chain(left_out) {
             text = format!("{text}\n{line}").trim().to_owned();
         }
         if text.is_empty() && self.draft.is_some() {
-            // The message that grew has to become something.
+            // The streamed message needs a final text.
             text = files.first().map_or_else(
-                || drafts::STOPPED.to_owned(),
+                || growing_reply::STOPPED_TEXT.to_owned(),
                 |file| format!("[a file: {}]", file.name),
             );
         }
@@ -105,25 +107,35 @@ impl Delivery<'_> {
         let files = files
             .into_iter()
             .filter(|_| platform.takes_files())
-            .map(Item::File);
-        texts.into_iter().map(Item::Text).chain(files).collect()
+            .map(AnswerItem::File);
+        texts
+            .into_iter()
+            .map(AnswerItem::Text)
+            .chain(files)
+            .collect()
     }
 
-    /// Sends a message, and tries again as long as nothing of it can have arrived.
-    async fn bring(&mut self, number: usize, item: &Item, sent_any: bool) -> io::Result<Brought> {
+    /// Sends a message. Retries while it certainly has not arrived.
+    async fn send_item(
+        &mut self,
+        number: usize,
+        item: &AnswerItem,
+        sent_any: bool,
+    ) -> io::Result<SendOutcome> {
         let outbox = &self.desk.owed.outbox;
         let mut tries = 0;
         loop {
-            // To change a message is no sending: it may be done again.
-            let is_edit = number == 0 && self.draft.is_some() && matches!(item, Item::Text(_));
+            // Edits are idempotent, so they need no `sending` record.
+            let is_edit =
+                number == 0 && self.draft.is_some() && matches!(item, AnswerItem::Text(_));
             if !is_edit && (!sent_any || tries > 0) {
                 outbox.sending(self.id).await?;
             }
             let failure = match self.try_once(number, item).await {
-                Ok(()) if is_edit => return Ok(Brought::Changed),
-                Ok(()) => return Ok(Brought::New),
-                // Somebody has taken the message away that grew.
-                Err(Failure::Refused(_)) if is_edit => {
+                Ok(()) if is_edit => return Ok(SendOutcome::Changed),
+                Ok(()) => return Ok(SendOutcome::New),
+                // The streamed message was deleted.
+                Err(PlatformFailure::Refused(_)) if is_edit => {
                     self.draft = None;
                     continue;
                 }
@@ -131,29 +143,30 @@ impl Delivery<'_> {
             };
             tries += 1;
             let Some(wait) = next_try(&failure, tries, is_edit) else {
-                return Ok(Brought::Failed(failure));
+                return Ok(SendOutcome::Failed(failure));
             };
             if !is_edit && !sent_any {
-                // Nothing of it has arrived that can't be done again: a process that dies now sends it after the next start.
-                outbox.owe(self.waiting()).await?;
+                // Nothing has arrived that cannot be repeated, so the answer is sent again if the
+                // process crashes now.
+                outbox.record_pending(self.waiting()).await?;
             }
             tokio::time::sleep(wait).await;
         }
     }
 
-    async fn try_once(&self, number: usize, item: &Item) -> Result<(), Failure> {
+    async fn try_once(&self, number: usize, item: &AnswerItem) -> Result<(), PlatformFailure> {
         let (platform, origin) = (&self.desk.platform, self.origin);
         match (item, &self.draft) {
-            (Item::File(file), _) => platform.send_file(origin, number, file).await,
-            (Item::Text(text), Some(message)) if number == 0 => {
+            (AnswerItem::File(file), _) => platform.send_file(origin, number, file).await,
+            (AnswerItem::Text(text), Some(message)) if number == 0 => {
                 platform.edit(origin, message, text, None).await
             }
-            (Item::Text(text), _) => platform.send(origin, number, text).await,
+            (AnswerItem::Text(text), _) => platform.send(origin, number, text).await,
         }
     }
 
-    fn waiting(&self) -> Reply {
-        Reply {
+    fn waiting(&self) -> OutboxReply {
+        OutboxReply {
             id: self.id.to_owned(),
             state: ReplyState::Accepted,
             instance: self.lane.to_owned(),
@@ -166,18 +179,18 @@ impl Delivery<'_> {
     }
 }
 
-/// How long to wait before a message is tried again; `None` where it must not be, or has been tried often enough.
-fn next_try(failure: &Failure, tries: u32, is_edit: bool) -> Option<Duration> {
+/// Returns the wait before the next attempt, or `None` if the message must not be retried.
+fn next_try(failure: &PlatformFailure, tries: u32, is_edit: bool) -> Option<Duration> {
     match failure {
-        _ if tries >= TRIES => None,
-        Failure::Later(wait) => Some((*wait).min(LONGEST_WAIT)),
-        Failure::Unreached(_) => Some(Duration::from_secs(1 << tries.min(6))),
-        Failure::Unknown(_) if is_edit => Some(Duration::from_secs(1 << tries.min(6))),
-        Failure::Unknown(_) | Failure::Refused(_) => None,
+        _ if tries >= MAX_SEND_ATTEMPTS => None,
+        PlatformFailure::Later(wait) => Some((*wait).min(MAX_SEND_WAIT)),
+        PlatformFailure::Unreached(_) => Some(Duration::from_secs(1 << tries.min(6))),
+        PlatformFailure::Unknown(_) if is_edit => Some(Duration::from_secs(1 << tries.min(6))),
+        PlatformFailure::Unknown(_) | PlatformFailure::Refused(_) => None,
     }
 }
 
-/// What is sent. A stranger learns of a failure no more than that there was one.
+/// Returns the text of the answer. Unknown senders receive no details of an error except its code.
 fn answer(result: &TurnResult) -> Option<String> {
     let text = result.response_text();
     match result.finish_reason {
@@ -188,7 +201,8 @@ fn answer(result: &TurnResult) -> Option<String> {
                 .map(|error| format!(" ({})", error.code))
                 .unwrap_or_default();
             Some(format!(
-                "Sorry, that did not work{code}. The people who run this can see why in its log."
+                "Sorry, the request failed{code}. The operators of this bot can find the reason in \
+                its log."
             ))
         }
         FinishReason::Cancelled => None,

@@ -1,53 +1,52 @@
-//! What a platform has to say, in one shape.
+//! Common form of platform events.
 
 use std::collections::BTreeMap;
 
 use goondan::spec::JsonObject;
 use serde_json::{Value, json};
 
-use crate::files::Sent;
+use crate::event_files::EventFile;
 
-/// Of so many properties the metadata of a message has the values.
-const MOST_PROPERTIES: usize = 64;
-/// A longer value is cut, in characters.
-const LONGEST_PROPERTY: usize = 1_024;
+/// Maximum number of properties in the metadata of a message.
+const MAX_PROPERTIES: usize = 64;
+/// Maximum characters of a property value.
+const MAX_PROPERTY_CHARS: usize = 1_024;
 
-/// An event of a platform. Everything in it but `name` may be what a stranger wrote.
+/// An event of a platform. Everything in it except `name` may come from an unknown sender.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Event {
-    /// What kind of event it is.
+pub struct PlatformEvent {
+    /// Type of the event.
     pub name: String,
-    /// The platform's own id: the same event delivered again has the same.
+    /// Platform's event id; a redelivered event has the same id.
     pub id: String,
-    /// What the agent reads.
+    /// Text of the user message.
     pub text: String,
-    /// The conversation, where no rule says otherwise.
+    /// Default conversation key.
     pub key: String,
-    /// Facts that rules look at.
+    /// Properties for ingress rules.
     pub properties: BTreeMap<String, String>,
-    /// Who has sent it, where the platform knows.
-    pub sender: Option<Sender>,
-    /// The channel or chat that it came from.
+    /// Sender, if the platform states one.
+    pub sender: Option<EventSender>,
+    /// Channel or chat of the event.
     pub channel: Option<String>,
-    /// The text holds the words of others than the sender. It answers no question.
+    /// The text contains words of other people, so it cannot answer an approval request.
     pub quotes: bool,
-    /// What has come with it.
-    pub(crate) files: Vec<Sent>,
-    /// Where an answer has to go, in the words of the platform; `None` where there is no way back.
+    pub(crate) files: Vec<EventFile>,
+    /// Destination of an answer in the platform's terms; `None` if the event cannot be answered.
     pub origin: Option<Value>,
 }
 
-/// Who has sent an event.
+/// Sender of an event.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Sender {
-    /// The platform's id.
+pub struct EventSender {
+    /// Platform's id of the sender.
     pub id: String,
-    /// How people call the sender.
+    /// Display name of the sender.
     pub name: String,
 }
 
-/// Other names of properties, which rules may use: those of connectors elsewhere.
-const OTHER_NAMES: [(&str, &str); 9] = [
+/// Alternative property names that other connectors use; ingress rules accept them.
+const PROPERTY_ALIASES: [(&str, &str); 9] = [
     ("chat_id", "chatId"),
     ("chat_type", "chatType"),
     ("message_id", "messageId"),
@@ -59,22 +58,23 @@ const OTHER_NAMES: [(&str, &str); 9] = [
     ("user_id", "userId"),
 ];
 
-impl Event {
-    /// A fact, by its name or another name of it.
+impl PlatformEvent {
+    /// Returns a property by its name or alternative name.
     pub(crate) fn property(&self, name: &str) -> Option<&String> {
-        let other = || OTHER_NAMES.iter().find(|(other, _)| *other == name);
+        let other = || PROPERTY_ALIASES.iter().find(|(other, _)| *other == name);
         self.properties
             .get(name)
             .or_else(|| self.properties.get(other()?.1))
     }
 
-    /// What the user message of its turn has as metadata: one key, in which a stranger may write whatever he likes.
+    /// Returns the metadata of the user message: a single key, because its content may come from an
+    /// unknown sender.
     pub(crate) fn metadata(&self, connection: &str, connector: &str) -> JsonObject {
-        let cut = |value: &String| value.chars().take(LONGEST_PROPERTY).collect::<String>();
+        let cut = |value: &String| value.chars().take(MAX_PROPERTY_CHARS).collect::<String>();
         let properties: JsonObject = self
             .properties
             .iter()
-            .take(MOST_PROPERTIES)
+            .take(MAX_PROPERTIES)
             .map(|(name, value)| (cut(name), Value::String(cut(value))))
             .collect();
         let facts = json!({
@@ -89,18 +89,17 @@ impl Event {
     }
 }
 
-/// An id that no other event has.
 pub(crate) fn random_id() -> String {
     use ring::rand::SecureRandom as _;
     let mut bytes = [0; 16];
-    // Without randomness there is no TLS either, so nobody gets here.
+    // Without random bytes TLS fails as well, so this cannot be reached.
     ring::rand::SystemRandom::new()
         .fill(&mut bytes)
         .expect("the system has random bytes");
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The numbers, texts and truth values of an object, as text.
+/// Returns the numbers, strings and booleans of an object as strings.
 pub(crate) fn plain_values(object: &JsonObject) -> BTreeMap<String, String> {
     object
         .iter()
@@ -108,7 +107,7 @@ pub(crate) fn plain_values(object: &JsonObject) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// A number, a text or a truth value as text.
+/// Returns a number, string or boolean as a string.
 pub(crate) fn plain(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),

@@ -1,34 +1,34 @@
-//! A file of JSON Lines that many write to at the same time: one sync serves all who wait.
+//! A JSON Lines file with concurrent writers: one sync covers all waiting lines.
 
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use goondan::inside::private;
+use goondan::internal::private_files;
 use tokio::sync::oneshot;
 
-/// A line, and who waits until it is on disk.
-type Line = (Vec<u8>, oneshot::Sender<io::Result<()>>);
+/// A line and the sender of its write result.
+type QueuedLine = (Vec<u8>, oneshot::Sender<io::Result<()>>);
 
-/// Makes the whole content of the file anew, without what nobody needs any more.
-pub(crate) type Digest = Box<dyn Fn() -> Vec<u8> + Send>;
+/// Produces the compacted content of the file.
+pub(crate) type JournalSnapshot = Box<dyn Fn() -> Vec<u8> + Send>;
 
-/// A file that has grown by so many bytes is written anew.
-const GROWTH: u64 = 4 * 1024 * 1024;
+/// Bytes of growth after which the file is rewritten.
+const REWRITE_AFTER_BYTES: u64 = 4 * 1024 * 1024;
 
-/// An open journal. Its thread ends with it.
+/// An open journal. Its writer thread ends when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Journal {
-    lines: Sender<Line>,
+pub(crate) struct JsonLinesJournal {
+    lines: Sender<QueuedLine>,
 }
 
-impl Journal {
-    /// Puts `digest` in place of what the file held, and goes on behind it.
-    pub(crate) fn open(path: PathBuf, digest: Digest) -> io::Result<Journal> {
-        let file = private::replace_durably(&path, &digest())?;
+impl JsonLinesJournal {
+    /// Replaces the file by `digest` and appends after it.
+    pub(crate) fn open(path: PathBuf, digest: JournalSnapshot) -> io::Result<JsonLinesJournal> {
+        let file = private_files::replace_durably(&path, &digest())?;
         let (lines, waiting) = channel();
-        let writer = Writer {
+        let writer = JournalWriter {
             path,
             file,
             grown: 0,
@@ -38,47 +38,48 @@ impl Journal {
         std::thread::Builder::new()
             .name("connection".to_owned())
             .spawn(move || writer.run(&waiting))?;
-        Ok(Journal { lines })
+        Ok(JsonLinesJournal { lines })
     }
 
-    /// Appends a line; returns once it is on disk.
+    /// Appends a line and waits until it is durable.
     pub(crate) async fn append(&self, line: Vec<u8>) -> io::Result<()> {
         let (sender, written) = oneshot::channel();
-        let gone = || io::Error::other("nobody writes the file any more");
+        let gone = || io::Error::other("the writer of the file has stopped");
         self.lines.send((line, sender)).map_err(|_| gone())?;
         written.await.map_err(|_| gone())?
     }
 }
 
-struct Writer {
+struct JournalWriter {
     path: PathBuf,
     file: File,
     grown: u64,
     must_renew: bool,
-    digest: Digest,
+    digest: JournalSnapshot,
 }
 
-impl Writer {
-    fn run(mut self, waiting: &Receiver<Line>) {
+impl JournalWriter {
+    fn run(mut self, waiting: &Receiver<QueuedLine>) {
         while let Ok(first) = waiting.recv() {
-            let batch: Vec<Line> = [first].into_iter().chain(waiting.try_iter()).collect();
+            let batch: Vec<QueuedLine> = [first].into_iter().chain(waiting.try_iter()).collect();
             let outcome = self.write(&batch);
-            // Half a line may be there now, and the next one must not stand behind it.
+            // A failed write may leave a partial line, so the file is rewritten before the next
+            // line.
             self.must_renew |= outcome.is_err();
             for (_, waiter) in batch {
                 let outcome = match &outcome {
                     Ok(()) => Ok(()),
                     Err(error) => Err(io::Error::new(error.kind(), error.to_string())),
                 };
-                // Whoever gave up needs no answer.
+                // The caller may have been cancelled.
                 let _ = waiter.send(outcome);
             }
         }
     }
 
-    fn write(&mut self, batch: &[Line]) -> io::Result<()> {
-        if self.must_renew || self.grown > GROWTH {
-            self.file = private::replace_durably(&self.path, &(self.digest)())?;
+    fn write(&mut self, batch: &[QueuedLine]) -> io::Result<()> {
+        if self.must_renew || self.grown > REWRITE_AFTER_BYTES {
+            self.file = private_files::replace_durably(&self.path, &(self.digest)())?;
             (self.must_renew, self.grown) = (false, 0);
         }
         let bytes = batch

@@ -1,40 +1,41 @@
-//! Brings events of platforms into a running swarm, and the answers back: Connections.
+//! Connections: bring platform events into a running swarm and send the answers back.
 //!
-//! A platform is told that an event has arrived once the input is on disk, and never waits for the model. The id of the input
-//! is made of the connection and the platform's own id of the event, so what is delivered again starts no second turn. Where an
-//! answer has to go is written down before the input is accepted; so a process that dies in between answers at the next start.
+//! The platform gets its acknowledgement when the input is durable; it never waits for the model.
+//! The input id is derived from the connection and the platform's event id, so a redelivered event
+//! starts no second turn. The destination of the answer is stored before the input is accepted. If
+//! the process crashes in between, the next start sends the answer.
 //!
-//! It deliberately does not know YAML, terminals, arguments and how a server listens.
+//! The crate has no knowledge of YAML, terminals, command-line arguments, or server sockets.
 
-mod asking;
+mod allowed_senders;
+mod answer_files;
+mod channel_approvals;
+mod connection_runtime;
 mod connections;
 mod console;
 mod delivery;
-mod desk;
-mod drafts;
 mod event;
-mod files;
+mod event_files;
+mod growing_reply;
 mod http;
 mod journal;
-mod lanes;
 mod listener;
-mod live;
 mod outbox;
 mod platforms;
+mod receive_supervisor;
+mod reply_queue;
 mod route;
-mod senders;
-mod shelf;
 mod signature;
+mod state_dir;
 mod status;
-mod supervise;
-mod uploads;
+mod streamed_text;
 
-pub use connections::{Connections, Options};
-pub use console::Console;
-pub use event::{Event, Sender};
-pub use outbox::{Reply, ReplyState};
+pub use allowed_senders::PendingSender;
+pub use connections::{ConnectionOptions, Connections};
+pub use console::LineConsole;
+pub use event::{EventSender, PlatformEvent};
+pub use outbox::{OutboxReply, ReplyState};
 pub use platforms::{needs_no_approval, sample};
-pub use route::{Route, route};
-pub use senders::Pending;
-pub use shelf::{Look, Shelf};
-pub use status::{State, Status};
+pub use route::{EventRoute, route};
+pub use state_dir::{ConnectionSnapshot, ConnectionStateDir};
+pub use status::{ConnectionState, ConnectionStatus};

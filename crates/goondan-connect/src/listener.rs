@@ -1,4 +1,4 @@
-//! A port of its own for one connection, where its platform can deliver events without `gdn serve`.
+//! A separate port for one connection, for platforms that deliver events without `gdn serve`.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -7,23 +7,28 @@ use axum::Router;
 use axum::extract::Request;
 use axum::routing::any;
 
-use crate::desk::Desk;
+use crate::connection_runtime::ConnectionRuntime;
 use crate::platforms;
 
-/// Listens on this machine alone, and hands every request to `path` in.
-pub(crate) async fn listen(desk: &Arc<Desk>, port: u16, path: &str) -> Result<(), String> {
+/// Listens on the loopback interface and handles every request to `path`.
+pub(crate) async fn listen(
+    desk: &Arc<ConnectionRuntime>,
+    port: u16,
+    path: &str,
+) -> Result<(), String> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let bound = tokio::net::TcpListener::bind(address).await;
-    let listener = bound.map_err(|error| format!("It can't listen at {address}: {error}."))?;
+    let listener =
+        bound.map_err(|error| format!("The connection cannot listen at {address}: {error}."))?;
     tracing::info!(
         connection = desk.bound.name,
-        "a connection listens at http://{address}{path}"
+        "connection listening at http://{address}{path}"
     );
     let desk = Arc::clone(desk);
     let deliver = any(move |request: Request| platforms::request(Arc::clone(&desk), request));
     let served = axum::serve(listener, Router::new().route(path, deliver)).await;
     Err(served.err().map_or_else(
-        || "its server has ended".to_owned(),
+        || "the HTTP server of the connection stopped".to_owned(),
         |error| error.to_string(),
     ))
 }

@@ -1,7 +1,8 @@
-//! Answers that are owed: where each has to go, and how far it has come. One file for each connection.
+//! Pending answers with their destinations and states; one file per connection.
 //!
-//! `accepted` is written before the swarm has the input, `sending` before each message is sent, `sent` or `failed` behind it.
-//! After a crash an answer that was not being sent is sent; one that was is not sent again, since it may have arrived.
+//! `accepted` is written before the swarm receives the input, `sending` before each message, and
+//! `sent` or `failed` afterwards. After a crash, answers in state `accepted` are sent. Answers in
+//! state `sending` are not sent again, because they may have arrived.
 
 use std::io;
 use std::path::Path;
@@ -12,50 +13,49 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::journal::{Digest, Journal};
+use crate::journal::{JournalSnapshot, JsonLinesJournal};
 
-/// Its name in the folder of a connection.
-pub(crate) const FILE: &str = "outbox.jsonl";
+pub(crate) const OUTBOX_FILE: &str = "outbox.jsonl";
 
-/// So many answers that are sent, or have failed, are remembered: their events may be delivered again.
-const REMEMBERED: usize = 1_000;
+/// Number of finished answers that are remembered, because their events may be redelivered.
+const MAX_REMEMBERED_REPLIES: usize = 1_000;
 
-/// How far an answer has come.
+/// Delivery state of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ReplyState {
-    /// The input is accepted, or about to be.
+    /// The input is accepted or about to be.
     Accepted,
-    /// A message of the answer is on its way.
+    /// A message of the answer is being sent.
     Sending,
-    /// All of it has arrived.
+    /// The whole answer has arrived.
     Sent,
-    /// It has not arrived, or nobody knows.
+    /// The answer did not arrive, or its delivery is unknown.
     Failed,
 }
 
-/// An answer that is owed, or was.
+/// An answer to an event.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Reply {
-    /// The id of the input.
+pub struct OutboxReply {
+    /// Input id.
     pub id: String,
-    /// How far it has come.
+    /// Delivery state.
     pub state: ReplyState,
-    /// The instance that answers.
+    /// Instance that answers.
     pub instance: String,
-    /// When the event arrived.
+    /// Arrival time of the event.
     pub at: DateTime<Utc>,
-    /// The channel of the event.
+    /// Channel of the event.
     #[serde(skip_serializing_if = "String::is_empty", default)]
     pub channel: String,
-    /// Where it goes; gone once that is over.
+    /// Destination of the answer; removed when delivery ends.
     #[serde(skip_serializing_if = "Value::is_null", default)]
     pub origin: Value,
-    /// The message that grows until it is the answer; gone once that is over.
+    /// Streamed message that becomes the answer; removed when delivery ends.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub draft: Option<Value>,
-    /// Why it has failed.
+    /// Reason for a failure.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub why: Option<String>,
 }
@@ -63,12 +63,12 @@ pub struct Reply {
 /// A line of the file.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "lowercase")]
-enum Record {
-    Reply(Reply),
+enum OutboxRecord {
+    Reply(OutboxReply),
     Sending {
         id: String,
     },
-    /// A message of it stands there and grows.
+    /// A streamed message was created.
     Draft {
         id: String,
         message: Value,
@@ -80,24 +80,24 @@ enum Record {
         id: String,
         why: String,
     },
-    /// The swarm did not take the input.
+    /// The swarm refused the input.
     Dropped {
         id: String,
     },
 }
 
-/// All answers of a connection, in the order in which their events came.
+/// All answers of a connection, in the order of their events.
 #[derive(Debug, Default)]
-pub(crate) struct Book {
-    replies: IndexMap<String, Reply>,
+pub(crate) struct OutboxReplies {
+    replies: IndexMap<String, OutboxReply>,
     over: usize,
 }
 
-impl Book {
-    /// Reads the file of a folder. A line that was cut off in the middle is none.
-    pub(crate) fn read(folder: &Path) -> io::Result<Book> {
-        let mut book = Book::default();
-        let text = match std::fs::read(folder.join(FILE)) {
+impl OutboxReplies {
+    /// Reads the file of a state directory. Skips unreadable lines, such as a truncated last line.
+    pub(crate) fn read(folder: &Path) -> io::Result<OutboxReplies> {
+        let mut book = OutboxReplies::default();
+        let text = match std::fs::read(folder.join(OUTBOX_FILE)) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(book),
             Err(error) => return Err(error),
@@ -108,38 +108,38 @@ impl Book {
         {
             match serde_json::from_slice(line) {
                 Ok(record) => book.apply(record),
-                Err(error) => tracing::warn!(%error, "a line of an outbox could not be read"),
+                Err(error) => tracing::warn!(%error, "could not read a line of the outbox"),
             }
         }
         Ok(book)
     }
 
-    /// All of them, oldest first.
-    pub(crate) fn replies(&self) -> impl Iterator<Item = &Reply> {
+    /// Returns all answers, oldest first.
+    pub(crate) fn replies(&self) -> impl Iterator<Item = &OutboxReply> {
         self.replies.values()
     }
 
-    fn apply(&mut self, record: Record) {
+    fn apply(&mut self, record: OutboxRecord) {
         match record {
-            Record::Reply(reply) => {
+            OutboxRecord::Reply(reply) => {
                 let is_over = is_over(reply.state);
                 let before = self.replies.insert(reply.id.clone(), reply);
                 self.over += usize::from(is_over);
                 self.over -= usize::from(before.is_some_and(|before| is_over_state(&before)));
             }
-            Record::Sending { id } => {
+            OutboxRecord::Sending { id } => {
                 if let Some(reply) = self.replies.get_mut(&id) {
                     reply.state = ReplyState::Sending;
                 }
             }
-            Record::Draft { id, message } => {
+            OutboxRecord::Draft { id, message } => {
                 if let Some(reply) = self.replies.get_mut(&id) {
                     reply.draft = Some(message);
                 }
             }
-            Record::Sent { id } => self.close(&id, ReplyState::Sent, None),
-            Record::Failed { id, why } => self.close(&id, ReplyState::Failed, Some(why)),
-            Record::Dropped { id } => {
+            OutboxRecord::Sent { id } => self.close(&id, ReplyState::Sent, None),
+            OutboxRecord::Failed { id, why } => self.close(&id, ReplyState::Failed, Some(why)),
+            OutboxRecord::Dropped { id } => {
                 if let Some(gone) = self.replies.shift_remove(&id) {
                     self.over -= usize::from(is_over_state(&gone));
                 }
@@ -153,28 +153,28 @@ impl Book {
             return;
         };
         self.over += usize::from(!is_over(reply.state));
-        // What is not needed any more may be a token of the platform.
+        // Destinations may contain platform tokens and are therefore removed.
         (reply.state, reply.why, reply.origin, reply.draft) = (state, why, Value::Null, None);
     }
 
     fn forget(&mut self) {
-        // In batches: taking one out of the middle moves all behind it.
-        if self.over < 2 * REMEMBERED {
+        // In batches, because removing one entry moves all later ones.
+        if self.over < 2 * MAX_REMEMBERED_REPLIES {
             return;
         }
-        let mut surplus = self.over - REMEMBERED;
+        let mut surplus = self.over - MAX_REMEMBERED_REPLIES;
         self.replies.retain(|_, reply| {
             let goes = surplus > 0 && is_over_state(reply);
             surplus -= usize::from(goes);
             !goes
         });
-        self.over = REMEMBERED;
+        self.over = MAX_REMEMBERED_REPLIES;
     }
 
     fn digest(&self) -> Vec<u8> {
         self.replies
             .values()
-            .flat_map(|reply| line(&Record::Reply(reply.clone())))
+            .flat_map(|reply| line(&OutboxRecord::Reply(reply.clone())))
             .collect()
     }
 }
@@ -183,27 +183,27 @@ fn is_over(state: ReplyState) -> bool {
     matches!(state, ReplyState::Sent | ReplyState::Failed)
 }
 
-fn is_over_state(reply: &Reply) -> bool {
+fn is_over_state(reply: &OutboxReply) -> bool {
     is_over(reply.state)
 }
 
-fn line(record: &Record) -> Vec<u8> {
-    let mut line = serde_json::to_vec(record).expect("a record is made of texts and JSON");
+fn line(record: &OutboxRecord) -> Vec<u8> {
+    let mut line = serde_json::to_vec(record).expect("a record is valid JSON");
     line.push(b'\n');
     line
 }
 
-/// The outbox of a running connection.
+/// Outbox of a running connection.
 #[derive(Debug)]
 pub(crate) struct Outbox {
-    journal: Journal,
-    book: Arc<Mutex<Book>>,
+    journal: JsonLinesJournal,
+    book: Arc<Mutex<OutboxReplies>>,
 }
 
 impl Outbox {
-    /// Opens the one in `folder`, and gives back what is owed, oldest first.
-    pub(crate) fn open(folder: &Path) -> io::Result<(Outbox, Vec<Reply>)> {
-        let book = Book::read(folder)?;
+    /// Opens the outbox of a state directory. Returns the pending answers, oldest first.
+    pub(crate) fn open(folder: &Path) -> io::Result<(Outbox, Vec<OutboxReply>)> {
+        let book = OutboxReplies::read(folder)?;
         let owed = book
             .replies()
             .filter(|reply| !is_over(reply.state))
@@ -211,17 +211,17 @@ impl Outbox {
             .collect();
         let book = Arc::new(Mutex::new(book));
         let shared = Arc::clone(&book);
-        let digest: Digest = Box::new(move || {
+        let digest: JournalSnapshot = Box::new(move || {
             shared
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
                 .digest()
         });
-        let journal = Journal::open(folder.join(FILE), digest)?;
+        let journal = JsonLinesJournal::open(folder.join(OUTBOX_FILE), digest)?;
         Ok((Outbox { journal, book }, owed))
     }
 
-    /// How far the answer to that input has come; `None` where nothing is known of it.
+    /// Returns the state of the answer to an input, or `None` if it is unknown.
     pub(crate) fn state(&self, id: &str) -> Option<ReplyState> {
         self.book
             .lock()
@@ -231,60 +231,60 @@ impl Outbox {
             .map(|reply| reply.state)
     }
 
-    /// An answer is owed.
-    pub(crate) async fn owe(&self, reply: Reply) -> io::Result<()> {
+    /// Records a pending answer.
+    pub(crate) async fn record_pending(&self, reply: OutboxReply) -> io::Result<()> {
         let id = reply.id.clone();
-        let written = self.record(Record::Reply(reply)).await;
+        let written = self.record(OutboxRecord::Reply(reply)).await;
         if written.is_err() {
-            // It comes again, and must not look as if it had been written.
+            // The platform redelivers the event, which must not appear as already recorded.
             self.book
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
-                .apply(Record::Dropped { id });
+                .apply(OutboxRecord::Dropped { id });
         }
         written
     }
 
-    /// A message of it goes out now.
+    /// Records that a message is being sent.
     pub(crate) async fn sending(&self, id: &str) -> io::Result<()> {
-        self.record(Record::Sending { id: id.to_owned() }).await
+        self.record(OutboxRecord::Sending { id: id.to_owned() })
+            .await
     }
 
-    /// A message of it stands there, and may be changed however often.
+    /// Records the streamed message, which can be edited repeatedly.
     pub(crate) async fn draft(&self, id: &str, message: Value) -> io::Result<()> {
-        self.record(Record::Draft {
+        self.record(OutboxRecord::Draft {
             id: id.to_owned(),
             message,
         })
         .await
     }
 
-    /// All of it has arrived.
     pub(crate) async fn sent(&self, id: &str) -> io::Result<()> {
-        self.record(Record::Sent { id: id.to_owned() }).await
+        self.record(OutboxRecord::Sent { id: id.to_owned() }).await
     }
 
-    /// It has not arrived.
     pub(crate) async fn failed(&self, id: &str, why: &str) -> io::Result<()> {
-        self.record(Record::Failed {
+        self.record(OutboxRecord::Failed {
             id: id.to_owned(),
             why: why.to_owned(),
         })
         .await
     }
 
-    /// There will be no answer: the swarm did not take the input.
+    /// Removes the answer because the swarm refused the input.
     pub(crate) async fn dropped(&self, id: &str) -> io::Result<()> {
-        self.record(Record::Dropped { id: id.to_owned() }).await
+        self.record(OutboxRecord::Dropped { id: id.to_owned() })
+            .await
     }
 
-    /// Waits until everything that was written so far is on disk.
+    /// Waits until all earlier records are durable.
     pub(crate) async fn settled(&self) -> io::Result<()> {
         self.journal.append(b"\n".to_vec()).await
     }
 
-    /// In memory first, so that a file that is written anew meanwhile has it.
-    async fn record(&self, record: Record) -> io::Result<()> {
+    /// Updates memory first, so that a concurrent rewrite of the file includes the record.
+    async fn record(&self, record: OutboxRecord) -> io::Result<()> {
         let line = line(&record);
         self.book
             .lock()
@@ -300,8 +300,8 @@ mod tests {
 
     use super::*;
 
-    fn reply(id: &str) -> Reply {
-        Reply {
+    fn reply(id: &str) -> OutboxReply {
+        OutboxReply {
             id: id.to_owned(),
             state: ReplyState::Accepted,
             instance: "a:k".to_owned(),
@@ -319,7 +319,7 @@ mod tests {
         let (outbox, owed) = Outbox::open(folder.path()).unwrap();
         assert_eq!(owed, []);
         for id in ["1", "2", "3", "4"] {
-            outbox.owe(reply(id)).await.unwrap();
+            outbox.record_pending(reply(id)).await.unwrap();
         }
         outbox.sending("2").await.unwrap();
         outbox.sent("3").await.unwrap();
@@ -330,7 +330,7 @@ mod tests {
             owed,
             [
                 reply("1"),
-                Reply {
+                OutboxReply {
                     state: ReplyState::Sending,
                     ..reply("2")
                 }
@@ -340,9 +340,13 @@ mod tests {
         assert_eq!(outbox.state("4"), None);
         outbox.failed("2", "no").await.unwrap();
         drop(outbox);
-        let text = std::fs::read_to_string(folder.path().join(FILE)).unwrap();
-        std::fs::write(folder.path().join(FILE), format!("{text}{{\"is\":\"se")).unwrap();
-        let book = Book::read(folder.path()).unwrap();
+        let text = std::fs::read_to_string(folder.path().join(OUTBOX_FILE)).unwrap();
+        std::fs::write(
+            folder.path().join(OUTBOX_FILE),
+            format!("{text}{{\"is\":\"se"),
+        )
+        .unwrap();
+        let book = OutboxReplies::read(folder.path()).unwrap();
         let told: Vec<_> = book
             .replies()
             .map(|reply| (reply.id.as_str(), reply.why.as_deref()))
@@ -352,15 +356,15 @@ mod tests {
 
     #[test]
     fn what_is_over_is_forgotten_in_the_end_and_what_is_owed_is_not() {
-        let mut book = Book::default();
-        book.apply(Record::Reply(reply("owed")));
+        let mut book = OutboxReplies::default();
+        book.apply(OutboxRecord::Reply(reply("owed")));
         for number in 0..5_000 {
             let id = number.to_string();
-            book.apply(Record::Reply(reply(&id)));
-            book.apply(Record::Sent { id });
+            book.apply(OutboxRecord::Reply(reply(&id)));
+            book.apply(OutboxRecord::Sent { id });
         }
         assert!(
-            book.replies.len() <= 2 * REMEMBERED + 1,
+            book.replies.len() <= 2 * MAX_REMEMBERED_REPLIES + 1,
             "{}",
             book.replies.len()
         );

@@ -1,28 +1,29 @@
-//! Which agent gets an event, and in which conversation.
+//! Routing of events to agents and conversations.
 
 use goondan::spec::kinds::{IngressRule, InstanceKeyRoute};
 
-use crate::event::Event;
+use crate::event::PlatformEvent;
 
-/// Where an event goes.
+/// Target of an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Route {
-    /// The agent; `None` for the swarm's entry agent.
+pub struct EventRoute {
+    /// Agent; `None` for the swarm's entry agent.
     pub agent: Option<String>,
-    /// The conversation.
+    /// Conversation key.
     pub instance_key: String,
-    /// The rule that says so, counted from 0; `None` where no rule matches.
+    /// Index of the matching rule, from 0; `None` if no rule matches.
     pub rule: Option<usize>,
 }
 
-/// The first rule that matches routes an event. Without one it goes to the entry agent, under its own key.
-pub fn route(rules: &[IngressRule], event: &Event) -> Route {
+/// Routes an event by the first matching rule. Without a match, the entry agent gets it under the
+/// event's own key.
+pub fn route(rules: &[IngressRule], event: &PlatformEvent) -> EventRoute {
     let Some((number, rule)) = rules
         .iter()
         .enumerate()
         .find(|(_, rule)| matches(rule, event))
     else {
-        return Route {
+        return EventRoute {
             agent: None,
             instance_key: event.key.clone(),
             rule: None,
@@ -39,14 +40,14 @@ pub fn route(rules: &[IngressRule], event: &Event) -> Route {
             value.map(|value| format!("{prefix}{value}"))
         }
     };
-    Route {
+    EventRoute {
         agent: rule.agent.as_ref().map(|agent| agent.name.clone()),
         instance_key: instance_key.unwrap_or_else(|| event.key.clone()),
         rule: Some(number),
     }
 }
 
-fn matches(rule: &IngressRule, event: &Event) -> bool {
+fn matches(rule: &IngressRule, event: &PlatformEvent) -> bool {
     rule.event.as_ref().is_none_or(|name| *name == event.name)
         && rule
             .properties
@@ -80,16 +81,16 @@ mod tests {
         }
     }
 
-    fn event(properties: &[(&str, &str)]) -> Event {
+    fn event(properties: &[(&str, &str)]) -> PlatformEvent {
         let properties = properties
             .iter()
             .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
             .collect();
-        Event {
+        PlatformEvent {
             name: "e".to_owned(),
             key: "own".to_owned(),
             properties,
-            ..Event::default()
+            ..PlatformEvent::default()
         }
     }
 

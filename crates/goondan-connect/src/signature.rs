@@ -1,25 +1,25 @@
-//! Who has signed a request. Comparisons take the same time whatever is wrong.
+//! Request signatures. Comparisons are constant-time.
 
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use ring::{hmac, signature};
 
-/// A request that is signed is good for so long, and as far in the future.
-pub(crate) const FRESH: Duration = Duration::from_secs(300);
+/// Maximum clock difference of a signed request, in both directions.
+pub(crate) const MAX_CLOCK_DIFFERENCE: Duration = Duration::from_secs(300);
 
-/// Whether `given`, in hexadecimal digits, is the HMAC-SHA256 of the parts of a message.
+/// Returns true if `given` (hexadecimal) is the HMAC-SHA256 of the concatenated parts.
 pub(crate) fn is_hmac_hex(key: &[u8], message: &[&[u8]], given: &str) -> bool {
     from_hex(given).is_some_and(|given| is_hmac(key, message, &given))
 }
 
-/// The HMAC-SHA256 of the parts of a message, in hexadecimal digits.
+/// Returns the HMAC-SHA256 of the concatenated parts in hexadecimal digits.
 pub(crate) fn hmac_hex(key: &[u8], message: &[&[u8]]) -> String {
     hex(hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), &message.concat()).as_ref())
 }
 
-/// Whether two texts are the same, in a time that does not tell how far they are.
-pub(crate) fn is_same(given: &str, wanted: &str) -> bool {
+/// Compares two strings in constant time.
+pub(crate) fn constant_time_eq(given: &str, wanted: &str) -> bool {
     let key = hmac::Key::new(hmac::HMAC_SHA256, wanted.as_bytes());
     hmac::verify(
         &key,
@@ -29,13 +29,14 @@ pub(crate) fn is_same(given: &str, wanted: &str) -> bool {
     .is_ok()
 }
 
-/// Whether `given` is the HMAC-SHA256 of the parts of a message.
+/// Returns true if `given` is the HMAC-SHA256 of the concatenated parts.
 pub(crate) fn is_hmac(key: &[u8], message: &[&[u8]], given: &[u8]) -> bool {
     let key = hmac::Key::new(hmac::HMAC_SHA256, key);
     hmac::verify(&key, &message.concat(), given).is_ok()
 }
 
-/// Whether `given` is the Ed25519 signature of the parts of a message; both it and the key in hexadecimal digits.
+/// Returns true if `given` is the Ed25519 signature of the concatenated parts. Key and signature
+/// are hexadecimal.
 pub(crate) fn is_ed25519(key: &str, message: &[&[u8]], given: &str) -> bool {
     let (Some(key), Some(given)) = (from_hex(key), from_hex(given)) else {
         return false;
@@ -45,14 +46,14 @@ pub(crate) fn is_ed25519(key: &str, message: &[&[u8]], given: &str) -> bool {
         .is_ok()
 }
 
-/// Whether a time in seconds since 1970 is near enough.
+/// Returns true if a Unix timestamp is within [`MAX_CLOCK_DIFFERENCE`] of now.
 pub(crate) fn is_fresh(timestamp: &str, now: DateTime<Utc>) -> bool {
     timestamp
         .parse::<i64>()
-        .is_ok_and(|seconds| now.timestamp().abs_diff(seconds) <= FRESH.as_secs())
+        .is_ok_and(|seconds| now.timestamp().abs_diff(seconds) <= MAX_CLOCK_DIFFERENCE.as_secs())
 }
 
-/// The SHA-256 of the parts of a message, in hexadecimal digits.
+/// Returns the SHA-256 of the concatenated parts in hexadecimal digits.
 pub(crate) fn digest(message: &[&[u8]]) -> String {
     hex(ring::digest::digest(&ring::digest::SHA256, &message.concat()).as_ref())
 }

@@ -1,50 +1,49 @@
-//! How a connection does, for other commands.
+//! Status of a connection, for other commands.
 
 use std::path::Path;
 
 use chrono::{DateTime, Utc};
-use goondan::inside::private;
+use goondan::internal::private_files;
 use serde::{Deserialize, Serialize};
 
-/// Its name in the folder of a connection.
-const FILE: &str = "status.json";
+const STATUS_FILE: &str = "status.json";
 
-/// How a connection does.
+/// State of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum State {
-    /// It takes events.
+pub enum ConnectionState {
+    /// It accepts events.
     Running,
-    /// It has failed, and starts again after a while.
+    /// It failed and will be restarted.
     Failing,
-    /// It can't run as it is configured, or here.
+    /// It cannot run with its configuration or in this environment.
     Unusable,
-    /// It was ended.
+    /// It was stopped.
     Stopped,
 }
 
-/// How a connection does, and since when.
+/// State of a connection with its start time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Status {
-    /// How it does.
-    pub state: State,
-    /// Since when.
+pub struct ConnectionStatus {
+    /// State.
+    pub state: ConnectionState,
+    /// Start of the state.
     pub since: DateTime<Utc>,
-    /// Why it does not run.
+    /// Reason for not running.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub why: Option<String>,
 }
 
-impl Status {
-    pub(crate) fn read(folder: &Path) -> Option<Status> {
-        serde_json::from_slice(&std::fs::read(folder.join(FILE)).ok()?).ok()
+impl ConnectionStatus {
+    pub(crate) fn read(folder: &Path) -> Option<ConnectionStatus> {
+        serde_json::from_slice(&std::fs::read(folder.join(STATUS_FILE)).ok()?).ok()
     }
 
-    /// For people: that it can't be written is no reason to stop.
+    /// Writes the status. It is only informational, so a failure is only logged.
     pub(crate) fn write(&self, folder: &Path) {
-        let text = serde_json::to_vec(self).expect("a status is made of texts");
-        if let Err(error) = private::replace(&folder.join(FILE), &text) {
-            tracing::debug!(%error, "the state of a connection was not written down");
+        let text = serde_json::to_vec(self).expect("a status is valid JSON");
+        if let Err(error) = private_files::replace(&folder.join(STATUS_FILE), &text) {
+            tracing::debug!(%error, "could not write the status of a connection");
         }
     }
 }

@@ -1,32 +1,35 @@
-//! The trace of whoever hands in an input, as the W3C's headers `traceparent` and `tracestate` tell it.
+//! Trace context of the client that submits an input, from the W3C headers `traceparent` and
+//! `tracestate`.
 
 use serde::{Deserialize, Serialize};
 
-/// Members of a `tracestate`, and its length in bytes. Longer ones are left out, as the standard allows.
-const MOST_MEMBERS: usize = 32;
-const LONGEST_STATE: usize = 512;
+/// Maximum number of members of a `tracestate`, and its maximum length in bytes. Longer ones are
+/// dropped, which the standard allows.
+const MAX_TRACESTATE_MEMBERS: usize = 32;
+const MAX_TRACESTATE_BYTES: usize = 512;
 
-/// Bytes of a member's name or value.
-const LONGEST_PART: usize = 256;
+/// Maximum length of a member's name or value, in bytes.
+const MAX_TRACESTATE_PART_BYTES: usize = 256;
 
-/// A caller outside that has a trace of its own. A chain keeps its own id all the same, for two inputs may have the same caller;
-/// only in what is sent to receivers and servers the caller's trace stands in its place.
+/// An external caller with its own trace. Two inputs can have the same caller, so a chain keeps its
+/// own id. Only exported spans and requests to servers use the caller's trace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Caller {
-    /// Its trace and its span.
+pub struct CallerTrace {
+    /// Trace and span of the caller.
     pub traceparent: TraceParent,
-    /// What systems along the way have noted.
+    /// Vendor data of the systems on the way.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub tracestate: Option<String>,
 }
 
-impl Caller {
-    /// The header of the trace and the span, and its twin in the `_meta` of MCP.
+impl CallerTrace {
+    /// Header with the trace and the span; also the key in the `_meta` of MCP.
     pub const TRACEPARENT: &str = "traceparent";
-    /// The header of what systems along the way have noted.
+    /// Header with the vendor data of the systems on the way.
     pub const TRACESTATE: &str = "tracestate";
 
-    /// What the two headers say. A `traceparent` that breaks the standard is none, and a `tracestate` that does is left out.
+    /// Parses the two headers. Returns `None` for an invalid `traceparent`; an invalid `tracestate`
+    /// is dropped.
     pub fn read<'a>(
         traceparent: &str,
         tracestate: impl IntoIterator<Item = &'a str>,
@@ -38,29 +41,29 @@ impl Caller {
             .filter(|text| !text.is_empty())
             .collect::<Vec<_>>()
             .join(",");
-        Some(Caller {
+        Some(CallerTrace {
             traceparent,
             tracestate: Some(state).filter(|state| is_state(state)),
         })
     }
 
-    /// Its headers: names and values.
+    /// Returns the headers: names and values.
     pub fn headers(&self) -> impl Iterator<Item = (&'static str, &str)> {
         let state = self
             .tracestate
             .as_deref()
-            .map(|state| (Caller::TRACESTATE, state));
-        std::iter::once((Caller::TRACEPARENT, self.traceparent.as_str())).chain(state)
+            .map(|state| (CallerTrace::TRACESTATE, state));
+        std::iter::once((CallerTrace::TRACEPARENT, self.traceparent.as_str())).chain(state)
     }
 }
 
-/// A span of some trace: `00-<32 hex digits>-<16>-<2>`.
+/// A span of a trace, in the form `00-<32 hex digits>-<16>-<2>`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct TraceParent(String);
 
 impl TraceParent {
-    /// Reads a header. Of a later version of the standard it reads what this one knows.
+    /// Parses a header. For a later version of the standard, parses only the known fields.
     pub fn read(text: &str) -> Option<Self> {
         let text = text.trim_matches([' ', '\t']);
         if !text.is_ascii() || text.len() < 55 {
@@ -91,7 +94,7 @@ impl TraceParent {
         ))
     }
 
-    /// A span of a trace. The ids are lower-case hex.
+    /// Returns a span of a trace. The ids are in lower-case hex.
     pub fn of(trace_id: &str, span_id: &str, is_sampled: bool) -> Self {
         TraceParent(format!(
             "00-{trace_id}-{span_id}-{:02x}",
@@ -99,22 +102,22 @@ impl TraceParent {
         ))
     }
 
-    /// 32 hex digits.
+    /// Returns the trace id, 32 hex digits.
     pub fn trace_id(&self) -> &str {
         &self.0[3..35]
     }
 
-    /// 16 hex digits.
+    /// Returns the span id, 16 hex digits.
     pub fn span_id(&self) -> &str {
         &self.0[36..52]
     }
 
-    /// Whether the caller sends its trace to a receiver.
+    /// Returns whether the caller exports its trace.
     pub fn is_sampled(&self) -> bool {
         self.0.ends_with('1')
     }
 
-    /// As a header says it.
+    /// Returns the value of the header.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -141,8 +144,8 @@ fn is_hex(text: &str) -> bool {
 
 fn is_state(state: &str) -> bool {
     let members: Vec<&str> = state.split(',').map(str::trim).collect();
-    state.len() <= LONGEST_STATE
-        && members.len() <= MOST_MEMBERS
+    state.len() <= MAX_TRACESTATE_BYTES
+        && members.len() <= MAX_TRACESTATE_MEMBERS
         && members.into_iter().all(is_member)
 }
 
@@ -153,8 +156,8 @@ fn is_member(member: &str) -> bool {
     let is_name =
         |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-*/@".contains(&byte);
     let is_value = |byte: u8| matches!(byte, 0x20..=0x7e) && byte != b',' && byte != b'=';
-    (1..=LONGEST_PART).contains(&name.len())
-        && (1..=LONGEST_PART).contains(&value.len())
+    (1..=MAX_TRACESTATE_PART_BYTES).contains(&name.len())
+        && (1..=MAX_TRACESTATE_PART_BYTES).contains(&value.len())
         && name.starts_with(|first: char| first.is_ascii_lowercase() || first.is_ascii_digit())
         && name.bytes().all(is_name)
         && value.bytes().all(is_value)
@@ -168,7 +171,7 @@ mod tests {
 
     #[test]
     fn a_good_header_is_read() {
-        let caller = Caller::read(GOOD, ["rojo=00f067aa0ba902b7", " congo=t61 "]).unwrap();
+        let caller = CallerTrace::read(GOOD, ["rojo=00f067aa0ba902b7", " congo=t61 "]).unwrap();
         assert_eq!(
             caller.traceparent.trace_id(),
             "0af7651916cd43dd8448eb211c80319c"
@@ -180,7 +183,7 @@ mod tests {
             Some("rojo=00f067aa0ba902b7,congo=t61")
         );
         let text = serde_json::to_string(&caller).unwrap();
-        assert_eq!(serde_json::from_str::<Caller>(&text).unwrap(), caller);
+        assert_eq!(serde_json::from_str::<CallerTrace>(&text).unwrap(), caller);
     }
 
     #[test]
@@ -234,7 +237,9 @@ mod tests {
             many,
         ] {
             assert_eq!(
-                Caller::read(GOOD, bad.iter().copied()).unwrap().tracestate,
+                CallerTrace::read(GOOD, bad.iter().copied())
+                    .unwrap()
+                    .tracestate,
                 None,
                 "{bad:?}"
             );

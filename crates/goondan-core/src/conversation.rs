@@ -1,35 +1,36 @@
-//! A conversation: base plus events (rule C1).
+//! A conversation: a stored base plus the events since then (rule C1).
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::history::{History, Kept};
-use crate::message::{Message, MessageEvent, Role, ToolCall};
-use crate::ports::store::{Fold, StoredConversation};
+use crate::history::{DerivedCache, MessageHistory};
+use crate::message::{Message, MessageEvent, MessageRole, ToolCall};
+use crate::ports::store::{BaseChange, StoredConversation};
 
-/// The messages as they stand, and how the base has to change to hold them.
+/// Current messages of a conversation, with the change that the stored base needs to match them.
 #[derive(Debug, Clone, Default)]
 pub struct Conversation {
-    /// Shared with those who look at it as it stands now; a change copies the list only while somebody does.
+    /// Shared with readers of the current messages; a change copies the list only while a reader
+    /// holds it.
     messages: Arc<Vec<Arc<Message>>>,
-    /// What model clients made of the messages.
-    kept: Kept,
-    /// How many messages, from the first, are the base as it is stored.
+    /// Data that model clients derived from the messages.
+    kept: DerivedCache,
+    /// Number of messages, from the first, that the stored base contains.
     folded: usize,
     /// A message of the base was replaced or removed.
     rewritten: bool,
 }
 
-/// An event that changed nothing.
+/// Error of an event that changed nothing because its target does not exist.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TargetNotFound {
-    /// The message that is not there.
+    /// Id of the missing message.
     pub target_id: String,
 }
 
 impl Conversation {
-    /// What a store held. Events that were folded, or partly folded, before the process was cut off come to the same as if
-    /// they had been folded once.
+    /// Restores a conversation from its stored form. Compaction is idempotent: after a crash,
+    /// events that are partly or fully in the base are applied once.
     pub fn restore(stored: StoredConversation) -> (Self, Vec<TargetNotFound>) {
         let folded = stored.base.len();
         let mut conversation = Conversation {
@@ -38,7 +39,7 @@ impl Conversation {
             ..Conversation::default()
         };
         let new = new_messages(&stored.events);
-        let in_base = conversation.which_are_here(&new);
+        let in_base = conversation.ids_in_base(&new);
         if in_base.is_empty() {
             let missing = stored
                 .events
@@ -47,7 +48,7 @@ impl Conversation {
                 .collect();
             return (conversation, missing);
         }
-        // A base is rewritten as a whole or not at all; so what is missing was to be appended.
+        // A base is rewritten completely or not at all, so the missing messages belong at the end.
         let missing = new
             .into_iter()
             .filter(|new| new.is_appended && !in_base.contains(&new.message.id));
@@ -56,7 +57,7 @@ impl Conversation {
         (conversation, Vec::new())
     }
 
-    fn which_are_here(&self, new: &[NewMessage<'_>]) -> HashSet<String> {
+    fn ids_in_base(&self, new: &[AddedMessage<'_>]) -> HashSet<String> {
         let ids: HashSet<&str> = new.iter().map(|new| new.message.id.as_str()).collect();
         let here = self
             .messages
@@ -65,36 +66,39 @@ impl Conversation {
         here.map(|message| message.id.clone()).collect()
     }
 
-    /// The messages, oldest first.
+    /// Returns the messages, oldest first.
     pub fn messages(&self) -> &[Arc<Message>] {
         &self.messages
     }
 
-    /// The messages as they stand now, for whoever outlives the next change.
-    pub fn history(&self) -> History {
-        History::new(Arc::clone(&self.messages), self.kept.clone())
+    /// Returns a snapshot of the messages that later changes do not affect.
+    pub fn history(&self) -> MessageHistory {
+        MessageHistory::new(Arc::clone(&self.messages), self.kept.clone())
     }
 
-    /// The last message.
+    /// Returns the last message.
     pub fn last(&self) -> Option<&Arc<Message>> {
         self.messages.last()
     }
 
-    /// Applies one event. An unknown target changes nothing and says so.
+    /// Applies one event.
+    ///
+    /// # Errors
+    /// The target does not exist; nothing is changed.
     pub fn apply(&mut self, event: MessageEvent) -> Result<(), TargetNotFound> {
         if !matches!(event, MessageEvent::Append { .. }) {
-            self.kept = Kept::default();
+            self.kept = DerivedCache::default();
         }
         match event {
             MessageEvent::Append { message } => self.list().push(Arc::new(message)),
             MessageEvent::Replace { target_id, message } => {
                 let at = self.find(target_id)?;
-                self.touch(at);
+                self.note_base_change(at);
                 self.list()[at] = Arc::new(message);
             }
             MessageEvent::Remove { target_id } => {
                 let at = self.find(target_id)?;
-                self.touch(at);
+                self.note_base_change(at);
                 self.list().remove(at);
             }
             MessageEvent::Truncate => {
@@ -106,8 +110,9 @@ impl Conversation {
         Ok(())
     }
 
-    /// The id of the message that `event` would add, where another message has it already.
-    pub fn taken_id<'a>(&self, event: &'a MessageEvent) -> Option<&'a str> {
+    /// Returns the id of the message that `event` would add, if another message already has this
+    /// id.
+    pub fn duplicate_id<'a>(&self, event: &'a MessageEvent) -> Option<&'a str> {
         let id = match event {
             MessageEvent::Append { message } => &message.id,
             MessageEvent::Replace { target_id, message } if *target_id != message.id => &message.id,
@@ -116,22 +121,23 @@ impl Conversation {
         self.position(id).map(|_| id.as_str())
     }
 
-    /// How the stored base becomes what stands here.
-    pub fn fold(&self) -> Fold<'_> {
+    /// Returns the change that brings the stored base up to date.
+    pub fn base_change(&self) -> BaseChange<'_> {
         if self.rewritten {
-            Fold::Rewrite(&self.messages)
+            BaseChange::Rewrite(&self.messages)
         } else {
-            Fold::Append(&self.messages[self.folded..])
+            BaseChange::Append(&self.messages[self.folded..])
         }
     }
 
-    /// The fold is stored.
-    pub fn folded(&mut self) {
+    /// Records that the change of [`Conversation::fold`] is stored.
+    pub fn mark_base_stored(&mut self) {
         self.folded = self.messages.len();
         self.rewritten = false;
     }
 
-    /// Calls of the last assistant message that have no result: what a turn may leave that was cut off and never resumed.
+    /// Returns the calls of the last assistant message without a result. A crashed turn that was
+    /// never resumed can leave such calls.
     pub fn unanswered_calls(&self) -> Vec<&ToolCall> {
         let mut answered: HashSet<&str> = HashSet::new();
         for message in self.messages.iter().rev() {
@@ -140,7 +146,7 @@ impl Conversation {
                     .tool_results()
                     .map(|result| result.tool_call_id.as_str()),
             );
-            if message.data.role == Role::Assistant {
+            if message.data.role == MessageRole::Assistant {
                 return message
                     .tool_calls()
                     .filter(|call| !answered.contains(call.tool_call_id.as_str()))
@@ -150,7 +156,7 @@ impl Conversation {
         Vec::new()
     }
 
-    // Edits point at recent messages: the search begins at the end.
+    // Edits usually target recent messages, so the search starts at the end.
     fn position(&self, id: &str) -> Option<usize> {
         self.messages.iter().rposition(|message| message.id == id)
     }
@@ -164,34 +170,34 @@ impl Conversation {
         Arc::make_mut(&mut self.messages)
     }
 
-    fn touch(&mut self, at: usize) {
+    fn note_base_change(&mut self, at: usize) {
         if at < self.folded {
             self.rewritten = true;
         }
     }
 }
 
-/// A message that a row of events adds, and leaves in place.
-struct NewMessage<'a> {
+/// A message that a list of events adds and does not remove.
+struct AddedMessage<'a> {
     message: &'a Message,
-    /// It comes at the end; else it takes the place of an older one.
+    /// Added at the end; otherwise it replaces an older message.
     is_appended: bool,
 }
 
-fn new_messages(events: &[MessageEvent]) -> Vec<NewMessage<'_>> {
-    let mut new: Vec<NewMessage<'_>> = Vec::new();
+fn new_messages(events: &[MessageEvent]) -> Vec<AddedMessage<'_>> {
+    let mut new: Vec<AddedMessage<'_>> = Vec::new();
     for event in events {
         let place = |target: &str| new.iter().rposition(|new| new.message.id == target);
         match event {
-            MessageEvent::Append { message } => new.push(NewMessage {
+            MessageEvent::Append { message } => new.push(AddedMessage {
                 message,
                 is_appended: true,
             }),
             MessageEvent::Replace { target_id, message } => match place(target_id) {
                 Some(place) => new[place].message = message,
-                // One that keeps its id tells nothing: it was there before.
+                // A replacement that keeps its id adds nothing: the message existed before.
                 None if *target_id == message.id => {}
-                None => new.push(NewMessage {
+                None => new.push(AddedMessage {
                     message,
                     is_appended: false,
                 }),
@@ -213,14 +219,14 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::message::{MessageData, MessageSource, Part};
+    use crate::message::{MessageData, MessagePart, MessageSource};
 
     fn message(id: &str, text: &str) -> Message {
-        let content = vec![Part::text(text)];
+        let content = vec![MessagePart::text(text)];
         Message {
             id: id.to_owned(),
             data: MessageData {
-                role: Role::User,
+                role: MessageRole::User,
                 content,
             },
             metadata: crate::JsonObject::new(),
@@ -259,26 +265,34 @@ mod tests {
             })
         );
         assert_eq!(ids(&conversation), ["a"]);
-        assert!(matches!(conversation.fold(), Fold::Append([])));
+        assert!(matches!(conversation.base_change(), BaseChange::Append([])));
     }
 
     #[test]
     fn what_was_made_of_the_messages_is_kept_while_they_only_grow() {
         let mut conversation = stored(&["a"]);
-        conversation.history().kept(|seen: &mut usize| *seen = 1);
+        conversation
+            .history()
+            .with_cache(|seen: &mut usize| *seen = 1);
         conversation
             .apply(MessageEvent::Append {
                 message: message("b", ""),
             })
             .unwrap();
-        assert_eq!(conversation.history().kept(|seen: &mut usize| *seen), 1);
+        assert_eq!(
+            conversation.history().with_cache(|seen: &mut usize| *seen),
+            1
+        );
         let old = conversation.history();
         conversation
             .apply(MessageEvent::Remove {
                 target_id: "a".into(),
             })
             .unwrap();
-        assert_eq!(conversation.history().kept(|seen: &mut usize| *seen), 0);
+        assert_eq!(
+            conversation.history().with_cache(|seen: &mut usize| *seen),
+            0
+        );
         assert_eq!((old.len(), conversation.history().len()), (2, 1));
     }
 
@@ -296,16 +310,18 @@ mod tests {
                 message: message("d", ""),
             })
             .unwrap();
-        assert!(matches!(conversation.fold(), Fold::Append([new]) if new.id == "d"));
+        assert!(matches!(conversation.base_change(), BaseChange::Append([new]) if new.id == "d"));
         conversation
             .apply(MessageEvent::Remove {
                 target_id: "a".into(),
             })
             .unwrap();
-        assert!(matches!(conversation.fold(), Fold::Rewrite([b, d]) if b.id == "b" && d.id == "d"));
+        assert!(
+            matches!(conversation.base_change(), BaseChange::Rewrite([b, d]) if b.id == "b" && d.id == "d")
+        );
     }
 
-    /// What a turn may do to a conversation of `m0` to `m3`: targets may be old, new, or not there at all.
+    /// Random changes to a conversation of `m0` to `m3`; targets can be old, new or missing.
     fn events() -> impl Strategy<Value = Vec<MessageEvent>> {
         proptest::collection::vec((0u8..12, 0usize..12), 0..14).prop_map(|acts| {
             let mut ids: Vec<String> = (0..4)
@@ -345,7 +361,8 @@ mod tests {
     }
 
     proptest! {
-        /// A fold that reached the disk, or a part of it, while its events were not yet forgotten is folded again.
+        /// A compaction that reached the disk partly or fully before its events were deleted is
+        /// repeated.
         #[test]
         fn a_fold_that_was_cut_off_and_repeated_comes_to_the_same(events in events(), part in 0usize..20) {
             let base: Vec<Arc<Message>> = (0..4).map(|n| Arc::new(message(&format!("m{n}"), "old"))).collect();
@@ -354,11 +371,11 @@ mod tests {
                 Conversation::restore(stored).0
             };
             let once = restore(base.clone());
-            let cut_off = match once.fold() {
-                Fold::Append(new) => base.iter().chain(&new[..part.min(new.len())]).cloned().collect(),
-                // It is written beside and renamed.
-                Fold::Rewrite(_) if part % 2 == 0 => base,
-                Fold::Rewrite(whole) => whole.to_vec(),
+            let cut_off = match once.base_change() {
+                BaseChange::Append(new) => base.iter().chain(&new[..part.min(new.len())]).cloned().collect(),
+                // A rewrite is atomic: a temporary file is renamed.
+                BaseChange::Rewrite(_) if part % 2 == 0 => base,
+                BaseChange::Rewrite(whole) => whole.to_vec(),
             };
             let twice = restore(cut_off);
             prop_assert_eq!(once.messages(), twice.messages());
@@ -367,10 +384,11 @@ mod tests {
 
     #[test]
     fn calls_without_a_result_are_told() {
-        let call = |id: &str| Part::ToolCall(ToolCall::new(id, "a__b", serde_json::json!({})));
+        let call =
+            |id: &str| MessagePart::ToolCall(ToolCall::new(id, "a__b", serde_json::json!({})));
         let mut calling = message("m0", "let me see");
         calling.data = MessageData {
-            role: Role::Assistant,
+            role: MessageRole::Assistant,
             content: vec![call("c1"), call("c2")],
         };
         let mut conversation = stored(&[]);
@@ -394,15 +412,15 @@ mod tests {
         };
         let mut answer = message("m1", "");
         answer.data = MessageData {
-            role: Role::Tool,
-            content: vec![Part::ToolResult(result)],
+            role: MessageRole::Tool,
+            content: vec![MessagePart::ToolResult(result)],
         };
         conversation
             .apply(MessageEvent::Append { message: answer })
             .unwrap();
         assert_eq!(ids(&conversation), ["c2"]);
         let mut done = message("m2", "done");
-        done.data.role = Role::Assistant;
+        done.data.role = MessageRole::Assistant;
         conversation
             .apply(MessageEvent::Append { message: done })
             .unwrap();

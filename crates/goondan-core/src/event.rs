@@ -1,62 +1,62 @@
-//! What goes in, what comes out, and what can be watched meanwhile.
+//! Results of turns, runtime events, and the stream for subscribers.
 
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
-use goondan_spec::kinds::{PricedTokens, Pricing};
+use goondan_spec::kinds::{ModelPricing, PricedTokens};
 use goondan_spec::{AgentChange, Code};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::JsonObject;
+use crate::content_capture::CapturedContent;
 use crate::ids::{InstanceId, TraceContext};
 use crate::message::Message;
 use crate::ports::model::{ModelFinishReason, TokenUsage};
 use crate::ports::tool::ToolCallStatus;
-use crate::said::Said;
 
-/// How a turn ended (rule M1).
+/// Reason why a turn ended (rule M1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FinishReason {
     /// The model answered with text.
     TextResponse,
-    /// The step limit was reached.
+    /// The turn reached its step limit.
     MaxSteps,
-    /// It failed; `error` says why.
+    /// The turn failed; `error` has the cause.
     Error,
-    /// Somebody cancelled it.
+    /// The turn was cancelled.
     Cancelled,
 }
 
-/// One event in, one of these out.
+/// Result of a turn: each event that starts a turn yields exactly one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TurnResult {
-    /// The turn.
+    /// Id of the turn.
     pub turn_id: String,
-    /// How it ended.
+    /// Reason why the turn ended.
     pub finish_reason: FinishReason,
     /// The reason why the model ended its last answer, if that answer is incomplete.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub model_finish_reason: Option<ModelFinishReason>,
-    /// The model's last message.
+    /// Last message of the model.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub response_message: Option<Message>,
-    /// The answer as data, where the agent states its `output`.
+    /// Answer as data, if the agent declares an `output`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub output: Option<Value>,
-    /// Why it failed.
+    /// Cause of the failure.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub error: Option<TurnError>,
-    /// What it cost.
+    /// Tokens that the turn used.
     pub usage: TokenUsage,
-    /// How many steps it took.
+    /// Number of steps.
     pub step_count: u32,
 }
 
 impl TurnResult {
-    /// The text of the answer; empty where there is none.
+    /// Returns the text of the answer; empty if there is none.
     pub fn response_text(&self) -> String {
         self.response_message
             .as_ref()
@@ -65,24 +65,24 @@ impl TurnResult {
     }
 }
 
-/// Why a turn failed.
+/// Cause of a failed turn.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TurnError {
     /// A stable code such as `E_MODEL_STATUS`.
     pub code: String,
-    /// A sentence that stands alone.
+    /// A complete sentence, readable without context.
     pub message: String,
-    /// What to do next.
+    /// Suggested next action.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub suggestion: Option<String>,
-    /// The provider's HTTP status, where one was the cause.
+    /// HTTP status of the provider, if it caused the failure.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub status: Option<u16>,
 }
 
 impl TurnError {
-    /// An error that only says what went wrong.
+    /// Returns an error with a code and a message only.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         TurnError {
             code: code.into(),
@@ -92,7 +92,7 @@ impl TurnError {
         }
     }
 
-    /// Adds what to do next.
+    /// Adds a suggested next action.
     #[must_use]
     pub fn suggest(mut self, suggestion: impl Into<String>) -> Self {
         self.suggestion = Some(suggestion.into());
@@ -100,36 +100,36 @@ impl TurnError {
     }
 }
 
-/// The nine types of the reference, and those of model calls, reload, approval and progress (rule E1). One line of
-/// `runtime-events.jsonl` each.
+/// A runtime event: the nine types of the reference, plus model calls, reload, approval and
+/// progress (rule E1). Written as one line of `runtime-events.jsonl`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RuntimeEvent {
-    /// What happened.
+    /// Type and data of the event.
     #[serde(flatten)]
     pub kind: RuntimeEventKind,
-    /// Grows from each event of a workspace to the next, with gaps. Events of earlier versions have 0.
+    /// Increases from event to event of a workspace, with gaps. 0 for events of earlier versions.
     #[serde(default)]
     pub sequence: u64,
-    /// When.
+    /// Time of the event.
     pub timestamp: DateTime<Utc>,
-    /// To whom.
+    /// Agent of the conversation.
     pub agent_name: String,
-    /// In which conversation.
+    /// Instance key of the conversation.
     pub instance_key: String,
-    /// In which chain.
+    /// Trace that the event belongs to.
     #[serde(flatten)]
     pub trace: TraceContext,
 }
 
 impl RuntimeEvent {
-    /// The instance it belongs to.
+    /// Returns the id of the conversation.
     pub fn instance(&self) -> InstanceId {
         InstanceId::new(&*self.agent_name, &*self.instance_key)
     }
 }
 
-/// What happened. Durations are milliseconds.
+/// Type and data of a runtime event. Durations are in milliseconds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all_fields = "camelCase")]
 #[allow(
@@ -141,7 +141,8 @@ pub enum RuntimeEventKind {
     TurnStarted {
         turn_id: String,
         event_id: String,
-        /// What began the turn: `user.input`, `agent.request`, `automation.cron` ….
+        /// Type of the event that started the turn: `user.input`, `agent.request`,
+        /// `automation.cron` ….
         #[serde(default)]
         event_type: String,
     },
@@ -157,7 +158,7 @@ pub enum RuntimeEventKind {
         #[serde(skip_serializing_if = "Option::is_none", default)]
         token_usage: Option<TokenUsage>,
         #[serde(skip_serializing_if = "Option::is_none", default)]
-        cost: Option<Cost>,
+        cost: Option<UsageCost>,
     },
     #[serde(rename = "turn.failed")]
     TurnFailed {
@@ -169,7 +170,7 @@ pub enum RuntimeEventKind {
         #[serde(skip_serializing_if = "Option::is_none", default)]
         token_usage: Option<TokenUsage>,
         #[serde(skip_serializing_if = "Option::is_none", default)]
-        cost: Option<Cost>,
+        cost: Option<UsageCost>,
     },
     #[serde(rename = "step.started")]
     StepStarted {
@@ -197,21 +198,21 @@ pub enum RuntimeEventKind {
         #[serde(skip_serializing_if = "Option::is_none", default)]
         error_code: Option<String>,
     },
-    /// A model is asked too much: the question waits.
+    /// A model call waits because a rate limit is reached.
     #[serde(rename = "model.waiting")]
     ModelWaiting {
         turn_id: String,
-        /// The step that asks; none for a question beside the conversation.
+        /// Step of the model call; none for a model call outside the conversation.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         step_id: Option<String>,
         provider: String,
         model: String,
-        /// Whose limit it is.
+        /// Owner of the limit.
         #[serde(default)]
         scope: RateScope,
-        /// The field of `limits`.
+        /// Field of `limits`.
         limit: String,
-        /// For about that many milliseconds.
+        /// Estimated wait, in milliseconds.
         wait: u64,
     },
     /// A model call failed and is retried after a wait.
@@ -235,7 +236,7 @@ pub enum RuntimeEventKind {
     #[serde(rename = "model.completed")]
     ModelCompleted {
         turn_id: String,
-        /// Boxed: most events are small.
+        /// Boxed because most events are small.
         #[serde(flatten)]
         call: Box<ShownModelCall>,
     },
@@ -244,7 +245,7 @@ pub enum RuntimeEventKind {
         turn_id: String,
         error_message: String,
         error_code: String,
-        /// As above.
+        /// Boxed because most events are small.
         #[serde(flatten)]
         call: Box<ShownModelCall>,
     },
@@ -254,10 +255,10 @@ pub enum RuntimeEventKind {
         tool_name: String,
         step_id: String,
         turn_id: String,
-        /// As the model gave them, cut.
+        /// Arguments of the model, truncated.
         #[serde(skip_serializing_if = "Value::is_null", default)]
         arguments: Value,
-        /// Something of the arguments is left out.
+        /// A part of the arguments is omitted.
         #[serde(skip_serializing_if = "std::ops::Not::not", default)]
         is_cut: bool,
     },
@@ -268,9 +269,9 @@ pub enum RuntimeEventKind {
         step_id: String,
         turn_id: String,
         status: ToolCallStatus,
-        /// Without the time in which a person was asked.
+        /// Time of the call in milliseconds, without the time in which an approval was pending.
         duration: u64,
-        /// What it came to. Boxed: most events are small.
+        /// Result of the call. Boxed because most events are small.
         #[serde(flatten)]
         shown: Box<ShownResult>,
     },
@@ -291,15 +292,15 @@ pub enum RuntimeEventKind {
         title: String,
         metadata: JsonObject,
     },
-    /// A tool of the instance has made another instance.
+    /// A tool call created another instance.
     #[serde(rename = "agent.spawned")]
     AgentSpawned {
         turn_id: String,
-        /// The agent of the new instance.
+        /// Agent of the new instance.
         target: String,
-        /// Its key.
+        /// Key of the new instance.
         target_instance_key: String,
-        /// Where its tools work, instead of the agent's own folder.
+        /// Working directory of its tools, if it differs from the agent's own.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         cwd: Option<String>,
     },
@@ -335,64 +336,64 @@ pub enum RuntimeEventKind {
         tool_name: String,
         answer: String,
         #[serde(skip_serializing_if = "Option::is_none", default)]
-        scope: Option<crate::ports::approval::Scope>,
+        scope: Option<crate::ports::approval::ApprovalDuration>,
         #[serde(skip_serializing_if = "Option::is_none", default)]
-        covers: Option<crate::ports::approval::Covers>,
+        covers: Option<crate::ports::approval::ApprovalCoverage>,
     },
     #[serde(rename = "approval.remembered")]
     ApprovalRemembered {
         approval_id: String,
         tool_call_id: String,
         tool_name: String,
-        scope: crate::ports::approval::Scope,
+        scope: crate::ports::approval::ApprovalDuration,
         grants: Vec<String>,
     },
 }
 
-/// What a limit a minute is about.
+/// Owner of a rate limit per minute.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum RateScope {
-    /// A Model, by `Model.spec.limits`.
+    /// A Model, with `Model.spec.limits`.
     #[default]
     Model,
-    /// All agents together, by `Swarm.spec.limits`.
+    /// All agents together, with `Swarm.spec.limits`.
     Swarm,
 }
 
-/// What can be seen of a question to a model, with all its attempts. Durations are milliseconds.
+/// Visible data of a model call, including all its attempts. Durations are in milliseconds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ShownModelCall {
-    /// The step that asked; none for a question beside the conversation.
+    /// Step of the model call; none for a model call outside the conversation.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub step_id: Option<String>,
-    /// As the Model resource says.
+    /// Provider in the Model resource.
     pub provider: String,
-    /// As the Model resource says.
+    /// Model name in the Model resource.
     pub model: String,
-    /// When the model was first asked.
+    /// Start of the first attempt.
     pub started_at: DateTime<Utc>,
-    /// Until the answer was complete, or given up.
+    /// Time until the answer was complete or the call failed.
     pub duration: u64,
-    /// From the last attempt to the first piece of its answer.
+    /// Time from the start of the last attempt to the first piece of its answer.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub time_to_first_token: Option<u64>,
-    /// How often it was asked again.
+    /// Number of retries.
     #[serde(skip_serializing_if = "is_zero", default)]
     pub retries: u32,
     /// The reason why the model ended its answer; none if the call failed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub finish_reason: Option<ModelFinishReason>,
-    /// What the answer took, as the provider says.
+    /// Tokens of the answer, as reported by the provider.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub token_usage: Option<TokenUsage>,
-    /// What that costs by the prices of the Model resource.
+    /// Cost of these tokens at the prices of the Model resource.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub cost: Option<Cost>,
-    /// What was said, where somebody who watches is to have it.
+    pub cost: Option<UsageCost>,
+    /// Content of the call, if a subscriber is allowed to receive it. Never serialized.
     #[serde(skip)]
-    pub said: Option<Arc<Said>>,
+    pub said: Option<Arc<CapturedContent>>,
 }
 
 fn is_zero(number: &u32) -> bool {
@@ -401,103 +402,105 @@ fn is_zero(number: &u32) -> bool {
 
 /// An amount of money.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Cost {
-    /// How much.
+pub struct UsageCost {
+    /// Amount, in units of `currency`.
     pub amount: f64,
-    /// Of what, such as `USD`.
+    /// Currency, such as `USD`.
     pub currency: String,
 }
 
-impl Cost {
-    /// What `usage` costs by `pricing`.
-    pub fn of(usage: TokenUsage, pricing: &Pricing) -> Self {
+impl UsageCost {
+    /// Returns the cost of `usage` at `pricing`.
+    pub fn for_usage(usage: TokenUsage, pricing: &ModelPricing) -> Self {
         let amount = pricing.cost(PricedTokens {
             input: usage.prompt_tokens,
             cached: usage.cached_tokens,
             cache_write: usage.cache_write_tokens,
             output: usage.completion_tokens,
         });
-        Cost {
+        UsageCost {
             amount,
             currency: pricing.currency.clone(),
         }
     }
 }
 
-/// What can be seen of the result of a tool call: bounded, and without secrets.
+/// Visible data of a tool call's result: bounded in size, and without secrets.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ShownResult {
-    /// A short summary for people.
+    /// Short summary for people.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub title: Option<String>,
-    /// Data for people and programs.
+    /// Structured data for people and programs.
     #[serde(skip_serializing_if = "JsonObject::is_empty", default)]
     pub metadata: JsonObject,
-    /// What the model gets, cut.
+    /// Output for the model, truncated.
     #[serde(skip_serializing_if = "Value::is_null", default)]
     pub output: Value,
-    /// Something of the output is left out.
+    /// A part of the output is omitted.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub is_cut: bool,
-    /// Why it failed.
+    /// Cause of the failure.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub error: Option<ShownError>,
 }
 
-/// What can be seen of the error of a tool call.
+/// Visible data of a tool call's error.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ShownError {
     /// A stable code such as `E_TOOL_TIMEOUT`.
     pub code: String,
-    /// A sentence, cut.
+    /// Error message, truncated.
     pub message: String,
 }
 
-/// What a subscriber sees: the durable events, and text as it streams.
+/// An item of the subscriber stream: a durable event, or streamed text.
 #[derive(Debug, Clone)]
 pub enum SwarmEvent {
-    /// Also appended to the instance's `runtime-events.jsonl`.
+    /// A durable event, also appended to the instance's `runtime-events.jsonl`.
     Runtime(Arc<RuntimeEvent>),
     /// More text of the current step.
     Text {
-        /// Whose.
+        /// Conversation of the text.
         instance: InstanceId,
-        /// Of which turn.
+        /// Turn of the text.
         turn_id: String,
-        /// The new piece.
+        /// New piece of text.
         delta: String,
     },
     /// More readable reasoning of the current step.
     Reasoning {
-        /// The conversation.
+        /// Conversation of the reasoning.
         instance: InstanceId,
-        /// The turn.
+        /// Turn of the reasoning.
         turn_id: String,
-        /// The new piece.
+        /// New piece of reasoning.
         delta: String,
     },
-    /// The text of the current step so far is void: the stream broke and the model is asked again.
+    /// Discards the text of the current step so far: the stream broke, and the model call is
+    /// retried.
     TextReset {
-        /// Whose.
+        /// Conversation of the text.
         instance: InstanceId,
-        /// Of which turn.
+        /// Turn of the text.
         turn_id: String,
     },
-    /// A turn is over, with its result.
+    /// A turn ended, with its result.
     TurnEnded {
-        /// Whose.
+        /// Conversation of the turn.
         instance: InstanceId,
-        /// The event that started it.
+        /// Id of the event that started the turn.
         event_id: String,
-        /// The type of that event.
+        /// Type of that event.
         event_type: String,
-        /// The chain that it belongs to.
+        /// Trace that the turn belongs to.
         trace_id: String,
-        /// An agent has asked, and gets the answer. Otherwise nobody gets it but who watches, or has sent the input.
+        /// Another agent requested the turn and receives the answer. Otherwise only subscribers and
+        /// the sender of the input receive it.
         is_for_agent: bool,
-        /// What came of it.
+        /// Result of the turn.
         result: Box<TurnResult>,
     },
 }

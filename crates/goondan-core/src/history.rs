@@ -1,4 +1,4 @@
-//! The messages of a conversation on their way to a model, with room for what is made of them.
+//! Messages of a conversation for a model call, with a cache for derived data.
 
 use std::any::Any;
 use std::fmt;
@@ -7,30 +7,32 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::message::Message;
 
-/// The messages of a conversation as they stand at one moment, oldest first. Cheap to clone: nothing is copied.
+/// Snapshot of a conversation's messages, oldest first. Cheap to clone: nothing is copied.
 ///
-/// A provider wants the whole conversation in each request. What a client makes of it, it may keep here, so that a request
-/// costs what is new and not what the conversation has grown to. What is kept lives and ends with the conversation in memory.
+/// Providers require the complete conversation in each request. A client can cache the encoded form
+/// here, so a request costs only the new messages. The cache is dropped with the conversation in
+/// memory.
 #[derive(Clone, Default)]
-pub struct History {
+pub struct MessageHistory {
     messages: Arc<Vec<Arc<Message>>>,
-    kept: Kept,
+    kept: DerivedCache,
 }
 
-/// Room for one thing that was made of the messages. It goes along while a conversation only grows at its end; any other
-/// change makes new, empty room.
+/// Cache for one value that was derived from the messages. Kept while a conversation only grows at
+/// its end; any other change starts an empty cache.
 #[derive(Clone, Default)]
-pub struct Kept(Arc<Mutex<Option<Box<dyn Any + Send>>>>);
+pub struct DerivedCache(Arc<Mutex<Option<Box<dyn Any + Send>>>>);
 
-impl History {
-    /// Those messages, with the room that goes along with them.
-    pub fn new(messages: Arc<Vec<Arc<Message>>>, kept: Kept) -> Self {
-        History { messages, kept }
+impl MessageHistory {
+    /// Returns a history of the messages and their cache.
+    pub fn new(messages: Arc<Vec<Arc<Message>>>, kept: DerivedCache) -> Self {
+        MessageHistory { messages, kept }
     }
 
-    /// What was kept as a `T`, or a new one, in the hands of `work`. It was made of the first messages of this history; how
-    /// many those are, it has to know itself. Room is for one type: another one pushes it out.
-    pub fn kept<T: Any + Default + Send, R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
+    /// Calls `work` with the cached `T`, or with a new one. The value was derived from the first
+    /// messages of this history; it must record how many. Only one type is cached at a time:
+    /// another type replaces it.
+    pub fn with_cache<T: Any + Default + Send, R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
         let mut kept = self.kept.0.lock().unwrap_or_else(PoisonError::into_inner);
         if !kept.as_ref().is_some_and(|kept| kept.is::<T>()) {
             *kept = Some(Box::new(T::default()));
@@ -43,7 +45,7 @@ impl History {
     }
 }
 
-impl Deref for History {
+impl Deref for MessageHistory {
     type Target = [Arc<Message>];
 
     fn deref(&self) -> &Self::Target {
@@ -51,19 +53,19 @@ impl Deref for History {
     }
 }
 
-impl From<Vec<Arc<Message>>> for History {
+impl From<Vec<Arc<Message>>> for MessageHistory {
     fn from(messages: Vec<Arc<Message>>) -> Self {
-        History::new(Arc::new(messages), Kept::default())
+        MessageHistory::new(Arc::new(messages), DerivedCache::default())
     }
 }
 
-impl fmt::Debug for History {
+impl fmt::Debug for MessageHistory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.iter()).finish()
     }
 }
 
-impl fmt::Debug for Kept {
+impl fmt::Debug for DerivedCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Kept")
     }
@@ -75,10 +77,10 @@ mod tests {
 
     #[test]
     fn what_is_kept_stays_until_another_type_needs_the_room() {
-        let history = History::from(Vec::new());
-        history.kept(|count: &mut usize| *count += 1);
-        assert_eq!(history.clone().kept(|count: &mut usize| *count), 1);
-        history.kept(|text: &mut String| text.push('x'));
-        assert_eq!(history.kept(|count: &mut usize| *count), 0);
+        let history = MessageHistory::from(Vec::new());
+        history.with_cache(|count: &mut usize| *count += 1);
+        assert_eq!(history.clone().with_cache(|count: &mut usize| *count), 1);
+        history.with_cache(|text: &mut String| text.push('x'));
+        assert_eq!(history.with_cache(|count: &mut usize| *count), 0);
     }
 }

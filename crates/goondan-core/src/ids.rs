@@ -1,4 +1,4 @@
-//! Names of things that run.
+//! Ids of conversations, spans, turns and messages.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,20 +6,20 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::caller::{Caller, TraceParent};
+use crate::caller::{CallerTrace, TraceParent};
 
-/// A conversation of one agent: the unit that handles one event at a time.
+/// Id of a conversation of one agent: the unit that handles one event at a time.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct InstanceId {
-    /// The Agent resource's name.
+    /// Name of the Agent resource.
     pub agent: String,
-    /// The conversation's key, such as `main` or `telegram:12345`.
+    /// Key of the conversation, such as `main` or `telegram:12345`.
     pub instance_key: String,
 }
 
 impl InstanceId {
-    /// The instance of `agent` under `instance_key`.
+    /// Returns the id of the instance of `agent` with `instance_key`.
     pub fn new(agent: impl Into<String>, instance_key: impl Into<String>) -> Self {
         InstanceId {
             agent: agent.into(),
@@ -34,26 +34,27 @@ impl fmt::Display for InstanceId {
     }
 }
 
-/// Where in a causal chain something happens (rule A7). Ids are lower-case hex: 32 digits for a trace, 16 for a span.
+/// Position in a causal chain (rule A7). Ids are lower-case hex: 32 digits for a trace, 16 for a
+/// span.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TraceContext {
-    /// The same from the first input through every hop.
+    /// Identical in the complete chain, from the first input on.
     pub trace_id: String,
-    /// This unit of work.
+    /// Id of this unit of work.
     pub span_id: String,
-    /// The unit that caused it; absent for an input from outside.
+    /// Id of the unit that caused it; absent for an input from outside.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub parent_span_id: Option<String>,
-    /// Who handed in the input at the head of the chain, where that has a trace of its own.
+    /// Client that submitted the first input of the chain, if it has its own trace.
     #[serde(flatten, skip_serializing_if = "Option::is_none", default)]
-    pub caller: Option<Arc<Caller>>,
+    pub caller: Option<Arc<CallerTrace>>,
 }
 
 impl TraceContext {
-    /// The root span of a unit that `parent` caused, or that an input from outside caused.
+    /// Returns the root span of a unit that `parent` or an input from outside caused.
     ///
-    /// Span ids are derived from `name`, not drawn: a resumed turn has the spans it had before.
+    /// Span ids are derived from `name`, not random, so a resumed turn has the same spans.
     pub fn root(trace_id: &str, parent_span_id: Option<&str>, name: &str) -> Self {
         TraceContext {
             trace_id: trace_id.to_owned(),
@@ -63,26 +64,27 @@ impl TraceContext {
         }
     }
 
-    /// The same in a chain with that caller.
+    /// Returns this context with another caller.
     #[must_use]
-    pub fn called_by(self, caller: Option<Arc<Caller>>) -> Self {
+    pub fn called_by(self, caller: Option<Arc<CallerTrace>>) -> Self {
         TraceContext { caller, ..self }
     }
 
-    /// A span inside this one.
+    /// Returns a span inside this one.
     pub fn child(&self, name: &str) -> Self {
         TraceContext::root(&self.trace_id, Some(&self.span_id), name).called_by(self.caller.clone())
     }
 
-    /// Another span of the unit that caused this one.
+    /// Returns another span of the unit that caused this one.
     #[must_use]
     pub fn sibling(&self, name: &str) -> Self {
         let parent = self.parent_span_id.as_deref();
         TraceContext::root(&self.trace_id, parent, name).called_by(self.caller.clone())
     }
 
-    /// This span as receivers know it, and what goes along with it: in the trace of the caller, where there is one.
-    pub fn seen_outside(&self) -> (TraceParent, Option<&str>) {
+    /// Returns this span in the form for external systems, and the `tracestate`. Uses the trace of
+    /// the caller, if there is one.
+    pub fn external_context(&self) -> (TraceParent, Option<&str>) {
         let Some(caller) = self.caller.as_deref() else {
             return (TraceParent::of(&self.trace_id, &self.span_id, true), None);
         };
@@ -92,14 +94,15 @@ impl TraceContext {
     }
 }
 
-/// The id of a span: the same in every version of the program. It tells the spans of one trace apart, and every step and call
-/// makes one, so it is FNV-1a with the finish of MurmurHash3 and no cryptography. Of all zeros the standard says that it is no id.
+/// Returns the id of a span, identical in every version of the program. Ids must only be distinct
+/// in a trace, and every step and call needs one. So this is FNV-1a with the finalizer of
+/// MurmurHash3, not a cryptographic hash. The standard forbids the all-zero id.
 fn span_id(parts: &[&str]) -> String {
     const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0100_0000_01b3;
     let mut hash = BASIS;
     for part in parts {
-        // No part ends with this byte, so parts can't run into each other.
+        // No part contains this byte, so different parts never have the same bytes.
         for byte in part.bytes().chain([0xff]) {
             hash = (hash ^ u64::from(byte)).wrapping_mul(PRIME);
         }
@@ -109,7 +112,7 @@ fn span_id(parts: &[&str]) -> String {
     format!("{:016x}", (hash ^ (hash >> 33)).max(1))
 }
 
-/// Bytes in lower-case hex.
+/// Formats bytes in lower-case hex.
 pub fn hex(bytes: &[u8]) -> String {
     bytes
         .iter()
@@ -118,7 +121,7 @@ pub fn hex(bytes: &[u8]) -> String {
         .collect()
 }
 
-/// An id that is the same whenever it is derived from the same parts: 24 hex digits.
+/// Returns an id that depends only on `parts`: 24 hex digits.
 pub fn derived_id(parts: &[&str]) -> String {
     let mut hasher = Sha256::new();
     for part in parts {
@@ -128,18 +131,18 @@ pub fn derived_id(parts: &[&str]) -> String {
     hex(&hasher.finalize()[..12])
 }
 
-/// The messages of a turn are numbered: a resumed turn gives them the same ids.
+/// Returns the id of a numbered message of a turn. A resumed turn uses the same ids.
 pub fn message_id(turn_id: &str, number: u32) -> String {
     format!("{turn_id}-m{number}")
 }
 
-/// The turn that a message is numbered in.
+/// Returns the id of the turn in which a message is numbered.
 pub fn turn_of_message(message_id: &str) -> Option<&str> {
     let (turn_id, number) = message_id.rsplit_once("-m")?;
     number.parse::<u32>().is_ok().then_some(turn_id)
 }
 
-/// Whether a message was appended by a turn. Messages of middleware may have other ids.
+/// Returns whether a turn appended the message. Messages of middleware can have other ids.
 pub fn is_message_of(message_id: &str, turn_id: &str) -> bool {
     turn_of_message(message_id) == Some(turn_id)
 }

@@ -5,10 +5,10 @@ use std::borrow::Cow;
 use serde::de::DeserializeOwned;
 
 /// U+FFFD, as an escape.
-const REPLACEMENT: &str = "\\ufffd";
+const REPLACEMENT_ESCAPE: &str = "\\ufffd";
 
-/// Parses `text`. Escapes of lone surrogates become U+FFFD: servers in JavaScript write them when they cut a text
-/// inside a character.
+/// Parses `text`. Escapes of lone surrogates become U+FFFD: servers in JavaScript write them when
+/// they cut a text inside a character.
 ///
 /// # Errors
 /// The text is not JSON.
@@ -28,10 +28,14 @@ pub fn repair_surrogates(text: &str) -> Cow<'_, str> {
         let escape = at + found;
         let length = match surrogate(text, escape) {
             None => escape_length(text, escape),
-            Some(Surrogate::High) if surrogate(text, escape + 6) == Some(Surrogate::Low) => 12,
+            Some(SurrogateKind::High)
+                if surrogate(text, escape + 6) == Some(SurrogateKind::Low) =>
+            {
+                12
+            }
             Some(_) => {
                 repaired.push_str(&text[copied..escape]);
-                repaired.push_str(REPLACEMENT);
+                repaired.push_str(REPLACEMENT_ESCAPE);
                 copied = escape + 6;
                 6
             }
@@ -46,22 +50,22 @@ pub fn repair_surrogates(text: &str) -> Cow<'_, str> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Surrogate {
+enum SurrogateKind {
     High,
     Low,
 }
 
 /// Returns the kind of surrogate whose escape begins at byte `at`.
-fn surrogate(text: &str, at: usize) -> Option<Surrogate> {
+fn surrogate(text: &str, at: usize) -> Option<SurrogateKind> {
     let digits = text.get(at..at + 6)?.strip_prefix("\\u")?;
     match u16::from_str_radix(digits, 16).ok()? {
-        0xD800..=0xDBFF => Some(Surrogate::High),
-        0xDC00..=0xDFFF => Some(Surrogate::Low),
+        0xD800..=0xDBFF => Some(SurrogateKind::High),
+        0xDC00..=0xDFFF => Some(SurrogateKind::Low),
         _ => None,
     }
 }
 
-/// Returns the bytes of the backslash at `at` and the character after it.
+/// Returns the number of bytes of the backslash at `at` and the character after it.
 fn escape_length(text: &str, at: usize) -> usize {
     let escaped = text[at + 1..].chars().next();
     1 + escaped.map_or(0, char::len_utf8)

@@ -1,34 +1,34 @@
-//! What the parts of a running swarm share: its values (ids, events, messages), the ports between engine, stores, tools and
-//! models, and how texts, paths and command lines are read.
+//! Shared values of a running swarm (ids, events, messages) and the ports between engine, stores,
+//! tools and models. Also reads strings, paths and command lines.
 //!
-//! It deliberately does not know how events become turns (that is `goondan-engine`), where anything is kept (`goondan-store`),
-//! or which tools and models there are.
+//! Deliberately excluded: how events become turns (`goondan-engine`), where data is stored
+//! (`goondan-store`), and which tools and models exist.
 
+pub mod agent_event;
 pub mod caller;
-pub mod connecting;
+pub mod connector_host;
+pub mod content_capture;
 pub mod conversation;
 pub mod event;
-pub mod handled;
+pub mod extension_protocol;
 pub mod history;
 pub mod ids;
-pub mod inbound;
 pub mod json_text;
-pub mod layering;
 pub mod limits;
 pub mod message;
-pub mod narrowing;
 pub mod notices;
-pub mod patch;
+pub mod patch_headers;
 pub mod path_style;
 pub mod ports;
-pub mod private;
-pub mod protected;
+pub mod private_files;
+pub mod protected_names;
 pub mod real_path;
 pub mod redact;
-pub mod reserved;
+pub mod reserved_names;
+pub mod result_cache;
 pub mod run_mode;
-pub mod said;
 pub mod schema;
 pub mod shell;
+pub mod tool_allowlist;
 
 pub use goondan_spec::JsonObject;

@@ -1,32 +1,32 @@
-//! Cuts texts to the limits of a tool (rule T7). All limits count characters.
+//! Truncates strings to the limits of a tool (rule T7). All limits count characters.
 
 use serde_json::Value;
 
-const SUFFIX: &str = "... (truncated)";
+const TRUNCATION_SUFFIX: &str = "... (truncated)";
 
-/// `message` in at most `limit` characters, the suffix that says so included.
+/// Returns `message` in at most `limit` characters, including the suffix that marks a truncation.
 pub fn cut_error_message(message: &str, limit: usize) -> String {
     if message.chars().count() <= limit {
         return message.to_owned();
     }
-    match limit.checked_sub(SUFFIX.chars().count()) {
-        Some(room) => format!("{}{SUFFIX}", head(message, room)),
+    match limit.checked_sub(TRUNCATION_SUFFIX.chars().count()) {
+        Some(room) => format!("{}{TRUNCATION_SUFFIX}", head(message, room)),
         None => head(message, limit).to_owned(),
     }
 }
 
-/// The most that an event carries beside its text, in bytes of JSON (rule E2).
-const MOST_METADATA: usize = 16_000;
+/// Maximum size of an event's metadata, in bytes of JSON (rule E2).
+const MAX_METADATA_BYTES: usize = 16_000;
 
-/// `metadata` as an event may carry it: where it is too large, a note of how large it was.
-pub fn bounded(metadata: &crate::JsonObject) -> crate::JsonObject {
-    // Most have none: then nothing is written.
+/// Returns `metadata` within the limit of events; if it is too large, only a note of its size.
+pub fn bounded_metadata(metadata: &crate::JsonObject) -> crate::JsonObject {
+    // Avoids the serialization for most events.
     let bytes = if metadata.is_empty() {
         0
     } else {
         serde_json::json!(metadata).to_string().len()
     };
-    match bytes <= MOST_METADATA {
+    match bytes <= MAX_METADATA_BYTES {
         true => metadata.clone(),
         false => [
             ("truncated".to_owned(), true.into()),
@@ -37,22 +37,23 @@ pub fn bounded(metadata: &crate::JsonObject) -> crate::JsonObject {
     }
 }
 
-/// An output that was cut, and how long it was.
+/// A truncated output, with the original.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Cut {
-    /// What the model gets.
+pub struct OutputTruncation {
+    /// Output for the model.
     pub output: Value,
-    /// The whole, as it should be saved.
+    /// The complete output, to be saved.
     pub whole: String,
-    /// Characters of the whole.
+    /// Number of characters of the complete output.
     pub length: usize,
 }
 
-/// Cuts `output` where its text is longer than `limit`; `None` where it fits. `saved_at` is told in the notice.
+/// Truncates `output` if its text is longer than `limit`; `None` if it fits. The notice names
+/// `saved_at`.
 ///
-/// Text is cut at its end. In an object or array the longest texts are cut, so that its shape survives; where that is not
-/// enough, its JSON is cut as text.
-pub fn cut_output(output: &Value, limit: usize, saved_at: &str) -> Option<Cut> {
+/// A string is cut at its end. In an object or array the longest strings are cut, so that its
+/// structure is preserved. If that is not enough, its JSON is cut as a string.
+pub fn cut_output(output: &Value, limit: usize, saved_at: &str) -> Option<OutputTruncation> {
     if surely_fits(output, limit) {
         return None;
     }
@@ -69,26 +70,26 @@ pub fn cut_output(output: &Value, limit: usize, saved_at: &str) -> Option<Cut> {
         other => cut_fields(other, length, limit, saved_at)
             .unwrap_or_else(|| Value::String(cut_text(&whole, limit, saved_at))),
     };
-    Some(Cut {
+    Some(OutputTruncation {
         output,
         whole,
         length,
     })
 }
 
-fn notice(kept: usize, length: usize, saved_at: &str) -> String {
+fn truncation_notice(kept: usize, length: usize, saved_at: &str) -> String {
     format!(
-        "\n[output truncated: {kept} of {length} characters shown; the whole output is in {saved_at}]"
+        "\n[output truncated: {kept} of {length} characters shown; the whole output is in \
+        {saved_at}]"
     )
 }
 
-/// The first `limit` characters of `text`, and the notice.
 fn cut_text(text: &str, limit: usize, saved_at: &str) -> String {
     let length = text.chars().count();
     format!(
         "{}{}",
         head(text, limit),
-        notice(limit.min(length), length, saved_at)
+        truncation_notice(limit.min(length), length, saved_at)
     )
 }
 
@@ -98,11 +99,16 @@ fn cut_fields(value: &Value, length: usize, limit: usize, saved_at: &str) -> Opt
     let mut excess = length - limit;
     for _ in 0..ROUNDS {
         let text = longest_text(&mut cut)?;
-        let room = written(text).checked_sub(excess).filter(|room| *room > 0);
-        let kept = room.map_or_else(|| text.chars().count() / 8, |room| fitting(text, room));
+        let room = json_length(text)
+            .checked_sub(excess)
+            .filter(|room| *room > 0);
+        let kept = room.map_or_else(
+            || text.chars().count() / 8,
+            |room| fitting_characters(text, room),
+        );
         *text = cut_text(text, kept, saved_at);
         let now = cut.to_string().chars().count();
-        // Notices are not counted against the limit, but nothing may grow past it by much.
+        // Notices do not count against the limit, but the excess must stay small.
         if now <= limit + 1_000 {
             return Some(cut);
         }
@@ -117,32 +123,32 @@ fn longest_text(value: &mut Value) -> Option<&mut String> {
         Value::Array(items) => items
             .iter_mut()
             .filter_map(longest_text)
-            .max_by_key(|text| written(text)),
+            .max_by_key(|text| json_length(text)),
         Value::Object(fields) => fields
             .iter_mut()
             .filter_map(|(_, field)| longest_text(field))
-            .max_by_key(|text| written(text)),
+            .max_by_key(|text| json_length(text)),
         _ => None,
     }
 }
 
-/// How many characters `text` takes in JSON, quotes aside.
-fn written(text: &str) -> usize {
-    text.chars().map(escaped).sum()
+/// Returns the number of characters of `text` in JSON, without quotes.
+fn json_length(text: &str) -> usize {
+    text.chars().map(escaped_length).sum()
 }
 
-/// How many of the first characters of `text` take at most `room` characters in JSON.
-fn fitting(text: &str, room: usize) -> usize {
+/// Returns how many characters from the start of `text` take at most `room` characters in JSON.
+fn fitting_characters(text: &str, room: usize) -> usize {
     let mut taken = 0;
     let fits = |character: &char| {
-        taken += escaped(*character);
+        taken += escaped_length(*character);
         taken <= room
     };
     text.chars().take_while(fits).count()
 }
 
-/// How many characters one character is in JSON.
-fn escaped(character: char) -> usize {
+/// Returns the number of characters of one character in JSON.
+fn escaped_length(character: char) -> usize {
     match character {
         '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 2,
         '\0'..'\u{20}' => 6,
@@ -150,8 +156,8 @@ fn escaped(character: char) -> usize {
     }
 }
 
-/// Whether a cheap upper bound says that `output` need not be cut, as for most: six bytes for each byte of text in JSON
-/// (`\u00XX`), a handful for everything else.
+/// Returns whether `output` certainly needs no truncation, by a cheap upper bound. The bound
+/// assumes six bytes for each byte of a string in JSON (`\u00XX`), and a few for all else.
 pub fn surely_fits(output: &Value, limit: usize) -> bool {
     fn bound(value: &Value, left: usize) -> Option<usize> {
         match value {
@@ -173,7 +179,7 @@ pub fn surely_fits(output: &Value, limit: usize) -> bool {
     }
 }
 
-/// The first `count` characters.
+/// Returns the first `count` characters.
 pub fn head(text: &str, count: usize) -> &str {
     match text.char_indices().nth(count) {
         Some((end, _)) => &text[..end],
@@ -213,7 +219,7 @@ mod tests {
         assert_eq!(cut.whole, output.to_string());
     }
 
-    /// Texts of plain characters, of such that JSON escapes, and of both.
+    /// Strings of plain characters, of characters that JSON escapes, and of both.
     fn texts() -> impl Strategy<Value = String> {
         prop_oneof![
             "[a-zäé]{300,600}",
@@ -226,7 +232,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_characters_take_is_what_json_writes(text in any::<String>()) {
-            prop_assert_eq!(written(&text) + 2, json!(text).to_string().chars().count());
+            prop_assert_eq!(json_length(&text) + 2, json!(text).to_string().chars().count());
         }
 
         #[test]

@@ -1,4 +1,7 @@
-//! Messages of a conversation, in the shape in which they lie on disk.
+//! Messages of a conversation, in their stored form.
+
+use std::borrow::Cow;
+use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -6,40 +9,41 @@ use serde_json::Value;
 
 use crate::JsonObject;
 use crate::ports::tool::{Attachment, ToolCallError, ToolCallStatus};
+use crate::redact::SecretRedactor;
 
 /// One message of a conversation.
 #[derive(Debug, Clone, PartialEq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Message {
-    /// Unique in its conversation; what replace and remove point at.
+    /// Unique in its conversation; the target of replace and remove.
     pub id: String,
-    /// Who says what.
+    /// Role and content.
     pub data: MessageData,
-    /// Free for extensions.
+    /// Data of extensions.
     #[serde(default)]
     pub metadata: JsonObject,
-    /// When it was made.
+    /// Time of creation.
     pub created_at: DateTime<Utc>,
-    /// What made it.
+    /// Origin of the message.
     pub source: MessageSource,
 }
 
-/// Role and content.
+/// Role and content of a message.
 #[derive(Debug, Clone, PartialEq, Hash, Serialize, Deserialize)]
 pub struct MessageData {
-    /// Who speaks.
-    pub role: Role,
-    /// What is said, in order.
-    pub content: Vec<Part>,
+    /// Author of the message.
+    pub role: MessageRole,
+    /// Content, in order.
+    pub content: Vec<MessagePart>,
 }
 
-/// Who speaks.
+/// Author of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Role {
+pub enum MessageRole {
     /// A summary or an instruction inside the conversation.
     System,
-    /// The one who asks: a person, another agent, the runtime.
+    /// The requester: a person, another agent, or the runtime.
     User,
     /// The model.
     Assistant,
@@ -49,7 +53,8 @@ pub enum Role {
 
 /// Opaque JSON by provider family, such as `anthropic` or `openrouter`.
 ///
-/// It is stored with the conversation and returned unchanged to the same family. Other families never receive it.
+/// Stored with the conversation and returned unchanged to the same family. Other families never
+/// receive it.
 pub type ProviderMetadata = JsonObject;
 
 /// A piece of content.
@@ -59,7 +64,7 @@ pub type ProviderMetadata = JsonObject;
     rename_all = "kebab-case",
     rename_all_fields = "camelCase"
 )]
-pub enum Part {
+pub enum MessagePart {
     /// Text.
     Text {
         /// The text.
@@ -68,7 +73,7 @@ pub enum Part {
         #[serde(skip_serializing_if = "ProviderMetadata::is_empty", default)]
         provider_metadata: ProviderMetadata,
     },
-    /// Reasoning that the model wrote before its answer. It is never part of the answer's text.
+    /// Reasoning that the model wrote before its answer. Never part of the answer's text.
     Reasoning {
         /// The readable reasoning; empty when the provider returns only encrypted reasoning.
         text: String,
@@ -76,56 +81,58 @@ pub enum Part {
         #[serde(skip_serializing_if = "ProviderMetadata::is_empty", default)]
         provider_metadata: ProviderMetadata,
     },
-    /// Content of a type that only its provider understands, such as the blocks of server-side tools.
+    /// Content of a type that only its provider understands, such as the blocks of server-side
+    /// tools.
     Opaque {
-        /// The content as the provider sent it.
+        /// The content in the provider's form.
         provider_metadata: ProviderMetadata,
     },
-    /// The model wants a tool to run.
+    /// A tool call of the model.
     ToolCall(ToolCall),
-    /// What came of it.
+    /// Result of a tool call.
     ToolResult(ToolResultPart),
-    /// Something that is not text.
+    /// Content that is not text.
     File(Attachment),
 }
 
-/// A call as the model made it.
+/// A tool call in the model's form.
 #[derive(Debug, Clone, PartialEq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolCall {
-    /// Unique in its step; results point at it.
+    /// Unique in its step; the result refers to it.
     pub tool_call_id: String,
-    /// `resource__export`.
+    /// Tool name in the form `resource__export`.
     pub tool_name: String,
-    /// The arguments: an object, or whatever the model sent instead (text that is no JSON stays a string).
+    /// The arguments. Usually an object; otherwise the JSON value that the model sent, or its
+    /// invalid JSON as a string.
     pub input: Value,
     /// Opaque data that the provider expects back with this call, such as a thought signature.
     #[serde(skip_serializing_if = "ProviderMetadata::is_empty", default)]
     pub provider_metadata: ProviderMetadata,
 }
 
-/// A result as the model gets it back.
+/// Result of a tool call, in the form for the model.
 #[derive(Debug, Clone, PartialEq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolResultPart {
-    /// The call it answers.
+    /// Id of the tool call.
     pub tool_call_id: String,
-    /// The tool that was called.
+    /// Name of the tool.
     pub tool_name: String,
-    /// How it ended.
+    /// Outcome of the call.
     pub status: ToolCallStatus,
-    /// What the handler returned, limits applied.
+    /// Output of the handler, after limits are applied.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub output: Option<Value>,
-    /// Why it failed.
+    /// Cause of the failure.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub error: Option<ToolCallError>,
-    /// It may hold what a stranger wrote (`policy.untrusted`).
+    /// The result can contain untrusted content (`policy.untrusted`).
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub untrusted: bool,
 }
 
-/// What made a message.
+/// Origin of a message.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(
     tag = "type",
@@ -135,21 +142,21 @@ pub struct ToolResultPart {
 pub enum MessageSource {
     /// An event from outside or from another agent.
     User,
-    /// A model's answer.
+    /// An answer of a model.
     Assistant {
-        /// The step that asked.
+        /// Step of the model call.
         step_id: String,
     },
-    /// The results of one step's calls.
+    /// Results of the tool calls of one step.
     Tool {
-        /// The step that called.
+        /// Step of the tool calls.
         step_id: String,
     },
     /// The runtime.
     System,
     /// A middleware.
     Extension {
-        /// Its name.
+        /// Name of the Extension.
         extension_name: String,
     },
 }
@@ -162,31 +169,31 @@ pub enum MessageSource {
     rename_all_fields = "camelCase"
 )]
 pub enum MessageEvent {
-    /// Adds at the end.
+    /// Adds a message at the end.
     Append {
         /// The new message.
         message: Message,
     },
-    /// Puts a message in another's place.
+    /// Replaces a message.
     Replace {
-        /// The message that goes.
+        /// Id of the old message.
         target_id: String,
-        /// The message that comes.
+        /// The new message.
         message: Message,
     },
-    /// Takes a message out.
+    /// Removes a message.
     Remove {
-        /// The message that goes.
+        /// Id of the message.
         target_id: String,
     },
-    /// Takes all messages out.
+    /// Removes all messages.
     Truncate,
 }
 
-impl Part {
+impl MessagePart {
     /// Returns a text part without provider metadata.
     pub fn text(text: impl Into<String>) -> Self {
-        Part::Text {
+        MessagePart::Text {
             text: text.into(),
             provider_metadata: ProviderMetadata::new(),
         }
@@ -194,7 +201,7 @@ impl Part {
 
     /// Returns a reasoning part without provider metadata.
     pub fn reasoning(text: impl Into<String>) -> Self {
-        Part::Reasoning {
+        MessagePart::Reasoning {
             text: text.into(),
             provider_metadata: ProviderMetadata::new(),
         }
@@ -203,7 +210,7 @@ impl Part {
     /// Returns the text of a text part.
     pub fn as_text(&self) -> Option<&str> {
         match self {
-            Part::Text { text, .. } => Some(text),
+            MessagePart::Text { text, .. } => Some(text),
             _ => None,
         }
     }
@@ -221,34 +228,191 @@ impl ToolCall {
     }
 }
 
+/// Key in the metadata of a reasoning part: the reasoning as the model wrote it, where `text` is masked.
+///
+/// Providers sign their reasoning, so a changed text would be refused. No provider family has this name.
+const UNMASKED_REASONING: &str = "unmasked";
+
+impl MessagePart {
+    /// Masks the secrets that are known to `redactor`, in text and reasoning.
+    ///
+    /// Arguments of tool calls stay as they are: tools need them.
+    pub fn mask(&mut self, redactor: &SecretRedactor) {
+        match self {
+            MessagePart::Text { text, .. } => redactor.clean(text),
+            MessagePart::Reasoning {
+                text,
+                provider_metadata,
+            } => {
+                if let Cow::Owned(masked) = redactor.text(text) {
+                    let original = std::mem::replace(text, masked);
+                    provider_metadata.insert(UNMASKED_REASONING.to_owned(), original.into());
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn is_masked_reasoning(&self) -> bool {
+        matches!(self, MessagePart::Reasoning { provider_metadata, .. }
+            if provider_metadata.contains_key(UNMASKED_REASONING))
+    }
+
+    fn unmask_reasoning(&mut self) {
+        if let MessagePart::Reasoning {
+            text,
+            provider_metadata,
+        } = self
+            && let Some(Value::String(original)) = provider_metadata.remove(UNMASKED_REASONING)
+        {
+            *text = original;
+        }
+    }
+}
+
 impl Message {
-    /// All text parts, one after another.
+    /// Returns the message as its provider wrote it: with the reasoning that [`MessagePart::mask`] masked.
+    pub fn as_answered(&self) -> Cow<'_, Message> {
+        if !self
+            .data
+            .content
+            .iter()
+            .any(MessagePart::is_masked_reasoning)
+        {
+            return Cow::Borrowed(self);
+        }
+        let mut message = self.clone();
+        message
+            .data
+            .content
+            .iter_mut()
+            .for_each(MessagePart::unmask_reasoning);
+        Cow::Owned(message)
+    }
+
+    /// Returns the message for a reader: without opaque provider data, which may repeat a secret.
+    pub fn for_reader(self: Arc<Self>) -> Arc<Message> {
+        let has_opaque_data = |part: &MessagePart| match part {
+            MessagePart::Reasoning {
+                provider_metadata, ..
+            } => !provider_metadata.is_empty(),
+            MessagePart::Opaque { .. } => true,
+            _ => false,
+        };
+        if !self.data.content.iter().any(has_opaque_data) {
+            return self;
+        }
+        let mut message = Arc::unwrap_or_clone(self);
+        let content = &mut message.data.content;
+        content.retain(|part| !matches!(part, MessagePart::Opaque { .. }));
+        for part in content {
+            if let MessagePart::Reasoning {
+                provider_metadata, ..
+            } = part
+            {
+                provider_metadata.clear();
+            }
+        }
+        Arc::new(message)
+    }
+
+    /// Returns the concatenated text parts.
     pub fn text(&self) -> String {
-        self.data.content.iter().filter_map(Part::as_text).collect()
+        self.data
+            .content
+            .iter()
+            .filter_map(MessagePart::as_text)
+            .collect()
     }
 
     /// Returns the readable reasoning, with an empty line between its parts.
     pub fn reasoning(&self) -> String {
         let reasoning = self.data.content.iter().filter_map(|part| match part {
-            Part::Reasoning { text, .. } if !text.is_empty() => Some(text.as_str()),
+            MessagePart::Reasoning { text, .. } if !text.is_empty() => Some(text.as_str()),
             _ => None,
         });
         reasoning.collect::<Vec<_>>().join("\n\n")
     }
 
-    /// The calls in it, in order.
+    /// Returns the tool calls, in order.
     pub fn tool_calls(&self) -> impl Iterator<Item = &ToolCall> {
         self.data.content.iter().filter_map(|part| match part {
-            Part::ToolCall(call) => Some(call),
+            MessagePart::ToolCall(call) => Some(call),
             _ => None,
         })
     }
 
-    /// The results in it, in order.
+    /// Returns the tool results, in order.
     pub fn tool_results(&self) -> impl Iterator<Item = &ToolResultPart> {
         self.data.content.iter().filter_map(|part| match part {
-            Part::ToolResult(result) => Some(result),
+            MessagePart::ToolResult(result) => Some(result),
             _ => None,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use goondan_spec::Secret;
+    use serde_json::json;
+
+    use super::*;
+
+    const REASONING: &str = "The key is hunter2-hunter2.";
+
+    fn answer(parts: Vec<MessagePart>) -> Message {
+        Message {
+            id: "m1".into(),
+            data: MessageData {
+                role: MessageRole::Assistant,
+                content: parts,
+            },
+            metadata: JsonObject::new(),
+            created_at: DateTime::UNIX_EPOCH,
+            source: MessageSource::System,
+        }
+    }
+
+    fn masked(mut part: MessagePart) -> MessagePart {
+        let redactor = SecretRedactor::new();
+        redactor.add_secrets([Secret::new("hunter2-hunter2")]);
+        part.mask(&redactor);
+        part
+    }
+
+    fn signed(text: &str) -> MessagePart {
+        let metadata = json!({"anthropic": {"signature": "c2ln"}});
+        MessagePart::Reasoning {
+            text: text.to_owned(),
+            provider_metadata: metadata.as_object().unwrap().clone(),
+        }
+    }
+
+    #[test]
+    fn secrets_in_reasoning_are_masked_and_the_provider_receives_its_own_words() {
+        let message = answer(vec![masked(signed(REASONING))]);
+        assert!(!message.reasoning().contains("hunter2"));
+        assert_eq!(
+            message.as_answered().data.content,
+            [signed(REASONING)],
+            "signature and text must match"
+        );
+    }
+
+    #[test]
+    fn readers_receive_no_opaque_data() {
+        let opaque = MessagePart::Opaque {
+            provider_metadata: JsonObject::new(),
+        };
+        let message = answer(vec![masked(signed(REASONING)), opaque]);
+        let shown = serde_json::to_string(&Arc::new(message).for_reader()).unwrap();
+        assert!(!shown.contains("hunter2"), "{shown}");
+        assert!(!shown.contains("c2ln"), "{shown}");
+    }
+
+    #[test]
+    fn reasoning_without_secrets_is_not_copied() {
+        let message = answer(vec![masked(signed("No key is needed."))]);
+        assert!(matches!(message.as_answered(), Cow::Borrowed(_)));
     }
 }

@@ -1,28 +1,30 @@
-//! Sentences about model calls, which every view and every protocol shows in the same words.
+//! Sentences about model calls, identical in every view and protocol.
 
 use crate::event::RuntimeEventKind;
 use crate::ports::model::ModelFinishReason;
 
-/// The parts of a message about an incomplete answer.
+/// Message about an incomplete answer, in two parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CutNotice {
-    /// The cause, as a clause such as `it reached the limit of output tokens (length)`.
+    /// Cause, as a clause such as `it reached the limit of output tokens (length)`.
     pub cause: &'static str,
-    /// The fix, as sentences.
+    /// Fix, in complete sentences.
     pub fix: &'static str,
 }
 
 impl CutNotice {
-    /// Returns the notice for the end of an answer; none for an answer that is complete.
+    /// Returns the notice for an incomplete answer; none for a complete one.
     pub fn of(reason: &ModelFinishReason) -> Option<Self> {
         let (cause, fix) = match reason {
             ModelFinishReason::Length => (
                 "it reached the limit of output tokens (length)",
-                "Raise `modelConfig.params.maxTokens` of the agent, or lower `options.reasoningEffort` of the Model.",
+                "Raise `modelConfig.params.maxTokens` of the agent, or lower \
+                `options.reasoningEffort` of the Model.",
             ),
             ModelFinishReason::ContextWindow => (
                 "it reached the context window of the model (contextWindow)",
-                "Shorten the conversation, for example with the extension `message-window`, or use a model with a larger context window.",
+                "Shorten the conversation, for example with the extension `message-window`, or use \
+                a model with a larger context window.",
             ),
             ModelFinishReason::Pause => (
                 "the provider paused the answer (pause)",
@@ -37,13 +39,13 @@ impl CutNotice {
         Some(CutNotice { cause, fix })
     }
 
-    /// Returns the notice as sentences.
+    /// Returns the notice in complete sentences.
     pub fn sentences(&self) -> String {
         format!("The answer is incomplete: {}. {}", self.cause, self.fix)
     }
 }
 
-/// Returns a line about a model call that is retried; none for other events.
+/// Returns a line about a retried model call; none for other events.
 pub fn retry_notice(kind: &RuntimeEventKind) -> Option<String> {
     let RuntimeEventKind::ModelRetrying {
         model,
@@ -62,7 +64,7 @@ pub fn retry_notice(kind: &RuntimeEventKind) -> Option<String> {
     ))
 }
 
-/// Returns milliseconds as seconds, rounded up; with one decimal below 10 seconds.
+/// Formats milliseconds as seconds, rounded up; with one decimal below 10 seconds.
 fn seconds(millis: u64) -> String {
     let tenths = millis.div_ceil(100);
     match (tenths / 10, tenths % 10) {

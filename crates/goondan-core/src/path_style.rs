@@ -1,32 +1,33 @@
-//! How a system spells paths, and which of them are the same file to it. Pure functions of text: what holds on one system
-//! is tested on all.
+//! Path spelling rules of each operating system, and which paths denote the same file. Pure
+//! functions of strings, so the rules of one system are tested on all.
 
 use std::borrow::Cow;
 
-/// The rules of a system.
+/// Path rules of an operating system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PathStyle {
-    /// Letters count as they are. A folder may be set up otherwise (vfat, `casefold`); nobody can tell by its path.
+    /// Case-sensitive. A directory can be set up otherwise (vfat, `casefold`); its path does not
+    /// show this.
     Unix,
-    /// Letters in upper and lower case are mostly the same.
+    /// Usually case-insensitive.
     Mac,
-    /// So they are here, `\` separates as `/` does, and one file has many names.
+    /// Usually case-insensitive; `\` separates like `/`, and one file has many names.
     Windows,
 }
 
-/// Names that mean devices on Windows, with whatever ending.
-const DEVICES: [&str; 7] = ["con", "prn", "aux", "nul", "conin$", "conout$", "clock$"];
+/// Device names on Windows, with any extension.
+const WINDOWS_DEVICE_NAMES: [&str; 7] = ["con", "prn", "aux", "nul", "conin$", "conout$", "clock$"];
 
 impl PathStyle {
-    /// That of the system that this was built for.
-    pub const HERE: PathStyle = match () {
+    /// Rules of the system that this program was built for.
+    pub const NATIVE: PathStyle = match () {
         () if cfg!(windows) => PathStyle::Windows,
         () if cfg!(target_vendor = "apple") => PathStyle::Mac,
         () => PathStyle::Unix,
     };
 
-    /// `path` with `/` between its parts, without what a system leaves out of names: prefixes that turn rules off, streams,
-    /// dots and spaces at the end of a part.
+    /// Returns `path` with `/` as separator and without the parts of names that the system ignores.
+    /// These are prefixes that disable rules, streams, and trailing dots and spaces.
     pub fn unify(self, path: &str) -> Cow<'_, str> {
         if self != PathStyle::Windows {
             return Cow::Borrowed(path);
@@ -43,11 +44,11 @@ impl PathStyle {
         let parts = path
             .split('/')
             .enumerate()
-            .map(|(number, part)| plain(part, number == 0));
+            .map(|(number, part)| windows_part(part, number == 0));
         Cow::Owned(parts.collect::<Vec<_>>().join("/"))
     }
 
-    /// `text` with `/` where it separates, and nothing else changed.
+    /// Returns `text` with `/` as separator, otherwise unchanged.
     pub fn separated(self, text: &str) -> Cow<'_, str> {
         if self == PathStyle::Windows && text.contains('\\') {
             Cow::Owned(text.replace('\\', "/"))
@@ -56,17 +57,18 @@ impl PathStyle {
         }
     }
 
-    /// `text` so that names of the same file are the same. Names of different files may be so, too: this is for what
-    /// restricts, not for what allows.
-    pub fn folded(self, text: &str) -> Cow<'_, str> {
+    /// Returns `text` so that names of the same file are equal. Names of different files can also
+    /// be equal, so use this to restrict access, never to allow it.
+    pub fn case_folded(self, text: &str) -> Cow<'_, str> {
         match self {
             PathStyle::Unix => Cow::Borrowed(text),
             PathStyle::Mac | PathStyle::Windows => Cow::Owned(text.to_uppercase().to_lowercase()),
         }
     }
 
-    /// Whether nobody can tell by the text what it leads to: another spelling of some file, a stream of one, or a device.
-    pub fn is_odd(self, path: &str) -> bool {
+    /// Returns whether the path does not show its target: another spelling of a file, a stream, or
+    /// a device.
+    pub fn is_ambiguous(self, path: &str) -> bool {
         if self != PathStyle::Windows {
             return false;
         }
@@ -76,12 +78,12 @@ impl PathStyle {
             || path
                 .split('/')
                 .enumerate()
-                .any(|(number, part)| is_odd_part(part, number == 0 && path.contains('/')))
+                .any(|(number, part)| is_ambiguous_part(part, number == 0 && path.contains('/')))
     }
 }
 
-/// A part of a path as Windows takes it.
-fn plain(part: &str, is_first: bool) -> &str {
+/// Returns a part of a path as Windows interprets it.
+fn windows_part(part: &str, is_first: bool) -> &str {
     if part == "." || part == ".." || (is_first && is_drive(part)) {
         return part;
     }
@@ -100,7 +102,7 @@ fn is_drive(part: &str) -> bool {
     part.len() == 2 && part.ends_with(':') && part.starts_with(|c: char| c.is_ascii_alphabetic())
 }
 
-fn is_odd_part(part: &str, may_be_drive: bool) -> bool {
+fn is_ambiguous_part(part: &str, may_be_drive: bool) -> bool {
     if part.is_empty() || part == "." || part == ".." || (may_be_drive && is_drive(part)) {
         return false;
     }
@@ -109,7 +111,7 @@ fn is_odd_part(part: &str, may_be_drive: bool) -> bool {
     part.ends_with(['.', ' ']) || part.contains(forbidden) || is_short_name(part) || is_device(part)
 }
 
-/// A name such as `PROGRA~1`, which stands for a longer one.
+/// Returns whether a name is a short name such as `PROGRA~1`, an alias of a longer one.
 fn is_short_name(part: &str) -> bool {
     part.split('~')
         .skip(1)
@@ -129,7 +131,7 @@ fn is_device(part: &str) -> bool {
             .map(|rest| rest.chars().collect::<Vec<_>>());
         number.is_some_and(|number| matches!(number[..], ['0'..='9' | '¹' | '²' | '³']))
     };
-    DEVICES.contains(&name.as_str()) || numbered("com") || numbered("lpt")
+    WINDOWS_DEVICE_NAMES.contains(&name.as_str()) || numbered("com") || numbered("lpt")
 }
 
 #[cfg(test)]
@@ -187,8 +189,8 @@ mod tests {
             "a?b",
             "a|b",
         ] {
-            assert!(Windows.is_odd(odd), "{odd}");
-            assert!(!Unix.is_odd(odd) && !Mac.is_odd(odd), "{odd}");
+            assert!(Windows.is_ambiguous(odd), "{odd}");
+            assert!(!Unix.is_ambiguous(odd) && !Mac.is_ambiguous(odd), "{odd}");
         }
         for plain in [
             "a",
@@ -206,7 +208,7 @@ mod tests {
             "a~b",
             r"\\server\share\a",
         ] {
-            assert!(!Windows.is_odd(plain), "{plain}");
+            assert!(!Windows.is_ambiguous(plain), "{plain}");
         }
     }
 
@@ -217,9 +219,9 @@ mod tests {
             ("Straße", "STRASSE"),
             ("\u{212a}eep", "keep"),
         ] {
-            assert_eq!(Mac.folded(a), Mac.folded(b));
-            assert_eq!(Windows.folded(a), Windows.folded(b));
-            assert_ne!(Unix.folded(a), Unix.folded(b));
+            assert_eq!(Mac.case_folded(a), Mac.case_folded(b));
+            assert_eq!(Windows.case_folded(a), Windows.case_folded(b));
+            assert_ne!(Unix.case_folded(a), Unix.case_folded(b));
         }
     }
 
@@ -229,7 +231,11 @@ mod tests {
             "", ":", "::", "/:/", "ä:", "😀:x", "//?/", r"\\", "~", "~9", ". .", " ",
         ] {
             for style in [Unix, Mac, Windows] {
-                let _ = (style.unify(text), style.is_odd(text), style.folded(text));
+                let _ = (
+                    style.unify(text),
+                    style.is_ambiguous(text),
+                    style.case_folded(text),
+                );
             }
         }
     }

@@ -1,15 +1,18 @@
-//! Where a path leads, also where it does not exist yet.
+//! Resolution of paths, including paths that do not exist yet.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-/// How many symbolic links a path may lead through.
-const MOST_LINKS: usize = 40;
+/// Maximum number of symbolic links in a path.
+const MAX_SYMLINKS: usize = 40;
 
-/// `path` with every symbolic link and every `..` in it resolved, as the operating system would. Parts that do not
-/// exist are kept as they are. It is absolute, whether `path` is or not. Fails where links go round in a circle.
+/// Resolves every symbolic link and every `..` in `path`, like the operating system. Parts that do
+/// not exist are kept. The result is absolute.
+///
+/// # Errors
+/// A link can't be read, or there are too many links, for example in a circle.
 pub fn real_path(path: &Path) -> io::Result<PathBuf> {
     let mut todo: VecDeque<OsString> = if path.is_absolute() {
         parts(path)
@@ -33,8 +36,8 @@ pub fn real_path(path: &Path) -> io::Result<PathBuf> {
         }
         if let Some(target) = link_target(&done)? {
             links += 1;
-            if links > MOST_LINKS {
-                return Err(io::Error::other("it leads through too many symbolic links"));
+            if links > MAX_SYMLINKS {
+                return Err(io::Error::other("it contains too many symbolic links"));
             }
             done.pop();
             for part in parts(&target).into_iter().rev() {
@@ -45,14 +48,13 @@ pub fn real_path(path: &Path) -> io::Result<PathBuf> {
     Ok(done)
 }
 
-/// The components of a path, each as text of its own.
 fn parts(path: &Path) -> VecDeque<OsString> {
     path.components()
         .map(|component| component.as_os_str().to_owned())
         .collect()
 }
 
-/// Where `path` points, if it is a symbolic link. What does not exist is none.
+/// Returns the target of a symbolic link; `None` for other files and for missing paths.
 fn link_target(path: &Path) -> io::Result<Option<PathBuf>> {
     match std::fs::symlink_metadata(path) {
         Ok(metadata) if metadata.is_symlink() => std::fs::read_link(path).map(Some),

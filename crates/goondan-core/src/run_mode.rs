@@ -1,45 +1,45 @@
-//! How the command lines of a call are run: by a shell, or without one and contained.
+//! Execution of the command lines of a call: with a shell, or without one and contained.
 
 use std::collections::BTreeMap;
 
-use goondan_spec::kinds::Sandbox;
+use goondan_spec::kinds::SandboxSettings;
 
-/// What contains a command that a rule allows by a pattern. A pattern says which program runs; what that may touch
-/// follows from what the agent may do otherwise, and from the rule's own `sandbox`.
+/// Sandbox of a command that a rule allows with a pattern. The pattern determines the program. Its
+/// access follows from the other permissions of the agent and from the rule's own `sandbox`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Containment {
-    /// What is open beside the usual.
-    pub sandbox: Sandbox,
-    /// It writes in the working folder.
+pub struct CommandContainment {
+    /// Access in addition to the default.
+    pub sandbox: SandboxSettings,
+    /// Allows writing in the working directory.
     pub writes: bool,
 }
 
-/// How the command lines of a call are run.
+/// Execution of the command lines of a call.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum RunMode {
-    /// By a shell: somebody has allowed the whole line, whatever it does.
+    /// With a shell: the complete line is approved, with all its effects.
     #[default]
     Shell,
-    /// Without a shell, so that nothing runs but the commands that were judged.
-    Direct(Direct),
+    /// Without a shell, so that only the checked commands run.
+    Direct(DirectExecution),
 }
 
-/// What is known of a line that runs without a shell.
+/// Data of a line that runs without a shell.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Direct {
-    /// What contains each command, by its number.
-    pub commands: Vec<Vec<Containment>>,
-    /// What contains the opening of each file that a redirection names, by [`crate::shell::file`].
-    pub files: BTreeMap<String, Vec<Containment>>,
-    /// It was allowed to run outside of the working folder.
+pub struct DirectExecution {
+    /// Containment of each command, by its number.
+    pub commands: Vec<Vec<CommandContainment>>,
+    /// Containment for opening each file of a redirection, by [`crate::shell::file`].
+    pub files: BTreeMap<String, Vec<CommandContainment>>,
+    /// Allowed to run outside the working directory.
     pub is_outside: bool,
 }
 
 impl RunMode {
-    /// Runs the line without a shell from now on.
-    pub fn make_direct(&mut self) -> &mut Direct {
+    /// Changes the mode to run without a shell.
+    pub fn make_direct(&mut self) -> &mut DirectExecution {
         if *self == RunMode::Shell {
-            *self = RunMode::Direct(Direct::default());
+            *self = RunMode::Direct(DirectExecution::default());
         }
         match self {
             RunMode::Direct(direct) => direct,
@@ -47,15 +47,15 @@ impl RunMode {
         }
     }
 
-    /// Contains a command of the line, which then runs without a shell.
-    pub fn contain(&mut self, command: usize, containment: Containment) {
+    /// Adds a containment to a command of the line. Changes the mode to run without a shell.
+    pub fn contain(&mut self, command: usize, containment: CommandContainment) {
         let commands = &mut self.make_direct().commands;
         commands.resize(commands.len().max(command + 1), Vec::new());
         commands[command].push(containment);
     }
 
-    /// Contains the opening of a file that redirections of the line name; the line then runs without a shell.
-    pub fn contain_file(&mut self, file: &str, containment: Containment) {
+    /// Adds a containment to a file of a redirection. Changes the mode to run without a shell.
+    pub fn contain_file(&mut self, file: &str, containment: CommandContainment) {
         self.make_direct()
             .files
             .entry(file.to_owned())
@@ -63,7 +63,7 @@ impl RunMode {
             .push(containment);
     }
 
-    /// The mode that satisfies both: what either of them contains is contained.
+    /// Returns the mode that satisfies both modes, with the containments of both.
     pub fn and(mut self, other: RunMode) -> RunMode {
         if let RunMode::Direct(other) = other {
             self.make_direct().is_outside |= other.is_outside;

@@ -1,4 +1,5 @@
-//! Arguments against the JSON Schema of an export (rule T4), and answers against that of an agent's output.
+//! Validation of arguments against the JSON Schema of an export (rule T4), and of answers against
+//! an agent's output schema.
 
 use std::sync::OnceLock;
 
@@ -8,26 +9,28 @@ use serde_json::Value;
 
 use crate::JsonObject;
 
-/// At most that many problems are told.
-const MAX_PROBLEMS: usize = 5;
+/// Maximum number of reported problems.
+const MAX_REPORTED_PROBLEMS: usize = 5;
 
-/// The schema of an export's arguments. Compiled at its first use: most tools of a catalog are never called.
+/// JSON Schema of an export's arguments. Compiled at its first use, because most tools of a catalog
+/// are never called.
 pub struct ArgumentSchema {
     schema: Value,
     validator: OnceLock<Result<Validator, String>>,
 }
 
-/// Why arguments were refused.
+/// Error of arguments that do not match the schema.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InvalidArguments {
     /// The problems, with JSON paths.
     pub message: String,
-    /// Which keys there are.
+    /// The required and allowed keys.
     pub suggestion: String,
 }
 
 impl ArgumentSchema {
-    /// The schema as the tool declares it; that it is one was checked when the bundle was loaded.
+    /// Returns the schema in the tool's declared form. Its validity was checked when the bundle was
+    /// loaded.
     pub fn new(schema: Value) -> Self {
         ArgumentSchema {
             schema,
@@ -35,16 +38,19 @@ impl ArgumentSchema {
         }
     }
 
-    /// The schema itself.
+    /// Returns the JSON form of the schema.
     pub fn as_value(&self) -> &Value {
         &self.schema
     }
 
-    /// The arguments with defaults filled in, or what is wrong with them.
+    /// Returns the arguments with defaults filled in.
+    ///
+    /// # Errors
+    /// The arguments do not match the schema.
     pub fn check(&self, input: &Value) -> Result<JsonObject, InvalidArguments> {
         let mut arguments = match input {
             Value::Object(arguments) => Value::Object(arguments.clone()),
-            // Some providers send nothing where there are no arguments.
+            // Some providers send nothing if there are no arguments.
             Value::Null => Value::Object(JsonObject::new()),
             Value::String(text) if text.trim().is_empty() => Value::Object(JsonObject::new()),
             other => return Err(self.refuse(vec![not_an_object(other)])),
@@ -65,10 +71,10 @@ impl ArgumentSchema {
         }
     }
 
-    /// What is wrong with an answer, in one line; its paths begin with `answer`.
+    /// Checks an answer. Paths in the error begin with `answer`.
     ///
     /// # Errors
-    /// It does not fit.
+    /// The answer does not match the schema; the problems are in one line.
     pub fn check_answer(&self, answer: &Value) -> Result<(), String> {
         match self.validator.get_or_init(|| compile(&self.schema)) {
             Ok(validator) if validator.is_valid(answer) => Ok(()),
@@ -109,12 +115,12 @@ impl ArgumentSchema {
     }
 }
 
-/// The first problems, and how many more there are.
+/// Returns the first problems, and the number of the others.
 fn first(problems: Vec<String>) -> String {
-    let more = problems.len().saturating_sub(MAX_PROBLEMS);
+    let more = problems.len().saturating_sub(MAX_REPORTED_PROBLEMS);
     let mut told = problems
         .into_iter()
-        .take(MAX_PROBLEMS)
+        .take(MAX_REPORTED_PROBLEMS)
         .collect::<Vec<_>>()
         .join("; ");
     if more > 0 {
@@ -144,7 +150,7 @@ fn not_an_object(input: &Value) -> String {
 }
 
 fn problem(root: &str, error: &jsonschema::ValidationError<'_>) -> String {
-    // The message repeats the value, which may be huge.
+    // The message repeats the value, which can be huge.
     let message = match error.kind() {
         ValidationErrorKind::Enum { options } => {
             let options = options.as_array().map(Vec::as_slice).unwrap_or_default();
@@ -159,7 +165,7 @@ fn problem(root: &str, error: &jsonschema::ValidationError<'_>) -> String {
     )
 }
 
-/// All the values that there are, where the validator would name two and count the others.
+/// Returns all the allowed values, of which the validator would list only two.
 fn none_of(value: &str, options: &[Value]) -> String {
     let options: Vec<String> = options.iter().map(Value::to_string).collect();
     format!(
@@ -169,7 +175,7 @@ fn none_of(value: &str, options: &[Value]) -> String {
     )
 }
 
-/// `/list/0/name` becomes `.list[0].name`.
+/// Converts `/list/0/name` to `.list[0].name`.
 fn json_path(pointer: &str) -> String {
     let part = |token: &str| {
         let token = token.replace("~1", "/").replace("~0", "~");
@@ -182,7 +188,7 @@ fn json_path(pointer: &str) -> String {
     pointer.split('/').skip(1).map(part).collect()
 }
 
-/// Fills in `default` of properties that are absent, also inside objects that are there.
+/// Fills in `default` of absent properties, including those of nested objects that are present.
 fn fill_defaults(schema: &Value, value: &mut Value) {
     let (Some(properties), Some(object)) = (
         schema.get("properties").and_then(Value::as_object),

@@ -12,7 +12,7 @@
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use goondan_core::JsonObject;
-use goondan_dylib::Limits;
+use goondan_dylib::LibraryLimits;
 use tokio::runtime::Runtime;
 
 #[allow(dead_code, reason = "the tests use more of it")]
@@ -26,8 +26,8 @@ fn calls(criterion: &mut Criterion) {
     let engine = Engine::new();
     let mut group = criterion.benchmark_group("empty-call");
     for (place, bench) in [
-        ("library", Bench::with_limits(Limits::default())),
-        ("child-process", Bench::hosted(Limits::default())),
+        ("library", Bench::with_limits(LibraryLimits::default())),
+        ("child-process", Bench::hosted(LibraryLimits::default())),
     ] {
         let exports = runtime.block_on(bench.example("counter"));
         let handler = exports.handler("current");

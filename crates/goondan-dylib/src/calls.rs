@@ -10,27 +10,27 @@ use goondan_abi::raw::{NO_CALL, Status};
 use goondan_abi::wire::{self, code};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::link::{Event, Outcome, Upcalls};
-use crate::metrics::Counters;
+use crate::library_messages::{LibraryCallEvent, LibraryCallbacks, Outcome};
+use crate::metrics::LibraryCounters;
 
 /// Maximum number of queued events per call. The library gets an error for further events.
-const WAITING_EVENTS: usize = 256;
+const EVENT_QUEUE_LENGTH: usize = 256;
 
 /// The last call id. Ids are never reused in a process, so that late messages about an old call
 /// cannot reach a new one.
 static NEXT_CALL: AtomicU64 = AtomicU64::new(NO_CALL + 1);
 
 /// The open calls of one library. The lock is held only for map operations.
-pub(crate) struct Calls {
+pub(crate) struct LibraryCalls {
     label: String,
-    state: Mutex<State>,
+    state: Mutex<LibraryCallsState>,
     written_off_limit: usize,
-    counters: Arc<Counters>,
+    counters: Arc<LibraryCounters>,
 }
 
 #[derive(Default)]
-struct State {
-    open: HashMap<u64, Open>,
+struct LibraryCallsState {
+    open: HashMap<u64, OpenLibraryCall>,
     /// Calls that were answered without the library, with the time from which each counts as a lost
     /// worker.
     tombstones: HashMap<u64, Instant>,
@@ -40,33 +40,33 @@ struct State {
     answered: bool,
 }
 
-struct Open {
+struct OpenLibraryCall {
     answer: oneshot::Sender<Outcome<wire::ToolOutput>>,
-    events: mpsc::Sender<Event>,
+    events: mpsc::Sender<LibraryCallEvent>,
     cancelled: bool,
 }
 
-pub(crate) struct Receivers {
+pub(crate) struct LibraryCallReceivers {
     pub(crate) call: u64,
     pub(crate) answer: oneshot::Receiver<Outcome<wire::ToolOutput>>,
     /// Events before the answer.
-    pub(crate) events: mpsc::Receiver<Event>,
+    pub(crate) events: mpsc::Receiver<LibraryCallEvent>,
 }
 
-impl Calls {
+impl LibraryCalls {
     /// Creates an empty table. After `written_off_limit` calls that never returned, it refuses
     /// further calls.
     pub(crate) fn new(
         label: &str,
         written_off_limit: usize,
         general: mpsc::Sender<wire::LogLine>,
-        counters: Arc<Counters>,
+        counters: Arc<LibraryCounters>,
     ) -> Self {
-        let state = Mutex::new(State {
+        let state = Mutex::new(LibraryCallsState {
             general: Some(general),
-            ..State::default()
+            ..LibraryCallsState::default()
         });
-        Calls {
+        LibraryCalls {
             label: label.to_owned(),
             state,
             written_off_limit,
@@ -74,26 +74,26 @@ impl Calls {
         }
     }
 
-    pub(crate) fn begin(&self) -> Result<Receivers, wire::ToolError> {
+    pub(crate) fn begin(&self) -> Result<LibraryCallReceivers, wire::ToolError> {
         let mut state = self.lock();
         if let Some(why) = &state.closed {
             return Err(why.clone());
         }
         if state.written_off() >= self.written_off_limit {
-            return Err(self.unhealthy(state.written_off()));
+            return Err(self.unhealthy_error(state.written_off()));
         }
         let call = NEXT_CALL.fetch_add(1, Ordering::Relaxed);
         let (answer, answered) = oneshot::channel();
-        let (events, happened) = mpsc::channel(WAITING_EVENTS);
+        let (events, happened) = mpsc::channel(EVENT_QUEUE_LENGTH);
         state.open.insert(
             call,
-            Open {
+            OpenLibraryCall {
                 answer,
                 events,
                 cancelled: false,
             },
         );
-        Ok(Receivers {
+        Ok(LibraryCallReceivers {
             call,
             answer: answered,
             events: happened,
@@ -101,12 +101,12 @@ impl Calls {
     }
 
     /// Forwards a request of a call. Blocks this thread while the call's queue is full.
-    pub(crate) fn ask_in_turn(&self, call: u64, question: Event) {
+    pub(crate) fn ask_in_turn(&self, call: u64, question: LibraryCallEvent) {
         let events = self.lock().open.get(&call).map(|open| open.events.clone());
         match events {
             // A closed channel means that the call is over.
             Some(events) => drop(events.blocking_send(question)),
-            None => drop(self.ignore(call, "a question")),
+            None => drop(self.ignore(call, "a request")),
         }
     }
 
@@ -137,28 +137,31 @@ impl Calls {
         self.lock().answered
     }
 
-    fn unhealthy(&self, written_off: usize) -> wire::ToolError {
+    fn unhealthy_error(&self, written_off: usize) -> wire::ToolError {
         let message = format!(
-            "{} takes no more calls: {written_off} calls did not come back after they were cancelled",
+            "{} accepts no more calls: {written_off} cancelled calls did not end",
             self.label
         );
         wire::ToolError::new(message)
             .code(code::UNAVAILABLE)
-            .suggest("Use another tool. Whoever maintains this one: honour cancellation, rebuild it, and reload.")
+            .suggest(
+                "Use another tool. Library author: handle cancellation, rebuild the library, and \
+                reload.",
+            )
     }
 
     fn ignore(&self, call: u64, what: &str) -> Status {
         self.counters.ignored.fetch_add(1, Ordering::Relaxed);
-        tracing::debug!(library = %self.label, call, "{what} was ignored: no such call is open");
+        tracing::debug!(library = %self.label, call, "{what} was ignored: the call is not open");
         Status::UNKNOWN_CALL
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, LibraryCallsState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl LibraryCallsState {
     fn written_off(&self) -> usize {
         let now = Instant::now();
         self.tombstones
@@ -168,7 +171,7 @@ impl State {
     }
 }
 
-impl Upcalls for Calls {
+impl LibraryCallbacks for LibraryCalls {
     fn complete(&self, call: u64, outcome: Outcome<wire::ToolOutput>) -> Status {
         let mut state = self.lock();
         if state.closed.is_some() {
@@ -187,12 +190,12 @@ impl Upcalls for Calls {
         Status::OK
     }
 
-    fn event(&self, call: u64, event: Event) -> Status {
+    fn event(&self, call: u64, event: LibraryCallEvent) -> Status {
         let state = self.lock();
         let Some(general) = &state.general else {
             return Status::CLOSED;
         };
-        if let (NO_CALL, Event::Log(line)) = (call, &event) {
+        if let (NO_CALL, LibraryCallEvent::Log(line)) = (call, &event) {
             return sent(general.try_send(line.clone()));
         }
         if let Some(open) = state.open.get(&call) {
@@ -241,9 +244,12 @@ fn sent<T>(result: Result<(), mpsc::error::TrySendError<T>>) -> Status {
 mod tests {
     use super::*;
 
-    fn calls(limit: usize) -> (Calls, mpsc::Receiver<wire::LogLine>) {
+    fn calls(limit: usize) -> (LibraryCalls, mpsc::Receiver<wire::LogLine>) {
         let (general, lines) = mpsc::channel(1);
-        (Calls::new("libx", limit, general, Arc::default()), lines)
+        (
+            LibraryCalls::new("libx", limit, general, Arc::default()),
+            lines,
+        )
     }
 
     fn output() -> Outcome<wire::ToolOutput> {
@@ -306,8 +312,8 @@ mod tests {
     fn too_many_events_are_refused_and_do_not_block() {
         let (calls, _lines) = calls(4);
         let open = calls.begin().expect("open");
-        let progress = || Event::Progress(wire::Progress::default());
-        for _ in 0..WAITING_EVENTS {
+        let progress = || LibraryCallEvent::Progress(wire::Progress::default());
+        for _ in 0..EVENT_QUEUE_LENGTH {
             assert_eq!(calls.event(open.call, progress()), Status::OK);
         }
         assert_eq!(calls.event(open.call, progress()), Status::BUSY);

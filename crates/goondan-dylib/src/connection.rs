@@ -4,25 +4,25 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use goondan_abi::moment::{MOMENT, look_for};
 use goondan_abi::raw::NO_CALL;
+use goondan_abi::spin_wait::{MAX_SPIN_TIME, spin_until_found};
 use goondan_abi::wire::{self, code};
 use goondan_core::ports::tool::{LogLevel, ToolContext};
 use tokio::sync::oneshot::error::TryRecvError;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::calls::{Calls, Receivers};
-use crate::limits::Limits;
-use crate::link::{Down, Event, Outcome};
-use crate::metrics::Counters;
+use crate::calls::{LibraryCallReceivers, LibraryCalls};
+use crate::library_messages::{LibraryCallEvent, LibraryCommand, Outcome};
+use crate::limits::LibraryLimits;
+use crate::metrics::LibraryCounters;
 
 /// Maximum number of queued log lines that belong to no call.
-const WAITING_LINES: usize = 256;
+const LOG_QUEUE_LENGTH: usize = 256;
 
 /// A library that accepts calls. It is closed when the last reference is dropped.
-pub(crate) struct Connection {
-    down: mpsc::UnboundedSender<Down>,
-    calls: Arc<Calls>,
+pub(crate) struct LibraryConnection {
+    down: mpsc::UnboundedSender<LibraryCommand>,
+    calls: Arc<LibraryCalls>,
     cancel_grace: Duration,
     /// True if the last answer came so fast that polling for the next one is worthwhile.
     is_quick: AtomicBool,
@@ -30,15 +30,19 @@ pub(crate) struct Connection {
 
 /// Creates the table of a new library. Log lines without a call go to the program's log. Needs a
 /// running Tokio runtime.
-pub(crate) fn new_calls(name: &str, limits: &Limits, counters: &Arc<Counters>) -> Arc<Calls> {
-    let (general, mut lines) = mpsc::channel::<wire::LogLine>(WAITING_LINES);
+pub(crate) fn new_calls(
+    name: &str,
+    limits: &LibraryLimits,
+    counters: &Arc<LibraryCounters>,
+) -> Arc<LibraryCalls> {
+    let (general, mut lines) = mpsc::channel::<wire::LogLine>(LOG_QUEUE_LENGTH);
     let library = name.to_owned();
     tokio::spawn(async move {
         while let Some(line) = lines.recv().await {
             log_generally(&library, &line);
         }
     });
-    Arc::new(Calls::new(
+    Arc::new(LibraryCalls::new(
         name,
         limits.max_written_off,
         general,
@@ -46,13 +50,13 @@ pub(crate) fn new_calls(name: &str, limits: &Limits, counters: &Arc<Counters>) -
     ))
 }
 
-impl Connection {
+impl LibraryConnection {
     pub(crate) fn new(
-        down: mpsc::UnboundedSender<Down>,
-        calls: Arc<Calls>,
-        limits: &Limits,
+        down: mpsc::UnboundedSender<LibraryCommand>,
+        calls: Arc<LibraryCalls>,
+        limits: &LibraryLimits,
     ) -> Self {
-        Connection {
+        LibraryConnection {
             down,
             calls,
             cancel_grace: limits.cancel_grace,
@@ -60,39 +64,48 @@ impl Connection {
         }
     }
 
-    pub(crate) fn calls(&self) -> &Calls {
+    pub(crate) fn calls(&self) -> &LibraryCalls {
         &self.calls
     }
 
     /// Begins a call. Dropping the returned call cancels it in the library.
-    pub(crate) fn begin(self: &Arc<Self>, request: wire::CallRequest) -> Outcome<OpenCall> {
-        self.open(|call| Down::Start {
+    pub(crate) fn begin(
+        self: &Arc<Self>,
+        request: wire::CallRequest,
+    ) -> Outcome<LibraryCallHandle> {
+        self.open(|call| LibraryCommand::Start {
             call,
             request: Box::new(request),
         })
     }
 
     /// Sends a message to an extension, and expects an answer.
-    pub(crate) fn extend(self: &Arc<Self>, message: serde_json::Value) -> Outcome<OpenCall> {
-        self.open(|call| Down::Extend { call, message })
+    pub(crate) fn extend(
+        self: &Arc<Self>,
+        message: serde_json::Value,
+    ) -> Outcome<LibraryCallHandle> {
+        self.open(|call| LibraryCommand::Extend { call, message })
     }
 
     /// Sends a message to an extension without an answer.
     pub(crate) fn mention(&self, message: serde_json::Value) {
         // A closed library does not need the message.
-        let _ = self.down.send(Down::Extend {
+        let _ = self.down.send(LibraryCommand::Extend {
             call: NO_CALL,
             message,
         });
     }
 
-    fn open(self: &Arc<Self>, down: impl FnOnce(u64) -> Down) -> Outcome<OpenCall> {
-        let Receivers {
+    fn open(
+        self: &Arc<Self>,
+        down: impl FnOnce(u64) -> LibraryCommand,
+    ) -> Outcome<LibraryCallHandle> {
+        let LibraryCallReceivers {
             call,
             answer,
             events,
         } = self.calls.begin()?;
-        let open = OpenCall {
+        let open = LibraryCallHandle {
             connection: Arc::clone(self),
             call,
             answer,
@@ -114,11 +127,11 @@ enum CallState {
 }
 
 /// A running call. Dropping it abandons the call.
-pub(crate) struct OpenCall {
-    connection: Arc<Connection>,
+pub(crate) struct LibraryCallHandle {
+    connection: Arc<LibraryConnection>,
     call: u64,
     answer: oneshot::Receiver<Outcome<wire::ToolOutput>>,
-    events: mpsc::Receiver<Event>,
+    events: mpsc::Receiver<LibraryCallEvent>,
     /// Requests of the library without a reply.
     operations: Vec<u64>,
     state: CallState,
@@ -126,18 +139,18 @@ pub(crate) struct OpenCall {
 }
 
 /// An event of a running call.
-pub(crate) enum Happening {
-    Event(Event),
+pub(crate) enum LibraryCallUpdate {
+    Event(LibraryCallEvent),
     Answer(Outcome<wire::ToolOutput>),
 }
 
-impl OpenCall {
+impl LibraryCallHandle {
     /// Returns the answer if the library is quick and has sent no other message.
     pub(crate) fn at_once(&mut self) -> Option<Outcome<wire::ToolOutput>> {
         if !self.connection.is_quick.load(Ordering::Relaxed) {
             return None;
         }
-        let answer = look_for(|| match self.answer.try_recv() {
+        let answer = spin_until_found(|| match self.answer.try_recv() {
             Err(TryRecvError::Empty) => None,
             answered => Some(answered.ok()),
         })?;
@@ -148,31 +161,31 @@ impl OpenCall {
         self.state = CallState::Answered;
         self.connection
             .is_quick
-            .store(self.began.elapsed() < MOMENT * 4, Ordering::Relaxed);
+            .store(self.began.elapsed() < MAX_SPIN_TIME * 4, Ordering::Relaxed);
         answer.unwrap_or_else(|| Err(lost()))
     }
 
     /// Returns the next event. Cancel safe.
-    pub(crate) async fn next(&mut self) -> Happening {
+    pub(crate) async fn next(&mut self) -> LibraryCallUpdate {
         tokio::select! {
             biased;
-            Some(event) = self.events.recv() => Happening::Event(event),
-            answer = &mut self.answer => Happening::Answer(self.answered(answer.ok())),
+            Some(event) = self.events.recv() => LibraryCallUpdate::Event(event),
+            answer = &mut self.answer => LibraryCallUpdate::Answer(self.answered(answer.ok())),
         }
     }
 
     /// Returns the next queued message that preceded the answer.
-    pub(crate) fn rest(&mut self) -> Option<Event> {
+    pub(crate) fn next_queued_event(&mut self) -> Option<LibraryCallEvent> {
         self.events.try_recv().ok()
     }
 
-    pub(crate) fn asked(&mut self, operation: u64) {
+    pub(crate) fn add_operation(&mut self, operation: u64) {
         self.operations.push(operation);
     }
 
     pub(crate) fn reply(&mut self, operation: u64, outcome: Outcome<serde_json::Value>) {
         self.operations.retain(|waiting| *waiting != operation);
-        let _ = self.send(Down::Reply { operation, outcome });
+        let _ = self.send(LibraryCommand::Reply { operation, outcome });
     }
 
     /// Cancels the call in the library.
@@ -180,7 +193,7 @@ impl OpenCall {
         if self.state == CallState::Running {
             self.state = CallState::Cancelled;
             self.connection.calls.cancel(self.call);
-            let _ = self.send(Down::Cancel { call: self.call });
+            let _ = self.send(LibraryCommand::Cancel { call: self.call });
         }
     }
 
@@ -189,12 +202,12 @@ impl OpenCall {
         self.connection.calls.give_up(self.call, Duration::ZERO);
     }
 
-    fn send(&self, down: Down) -> Result<(), wire::ToolError> {
+    fn send(&self, down: LibraryCommand) -> Result<(), wire::ToolError> {
         self.connection.down.send(down).map_err(|_| lost())
     }
 }
 
-impl Drop for OpenCall {
+impl Drop for LibraryCallHandle {
     fn drop(&mut self) {
         if self.state != CallState::Answered {
             // Abandon the call before the library is notified, so that even an immediate answer
@@ -206,7 +219,7 @@ impl Drop for OpenCall {
         }
         for operation in std::mem::take(&mut self.operations) {
             let over = wire::ToolError::new("the call is over").code(code::CANCELLED);
-            let _ = self.send(Down::Reply {
+            let _ = self.send(LibraryCommand::Reply {
                 operation,
                 outcome: Err(over),
             });
@@ -215,7 +228,7 @@ impl Drop for OpenCall {
 }
 
 fn lost() -> wire::ToolError {
-    wire::ToolError::new("the library was closed while the call ran")
+    wire::ToolError::new("the library was closed during the call")
         .code(code::UNAVAILABLE)
         .suggest("Try again.")
 }

@@ -8,19 +8,19 @@ use std::path::Path;
 use std::sync::Arc;
 
 use goondan_abi::wire::{self, code, feature};
-use goondan_core::connecting::{ConnectorDesk, ConnectorValues, attend};
-use goondan_core::layering::Ended;
+use goondan_core::connector_host::{ConnectorHost, ConnectorValues, run_connector};
+use goondan_core::extension_protocol::FinalMessage;
 use goondan_core::ports::tool::ToolError;
 use goondan_spec::{Code, ResourceId};
 
-use crate::failure::Failure;
+use crate::channel::LibraryLine;
+use crate::failure::LibraryFailure;
 use crate::handler::{error, output};
 use crate::hosted::HostProcess;
-use crate::libraries::Libraries;
-use crate::line::LibraryLine;
-use crate::link::Outcome;
+use crate::libraries::DynamicLibraries;
+use crate::library_messages::Outcome;
 
-impl Libraries {
+impl DynamicLibraries {
     /// Runs the connector of the library at `entry` until its function returns. Dropping the future
     /// ends its host process.
     ///
@@ -34,7 +34,7 @@ impl Libraries {
         entry: &str,
         bundle_root: &Path,
         values: ConnectorValues,
-        desk: Arc<dyn ConnectorDesk>,
+        desk: Arc<dyn ConnectorHost>,
     ) -> Result<(), ToolError> {
         let started = self.start_connector(entry, bundle_root).await;
         let (process, name) = started.map_err(|failure| not_started(id, failure))?;
@@ -56,7 +56,7 @@ impl Libraries {
             .connection
             .extend(message)
             .map_err(|why| failed(why, &name))?;
-        attend(
+        run_connector(
             &mut LibraryLine::new(open, |outcome| ended(outcome, &name)),
             desk.as_ref(),
         )
@@ -67,7 +67,7 @@ impl Libraries {
         &self,
         entry: &str,
         root: &Path,
-    ) -> Result<(HostProcess, String), Failure> {
+    ) -> Result<(HostProcess, String), LibraryFailure> {
         let (path, name) = self.copy(entry, root).await?;
         let (process, manifest) = self.host_alone(&path, &name).await?;
         let has_connector = manifest
@@ -77,12 +77,12 @@ impl Libraries {
         if has_connector {
             Ok((process, name))
         } else {
-            Err(Failure::NoConnector { name })
+            Err(LibraryFailure::NoConnector { name })
         }
     }
 }
 
-fn ended(outcome: Outcome<wire::ToolOutput>, name: &str) -> Ended {
+fn ended(outcome: Outcome<wire::ToolOutput>, name: &str) -> FinalMessage {
     outcome.map(output).map_err(|why| failed(why, name)).into()
 }
 
@@ -102,7 +102,7 @@ fn failed(why: wire::ToolError, name: &str) -> ToolError {
     }
 }
 
-fn not_started(id: &ResourceId, failure: Failure) -> ToolError {
+fn not_started(id: &ResourceId, failure: LibraryFailure) -> ToolError {
     let code = if failure.is_of_host() {
         Code::HOST_START
     } else {

@@ -7,17 +7,20 @@ use std::time::Duration;
 use async_trait::async_trait;
 use goondan_abi::wire;
 use goondan_core::JsonObject;
-use goondan_core::layering::{Begin, Code, Ended, Kept, Line, OfferedCall, Runner, Sessions};
-use goondan_core::ports::extension::{Changes, Seat};
+use goondan_core::extension_protocol::{
+    CodeChannel, ExtensionRunner, ExtensionToolCall, FinalMessage, MessageExtensionCode, RunStart,
+    SavedState, SessionRegistry,
+};
+use goondan_core::ports::extension::{ExtensionContext, LayerChanges};
 use goondan_core::ports::tool::{ToolContext, ToolError};
 use goondan_spec::Code as ErrorCode;
 use serde_json::{Value, json};
 
-use crate::connection::Connection;
-use crate::handler::{Attended, cancelled, context, error, output};
-use crate::line::LibraryLine;
-use crate::link::Outcome;
-use crate::opened::OpenedLibrary;
+use crate::channel::LibraryLine;
+use crate::connection::LibraryConnection;
+use crate::handler::{RunningLibraryCall, cancelled, context, error, output};
+use crate::library_messages::Outcome;
+use crate::opened_library::OpenedLibrary;
 
 pub(crate) struct LibraryExtension {
     pub(crate) library: Arc<OpenedLibrary>,
@@ -33,7 +36,7 @@ pub(crate) struct LibraryExtension {
 }
 
 #[async_trait]
-impl Code for LibraryExtension {
+impl MessageExtensionCode for LibraryExtension {
     fn name(&self) -> &str {
         &self.name
     }
@@ -58,7 +61,10 @@ impl Code for LibraryExtension {
         vec![self.file.clone()]
     }
 
-    async fn connect(&self, _seat: &Seat) -> Result<Arc<dyn Runner>, ToolError> {
+    async fn connect(
+        &self,
+        _seat: &ExtensionContext,
+    ) -> Result<Arc<dyn ExtensionRunner>, ToolError> {
         let connection = self.library.connect().await.map_err(error)?;
         Ok(Arc::new(LibraryRunner {
             library: Arc::clone(&self.library),
@@ -71,27 +77,27 @@ impl Code for LibraryExtension {
 /// A library that accepts messages for its extensions.
 struct LibraryRunner {
     library: Arc<OpenedLibrary>,
-    connection: Arc<Connection>,
+    connection: Arc<LibraryConnection>,
     cancel_grace: Duration,
 }
 
 #[async_trait]
-impl Runner for LibraryRunner {
-    fn sessions(&self) -> &Sessions {
+impl ExtensionRunner for LibraryRunner {
+    fn sessions(&self) -> &SessionRegistry {
         &self.library.sessions
     }
 
-    fn begin(&self, what: &Begin<'_>) -> Result<Box<dyn Line>, ToolError> {
+    fn begin(&self, what: &RunStart<'_>) -> Result<Box<dyn CodeChannel>, ToolError> {
         let message =
             serde_json::to_value(what).map_err(|error| ToolError::new(error.to_string()))?;
         let open = self.connection.extend(message).map_err(error)?;
-        let is_registering = matches!(what, Begin::Register(_));
+        let is_registering = matches!(what, RunStart::Register(_));
         Ok(Box::new(LibraryLine::new(open, move |outcome| {
             end_of(outcome, is_registering)
         })))
     }
 
-    async fn call(&self, call: OfferedCall<'_>, ctx: &ToolContext) -> Ended {
+    async fn call(&self, call: ExtensionToolCall<'_>, ctx: &ToolContext) -> FinalMessage {
         let message = wire::ExtensionMessage::Call(Box::new(wire::OfferedCall {
             session: call.session,
             request: wire::CallRequest {
@@ -104,7 +110,11 @@ impl Runner for LibraryRunner {
         }));
         let begun = serde_json::to_value(message).map_err(wire::ToolError::from);
         let outcome = match begun.and_then(|message| self.connection.extend(message)) {
-            Ok(open) => Attended::new(open, ctx).run(self.cancel_grace).await,
+            Ok(open) => {
+                RunningLibraryCall::new(open, ctx)
+                    .run(self.cancel_grace)
+                    .await
+            }
             Err(error) => Some(Err(error)),
         };
         match outcome {
@@ -123,12 +133,12 @@ impl Runner for LibraryRunner {
     }
 }
 
-pub(crate) fn forget(connection: &Connection, session: u64) {
+pub(crate) fn forget(connection: &LibraryConnection, session: u64) {
     connection.mention(json!({"kind": "forget", "session": session}));
 }
 
 /// Converts the end of an operation.
-fn end_of(outcome: Outcome<wire::ToolOutput>, is_registering: bool) -> Ended {
+fn end_of(outcome: Outcome<wire::ToolOutput>, is_registering: bool) -> FinalMessage {
     let mut ended = ended(outcome);
     if let Err(error) = &mut ended.outcome {
         if is_registering {
@@ -143,7 +153,7 @@ fn end_of(outcome: Outcome<wire::ToolOutput>, is_registering: bool) -> Ended {
 }
 
 /// Converts the answer of a message.
-fn ended(outcome: Outcome<wire::ToolOutput>) -> Ended {
+fn ended(outcome: Outcome<wire::ToolOutput>) -> FinalMessage {
     let whole = match outcome {
         Ok(whole) => whole,
         Err(failure) => return Err(error(failure)).into(),
@@ -151,7 +161,7 @@ fn ended(outcome: Outcome<wire::ToolOutput>) -> Ended {
     let said: wire::Ended = match serde_json::from_value(whole.output.clone()) {
         Ok(said) => said,
         Err(cause) => {
-            let message = format!("what the library says at the end makes no sense: {cause}");
+            let message = format!("the library returned an invalid result: {cause}");
             return Err(ToolError::new(message).code(ErrorCode::EXT_RESULT)).into();
         }
     };
@@ -162,14 +172,14 @@ fn ended(outcome: Outcome<wire::ToolOutput>) -> Ended {
             ..whole
         })),
     };
-    let changes = Changes {
+    let changes = LayerChanges {
         fields: said.changes.fields,
         events: said.changes.events,
     };
-    Ended {
+    FinalMessage {
         outcome,
         changes,
-        state: said.state.map(|kept| Kept { value: kept.value }),
+        state: said.state.map(|kept| SavedState { value: kept.value }),
         listens: said.listens,
     }
 }

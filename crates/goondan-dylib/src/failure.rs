@@ -7,14 +7,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use goondan_abi::raw::{ABI_MAJOR, SYMBOL, Status};
-use goondan_core::ports::tool::OpenError;
+use goondan_core::ports::tool::EntryOpenError;
 use goondan_spec::ResourceId;
 use object::{Architecture, BinaryFormat};
 use serde::{Deserialize, Serialize};
 
 /// The error. `name` is the library's name, for messages.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Failure {
+pub(crate) enum LibraryFailure {
     #[error("its entry is not a library")]
     NoLibrary,
     #[error("there is no library `{entry}`")]
@@ -28,17 +28,17 @@ pub(crate) enum Failure {
         #[source]
         cause: io::Error,
     },
-    #[error("{name} keeps changing while it is read")]
+    #[error("{name} changed repeatedly while it was read")]
     Changing { name: String },
     #[error("reading the library was interrupted: {0}")]
     Interrupted(#[from] tokio::task::JoinError),
-    #[error("{name} could not be copied: {cause}")]
+    #[error("cannot copy {name}: {cause}")]
     NotCopied {
         name: String,
         #[source]
         cause: io::Error,
     },
-    #[error("copies of libraries cannot be kept in {}: {cause}", root.display())]
+    #[error("cannot store library copies in {}: {cause}", root.display())]
     Unwritable {
         root: PathBuf,
         #[source]
@@ -48,14 +48,15 @@ pub(crate) enum Failure {
     Empty { name: String },
     #[error("{name} is not a dynamic library")]
     OtherFile { name: String },
-    #[error("{name} is damaged or not completely written: {cause}")]
+    #[error("{name} is damaged or incompletely written: {cause}")]
     Damaged {
         name: String,
         #[source]
         cause: Box<dyn Error + Send + Sync>,
     },
     #[error(
-        "{name} is built for another machine ({format:?}, {architecture:?}); this one is {OS} on {ARCH}"
+        "{name} is built for another machine ({format:?}, {architecture:?}); this one is {OS} on \
+        {ARCH}"
     )]
     Foreign {
         name: String,
@@ -71,11 +72,14 @@ pub(crate) enum Failure {
         #[source]
         cause: libloading::Error,
     },
-    #[error("`{SYMBOL}` of {name} is something else: its magic number is wrong")]
+    #[error("`{SYMBOL}` of {name} has a wrong magic number")]
     OtherSymbol { name: String },
-    #[error("{name} speaks version {theirs} of the tool ABI, this program speaks {ABI_MAJOR}")]
+    #[error(
+        "{name} uses version {theirs} of the tool ABI, but this program uses version \
+        {ABI_MAJOR}"
+    )]
     OtherMajor { name: String, theirs: u16 },
-    #[error("{name} is built so that a panic in it would end this program")]
+    #[error("{name} is built with `panic = \"abort\"`, so a panic in it would end this program")]
     PanicsAbort { name: String },
     #[error("{name} has no function `{function}` in its table")]
     Incomplete {
@@ -84,25 +88,28 @@ pub(crate) enum Failure {
     },
     #[error("{name} refused to open: {}", status.name())]
     Refused { name: String, status: Status },
-    #[error("{name} failed to describe itself: {}", status.name())]
+    #[error("{name} did not return its manifest: {}", status.name())]
     NotDescribed { name: String, status: Status },
-    #[error("the manifest of {name} is not the JSON that it should be: {cause}")]
+    #[error("the manifest of {name} is not valid JSON: {cause}")]
     NoManifest {
         name: String,
         #[source]
         cause: serde_json::Error,
     },
-    #[error("the manifest of {name} is wrong: {cause}")]
+    #[error("the manifest of {name} is invalid: {cause}")]
     WrongManifest {
         name: String,
         #[source]
-        cause: Fault,
+        cause: ManifestFault,
     },
     #[error("{name} has no extension")]
     NoExtension { name: String },
     #[error("{name} has no connector")]
     NoConnector { name: String },
-    #[error("the connector of {name} needs a program that can host libraries, and this one cannot")]
+    #[error(
+        "the connector of {name} needs a library host process, which this program does not \
+        have"
+    )]
     NotHosted { name: String },
     #[error("{name} has no export `{export}`")]
     NoExport {
@@ -110,46 +117,47 @@ pub(crate) enum Failure {
         export: String,
         has: Vec<String>,
     },
-    #[error("no thread could be started for {name}: {cause}")]
+    #[error("cannot start a thread for {name}: {cause}")]
     NoThread {
         name: String,
         #[source]
         cause: io::Error,
     },
-    #[error("{name} was given up while it was being opened")]
+    #[error("opening {name} was cancelled")]
     GivenUp { name: String },
     #[error("{name} did not finish opening within {} s", patience.as_secs())]
     Slow { name: String, patience: Duration },
-    #[error("the host for {name} could not be started: {}: {cause}", program.display())]
+    #[error("cannot start the library host process for {name}: {}: {cause}", program.display())]
     NoHost {
         name: String,
         program: PathBuf,
         #[source]
         cause: io::Error,
     },
-    #[error("the host for {name} cannot be talked to: {cause}")]
+    #[error("cannot communicate with the library host process for {name}: {cause}")]
     MuteHost {
         name: String,
         #[source]
         cause: io::Error,
     },
-    #[error("the host for {name} died while it was opening the library")]
+    #[error("the library host process for {name} crashed while it opened the library")]
     DeadHost { name: String },
-    #[error("the host for {name} did not answer within {} s", patience.as_secs())]
+    #[error("the library host process for {name} did not respond within {} s", patience.as_secs())]
     SlowHost { name: String, patience: Duration },
     #[error("{}", .0.message)]
-    Told(Told),
+    Told(ReportedFailure),
 }
 
 /// An error in a manifest.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Fault {
+pub(crate) enum ManifestFault {
     #[error("it exports nothing")]
     NoExports,
     #[error("two of its exports have the same name")]
     SameName,
     #[error(
-        "`{0}` is not a valid export name: letters, digits, `-` and single `_`, starting with a letter, at most 63"
+        "`{0}` is not a valid export name: letters, digits, `-` and single `_`, starting with a \
+        letter, at most 63"
     )]
     Name(String),
     #[error("the parameters of `{0}` are not a JSON Schema of type object")]
@@ -158,29 +166,29 @@ pub(crate) enum Fault {
 
 /// A failure as a host process reports it.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Told {
+pub(crate) struct ReportedFailure {
     message: String,
     suggestion: Option<String>,
     export: Option<String>,
 }
 
-impl Failure {
+impl LibraryFailure {
     pub(crate) fn suggestion(&self) -> Option<String> {
         Some(match self {
-            Failure::Told(told) => return told.suggestion.clone(),
-            Failure::Missing { looked_for, .. } => {
+            LibraryFailure::Told(told) => return told.suggestion.clone(),
+            LibraryFailure::Missing { looked_for, .. } => {
                 format!(
                     "build it first, or correct the path; looked for {}",
                     looked_for.join(", ")
                 )
             }
-            Failure::Foreign { .. } => {
+            LibraryFailure::Foreign { .. } => {
                 format!(
-                    "build it for {ARCH} on {OS}, such as by `cargo build --target` with the triple that `rustc -vV` \
-                     prints as host"
+                    "build it for {ARCH} on {OS}, for example with `cargo build --target` and the \
+                    host triple from `rustc -vV`"
                 )
             }
-            Failure::OtherMajor { name, theirs } => {
+            LibraryFailure::OtherMajor { name, theirs } => {
                 let update = if *theirs > ABI_MAJOR {
                     ", or update this program"
                 } else {
@@ -188,10 +196,11 @@ impl Failure {
                 };
                 format!("rebuild {name} with goondan-abi {ABI_MAJOR}.x{update}")
             }
-            Failure::NoExport { has, .. } => {
+            LibraryFailure::NoExport { has, .. } => {
                 let has = has.join(", ");
                 format!(
-                    "it has: {has}; correct `spec.exports`, or rebuild the library with that export"
+                    "its exports are: {has}; correct `spec.exports`, or rebuild the library with \
+                    the missing export"
                 )
             }
             _ => self.fixed_suggestion()?.to_owned(),
@@ -201,67 +210,73 @@ impl Failure {
     /// Returns the suggested fix of errors with a constant one.
     fn fixed_suggestion(&self) -> Option<&'static str> {
         Some(match self {
-            Failure::Told(_)
-            | Failure::Missing { .. }
-            | Failure::Foreign { .. }
-            | Failure::OtherMajor { .. }
-            | Failure::NoExport { .. }
-            | Failure::NoLibrary
-            | Failure::Interrupted(_)
-            | Failure::NotCopied { .. }
-            | Failure::NoThread { .. }
-            | Failure::GivenUp { .. }
-            | Failure::NoHost { .. }
-            | Failure::MuteHost { .. } => return None,
-            Failure::Unreadable { .. } => "check the path and its permissions",
-            Failure::Changing { .. } => "reload once its build is done",
-            Failure::Unwritable { .. } => "give the state root a folder that can be written to",
-            Failure::Empty { .. } | Failure::OtherFile { .. } => {
-                "build a `cdylib` (Rust: `crate-type = [\"cdylib\"]`; C: `cc -shared -fPIC`) and name the file that \
-                 comes of it"
+            LibraryFailure::Told(_)
+            | LibraryFailure::Missing { .. }
+            | LibraryFailure::Foreign { .. }
+            | LibraryFailure::OtherMajor { .. }
+            | LibraryFailure::NoExport { .. }
+            | LibraryFailure::NoLibrary
+            | LibraryFailure::Interrupted(_)
+            | LibraryFailure::NotCopied { .. }
+            | LibraryFailure::NoThread { .. }
+            | LibraryFailure::GivenUp { .. }
+            | LibraryFailure::NoHost { .. }
+            | LibraryFailure::MuteHost { .. } => return None,
+            LibraryFailure::Unreadable { .. } => "check the path and its permissions",
+            LibraryFailure::Changing { .. } => "reload when its build is finished",
+            LibraryFailure::Unwritable { .. } => "set the state root to a writable directory",
+            LibraryFailure::Empty { .. } | LibraryFailure::OtherFile { .. } => {
+                "build a `cdylib` (Rust: `crate-type = [\"cdylib\"]`; C: `cc -shared -fPIC`) and \
+                use the resulting file as the entry"
             }
-            Failure::Damaged { .. } => {
-                "build it again; if it was just being built, reload once that is done"
+            LibraryFailure::Damaged { .. } => {
+                "build it again, or reload when its build is finished"
             }
-            Failure::NoSymbol { .. } => {
-                "add `export_tools!` of goondan-abi (or define `goondan_plugin` of include/goondan_plugin.h), and rebuild"
+            LibraryFailure::NoSymbol { .. } => {
+                "add `export_tools!` of goondan-abi (or define `goondan_plugin` of \
+                include/goondan_plugin.h), and rebuild"
             }
-            Failure::NotLoaded { .. } => {
-                "rebuild it on this machine; a missing symbol or library has to be linked into it"
+            LibraryFailure::NotLoaded { .. } => {
+                "rebuild it on this machine, and link missing symbols or libraries into it"
             }
-            Failure::OtherSymbol { .. } => {
+            LibraryFailure::OtherSymbol { .. } => {
                 "use the type of include/goondan_plugin.h, or `export_tools!` of goondan-abi"
             }
-            Failure::PanicsAbort { .. } => {
+            LibraryFailure::PanicsAbort { .. } => {
                 "remove `panic = \"abort\"` from its profile, and rebuild"
             }
-            Failure::Incomplete { .. } => {
+            LibraryFailure::Incomplete { .. } => {
                 "fill every function of `goondan_library`; rebuild with the current header or SDK"
             }
-            Failure::Refused { .. } => "its own log or documentation has to say why",
-            Failure::NotDescribed { .. } => {
-                "this is a fault of the library; rebuild it with a current SDK"
+            LibraryFailure::Refused { .. } => {
+                "see the log or documentation of the library for \
+                the reason"
             }
-            Failure::NoManifest { .. } => {
-                "this is a fault of the library: `describe` writes {name, version, exports}"
+            LibraryFailure::NotDescribed { .. } => {
+                "this is a bug in the library; rebuild it with a current SDK"
             }
-            Failure::WrongManifest { .. } => "this is a fault of the library",
-            Failure::NoExtension { .. } => {
-                "add `export_extension!` of goondan-abi (or fill `extend` of include/goondan_plugin.h), and rebuild; \
-                 a library of tools is for a Tool resource"
+            LibraryFailure::NoManifest { .. } => {
+                "this is a bug in the library: `describe` must write {name, version, exports}"
             }
-            Failure::NoConnector { .. } => {
-                "add `export_connector!` of goondan-abi, and rebuild; a library of tools is for a Tool resource"
+            LibraryFailure::WrongManifest { .. } => "this is a bug in the library",
+            LibraryFailure::NoExtension { .. } => {
+                "add `export_extension!` of goondan-abi (or fill `extend` of \
+                include/goondan_plugin.h), and rebuild; use a tool library in a Tool resource"
             }
-            Failure::NotHosted { .. } => "give `SwarmBuilder::tool_host` a command",
-            Failure::Slow { .. } => {
-                "its initialisers, `open` and `describe` must return promptly; start what takes long at the first call"
+            LibraryFailure::NoConnector { .. } => {
+                "add `export_connector!` of goondan-abi, and rebuild; use a tool library in a \
+                Tool resource"
             }
-            Failure::DeadHost { .. } => {
+            LibraryFailure::NotHosted { .. } => "give `SwarmBuilder::tool_host` a command",
+            LibraryFailure::Slow { .. } => {
+                "its initializers, `open` and `describe` must return promptly; start slow work in \
+                the first call"
+            }
+            LibraryFailure::DeadHost { .. } => {
                 "the library crashes when it is loaded or opened; run it under a debugger"
             }
-            Failure::SlowHost { .. } => {
-                "the library's initialisers, `open` and `describe` must return promptly"
+            LibraryFailure::SlowHost { .. } => {
+                "the library's initializers, `open` and `describe` must return promptly"
             }
         })
     }
@@ -270,39 +285,39 @@ impl Failure {
     pub(crate) fn is_of_host(&self) -> bool {
         matches!(
             self,
-            Failure::NotHosted { .. }
-                | Failure::NoHost { .. }
-                | Failure::MuteHost { .. }
-                | Failure::DeadHost { .. }
-                | Failure::SlowHost { .. }
+            LibraryFailure::NotHosted { .. }
+                | LibraryFailure::NoHost { .. }
+                | LibraryFailure::MuteHost { .. }
+                | LibraryFailure::DeadHost { .. }
+                | LibraryFailure::SlowHost { .. }
         )
     }
 
     /// Returns the missing export that was requested.
     fn export(&self) -> Option<&str> {
         match self {
-            Failure::NoExport { export, .. } => Some(export),
-            Failure::Told(told) => told.export.as_deref(),
+            LibraryFailure::NoExport { export, .. } => Some(export),
+            LibraryFailure::Told(told) => told.export.as_deref(),
             _ => None,
         }
     }
 
     /// Converts the failure to the form that a host process reports.
-    pub(crate) fn told(&self) -> Told {
+    pub(crate) fn told(&self) -> ReportedFailure {
         let export = self.export().map(str::to_owned);
-        Told {
+        ReportedFailure {
             message: self.to_string(),
             suggestion: self.suggestion(),
             export,
         }
     }
 
-    pub(crate) fn of(self, resource: &ResourceId) -> OpenError {
+    pub(crate) fn of(self, resource: &ResourceId) -> EntryOpenError {
         let (suggestion, export) = (self.suggestion(), self.export().map(str::to_owned));
-        OpenError {
+        EntryOpenError {
             suggestion,
             export,
-            ..OpenError::new(resource, self)
+            ..EntryOpenError::new(resource, self)
         }
     }
 }

@@ -14,9 +14,9 @@ use goondan_spec::Code;
 use goondan_spec::kinds::Permission;
 use serde_json::Value;
 
-use crate::connection::{Happening, OpenCall, log_for_call};
-use crate::link::{Event, Outcome};
-use crate::opened::OpenedLibrary;
+use crate::connection::{LibraryCallHandle, LibraryCallUpdate, log_for_call};
+use crate::library_messages::{LibraryCallEvent, Outcome};
+use crate::opened_library::OpenedLibrary;
 use crate::operations;
 use crate::progress::ProgressGate;
 
@@ -43,7 +43,11 @@ impl ToolHandler for ExportHandler {
     async fn call(&self, ctx: &ToolContext, input: JsonObject) -> Result<ToolOutput, ToolError> {
         let started = Instant::now();
         let outcome = match self.begin(ctx, input).await {
-            Ok(open) => Attended::new(open, ctx).run(self.cancel_grace).await,
+            Ok(open) => {
+                RunningLibraryCall::new(open, ctx)
+                    .run(self.cancel_grace)
+                    .await
+            }
             Err(error) => Some(Err(error)),
         };
         match outcome {
@@ -58,7 +62,7 @@ impl ToolHandler for ExportHandler {
 }
 
 impl ExportHandler {
-    async fn begin(&self, ctx: &ToolContext, arguments: JsonObject) -> Outcome<OpenCall> {
+    async fn begin(&self, ctx: &ToolContext, arguments: JsonObject) -> Outcome<LibraryCallHandle> {
         self.library
             .connect()
             .await?
@@ -84,7 +88,7 @@ impl ExportHandler {
             ))
             .code(Code::TOOL_TIMEOUT)
             .suggest(format!(
-                "Ask for less at once, or raise `{}` of the Tool.",
+                "Request less per call, or raise `{}` of the Tool.",
                 self.timeout_field
             ));
         }
@@ -94,8 +98,7 @@ impl ExportHandler {
 
 /// Creates the error for a call that did not end after its cancellation.
 pub(crate) fn cancelled(name: &str) -> ToolError {
-    ToolError::new(format!("{name} was cancelled and did not end by itself"))
-        .code(Code::TOOL_CANCELLED)
+    ToolError::new(format!("{name} did not end after it was cancelled")).code(Code::TOOL_CANCELLED)
 }
 
 pub(crate) fn context(ctx: &ToolContext, timeout: Duration) -> wire::CallContext {
@@ -114,16 +117,16 @@ pub(crate) fn context(ctx: &ToolContext, timeout: Duration) -> wire::CallContext
 
 type Operations<'a> = FuturesUnordered<BoxFuture<'a, (u64, Outcome<Value>)>>;
 
-pub(crate) struct Attended<'a> {
-    open: OpenCall,
+pub(crate) struct RunningLibraryCall<'a> {
+    open: LibraryCallHandle,
     ctx: &'a ToolContext,
     operations: Operations<'a>,
     progress: ProgressGate,
 }
 
-impl<'a> Attended<'a> {
-    pub(crate) fn new(open: OpenCall, ctx: &'a ToolContext) -> Self {
-        Attended {
+impl<'a> RunningLibraryCall<'a> {
+    pub(crate) fn new(open: LibraryCallHandle, ctx: &'a ToolContext) -> Self {
+        RunningLibraryCall {
             open,
             ctx,
             operations: FuturesUnordered::new(),
@@ -161,8 +164,8 @@ impl<'a> Attended<'a> {
                 // Polled last, so that a library with continuous output does not starve the other
                 // branches.
                 happening = self.open.next() => match happening {
-                    Happening::Event(event) => self.hear(event),
-                    Happening::Answer(outcome) => {
+                    LibraryCallUpdate::Event(event) => self.hear(event),
+                    LibraryCallUpdate::Answer(outcome) => {
                         self.hear_the_rest();
                         return Some(outcome);
                     }
@@ -171,11 +174,13 @@ impl<'a> Attended<'a> {
         }
     }
 
-    fn hear(&mut self, event: Event) {
+    fn hear(&mut self, event: LibraryCallEvent) {
         match event {
-            Event::Progress(progress) => self.progress.update(progress, self.ctx.progress.as_ref()),
-            Event::Log(line) => log_for_call(self.ctx, line),
-            Event::Request {
+            LibraryCallEvent::Progress(progress) => {
+                self.progress.update(progress, self.ctx.progress.as_ref())
+            }
+            LibraryCallEvent::Log(line) => log_for_call(self.ctx, line),
+            LibraryCallEvent::Request {
                 operation,
                 name,
                 payload,
@@ -184,9 +189,9 @@ impl<'a> Attended<'a> {
     }
 
     fn perform(&mut self, operation: u64, name: String, payload: Value) {
-        self.open.asked(operation);
+        self.open.add_operation(operation);
         if self.operations.len() >= MAX_OPERATIONS {
-            let many = format!("a call may have {MAX_OPERATIONS} questions open at a time");
+            let many = format!("a call can have at most {MAX_OPERATIONS} open requests");
             return self.open.reply(operation, Err(wire::ToolError::new(many)));
         }
         let runtime = self.ctx.runtime.as_ref();
@@ -201,9 +206,9 @@ impl<'a> Attended<'a> {
     /// Processes the events before the answer. Requests stay open until the call is dropped, which
     /// replies to them.
     fn hear_the_rest(&mut self) {
-        while let Some(event) = self.open.rest() {
+        while let Some(event) = self.open.next_queued_event() {
             match event {
-                Event::Request { operation, .. } => self.open.asked(operation),
+                LibraryCallEvent::Request { operation, .. } => self.open.add_operation(operation),
                 said => self.hear(said),
             }
         }

@@ -6,17 +6,17 @@ use std::fs::File;
 use std::path::Path;
 
 use goondan_abi::raw::SYMBOL;
-use goondan_core::ports::tool::OpenError;
+use goondan_core::ports::tool::EntryOpenError;
 use goondan_spec::ResourceId;
 use object::read::NameOrOrdinal;
 use object::{Architecture, BinaryFormat, Object, ObjectKind, ObjectSegment, ReadCache, ReadRef};
 
-use crate::failure::Failure;
+use crate::failure::LibraryFailure;
 use crate::locate::library;
 
 /// Returns the error that prevents opening the library of `tool`, as far as it can be detected
 /// without loading.
-pub fn fault(tool: &ResourceId, bundle_root: &Path, entry: &str) -> Option<OpenError> {
+pub fn fault(tool: &ResourceId, bundle_root: &Path, entry: &str) -> Option<EntryOpenError> {
     let found = library(bundle_root, entry);
     let checked = found.and_then(|path| check(&format!("the library `{entry}`"), &path));
     checked.err().map(|failure| failure.of(tool))
@@ -24,8 +24,8 @@ pub fn fault(tool: &ResourceId, bundle_root: &Path, entry: &str) -> Option<OpenE
 
 /// Checks that `path` is a complete dynamic library for this machine that exports the symbol.
 /// `name` is for messages.
-pub(crate) fn check(name: &str, path: &Path) -> Result<(), Failure> {
-    let file = File::open(path).map_err(|cause| Failure::Unreadable {
+pub(crate) fn check(name: &str, path: &Path) -> Result<(), LibraryFailure> {
+    let file = File::open(path).map_err(|cause| LibraryFailure::Unreadable {
         name: name.to_owned(),
         cause,
     })?;
@@ -33,10 +33,10 @@ pub(crate) fn check(name: &str, path: &Path) -> Result<(), Failure> {
     check_content(name, &ReadCache::new(file))
 }
 
-fn check_content<'d>(name: &str, content: impl ReadRef<'d>) -> Result<(), Failure> {
+fn check_content<'d>(name: &str, content: impl ReadRef<'d>) -> Result<(), LibraryFailure> {
     let size = content
         .len()
-        .map_err(|()| damaged(name, "its size is not known"))?;
+        .map_err(|()| damaged(name, "its size is unknown"))?;
     let kind = object::FileKind::parse(content).map_err(|_| not_a_library(name, size))?;
     if matches!(
         kind,
@@ -52,7 +52,7 @@ fn check_content<'d>(name: &str, content: impl ReadRef<'d>) -> Result<(), Failur
     }
     if !fits_this_machine(file.format(), file.architecture()) {
         let (format, architecture) = (file.format(), file.architecture());
-        return Err(Failure::Foreign {
+        return Err(LibraryFailure::Foreign {
             name: name.to_owned(),
             format,
             architecture,
@@ -64,7 +64,7 @@ fn check_content<'d>(name: &str, content: impl ReadRef<'d>) -> Result<(), Failur
         .segments()
         .all(|segment| is_there(segment.file_range()))
     {
-        return Err(damaged(name, "a segment lies beyond its end"));
+        return Err(damaged(name, "a segment extends past the end of the file"));
     }
     let exports = file.exports().map_err(|cause| damaged(name, cause))?;
     for export in exports {
@@ -73,7 +73,7 @@ fn check_content<'d>(name: &str, content: impl ReadRef<'d>) -> Result<(), Failur
             return Ok(());
         }
     }
-    Err(Failure::NoSymbol {
+    Err(LibraryFailure::NoSymbol {
         name: name.to_owned(),
     })
 }
@@ -103,17 +103,20 @@ fn fits_this_machine(format: BinaryFormat, architecture: Architecture) -> bool {
     (format, architecture) == (own_format, own_architecture)
 }
 
-fn not_a_library(name: &str, size: u64) -> Failure {
+fn not_a_library(name: &str, size: u64) -> LibraryFailure {
     let name = name.to_owned();
     if size == 0 {
-        Failure::Empty { name }
+        LibraryFailure::Empty { name }
     } else {
-        Failure::OtherFile { name }
+        LibraryFailure::OtherFile { name }
     }
 }
 
-fn damaged(name: &str, cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Failure {
-    Failure::Damaged {
+fn damaged(
+    name: &str,
+    cause: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+) -> LibraryFailure {
+    LibraryFailure::Damaged {
         name: name.to_owned(),
         cause: cause.into(),
     }

@@ -1,7 +1,7 @@
 //! Wraps dynamic libraries as [`ToolHandler`](goondan_core::ports::tool::ToolHandler)s, and retires
 //! old generations safely.
 //!
-//! Start reading at [`Libraries`]. To open a library, `locate` finds its file, `staging` makes a
+//! Start reading at [`DynamicLibraries`]. To open a library, `locate` finds its file, `staging` makes a
 //! private copy, and `image` checks the file format. `lane` is the thread that maps, opens, calls
 //! and closes the library. `native` contains the tables themselves. A call passes through
 //! `handler`, `connection` and the thread, and its answer returns through `calls`. `hosted` and
@@ -45,7 +45,7 @@
 //!    crash the system's loader.
 //! 7. **Mapped files are never written.** Each load uses its own file with a new inode, in a
 //!    directory of this process.
-//! 8. **Each call is answered once.** The party that answers a call removes its entry in `Calls`.
+//! 8. **Each call is answered once.** The party that answers a call removes its entry in `LibraryCalls`.
 //!    This is either the library, the end of the grace period after a cancellation, the end of the
 //!    library, or the caller's dropped future. Ids are never reused, so a late or duplicate
 //!    completion finds no entry. It is counted and ignored.
@@ -81,6 +81,7 @@
 //!   glibc keeps the buffer of a file of this size.
 
 mod calls;
+mod channel;
 mod connection;
 mod connector;
 mod extension;
@@ -88,16 +89,15 @@ mod failure;
 mod handler;
 mod hosted;
 mod image;
-mod lane;
 mod libraries;
+mod library_messages;
+mod library_thread;
 mod limits;
-mod line;
-mod link;
 mod locate;
 mod manifest;
 mod metrics;
 mod native;
-mod opened;
+mod opened_library;
 mod operations;
 mod progress;
 mod staging;
@@ -106,6 +106,6 @@ pub mod tool_host;
 
 pub use hosted::HostCommand;
 pub use image::fault;
-pub use libraries::Libraries;
-pub use limits::Limits;
+pub use libraries::DynamicLibraries;
+pub use limits::LibraryLimits;
 pub use metrics::LibraryMetrics;

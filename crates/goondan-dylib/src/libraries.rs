@@ -8,60 +8,60 @@ use std::time::Duration;
 use async_trait::async_trait;
 use goondan_abi::wire;
 use goondan_core::JsonObject;
+use goondan_core::extension_protocol;
 use goondan_core::ids::InstanceId;
-use goondan_core::layering;
 use goondan_core::ports::extension::{ExtensionCode, ExtensionSource};
-use goondan_core::ports::tool::{OpenError, ToolHandler, ToolSet, ToolSource};
+use goondan_core::ports::tool::{EntryOpenError, ToolHandler, ToolSet, ToolSource};
 use goondan_spec::Resource;
-use goondan_spec::kinds::{Entry, ExportSpec, Extension, ExtensionEntry, Tool};
+use goondan_spec::kinds::{ExportSpec, Extension, ExtensionEntry, Tool, ToolEntry};
 use tokio::sync::Mutex;
 
-use crate::connection::{Connection, new_calls};
+use crate::connection::{LibraryConnection, new_calls};
 use crate::extension::LibraryExtension;
-use crate::failure::Failure;
+use crate::failure::LibraryFailure;
 use crate::handler::ExportHandler;
-use crate::hosted::{Hearing, HostCommand, HostProcess, HostedLibrary, Started};
+use crate::hosted::{FullQueuePolicy, HostCommand, HostProcess, HostedLibrary, StartedHostProcess};
 use crate::image;
-use crate::lane::{Lane, LaneStart, Said};
-use crate::limits::Limits;
+use crate::library_thread::{LaneStart, LibraryDescription, LibraryThread};
+use crate::limits::LibraryLimits;
 use crate::locate;
 use crate::manifest;
-use crate::metrics::{Counters, LibraryMetrics};
-use crate::opened::{OpenedLibrary, Place};
-use crate::staging::{Image, Staging};
-use crate::threads::Threads;
+use crate::metrics::{LibraryCounters, LibraryMetrics};
+use crate::opened_library::{LibraryLocation, OpenedLibrary};
+use crate::staging::{LibraryImage, StagingDirectory};
+use crate::threads::LibraryThreads;
 
 /// Opens dynamic libraries as tools and extensions.
 ///
 /// A library with unchanged contents is not loaded again: its handlers share the loaded one. A
 /// changed library is loaded in addition to the old one, which is closed when its last handler is
 /// dropped.
-pub struct Libraries {
+pub struct DynamicLibraries {
     staging_root: PathBuf,
-    limits: Limits,
+    limits: LibraryLimits,
     host: Option<HostCommand>,
-    opened: Mutex<Opened>,
+    opened: Mutex<OpenedLibraries>,
     /// Libraries in which extensions may have registered.
     extended: std::sync::Mutex<Vec<Weak<OpenedLibrary>>>,
-    threads: Arc<Threads>,
-    counters: Arc<Counters>,
+    threads: Arc<LibraryThreads>,
+    counters: Arc<LibraryCounters>,
 }
 
 #[derive(Default)]
-struct Opened {
+struct OpenedLibraries {
     /// Created on demand: most swarms load no library.
-    staging: Option<Arc<Staging>>,
+    staging: Option<Arc<StagingDirectory>>,
     by_content: HashMap<(PathBuf, String), Weak<OpenedLibrary>>,
     /// The last copy of each file that connectors' host processes load, with the hash of its
     /// contents.
     copies: HashMap<PathBuf, (String, PathBuf)>,
 }
 
-impl Libraries {
+impl DynamicLibraries {
     /// Creates a source that loads libraries into this process. Copies go to a directory under
     /// `staging_root`, which must allow execution.
-    pub fn new(staging_root: impl Into<PathBuf>, limits: Limits) -> Self {
-        Libraries {
+    pub fn new(staging_root: impl Into<PathBuf>, limits: LibraryLimits) -> Self {
+        DynamicLibraries {
             staging_root: staging_root.into(),
             limits,
             host: None,
@@ -74,10 +74,14 @@ impl Libraries {
 
     /// Creates a source that loads each library into its own process, started with `host`
     /// (`isolation: process`).
-    pub fn hosted(staging_root: impl Into<PathBuf>, limits: Limits, host: HostCommand) -> Self {
-        Libraries {
+    pub fn hosted(
+        staging_root: impl Into<PathBuf>,
+        limits: LibraryLimits,
+        host: HostCommand,
+    ) -> Self {
+        DynamicLibraries {
             host: Some(host),
-            ..Libraries::new(staging_root, limits)
+            ..DynamicLibraries::new(staging_root, limits)
         }
     }
 
@@ -103,9 +107,13 @@ impl Libraries {
             .for_each(|library| library.forget(instance));
     }
 
-    async fn open_library(&self, entry: &str, root: &Path) -> Result<Found, Failure> {
+    async fn open_library(
+        &self,
+        entry: &str,
+        root: &Path,
+    ) -> Result<LocatedLibrary, LibraryFailure> {
         let source = locate::library(root, entry)?;
-        let image = blocking(move || Image::read(&source)).await?;
+        let image = blocking(move || LibraryImage::read(&source)).await?;
         // Held throughout, so that two resources with the same entry share one library.
         let mut opened = self.opened.lock().await;
         let (name, content, file) = (image.name(), image.hash.clone(), image.source.clone());
@@ -126,7 +134,7 @@ impl Libraries {
             .by_content
             .retain(|_, library| library.strong_count() > 0);
         opened.by_content.insert(key, Arc::downgrade(&library));
-        Ok(Found {
+        Ok(LocatedLibrary {
             library,
             name,
             content,
@@ -140,9 +148,9 @@ impl Libraries {
         &self,
         entry: &str,
         root: &Path,
-    ) -> Result<(PathBuf, String), Failure> {
+    ) -> Result<(PathBuf, String), LibraryFailure> {
         let source = locate::library(root, entry)?;
-        let image = blocking(move || Image::read(&source)).await?;
+        let image = blocking(move || LibraryImage::read(&source)).await?;
         let mut opened = self.opened.lock().await;
         let (name, content, file) = (image.name(), image.hash.clone(), image.source.clone());
         if let Some((_, path)) = opened
@@ -163,13 +171,13 @@ impl Libraries {
         &self,
         path: &Path,
         name: &str,
-    ) -> Result<(HostProcess, wire::Manifest), Failure> {
+    ) -> Result<(HostProcess, wire::Manifest), LibraryFailure> {
         let name = name.to_owned();
         let Some(host) = &self.host else {
-            return Err(Failure::NotHosted { name });
+            return Err(LibraryFailure::NotHosted { name });
         };
         if self.threads.are_closed() {
-            return Err(Failure::GivenUp { name });
+            return Err(LibraryFailure::GivenUp { name });
         }
         let started = HostProcess::start(
             host,
@@ -177,10 +185,10 @@ impl Libraries {
             &name,
             &self.limits,
             &self.counters,
-            Hearing::InTurn,
+            FullQueuePolicy::InTurn,
         )
         .await?;
-        let Started {
+        let StartedHostProcess {
             process,
             manifest,
             down,
@@ -195,16 +203,20 @@ impl Libraries {
         tool: &Tool,
         entry: &str,
         root: &Path,
-    ) -> Result<(Found, Vec<ExportSpec>), Failure> {
+    ) -> Result<(LocatedLibrary, Vec<ExportSpec>), LibraryFailure> {
         let found = self.open_library(entry, root).await?;
         let exports = manifest::exports(&found.library.manifest, tool, &found.name)?;
         Ok((found, exports))
     }
 
-    async fn open_extension(&self, entry: &str, root: &Path) -> Result<Found, Failure> {
+    async fn open_extension(
+        &self,
+        entry: &str,
+        root: &Path,
+    ) -> Result<LocatedLibrary, LibraryFailure> {
         let found = self.open_library(entry, root).await?;
         if !found.library.extends() {
-            return Err(Failure::NoExtension { name: found.name });
+            return Err(LibraryFailure::NoExtension { name: found.name });
         }
         let mut extended = self.extended.lock().unwrap_or_else(PoisonError::into_inner);
         extended.retain(|library| library.strong_count() > 0);
@@ -218,19 +230,22 @@ impl Libraries {
         Ok(found)
     }
 
-    async fn staging(&self, opened: &mut Opened) -> Result<Arc<Staging>, Failure> {
+    async fn staging(
+        &self,
+        opened: &mut OpenedLibraries,
+    ) -> Result<Arc<StagingDirectory>, LibraryFailure> {
         if let Some(staging) = &opened.staging {
             return Ok(Arc::clone(staging));
         }
         let root = self.staging_root.clone();
         let made = blocking(move || {
-            Staging::new(&root).map_err(|cause| Failure::Unwritable { root, cause })
+            StagingDirectory::new(&root).map_err(|cause| LibraryFailure::Unwritable { root, cause })
         })
         .await?;
         Ok(Arc::clone(opened.staging.insert(Arc::new(made))))
     }
 
-    async fn start(&self, path: PathBuf, name: String) -> Result<OpenedLibrary, Failure> {
+    async fn start(&self, path: PathBuf, name: String) -> Result<OpenedLibrary, LibraryFailure> {
         let Some(host) = &self.host else {
             return self.start_here(path, name).await;
         };
@@ -241,14 +256,21 @@ impl Libraries {
         );
         let hosted = HostedLibrary::new(host.clone(), path, name, limits, counters, threads);
         // Extensions run only in this process.
-        let said = Said {
+        let said = LibraryDescription {
             manifest: hosted.first_start().await?,
             extends: false,
         };
-        Ok(OpenedLibrary::new(said, Place::Hosted(Box::new(hosted))))
+        Ok(OpenedLibrary::new(
+            said,
+            LibraryLocation::Hosted(Box::new(hosted)),
+        ))
     }
 
-    async fn start_here(&self, path: PathBuf, name: String) -> Result<OpenedLibrary, Failure> {
+    async fn start_here(
+        &self,
+        path: PathBuf,
+        name: String,
+    ) -> Result<OpenedLibrary, LibraryFailure> {
         let calls = new_calls(&name, &self.limits, &self.counters);
         let lane = LaneStart {
             path,
@@ -257,39 +279,46 @@ impl Libraries {
             limits: self.limits.clone(),
             counters: Arc::clone(&self.counters),
         };
-        let Lane {
+        let LibraryThread {
             down,
             opened,
             thread,
-        } = lane.spawn().map_err(|cause| Failure::NoThread {
+        } = lane.spawn().map_err(|cause| LibraryFailure::NoThread {
             name: name.clone(),
             cause,
         })?;
         self.threads.remember(&name, down.downgrade(), thread);
         let said = match tokio::time::timeout(self.limits.open_timeout, opened).await {
             Ok(Ok(opened)) => opened?,
-            Ok(Err(_)) => return Err(Failure::GivenUp { name }),
+            Ok(Err(_)) => return Err(LibraryFailure::GivenUp { name }),
             Err(_) => {
-                return Err(Failure::Slow {
+                return Err(LibraryFailure::Slow {
                     name,
                     patience: self.limits.open_timeout,
                 });
             }
         };
-        let connection = Connection::new(down, calls, &self.limits);
-        Ok(OpenedLibrary::new(said, Place::Here(Arc::new(connection))))
+        let connection = LibraryConnection::new(down, calls, &self.limits);
+        Ok(OpenedLibrary::new(
+            said,
+            LibraryLocation::Here(Arc::new(connection)),
+        ))
     }
 }
 
 #[async_trait]
-impl ToolSource for Libraries {
-    async fn open(&self, tool: &Resource<Tool>, bundle_root: &Path) -> Result<ToolSet, OpenError> {
-        let Entry::Library(entry) = &tool.spec.entry else {
-            return Err(Failure::NoLibrary.of(&tool.id));
+impl ToolSource for DynamicLibraries {
+    async fn open(
+        &self,
+        tool: &Resource<Tool>,
+        bundle_root: &Path,
+    ) -> Result<ToolSet, EntryOpenError> {
+        let ToolEntry::Library(entry) = &tool.spec.entry else {
+            return Err(LibraryFailure::NoLibrary.of(&tool.id));
         };
         let opened = self.open_tool(&tool.spec, entry, bundle_root).await;
         let (
-            Found {
+            LocatedLibrary {
                 library, content, ..
             },
             exports,
@@ -315,24 +344,24 @@ impl ToolSource for Libraries {
 }
 
 #[async_trait]
-impl ExtensionSource for Libraries {
+impl ExtensionSource for DynamicLibraries {
     async fn open(
         &self,
         extension: &Resource<Extension>,
         config: JsonObject,
         bundle_root: &Path,
-    ) -> Result<Arc<dyn ExtensionCode>, OpenError> {
+    ) -> Result<Arc<dyn ExtensionCode>, EntryOpenError> {
         let ExtensionEntry::Library(entry) = &extension.spec.entry else {
-            return Err(Failure::NoLibrary.of(&extension.id));
+            return Err(LibraryFailure::NoLibrary.of(&extension.id));
         };
         let opened = self.open_extension(entry, bundle_root).await;
-        let Found {
+        let LocatedLibrary {
             library,
             content,
             file,
             ..
         } = opened.map_err(|failure| failure.of(&extension.id))?;
-        Ok(layering::extension(LibraryExtension {
+        Ok(extension_protocol::extension(LibraryExtension {
             library,
             content,
             name: extension.id.name.clone(),
@@ -345,7 +374,7 @@ impl ExtensionSource for Libraries {
     }
 }
 
-struct Found {
+struct LocatedLibrary {
     library: Arc<OpenedLibrary>,
     /// Name for messages.
     name: String,
@@ -354,7 +383,10 @@ struct Found {
     file: PathBuf,
 }
 
-async fn place(staging: Arc<Staging>, image: Image) -> Result<PathBuf, Failure> {
+async fn place(
+    staging: Arc<StagingDirectory>,
+    image: LibraryImage,
+) -> Result<PathBuf, LibraryFailure> {
     blocking(move || {
         image::check(&image.name(), &image.source)?;
         // Copying fails if the file has changed since the check.
@@ -365,7 +397,7 @@ async fn place(staging: Arc<Staging>, image: Image) -> Result<PathBuf, Failure> 
 
 /// Runs file operations outside of the async threads.
 async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
-) -> Result<T, Failure> {
+    work: impl FnOnce() -> Result<T, LibraryFailure> + Send + 'static,
+) -> Result<T, LibraryFailure> {
     tokio::task::spawn_blocking(work).await?
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// Limits for libraries. The defaults suit interactive tools.
 #[derive(Debug, Clone)]
-pub struct Limits {
+pub struct LibraryLimits {
     /// Maximum size of a payload in bytes, in either direction.
     pub max_payload: u64,
     /// Maximum duration of the handshake.
@@ -18,9 +18,9 @@ pub struct Limits {
     pub max_written_off: usize,
 }
 
-impl Default for Limits {
+impl Default for LibraryLimits {
     fn default() -> Self {
-        Limits {
+        LibraryLimits {
             max_payload: 8 * 1024 * 1024,
             open_timeout: Duration::from_secs(10),
             cancel_grace: Duration::from_secs(1),
@@ -30,7 +30,7 @@ impl Default for Limits {
     }
 }
 
-impl Limits {
+impl LibraryLimits {
     /// Maximum length in bytes of a line between a host process and its parent: a payload with its
     /// envelope.
     pub(crate) fn max_line(&self) -> u64 {

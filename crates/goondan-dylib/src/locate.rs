@@ -3,14 +3,14 @@
 use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
 use std::path::{Path, PathBuf};
 
-use crate::failure::Failure;
+use crate::failure::LibraryFailure;
 
 /// Library suffixes of all platforms, because an entry may come from another platform.
-const SUFFIXES: [&str; 3] = [".so", ".dylib", ".dll"];
+const LIBRARY_SUFFIXES: [&str; 3] = [".so", ".dylib", ".dll"];
 
 /// Returns the library file of `entry`: the file itself, or its name with this platform's prefix
 /// and suffix, with `-` or `_`.
-pub(crate) fn library(bundle_root: &Path, entry: &str) -> Result<PathBuf, Failure> {
+pub(crate) fn library(bundle_root: &Path, entry: &str) -> Result<PathBuf, LibraryFailure> {
     let stated = bundle_root.join(entry);
     let candidates = candidates(&stated);
     candidates
@@ -22,7 +22,7 @@ pub(crate) fn library(bundle_root: &Path, entry: &str) -> Result<PathBuf, Failur
                 .iter()
                 .filter_map(|path| file_name(path))
                 .collect();
-            Failure::Missing {
+            LibraryFailure::Missing {
                 entry: entry.to_owned(),
                 looked_for,
             }
@@ -34,7 +34,7 @@ fn candidates(stated: &Path) -> Vec<PathBuf> {
         return Vec::new();
     };
     let mut paths = Vec::new();
-    if SUFFIXES.iter().any(|suffix| name.ends_with(suffix)) {
+    if LIBRARY_SUFFIXES.iter().any(|suffix| name.ends_with(suffix)) {
         paths.push(stated.to_owned());
     }
     let bare = bare_name(&name);
@@ -55,7 +55,10 @@ fn candidates(stated: &Path) -> Vec<PathBuf> {
 /// Removes prefix and suffix: `libtext_utils.so` → `text_utils`. A name without a suffix is
 /// unchanged.
 fn bare_name(name: &str) -> String {
-    match SUFFIXES.iter().find_map(|suffix| name.strip_suffix(suffix)) {
+    match LIBRARY_SUFFIXES
+        .iter()
+        .find_map(|suffix| name.strip_suffix(suffix))
+    {
         Some(stem) => stem.strip_prefix("lib").unwrap_or(stem).to_owned(),
         None => name.to_owned(),
     }

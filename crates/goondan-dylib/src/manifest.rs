@@ -5,24 +5,24 @@ use std::collections::BTreeSet;
 use goondan_abi::wire::{self, Manifest};
 use goondan_spec::kinds::{ExportSpec, Permission, Tool};
 
-use crate::failure::{Failure, Fault};
+use crate::failure::{LibraryFailure, ManifestFault};
 
 /// Returns the exports of `manifest` if they are valid and include all those that `tool` names.
 pub(crate) fn exports(
     manifest: &Manifest,
     tool: &Tool,
     name: &str,
-) -> Result<Vec<ExportSpec>, Failure> {
+) -> Result<Vec<ExportSpec>, LibraryFailure> {
     let names: BTreeSet<&str> = manifest
         .exports
         .iter()
         .map(|export| export.name.as_str())
         .collect();
     if names.is_empty() {
-        return Err(fault(name, Fault::NoExports));
+        return Err(fault(name, ManifestFault::NoExports));
     }
     if names.len() != manifest.exports.len() {
-        return Err(fault(name, Fault::SameName));
+        return Err(fault(name, ManifestFault::SameName));
     }
     for export in &manifest.exports {
         check(export).map_err(|cause| fault(name, cause))?;
@@ -33,7 +33,7 @@ pub(crate) fn exports(
         .find(|export| !names.contains(export.name.as_str()))
     {
         let has = names.into_iter().map(str::to_owned).collect();
-        return Err(Failure::NoExport {
+        return Err(LibraryFailure::NoExport {
             name: name.to_owned(),
             export: missing.name.clone(),
             has,
@@ -42,21 +42,21 @@ pub(crate) fn exports(
     Ok(manifest.exports.iter().map(spec).collect())
 }
 
-fn fault(name: &str, cause: Fault) -> Failure {
-    Failure::WrongManifest {
+fn fault(name: &str, cause: ManifestFault) -> LibraryFailure {
+    LibraryFailure::WrongManifest {
         name: name.to_owned(),
         cause,
     }
 }
 
-fn check(export: &wire::Export) -> Result<(), Fault> {
+fn check(export: &wire::Export) -> Result<(), ManifestFault> {
     let name = &export.name;
     let starts = name.starts_with(|first: char| first.is_ascii_alphabetic());
     let fits = name
         .chars()
         .all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
     if !starts || !fits || name.contains("__") || name.len() > 63 {
-        return Err(Fault::Name(name.clone()));
+        return Err(ManifestFault::Name(name.clone()));
     }
     if export
         .parameters
@@ -64,7 +64,7 @@ fn check(export: &wire::Export) -> Result<(), Fault> {
         .and_then(serde_json::Value::as_str)
         != Some("object")
     {
-        return Err(Fault::Parameters(name.clone()));
+        return Err(ManifestFault::Parameters(name.clone()));
     }
     Ok(())
 }

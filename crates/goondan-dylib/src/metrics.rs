@@ -17,14 +17,14 @@ pub struct LibraryMetrics {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Counters {
+pub(crate) struct LibraryCounters {
     pub(crate) mapped: AtomicU64,
     pub(crate) retired: AtomicU64,
     pub(crate) ignored: AtomicU64,
     pub(crate) crashes: AtomicU64,
 }
 
-impl Counters {
+impl LibraryCounters {
     pub(crate) fn read(&self) -> LibraryMetrics {
         let retired_mappings = self.retired.load(Ordering::Relaxed);
         LibraryMetrics {

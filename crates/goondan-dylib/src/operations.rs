@@ -2,13 +2,13 @@
 
 use goondan_abi::wire::{self, operation};
 use goondan_core::ports::tool::{
-    AgentEventInput, AgentToolRuntime, RequestOptions, SpawnOptions, SpawnedAgentInfo, ToolError,
+    AgentEventInput, AgentToolRuntime, RequestOptions, SpawnOptions, SpawnedInstanceInfo, ToolError,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::link::Outcome;
+use crate::library_messages::Outcome;
 
 pub(crate) async fn perform(
     runtime: &dyn AgentToolRuntime,
@@ -21,10 +21,8 @@ pub(crate) async fn perform(
         operation::SPAWN => spawn(runtime, read(name, payload)?).await,
         operation::LIST => list(runtime, read(name, payload)?).await,
         operation::CATALOG => answer(runtime.catalog().await),
-        _ => Err(
-            wire::ToolError::new(format!("there is no operation `{name}`"))
-                .suggest(format!("use one of {}", operation::ALL.join(", "))),
-        ),
+        _ => Err(wire::ToolError::new(format!("unknown operation `{name}`"))
+            .suggest(format!("use one of {}", operation::ALL.join(", ")))),
     }
 }
 
@@ -66,7 +64,7 @@ async fn spawn(runtime: &dyn AgentToolRuntime, request: wire::SpawnRequest) -> O
 async fn list(runtime: &dyn AgentToolRuntime, request: wire::ListRequest) -> Outcome<Value> {
     #[derive(Serialize)]
     struct List {
-        agents: Vec<SpawnedAgentInfo>,
+        agents: Vec<SpawnedInstanceInfo>,
     }
     answer(
         runtime
@@ -77,8 +75,12 @@ async fn list(runtime: &dyn AgentToolRuntime, request: wire::ListRequest) -> Out
 }
 
 fn read<T: DeserializeOwned>(name: &str, payload: Value) -> Outcome<T> {
-    serde_json::from_value(payload)
-        .map_err(|mistake| wire::ToolError::new(format!("`{name}` was asked wrongly: {mistake}")))
+    serde_json::from_value(payload).map_err(|mistake| {
+        wire::ToolError::new(format!(
+            "invalid arguments for `{name}`: \
+            {mistake}"
+        ))
+    })
 }
 
 fn answer<T: Serialize>(result: Result<T, ToolError>) -> Outcome<Value> {

@@ -7,7 +7,7 @@ use goondan_core::ports::tool::ProgressSink;
 use tokio::time::Instant;
 
 /// Minimum time between two updates of a call.
-const PAUSE: Duration = Duration::from_millis(100);
+const MIN_PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The updates of one call. The first and the last one are always forwarded.
 #[derive(Default)]
@@ -28,7 +28,7 @@ impl ProgressGate {
     pub(crate) fn flush(&mut self, sink: &dyn ProgressSink) {
         if let Some(progress) = self.held.take() {
             sink.update(&progress.title, progress.metadata);
-            self.not_before = Some(Instant::now() + PAUSE);
+            self.not_before = Some(Instant::now() + MIN_PROGRESS_INTERVAL);
         }
     }
 

@@ -11,22 +11,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use goondan_core::ids::hex;
-use goondan_core::private;
+use goondan_core::private_files;
 use sha2::{Digest, Sha256};
 
-use crate::failure::Failure;
+use crate::failure::LibraryFailure;
 
 /// Maximum number of attempts to read a file that changes during reading, and the interval between
 /// them.
-const READS: u32 = 20;
-const BETWEEN_READS: Duration = Duration::from_millis(50);
+const MAX_READ_ATTEMPTS: u32 = 20;
+const READ_RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Size in bytes of the pieces in which files are read. Reading libraries of many megabytes as a
 /// whole would leave that much memory in the allocator pool of each thread.
-const PIECE: usize = 64 * 1024;
+const READ_CHUNK_BYTES: usize = 64 * 1024;
 
 /// A library's file, identified by its hash.
-pub(crate) struct Image {
+pub(crate) struct LibraryImage {
     /// Path of the file.
     pub(crate) source: PathBuf,
     /// SHA-256 in hexadecimal.
@@ -34,32 +34,32 @@ pub(crate) struct Image {
 }
 
 /// A directory of this process for copies. Its lock shows other processes that it is in use.
-pub(crate) struct Staging {
+pub(crate) struct StagingDirectory {
     folder: PathBuf,
     _lock: File,
     next: AtomicU64,
 }
 
-impl Image {
+impl LibraryImage {
     /// Hashes `source` after its size and modification time have stopped changing.
-    pub(crate) fn read(source: &Path) -> Result<Image, Failure> {
-        let unreadable = |cause: io::Error| Failure::Unreadable {
+    pub(crate) fn read(source: &Path) -> Result<LibraryImage, LibraryFailure> {
+        let unreadable = |cause: io::Error| LibraryFailure::Unreadable {
             name: source.display().to_string(),
             cause,
         };
-        for _ in 0..READS {
+        for _ in 0..MAX_READ_ATTEMPTS {
             let before = fs::metadata(source).map_err(unreadable)?;
             let (hash, length) = hash_while_copying(source, &mut io::sink()).map_err(unreadable)?;
             let after = fs::metadata(source).map_err(unreadable)?;
             let steady =
                 before.len() == after.len() && before.modified().ok() == after.modified().ok();
             if steady && after.len() == length {
-                return Ok(Image {
+                return Ok(LibraryImage {
                     source: source.to_owned(),
                     hash,
                 });
             }
-            std::thread::sleep(BETWEEN_READS);
+            std::thread::sleep(READ_RETRY_INTERVAL);
         }
         Err(changing(source))
     }
@@ -78,24 +78,24 @@ pub(crate) fn file_name(path: &Path) -> String {
 
 /// Copies `source` to `target`. Returns its SHA-256 in hexadecimal and its length.
 fn hash_while_copying(source: &Path, target: &mut impl Write) -> io::Result<(String, u64)> {
-    let mut hashed = Hashed {
+    let mut hashed = HashingWriter {
         target,
         hasher: Sha256::new(),
     };
     let length = io::copy(
-        &mut BufReader::with_capacity(PIECE, File::open(source)?),
+        &mut BufReader::with_capacity(READ_CHUNK_BYTES, File::open(source)?),
         &mut hashed,
     )?;
     Ok((hex(&hashed.hasher.finalize()), length))
 }
 
 /// Hashes all bytes written to `target`.
-struct Hashed<'t, W> {
+struct HashingWriter<'t, W> {
     target: &'t mut W,
     hasher: Sha256,
 }
 
-impl<W: Write> Write for Hashed<'_, W> {
+impl<W: Write> Write for HashingWriter<'_, W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = self.target.write(bytes)?;
         self.hasher.update(&bytes[..written]);
@@ -107,19 +107,19 @@ impl<W: Write> Write for Hashed<'_, W> {
     }
 }
 
-fn changing(source: &Path) -> Failure {
-    Failure::Changing {
+fn changing(source: &Path) -> LibraryFailure {
+    LibraryFailure::Changing {
         name: source.display().to_string(),
     }
 }
 
-impl Staging {
+impl StagingDirectory {
     /// Creates a directory under `root`. Removes directories of ended processes.
-    pub(crate) fn new(root: &Path) -> io::Result<Staging> {
-        private::make_folder(root)?;
+    pub(crate) fn new(root: &Path) -> io::Result<StagingDirectory> {
+        private_files::create_directory(root)?;
         remove_leftovers(root);
         let (folder, lock) = claim(root)?;
-        Ok(Staging {
+        Ok(StagingDirectory {
             folder,
             _lock: lock,
             next: AtomicU64::new(1),
@@ -127,11 +127,13 @@ impl Staging {
     }
 
     /// Copies `image` to a path that no process has loaded before.
-    pub(crate) fn place(&self, image: &Image) -> Result<PathBuf, Failure> {
-        let (path, hash) = self.copy(image).map_err(|cause| Failure::NotCopied {
-            name: image.name(),
-            cause,
-        })?;
+    pub(crate) fn place(&self, image: &LibraryImage) -> Result<PathBuf, LibraryFailure> {
+        let (path, hash) = self
+            .copy(image)
+            .map_err(|cause| LibraryFailure::NotCopied {
+                name: image.name(),
+                cause,
+            })?;
         if hash == image.hash {
             Ok(path)
         } else {
@@ -139,13 +141,13 @@ impl Staging {
         }
     }
 
-    fn copy(&self, image: &Image) -> io::Result<(PathBuf, String)> {
+    fn copy(&self, image: &LibraryImage) -> io::Result<(PathBuf, String)> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let hash = image.hash.get(..12).unwrap_or(&image.hash);
         // One directory per copy, so that messages and backtraces contain the library's own name.
         let folder = self.folder.join(format!("{number}-{hash}"));
         // Create the parents as well: cleaners of temporary directories may have removed them.
-        private::make_folder(&folder)?;
+        private_files::create_directory(&folder)?;
         let path = folder.join(image.name());
         let (hash, _) = hash_while_copying(&image.source, &mut create_new(&path)?)?;
         Ok((path, hash))
@@ -164,13 +166,13 @@ fn claim(root: &Path) -> io::Result<(PathBuf, File)> {
     lock.lock()?;
     fs::rename(&draft, &lock_path)?;
     let folder = root.join(&unique);
-    private::make_folder(&folder)?;
+    private_files::create_directory(&folder)?;
     Ok((folder, lock))
 }
 
 /// Creates a file that must not exist yet.
 fn create_new(path: &Path) -> io::Result<File> {
-    private::options()
+    private_files::options()
         .read(true)
         .write(true)
         .create_new(true)
@@ -223,8 +225,9 @@ mod tests {
         let root = tempfile::tempdir().expect("a folder");
         let source = root.path().join("libx.so");
         fs::write(&source, b"one").expect("written");
-        let staging = Staging::new(&root.path().join("staging")).expect("a staging folder");
-        let image = Image::read(&source).expect("read");
+        let staging =
+            StagingDirectory::new(&root.path().join("staging")).expect("a staging folder");
+        let image = LibraryImage::read(&source).expect("read");
         let (first, second) = (
             staging.place(&image).expect("placed"),
             staging.place(&image).expect("placed"),
@@ -232,7 +235,7 @@ mod tests {
         assert_ne!(first, second);
         fs::write(&source, b"two").expect("written");
         assert_eq!(fs::read(&first).expect("there"), b"one");
-        assert_ne!(Image::read(&source).expect("read").hash, image.hash);
+        assert_ne!(LibraryImage::read(&source).expect("read").hash, image.hash);
         assert!(
             staging
                 .place(&image)
@@ -249,9 +252,10 @@ mod tests {
         let root = tempfile::tempdir().expect("a folder");
         let source = root.path().join("libx.so");
         fs::write(&source, b"one").expect("written");
-        let staging = Staging::new(&root.path().join("staging")).expect("a staging folder");
+        let staging =
+            StagingDirectory::new(&root.path().join("staging")).expect("a staging folder");
         let copy = staging
-            .place(&Image::read(&source).expect("read"))
+            .place(&LibraryImage::read(&source).expect("read"))
             .expect("placed");
         let above = copy.ancestors().take_while(|path| *path != root.path());
         let modes: Vec<u32> = above
@@ -263,12 +267,12 @@ mod tests {
     #[test]
     fn leftovers_go_and_folders_in_use_stay() {
         let root = tempfile::tempdir().expect("a folder");
-        let in_use = Staging::new(root.path()).expect("a staging folder");
-        let ended = Staging::new(root.path())
+        let in_use = StagingDirectory::new(root.path()).expect("a staging folder");
+        let ended = StagingDirectory::new(root.path())
             .expect("a staging folder")
             .folder
             .clone();
-        let _next = Staging::new(root.path()).expect("a staging folder");
+        let _next = StagingDirectory::new(root.path()).expect("a staging folder");
         assert!(in_use.folder.exists());
         assert!(!ended.exists());
     }

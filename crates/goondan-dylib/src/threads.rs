@@ -8,35 +8,35 @@ use std::time::Duration;
 use tokio::sync::mpsc::WeakUnboundedSender;
 use tokio::sync::oneshot;
 
-use crate::link::Down;
+use crate::library_messages::LibraryCommand;
 
 /// All threads that were started and not joined yet.
 #[derive(Default)]
-pub(crate) struct Threads {
-    running: Mutex<Vec<Serving>>,
+pub(crate) struct LibraryThreads {
+    running: Mutex<Vec<ServingThread>>,
     closed: AtomicBool,
 }
 
-struct Serving {
+struct ServingThread {
     library: String,
     /// Weak, because a thread ends when the last handler of its library is dropped.
-    down: WeakUnboundedSender<Down>,
+    down: WeakUnboundedSender<LibraryCommand>,
     thread: JoinHandle<()>,
 }
 
-impl Threads {
+impl LibraryThreads {
     /// Stores a thread, and joins those that have ended.
     pub(crate) fn remember(
         &self,
         library: &str,
-        down: WeakUnboundedSender<Down>,
+        down: WeakUnboundedSender<LibraryCommand>,
         thread: JoinHandle<()>,
     ) {
         let mut running = self.lock();
-        let ended: Vec<Serving> = running
+        let ended: Vec<ServingThread> = running
             .extract_if(.., |serving| serving.thread.is_finished())
             .collect();
-        running.push(Serving {
+        running.push(ServingThread {
             library: library.to_owned(),
             down,
             thread,
@@ -44,7 +44,8 @@ impl Threads {
         drop(running);
         for serving in ended {
             if serving.thread.join().is_err() {
-                tracing::error!(library = %serving.library, "a thread that served the library panicked");
+                tracing::error!(library = %serving.library, "a thread that served the library \
+                    panicked");
             }
         }
     }
@@ -56,10 +57,10 @@ impl Threads {
         let deadline = tokio::time::Instant::now() + patience;
         let running = std::mem::take(&mut *self.lock());
         for down in running.iter().filter_map(|serving| serving.down.upgrade()) {
-            let _ = down.send(Down::Close);
+            let _ = down.send(LibraryCommand::Close);
         }
         let mut stuck = Vec::new();
-        for Serving {
+        for ServingThread {
             library, thread, ..
         } in running
         {
@@ -71,12 +72,12 @@ impl Threads {
         stuck
     }
 
-    /// Returns true after [`Threads::close`], when no new process may be started.
+    /// Returns true after [`LibraryThreads::close`], when no new process may be started.
     pub(crate) fn are_closed(&self) -> bool {
         self.closed.load(Ordering::Relaxed)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Serving>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<ServingThread>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

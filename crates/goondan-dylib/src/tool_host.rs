@@ -12,20 +12,20 @@ use std::time::{Duration, Instant};
 use goondan_abi::raw::{NO_CALL, Status};
 use goondan_abi::wire;
 
-use crate::failure::Failure;
-use crate::hosted::protocol::{Up, read_line, to_line};
+use crate::failure::LibraryFailure;
+use crate::hosted::protocol::{ToolHostMessage, read_line, to_line};
 use crate::image;
-use crate::lane::{Lane, LaneStart};
-use crate::limits::Limits;
-use crate::link::{Down, Event, Outcome, Upcalls};
+use crate::library_messages::{LibraryCallEvent, LibraryCallbacks, LibraryCommand, Outcome};
+use crate::library_thread::{LaneStart, LibraryThread};
+use crate::limits::LibraryLimits;
 use crate::staging::file_name;
 
 /// Maximum number of requests without an answer. Further ones are refused, so that a library cannot
 /// exhaust the memory.
-const MOST_QUESTIONS: usize = 1_024;
+const MAX_OPEN_REQUESTS: usize = 1_024;
 
 /// Interval of checking if a closing thread has ended.
-const LOOK: Duration = Duration::from_millis(5);
+const EXIT_POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Serves the library at `path` over standard input and output, until the input ends.
 ///
@@ -66,25 +66,25 @@ pub fn serve(
     input: impl BufRead,
     output: impl Write + Send + 'static,
 ) -> io::Result<()> {
-    let limits = Limits::default();
+    let limits = LibraryLimits::default();
     let (lines, queue) = channel();
     let writer = std::thread::Builder::new()
         .name("output".to_owned())
         .spawn(move || write_all(output, &queue))?;
-    let pipe = Arc::new(Pipe {
+    let pipe = Arc::new(ToolHostPipe {
         lines,
         calls: Mutex::default(),
         questions: AtomicUsize::new(0),
     });
     let served = match open(path, &pipe, &limits) {
         Ok((lane, manifest)) => {
-            pipe.put(Up::Opened(manifest));
+            pipe.put(ToolHostMessage::Opened(manifest));
             let read = pass_down(input, &pipe, &lane, &limits);
             close(lane, limits.close_grace);
             read
         }
         Err(failure) => {
-            pipe.put(Up::Failed(failure.told()));
+            pipe.put(ToolHostMessage::Failed(failure.told()));
             Ok(())
         }
     };
@@ -95,9 +95,9 @@ pub fn serve(
 
 fn open(
     path: &Path,
-    pipe: &Arc<Pipe>,
-    limits: &Limits,
-) -> Result<(Running, wire::Manifest), Failure> {
+    pipe: &Arc<ToolHostPipe>,
+    limits: &LibraryLimits,
+) -> Result<(LibraryThreadHandle, wire::Manifest), LibraryFailure> {
     let name = file_name(path);
     image::check(&name, path)?;
     let start = LaneStart {
@@ -107,44 +107,44 @@ fn open(
         limits: limits.clone(),
         counters: Arc::default(),
     };
-    let Lane {
+    let LibraryThread {
         down,
         opened,
         thread,
-    } = start.spawn().map_err(|cause| Failure::NoThread {
+    } = start.spawn().map_err(|cause| LibraryFailure::NoThread {
         name: name.clone(),
         cause,
     })?;
     // The parent has its own timeout and then ends this process.
     let said = opened
         .blocking_recv()
-        .map_err(|_| Failure::GivenUp { name })??;
-    Ok((Running { down, thread }, said.manifest))
+        .map_err(|_| LibraryFailure::GivenUp { name })??;
+    Ok((LibraryThreadHandle { down, thread }, said.manifest))
 }
 
-struct Running {
-    down: tokio::sync::mpsc::UnboundedSender<Down>,
+struct LibraryThreadHandle {
+    down: tokio::sync::mpsc::UnboundedSender<LibraryCommand>,
     thread: JoinHandle<()>,
 }
 
 fn pass_down(
     mut input: impl BufRead,
-    pipe: &Pipe,
-    lane: &Running,
-    limits: &Limits,
+    pipe: &ToolHostPipe,
+    lane: &LibraryThreadHandle,
+    limits: &LibraryLimits,
 ) -> io::Result<()> {
-    while let Some(down) = read_line::<Down>(&mut input, limits.max_line())? {
+    while let Some(down) = read_line::<LibraryCommand>(&mut input, limits.max_line())? {
         match &down {
-            Down::Start { call, .. } | Down::Extend { call, .. } => {
+            LibraryCommand::Start { call, .. } | LibraryCommand::Extend { call, .. } => {
                 pipe.calls().insert(*call, false);
             }
-            Down::Cancel { call } => {
+            LibraryCommand::Cancel { call } => {
                 if let Some(cancelled) = pipe.calls().get_mut(call) {
                     *cancelled = true;
                 }
             }
-            Down::Reply { .. } => pipe.answered(),
-            Down::Close => break,
+            LibraryCommand::Reply { .. } => pipe.answered(),
+            LibraryCommand::Close => break,
         }
         if lane.down.send(down).is_err() {
             break;
@@ -155,15 +155,15 @@ fn pass_down(
 
 /// Closes the library, and waits slightly longer than its grace period. Remaining threads end with
 /// the process.
-fn close(lane: Running, grace: Duration) {
-    let _ = lane.down.send(Down::Close);
+fn close(lane: LibraryThreadHandle, grace: Duration) {
+    let _ = lane.down.send(LibraryCommand::Close);
     let deadline = Instant::now() + grace + grace / 2;
     while !lane.thread.is_finished() && Instant::now() < deadline {
-        std::thread::sleep(LOOK);
+        std::thread::sleep(EXIT_POLL_INTERVAL);
     }
 }
 
-fn write_all(mut output: impl Write, queue: &Receiver<Option<Up>>) {
+fn write_all(mut output: impl Write, queue: &Receiver<Option<ToolHostMessage>>) {
     while let Ok(Some(up)) = queue.recv() {
         // The parent is gone, so the input is about to end as well.
         let written = to_line(&up)
@@ -175,19 +175,19 @@ fn write_all(mut output: impl Write, queue: &Receiver<Option<Up>>) {
     }
 }
 
-struct Pipe {
+struct ToolHostPipe {
     /// `None` marks the end.
-    lines: Sender<Option<Up>>,
+    lines: Sender<Option<ToolHostMessage>>,
     /// Open calls; true if the call is cancelled.
     calls: Mutex<HashMap<u64, bool>>,
     /// Number of requests without an answer.
     questions: AtomicUsize,
 }
 
-impl Pipe {
+impl ToolHostPipe {
     /// Counts a request; returns false if there are too many.
-    fn asks(&self) -> bool {
-        let more = |count| (count < MOST_QUESTIONS).then_some(count + 1);
+    fn try_count_request(&self) -> bool {
+        let more = |count| (count < MAX_OPEN_REQUESTS).then_some(count + 1);
         self.questions
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
             .is_ok()
@@ -200,7 +200,7 @@ impl Pipe {
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, fewer);
     }
 
-    fn put(&self, up: Up) -> Status {
+    fn put(&self, up: ToolHostMessage) -> Status {
         if self.lines.send(Some(up)).is_ok() {
             Status::OK
         } else {
@@ -213,22 +213,22 @@ impl Pipe {
     }
 }
 
-impl Upcalls for Pipe {
+impl LibraryCallbacks for ToolHostPipe {
     fn complete(&self, call: u64, outcome: Outcome<wire::ToolOutput>) -> Status {
         match self.calls().remove(&call) {
-            Some(_) => self.put(Up::Complete { call, outcome }),
+            Some(_) => self.put(ToolHostMessage::Complete { call, outcome }),
             None => Status::UNKNOWN_CALL,
         }
     }
 
-    fn event(&self, call: u64, event: Event) -> Status {
+    fn event(&self, call: u64, event: LibraryCallEvent) -> Status {
         if call != NO_CALL && !self.calls().contains_key(&call) {
             return Status::UNKNOWN_CALL;
         }
-        if matches!(event, Event::Request { .. }) && !self.asks() {
+        if matches!(event, LibraryCallEvent::Request { .. }) && !self.try_count_request() {
             return Status::BUSY;
         }
-        self.put(Up::Event { call, event })
+        self.put(ToolHostMessage::Event { call, event })
     }
 
     fn is_cancelled(&self, call: u64) -> bool {

@@ -1,113 +1,112 @@
-//! What all parts of a running swarm share.
+//! State shared by all parts of a running swarm.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
-use goondan_spec::kinds::{Budget, Workdir};
+use goondan_spec::kinds::{AgentWorkdir, BudgetLimits};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::cluster::{Roster, Uplink};
+use crate::activity::ActivityRegistry;
+use crate::cluster::{LeaderClient, WorkerPool};
 use crate::delivery::bus::EventBus;
-use crate::delivery::orchestrator::Command;
-use crate::delivery::schedule::Timetable;
-use crate::life::Lives;
+use crate::delivery::orchestrator::OrchestratorCommand;
+use crate::delivery::schedule::JobTable;
 use crate::plan::{AgentPlan, Generation};
-use crate::policy::redact::Redactor;
-use crate::turn::budget::Spent;
-use crate::turn::pace::Pace;
-use goondan_core::event::{Cost, TurnError};
+use crate::policy::redact::SecretRedactor;
+use crate::turn::budget::UsageTotals;
+use crate::turn::rate_limiter::RateLimiter;
+use goondan_core::event::{TurnError, UsageCost};
 use goondan_core::ids::InstanceId;
-use goondan_core::ports::approval::{ApprovalBook, SharedApprover};
+use goondan_core::ports::approval::{ApprovalStore, SharedApprover};
 use goondan_core::ports::clock::Clock;
 use goondan_core::ports::model::TokenUsage;
-use goondan_core::ports::reload::Reloader;
+use goondan_core::ports::reload::ProjectReloader;
 use goondan_core::ports::store::Store;
 use goondan_core::ports::tool::InstanceObserver;
-use goondan_core::ports::tracing::Tracing;
+use goondan_core::ports::tracing::TracePolicy;
 use goondan_core::real_path::real_path;
 
-/// The ports of a running swarm, and its current generation.
+/// Ports of a running swarm and its current generation.
 pub struct Engine {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) approver: SharedApprover,
-    /// Keeps secrets out of what is written down.
-    pub(crate) redactor: Redactor,
-    /// Approvals that hold always.
-    pub(crate) approvals: Arc<dyn ApprovalBook>,
-    /// Whether this system contains the programs of a call.
+    /// Removes secrets from everything that is persisted.
+    pub(crate) redactor: SecretRedactor,
+    /// Remembered approvals.
+    pub(crate) approvals: Arc<dyn ApprovalStore>,
+    /// True if this system can sandbox the programs of a call.
     pub(crate) has_sandbox: bool,
     pub(crate) bus: EventBus,
     pub(crate) generation: ArcSwap<Generation>,
-    /// Who is at work, and where a person is asked.
-    pub(crate) lives: Lives,
-    /// What all turns of this run have used up.
-    pub(crate) spent: Spent,
-    /// What all agents have asked models in the last minute.
-    pub(crate) pace: Pace,
-    /// Decides what servers are told of the trace.
-    pub(crate) tracing: Arc<dyn Tracing>,
-    /// Prompts that come by the clock.
-    pub(crate) timetable: Arc<Timetable>,
-    /// Is told which instances were put away.
+    pub(crate) lives: ActivityRegistry,
+    /// Usage of all turns of this run.
+    pub(crate) spent: UsageTotals,
+    /// Rate limiter for the model calls of all agents.
+    pub(crate) pace: RateLimiter,
+    /// Decides which trace headers model and tool servers receive.
+    pub(crate) tracing: Arc<dyn TracePolicy>,
+    /// Prompts that are sent on schedule.
+    pub(crate) timetable: Arc<JobTable>,
+    /// Notified when an instance is evicted.
     pub(crate) observer: Arc<dyn InstanceObserver>,
-    /// Lets tools work there, whatever the agents say.
+    /// Working directory of all tools; overrides the agents' own.
     pub(crate) workdir: Option<PathBuf>,
-    /// Reads the project again.
-    pub(crate) reloader: Option<Arc<dyn Reloader>>,
-    /// Set by a kill: nothing that ends from then on is recorded.
+    pub(crate) reloader: Option<Arc<dyn ProjectReloader>>,
+    /// Set by a kill. No result that arrives afterwards is recorded.
     pub(crate) dead: AtomicBool,
-    /// The node that leads, where this one works for it.
-    pub(crate) uplink: Option<Arc<Uplink>>,
-    /// The nodes that work for this one, where there may be some.
-    pub(crate) roster: Option<Arc<Roster>>,
-    /// The orchestrator. Unbounded: its senders are turns, whose number is limited, and inputs, whose queues are.
-    pub(crate) commands: UnboundedSender<Command>,
+    /// Connection to the leader, on a worker.
+    pub(crate) uplink: Option<Arc<LeaderClient>>,
+    /// Worker nodes, on a leader that accepts workers.
+    pub(crate) roster: Option<Arc<WorkerPool>>,
+    /// Mailbox of the orchestrator. Unbounded: its senders are turns, whose number is limited, and
+    /// inputs, whose queues are limited.
+    pub(crate) commands: UnboundedSender<OrchestratorCommand>,
 }
 
-/// Something that was used up.
+/// Usage of one step or one model call.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Spending {
+pub(crate) struct UsageIncrement {
     pub(crate) usage: TokenUsage,
-    /// It was a step.
+    /// Counts as a step.
     pub(crate) is_step: bool,
-    pub(crate) cost: Option<Cost>,
+    pub(crate) cost: Option<UsageCost>,
 }
 
 impl Engine {
-    /// Whether `policy.budget` allows another step. The node that leads knows what all have used up.
-    pub(crate) async fn check_budget(&self, budget: &Budget) -> Result<(), TurnError> {
+    /// Fails if `policy.budget` allows no further step. Workers ask the leader, which has the
+    /// totals of all nodes.
+    pub(crate) async fn check_budget(&self, budget: &BudgetLimits) -> Result<(), TurnError> {
         match self
             .uplink
             .as_ref()
-            .filter(|_| *budget != Budget::default())
+            .filter(|_| *budget != BudgetLimits::default())
         {
             None => self.spent.check(budget, "policy.budget"),
             Some(uplink) => uplink.check_budget().await,
         }
     }
 
-    /// Something was used up.
-    pub(crate) fn spend(&self, spending: Spending) {
+    pub(crate) fn spend(&self, spending: UsageIncrement) {
         match &self.uplink {
             None => self.spent.add(&spending),
             Some(uplink) => uplink.spent(spending),
         }
     }
 
-    /// An instance was put away: what belongs to it ends, wherever it is.
-    pub(crate) fn put_away(&self, instance: &InstanceId) {
+    /// Releases everything that belongs to an evicted instance, on this node and on its worker.
+    pub(crate) fn release_instance(&self, instance: &InstanceId) {
         self.observer.ended(instance);
         if let Some(roster) = &self.roster {
             roster.put_away(instance);
         }
     }
 
-    /// What comes of `work`; never, once the swarm was killed. A dying runtime makes I/O fail, and a failure that only came
-    /// from that must not be taken for an outcome.
+    /// Returns the output of `work`, or never returns once the swarm was killed. I/O fails while
+    /// the runtime shuts down, and such a failure must not be recorded as an outcome.
     pub(crate) async fn outcome_of<T>(&self, work: impl Future<Output = T>) -> T {
         let value = work.await;
         if self.dead.load(Ordering::Acquire) {
@@ -116,12 +115,12 @@ impl Engine {
         value
     }
 
-    /// The agent as it is planned now.
     pub(crate) fn agent(&self, name: &str) -> Option<Arc<AgentPlan>> {
         self.generation.load().agent(name).cloned()
     }
 
-    /// Where the tools of `instance` work: what the run says, what its spawn said, what its agent says.
+    /// Returns the working directory of `instance`. The run's setting wins over the spawn's, and
+    /// the spawn's over the agent's.
     pub(crate) fn workdir(
         &self,
         agent: &AgentPlan,
@@ -136,26 +135,27 @@ impl Engine {
             return cwd.to_owned();
         }
         match &agent.workdir {
-            Workdir::Instance => self.store.workdir(instance),
-            Workdir::Project => root(),
-            Workdir::Path(path) => root().join(path),
-            Workdir::Repository(folder) => folder.clone(),
+            AgentWorkdir::Instance => self.store.workdir(instance),
+            AgentWorkdir::Project => root(),
+            AgentWorkdir::Path(path) => root().join(path),
+            AgentWorkdir::Repository(folder) => folder.clone(),
         }
     }
 
-    /// What that folder must lie in, free of links, however the links in its path change. What a spawn said was free of links then.
+    /// Returns the directory that must contain the working directory even if links in its path
+    /// change. The directory of a spawn was already free of links when it was set.
     pub(crate) fn anchor(&self, agent: &AgentPlan, cwd: Option<&Path>) -> Option<PathBuf> {
         if self.workdir.is_some() {
             return None;
         }
         match (cwd, &agent.workdir) {
             (Some(cwd), _) => Some(cwd.to_owned()),
-            (None, Workdir::Instance | Workdir::Project) => None,
-            (None, Workdir::Path(_)) => {
+            (None, AgentWorkdir::Instance | AgentWorkdir::Project) => None,
+            (None, AgentWorkdir::Path(_)) => {
                 let project = &self.generation.load().project;
                 Some(real_path(project).unwrap_or_else(|_| project.clone()))
             }
-            (None, Workdir::Repository(folder)) => Some(folder.clone()),
+            (None, AgentWorkdir::Repository(folder)) => Some(folder.clone()),
         }
     }
 }

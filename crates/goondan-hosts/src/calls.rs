@@ -4,48 +4,48 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-pub(crate) use goondan_core::layering::{Ended, Event};
+pub(crate) use goondan_core::extension_protocol::{FinalMessage, RunningMessage};
 use goondan_core::ports::tool::ToolError;
 use tokio::sync::{Notify, mpsc, oneshot};
 
 /// Maximum number of queued events per call; further events are dropped.
-const WAITING_EVENTS: usize = 256;
+const EVENT_QUEUE_LENGTH: usize = 256;
 
-pub(crate) struct Receivers {
+pub(crate) struct ScriptCallReceivers {
     pub(crate) id: u64,
-    pub(crate) answer: oneshot::Receiver<Ended>,
-    pub(crate) events: mpsc::Receiver<Event>,
+    pub(crate) answer: oneshot::Receiver<FinalMessage>,
+    pub(crate) events: mpsc::Receiver<RunningMessage>,
 }
 
 /// The open calls of one runtime process. The lock is held only for map operations.
 #[derive(Default)]
-pub(crate) struct Calls {
-    state: Mutex<State>,
+pub(crate) struct OpenScriptCalls {
+    state: Mutex<ScriptCallsState>,
     /// Fires when the last open call ends.
     idle: Notify,
 }
 
 #[derive(Default)]
-struct State {
+struct ScriptCallsState {
     last: u64,
-    open: HashMap<u64, Open>,
+    open: HashMap<u64, OpenScriptCall>,
     /// True if a handler has ever answered.
     has_answered: bool,
     /// The reason why no further calls are accepted.
     closed: Option<ToolError>,
 }
 
-struct Open {
-    answer: oneshot::Sender<Ended>,
-    events: mpsc::Sender<Event>,
+struct OpenScriptCall {
+    answer: oneshot::Sender<FinalMessage>,
+    events: mpsc::Sender<RunningMessage>,
 }
 
-impl Calls {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl OpenScriptCalls {
+    fn lock(&self) -> MutexGuard<'_, ScriptCallsState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn begin(&self) -> Result<Receivers, ToolError> {
+    pub(crate) fn begin(&self) -> Result<ScriptCallReceivers, ToolError> {
         let mut state = self.lock();
         if let Some(why) = &state.closed {
             return Err(why.clone());
@@ -53,9 +53,9 @@ impl Calls {
         state.last += 1;
         let id = state.last;
         let ((answer, answered), (events, happened)) =
-            (oneshot::channel(), mpsc::channel(WAITING_EVENTS));
-        state.open.insert(id, Open { answer, events });
-        Ok(Receivers {
+            (oneshot::channel(), mpsc::channel(EVENT_QUEUE_LENGTH));
+        state.open.insert(id, OpenScriptCall { answer, events });
+        Ok(ScriptCallReceivers {
             id,
             answer: answered,
             events: happened,
@@ -63,7 +63,7 @@ impl Calls {
     }
 
     /// Answers a call. Ignored if the call was already answered.
-    pub(crate) fn end(&self, id: u64, ended: Ended) {
+    pub(crate) fn end(&self, id: u64, ended: FinalMessage) {
         let mut state = self.lock();
         state.has_answered = true;
         if let Some(open) = state.open.remove(&id) {
@@ -79,7 +79,7 @@ impl Calls {
         self.tell_idle(&state);
     }
 
-    fn tell_idle(&self, state: &State) {
+    fn tell_idle(&self, state: &ScriptCallsState) {
         if state.open.is_empty() {
             self.idle.notify_one();
         }
@@ -92,7 +92,7 @@ impl Calls {
     }
 
     /// Forwards an event to the caller; returns false if it was not accepted.
-    pub(crate) fn event(&self, id: u64, event: Event) -> bool {
+    pub(crate) fn event(&self, id: u64, event: RunningMessage) -> bool {
         self.lock()
             .open
             .get(&id)

@@ -5,17 +5,17 @@ use std::path::Path;
 use std::sync::Arc;
 
 use goondan_core::JsonObject;
-use goondan_core::connecting::{ConnectorDesk, ConnectorValues, attend};
+use goondan_core::connector_host::{ConnectorHost, ConnectorValues, run_connector};
 use goondan_core::ports::tool::ToolError;
 use goondan_spec::ResourceId;
-use goondan_spec::kinds::Module;
+use goondan_spec::kinds::ScriptModule;
 
 use crate::extension::ModuleLine;
-use crate::host::Host;
-use crate::source::{Modules, absolute, define};
-use crate::wire::{Connect, Down};
+use crate::host::ScriptHost;
+use crate::source::{ScriptModules, absolute, define};
+use crate::wire::{ConnectorRequest, ShimCommand};
 
-impl Modules {
+impl ScriptModules {
     /// Runs a connector until its function returns. Dropping the future ends its process.
     ///
     /// # Errors
@@ -24,10 +24,10 @@ impl Modules {
     pub async fn run_connector(
         &self,
         id: &ResourceId,
-        module: &Module,
+        module: &ScriptModule,
         bundle_root: &Path,
         values: ConnectorValues,
-        desk: Arc<dyn ConnectorDesk>,
+        desk: Arc<dyn ConnectorHost>,
     ) -> Result<(), ToolError> {
         let (definition, _) =
             define(module, JsonObject::new(), bundle_root).map_err(|(problem, remedy)| {
@@ -35,7 +35,7 @@ impl Modules {
             })?;
         let name = format!("Connection/{}", values.connection);
         let project = definition.project.clone();
-        let host = Host::new(
+        let host = ScriptHost::new(
             name,
             definition,
             self.folder().to_owned(),
@@ -47,7 +47,7 @@ impl Modules {
             absolute(&bundle_root.join(&module.path)),
             host.definition().package.to_string_lossy(),
         );
-        process.tell(&Down::Connect(Connect {
+        process.tell(&ShimCommand::Connect(ConnectorRequest {
             id: receivers.id,
             module: &path.to_string_lossy(),
             package: &package,
@@ -57,8 +57,8 @@ impl Modules {
             config: &values.config,
             secrets: &values.secrets,
         }));
-        let mut line = ModuleLine::alone(process, receivers);
-        let ended = attend(&mut line, desk.as_ref()).await;
+        let mut line = ModuleLine::single_operation(process, receivers);
+        let ended = run_connector(&mut line, desk.as_ref()).await;
         drop(line);
         host.end().await;
         ended

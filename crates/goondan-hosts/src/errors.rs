@@ -3,34 +3,34 @@
 use std::fmt::Display;
 
 use goondan_core::ports::tool::ToolError;
-use goondan_spec::{Code, shown};
+use goondan_spec::{Code, untrusted_text};
 
 /// Maximum number of characters of a process's own error output.
-const MAX_SAID: usize = 600;
+const MAX_ERROR_CHARS: usize = 600;
 
 /// Creates the error for a process that did not start.
 pub(crate) fn start(host: &str, why: impl Display) -> ToolError {
-    ToolError::new(format!("the host of {host} was not started: {why}"))
+    ToolError::new(format!("cannot start the runtime process of {host}: {why}"))
         .code(Code::HOST_START)
-        .suggest("Whoever runs the swarm can look with `gdn doctor` whether the runtime is there.")
+        .suggest("To check that the runtime is installed, run `gdn doctor`.")
 }
 
 /// Creates the error for a process that ended during a call.
-pub(crate) fn died(host: &str, how: impl Display) -> ToolError {
+pub(crate) fn host_ended_error(host: &str, how: impl Display) -> ToolError {
     ToolError::new(format!(
-        "the host of {host} ended while the call ran: {how}"
+        "the runtime process of {host} ended during the call: {how}"
     ))
     .code(Code::HOST_DIED)
-    .suggest("It is not known whether the call did anything. The next call starts the host again.")
+    .suggest("The call may have had effects. The next call restarts the process.")
 }
 
 /// Creates the error for a process that must wait before its restart.
 pub(crate) fn down(host: &str, deaths: u32, seconds: u64) -> ToolError {
     ToolError::new(format!(
-        "the host of {host} ended {deaths} times in a row and rests for {seconds} s"
+        "the runtime process of {host} crashed {deaths} times in a row; it restarts in {seconds} s"
     ))
     .code(Code::HOST_DOWN)
-    .suggest("Use another tool, or try again after that.")
+    .suggest("Use another tool, or retry after the restart.")
 }
 
 pub(crate) fn cancelled() -> ToolError {
@@ -39,9 +39,9 @@ pub(crate) fn cancelled() -> ToolError {
 
 /// Escapes a process's error output. Truncates it at the beginning, because the cause is usually at
 /// the end.
-pub(crate) fn said(text: &str) -> String {
-    let text = shown::lines(text.trim()).to_string();
-    let over = text.chars().count().saturating_sub(MAX_SAID);
+pub(crate) fn escaped_output_tail(text: &str) -> String {
+    let text = untrusted_text::lines(text.trim()).to_string();
+    let over = text.chars().count().saturating_sub(MAX_ERROR_CHARS);
     if over == 0 {
         text
     } else {

@@ -6,23 +6,24 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use goondan_core::JsonObject;
-use goondan_core::layering::{
-    Begin, Code, Ended, Event, Heard, Line, OfferedCall, Runner, Sessions,
+use goondan_core::extension_protocol::{
+    CodeChannel, CodeMessage, ExtensionRunner, ExtensionToolCall, FinalMessage,
+    MessageExtensionCode, RunStart, RunningMessage, SessionRegistry,
 };
-use goondan_core::ports::extension::Seat;
+use goondan_core::ports::extension::ExtensionContext;
 use goondan_core::ports::tool::{ToolContext, ToolError};
 use serde_json::Value;
 
-use crate::attended::Attended;
-use crate::calls::Receivers;
+use crate::calls::ScriptCallReceivers;
 use crate::errors;
 use crate::handler::context;
-use crate::host::Host;
-use crate::process::{Ping, Process};
-use crate::wire::{Answer, Begun, Call, Down};
+use crate::host::ScriptHost;
+use crate::process::{LivenessPing, RuntimeProcess};
+use crate::running_call::RunningScriptCall;
+use crate::wire::{ExtensionRequest, OperationAnswer, ScriptCall, ShimCommand};
 
 pub(crate) struct ModuleExtension {
-    pub(crate) host: Arc<Host>,
+    pub(crate) host: Arc<ScriptHost>,
     pub(crate) name: String,
     pub(crate) module: PathBuf,
     /// The config without the settings for programs.
@@ -33,7 +34,7 @@ pub(crate) struct ModuleExtension {
 }
 
 #[async_trait]
-impl Code for ModuleExtension {
+impl MessageExtensionCode for ModuleExtension {
     fn name(&self) -> &str {
         &self.name
     }
@@ -58,7 +59,10 @@ impl Code for ModuleExtension {
         self.files.to_vec()
     }
 
-    async fn connect(&self, seat: &Seat) -> Result<Arc<dyn Runner>, ToolError> {
+    async fn connect(
+        &self,
+        seat: &ExtensionContext,
+    ) -> Result<Arc<dyn ExtensionRunner>, ToolError> {
         let process = self.host.connect(&seat.sandboxes, &seat.workdir).await?;
         Ok(Arc::new(ModuleRunner {
             process,
@@ -69,21 +73,21 @@ impl Code for ModuleExtension {
 }
 
 struct ModuleRunner {
-    process: Arc<Process>,
-    host: Arc<Host>,
+    process: Arc<RuntimeProcess>,
+    host: Arc<ScriptHost>,
     module: String,
 }
 
 #[async_trait]
-impl Runner for ModuleRunner {
-    fn sessions(&self) -> &Sessions {
+impl ExtensionRunner for ModuleRunner {
+    fn sessions(&self) -> &SessionRegistry {
         self.process.sessions()
     }
 
-    fn begin(&self, what: &Begin<'_>) -> Result<Box<dyn Line>, ToolError> {
+    fn begin(&self, what: &RunStart<'_>) -> Result<Box<dyn CodeChannel>, ToolError> {
         let receivers = self.process.calls().begin()?;
         let package = self.host.definition().package.to_string_lossy();
-        self.process.tell(&Begun {
+        self.process.tell(&ExtensionRequest {
             id: receivers.id,
             module: &self.module,
             package: &package,
@@ -97,12 +101,12 @@ impl Runner for ModuleRunner {
         }))
     }
 
-    async fn call(&self, call: OfferedCall<'_>, ctx: &ToolContext) -> Ended {
+    async fn call(&self, call: ExtensionToolCall<'_>, ctx: &ToolContext) -> FinalMessage {
         let receivers = match self.process.calls().begin() {
             Ok(receivers) => receivers,
             Err(error) => return Err(error).into(),
         };
-        self.process.tell(&Down::Call(Call {
+        self.process.tell(&ShimCommand::Call(ScriptCall {
             id: receivers.id,
             module: "",
             package: "",
@@ -112,27 +116,27 @@ impl Runner for ModuleRunner {
             config: call.config,
             context: context(ctx, &self.host, call.timeout),
         }));
-        Attended::new(Arc::clone(&self.process), receivers, ctx)
+        RunningScriptCall::new(Arc::clone(&self.process), receivers, ctx)
             .run()
             .await
     }
 
     fn forget(&self, session: u64) {
-        self.process.tell(&Down::Forget { session });
+        self.process.tell(&ShimCommand::Forget { session });
     }
 
     fn happened(&self, session: u64, event: &Value) {
-        self.process.mention(&Down::Event { session, event });
+        self.process.mention(&ShimCommand::Event { session, event });
     }
 }
 
 /// A running operation in a process. Dropping it before the answer cancels it in the process. If it
 /// does not end then, the process is retired.
 pub(crate) struct ModuleLine {
-    process: Arc<Process>,
-    receivers: Receivers,
+    process: Arc<RuntimeProcess>,
+    receivers: ScriptCallReceivers,
     /// Set if the operation was cancelled.
-    cancelled: Option<Ping>,
+    cancelled: Option<LivenessPing>,
     /// True if the process needs no cancellation: the operation is over, or the process ends with
     /// it.
     is_settled: bool,
@@ -140,7 +144,10 @@ pub(crate) struct ModuleLine {
 
 impl ModuleLine {
     /// Creates the line of the only operation in a process, which ends with it.
-    pub(crate) fn alone(process: Arc<Process>, receivers: Receivers) -> Self {
+    pub(crate) fn single_operation(
+        process: Arc<RuntimeProcess>,
+        receivers: ScriptCallReceivers,
+    ) -> Self {
         ModuleLine {
             process,
             receivers,
@@ -163,19 +170,19 @@ impl Drop for ModuleLine {
 }
 
 #[async_trait]
-impl Line for ModuleLine {
-    async fn hear(&mut self) -> Heard {
+impl CodeChannel for ModuleLine {
+    async fn hear(&mut self) -> CodeMessage {
         tokio::select! {
             biased;
-            Some(event) = self.receivers.events.recv() => Heard::Said(event),
+            Some(event) = self.receivers.events.recv() => CodeMessage::Said(event),
             answer = &mut self.receivers.answer => {
                 self.is_settled = true;
-                Heard::Ended(Box::new(answer.unwrap_or_else(|_| Err(errors::cancelled()).into())))
+                CodeMessage::Ended(Box::new(answer.unwrap_or_else(|_| Err(errors::cancelled()).into())))
             }
         }
     }
 
-    fn rest(&mut self) -> Option<Event> {
+    fn rest(&mut self) -> Option<RunningMessage> {
         self.receivers.events.try_recv().ok()
     }
 
@@ -185,7 +192,7 @@ impl Line for ModuleLine {
             Err(error) => (None, Some(error.into())),
         };
         self.process
-            .tell(&Down::Answer(Answer { ask, value, error }));
+            .tell(&ShimCommand::Answer(OperationAnswer { ask, value, error }));
     }
 
     fn cancel(&mut self) {

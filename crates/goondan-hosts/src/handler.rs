@@ -8,12 +8,12 @@ use async_trait::async_trait;
 use goondan_core::JsonObject;
 use goondan_core::ports::tool::{ToolContext, ToolError, ToolHandler, ToolOutput};
 
-use crate::attended::Attended;
-use crate::host::Host;
-use crate::wire::{Call, Context, Down};
+use crate::host::ScriptHost;
+use crate::running_call::RunningScriptCall;
+use crate::wire::{ScriptCall, ScriptCallContext, ShimCommand};
 
 pub(crate) struct ModuleHandler {
-    pub(crate) host: Arc<Host>,
+    pub(crate) host: Arc<ScriptHost>,
     pub(crate) module: PathBuf,
     pub(crate) export: String,
     /// The tool's config without the settings for programs.
@@ -34,7 +34,7 @@ impl ToolHandler for ModuleHandler {
         let receivers = process.calls().begin()?;
         let module = self.module.to_string_lossy();
         let package = self.host.definition().package.to_string_lossy();
-        process.tell(&Down::Call(Call {
+        process.tell(&ShimCommand::Call(ScriptCall {
             id: receivers.id,
             module: &module,
             package: &package,
@@ -44,7 +44,10 @@ impl ToolHandler for ModuleHandler {
             config: &self.config,
             context: context(ctx, &self.host, self.timeout),
         }));
-        Attended::new(process, receivers, ctx).run().await.outcome
+        RunningScriptCall::new(process, receivers, ctx)
+            .run()
+            .await
+            .outcome
     }
 
     async fn programs(&self, _ctx: &ToolContext, _input: &JsonObject) -> Vec<PathBuf> {
@@ -52,8 +55,12 @@ impl ToolHandler for ModuleHandler {
     }
 }
 
-pub(crate) fn context<'a>(ctx: &'a ToolContext, host: &Host, timeout: Duration) -> Context<'a> {
-    Context {
+pub(crate) fn context<'a>(
+    ctx: &'a ToolContext,
+    host: &ScriptHost,
+    timeout: Duration,
+) -> ScriptCallContext<'a> {
+    ScriptCallContext {
         agent_name: &ctx.agent_name,
         instance_key: &ctx.instance_key,
         turn_id: &ctx.turn_id,

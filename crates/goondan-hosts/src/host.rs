@@ -7,46 +7,46 @@ use std::time::Duration;
 use goondan_core::JsonObject;
 use goondan_core::ids::InstanceId;
 use goondan_core::ports::tool::ToolError;
-use goondan_spec::kinds::{Runtime, Sandbox};
+use goondan_spec::kinds::{SandboxSettings, ScriptRuntime};
 use tokio::time::Instant;
 
 use crate::errors;
-use crate::process::Process;
+use crate::process::RuntimeProcess;
 use crate::programs::{HostProgram, HostPrograms};
 use crate::shim;
-use crate::wire::Down;
+use crate::wire::ShimCommand;
 
 /// Number of consecutive failures after which the process is still restarted at once.
-const QUICK: u32 = 3;
+const IMMEDIATE_RESTARTS: u32 = 3;
 /// Longest pause before a restart.
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+const MAX_RESTART_DELAY: Duration = Duration::from_secs(60);
 /// Number of places above which idle processes are ended.
-const MANY_PLACES: usize = 16;
+const MAX_IDLE_SCOPES: usize = 16;
 /// Minimum memory limit in MiB that lets a runtime start.
-const LEAST_MEMORY: u64 = 64;
+const MIN_MEMORY_MIB: u64 = 64;
 
 /// Gives the shim separate file descriptors, and sends the modules' printed output to the log. The
 /// first argument is a memory limit in KiB. It limits the data segment, because runtimes reserve
 /// far more address space than they use.
-const PLUMBING: &str = r#"exec 3<&0 4>&1 </dev/null >&2
+const REDIRECT_SCRIPT: &str = r#"exec 3<&0 4>&1 </dev/null >&2
 [ -z "$1" ] || ulimit -d "$1" || exit 69
 shift
 exec "$@""#;
 
-const SHELL: &str = "/bin/sh";
+const SHELL_PATH: &str = "/bin/sh";
 
 /// The access of a process: the sandboxes of its callers, and their writable directory. All calls
 /// without a sandbox are equal.
 #[derive(Debug, Clone, Default, PartialEq)]
-struct Place {
-    sandboxes: Vec<Sandbox>,
+struct ProcessScope {
+    sandboxes: Vec<SandboxSettings>,
     workdir: PathBuf,
 }
 
 /// The properties that hosts must share to be the same host.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Definition {
-    pub(crate) runtime: Runtime,
+pub(crate) struct ScriptHostDefinition {
+    pub(crate) runtime: ScriptRuntime,
     pub(crate) program: PathBuf,
     pub(crate) package: PathBuf,
     pub(crate) project: PathBuf,
@@ -55,33 +55,33 @@ pub(crate) struct Definition {
 }
 
 /// A host: one process per place, started by the first call.
-pub(crate) struct Host {
+pub(crate) struct ScriptHost {
     name: String,
-    definition: Definition,
+    definition: ScriptHostDefinition,
     folder: PathBuf,
     programs: Arc<dyn HostPrograms>,
-    slots: Mutex<Vec<(Place, Arc<Slot>)>>,
+    slots: Mutex<Vec<(ProcessScope, Arc<HostSlot>)>>,
 }
 
 #[derive(Default)]
-struct Slot(tokio::sync::Mutex<Life>);
+struct HostSlot(tokio::sync::Mutex<HostProcessState>);
 
 #[derive(Default)]
-struct Life {
-    process: Option<Arc<Process>>,
+struct HostProcessState {
+    process: Option<Arc<RuntimeProcess>>,
     /// Number of failures since the last answer.
     deaths: u32,
     not_before: Option<Instant>,
 }
 
-impl Host {
+impl ScriptHost {
     pub(crate) fn new(
         name: String,
-        definition: Definition,
+        definition: ScriptHostDefinition,
         folder: PathBuf,
         programs: Arc<dyn HostPrograms>,
     ) -> Self {
-        Host {
+        ScriptHost {
             name,
             definition,
             folder,
@@ -90,11 +90,11 @@ impl Host {
         }
     }
 
-    pub(crate) fn definition(&self) -> &Definition {
+    pub(crate) fn definition(&self) -> &ScriptHostDefinition {
         &self.definition
     }
 
-    fn slots(&self) -> MutexGuard<'_, Vec<(Place, Arc<Slot>)>> {
+    fn slots(&self) -> MutexGuard<'_, Vec<(ProcessScope, Arc<HostSlot>)>> {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -109,7 +109,7 @@ impl Host {
                 continue;
             };
             for session in process.sessions().forget(instance) {
-                process.tell(&Down::Forget { session });
+                process.tell(&ShimCommand::Forget { session });
             }
         }
     }
@@ -118,12 +118,12 @@ impl Host {
     /// is not over.
     pub(crate) async fn connect(
         &self,
-        sandboxes: &[Sandbox],
+        sandboxes: &[SandboxSettings],
         workdir: &Path,
-    ) -> Result<Arc<Process>, ToolError> {
+    ) -> Result<Arc<RuntimeProcess>, ToolError> {
         let place = match sandboxes.is_empty() {
-            true => Place::default(),
-            false => Place {
+            true => ProcessScope::default(),
+            false => ProcessScope {
                 sandboxes: sandboxes.to_vec(),
                 workdir: workdir.to_owned(),
             },
@@ -154,38 +154,42 @@ impl Host {
     }
 
     /// Returns the slot of a place. If there are many slots, drops the idle ones.
-    fn slot(&self, place: &Place) -> Arc<Slot> {
+    fn slot(&self, place: &ProcessScope) -> Arc<HostSlot> {
         let mut slots = self.slots();
         if let Some((_, slot)) = slots.iter().find(|(known, _)| known == place) {
             return Arc::clone(slot);
         }
-        if slots.len() >= MANY_PLACES {
+        if slots.len() >= MAX_IDLE_SCOPES {
             slots.retain(|(_, slot)| Arc::strong_count(slot) > 1 || slot.is_busy());
         }
-        let slot = Arc::<Slot>::default();
+        let slot = Arc::<HostSlot>::default();
         slots.push((place.clone(), Arc::clone(&slot)));
         slot
     }
 
-    async fn start(&self, place: &Place, workdir: &Path) -> Result<Process, ToolError> {
+    async fn start(
+        &self,
+        place: &ProcessScope,
+        workdir: &Path,
+    ) -> Result<RuntimeProcess, ToolError> {
         let (runtime, folder) = (self.definition.runtime, self.folder.clone());
         let placed = tokio::task::spawn_blocking(move || shim::place(runtime, &folder)).await;
         let shim = placed.map_err(|error| errors::start(&self.name, error))?;
         let shim = shim.map_err(|error| {
             errors::start(
                 &self.name,
-                format_args!("its program can't be written: {error}"),
+                format_args!("cannot write its program: {error}"),
             )
         })?;
         let streams = self
             .programs
             .start(&self.program(place, workdir, &shim))
             .await?;
-        Process::greet(&self.name, streams).await
+        RuntimeProcess::wait_until_ready(&self.name, streams).await
     }
 
-    fn program(&self, place: &Place, workdir: &Path, shim: &Path) -> HostProgram {
-        let Definition {
+    fn program(&self, place: &ProcessScope, workdir: &Path, shim: &Path) -> HostProgram {
+        let ScriptHostDefinition {
             runtime,
             program,
             package,
@@ -194,22 +198,22 @@ impl Host {
         } = &self.definition;
         let mut settings = settings.clone();
         let memory = memory(&mut settings)
-            .map(|mib| (mib.max(LEAST_MEMORY) * 1024).to_string())
+            .map(|mib| (mib.max(MIN_MEMORY_MIB) * 1024).to_string())
             .unwrap_or_default();
         let program_text = program.to_string_lossy().into_owned();
-        let mut args: Vec<String> = ["-c", PLUMBING, "sh", &memory, &program_text]
+        let mut args: Vec<String> = ["-c", REDIRECT_SCRIPT, "sh", &memory, &program_text]
             .map(str::to_owned)
             .into();
         let own: &[&str] = match runtime {
-            Runtime::Node | Runtime::Bun => &[],
-            Runtime::Deno => &["run", "--no-prompt", "--allow-all", "--quiet"],
+            ScriptRuntime::Node | ScriptRuntime::Bun => &[],
+            ScriptRuntime::Deno => &["run", "--no-prompt", "--allow-all", "--quiet"],
             // Bytecode files next to the sources would look like edits.
-            Runtime::Python => &["-u", "-B"],
+            ScriptRuntime::Python => &["-u", "-B"],
         };
         args.extend(own.iter().map(|arg| (*arg).to_owned()));
         args.push(shim.to_string_lossy().into_owned());
         HostProgram {
-            program: SHELL.into(),
+            program: SHELL_PATH.into(),
             args,
             folder: package.clone(),
             project: project.clone(),
@@ -221,14 +225,14 @@ impl Host {
                 place.workdir.clone()
             },
             reads: vec![self.folder.clone()],
-            starts: vec![SHELL.into(), program.clone()],
+            starts: vec![SHELL_PATH.into(), program.clone()],
         }
     }
 
     /// Ends all processes, and waits until they have ended.
     pub(crate) async fn end(&self) {
         let slots: Vec<_> = self.slots().drain(..).collect();
-        let end = async |slot: Arc<Slot>| {
+        let end = async |slot: Arc<HostSlot>| {
             if let Some(process) = slot.0.lock().await.process.take() {
                 process.end().await;
             }
@@ -237,7 +241,7 @@ impl Host {
     }
 }
 
-impl Slot {
+impl HostSlot {
     fn is_busy(&self) -> bool {
         self.0.try_lock().is_ok_and(|life| {
             life.process
@@ -247,7 +251,7 @@ impl Slot {
     }
 }
 
-impl Life {
+impl HostProcessState {
     fn note_death(&mut self, has_answered: bool) {
         self.deaths = if has_answered {
             1
@@ -261,11 +265,10 @@ impl Life {
 /// Returns the pause after consecutive failures: none for the first three, then 1 s, 2 s, 4 s … 1
 /// min.
 fn pause_after(deaths: u32) -> Duration {
-    match deaths.checked_sub(QUICK + 1) {
+    match deaths.checked_sub(IMMEDIATE_RESTARTS + 1) {
         None => Duration::ZERO,
-        Some(doublings) => {
-            Duration::from_secs(1_u64.checked_shl(doublings).unwrap_or(u64::MAX)).min(LONGEST_PAUSE)
-        }
+        Some(doublings) => Duration::from_secs(1_u64.checked_shl(doublings).unwrap_or(u64::MAX))
+            .min(MAX_RESTART_DELAY),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Tools, extensions and connectors in JavaScript, TypeScript and Python. They run in a process of
 //! their runtime, called a host.
 //!
-//! All modules of a package share one host, which starts with the first call ([`Modules`]). In it,
+//! All modules of a package share one host, which starts with the first call ([`ScriptModules`]). In it,
 //! a small shim loads the modules and runs their handlers. Both sides exchange lines of JSON over
 //! separate descriptors (`wire`), so printed output is never parsed as an answer but logged. Calls
 //! run concurrently.
@@ -25,23 +25,23 @@
 
 #![allow(missing_docs, reason = "internal crate")]
 
-mod attended;
 mod calls;
 mod connector;
 mod errors;
 mod extension;
 mod handler;
 mod host;
-mod misfits;
 mod operations;
 mod pool;
 mod process;
 mod programs;
+mod result_type_errors;
+mod running_call;
 mod runtimes;
 mod shim;
 mod source;
 mod wire;
 
-pub use programs::{HostProgram, HostPrograms, RunningHost, Streams};
+pub use programs::{HostProgram, HostPrograms, RunningHost, RuntimeStreams};
 pub use runtimes::{RuntimeFound, found, installed, problem};
-pub use source::Modules;
+pub use source::ScriptModules;

@@ -2,7 +2,7 @@
 
 use goondan_core::JsonObject;
 use goondan_core::ports::tool::{
-    AgentEventInput, AgentToolRuntime, RequestOptions, SpawnOptions, SpawnedAgentInfo, ToolError,
+    AgentEventInput, AgentToolRuntime, RequestOptions, SpawnOptions, SpawnedInstanceInfo, ToolError,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -29,7 +29,7 @@ struct ToAgent {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Spawn {
+struct SpawnArguments {
     target: String,
     #[serde(default)]
     instance_key: Option<String>,
@@ -39,14 +39,14 @@ struct Spawn {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct List {
+struct ListArguments {
     #[serde(default)]
     include_all: bool,
 }
 
 #[derive(Serialize)]
-struct Agents {
-    agents: Vec<SpawnedAgentInfo>,
+struct AgentsReply {
+    agents: Vec<SpawnedInstanceInfo>,
 }
 
 pub(crate) async fn perform(
@@ -69,7 +69,7 @@ pub(crate) async fn perform(
             answer(runtime.send(&target, event).await)
         }
         "spawn" => {
-            let Spawn {
+            let SpawnArguments {
                 target,
                 instance_key,
                 cwd,
@@ -82,16 +82,16 @@ pub(crate) async fn perform(
             answer(runtime.spawn(&target, options).await)
         }
         "list" => {
-            let wanted: List = read(name, payload)?;
+            let wanted: ListArguments = read(name, payload)?;
             answer(
                 runtime
                     .list(wanted.include_all)
                     .await
-                    .map(|agents| Agents { agents }),
+                    .map(|agents| AgentsReply { agents }),
             )
         }
         "catalog" => answer(runtime.catalog().await),
-        _ => Err(ToolError::new(format!("there is no operation `{name}`"))
+        _ => Err(ToolError::new(format!("unknown operation `{name}`"))
             .suggest("use request, send, spawn, list or catalog")),
     }
 }
@@ -111,10 +111,10 @@ impl ToAgent {
 
 fn read<T: DeserializeOwned>(name: &str, payload: Value) -> Result<T, ToolError> {
     serde_json::from_value(payload)
-        .map_err(|mistake| ToolError::new(format!("`{name}` was asked wrongly: {mistake}")))
+        .map_err(|mistake| ToolError::new(format!("invalid arguments for `{name}`: {mistake}")))
 }
 
 fn answer<T: Serialize>(result: Result<T, ToolError>) -> Result<Value, ToolError> {
     serde_json::to_value(result?)
-        .map_err(|mistake| ToolError::new(format!("the answer can't be told: {mistake}")))
+        .map_err(|mistake| ToolError::new(format!("cannot encode the answer: {mistake}")))
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use crate::host::{Definition, Host};
+use crate::host::{ScriptHost, ScriptHostDefinition};
 use crate::programs::HostPrograms;
 
 /// Files with the hashes of their contents.
@@ -12,16 +12,16 @@ pub(crate) type Contents = BTreeMap<PathBuf, String>;
 
 /// The hosts of a swarm. Their handlers keep them alive.
 #[derive(Default)]
-pub(crate) struct Pool(Mutex<Vec<Entry>>);
+pub(crate) struct HostPool(Mutex<Vec<PooledHost>>);
 
-struct Entry {
-    host: Weak<Host>,
+struct PooledHost {
+    host: Weak<ScriptHost>,
     /// The source files of the tools that share the host.
     contents: Contents,
 }
 
-impl Pool {
-    fn lock(&self) -> MutexGuard<'_, Vec<Entry>> {
+impl HostPool {
+    fn lock(&self) -> MutexGuard<'_, Vec<PooledHost>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -30,11 +30,11 @@ impl Pool {
     pub(crate) fn host(
         &self,
         name: &str,
-        definition: &Definition,
+        definition: &ScriptHostDefinition,
         contents: &Contents,
         folder: &std::path::Path,
         programs: &Arc<dyn HostPrograms>,
-    ) -> Arc<Host> {
+    ) -> Arc<ScriptHost> {
         let mut entries = self.lock();
         entries.retain(|entry| entry.host.strong_count() > 0);
         for entry in entries.iter_mut().rev() {
@@ -53,21 +53,21 @@ impl Pool {
                 return host;
             }
         }
-        let host = Host::new(
+        let host = ScriptHost::new(
             name.to_owned(),
             definition.clone(),
             folder.to_owned(),
             Arc::clone(programs),
         );
         let host = Arc::new(host);
-        entries.push(Entry {
+        entries.push(PooledHost {
             host: Arc::downgrade(&host),
             contents: contents.clone(),
         });
         host
     }
 
-    pub(crate) fn all(&self) -> Vec<Arc<Host>> {
+    pub(crate) fn all(&self) -> Vec<Arc<ScriptHost>> {
         self.lock()
             .iter()
             .filter_map(|entry| entry.host.upgrade())

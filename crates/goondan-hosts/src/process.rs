@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use goondan_core::layering::Sessions;
+use goondan_core::extension_protocol::SessionRegistry;
 use goondan_core::ports::tool::{LogLevel, ToolError, ToolOutput};
 use serde::Serialize;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
@@ -12,31 +12,31 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::calls::{Calls, Ended, Event};
+use crate::calls::{FinalMessage, OpenScriptCalls, RunningMessage};
 use crate::errors;
-use crate::misfits::Misfit;
-use crate::programs::{RunningHost, Streams};
-use crate::wire::{Down, MAX_LINE, More, Up};
+use crate::programs::{RunningHost, RuntimeStreams};
+use crate::result_type_errors::InvalidMessageAction;
+use crate::wire::{MAX_LINE_BYTES, ResultExtras, ShimCommand, ShimMessage};
 
 /// Maximum time until the process reports that it is ready.
-const HELLO: Duration = Duration::from_secs(20);
+const HELLO_TIMEOUT: Duration = Duration::from_secs(20);
 /// Time that a process has to exit after its input is closed.
-const PATIENCE: Duration = Duration::from_secs(2);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Maximum time to answer a ping.
-const PONG: Duration = Duration::from_secs(1);
+const PONG_TIMEOUT: Duration = Duration::from_secs(1);
 /// Maximum size in bytes of the retained printed output.
-const MAX_PRINTED: usize = 4 << 10;
+const MAX_PRINTED_BYTES: usize = 4 << 10;
 /// Maximum number of queued events for a process; further events are dropped.
-const MOST_EVENTS: usize = 1_024;
+const MAX_QUEUED_EVENTS: usize = 1_024;
 /// Maximum length in bytes of a printed line that is logged as one.
 const MAX_LOGGED: u64 = 10_000;
 
 /// A process that accepts calls. Dropping the last handle ends it.
-pub(crate) struct Process {
+pub(crate) struct RuntimeProcess {
     name: String,
-    calls: Arc<Calls>,
-    sessions: Sessions,
-    down: mpsc::UnboundedSender<Line>,
+    calls: Arc<OpenScriptCalls>,
+    sessions: SessionRegistry,
+    down: mpsc::UnboundedSender<OutgoingLine>,
     /// Number of events that wait to be written.
     events: Arc<AtomicUsize>,
     /// Fires when the process must be killed.
@@ -54,16 +54,22 @@ pub(crate) struct Process {
     _leave: DropGuard,
 }
 
-impl Process {
+impl RuntimeProcess {
     /// Waits until the process reports that it is ready.
-    pub(crate) async fn greet(name: &str, streams: Streams) -> Result<Process, ToolError> {
-        let Streams {
+    pub(crate) async fn wait_until_ready(
+        name: &str,
+        streams: RuntimeStreams,
+    ) -> Result<RuntimeProcess, ToolError> {
+        let RuntimeStreams {
             input,
             output,
             printed,
             program,
         } = streams;
-        let (calls, notes) = (Arc::<Calls>::default(), Arc::<Notes>::default());
+        let (calls, notes) = (
+            Arc::<OpenScriptCalls>::default(),
+            Arc::<ProcessExitNotes>::default(),
+        );
         let (kill, leave) = (CancellationToken::new(), CancellationToken::new());
         let (pong, pongs) = watch::channel(0);
         let (down, lines) = mpsc::unbounded_channel();
@@ -73,14 +79,14 @@ impl Process {
         let events = Arc::<AtomicUsize>::default();
         tokio::spawn(write(lines, output, Arc::clone(&events)));
         let printer = tokio::spawn(
-            Printer {
+            PrintedOutputReader {
                 calls: Arc::clone(&calls),
                 notes: Arc::clone(&notes),
                 name: name.to_owned(),
             }
             .read(printed),
         );
-        let reader = Reader {
+        let reader = ShimMessageReader {
             name: name.to_owned(),
             calls: Arc::clone(&calls),
             notes: Arc::clone(&notes),
@@ -91,7 +97,7 @@ impl Process {
         };
         let reading = tokio::spawn(reader.read(input));
         let calls_left = Arc::clone(&calls);
-        let end = End {
+        let end = ProcessExitWatcher {
             name: name.to_owned(),
             calls: calls_left,
             notes,
@@ -102,10 +108,10 @@ impl Process {
         tokio::spawn(end.watch(program, reading, printer));
         let (name_of, is_retired, _leave) =
             (name.to_owned(), AtomicBool::new(false), leave.drop_guard());
-        let process = Process {
+        let process = RuntimeProcess {
             name: name_of,
             calls,
-            sessions: Sessions::default(),
+            sessions: SessionRegistry::default(),
             down,
             events,
             kill,
@@ -116,9 +122,9 @@ impl Process {
             ended,
             _leave,
         };
-        match timeout(HELLO, greeted).await {
+        match timeout(HELLO_TIMEOUT, greeted).await {
             Ok(Ok(version)) => {
-                tracing::debug!(host = name, version, "a host was started");
+                tracing::debug!(host = name, version, "runtime process started");
                 Ok(process)
             }
             Ok(Err(_)) => {
@@ -129,17 +135,17 @@ impl Process {
                 process.kill.cancel();
                 Err(errors::start(
                     name,
-                    format_args!("it did not answer within {} s", HELLO.as_secs()),
+                    format_args!("it did not answer within {} s", HELLO_TIMEOUT.as_secs()),
                 ))
             }
         }
     }
 
-    pub(crate) fn calls(&self) -> &Calls {
+    pub(crate) fn calls(&self) -> &OpenScriptCalls {
         &self.calls
     }
 
-    pub(crate) fn sessions(&self) -> &Sessions {
+    pub(crate) fn sessions(&self) -> &SessionRegistry {
         &self.sessions
     }
 
@@ -153,7 +159,7 @@ impl Process {
     /// Sends a message. Ignored if the process is gone; `End` then answers its open calls.
     pub(crate) fn tell(&self, message: &impl Serialize) {
         if let Some(text) = line(message) {
-            let _ = self.down.send(Line {
+            let _ = self.down.send(OutgoingLine {
                 text,
                 is_event: false,
             });
@@ -162,17 +168,17 @@ impl Process {
 
     /// Sends an event, unless too many are queued: a process that does not read must not exhaust
     /// the memory.
-    pub(crate) fn mention(&self, event: &Down<'_>) {
-        if self.events.load(Ordering::Relaxed) >= MOST_EVENTS {
+    pub(crate) fn mention(&self, event: &ShimCommand<'_>) {
+        if self.events.load(Ordering::Relaxed) >= MAX_QUEUED_EVENTS {
             tracing::debug!(
                 host = self.name,
-                "an event was left out: {MOST_EVENTS} wait already"
+                "dropped an event: {MAX_QUEUED_EVENTS} events are already queued"
             );
             return;
         }
         if let Some(text) = line(event) {
             self.events.fetch_add(1, Ordering::Relaxed);
-            let _ = self.down.send(Line {
+            let _ = self.down.send(OutgoingLine {
                 text,
                 is_event: true,
             });
@@ -180,11 +186,11 @@ impl Process {
     }
 
     /// Cancels a call, and pings the process.
-    pub(crate) fn cancel(&self, id: u64) -> Ping {
-        self.tell(&Down::Cancel { id });
+    pub(crate) fn cancel(&self, id: u64) -> LivenessPing {
+        self.tell(&ShimCommand::Cancel { id });
         let number = self.pings.fetch_add(1, Ordering::Relaxed) + 1;
-        self.tell(&Down::Ping);
-        Ping {
+        self.tell(&ShimCommand::Ping);
+        LivenessPing {
             number,
             at: Instant::now(),
         }
@@ -193,13 +199,13 @@ impl Process {
     /// Retires the process after a call did not end. It accepts no further calls and is killed
     /// after its remaining calls. If it does not answer the ping of the cancellation, it is killed
     /// at once, or after a short delay if other calls are open.
-    pub(crate) fn retire(self: &Arc<Self>, ping: Ping) {
+    pub(crate) fn retire(self: &Arc<Self>, ping: LivenessPing) {
         if self.is_retired.swap(true, Ordering::Relaxed) {
             return;
         }
         tracing::warn!(
             host = self.name,
-            "a call did not end when it was cancelled: the host takes no more calls"
+            "a cancelled call did not end; the runtime process accepts no more calls"
         );
         let (name, calls) = (self.name.clone(), Arc::clone(&self.calls));
         let (mut pongs, kill) = (self.pongs.clone(), self.kill.clone());
@@ -207,16 +213,16 @@ impl Process {
             ping.at
         } else {
             Instant::now()
-        } + PONG;
+        } + PONG_TIMEOUT;
         tokio::spawn(async move {
             let is_there = timeout_at(until, pongs.wait_for(|count| *count >= ping.number))
                 .await
                 .is_ok();
             match is_there {
                 true => calls.until_idle().await,
-                false => calls.close(&errors::died(
+                false => calls.close(&errors::host_ended_error(
                     &name,
-                    "it was killed, for another call in it never came back",
+                    "it was killed because another of its calls did not end",
                 )),
             }
             kill.cancel();
@@ -226,11 +232,11 @@ impl Process {
     /// Waits for the imminent end, and returns its description.
     async fn end_told(&self) -> String {
         let mut ended = self.ended.clone();
-        let told = timeout(PATIENCE * 2, ended.wait_for(Option::is_some)).await;
+        let told = timeout(EXIT_TIMEOUT * 2, ended.wait_for(Option::is_some)).await;
         told.ok()
             .and_then(Result::ok)
             .and_then(|how| how.clone())
-            .unwrap_or_else(|| "it does not end".to_owned())
+            .unwrap_or_else(|| "it did not exit".to_owned())
     }
 
     /// Ends the process, with some time to exit itself, and waits until it has ended.
@@ -239,7 +245,7 @@ impl Process {
         self.is_retired.store(true, Ordering::Relaxed);
         self.calls.close(&errors::cancelled());
         drop(self);
-        if timeout(PATIENCE, ended.wait_for(Option::is_some))
+        if timeout(EXIT_TIMEOUT, ended.wait_for(Option::is_some))
             .await
             .is_err()
         {
@@ -250,12 +256,12 @@ impl Process {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Ping {
+pub(crate) struct LivenessPing {
     number: u64,
     at: Instant,
 }
 
-struct Line {
+struct OutgoingLine {
     text: Vec<u8>,
     is_event: bool,
 }
@@ -268,11 +274,11 @@ fn line(message: &impl Serialize) -> Option<Vec<u8>> {
 
 /// Writes lines until all senders are dropped; then the process reads the end of its input.
 async fn write(
-    mut lines: mpsc::UnboundedReceiver<Line>,
+    mut lines: mpsc::UnboundedReceiver<OutgoingLine>,
     mut output: Box<dyn AsyncWrite + Send + Unpin>,
     events: Arc<AtomicUsize>,
 ) {
-    while let Some(Line { text, is_event }) = lines.recv().await {
+    while let Some(OutgoingLine { text, is_event }) = lines.recv().await {
         if output.write_all(&text).await.is_err() || output.flush().await.is_err() {
             return;
         }
@@ -284,13 +290,13 @@ async fn write(
 
 /// Observations about the end of a process.
 #[derive(Default)]
-struct Notes(Mutex<(Vec<u8>, Option<String>)>);
+struct ProcessExitNotes(Mutex<(Vec<u8>, Option<String>)>);
 
-impl Notes {
+impl ProcessExitNotes {
     fn print(&self, piece: &[u8]) {
         let kept = &mut self.0.lock().unwrap_or_else(PoisonError::into_inner).0;
         kept.extend_from_slice(piece);
-        let over = kept.len().saturating_sub(MAX_PRINTED);
+        let over = kept.len().saturating_sub(MAX_PRINTED_BYTES);
         kept.drain(..over);
     }
 
@@ -305,34 +311,34 @@ impl Notes {
     /// Returns the process's own output as a part of a sentence.
     fn words(&self, how: &str) -> String {
         let notes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let printed = errors::said(&String::from_utf8_lossy(&notes.0));
+        let printed = errors::escaped_output_tail(&String::from_utf8_lossy(&notes.0));
         match (&notes.1, printed.is_empty()) {
-            (Some(reason), _) => format!("{how}; {}", errors::said(reason)),
+            (Some(reason), _) => format!("{how}; {}", errors::escaped_output_tail(reason)),
             (None, false) => format!("{how}; it printed: {printed}"),
             (None, true) => how.to_owned(),
         }
     }
 }
 
-struct Reader {
+struct ShimMessageReader {
     name: String,
-    calls: Arc<Calls>,
-    notes: Arc<Notes>,
+    calls: Arc<OpenScriptCalls>,
+    notes: Arc<ProcessExitNotes>,
     pong: watch::Sender<u64>,
-    down: mpsc::WeakUnboundedSender<Line>,
+    down: mpsc::WeakUnboundedSender<OutgoingLine>,
     is_spent: Arc<AtomicBool>,
     hello: Option<oneshot::Sender<String>>,
 }
 
-impl Reader {
+impl ShimMessageReader {
     async fn read(mut self, input: Box<dyn AsyncRead + Send + Unpin>) {
         let (mut input, mut line) = (BufReader::with_capacity(64 << 10, input), Vec::new());
         loop {
             line.clear();
-            let limit = MAX_LINE as u64 + 1;
+            let limit = MAX_LINE_BYTES as u64 + 1;
             match (&mut input).take(limit).read_until(b'\n', &mut line).await {
                 Ok(0) | Err(_) => return,
-                Ok(_) if line.len() > MAX_LINE => {
+                Ok(_) if line.len() > MAX_LINE_BYTES => {
                     return self
                         .notes
                         .reason("it sent a line of more than 17 MiB".to_owned());
@@ -341,15 +347,17 @@ impl Reader {
             }
             match serde_json::from_slice(&line) {
                 Ok(up) => self.take(up),
-                Err(_) => match Misfit::of(&line) {
-                    Some(Misfit::End(id, error)) => self.calls.end(id, Err(error).into()),
-                    Some(Misfit::Answer(ask, error)) => self.refuse(ask, error),
-                    Some(Misfit::Drop) => {
-                        tracing::debug!(host = self.name, "a line for the log can't be read")
+                Err(_) => match InvalidMessageAction::of(&line) {
+                    Some(InvalidMessageAction::End(id, error)) => {
+                        self.calls.end(id, Err(error).into())
+                    }
+                    Some(InvalidMessageAction::Answer(ask, error)) => self.refuse(ask, error),
+                    Some(InvalidMessageAction::Drop) => {
+                        tracing::debug!(host = self.name, "ignored an invalid log message")
                     }
                     None => {
                         let reason =
-                            "it sent what is not a message: something wrote to descriptor 4";
+                            "it sent an invalid message: some code wrote to file descriptor 4";
                         return self.notes.reason(reason.to_owned());
                     }
                 },
@@ -357,15 +365,15 @@ impl Reader {
         }
     }
 
-    fn take(&mut self, up: Up) {
+    fn take(&mut self, up: ShimMessage) {
         match up {
-            Up::Hello { runtime, version } => {
+            ShimMessage::Hello { runtime, version } => {
                 if let Some(hello) = self.hello.take() {
                     let _ = hello.send(format!("{runtime} {version}"));
                 }
             }
-            Up::Done { id, output, more } => {
-                let More {
+            ShimMessage::Done { id, output, more } => {
+                let ResultExtras {
                     changes,
                     state,
                     listens,
@@ -381,7 +389,7 @@ impl Reader {
                 };
                 self.calls.end(
                     id,
-                    Ended {
+                    FinalMessage {
                         outcome: Ok(output),
                         changes,
                         state,
@@ -389,7 +397,7 @@ impl Reader {
                     },
                 );
             }
-            Up::Fail {
+            ShimMessage::Fail {
                 id,
                 error,
                 fault,
@@ -405,54 +413,65 @@ impl Reader {
                     .fold(error, |error, fault| error.code(fault.code()));
                 self.calls.end(
                     id,
-                    Ended {
+                    FinalMessage {
                         state,
                         listens,
                         ..Err(error).into()
                     },
                 );
             }
-            Up::Log {
+            ShimMessage::Log {
                 id,
                 level,
                 message,
                 fields,
             } => match id.or_else(|| self.calls.only()) {
-                Some(id) => drop(self.calls.event(id, Event::Log(level, message, fields))),
+                Some(id) => drop(
+                    self.calls
+                        .event(id, RunningMessage::Log(level, message, fields)),
+                ),
                 None => printed(&self.name, level, &message),
             },
-            Up::Progress {
+            ShimMessage::Progress {
                 id,
                 title,
                 metadata,
-            } => drop(self.calls.event(id, Event::Progress(title, metadata))),
-            Up::Ask {
+            } => drop(
+                self.calls
+                    .event(id, RunningMessage::Progress(title, metadata)),
+            ),
+            ShimMessage::Ask {
                 id,
                 ask,
                 name,
                 payload,
             } => {
-                if !self.calls.event(id, Event::Ask { ask, name, payload }) {
+                if !self
+                    .calls
+                    .event(id, RunningMessage::Ask { ask, name, payload })
+                {
                     self.refuse(
                         ask,
-                        ToolError::new("the call is over, or asks too much at a time"),
+                        ToolError::new("the call is over, or has too many open requests"),
                     );
                 }
             }
-            Up::Pong => self.pong.send_modify(|count| *count += 1),
-            Up::Fatal { message } => self.notes.reason(format!("nobody caught: {message}")),
+            ShimMessage::Pong => self.pong.send_modify(|count| *count += 1),
+            ShimMessage::Fatal { message } => {
+                self.notes.reason(format!("uncaught error: {message}"))
+            }
         }
     }
 
     /// Refuses a request that no call accepts.
     fn refuse(&self, ask: u64, why: ToolError) {
-        let answer = Down::Answer(crate::wire::Answer {
+        let answer = ShimCommand::Answer(crate::wire::OperationAnswer {
             ask,
             value: None,
             error: Some(why.into()),
         });
         if let (Some(down), Some(text)) = (self.down.upgrade(), line(&answer)) {
-            let _ = down.send(Line {
+            let _ = down.send(OutgoingLine {
                 text,
                 is_event: false,
             });
@@ -471,13 +490,13 @@ fn printed(host: &str, level: LogLevel, message: &str) {
 }
 
 /// Reads output that is printed without the shim.
-struct Printer {
-    calls: Arc<Calls>,
-    notes: Arc<Notes>,
+struct PrintedOutputReader {
+    calls: Arc<OpenScriptCalls>,
+    notes: Arc<ProcessExitNotes>,
     name: String,
 }
 
-impl Printer {
+impl PrintedOutputReader {
     async fn read(self, from: Box<dyn AsyncRead + Send + Unpin>) {
         let (mut from, mut line) = (BufReader::new(from), Vec::new());
         loop {
@@ -497,7 +516,7 @@ impl Printer {
                 _ if text.is_empty() => {}
                 Some(id) => drop(self.calls.event(
                     id,
-                    Event::Log(LogLevel::Info, text.to_owned(), Default::default()),
+                    RunningMessage::Log(LogLevel::Info, text.to_owned(), Default::default()),
                 )),
                 None => printed(&self.name, LogLevel::Info, text),
             }
@@ -506,16 +525,16 @@ impl Printer {
 }
 
 /// Waits for the end of a process, and answers the remaining calls.
-struct End {
+struct ProcessExitWatcher {
     name: String,
-    calls: Arc<Calls>,
-    notes: Arc<Notes>,
+    calls: Arc<OpenScriptCalls>,
+    notes: Arc<ProcessExitNotes>,
     kill: CancellationToken,
     leave: CancellationToken,
     told: watch::Sender<Option<String>>,
 }
 
-impl End {
+impl ProcessExitWatcher {
     async fn watch(
         self,
         mut program: Box<dyn RunningHost>,
@@ -525,24 +544,25 @@ impl End {
         let how = tokio::select! {
             how = program.wait() => {
                 // Read the messages that it sent before its end.
-                let _ = timeout(PONG, &mut reading).await;
+                let _ = timeout(PONG_TIMEOUT, &mut reading).await;
                 how
             }
             // The process sends no further valid messages.
-            _ = &mut reading => match timeout(PONG / 4, program.wait()).await {
+            _ = &mut reading => match timeout(PONG_TIMEOUT / 4, program.wait()).await {
                 Ok(how) => how,
                 Err(_) => program.kill().await,
             },
             () = self.kill.cancelled() => program.kill().await,
-            () = self.leave.cancelled() => match timeout(PATIENCE, program.wait()).await {
+            () = self.leave.cancelled() => match timeout(EXIT_TIMEOUT, program.wait()).await {
                 Ok(how) => how,
                 Err(_) => program.kill().await,
             },
         };
         reading.abort();
-        let _ = timeout(PONG / 4, printer).await;
+        let _ = timeout(PONG_TIMEOUT / 4, printer).await;
         let how = self.notes.words(&how);
-        self.calls.close(&errors::died(&self.name, &how));
+        self.calls
+            .close(&errors::host_ended_error(&self.name, &how));
         // The receiver may already be dropped.
         let _ = self.told.send(Some(how));
     }

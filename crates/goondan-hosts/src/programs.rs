@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use async_trait::async_trait;
 use goondan_core::JsonObject;
 use goondan_core::ports::tool::ToolError;
-use goondan_spec::kinds::Sandbox;
+use goondan_spec::kinds::SandboxSettings;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 #[async_trait]
@@ -15,7 +15,7 @@ pub trait HostPrograms: Send + Sync {
     /// # Errors
     ///
     /// Fails if the program cannot be started, or not be sandboxed as required.
-    async fn start(&self, program: &HostProgram) -> Result<Streams, ToolError>;
+    async fn start(&self, program: &HostProgram) -> Result<RuntimeStreams, ToolError>;
 }
 
 /// A runtime process to start.
@@ -31,7 +31,7 @@ pub struct HostProgram {
     /// The tools' settings for programs: `env`, `sandbox` and `limits`.
     pub config: JsonObject,
     /// Sandboxes of the callers, in addition to that of `config`.
-    pub sandboxes: Vec<Sandbox>,
+    pub sandboxes: Vec<SandboxSettings>,
     /// Directory that sandboxed programs may write to.
     pub workdir: PathBuf,
     /// Directories that the process may read even in a sandbox.
@@ -41,7 +41,7 @@ pub struct HostProgram {
 }
 
 /// The connections to a runtime process.
-pub struct Streams {
+pub struct RuntimeStreams {
     /// Messages from the process.
     pub input: Box<dyn AsyncRead + Send + Unpin>,
     /// Messages to the process.

@@ -3,18 +3,18 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use goondan_spec::kinds::{Module, Runtime};
+use goondan_spec::kinds::{ScriptModule, ScriptRuntime};
 
 /// A runtime that is installed on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuntimeFound {
-    pub runtime: Runtime,
+    pub runtime: ScriptRuntime,
     pub program: PathBuf,
 }
 
 /// Finds the runtime for `module` of the bundle in `root`; `None` if it is not installed. Starts no
 /// program.
-pub fn found(module: &Module, root: &Path) -> Option<RuntimeFound> {
+pub fn found(module: &ScriptModule, root: &Path) -> Option<RuntimeFound> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let stated = module.runtime.as_slice();
     let wanted = if stated.is_empty() {
@@ -22,7 +22,7 @@ pub fn found(module: &Module, root: &Path) -> Option<RuntimeFound> {
     } else {
         stated
     };
-    let of = |runtime: &Runtime| {
+    let of = |runtime: &ScriptRuntime| {
         let own = virtual_environment(*runtime, &root.join(&module.package));
         let program = own.or_else(|| {
             programs(*runtime)
@@ -39,12 +39,9 @@ pub fn found(module: &Module, root: &Path) -> Option<RuntimeFound> {
 
 /// Returns the reason why `module` cannot run, and a suggestion, as sentences without their ends.
 /// Starts no program.
-pub fn problem(module: &Module, root: &Path) -> Option<(String, String)> {
+pub fn problem(module: &ScriptModule, root: &Path) -> Option<(String, String)> {
     if !cfg!(unix) {
-        let message = format!(
-            "`{}` can't run here: hosts of modules need Unix",
-            module.path
-        );
+        let message = format!("`{}` can't run here: handler files need Unix", module.path);
         return Some((message, "run the swarm on Linux or macOS".to_owned()));
     }
     if found(module, root).is_some() {
@@ -62,65 +59,72 @@ pub fn problem(module: &Module, root: &Path) -> Option<(String, String)> {
         module.path,
         names.join(" or ")
     );
-    let first = wanted.first().map_or("", |runtime| remedy(*runtime));
+    let first = wanted.first().map_or("", |runtime| install_hint(*runtime));
     Some((
         message,
-        format!("{first}; `gdn doctor` shows what is found"),
+        format!("{first}; `gdn doctor` lists the installed runtimes"),
     ))
 }
 
 /// Lists all runtimes by display name, with the program if installed. Starts no program.
 pub fn installed(project: &Path) -> Vec<(&'static str, Option<PathBuf>)> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let of = |runtime: Runtime| {
+    let of = |runtime: ScriptRuntime| {
         let program = programs(runtime)
             .iter()
             .find_map(|name| on_path(name, &path, project));
         (called(runtime), program)
     };
-    [Runtime::Node, Runtime::Bun, Runtime::Deno, Runtime::Python]
-        .map(of)
-        .into()
+    [
+        ScriptRuntime::Node,
+        ScriptRuntime::Bun,
+        ScriptRuntime::Deno,
+        ScriptRuntime::Python,
+    ]
+    .map(of)
+    .into()
 }
 
 /// Returns the display name of a runtime.
-pub(crate) fn called(runtime: Runtime) -> &'static str {
+pub(crate) fn called(runtime: ScriptRuntime) -> &'static str {
     match runtime {
-        Runtime::Node => "Node.js",
-        Runtime::Bun => "Bun",
-        Runtime::Deno => "Deno",
-        Runtime::Python => "Python 3",
+        ScriptRuntime::Node => "Node.js",
+        ScriptRuntime::Bun => "Bun",
+        ScriptRuntime::Deno => "Deno",
+        ScriptRuntime::Python => "Python 3",
     }
 }
 
-fn remedy(runtime: Runtime) -> &'static str {
+fn install_hint(runtime: ScriptRuntime) -> &'static str {
     match runtime {
-        Runtime::Node => {
+        ScriptRuntime::Node => {
             "install Node.js 22 or newer (https://nodejs.org), so that `node` is on the PATH"
         }
-        Runtime::Bun => "install Bun (https://bun.sh), so that `bun` is on the PATH",
-        Runtime::Deno => "install Deno (https://deno.com), so that `deno` is on the PATH",
-        Runtime::Python => "install Python 3.9 or newer, so that `python3` is on the PATH",
+        ScriptRuntime::Bun => "install Bun (https://bun.sh), so that `bun` is on the PATH",
+        ScriptRuntime::Deno => "install Deno (https://deno.com), so that `deno` is on the PATH",
+        ScriptRuntime::Python => "install Python 3.9 or newer, so that `python3` is on the PATH",
     }
 }
 
 /// Returns the program names of a runtime.
-fn programs(runtime: Runtime) -> &'static [&'static str] {
+fn programs(runtime: ScriptRuntime) -> &'static [&'static str] {
     match runtime {
-        Runtime::Node => &["node"],
-        Runtime::Bun => &["bun"],
-        Runtime::Deno => &["deno"],
-        Runtime::Python => &["python3", "python"],
+        ScriptRuntime::Node => &["node"],
+        ScriptRuntime::Bun => &["bun"],
+        ScriptRuntime::Deno => &["deno"],
+        ScriptRuntime::Python => &["python3", "python"],
     }
 }
 
-fn virtual_environment(runtime: Runtime, package: &Path) -> Option<PathBuf> {
+fn virtual_environment(runtime: ScriptRuntime, package: &Path) -> Option<PathBuf> {
     let places = [".venv/bin/python3", "venv/bin/python3"];
     let mut found = places
         .iter()
         .map(|place| package.join(place))
         .filter(|program| program.is_file());
-    (runtime == Runtime::Python).then(|| found.next()).flatten()
+    (runtime == ScriptRuntime::Python)
+        .then(|| found.next())
+        .flatten()
 }
 
 /// Finds a program in the directories of `path`. Ignores relative directories and those below the

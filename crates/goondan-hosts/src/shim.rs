@@ -4,16 +4,16 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use goondan_core::private;
-use goondan_spec::kinds::Runtime;
+use goondan_core::private_files;
+use goondan_spec::kinds::ScriptRuntime;
 use sha2::{Digest, Sha256};
 
-const JAVASCRIPT: &str = concat!(
+const JAVASCRIPT_SHIM: &str = concat!(
     include_str!("shim/host.mjs"),
     include_str!("shim/extensions.mjs"),
     include_str!("shim/connectors.mjs")
 );
-const PYTHON: &str = concat!(
+const PYTHON_SHIM: &str = concat!(
     include_str!("shim/events.py"),
     include_str!("shim/extensions.py"),
     include_str!("shim/connectors.py"),
@@ -21,18 +21,18 @@ const PYTHON: &str = concat!(
 );
 
 /// Returns the path of a runtime's shim in `folder`, and writes the file if it is missing. Blocks.
-pub(crate) fn place(runtime: Runtime, folder: &Path) -> io::Result<PathBuf> {
+pub(crate) fn place(runtime: ScriptRuntime, folder: &Path) -> io::Result<PathBuf> {
     let (text, ending) = match runtime {
-        Runtime::Node | Runtime::Bun | Runtime::Deno => (JAVASCRIPT, "mjs"),
-        Runtime::Python => (PYTHON, "py"),
+        ScriptRuntime::Node | ScriptRuntime::Bun | ScriptRuntime::Deno => (JAVASCRIPT_SHIM, "mjs"),
+        ScriptRuntime::Python => (PYTHON_SHIM, "py"),
     };
     let path = folder.join(format!("host-{}.{ending}", &hex(text.as_bytes())[..16]));
     // An existing file may have been modified, so compare its contents.
     if std::fs::read(&path).is_ok_and(|known| known == text.as_bytes()) {
         return Ok(path);
     }
-    private::make_folder(folder)?;
-    private::replace(&path, text.as_bytes())?;
+    private_files::create_directory(folder)?;
+    private_files::replace(&path, text.as_bytes())?;
     Ok(path)
 }
 
@@ -55,11 +55,11 @@ mod tests {
     fn a_shim_that_was_changed_is_written_again() {
         let folder = tempfile::tempdir().unwrap();
         let below = folder.path().join("hosts");
-        let path = place(Runtime::Python, &below).unwrap();
+        let path = place(ScriptRuntime::Python, &below).unwrap();
         std::fs::write(&path, "print('mine')").unwrap();
-        assert_eq!(place(Runtime::Python, &below).unwrap(), path);
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), PYTHON);
-        assert_ne!(place(Runtime::Bun, &below).unwrap(), path);
+        assert_eq!(place(ScriptRuntime::Python, &below).unwrap(), path);
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), PYTHON_SHIM);
+        assert_ne!(place(ScriptRuntime::Bun, &below).unwrap(), path);
     }
 
     #[test]
@@ -73,13 +73,13 @@ mod tests {
                     .map(|_| {
                         scope.spawn(|| {
                             start.wait();
-                            place(Runtime::Node, &below)
+                            place(ScriptRuntime::Node, &below)
                         })
                     })
                     .collect();
                 for host in hosts {
                     let path = host.join().unwrap().unwrap();
-                    assert_eq!(std::fs::read_to_string(path).unwrap(), JAVASCRIPT);
+                    assert_eq!(std::fs::read_to_string(path).unwrap(), JAVASCRIPT_SHIM);
                 }
             });
             assert_eq!(

@@ -5,42 +5,42 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use goondan_core::JsonObject;
+use goondan_core::extension_protocol;
 use goondan_core::ids::InstanceId;
-use goondan_core::layering;
 use goondan_core::ports::extension::{ExtensionCode, ExtensionSource};
-use goondan_core::ports::tool::{OpenError, ToolHandler, ToolSet, ToolSource};
-use goondan_spec::kinds::{Entry, ExportSpec, Extension, ExtensionEntry, Module, Tool};
+use goondan_core::ports::tool::{EntryOpenError, ToolHandler, ToolSet, ToolSource};
+use goondan_spec::kinds::{ExportSpec, Extension, ExtensionEntry, ScriptModule, Tool, ToolEntry};
 use goondan_spec::{Resource, ResourceId};
 
 use crate::extension::ModuleExtension;
 use crate::handler::ModuleHandler;
-use crate::host::{Definition, Host};
-use crate::pool::{Contents, Pool};
+use crate::host::{ScriptHost, ScriptHostDefinition};
+use crate::pool::{Contents, HostPool};
 use crate::programs::HostPrograms;
 use crate::runtimes;
 use crate::shim;
 
 /// Directory of the shims below the state root.
-const FOLDER: &str = "hosts";
+const HOSTS_FOLDER: &str = "hosts";
 
 /// Settings of a tool's config that apply to its process; the handlers get the others.
-const SETTINGS: [&str; 3] = ["env", "sandbox", "limits"];
+const HOST_SETTINGS: [&str; 3] = ["env", "sandbox", "limits"];
 
 /// Opens tools and extensions in JavaScript, TypeScript and Python. Opening starts no process; the
 /// first call does.
-pub struct Modules {
+pub struct ScriptModules {
     folder: PathBuf,
     programs: Arc<dyn HostPrograms>,
-    pool: Pool,
+    pool: HostPool,
 }
 
-impl Modules {
+impl ScriptModules {
     /// Creates a source whose hosts `programs` starts. Shims are stored below `state_root`.
     pub fn new(state_root: &Path, programs: Arc<dyn HostPrograms>) -> Self {
-        Modules {
-            folder: absolute(&state_root.join(FOLDER)),
+        ScriptModules {
+            folder: absolute(&state_root.join(HOSTS_FOLDER)),
             programs,
-            pool: Pool::default(),
+            pool: HostPool::default(),
         }
     }
 
@@ -70,12 +70,12 @@ impl Modules {
     async fn host(
         &self,
         id: &ResourceId,
-        module: &Module,
+        module: &ScriptModule,
         config: JsonObject,
         bundle_root: &Path,
-    ) -> Result<(Arc<Host>, JsonObject, Arc<[PathBuf]>), OpenError> {
+    ) -> Result<(Arc<ScriptHost>, JsonObject, Arc<[PathBuf]>), EntryOpenError> {
         let (definition, config) = define(module, config, bundle_root)
-            .map_err(|(problem, remedy)| OpenError::new(id, problem).suggest(remedy))?;
+            .map_err(|(problem, remedy)| EntryOpenError::new(id, problem).suggest(remedy))?;
         let files: Arc<[PathBuf]> = module
             .files
             .iter()
@@ -83,10 +83,10 @@ impl Modules {
             .collect();
         let read = Arc::clone(&files);
         let contents = tokio::task::spawn_blocking(move || contents(&read)).await;
-        let contents = contents.map_err(|error| OpenError::new(id, error))?;
+        let contents = contents.map_err(|error| EntryOpenError::new(id, error))?;
         let package = match module.package.as_str() {
-            "" => "the project's modules".to_owned(),
-            package => format!("the modules in `{package}`"),
+            "" => "the project's handler files".to_owned(),
+            package => format!("the handler files in `{package}`"),
         };
         let name = format!("{package} ({})", runtimes::called(definition.runtime));
         let host = self
@@ -98,10 +98,10 @@ impl Modules {
 
 /// Returns the host definition of a module, and the config for its code.
 pub(crate) fn define(
-    module: &Module,
+    module: &ScriptModule,
     config: JsonObject,
     root: &Path,
-) -> Result<(Definition, JsonObject), (String, String)> {
+) -> Result<(ScriptHostDefinition, JsonObject), (String, String)> {
     if let Some(problem) = runtimes::problem(module, root) {
         return Err(problem);
     }
@@ -109,9 +109,9 @@ pub(crate) fn define(
     let Some(found) = found else {
         return Err((format!("`{}` has no runtime", module.path), String::new()));
     };
-    let is_setting = |name: &String| SETTINGS.contains(&name.as_str());
+    let is_setting = |name: &String| HOST_SETTINGS.contains(&name.as_str());
     let (settings, config) = config.into_iter().partition(|(name, _)| is_setting(name));
-    let definition = Definition {
+    let definition = ScriptHostDefinition {
         runtime: found.runtime,
         program: found.program,
         package: absolute(&root.join(&module.package)),
@@ -122,10 +122,17 @@ pub(crate) fn define(
 }
 
 #[async_trait]
-impl ToolSource for Modules {
-    async fn open(&self, tool: &Resource<Tool>, bundle_root: &Path) -> Result<ToolSet, OpenError> {
-        let Entry::Module(module) = &tool.spec.entry else {
-            return Err(OpenError::new(&tool.id, "its entry is no module"));
+impl ToolSource for ScriptModules {
+    async fn open(
+        &self,
+        tool: &Resource<Tool>,
+        bundle_root: &Path,
+    ) -> Result<ToolSet, EntryOpenError> {
+        let ToolEntry::Module(module) = &tool.spec.entry else {
+            return Err(EntryOpenError::new(
+                &tool.id,
+                "its entry is not a handler file",
+            ));
         };
         let (host, config, files) = self
             .host(&tool.id, module, tool.spec.config.clone(), bundle_root)
@@ -149,20 +156,23 @@ impl ToolSource for Modules {
 }
 
 #[async_trait]
-impl ExtensionSource for Modules {
+impl ExtensionSource for ScriptModules {
     async fn open(
         &self,
         extension: &Resource<Extension>,
         config: JsonObject,
         bundle_root: &Path,
-    ) -> Result<Arc<dyn ExtensionCode>, OpenError> {
+    ) -> Result<Arc<dyn ExtensionCode>, EntryOpenError> {
         let ExtensionEntry::Module(module) = &extension.spec.entry else {
-            return Err(OpenError::new(&extension.id, "its entry is no module"));
+            return Err(EntryOpenError::new(
+                &extension.id,
+                "its entry is not a handler file",
+            ));
         };
         let (host, config, files) = self
             .host(&extension.id, module, config, bundle_root)
             .await?;
-        Ok(layering::extension(ModuleExtension {
+        Ok(extension_protocol::extension(ModuleExtension {
             host,
             name: extension.id.name.clone(),
             module: absolute(&bundle_root.join(&module.path)),

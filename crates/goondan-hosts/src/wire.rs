@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use goondan_core::JsonObject;
-use goondan_core::layering::{Begin, Kept};
+use goondan_core::extension_protocol::{RunStart, SavedState};
 use goondan_core::message::Message;
-use goondan_core::ports::extension::Changes;
+use goondan_core::ports::extension::LayerChanges;
 use goondan_core::ports::tool::{Attachment, LogLevel, ToolError};
 use goondan_spec::Code;
 use goondan_spec::kinds::Permission;
@@ -13,14 +13,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// Maximum length in bytes of a line from the process: a result of 16 MiB with its envelope.
-pub(crate) const MAX_LINE: usize = 17 << 20;
+pub(crate) const MAX_LINE_BYTES: usize = 17 << 20;
 
-/// A message to the process. Extension messages are separate ([`Begun`]).
+/// A message to the process. Extension messages are separate ([`ExtensionRequest`]).
 #[derive(Serialize)]
 #[serde(tag = "kind", rename_all = "camelCase")]
-pub(crate) enum Down<'a> {
+pub(crate) enum ShimCommand<'a> {
     /// Runs a handler.
-    Call(Call<'a>),
+    Call(ScriptCall<'a>),
     /// Cancels a call.
     Cancel { id: u64 },
     /// Removes an extension's registration.
@@ -28,16 +28,16 @@ pub(crate) enum Down<'a> {
     /// Reports an event in the instance of an extension.
     Event { session: u64, event: &'a Value },
     /// Runs a connector.
-    Connect(Connect<'a>),
+    Connect(ConnectorRequest<'a>),
     /// Answers a handler's request.
-    Answer(Answer),
+    Answer(OperationAnswer),
     /// Requests a pong.
     Ping,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Call<'a> {
+pub(crate) struct ScriptCall<'a> {
     pub(crate) id: u64,
     pub(crate) module: &'a str,
     pub(crate) package: &'a str,
@@ -47,22 +47,22 @@ pub(crate) struct Call<'a> {
     pub(crate) session: Option<u64>,
     pub(crate) input: &'a JsonObject,
     pub(crate) config: &'a JsonObject,
-    pub(crate) context: Context<'a>,
+    pub(crate) context: ScriptCallContext<'a>,
 }
 
 /// A message to an extension, with the location of its code.
 #[derive(Serialize)]
-pub(crate) struct Begun<'a> {
+pub(crate) struct ExtensionRequest<'a> {
     pub(crate) id: u64,
     pub(crate) module: &'a str,
     pub(crate) package: &'a str,
     #[serde(flatten)]
-    pub(crate) what: &'a Begin<'a>,
+    pub(crate) what: &'a RunStart<'a>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Connect<'a> {
+pub(crate) struct ConnectorRequest<'a> {
     pub(crate) id: u64,
     pub(crate) module: &'a str,
     pub(crate) package: &'a str,
@@ -75,7 +75,7 @@ pub(crate) struct Connect<'a> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Context<'a> {
+pub(crate) struct ScriptCallContext<'a> {
     pub(crate) agent_name: &'a str,
     pub(crate) instance_key: &'a str,
     pub(crate) turn_id: &'a str,
@@ -89,18 +89,18 @@ pub(crate) struct Context<'a> {
 }
 
 #[derive(Serialize)]
-pub(crate) struct Answer {
+pub(crate) struct OperationAnswer {
     pub(crate) ask: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) value: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) error: Option<Failure>,
+    pub(crate) error: Option<ScriptError>,
 }
 
 /// A message from the process.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "kind", rename_all = "camelCase")]
-pub(crate) enum Up {
+pub(crate) enum ShimMessage {
     /// The process is ready.
     Hello { runtime: String, version: String },
     /// A handler has returned.
@@ -108,16 +108,16 @@ pub(crate) enum Up {
         id: u64,
         output: Value,
         #[serde(default)]
-        more: More,
+        more: ResultExtras,
     },
     /// A handler has failed or does not exist, or its result is invalid.
     Fail {
         id: u64,
-        error: Failure,
+        error: ScriptError,
         #[serde(default)]
-        fault: Option<Fault>,
+        fault: Option<ScriptFault>,
         #[serde(default)]
-        state: Option<Kept>,
+        state: Option<SavedState>,
         #[serde(default)]
         listens: Option<Vec<String>>,
         /// True if memory ran out, so that the next call may fail as well.
@@ -157,7 +157,7 @@ pub(crate) enum Up {
 /// The cause of an error outside of the handler.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) enum Fault {
+pub(crate) enum ScriptFault {
     /// The module cannot be loaded, or lacks the handler.
     Module,
     /// The result cannot be encoded.
@@ -170,27 +170,27 @@ pub(crate) enum Fault {
     Next,
 }
 
-impl Fault {
+impl ScriptFault {
     pub(crate) fn code(self) -> Code {
         match self {
-            Fault::Module => Code::HOST_MODULE,
-            Fault::Result => Code::HOST_RESULT,
-            Fault::Load => Code::EXT_LOAD,
-            Fault::Init => Code::EXT_INIT,
-            Fault::Next => Code::EXT_NEXT,
+            ScriptFault::Module => Code::HOST_MODULE,
+            ScriptFault::Result => Code::HOST_RESULT,
+            ScriptFault::Load => Code::EXT_LOAD,
+            ScriptFault::Init => Code::EXT_INIT,
+            ScriptFault::Next => Code::EXT_NEXT,
         }
     }
 }
 
 /// Data that accompanies a result.
 #[derive(Debug, Default, Deserialize)]
-pub(crate) struct More {
+pub(crate) struct ResultExtras {
     /// Changes by a layer since `next`.
     #[serde(default)]
-    pub(crate) changes: Changes,
+    pub(crate) changes: LayerChanges,
     /// The new state of the extension.
     #[serde(default)]
-    pub(crate) state: Option<Kept>,
+    pub(crate) state: Option<SavedState>,
     /// The events that the extension now listens to.
     #[serde(default)]
     pub(crate) listens: Option<Vec<String>>,
@@ -205,7 +205,7 @@ pub(crate) struct More {
 /// An error of the process.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Failure {
+pub(crate) struct ScriptError {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     name: Option<String>,
     message: String,
@@ -217,9 +217,9 @@ pub(crate) struct Failure {
     help_url: Option<String>,
 }
 
-impl From<Failure> for ToolError {
-    fn from(failure: Failure) -> Self {
-        let Failure {
+impl From<ScriptError> for ToolError {
+    fn from(failure: ScriptError) -> Self {
+        let ScriptError {
             name,
             message,
             code,
@@ -236,7 +236,7 @@ impl From<Failure> for ToolError {
     }
 }
 
-impl From<ToolError> for Failure {
+impl From<ToolError> for ScriptError {
     fn from(error: ToolError) -> Self {
         let ToolError {
             name,
@@ -245,7 +245,7 @@ impl From<ToolError> for Failure {
             suggestion,
             help_url,
         } = error;
-        Failure {
+        ScriptError {
             name,
             message,
             code,

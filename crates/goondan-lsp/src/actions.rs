@@ -1,4 +1,4 @@
-//! Repairs that an editor offers for what is wrong.
+//! Quick fixes for diagnostics.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -7,22 +7,26 @@ use gen_lsp_types::{CodeAction, CodeActionKind, Range, TextEdit, WorkspaceEdit};
 use goondan_spec::Diagnostic;
 use serde_json::{Value, json};
 
-use crate::Host;
+use crate::LspHost;
+use crate::diagnostics;
 use crate::links;
-use crate::publish;
-use crate::server::Server;
-use crate::text::Lines;
+use crate::server::LanguageServer;
+use crate::text::LineIndex;
 
-/// Answers `textDocument/codeAction`.
-pub(crate) fn actions<H: Host>(server: &mut Server<H>, path: &Path, range: Range) -> Value {
-    let Some((root, seen)) = server.seen(path) else {
+/// Handles `textDocument/codeAction`.
+pub(crate) fn actions<H: LspHost>(
+    server: &mut LanguageServer<H>,
+    path: &Path,
+    range: Range,
+) -> Value {
+    let Some((root, seen)) = server.load_project(path) else {
         return json!([]);
     };
     let text = server.text_of(path);
-    let lines = Lines::new(&text, server.encoding);
+    let lines = LineIndex::new(&text, server.encoding);
     let (start, end) = (lines.offset(range.start), lines.offset(range.end));
     let file = links::relative(&root, path);
-    // A mistake in a map stands at its beginning, and what repairs it may stand further on.
+    // The position of an error in a map is the start of the map, but its fix may be further down.
     let meets = |from: usize, to: usize| from <= end && start <= to;
     let touches = |found: &&Diagnostic| {
         let stands_here = found.position.is_some_and(|at| meets(at.start, at.end));
@@ -33,7 +37,7 @@ pub(crate) fn actions<H: Host>(server: &mut Server<H>, path: &Path, range: Range
     let mut actions = Vec::new();
     for found in seen.diagnostics.iter().filter(touches) {
         let Some(fix) = &found.fix else { continue };
-        let edit = |edit: &goondan_spec::fix::Edit| TextEdit {
+        let edit = |edit: &goondan_spec::fix::ByteEdit| TextEdit {
             range: lines.range(edit.start..edit.end),
             new_text: edit.text.clone(),
         };
@@ -42,7 +46,7 @@ pub(crate) fn actions<H: Host>(server: &mut Server<H>, path: &Path, range: Range
         actions.push(CodeAction {
             title: fix.title.clone(),
             kind: Some(CodeActionKind::QuickFix),
-            diagnostics: Some(vec![publish::one(
+            diagnostics: Some(vec![diagnostics::one(
                 &root,
                 path,
                 found,

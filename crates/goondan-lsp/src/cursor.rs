@@ -1,35 +1,44 @@
-//! What a cursor is about.
+//! Cursor in a document and the element under it.
 
 use std::ops::Range;
 
 use goondan_spec::Kind;
 
-use crate::scan::{Scan, Step, bare, documents, scan};
+use crate::scan::{DocumentScan, PathStep, documents, scan, unquoted};
 
-/// A place in a document, with what is known of the document around it.
+/// Cursor with the scanned document around it.
 #[derive(Debug)]
-pub(crate) struct Cursor<'t> {
+pub(crate) struct DocumentCursor<'t> {
     pub(crate) text: &'t str,
     pub(crate) offset: usize,
-    pub(crate) scan: Scan,
-    /// The kind that the document says it has.
+    pub(crate) scan: DocumentScan,
+    /// Kind that the document states.
     pub(crate) kind: Option<Kind>,
-    /// The part of the text that is its document.
+    /// Byte range of its document.
     pub(crate) document: Range<usize>,
 }
 
-/// What may be written at a cursor.
+/// Element at a cursor.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum About {
-    /// The key of a field; the way leads to it.
-    Key { path: Vec<Step>, word: Range<usize> },
-    /// A value; the way leads to it.
-    Value { path: Vec<Step>, word: Range<usize> },
-    /// The way leads to a map, a list or a value of which nothing is there but perhaps a word.
-    Open { path: Vec<Step>, word: Range<usize> },
+pub(crate) enum CursorElement {
+    /// Key of the field at `path`.
+    Key {
+        path: Vec<PathStep>,
+        word: Range<usize>,
+    },
+    /// Value of the field at `path`.
+    Value {
+        path: Vec<PathStep>,
+        word: Range<usize>,
+    },
+    /// Empty map, list or value at `path`, possibly with an incomplete word.
+    Open {
+        path: Vec<PathStep>,
+        word: Range<usize>,
+    },
 }
 
-impl<'t> Cursor<'t> {
+impl<'t> DocumentCursor<'t> {
     pub(crate) fn at(text: &'t str, offset: usize) -> Self {
         let offset = text.floor_char_boundary(offset);
         let parts = documents(text);
@@ -40,9 +49,9 @@ impl<'t> Cursor<'t> {
             .unwrap_or(0..text.len());
         let scan = scan(text, document.clone(), offset);
         let kind = scan
-            .value(text, &[Step::Key("kind".to_owned())])
+            .value(text, &[PathStep::Key("kind".to_owned())])
             .and_then(Kind::parse);
-        Cursor {
+        DocumentCursor {
             text,
             offset,
             scan,
@@ -51,13 +60,13 @@ impl<'t> Cursor<'t> {
         }
     }
 
-    /// What the cursor is about; nothing in a comment or a text of several lines.
-    pub(crate) fn about(&self) -> Option<About> {
+    /// Returns the element under the cursor. `None` in a comment or a block scalar.
+    pub(crate) fn about(&self) -> Option<CursorElement> {
         if self.scan.in_text || self.offset > self.document.end {
             return None;
         }
         if let Some(path) = &self.scan.blank {
-            return Some(About::Open {
+            return Some(CursorElement::Open {
                 path: path.clone(),
                 word: self.offset..self.offset,
             });
@@ -71,11 +80,11 @@ impl<'t> Cursor<'t> {
         {
             let path = spot.path.clone();
             return Some(match spot.value {
-                Some(_) => About::Key { path, word },
-                None => About::Open { path, word },
+                Some(_) => CursorElement::Key { path, word },
+                None => CursorElement::Open { path, word },
             });
         }
-        // The innermost one was found last, or it reaches less far.
+        // Takes the innermost value, which starts last.
         let about = spots
             .iter()
             .filter(|spot| spot.is_about(offset))
@@ -91,38 +100,38 @@ impl<'t> Cursor<'t> {
         };
         let path = about.path.clone();
         match about.key {
-            Some(_) => Some(About::Value { path, word }),
-            None => Some(About::Open { path, word }),
+            Some(_) => Some(CursorElement::Value { path, word }),
+            None => Some(CursorElement::Open { path, word }),
         }
     }
 
-    /// The bytes of `word` between its quotes, and the text there.
+    /// Returns the byte range and the text of `word` without its quotes.
     pub(crate) fn inner(&self, word: Range<usize>) -> (Range<usize>, &'t str) {
         let written = &self.text[word.clone()];
-        let inner = bare(written);
+        let inner = unquoted(written);
         match inner.len() == written.len() {
             true => (word, inner),
             false => (word.start + 1..word.start + 1 + inner.len(), inner),
         }
     }
 
-    /// What stands at `path`, a key each, with the last step of the way `here` replaced.
-    pub(crate) fn beside(&self, here: &[Step], name: &str) -> Option<&'t str> {
+    /// Returns the value of the sibling field `name` of `here`.
+    pub(crate) fn sibling_value(&self, here: &[PathStep], name: &str) -> Option<&'t str> {
         let (_, above) = here.split_last()?;
-        let path: Vec<Step> = above
+        let path: Vec<PathStep> = above
             .iter()
             .cloned()
-            .chain([Step::Key(name.to_owned())])
+            .chain([PathStep::Key(name.to_owned())])
             .collect();
         self.scan.value(self.text, &path)
     }
 
-    /// The values of all fields whose way looks like `pattern`: names, with `[]` for any item.
+    /// Returns the values of all fields whose path matches `pattern`. `[]` matches any item.
     pub(crate) fn all(&self, pattern: &[&str]) -> impl Iterator<Item = &'t str> {
         let text = self.text;
-        let fits = |step: &Step, wanted: &&str| match step {
-            Step::Key(name) => name == wanted,
-            Step::Item(_) => *wanted == "[]",
+        let fits = |step: &PathStep, wanted: &&str| match step {
+            PathStep::Key(name) => name == wanted,
+            PathStep::Item(_) => *wanted == "[]",
         };
         let found = self.scan.spots.iter().filter(move |spot| {
             spot.path.len() == pattern.len()
@@ -132,7 +141,7 @@ impl<'t> Cursor<'t> {
                     .zip(pattern)
                     .all(|(step, wanted)| fits(step, wanted))
         });
-        found.filter_map(move |spot| Some(bare(&text[spot.value.clone()?])))
+        found.filter_map(move |spot| Some(unquoted(&text[spot.value.clone()?])))
     }
 }
 
@@ -143,12 +152,12 @@ mod tests {
     fn about(text: &str) -> Option<String> {
         let offset = text.find('|').unwrap();
         let text = text.replacen('|', "", 1);
-        let cursor = Cursor::at(&text, offset);
-        let shown = |path: Vec<Step>, word: Range<usize>| format!("{path:?} {:?}", &text[word]);
+        let cursor = DocumentCursor::at(&text, offset);
+        let shown = |path: Vec<PathStep>, word: Range<usize>| format!("{path:?} {:?}", &text[word]);
         let shown = cursor.about().map(|about| match about {
-            About::Key { path, word } => format!("key {}", shown(path, word)),
-            About::Value { path, word } => format!("value {}", shown(path, word)),
-            About::Open { path, word } => format!("open {}", shown(path, word)),
+            CursorElement::Key { path, word } => format!("key {}", shown(path, word)),
+            CursorElement::Value { path, word } => format!("value {}", shown(path, word)),
+            CursorElement::Open { path, word } => format!("open {}", shown(path, word)),
         });
         shown.map(|text| {
             text.replace("Key(", "")
@@ -178,9 +187,9 @@ mod tests {
     #[test]
     fn the_kind_is_known_wherever_it_stands() {
         assert_eq!(
-            Cursor::at("spec:\n  x\nkind: Agent\n", 9).kind,
+            DocumentCursor::at("spec:\n  x\nkind: Agent\n", 9).kind,
             Some(Kind::Agent)
         );
-        assert_eq!(Cursor::at("kind: Model\n---\nx\n", 18).kind, None);
+        assert_eq!(DocumentCursor::at("kind: Model\n---\nx\n", 18).kind, None);
     }
 }

@@ -1,4 +1,4 @@
-//! The documents that are open in the editor, laid over the files of the disk.
+//! Open documents as an overlay over the files on disk.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -6,29 +6,29 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gen_lsp_types::Uri;
-use goondan_spec::Files;
+use goondan_spec::FileAccess;
 use goondan_spec::files::FileKind;
 
-/// A document that is open, with what the editor has of it.
+/// Open document with the editor's content.
 #[derive(Debug, Clone)]
-pub(crate) struct Document {
-    /// As the editor names it.
+pub(crate) struct OpenDocument {
+    /// URI as the editor spells it.
     pub(crate) uri: Uri,
     pub(crate) version: Option<i32>,
     pub(crate) text: Arc<str>,
 }
 
-/// The open documents by their paths, which are without links.
-pub(crate) type Open = BTreeMap<PathBuf, Document>;
+/// Open documents by path, with symbolic links resolved.
+pub(crate) type OpenDocuments = BTreeMap<PathBuf, OpenDocument>;
 
-/// The files of a disk, with the open documents in place of those of the same path.
-pub(crate) struct Overlay<'o> {
-    pub(crate) disk: &'o dyn Files,
-    pub(crate) open: &'o Open,
+/// File access in which open documents replace the files on disk.
+pub(crate) struct DocumentOverlay<'o> {
+    pub(crate) disk: &'o dyn FileAccess,
+    pub(crate) open: &'o OpenDocuments,
 }
 
-impl Overlay<'_> {
-    /// The text of a file as the editor shows it: without a byte order mark.
+impl DocumentOverlay<'_> {
+    /// Returns the text of a file as the editor shows it, without a byte order mark.
     pub(crate) fn text(&self, path: &Path) -> Option<Arc<str>> {
         if let Some(document) = self.open.get(path) {
             return Some(Arc::clone(&document.text));
@@ -38,11 +38,11 @@ impl Overlay<'_> {
         Some(text.strip_prefix('\u{feff}').unwrap_or(&text).into())
     }
 
-    fn opened(&self, path: &Path) -> Option<&Document> {
+    fn opened(&self, path: &Path) -> Option<&OpenDocument> {
         self.open.get(path).or_else(|| self.open.get(&normal(path)))
     }
 
-    /// The open documents below a folder, relative to it.
+    /// Returns the open documents below a directory, relative to it.
     fn below<'p>(&'p self, folder: &'p Path) -> impl Iterator<Item = &'p Path> {
         let from = self.open.range(folder.to_owned()..);
         from.map_while(move |(path, _)| path.strip_prefix(folder).ok())
@@ -50,7 +50,7 @@ impl Overlay<'_> {
     }
 }
 
-impl Files for Overlay<'_> {
+impl FileAccess for DocumentOverlay<'_> {
     fn kind(&self, path: &Path) -> io::Result<FileKind> {
         if self.opened(path).is_some() {
             return Ok(FileKind::File);
@@ -111,8 +111,8 @@ impl Files for Overlay<'_> {
     }
 }
 
-/// `path` without dots, and without links as far as it is there.
-pub(crate) fn real(disk: &dyn Files, path: &Path) -> PathBuf {
+/// Resolves dots, and symbolic links of the existing part of `path`.
+pub(crate) fn real(disk: &dyn FileAccess, path: &Path) -> PathBuf {
     let path = normal(path);
     let known = path
         .ancestors()
@@ -156,12 +156,12 @@ mod tests {
         let disk = MemoryFiles::new()
             .file("/p/a.yaml", "old")
             .file("/p/b.yaml", "b");
-        let document = |text: &str| Document {
+        let document = |text: &str| OpenDocument {
             uri: Uri(String::new()),
             version: None,
             text: text.into(),
         };
-        let open: Open = [
+        let open: OpenDocuments = [
             ("/p/a.yaml", "new"),
             ("/p/new/c.yaml", "c"),
             ("/pp.yaml", "x"),
@@ -169,7 +169,7 @@ mod tests {
         .into_iter()
         .map(|(path, text)| (PathBuf::from(path), document(text)))
         .collect();
-        let files = Overlay {
+        let files = DocumentOverlay {
             disk: &disk,
             open: &open,
         };

@@ -1,17 +1,16 @@
-//! What an editor can fold: resources, what is indented below a line, and comments. It goes by the indentation, so a text in which
-//! somebody types folds as before.
+//! Folding ranges: resources, indented blocks and comments. They are computed from the indentation,
+//! so incomplete YAML folds as before.
 
 use serde_json::{Value, json};
 
-/// A line that is not blank.
-struct Row<'t> {
+struct FoldingLine<'t> {
     number: usize,
     text: &'t str,
-    /// How deep it stands. An item stands deeper than a key with the same indentation.
+    /// Nesting depth. A list item is deeper than a key with the same indentation.
     depth: usize,
 }
 
-impl Row<'_> {
+impl FoldingLine<'_> {
     fn is_comment(&self) -> bool {
         self.text.starts_with('#')
     }
@@ -20,7 +19,7 @@ impl Row<'_> {
         self.text == "---" || self.text.starts_with("--- ") || self.text == "..."
     }
 
-    /// Whether a text of several lines begins here.
+    /// Returns whether a block scalar begins here.
     fn begins_text(&self) -> bool {
         let last = self
             .text
@@ -32,11 +31,11 @@ impl Row<'_> {
     }
 }
 
-/// Answers `textDocument/foldingRange`.
+/// Handles `textDocument/foldingRange`.
 pub(crate) fn folding(text: &str) -> Value {
-    let rows: Vec<Row<'_>> = text.lines().enumerate().filter_map(row).collect();
+    let rows: Vec<FoldingLine<'_>> = text.lines().enumerate().filter_map(row).collect();
     let mut folds = Vec::new();
-    for document in rows.split(Row::is_divider) {
+    for document in rows.split(FoldingLine::is_divider) {
         let first = document
             .iter()
             .position(|row| !row.is_comment())
@@ -50,11 +49,11 @@ pub(crate) fn folding(text: &str) -> Value {
     json!(folds)
 }
 
-fn row((number, line): (usize, &str)) -> Option<Row<'_>> {
+fn row((number, line): (usize, &str)) -> Option<FoldingLine<'_>> {
     let text = line.trim();
     let indent = line.len() - line.trim_start().len();
     let depth = 2 * indent + usize::from(text == "-" || text.starts_with("- "));
-    (!text.is_empty()).then_some(Row {
+    (!text.is_empty()).then_some(FoldingLine {
         number,
         text,
         depth,
@@ -67,11 +66,12 @@ fn fold(first: usize, last: usize, kind: &str, folds: &mut Vec<Value>) {
     }
 }
 
-/// Each line with what stands deeper below it. Every line is opened and closed once, however deep the text is.
-fn nested(rows: &[Row<'_>], folds: &mut Vec<Value>) {
-    let mut open: Vec<&Row<'_>> = Vec::new();
+/// Folds each line with the deeper lines below it. Every line is opened and closed once, so the
+/// time is linear.
+fn nested(rows: &[FoldingLine<'_>], folds: &mut Vec<Value>) {
+    let mut open: Vec<&FoldingLine<'_>> = Vec::new();
     let mut last = 0;
-    // Lines of a text of several lines are no lines of YAML.
+    // Lines of a block scalar are not YAML.
     let mut text: Option<usize> = None;
     for row in rows {
         if text.is_some_and(|depth| row.depth / 2 > depth / 2) {
@@ -94,8 +94,8 @@ fn nested(rows: &[Row<'_>], folds: &mut Vec<Value>) {
     }
 }
 
-/// Comments in lines that follow each other.
-fn comments(rows: &[Row<'_>], folds: &mut Vec<Value>) {
+/// Folds comments on consecutive lines.
+fn comments(rows: &[FoldingLine<'_>], folds: &mut Vec<Value>) {
     for run in rows
         .chunk_by(|one, two| one.is_comment() && two.is_comment() && two.number == one.number + 1)
     {
@@ -137,7 +137,8 @@ mod tests {
 
     #[test]
     fn resources_maps_and_lists_fold() {
-        let text = "kind: Agent\nspec:\n  tools:\n  - ref: a\n    x: 1\n\n  - ref: b\n  last: {}\n---\nkind: Model\nspec: {}\n";
+        let text = "kind: Agent\nspec:\n  tools:\n  - ref: a\n    x: 1\n\n  - ref: b\n  last: \
+            {}\n---\nkind: Model\nspec: {}\n";
         assert_eq!(regions(text), [(0, 7), (1, 7), (2, 6), (3, 4), (9, 10)]);
         assert_eq!(regions("a: 1"), []);
         // A line that makes no sense costs nothing.

@@ -1,58 +1,60 @@
-//! What is told of the thing under a cursor.
+//! Hover information.
 
 use std::path::Path;
 
 use gen_lsp_types::{MarkupContent, MarkupKind, Position};
-use goondan_spec::codes::{self, Explanation};
+use goondan_spec::codes::{self, CodeExplanation};
 use goondan_spec::{Diagnostic, ResourceId};
 use serde_json::{Value, json};
 
-use crate::Host;
+use crate::LspHost;
 use crate::completion::exports_listed;
-use crate::cursor::{About, Cursor};
-use crate::links::{self, Target};
-use crate::messages::Failure;
-use crate::project::Seen;
-use crate::server::Server;
-use crate::shape::Shape;
-use crate::text::Lines;
+use crate::cursor::{CursorElement, DocumentCursor};
+use crate::links::{self, LinkTarget};
+use crate::messages::LspRequestError;
+use crate::project::LoadedProject;
+use crate::schema_lookup::SchemaView;
+use crate::server::LanguageServer;
+use crate::text::LineIndex;
 
-/// Answers `textDocument/hover`: what is wrong here and why, what is named here, and what the field means.
-pub(crate) fn hover<H: Host>(
-    server: &mut Server<H>,
+/// Handles `textDocument/hover`: explains diagnostics, the named resource and the field.
+pub(crate) fn hover<H: LspHost>(
+    server: &mut LanguageServer<H>,
     path: &Path,
     at: Position,
-) -> Result<Value, Failure> {
+) -> Result<Value, LspRequestError> {
     let text = server.text_of(path);
-    let lines = Lines::new(&text, server.encoding);
-    let cursor = Cursor::at(&text, lines.offset(at));
+    let lines = LineIndex::new(&text, server.encoding);
+    let cursor = DocumentCursor::at(&text, lines.offset(at));
     let mut parts = Vec::new();
     let mut range = None;
-    if let Some((root, seen)) = server.seen(path) {
+    if let Some((root, seen)) = server.load_project(path) {
         let file = links::relative(&root, path);
         let here = problems(&seen, &file, cursor.offset);
         range = here
             .first()
             .and_then(|found| found.position)
             .map(|place| place.start..place.end);
-        let mut codes: Vec<&Explanation> = Vec::new();
+        let mut codes: Vec<&CodeExplanation> = Vec::new();
         for row in here
             .iter()
-            .filter_map(|found| codes::explanation(found.code.as_str()))
+            .filter_map(|found| codes::find_explanation(found.code.as_str()))
         {
             if codes.iter().all(|known| known.code != row.code) {
                 codes.push(row);
             }
         }
         parts.extend(codes.into_iter().map(of_code));
-        if let Some(Target { id, at }) = links::target(&seen, &file, cursor.offset) {
+        if let Some(LinkTarget { id, at }) = links::target(&seen, &file, cursor.offset) {
             parts.push(of_resource(&seen, &id));
             range = Some(at);
         }
     }
     let about = match cursor.about() {
         Some(
-            About::Key { path, word } | About::Value { path, word } | About::Open { path, word },
+            CursorElement::Key { path, word }
+            | CursorElement::Value { path, word }
+            | CursorElement::Open { path, word },
         ) => Some((path, word)),
         None => None,
     };
@@ -73,8 +75,12 @@ pub(crate) fn hover<H: Host>(
     Ok(json!({ "contents": contents, "range": range.map(|range| lines.range(range)) }))
 }
 
-/// What is wrong at a place.
-pub(crate) fn problems<'s>(seen: &'s Seen, file: &str, offset: usize) -> Vec<&'s Diagnostic> {
+/// Returns the diagnostics at a position.
+pub(crate) fn problems<'s>(
+    seen: &'s LoadedProject,
+    file: &str,
+    offset: usize,
+) -> Vec<&'s Diagnostic> {
     let is_here = |found: &&Diagnostic| {
         found.file.as_deref() == Some(file)
             && found
@@ -84,19 +90,19 @@ pub(crate) fn problems<'s>(seen: &'s Seen, file: &str, offset: usize) -> Vec<&'s
     seen.diagnostics.iter().filter(is_here).collect()
 }
 
-fn of_code(row: &Explanation) -> String {
+fn of_code(row: &CodeExplanation) -> String {
     let more = row
         .more_url()
-        .map(|url| format!("\n\n[Read on]({url})"))
+        .map(|url| format!("\n\n[Read more]({url})"))
         .unwrap_or_default();
     format!(
-        "**{}**: {}\n\n{}\n\n*What to do:* {}{more}",
+        "**{}**: {}\n\n{}\n\n*Fix:* {}{more}",
         row.code, row.meaning, row.why, row.next
     )
 }
 
-/// A field: what it means, what it must be, and what it is where nothing is said.
-pub(crate) fn of_shape(shape: Shape<'_>) -> String {
+/// Describes a field: its meaning, its constraints and its default.
+pub(crate) fn of_shape(shape: SchemaView<'_>) -> String {
     let mut text = shape
         .description()
         .map(|text| text.replace('\n', " "))
@@ -133,7 +139,8 @@ pub(crate) fn of_shape(shape: Shape<'_>) -> String {
 
 fn named(what: &str) -> String {
     match what {
-        "file" | "folder" => format!("a {what} of the project"),
+        "file" => "a file of the project".to_owned(),
+        "folder" => "a directory of the project".to_owned(),
         "export" => "an export of the tool".to_owned(),
         "tool" => "a tool, as `tool__export`".to_owned(),
         "event" => "an event of the connector".to_owned(),
@@ -142,7 +149,7 @@ fn named(what: &str) -> String {
     }
 }
 
-fn of_resource(seen: &Seen, id: &ResourceId) -> String {
+fn of_resource(seen: &LoadedProject, id: &ResourceId) -> String {
     let definition = seen
         .outline
         .definitions

@@ -1,56 +1,58 @@
-//! The language server: what an editor is told about the YAML of a project while somebody writes it.
+//! Language server for the YAML of a project.
 //!
 //! ```text
-//! messages ──► server ──► open documents ──► survey of the project ──► diagnostics
+//! messages ──► server ──► open documents ──► outline of the project ──► diagnostics
 //!  (wire)        │          (over the disk)    (goondan-spec)
 //!                └──► cursor (by indentation) ──► shape (by schema) ──► completion, hover
 //! ```
 //!
-//! Diagnostics, references and renames go by what the loader made of the project, so they say what `gdn validate` says. What is
-//! asked while somebody types goes by the indentation of the lines, because such a text is seldom YAML.
+//! Diagnostics, references and renames use the loader's result, so they agree with `gdn validate`.
+//! Completion and hover use the indentation of the lines, because text is rarely valid YAML while
+//! it is being edited.
 //!
-//! This crate deliberately does not know: how anything runs, which tools are built in, and what the environment holds. All of
-//! that, and the files, it asks a [`Host`]. It formats nothing, and it writes no file: edits are the editor's to make.
+//! This crate deliberately does not depend on execution, the built-in tools and the environment. A
+//! [`LspHost`] provides them, together with the files. The server formats nothing and writes no files:
+//! the editor applies all edits.
 //!
-//! Start reading at [`Server::receive`].
+//! Start reading at [`LanguageServer::receive`].
 
 mod actions;
 mod completion;
 mod cursor;
+mod diagnostics;
 mod documents;
 mod folding;
 mod hover;
 mod links;
 mod messages;
 mod project;
-mod publish;
 mod rename;
 mod scan;
+mod schema_lookup;
 mod server;
-mod shape;
 mod symbols;
 mod templates;
 mod text;
 mod tokens;
+mod transport;
 mod uri;
-mod wire;
 
 use std::path::Path;
 use std::sync::Arc;
 
-use goondan_spec::{BasePackage, Bundle, Diagnostic, Files};
+use goondan_spec::{BasePackage, Bundle, Diagnostic, FileAccess};
 
-pub use server::{End, Server, serve};
-pub use wire::WireError;
+pub use server::{LanguageServer, SessionEnd, serve};
+pub use transport::WireError;
 
-/// What the server is told by the program around it.
-pub trait Host {
-    /// The files of this machine.
-    fn files(&self) -> &dyn Files;
-    /// The built-in package.
+/// Services that the surrounding program provides to the server.
+pub trait LspHost {
+    /// Returns the files of this machine.
+    fn files(&self) -> &dyn FileAccess;
+    /// Returns the built-in package.
     fn base(&self) -> &BasePackage;
-    /// What is wrong with a project that loads, beyond what the loader finds.
+    /// Returns further diagnostics of a project that loads without errors.
     fn check(&self, root: &Path, bundle: &Arc<Bundle>) -> Vec<Diagnostic>;
-    /// The names of the variables that the project at `root` sees.
+    /// Returns the names of the variables that are available to the project at `root`.
     fn variables(&self, root: &Path) -> Vec<String>;
 }

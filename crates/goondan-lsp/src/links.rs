@@ -1,38 +1,38 @@
-//! What names what: definitions, references and files.
+//! Definitions, references and file links.
 
 use std::ops::Range;
 use std::path::Path;
 
 use gen_lsp_types::{Location, Position};
 use goondan_spec::files::FileKind;
-use goondan_spec::outline::{Definition, name_range};
-use goondan_spec::{Files, Kind, ResourceId};
+use goondan_spec::outline::{ResourceDefinition, name_range};
+use goondan_spec::{FileAccess, Kind, ResourceId};
 use serde_json::{Value, json};
 
-use crate::Host;
-use crate::cursor::{About, Cursor};
-use crate::messages::Failure;
-use crate::project::Seen;
-use crate::server::Server;
-use crate::text::Lines;
+use crate::LspHost;
+use crate::cursor::{CursorElement, DocumentCursor};
+use crate::messages::LspRequestError;
+use crate::project::LoadedProject;
+use crate::server::LanguageServer;
+use crate::text::LineIndex;
 
-/// The resource that is named or defined under a cursor.
+/// Resource that is named or defined under a cursor.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Target {
+pub(crate) struct LinkTarget {
     pub(crate) id: ResourceId,
-    /// The bytes that name it.
+    /// Byte range of its name.
     pub(crate) at: Range<usize>,
 }
 
-/// The bytes of a file that name a resource, and whether they say letter by letter what it is called.
+/// Byte range that names a resource. `is_literal` is set if the range contains the exact name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Mention {
+pub(crate) struct NameMention {
     pub(crate) file: String,
     pub(crate) at: Range<usize>,
     pub(crate) is_literal: bool,
 }
 
-/// A path as the loader names it.
+/// Returns a path in the loader's form, relative to the root with `/`.
 pub(crate) fn relative(root: &Path, path: &Path) -> String {
     let rest = path.strip_prefix(root).unwrap_or(path);
     let parts: Vec<_> = rest
@@ -42,8 +42,8 @@ pub(crate) fn relative(root: &Path, path: &Path) -> String {
     parts.join("/")
 }
 
-/// What is named or defined at a place of a file.
-pub(crate) fn target(seen: &Seen, file: &str, offset: usize) -> Option<Target> {
+/// Returns the resource that is named or defined at a position.
+pub(crate) fn target(seen: &LoadedProject, file: &str, offset: usize) -> Option<LinkTarget> {
     let is_here = |range: &Range<usize>| range.start <= offset && offset <= range.end;
     let links = seen
         .outline
@@ -53,13 +53,13 @@ pub(crate) fn target(seen: &Seen, file: &str, offset: usize) -> Option<Target> {
         .flat_map(|(_, links)| links);
     let named = links
         .filter(|link| is_here(&(link.at.start..link.at.end)))
-        .map(|link| Target {
+        .map(|link| LinkTarget {
             id: link.to.clone(),
             at: link.name.clone().unwrap_or(link.at.start..link.at.end),
         });
     let defined = seen.outline.definitions.iter().filter_map(|definition| {
         let mention = definition_mention(definition)?;
-        (mention.file == file && is_here(&mention.at)).then(|| Target {
+        (mention.file == file && is_here(&mention.at)).then(|| LinkTarget {
             id: definition.id.clone(),
             at: mention.at,
         })
@@ -67,19 +67,19 @@ pub(crate) fn target(seen: &Seen, file: &str, offset: usize) -> Option<Target> {
     named.chain(defined).next()
 }
 
-fn definition_mention(definition: &Definition) -> Option<Mention> {
+fn definition_mention(definition: &ResourceDefinition) -> Option<NameMention> {
     let (file, at) = definition.origin.as_ref()?;
     let literal = name_range(*at, &definition.id.name);
     let is_literal = literal.is_some();
-    Some(Mention {
+    Some(NameMention {
         file: file.clone(),
         at: literal.unwrap_or(at.start..at.end),
         is_literal,
     })
 }
 
-/// Where the resource is defined.
-pub(crate) fn definitions(seen: &Seen, id: &ResourceId) -> Vec<Mention> {
+/// Returns the definitions of a resource.
+pub(crate) fn definitions(seen: &LoadedProject, id: &ResourceId) -> Vec<NameMention> {
     let of_id = seen
         .outline
         .definitions
@@ -88,13 +88,14 @@ pub(crate) fn definitions(seen: &Seen, id: &ResourceId) -> Vec<Mention> {
     of_id.filter_map(definition_mention).collect()
 }
 
-/// Where the resource is named, by file and place. What an alias stands for is written once.
-pub(crate) fn mentions(seen: &Seen, id: &ResourceId) -> Vec<Mention> {
+/// Returns the references to a resource, sorted by file and position. An aliased value is only
+/// listed once.
+pub(crate) fn mentions(seen: &LoadedProject, id: &ResourceId) -> Vec<NameMention> {
     let mut found = Vec::new();
     for (file, links) in &seen.outline.links {
         for link in links.iter().filter(|link| link.to == *id) {
             let at = link.name.clone().unwrap_or(link.at.start..link.at.end);
-            found.push(Mention {
+            found.push(NameMention {
                 file: file.clone(),
                 at,
                 is_literal: link.name.is_some(),
@@ -106,16 +107,15 @@ pub(crate) fn mentions(seen: &Seen, id: &ResourceId) -> Vec<Mention> {
     found
 }
 
-/// A name of a resource in a file.
 #[derive(Debug)]
-pub(crate) struct Name {
+pub(crate) struct NameToken {
     pub(crate) at: Range<usize>,
     pub(crate) is_tool: bool,
     pub(crate) is_definition: bool,
 }
 
-/// All names of resources that are written letter by letter in `file`.
-pub(crate) fn names_in(seen: &Seen, file: &str) -> Vec<Name> {
+/// Returns all literally written resource names in `file`.
+pub(crate) fn names_in(seen: &LoadedProject, file: &str) -> Vec<NameToken> {
     let links = seen
         .outline
         .links
@@ -128,7 +128,7 @@ pub(crate) fn names_in(seen: &Seen, file: &str) -> Vec<Name> {
             .filter(|mention| mention.is_literal && mention.file == file)?;
         Some((mention.at, definition.id.kind, true))
     });
-    let name = |(at, kind, is_definition)| Name {
+    let name = |(at, kind, is_definition)| NameToken {
         at,
         is_tool: kind == Kind::Tool,
         is_definition,
@@ -136,15 +136,15 @@ pub(crate) fn names_in(seen: &Seen, file: &str) -> Vec<Name> {
     used.chain(defined).map(name).collect()
 }
 
-/// Answers `textDocument/definition`.
-pub(crate) fn definition<H: Host>(
-    server: &mut Server<H>,
+/// Handles `textDocument/definition`.
+pub(crate) fn definition<H: LspHost>(
+    server: &mut LanguageServer<H>,
     path: &Path,
     at: Position,
-) -> Result<Value, Failure> {
+) -> Result<Value, LspRequestError> {
     let text = server.text_of(path);
-    let offset = Lines::new(&text, server.encoding).offset(at);
-    let Some((root, seen)) = server.seen(path) else {
+    let offset = LineIndex::new(&text, server.encoding).offset(at);
+    let Some((root, seen)) = server.load_project(path) else {
         return Ok(Value::Null);
     };
     if let Some(found) = target(&seen, &relative(&root, path), offset) {
@@ -154,12 +154,20 @@ pub(crate) fn definition<H: Host>(
             &definitions(&seen, &found.id)
         )));
     }
-    Ok(json!(file_at(server, &root, &Cursor::at(&text, offset))))
+    Ok(json!(file_at(
+        server,
+        &root,
+        &DocumentCursor::at(&text, offset)
+    )))
 }
 
-/// The file that a path under the cursor names.
-fn file_at<H: Host>(server: &Server<H>, root: &Path, cursor: &Cursor<'_>) -> Option<Location> {
-    let About::Value { path, word } = cursor.about()? else {
+/// Returns the file that the path under the cursor names.
+fn file_at<H: LspHost>(
+    server: &LanguageServer<H>,
+    root: &Path,
+    cursor: &DocumentCursor<'_>,
+) -> Option<Location> {
+    let CursorElement::Value { path, word } = cursor.about()? else {
         return None;
     };
     let shape = server.shapes.at(cursor.kind, &path)?;
@@ -172,7 +180,7 @@ fn file_at<H: Host>(server: &Server<H>, root: &Path, cursor: &Cursor<'_>) -> Opt
         FileKind::Directory => target.join("tool.yaml"),
         _ => target,
     };
-    // What leads out of the project is none of its files.
+    // A link that leads out of the project is not one of its files.
     let real = files
         .canonical(&target)
         .ok()
@@ -183,16 +191,16 @@ fn file_at<H: Host>(server: &Server<H>, root: &Path, cursor: &Cursor<'_>) -> Opt
     })
 }
 
-/// Answers `textDocument/references`.
-pub(crate) fn references<H: Host>(
-    server: &mut Server<H>,
+/// Handles `textDocument/references`.
+pub(crate) fn references<H: LspHost>(
+    server: &mut LanguageServer<H>,
     path: &Path,
     at: Position,
     also_definition: bool,
-) -> Result<Value, Failure> {
+) -> Result<Value, LspRequestError> {
     let text = server.text_of(path);
-    let offset = Lines::new(&text, server.encoding).offset(at);
-    let Some((root, seen)) = server.seen(path) else {
+    let offset = LineIndex::new(&text, server.encoding).offset(at);
+    let Some((root, seen)) = server.load_project(path) else {
         return Ok(Value::Null);
     };
     let Some(found) = target(&seen, &relative(&root, path), offset) else {
@@ -207,16 +215,16 @@ pub(crate) fn references<H: Host>(
     Ok(json!(locations(server, &root, &places)))
 }
 
-pub(crate) fn locations<H: Host>(
-    server: &Server<H>,
+pub(crate) fn locations<H: LspHost>(
+    server: &LanguageServer<H>,
     root: &Path,
-    mentions: &[Mention],
+    mentions: &[NameMention],
 ) -> Vec<Location> {
     let mut locations = Vec::new();
     for of_file in mentions.chunk_by(|a, b| a.file == b.file) {
         let path = root.join(&of_file[0].file);
         let text = server.text_of(&path);
-        let lines = Lines::new(&text, server.encoding);
+        let lines = LineIndex::new(&text, server.encoding);
         let uri = server.uri_of(&path);
         locations.extend(of_file.iter().map(|mention| Location {
             uri: uri.clone(),

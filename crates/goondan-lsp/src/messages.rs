@@ -1,85 +1,83 @@
-//! The frames of JSON-RPC, and what the requests have in common.
+//! JSON-RPC messages and shared request parameters.
 
 use gen_lsp_types::{Position, Uri};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-/// A message that came.
 #[derive(Debug)]
-pub(crate) enum Message {
-    /// The client wants an answer.
+pub(crate) enum LspMessage {
+    /// Needs a response.
     Request {
         id: Value,
         method: String,
         params: Value,
     },
-    /// It wants none.
+    /// Needs no response.
     Notification { method: String, params: Value },
-    /// It answers, which nothing here waits for.
+    /// Response of the client. Ignored, because no request of this server depends on one.
     Answer,
 }
 
-/// What a request fails with.
+/// Error of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Failure {
+pub(crate) struct LspRequestError {
     code: i32,
     message: String,
 }
 
-impl Failure {
+impl LspRequestError {
     pub(crate) fn parse(error: impl std::fmt::Display) -> Self {
-        Failure {
+        LspRequestError {
             code: -32_700,
             message: format!("The message is not JSON: {error}."),
         }
     }
 
     pub(crate) fn invalid_request(message: impl Into<String>) -> Self {
-        Failure {
+        LspRequestError {
             code: -32_600,
             message: message.into(),
         }
     }
 
     pub(crate) fn no_method(method: &str) -> Self {
-        Failure {
+        LspRequestError {
             code: -32_601,
             message: format!("This server has no method `{method}`."),
         }
     }
 
     pub(crate) fn params(error: impl std::fmt::Display) -> Self {
-        Failure {
+        LspRequestError {
             code: -32_602,
-            message: format!("The parameters do not fit: {error}."),
+            message: format!("The parameters are not valid: {error}."),
         }
     }
 
     pub(crate) fn not_initialized() -> Self {
-        Failure {
+        LspRequestError {
             code: -32_002,
             message: "The first request must be `initialize`.".to_owned(),
         }
     }
 
-    /// The request was right, and the answer is that it can't be done.
+    /// Creates the LSP error `RequestFailed`: the request is valid, but cannot be fulfilled.
     pub(crate) fn refused(message: impl Into<String>) -> Self {
-        Failure {
+        LspRequestError {
             code: -32_803,
             message: message.into(),
         }
     }
 }
 
-/// Takes a message apart.
-pub(crate) fn read(body: &[u8]) -> Result<Message, (Value, Failure)> {
-    let value: Value =
-        serde_json::from_slice(body).map_err(|error| (Value::Null, Failure::parse(error)))?;
+pub(crate) fn read(body: &[u8]) -> Result<LspMessage, (Value, LspRequestError)> {
+    let value: Value = serde_json::from_slice(body)
+        .map_err(|error| (Value::Null, LspRequestError::parse(error)))?;
     let Value::Object(mut fields) = value else {
         return Err((
             Value::Null,
-            Failure::invalid_request("A message must be an object."),
+            LspRequestError::invalid_request("A message must be an object."),
         ));
     };
     let id = fields
@@ -87,19 +85,19 @@ pub(crate) fn read(body: &[u8]) -> Result<Message, (Value, Failure)> {
         .filter(|id| id.is_string() || id.is_number());
     let params = fields.remove("params").unwrap_or_default();
     match (fields.remove("method"), id) {
-        (Some(Value::String(method)), Some(id)) => Ok(Message::Request { id, method, params }),
-        (Some(Value::String(method)), None) => Ok(Message::Notification { method, params }),
+        (Some(Value::String(method)), Some(id)) => Ok(LspMessage::Request { id, method, params }),
+        (Some(Value::String(method)), None) => Ok(LspMessage::Notification { method, params }),
         (None, Some(_)) if fields.contains_key("result") || fields.contains_key("error") => {
-            Ok(Message::Answer)
+            Ok(LspMessage::Answer)
         }
         (_, id) => Err((
             id.unwrap_or_default(),
-            Failure::invalid_request("A message must have a `method`."),
+            LspRequestError::invalid_request("A message must have a `method`."),
         )),
     }
 }
 
-pub(crate) fn answer(id: &Value, result: Result<Value, Failure>) -> Value {
+pub(crate) fn answer(id: &Value, result: Result<Value, LspRequestError>) -> Value {
     match result {
         Ok(result) => json!({ "jsonrpc": "2.0", "id": id, "result": result }),
         Err(failure) => {
@@ -113,83 +111,79 @@ pub(crate) fn notification(method: &str, params: Value) -> Value {
     json!({ "jsonrpc": "2.0", "method": method, "params": params })
 }
 
-/// The parameters of a request, as far as it is read.
-pub(crate) fn params<T: DeserializeOwned>(params: Value) -> Result<T, Failure> {
-    serde_json::from_value(params).map_err(Failure::params)
+pub(crate) fn params<T: DeserializeOwned>(params: Value) -> Result<T, LspRequestError> {
+    serde_json::from_value(params).map_err(LspRequestError::params)
 }
 
-/// A document, as most requests name it.
+/// Parameters with a text document.
 #[derive(Debug, Deserialize)]
-pub(crate) struct InDocument<T> {
+pub(crate) struct DocumentParams<T> {
     #[serde(rename = "textDocument")]
-    pub(crate) document: Named,
+    pub(crate) document: TextDocumentItem,
     #[serde(flatten)]
     pub(crate) more: T,
 }
 
 #[derive(Debug, Deserialize)]
-pub(crate) struct Named {
+pub(crate) struct TextDocumentItem {
     pub(crate) uri: Uri,
     pub(crate) version: Option<i32>,
     pub(crate) text: Option<String>,
 }
 
-/// A request about a place.
 #[derive(Debug, Deserialize)]
-pub(crate) struct AtPlace {
+pub(crate) struct PositionParams {
     pub(crate) position: Position,
 }
 
-/// A request about a document as a whole.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Whole {}
+pub(crate) struct EmptyParams {}
 
-/// The pieces of `textDocument/didChange`.
+/// Parameters of `textDocument/didChange`.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Changes {
+pub(crate) struct DidChangeParams {
     #[serde(rename = "contentChanges")]
-    pub(crate) changes: Vec<Change>,
+    pub(crate) changes: Vec<ContentChange>,
 }
 
-/// A changed range, or without one the whole text.
+/// Change of a range, or of the whole text if there is no range.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Change {
+pub(crate) struct ContentChange {
     pub(crate) range: Option<gen_lsp_types::Range>,
     pub(crate) text: String,
 }
 
-/// `textDocument/rename`.
+/// Parameters of `textDocument/rename`.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Renaming {
+pub(crate) struct RenameRequest {
     pub(crate) position: Position,
     #[serde(rename = "newName")]
     pub(crate) new_name: String,
 }
 
-/// `textDocument/references`.
+/// Parameters of `textDocument/references`.
 #[derive(Debug, Deserialize)]
-pub(crate) struct WithDeclaration {
+pub(crate) struct ReferencesParams {
     pub(crate) position: Position,
     #[serde(default)]
     pub(crate) context: ReferenceContext,
 }
 
-/// What references are wanted.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct ReferenceContext {
     #[serde(rename = "includeDeclaration", default)]
     pub(crate) include_declaration: bool,
 }
 
-/// `textDocument/codeAction`.
+/// Parameters of `textDocument/codeAction`.
 #[derive(Debug, Deserialize)]
-pub(crate) struct InRange {
+pub(crate) struct RangeParams {
     pub(crate) range: gen_lsp_types::Range,
 }
 
-/// `workspace/symbol`.
+/// Parameters of `workspace/symbol`.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Query {
+pub(crate) struct SymbolQuery {
     #[serde(default)]
     pub(crate) query: String,
 }

@@ -1,38 +1,39 @@
-//! A project that documents are open of, and what the loader made of it.
+//! Projects with open documents and their load results.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use goondan_spec::files::FileKind;
-use goondan_spec::{Diagnostic, Files, KnownFiles, LoadInput, Outline, survey};
+use goondan_spec::{
+    BundleOutline, Diagnostic, FileAccess, KnownFiles, LoadInput, load_with_outline,
+};
 
-use crate::Host;
-use crate::documents::Overlay;
+use crate::LspHost;
+use crate::documents::DocumentOverlay;
 
-/// The files that make a folder a project.
-const MANIFESTS: [&str; 2] = ["goondan.yaml", "goondan.yml"];
+/// Files that make a directory a project.
+const MANIFEST_FILES: [&str; 2] = ["goondan.yaml", "goondan.yml"];
 
-/// A project, as it was the last time that somebody asked.
+/// Project with its latest load result.
 #[derive(Debug)]
-pub(crate) struct Project {
-    /// Its folder, without links.
+pub(crate) struct OpenProject {
+    /// Project directory with symbolic links resolved.
     pub(crate) root: PathBuf,
-    /// Whether something may have changed since.
+    /// Set if a file may have changed since the last load.
     stale: bool,
     known: KnownFiles,
-    seen: Arc<Seen>,
+    seen: Arc<LoadedProject>,
 }
 
-/// What the loader made of a project.
 #[derive(Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct LoadedProject {
     pub(crate) diagnostics: Vec<Diagnostic>,
-    pub(crate) outline: Outline,
+    pub(crate) outline: BundleOutline,
 }
 
-impl Project {
+impl OpenProject {
     pub(crate) fn at(root: PathBuf) -> Self {
-        Project {
+        OpenProject {
             root,
             stale: true,
             known: KnownFiles::default(),
@@ -40,24 +41,28 @@ impl Project {
         }
     }
 
-    pub(crate) fn touch(&mut self) {
+    pub(crate) fn mark_stale(&mut self) {
         self.stale = true;
     }
 
-    /// What it is now.
-    pub(crate) fn look(&mut self, host: &dyn Host, files: &Overlay<'_>) -> Arc<Seen> {
+    /// Reloads the project if it is stale and returns the result.
+    pub(crate) fn load_current(
+        &mut self,
+        host: &dyn LspHost,
+        files: &DocumentOverlay<'_>,
+    ) -> Arc<LoadedProject> {
         if self.stale {
             let input = LoadInput {
                 root: &self.root,
                 files,
                 base: host.base(),
             };
-            let (loaded, outline) = survey(input, &self.known);
+            let (loaded, outline) = load_with_outline(input, &self.known);
             let mut diagnostics = loaded.diagnostics;
             if let Some(bundle) = loaded.bundle {
                 diagnostics.extend(host.check(&self.root, &Arc::new(bundle)));
             }
-            self.seen = Arc::new(Seen {
+            self.seen = Arc::new(LoadedProject {
                 diagnostics,
                 outline,
             });
@@ -67,22 +72,23 @@ impl Project {
     }
 }
 
-/// The project that a file lies in: the nearest folder above it with a manifest, as the commands find theirs.
-pub(crate) fn around(path: &Path, files: &Overlay<'_>) -> Option<PathBuf> {
+/// Returns the project directory of a file: the nearest parent directory with a manifest, as in the
+/// commands.
+pub(crate) fn find_project_root(path: &Path, files: &DocumentOverlay<'_>) -> Option<PathBuf> {
     let is_manifest =
         |folder: &Path, name| matches!(files.kind(&folder.join(name)), Ok(FileKind::File));
-    let has_manifest = |folder: &&Path| MANIFESTS.iter().any(|name| is_manifest(folder, name));
+    let has_manifest = |folder: &&Path| MANIFEST_FILES.iter().any(|name| is_manifest(folder, name));
     path.ancestors()
         .skip(1)
         .find(has_manifest)
         .map(Path::to_owned)
 }
 
-/// The file that is told what belongs to no other one.
-pub(crate) fn manifest(root: &Path, files: &Overlay<'_>) -> PathBuf {
-    let there = MANIFESTS
+/// Returns the file to which diagnostics without a file are attached.
+pub(crate) fn manifest(root: &Path, files: &DocumentOverlay<'_>) -> PathBuf {
+    let there = MANIFEST_FILES
         .map(|name| root.join(name))
         .into_iter()
         .find(|path| files.kind(path).is_ok());
-    there.unwrap_or_else(|| root.join(MANIFESTS[0]))
+    there.unwrap_or_else(|| root.join(MANIFEST_FILES[0]))
 }

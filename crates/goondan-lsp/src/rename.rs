@@ -1,4 +1,4 @@
-//! A resource gets another name, wherever it is named.
+//! Renames a resource and all references to it.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -7,42 +7,42 @@ use gen_lsp_types::{Position, TextEdit, Uri, WorkspaceEdit};
 use goondan_spec::{Kind, ResourceId, check_name};
 use serde_json::{Value, json};
 
-use crate::Host;
-use crate::links::{self, Mention, Target};
-use crate::messages::Failure;
-use crate::project::Seen;
-use crate::server::Server;
-use crate::text::Lines;
+use crate::LspHost;
+use crate::links::{self, LinkTarget, NameMention};
+use crate::messages::LspRequestError;
+use crate::project::LoadedProject;
+use crate::server::LanguageServer;
+use crate::text::LineIndex;
 
-/// Answers `textDocument/prepareRename`: what would be renamed.
-pub(crate) fn prepare<H: Host>(
-    server: &mut Server<H>,
+/// Handles `textDocument/prepareRename`: returns the range to rename.
+pub(crate) fn prepare<H: LspHost>(
+    server: &mut LanguageServer<H>,
     path: &Path,
     at: Position,
-) -> Result<Value, Failure> {
+) -> Result<Value, LspRequestError> {
     let text = server.text_of(path);
-    let lines = Lines::new(&text, server.encoding);
-    let Some((root, seen)) = server.seen(path) else {
+    let lines = LineIndex::new(&text, server.encoding);
+    let Some((root, seen)) = server.load_project(path) else {
         return Ok(Value::Null);
     };
     let found = links::target(&seen, &links::relative(&root, path), lines.offset(at));
-    let Some(Target { id, at }) = found.filter(|found| is_own(&seen, &found.id)) else {
+    let Some(LinkTarget { id, at }) = found.filter(|found| is_own(&seen, &found.id)) else {
         return Ok(Value::Null);
     };
     Ok(json!({ "range": lines.range(at), "placeholder": id.name }))
 }
 
-/// Answers `textDocument/rename`.
-pub(crate) fn rename<H: Host>(
-    server: &mut Server<H>,
+/// Handles `textDocument/rename`.
+pub(crate) fn rename<H: LspHost>(
+    server: &mut LanguageServer<H>,
     path: &Path,
     at: Position,
     new_name: &str,
-) -> Result<Value, Failure> {
+) -> Result<Value, LspRequestError> {
     let text = server.text_of(path);
-    let offset = Lines::new(&text, server.encoding).offset(at);
-    let nothing = || Failure::refused("Nothing here is the name of a resource.");
-    let (root, seen) = server.seen(path).ok_or_else(nothing)?;
+    let offset = LineIndex::new(&text, server.encoding).offset(at);
+    let nothing = || LspRequestError::refused("There is no resource name at this position.");
+    let (root, seen) = server.load_project(path).ok_or_else(nothing)?;
     let found = links::target(&seen, &links::relative(&root, path), offset).ok_or_else(nothing)?;
     check(&seen, &found.id, new_name)?;
     let mut places = links::definitions(&seen, &found.id);
@@ -52,7 +52,7 @@ pub(crate) fn rename<H: Host>(
     for of_file in places.chunk_by(|a, b| a.file == b.file) {
         let path = root.join(&of_file[0].file);
         let text = server.text_of(&path);
-        let lines = Lines::new(&text, server.encoding);
+        let lines = LineIndex::new(&text, server.encoding);
         let edits = of_file
             .iter()
             .map(|place| edit(place, &text, &lines, &found.id, new_name));
@@ -65,17 +65,18 @@ pub(crate) fn rename<H: Host>(
 }
 
 fn edit(
-    place: &Mention,
+    place: &NameMention,
     text: &str,
-    lines: &Lines<'_>,
+    lines: &LineIndex<'_>,
     id: &ResourceId,
     new_name: &str,
-) -> Result<TextEdit, Failure> {
-    // An alias or an escape is written in another way than it reads.
+) -> Result<TextEdit, LspRequestError> {
+    // The source text of an alias or an escape differs from the name, so it cannot be replaced.
     if !place.is_literal || text.get(place.at.clone()) != Some(&id.name) {
         let line = lines.position(place.at.start).line + 1;
-        return Err(Failure::refused(format!(
-            "`{}`, line {line}, names `{id}` with escapes or over several lines; write it plainly first.",
+        return Err(LspRequestError::refused(format!(
+            "`{}`, line {line}, writes `{id}` with escapes or over several lines; write the name \
+            plainly first.",
             place.file
         )));
     }
@@ -85,42 +86,44 @@ fn edit(
     })
 }
 
-fn is_own(seen: &Seen, id: &ResourceId) -> bool {
+fn is_own(seen: &LoadedProject, id: &ResourceId) -> bool {
     id.kind != Kind::Package && !links::definitions(seen, id).is_empty()
 }
 
-fn check(seen: &Seen, id: &ResourceId, new_name: &str) -> Result<(), Failure> {
+fn check(seen: &LoadedProject, id: &ResourceId, new_name: &str) -> Result<(), LspRequestError> {
     let definitions = &seen.outline.definitions;
     match links::definitions(seen, id).len() {
         _ if id.kind == Kind::Package => {
-            return Err(Failure::refused("A package is not renamed here."));
+            return Err(LspRequestError::refused(
+                "Packages cannot be renamed in the editor.",
+            ));
         }
         0 => {
-            return Err(Failure::refused(format!(
-                "`{id}` is built in, so it keeps its name."
+            return Err(LspRequestError::refused(format!(
+                "`{id}` is built in, so it cannot be renamed."
             )));
         }
         1 => {}
         count => {
-            return Err(Failure::refused(format!(
-                "`{id}` is defined {count} times; remove the others first."
+            return Err(LspRequestError::refused(format!(
+                "`{id}` is defined {count} times; remove the duplicates first."
             )));
         }
     }
     if let Err(why) = check_name(new_name, id.kind) {
-        return Err(Failure::refused(format!(
+        return Err(LspRequestError::refused(format!(
             "`{new_name}` is not a valid {} name: {why}.",
             id.kind
         )));
     }
-    let taken = |other: &&goondan_spec::outline::Definition| {
+    let taken = |other: &&goondan_spec::outline::ResourceDefinition| {
         other.id.kind == id.kind && other.id.name == new_name
     };
     match definitions.iter().find(taken) {
         Some(other) if other.id != *id => {
             let other = &other.id;
-            Err(Failure::refused(format!(
-                "There is `{other}` already, so references would mean another resource."
+            Err(LspRequestError::refused(format!(
+                "`{other}` already exists, so references would point to another resource."
             )))
         }
         _ => Ok(()),

@@ -1,4 +1,4 @@
-//! One client: its messages in, ours out.
+//! Language server for one client: request handling and the message loop.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, Write};
@@ -8,65 +8,66 @@ use std::sync::{Arc, mpsc};
 use gen_lsp_types::{PublishDiagnosticsParams, Uri};
 use serde_json::{Value, json};
 
-use crate::documents::{Document, Open, Overlay, real};
+use crate::diagnostics::{self, DiagnosticsByFile};
+use crate::documents::{DocumentOverlay, OpenDocument, OpenDocuments, real};
 use crate::messages::{
-    AtPlace, Changes, Failure, InDocument, InRange, Message, Query, Renaming, Whole,
-    WithDeclaration, answer, notification, params, read,
+    DidChangeParams, DocumentParams, EmptyParams, LspMessage, LspRequestError, PositionParams,
+    RangeParams, ReferencesParams, RenameRequest, SymbolQuery, answer, notification, params, read,
 };
-use crate::project::{self, Project, Seen};
-use crate::publish::{self, ByFile};
-use crate::shape::Shapes;
-use crate::text::{Encoding, edited};
-use crate::wire::{self, WireError};
-use crate::{Host, actions, completion, folding, hover, links, rename, symbols, tokens, uri};
+use crate::project::{self, LoadedProject, OpenProject};
+use crate::schema_lookup::SchemaLookup;
+use crate::text::{ColumnEncoding, edited};
+use crate::transport::{self, WireError};
+use crate::{LspHost, actions, completion, folding, hover, links, rename, symbols, tokens, uri};
 
-/// How many messages wait to be looked at.
-const WAITING: usize = 1024;
+/// Maximum number of unprocessed messages.
+const MAX_QUEUED_MESSAGES: usize = 1024;
 
-/// How a conversation ended.
+/// Way in which a session ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
-    /// As the protocol wants it.
+pub enum SessionEnd {
+    /// The client sent `shutdown` and `exit`.
     Orderly,
-    /// The client went without a word.
+    /// The client disconnected, or exited without `shutdown`.
     Abrupt,
 }
 
-/// The server's side of a conversation. It does nothing by itself: messages are handed in, and what is to be sent is handed out.
-pub struct Server<H> {
+/// Server side of a session. Performs no stream I/O: the caller passes messages in and sends the
+/// returned ones.
+pub struct LanguageServer<H> {
     host: H,
-    pub(crate) shapes: Shapes,
-    pub(crate) encoding: Encoding,
-    /// Whether the client fills in snippets.
+    pub(crate) shapes: SchemaLookup,
+    pub(crate) encoding: ColumnEncoding,
+    /// Set if the client supports snippets.
     pub(crate) snippets: bool,
-    phase: Phase,
-    open: Open,
-    projects: BTreeMap<PathBuf, Project>,
-    /// What the client was told, by project.
-    told: BTreeMap<PathBuf, ByFile>,
-    /// Documents that the client changed and was told nothing about since.
+    phase: SessionPhase,
+    open: OpenDocuments,
+    projects: BTreeMap<PathBuf, OpenProject>,
+    /// Diagnostics that the client has received, by project.
+    told: BTreeMap<PathBuf, DiagnosticsByFile>,
+    /// Documents that changed after their diagnostics were last sent.
     touched: BTreeSet<PathBuf>,
     watches: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
+enum SessionPhase {
     New,
     Running,
     Down,
-    Gone(End),
+    Gone(SessionEnd),
 }
 
-impl<H: Host> Server<H> {
-    /// A server that nobody has spoken to.
+impl<H: LspHost> LanguageServer<H> {
+    /// Creates a server that expects `initialize`.
     pub fn new(host: H) -> Self {
-        Server {
+        LanguageServer {
             host,
-            shapes: Shapes::new(),
-            encoding: Encoding::default(),
+            shapes: SchemaLookup::new(),
+            encoding: ColumnEncoding::default(),
             snippets: false,
-            phase: Phase::New,
-            open: Open::new(),
+            phase: SessionPhase::New,
+            open: OpenDocuments::new(),
             projects: BTreeMap::new(),
             told: BTreeMap::new(),
             touched: BTreeSet::new(),
@@ -74,28 +75,32 @@ impl<H: Host> Server<H> {
         }
     }
 
-    /// Takes a message, and gives those that answer it. Whatever the message is, the server goes on.
+    /// Processes a message and returns the responses. An invalid message results in an error
+    /// response.
     pub fn receive(&mut self, body: &[u8]) -> Vec<Value> {
         match read(body) {
-            Ok(Message::Request { id, method, params }) => {
+            Ok(LspMessage::Request { id, method, params }) => {
                 vec![answer(&id, self.request(&method, params))]
             }
-            Ok(Message::Notification { method, params }) => self.notified(&method, params),
-            Ok(Message::Answer) => Vec::new(),
+            Ok(LspMessage::Notification { method, params }) => {
+                self.handle_notification(&method, params)
+            }
+            Ok(LspMessage::Answer) => Vec::new(),
             Err((id, failure)) => vec![answer(&id, Err(failure))],
         }
     }
 
-    /// How the conversation ended, once it has.
-    pub fn end(&self) -> Option<End> {
+    /// Returns the way in which the session ended. `None` while it is running.
+    pub fn end(&self) -> Option<SessionEnd> {
         match self.phase {
-            Phase::Gone(end) => Some(end),
+            SessionPhase::Gone(end) => Some(end),
             _ => None,
         }
     }
 
-    /// What the client is to be told, once no message waits: the diagnostics of every project in which something changed.
-    pub fn settle(&mut self) -> Vec<Value> {
+    /// Returns diagnostics of every file in which something changed. Call it when no message is
+    /// queued.
+    pub fn pending_diagnostics(&mut self) -> Vec<Value> {
         let touched = std::mem::take(&mut self.touched);
         let roots: BTreeSet<PathBuf> = self
             .open
@@ -105,29 +110,34 @@ impl<H: Host> Server<H> {
         self.projects.retain(|root, _| roots.contains(root));
         let mut now = BTreeMap::new();
         for root in roots {
-            let files = Overlay {
+            let files = DocumentOverlay {
                 disk: self.host.files(),
                 open: &self.open,
             };
             let project = self
                 .projects
                 .entry(root.clone())
-                .or_insert_with(|| Project::at(root.clone()));
-            let seen = project.look(&self.host, &files);
+                .or_insert_with(|| OpenProject::at(root.clone()));
+            let seen = project.load_current(&self.host, &files);
             now.insert(
                 root.clone(),
-                publish::by_file(&root, &seen, &files, self.encoding),
+                diagnostics::by_file(&root, &seen, &files, self.encoding),
             );
         }
         let before = std::mem::replace(&mut self.told, now);
-        let all = |told: &BTreeMap<PathBuf, ByFile>| -> BTreeSet<PathBuf> {
-            told.values().flat_map(ByFile::keys).cloned().collect()
+        let all = |told: &BTreeMap<PathBuf, DiagnosticsByFile>| -> BTreeSet<PathBuf> {
+            told.values()
+                .flat_map(DiagnosticsByFile::keys)
+                .cloned()
+                .collect()
         };
         let mut paths = all(&before);
         paths.extend(all(&self.told));
         paths.extend(touched.iter().cloned());
-        let is_news =
-            |path: &PathBuf| touched.contains(path) || of(&before, path) != of(&self.told, path);
+        let is_news = |path: &PathBuf| {
+            touched.contains(path)
+                || diagnostics_of(&before, path) != diagnostics_of(&self.told, path)
+        };
         paths
             .into_iter()
             .filter(is_news)
@@ -136,7 +146,10 @@ impl<H: Host> Server<H> {
     }
 
     fn published(&self, path: &Path) -> Value {
-        let diagnostics = of(&self.told, path).into_iter().cloned().collect();
+        let diagnostics = diagnostics_of(&self.told, path)
+            .into_iter()
+            .cloned()
+            .collect();
         let version = self.open.get(path).and_then(|document| document.version);
         let params = PublishDiagnosticsParams {
             uri: self.uri_of(path),
@@ -146,52 +159,51 @@ impl<H: Host> Server<H> {
         notification("textDocument/publishDiagnostics", json!(params))
     }
 
-    /// As the client names the file.
+    /// Returns the client's URI of a file, which may be spelled differently from ours.
     pub(crate) fn uri_of(&self, path: &Path) -> Uri {
         self.open
             .get(path)
             .map_or_else(|| uri::of(path), |document| document.uri.clone())
     }
 
-    /// The program around the server.
     pub(crate) fn host(&self) -> &H {
         &self.host
     }
 
-    /// The files as the client shows them.
-    pub(crate) fn files(&self) -> Overlay<'_> {
-        Overlay {
+    /// Returns the files, with open documents in place of their disk versions.
+    pub(crate) fn files(&self) -> DocumentOverlay<'_> {
+        DocumentOverlay {
             disk: self.host.files(),
             open: &self.open,
         }
     }
 
-    /// The text of a file as the client shows it.
+    /// Returns the text of a file, as the client shows it.
     pub(crate) fn text_of(&self, path: &Path) -> Arc<str> {
         self.files().text(path).unwrap_or_default()
     }
 
     fn root_of(&self, path: &Path) -> Option<PathBuf> {
-        project::around(path, &self.files())
+        project::find_project_root(path, &self.files())
     }
 
-    /// The project that a file lies in, as it is now.
-    pub(crate) fn seen(&mut self, path: &Path) -> Option<(PathBuf, Arc<Seen>)> {
+    /// Returns the project of a file with its current load result.
+    pub(crate) fn load_project(&mut self, path: &Path) -> Option<(PathBuf, Arc<LoadedProject>)> {
         let root = self.root_of(path)?;
-        let files = Overlay {
+        let files = DocumentOverlay {
             disk: self.host.files(),
             open: &self.open,
         };
         let project = self
             .projects
             .entry(root.clone())
-            .or_insert_with(|| Project::at(root.clone()));
-        let seen = project.look(&self.host, &files);
+            .or_insert_with(|| OpenProject::at(root.clone()));
+        let seen = project.load_current(&self.host, &files);
         Some((root, seen))
     }
 
-    /// All projects that documents are open of.
-    pub(crate) fn all_seen(&mut self) -> Vec<(PathBuf, Arc<Seen>)> {
+    /// Returns all projects with open documents.
+    pub(crate) fn load_open_projects(&mut self) -> Vec<(PathBuf, Arc<LoadedProject>)> {
         let roots: BTreeSet<PathBuf> = self
             .open
             .keys()
@@ -203,29 +215,34 @@ impl<H: Host> Server<H> {
             .collect();
         manifests
             .iter()
-            .filter_map(|manifest| self.seen(manifest))
+            .filter_map(|manifest| self.load_project(manifest))
             .collect()
     }
 
-    /// The path of a document, without links.
-    pub(crate) fn path_of(&self, uri: &Uri) -> Result<PathBuf, Failure> {
+    /// Returns the path of a document with symbolic links resolved.
+    pub(crate) fn path_of(&self, uri: &Uri) -> Result<PathBuf, LspRequestError> {
         let path = uri::path(uri.as_ref());
-        let path =
-            path.ok_or_else(|| Failure::params(format!("`{uri}` is not a file of this machine")))?;
+        let path = path.ok_or_else(|| {
+            LspRequestError::params(format!("`{uri}` is not a file on this machine"))
+        })?;
         Ok(real(self.host.files(), &path))
     }
 
-    fn request(&mut self, method: &str, value: Value) -> Result<Value, Failure> {
+    fn request(&mut self, method: &str, value: Value) -> Result<Value, LspRequestError> {
         match (self.phase, method) {
-            (Phase::New, "initialize") => return Ok(self.initialize(&value)),
-            (Phase::New, _) => return Err(Failure::not_initialized()),
-            (_, "initialize") => return Err(Failure::invalid_request("`initialize` came twice.")),
-            (Phase::Running, _) => {}
-            _ => return Err(Failure::invalid_request("The server is shut down.")),
+            (SessionPhase::New, "initialize") => return Ok(self.initialize(&value)),
+            (SessionPhase::New, _) => return Err(LspRequestError::not_initialized()),
+            (_, "initialize") => {
+                return Err(LspRequestError::invalid_request(
+                    "`initialize` was sent twice.",
+                ));
+            }
+            (SessionPhase::Running, _) => {}
+            _ => return Err(LspRequestError::invalid_request("The server is shut down.")),
         }
         match method {
             "shutdown" => {
-                self.phase = Phase::Down;
+                self.phase = SessionPhase::Down;
                 Ok(Value::Null)
             }
             "textDocument/completion" => self.at_place(value, completion::complete),
@@ -233,7 +250,7 @@ impl<H: Host> Server<H> {
             "textDocument/definition" => self.at_place(value, links::definition),
             "textDocument/prepareRename" => self.at_place(value, rename::prepare),
             "textDocument/references" => {
-                let asked: InDocument<WithDeclaration> = params(value)?;
+                let asked: DocumentParams<ReferencesParams> = params(value)?;
                 let path = self.path_of(&asked.document.uri)?;
                 links::references(
                     self,
@@ -243,44 +260,44 @@ impl<H: Host> Server<H> {
                 )
             }
             "textDocument/rename" => {
-                let asked: InDocument<Renaming> = params(value)?;
+                let asked: DocumentParams<RenameRequest> = params(value)?;
                 let path = self.path_of(&asked.document.uri)?;
                 rename::rename(self, &path, asked.more.position, &asked.more.new_name)
             }
             "textDocument/documentSymbol" => {
-                let asked: InDocument<Whole> = params(value)?;
+                let asked: DocumentParams<EmptyParams> = params(value)?;
                 let path = self.path_of(&asked.document.uri)?;
                 Ok(symbols::of_document(&self.text_of(&path), self.encoding))
             }
             "textDocument/foldingRange" => {
-                let asked: InDocument<Whole> = params(value)?;
+                let asked: DocumentParams<EmptyParams> = params(value)?;
                 let path = self.path_of(&asked.document.uri)?;
                 Ok(folding::folding(&self.text_of(&path)))
             }
             "textDocument/semanticTokens/full" => {
-                let asked: InDocument<Whole> = params(value)?;
+                let asked: DocumentParams<EmptyParams> = params(value)?;
                 let path = self.path_of(&asked.document.uri)?;
                 Ok(tokens::tokens(self, &path))
             }
             "workspace/symbol" => {
-                let query: Query = params(value)?;
+                let query: SymbolQuery = params(value)?;
                 Ok(symbols::of_workspace(self, &query.query))
             }
             "textDocument/codeAction" => {
-                let asked: InDocument<InRange> = params(value)?;
+                let asked: DocumentParams<RangeParams> = params(value)?;
                 let path = self.path_of(&asked.document.uri)?;
                 Ok(actions::actions(self, &path, asked.more.range))
             }
-            other => Err(Failure::no_method(other)),
+            other => Err(LspRequestError::no_method(other)),
         }
     }
 
     fn at_place(
         &mut self,
         value: Value,
-        work: impl FnOnce(&mut Self, &Path, gen_lsp_types::Position) -> Result<Value, Failure>,
-    ) -> Result<Value, Failure> {
-        let asked: InDocument<AtPlace> = params(value)?;
+        work: impl FnOnce(&mut Self, &Path, gen_lsp_types::Position) -> Result<Value, LspRequestError>,
+    ) -> Result<Value, LspRequestError> {
+        let asked: DocumentParams<PositionParams> = params(value)?;
         let path = self.path_of(&asked.document.uri)?;
         work(self, &path, asked.more.position)
     }
@@ -289,7 +306,8 @@ impl<H: Host> Server<H> {
         let offered = value
             .pointer("/capabilities/general/positionEncodings")
             .and_then(Value::as_array);
-        self.encoding = Encoding::choose(offered.into_iter().flatten().filter_map(Value::as_str));
+        self.encoding =
+            ColumnEncoding::choose(offered.into_iter().flatten().filter_map(Value::as_str));
         let can = |pointer: &str| {
             value
                 .pointer(pointer)
@@ -298,7 +316,7 @@ impl<H: Host> Server<H> {
         };
         self.snippets = can("/capabilities/textDocument/completion/completionItem/snippetSupport");
         self.watches = can("/capabilities/workspace/didChangeWatchedFiles/dynamicRegistration");
-        self.phase = Phase::Running;
+        self.phase = SessionPhase::Running;
         json!({
             "capabilities": {
                 "positionEncoding": self.encoding.kind(),
@@ -311,7 +329,7 @@ impl<H: Host> Server<H> {
                 "documentSymbolProvider": true,
                 "foldingRangeProvider": true,
                 "semanticTokensProvider": {
-                    "legend": { "tokenTypes": tokens::TYPES, "tokenModifiers": tokens::MODIFIERS },
+                    "legend": { "tokenTypes": tokens::TOKEN_TYPES, "tokenModifiers": tokens::TOKEN_MODIFIERS },
                     "full": true,
                 },
                 "workspaceSymbolProvider": true,
@@ -321,47 +339,49 @@ impl<H: Host> Server<H> {
         })
     }
 
-    /// Notifications that make no sense are left unanswered, as the protocol says.
-    fn notified(&mut self, method: &str, value: Value) -> Vec<Value> {
+    /// Invalid notifications have no response, by the protocol.
+    fn handle_notification(&mut self, method: &str, value: Value) -> Vec<Value> {
         match (self.phase, method) {
-            (Phase::Down, "exit") => self.phase = Phase::Gone(End::Orderly),
-            (_, "exit") => self.phase = Phase::Gone(End::Abrupt),
-            (Phase::Running, "initialized") if self.watches => return vec![watch()],
-            (Phase::Running, "textDocument/didOpen") => drop(self.opened(value)),
-            (Phase::Running, "textDocument/didChange") => drop(self.changed(value)),
-            (Phase::Running, "textDocument/didClose") => drop(self.closed(value)),
-            (Phase::Running, "textDocument/didSave" | "workspace/didChangeWatchedFiles") => {
-                self.touch()
+            (SessionPhase::Down, "exit") => self.phase = SessionPhase::Gone(SessionEnd::Orderly),
+            (_, "exit") => self.phase = SessionPhase::Gone(SessionEnd::Abrupt),
+            (SessionPhase::Running, "initialized") if self.watches => {
+                return vec![watch_files_request()];
+            }
+            (SessionPhase::Running, "textDocument/didOpen") => drop(self.opened(value)),
+            (SessionPhase::Running, "textDocument/didChange") => drop(self.changed(value)),
+            (SessionPhase::Running, "textDocument/didClose") => drop(self.closed(value)),
+            (SessionPhase::Running, "textDocument/didSave" | "workspace/didChangeWatchedFiles") => {
+                self.mark_projects_stale()
             }
             _ => {}
         }
         Vec::new()
     }
 
-    /// Whatever was made of files may be something else by now.
-    fn touch(&mut self) {
-        self.projects.values_mut().for_each(Project::touch);
+    /// Marks all projects as stale.
+    fn mark_projects_stale(&mut self) {
+        self.projects.values_mut().for_each(OpenProject::mark_stale);
     }
 
-    fn opened(&mut self, value: Value) -> Result<(), Failure> {
-        let InDocument::<Whole> { document, .. } = params(value)?;
+    fn opened(&mut self, value: Value) -> Result<(), LspRequestError> {
+        let DocumentParams::<EmptyParams> { document, .. } = params(value)?;
         let path = self.path_of(&document.uri)?;
         let text = document.text.unwrap_or_default().into();
         self.open.insert(
             path.clone(),
-            Document {
+            OpenDocument {
                 uri: document.uri,
                 version: document.version,
                 text,
             },
         );
         self.touched.insert(path);
-        self.touch();
+        self.mark_projects_stale();
         Ok(())
     }
 
-    fn changed(&mut self, value: Value) -> Result<(), Failure> {
-        let asked: InDocument<Changes> = params(value)?;
+    fn changed(&mut self, value: Value) -> Result<(), LspRequestError> {
+        let asked: DocumentParams<DidChangeParams> = params(value)?;
         let path = self.path_of(&asked.document.uri)?;
         let Some(document) = self.open.get_mut(&path) else {
             return Ok(());
@@ -374,22 +394,25 @@ impl<H: Host> Server<H> {
         }
         document.version = asked.document.version.or(document.version);
         self.touched.insert(path);
-        self.touch();
+        self.mark_projects_stale();
         Ok(())
     }
 
-    fn closed(&mut self, value: Value) -> Result<(), Failure> {
-        let InDocument::<Whole> { document, .. } = params(value)?;
+    fn closed(&mut self, value: Value) -> Result<(), LspRequestError> {
+        let DocumentParams::<EmptyParams> { document, .. } = params(value)?;
         let path = self.path_of(&document.uri)?;
         self.open.remove(&path);
         self.touched.insert(path);
-        self.touch();
+        self.mark_projects_stale();
         Ok(())
     }
 }
 
-/// What the client was told about a file.
-fn of<'t>(told: &'t BTreeMap<PathBuf, ByFile>, path: &Path) -> Vec<&'t gen_lsp_types::Diagnostic> {
+/// Returns the diagnostics of a file from all projects, without duplicates.
+fn diagnostics_of<'t>(
+    told: &'t BTreeMap<PathBuf, DiagnosticsByFile>,
+    path: &Path,
+) -> Vec<&'t gen_lsp_types::Diagnostic> {
     let mut found: Vec<&gen_lsp_types::Diagnostic> = Vec::new();
     for diagnostic in told
         .values()
@@ -403,41 +426,44 @@ fn of<'t>(told: &'t BTreeMap<PathBuf, ByFile>, path: &Path) -> Vec<&'t gen_lsp_t
     found
 }
 
-/// Asks the client to tell of every file that changes: prompts and entries count, too.
-fn watch() -> Value {
+/// Requests notifications about all files, because prompts and entries also matter.
+fn watch_files_request() -> Value {
     let options = json!({ "watchers": [{ "globPattern": "**/*" }] });
     let registration = json!({ "id": "files", "method": "workspace/didChangeWatchedFiles", "registerOptions": options });
     let params = json!({ "registrations": [registration] });
     json!({ "jsonrpc": "2.0", "id": "watch-files", "method": "client/registerCapability", "params": params })
 }
 
-/// Talks to a client until it goes. `from` is read on a thread of its own, so that edits that came meanwhile are looked at once.
+/// Serves a client until it disconnects.
+///
+/// A separate thread reads `from`, so that queued edits are processed together before diagnostics
+/// are computed.
 ///
 /// # Errors
-/// The stream fails, or what comes is no message.
-pub fn serve<H: Host>(
+/// Fails if the stream fails or a message header is invalid.
+pub fn serve<H: LspHost>(
     host: H,
     mut from: impl BufRead + Send + 'static,
     to: &mut impl Write,
-) -> Result<End, WireError> {
-    let (sender, receiver) = mpsc::sync_channel(WAITING);
+) -> Result<SessionEnd, WireError> {
+    let (sender, receiver) = mpsc::sync_channel(MAX_QUEUED_MESSAGES);
     std::thread::Builder::new()
         .name("messages".to_owned())
         .spawn(move || {
             loop {
-                let next = wire::read(&mut from);
+                let next = transport::read(&mut from);
                 let ends = !matches!(next, Ok(Some(_)));
                 if sender.send(next).is_err() || ends {
                     return;
                 }
             }
         })?;
-    let mut server = Server::new(host);
+    let mut server = LanguageServer::new(host);
     while let Ok(first) = receiver.recv() {
         let mut next = Some(first);
         while let Some(message) = next {
             let Some(body) = message? else {
-                return Ok(server.end().unwrap_or(End::Abrupt));
+                return Ok(server.end().unwrap_or(SessionEnd::Abrupt));
             };
             send(to, server.receive(&body))?;
             if let Some(end) = server.end() {
@@ -445,14 +471,14 @@ pub fn serve<H: Host>(
             }
             next = receiver.try_recv().ok();
         }
-        send(to, server.settle())?;
+        send(to, server.pending_diagnostics())?;
     }
-    Ok(End::Abrupt)
+    Ok(SessionEnd::Abrupt)
 }
 
 fn send(to: &mut impl Write, messages: Vec<Value>) -> Result<(), WireError> {
     for message in messages {
-        wire::write(to, message.to_string().as_bytes())?;
+        transport::write(to, message.to_string().as_bytes())?;
     }
     Ok(())
 }

@@ -1,35 +1,37 @@
-//! The resources of a file and of the open projects.
+//! Symbols of a file and of the open projects.
 
 use gen_lsp_types::{DocumentSymbol, Location, SymbolKind};
 use goondan_spec::Kind;
 use serde_json::{Value, json};
 
-use crate::Host;
-use crate::links::{self, Mention};
-use crate::scan::{Scan, Step, documents, scan};
-use crate::server::Server;
-use crate::text::{Encoding, Lines};
+use crate::LspHost;
+use crate::links::{self, NameMention};
+use crate::scan::{DocumentScan, PathStep, documents, scan};
+use crate::server::LanguageServer;
+use crate::text::{ColumnEncoding, LineIndex};
 
-/// How many symbols one answer about a workspace has.
-const MOST: usize = 1_000;
+/// Maximum number of symbols in a workspace response.
+const MAX_WORKSPACE_SYMBOLS: usize = 1_000;
 
-/// Answers `textDocument/documentSymbol`, also of a text that is no YAML at the moment.
-pub(crate) fn of_document(text: &str, encoding: Encoding) -> Value {
-    let lines = Lines::new(text, encoding);
+/// Handles `textDocument/documentSymbol`, including for text that is currently invalid YAML.
+pub(crate) fn of_document(text: &str, encoding: ColumnEncoding) -> Value {
+    let lines = LineIndex::new(text, encoding);
     let symbols = documents(text).into_iter().filter_map(|part| {
         let scan = scan(text, part.clone(), usize::MAX);
         let end = part.start + text[part.clone()].trim_end().len();
         let first = scan.spots.first()?.key.clone()?.start;
-        let kind = scan.value(text, &way(&["kind"])).and_then(Kind::parse)?;
+        let kind = scan
+            .value(text, &key_path(&["kind"]))
+            .and_then(Kind::parse)?;
         let name = scan
             .spots
             .iter()
-            .find(|spot| spot.path == way(&["metadata", "name"]) && spot.value.is_some());
+            .find(|spot| spot.path == key_path(&["metadata", "name"]) && spot.value.is_some());
         let selection = name
             .and_then(|spot| spot.value.clone())
             .unwrap_or(first..first);
         let name = scan
-            .value(text, &way(&["metadata", "name"]))
+            .value(text, &key_path(&["metadata", "name"]))
             .filter(|name| !name.is_empty());
         let detail = Some(kind.to_string());
         let name = name.unwrap_or("(no name)").to_owned();
@@ -52,19 +54,19 @@ pub(crate) fn of_document(text: &str, encoding: Encoding) -> Value {
     json!(symbols.collect::<Vec<_>>())
 }
 
-/// The exports that a document states.
-fn exports(scan: &Scan, text: &str, lines: &Lines<'_>) -> Vec<DocumentSymbol> {
+/// Returns the exports that a document declares.
+fn exports(scan: &DocumentScan, text: &str, lines: &LineIndex<'_>) -> Vec<DocumentSymbol> {
     let named = scan.spots.iter().filter(|spot| match spot.path.as_slice() {
         [
-            Step::Key(spec),
-            Step::Key(exports),
-            Step::Item(_),
-            Step::Key(name),
+            PathStep::Key(spec),
+            PathStep::Key(exports),
+            PathStep::Item(_),
+            PathStep::Key(name),
         ] => (spec.as_str(), exports.as_str(), name.as_str()) == ("spec", "exports", "name"),
         _ => false,
     });
     let symbol = |at: std::ops::Range<usize>| {
-        let name = crate::scan::bare(&text[at.clone()]).to_owned();
+        let name = crate::scan::unquoted(&text[at.clone()]).to_owned();
         let range = lines.range(at);
         (!name.is_empty()).then(|| {
             DocumentSymbol::new(
@@ -84,18 +86,18 @@ fn exports(scan: &Scan, text: &str, lines: &Lines<'_>) -> Vec<DocumentSymbol> {
         .collect()
 }
 
-fn way(names: &[&str]) -> Vec<Step> {
+fn key_path(names: &[&str]) -> Vec<PathStep> {
     names
         .iter()
-        .map(|name| Step::Key((*name).to_owned()))
+        .map(|name| PathStep::Key((*name).to_owned()))
         .collect()
 }
 
-/// Answers `workspace/symbol`.
-pub(crate) fn of_workspace<H: Host>(server: &mut Server<H>, query: &str) -> Value {
+/// Handles `workspace/symbol`.
+pub(crate) fn of_workspace<H: LspHost>(server: &mut LanguageServer<H>, query: &str) -> Value {
     let query = query.to_lowercase();
     let mut symbols = Vec::new();
-    for (root, seen) in server.all_seen() {
+    for (root, seen) in server.load_open_projects() {
         for definition in &seen.outline.definitions {
             let id = &definition.id;
             let (Some((file, at)), true) = (
@@ -104,10 +106,10 @@ pub(crate) fn of_workspace<H: Host>(server: &mut Server<H>, query: &str) -> Valu
             ) else {
                 continue;
             };
-            if symbols.len() == MOST {
+            if symbols.len() == MAX_WORKSPACE_SYMBOLS {
                 return json!(symbols);
             }
-            let mention = Mention {
+            let mention = NameMention {
                 file: file.clone(),
                 at: at.start..at.end,
                 is_literal: true,

@@ -1,16 +1,15 @@
-//! A document of each kind to begin with.
+//! Document templates of each kind.
 
 use goondan_spec::Kind;
 
-/// A document, as a snippet: `${1:name}` is filled in by the person.
-pub(crate) struct Template {
+/// Document template in LSP snippet syntax, such as `${1:name}`.
+pub(crate) struct DocumentTemplate {
     pub(crate) kind: Kind,
     pub(crate) description: &'static str,
     spec: &'static str,
 }
 
-impl Template {
-    /// The whole document, as a snippet.
+impl DocumentTemplate {
     pub(crate) fn snippet(&self) -> String {
         let kind = self.kind;
         let name = kind.as_str().to_lowercase();
@@ -22,51 +21,55 @@ impl Template {
     }
 }
 
-/// One a kind.
-pub(crate) const TEMPLATES: [Template; 8] = [
-    Template {
+pub(crate) const TEMPLATES: [DocumentTemplate; 8] = [
+    DocumentTemplate {
         kind: Kind::Model,
         description: "A language model of a provider.",
-        spec: "spec:\n  provider: ${2:anthropic}\n  model: ${3:model-name}\n  apiKey:\n    valueFrom:\n      env: ${4:ANTHROPIC_API_KEY}\n",
+        spec: "spec:\n  provider: ${2:anthropic}\n  model: ${3:model-name}\n  apiKey:\n    \
+            valueFrom:\n      env: ${4:ANTHROPIC_API_KEY}\n",
     },
-    Template {
+    DocumentTemplate {
         kind: Kind::Agent,
         description: "A model with a prompt and tools.",
-        spec: "spec:\n  modelConfig:\n    modelRef: Model/${2:my-model}\n  prompt:\n    system: ${3:You help.}\n  tools:\n    - ref: Tool/${4:file-system}\n",
+        spec: "spec:\n  modelConfig:\n    modelRef: Model/${2:my-model}\n  prompt:\n    system: \
+            ${3:You help.}\n  tools:\n    - ref: Tool/${4:file-system}\n",
     },
-    Template {
+    DocumentTemplate {
         kind: Kind::Swarm,
         description: "Agents that run together.",
-        spec: "spec:\n  entryAgent: Agent/${2:my-agent}\n  agents:\n    - ref: Agent/${2:my-agent}\n",
+        spec: "spec:\n  entryAgent: Agent/${2:my-agent}\n  agents:\n    - ref: \
+            Agent/${2:my-agent}\n",
     },
-    Template {
+    DocumentTemplate {
         kind: Kind::Tool,
         description: "A tool with functions in JavaScript, TypeScript or Python, or in a library.",
-        spec: "spec:\n  entry: ${2:./tools/my-tool.ts}\n  exports:\n    - name: ${3:run}\n      description: ${4:What it does.}\n      parameters:\n        type: object\n        properties: {}\n",
+        spec: "spec:\n  entry: ${2:./tools/my-tool.ts}\n  exports:\n    - name: ${3:run}\n      \
+            description: ${4:What it does.}\n      parameters:\n        type: object\n        \
+            properties: {}\n",
     },
-    Template {
+    DocumentTemplate {
         kind: Kind::Extension,
         description: "Middleware around an agent's turns.",
         spec: "spec:\n  entry: builtin:${2:logging}\n",
     },
-    Template {
+    DocumentTemplate {
         kind: Kind::Connector,
         description: "A source of events from outside.",
         spec: "spec:\n  entry: builtin:${2:webhook}\n  events:\n    - name: ${3:message}\n",
     },
-    Template {
+    DocumentTemplate {
         kind: Kind::Connection,
         description: "Events of a connector, routed into a swarm.",
         spec: "spec:\n  connectorRef: Connector/${2:webhook}\n  swarmRef: Swarm/${3:my-swarm}\n",
     },
-    Template {
+    DocumentTemplate {
         kind: Kind::Package,
         description: "The name and version of this project.",
         spec: "spec:\n  version: ${2:1.0.0}\n",
     },
 ];
 
-/// A snippet as a plain text, with what it proposes in each place.
+/// Converts a snippet to plain text with the default value of each placeholder.
 pub(crate) fn plain(snippet: &str) -> String {
     let (mut text, mut rest) = (String::new(), snippet);
     while let Some((before, after)) = rest.split_once("${") {

@@ -1,25 +1,29 @@
-//! Places in a text, as the loader and as editors count them.
+//! Conversion between byte offsets and editor positions.
 
 use std::borrow::Cow;
 use std::ops;
 
 use gen_lsp_types::{Position, PositionEncodingKind, Range};
 
-/// How an editor counts the characters of a line.
+/// Unit in which an editor counts columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Encoding {
+pub(crate) enum ColumnEncoding {
     Utf8,
-    /// What every editor knows.
+    /// Supported by every editor.
     #[default]
     Utf16,
     Utf32,
 }
 
-impl Encoding {
-    /// The best of those that an editor offers: the loader counts bytes.
+impl ColumnEncoding {
+    /// Chooses the cheapest encoding that the editor offers. UTF-8 comes first, because the loader
+    /// counts bytes.
     pub(crate) fn choose<'o>(offered: impl Iterator<Item = &'o str>) -> Self {
         let offered: Vec<&str> = offered.collect();
-        let known = [("utf-8", Encoding::Utf8), ("utf-32", Encoding::Utf32)];
+        let known = [
+            ("utf-8", ColumnEncoding::Utf8),
+            ("utf-32", ColumnEncoding::Utf32),
+        ];
         known
             .into_iter()
             .find(|(name, _)| offered.contains(name))
@@ -27,51 +31,51 @@ impl Encoding {
             .unwrap_or_default()
     }
 
-    /// Its name in the protocol.
     pub(crate) fn kind(self) -> PositionEncodingKind {
         match self {
-            Encoding::Utf8 => PositionEncodingKind::UTF8,
-            Encoding::Utf16 => PositionEncodingKind::UTF16,
-            Encoding::Utf32 => PositionEncodingKind::UTF32,
+            ColumnEncoding::Utf8 => PositionEncodingKind::UTF8,
+            ColumnEncoding::Utf16 => PositionEncodingKind::UTF16,
+            ColumnEncoding::Utf32 => PositionEncodingKind::UTF32,
         }
     }
 
     fn units(self, c: char) -> usize {
         match self {
-            Encoding::Utf8 => c.len_utf8(),
-            Encoding::Utf16 => c.len_utf16(),
-            Encoding::Utf32 => 1,
+            ColumnEncoding::Utf8 => c.len_utf8(),
+            ColumnEncoding::Utf16 => c.len_utf16(),
+            ColumnEncoding::Utf32 => 1,
         }
     }
 }
 
-/// A text with the beginnings of its lines.
+/// Text with the byte offsets of its line starts.
 #[derive(Debug)]
-pub(crate) struct Lines<'t> {
+pub(crate) struct LineIndex<'t> {
     text: &'t str,
     starts: Cow<'t, [usize]>,
-    encoding: Encoding,
+    encoding: ColumnEncoding,
 }
 
-impl<'t> Lines<'t> {
-    pub(crate) fn new(text: &'t str, encoding: Encoding) -> Self {
-        Lines {
+impl<'t> LineIndex<'t> {
+    pub(crate) fn new(text: &'t str, encoding: ColumnEncoding) -> Self {
+        LineIndex {
             text,
             starts: Cow::Owned(line_starts(text)),
             encoding,
         }
     }
 
-    /// With what [`line_starts`] found before.
-    pub(crate) fn known(text: &'t str, starts: &'t [usize], encoding: Encoding) -> Self {
-        Lines {
+    /// Uses line starts that [`line_starts`] computed before.
+    pub(crate) fn known(text: &'t str, starts: &'t [usize], encoding: ColumnEncoding) -> Self {
+        LineIndex {
             text,
             starts: Cow::Borrowed(starts),
             encoding,
         }
     }
 
-    /// The place of a byte. What lies outside or inside of a character is moved to its beginning.
+    /// Converts a byte offset. An offset inside a character or after the text is moved back to a
+    /// character boundary.
     pub(crate) fn position(&self, offset: usize) -> Position {
         let offset = self.text.floor_char_boundary(offset);
         let line = self
@@ -86,7 +90,7 @@ impl<'t> Lines<'t> {
         }
     }
 
-    /// The byte at a place. What lies behind the end of a line or of the text is moved there.
+    /// Converts a position. A position after the end of a line or of the text is moved to that end.
     pub(crate) fn offset(&self, position: Position) -> usize {
         let line = usize::try_from(position.line).unwrap_or(usize::MAX);
         let Some(&start) = self.starts.get(line) else {
@@ -115,7 +119,7 @@ impl<'t> Lines<'t> {
     }
 }
 
-/// Where the lines of a text begin.
+/// Returns the byte offsets of the line starts.
 pub(crate) fn line_starts(text: &str) -> Vec<usize> {
     let bytes = text.as_bytes();
     let ends = |at: &usize| match bytes[*at] {
@@ -132,9 +136,9 @@ fn small(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-/// `text` with what an editor changed in it.
-pub(crate) fn edited(text: &str, range: Range, new: &str, encoding: Encoding) -> String {
-    let lines = Lines::new(text, encoding);
+/// Returns `text` with an editor's change applied.
+pub(crate) fn edited(text: &str, range: Range, new: &str, encoding: ColumnEncoding) -> String {
+    let lines = LineIndex::new(text, encoding);
     let start = lines.offset(range.start);
     let end = lines.offset(range.end).max(start);
     [&text[..start], new, &text[end..]].concat()
@@ -151,11 +155,11 @@ mod tests {
         let text = "a: é😀x\r\nb\rc";
         let x = text.find('x').unwrap();
         for (encoding, character) in [
-            (Encoding::Utf8, 9),
-            (Encoding::Utf16, 6),
-            (Encoding::Utf32, 5),
+            (ColumnEncoding::Utf8, 9),
+            (ColumnEncoding::Utf16, 6),
+            (ColumnEncoding::Utf32, 5),
         ] {
-            let lines = Lines::new(text, encoding);
+            let lines = LineIndex::new(text, encoding);
             assert_eq!(lines.position(x), Position { line: 0, character });
             assert_eq!(lines.offset(Position { line: 0, character }), x);
             assert_eq!(
@@ -185,18 +189,24 @@ mod tests {
     #[test]
     fn the_best_encoding_is_chosen() {
         assert_eq!(
-            Encoding::choose(["utf-16", "utf-8"].into_iter()),
-            Encoding::Utf8
+            ColumnEncoding::choose(["utf-16", "utf-8"].into_iter()),
+            ColumnEncoding::Utf8
         );
-        assert_eq!(Encoding::choose(["utf-32"].into_iter()), Encoding::Utf32);
-        assert_eq!(Encoding::choose(["odd"].into_iter()), Encoding::Utf16);
+        assert_eq!(
+            ColumnEncoding::choose(["utf-32"].into_iter()),
+            ColumnEncoding::Utf32
+        );
+        assert_eq!(
+            ColumnEncoding::choose(["odd"].into_iter()),
+            ColumnEncoding::Utf16
+        );
     }
 
     proptest! {
         #[test]
         fn places_lead_there_and_back(text in "[aé😀\n\r ]{0,20}", offset in 0..80usize) {
-            for encoding in [Encoding::Utf8, Encoding::Utf16, Encoding::Utf32] {
-                let lines = Lines::new(&text, encoding);
+            for encoding in [ColumnEncoding::Utf8, ColumnEncoding::Utf16, ColumnEncoding::Utf32] {
+                let lines = LineIndex::new(&text, encoding);
                 let offset = text.floor_char_boundary(offset);
                 // Between the two bytes of one end of a line is no place.
                 let inside = text[..offset].ends_with('\r') && text[offset..].starts_with('\n');

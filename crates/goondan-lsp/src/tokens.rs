@@ -1,31 +1,31 @@
-//! Words that mean a resource, for an editor that paints them: names where they are defined, and where they are used.
+//! Semantic tokens for resource names, in definitions and references.
 
 use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::Host;
+use crate::LspHost;
 use crate::links::{self, relative};
-use crate::server::Server;
-use crate::text::Lines;
+use crate::server::LanguageServer;
+use crate::text::LineIndex;
 
-/// The types of tokens, by their numbers.
-pub(crate) const TYPES: [&str; 2] = ["class", "function"];
+/// Token types, by index in the legend.
+pub(crate) const TOKEN_TYPES: [&str; 2] = ["class", "function"];
 
-/// What is said of a token beside that.
-pub(crate) const MODIFIERS: [&str; 1] = ["definition"];
+/// Token modifiers, by bit in the legend.
+pub(crate) const TOKEN_MODIFIERS: [&str; 1] = ["definition"];
 
-/// Answers `textDocument/semanticTokens/full`, by what the loader made of the project.
-pub(crate) fn tokens<H: Host>(server: &mut Server<H>, path: &Path) -> Value {
+/// Handles `textDocument/semanticTokens/full`, from the load result of the project.
+pub(crate) fn tokens<H: LspHost>(server: &mut LanguageServer<H>, path: &Path) -> Value {
     let text = server.text_of(path);
-    let Some((root, seen)) = server.seen(path) else {
+    let Some((root, seen)) = server.load_project(path) else {
         return Value::Null;
     };
     let file = relative(&root, path);
-    let lines = Lines::new(&text, server.encoding);
+    let lines = LineIndex::new(&text, server.encoding);
     let mut found = Vec::new();
     for mention in links::names_in(&seen, &file) {
-        // A name that is broken over lines, or of a text that is not this one any more, is painted by nobody.
+        // Skips a name that spans lines or whose position is outdated.
         let Some(word) = text
             .get(mention.at.clone())
             .filter(|word| !word.is_empty() && !word.contains('\n'))
@@ -46,7 +46,7 @@ pub(crate) fn tokens<H: Host>(server: &mut Server<H>, path: &Path) -> Value {
     json!({ "data": relative_to_each_other(&found) })
 }
 
-/// Each token is told by its distance from the one before.
+/// Encodes each token relative to the previous one.
 fn relative_to_each_other(tokens: &[(u32, u32, u32, bool, bool)]) -> Vec<u32> {
     let (mut data, mut before) = (Vec::with_capacity(5 * tokens.len()), (0, 0));
     for &(line, start, end, is_tool, is_definition) in tokens {

@@ -1,19 +1,19 @@
-//! Paths as editors name them.
+//! Conversion between paths and URIs.
 
 use std::path::{Path, PathBuf};
 
 use gen_lsp_types::Uri;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
-/// What stands in a URI as it is.
-const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
+/// Characters that are percent-encoded in a URI.
+const ESCAPED_URI_CHARS: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'/')
     .remove(b'-')
     .remove(b'_')
     .remove(b'.')
     .remove(b'~');
 
-/// The path that a URI names, if it is that of a file.
+/// Returns the path of a `file` URI.
 pub(crate) fn path(uri: &str) -> Option<PathBuf> {
     let rest = uri.strip_prefix("file://")?;
     let rest = rest.strip_prefix("localhost").unwrap_or(rest);
@@ -23,7 +23,7 @@ pub(crate) fn path(uri: &str) -> Option<PathBuf> {
     if !path.starts_with('/') || path.contains('\0') {
         return None;
     }
-    // `/C:/x` is a path of Windows.
+    // `/C:/x` is a Windows path.
     let drive = path.as_bytes().get(2) == Some(&b':') && path.as_bytes()[1].is_ascii_alphabetic();
     Some(PathBuf::from(if drive && cfg!(windows) {
         &path[1..]
@@ -32,7 +32,6 @@ pub(crate) fn path(uri: &str) -> Option<PathBuf> {
     }))
 }
 
-/// The URI of a path.
 pub(crate) fn of(path: &Path) -> Uri {
     let path = path
         .to_string_lossy()
@@ -40,7 +39,7 @@ pub(crate) fn of(path: &Path) -> Uri {
     let slash = if path.starts_with('/') { "" } else { "/" };
     Uri(format!(
         "file://{slash}{}",
-        utf8_percent_encode(&path, ESCAPED)
+        utf8_percent_encode(&path, ESCAPED_URI_CHARS)
     ))
 }
 

@@ -1,5 +1,5 @@
 //! The client that `@modelcontextprotocol/conformance` drives. It calls the server of a scenario
-//! like a swarm would, and logs in if required. `.ci/mcp` runs it.
+//! like a swarm would, and logs in if required. `ci/mcp` runs it.
 //!
 //! Usage: `conformance URL`, with the scenario, its context and the protocol revision in the
 //! environment.
@@ -11,9 +11,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use goondan_core::JsonObject;
 use goondan_core::ports::tool::ToolError;
-use goondan_mcp::{Dialer, McpTools, Program, Stream, Visitor};
+use goondan_mcp::{ConsentBrowser, McpServerProgram, McpTools, ProgramStreams, ServerSpawner};
 use goondan_spec::kinds::{
-    Elicitation, Entry, McpOauth, McpProtocol, McpServer, McpTransport, Tool,
+    ElicitationMode, McpOauth, McpProtocol, McpServer, McpTransport, Tool, ToolEntry,
 };
 use goondan_spec::value::{Environment, Secret};
 use goondan_spec::{Kind, Resource, ResourceId, ValueSource};
@@ -43,8 +43,8 @@ struct Call {
 struct Nobody;
 
 #[async_trait]
-impl Dialer for Nobody {
-    async fn start(&self, _program: &Program) -> Result<Stream, ToolError> {
+impl ServerSpawner for Nobody {
+    async fn start(&self, _program: &McpServerProgram) -> Result<ProgramStreams, ToolError> {
         Err(ToolError::new("a scenario starts no programs"))
     }
 }
@@ -53,7 +53,7 @@ impl Dialer for Nobody {
 struct Agreeable;
 
 #[async_trait]
-impl Visitor for Agreeable {
+impl ConsentBrowser for Agreeable {
     fn redirect_uri(&self) -> String {
         "http://localhost:3000/callback".to_owned()
     }
@@ -156,7 +156,7 @@ fn tool(url: &str, context: &Context) -> Resource<Tool> {
         // Newer revisions are negotiated, because the servers of some scenarios use an older one.
         protocol: (revision == "2025-11-25").then_some(McpProtocol::V2025_11_25),
         connect_timeout: std::time::Duration::from_secs(10),
-        elicitation: Elicitation::Defaults,
+        elicitation: ElicitationMode::Defaults,
         oauth: McpOauth {
             client_id: context.client_id.clone(),
             client_secret: context
@@ -178,6 +178,6 @@ fn tool(url: &str, context: &Context) -> Resource<Tool> {
         labels: Default::default(),
         annotations: Default::default(),
         origin: None,
-        spec: Tool::new(Entry::Mcp(Box::new(server))),
+        spec: Tool::new(ToolEntry::Mcp(Box::new(server))),
     }
 }

@@ -5,29 +5,29 @@ use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use crate::catalog::Catalog;
-use goondan_core::private;
+use crate::catalog::McpCatalog;
+use goondan_core::private_files;
 
 /// Maximum size of a catalog file in bytes.
-const MAX_FILE: u64 = 64 << 20;
+const MAX_FILE_BYTES: u64 = 64 << 20;
 
 /// Files below the state root, one per known server, named by its fingerprint.
 #[derive(Debug, Clone)]
-pub(crate) struct Cache {
+pub(crate) struct CatalogCache {
     folder: PathBuf,
 }
 
-pub(crate) enum Known {
+pub(crate) enum CatalogCacheEntry {
     /// The server's tools, and the time since they were fetched.
-    Catalog(Catalog, Duration),
+    Catalog(McpCatalog, Duration),
     /// The server was contacted but did not answer. A start does not wait for it again.
     Silent,
     Nothing,
 }
 
-impl Cache {
+impl CatalogCache {
     pub(crate) fn new(folder: PathBuf) -> Self {
-        Cache { folder }
+        CatalogCache { folder }
     }
 
     fn file(&self, fingerprint: &str) -> PathBuf {
@@ -39,20 +39,20 @@ impl Cache {
     }
 
     /// Returns the cached facts about a server. An unreadable file counts as missing.
-    pub(crate) fn read(&self, fingerprint: &str) -> Known {
+    pub(crate) fn read(&self, fingerprint: &str) -> CatalogCacheEntry {
         match self.catalog(fingerprint) {
-            Some((catalog, age)) => Known::Catalog(catalog, age),
-            None if self.mark(fingerprint).exists() => Known::Silent,
-            None => Known::Nothing,
+            Some((catalog, age)) => CatalogCacheEntry::Catalog(catalog, age),
+            None if self.mark(fingerprint).exists() => CatalogCacheEntry::Silent,
+            None => CatalogCacheEntry::Nothing,
         }
     }
 
-    fn catalog(&self, fingerprint: &str) -> Option<(Catalog, Duration)> {
+    fn catalog(&self, fingerprint: &str) -> Option<(McpCatalog, Duration)> {
         let file = self.file(fingerprint);
         let about = fs::metadata(&file)
             .ok()
-            .filter(|about| about.len() <= MAX_FILE)?;
-        let catalog: Catalog = serde_json::from_slice(&fs::read(file).ok()?).ok()?;
+            .filter(|about| about.len() <= MAX_FILE_BYTES)?;
+        let catalog: McpCatalog = serde_json::from_slice(&fs::read(file).ok()?).ok()?;
         let age = about
             .modified()
             .ok()
@@ -62,15 +62,15 @@ impl Cache {
     }
 
     /// Replaces the catalog. If this fails, the next start contacts the server again.
-    pub(crate) fn keep(&self, fingerprint: &str, catalog: &Catalog) {
+    pub(crate) fn keep(&self, fingerprint: &str, catalog: &McpCatalog) {
         let kept = serde_json::to_vec(catalog)
             .map_err(io::Error::other)
             .and_then(|text| {
-                private::make_folder(&self.folder)?;
-                private::replace(&self.file(fingerprint), &text)
+                private_files::create_directory(&self.folder)?;
+                private_files::replace(&self.file(fingerprint), &text)
             });
         if let Err(error) = kept {
-            tracing::warn!(%error, "what an MCP server has can't be kept for the next start");
+            tracing::warn!(%error, "could not cache the tools of an MCP server");
         }
         self.forget_silence(fingerprint);
     }
@@ -82,10 +82,10 @@ impl Cache {
 
     /// Records that a server was contacted without an answer.
     pub(crate) fn note_silence(&self, fingerprint: &str) {
-        let noted = private::make_folder(&self.folder)
-            .and_then(|()| private::write(&self.mark(fingerprint), b""));
+        let noted = private_files::create_directory(&self.folder)
+            .and_then(|()| private_files::write(&self.mark(fingerprint), b""));
         if let Err(error) = noted {
-            tracing::debug!(%error, "a silent MCP server can't be noted");
+            tracing::debug!(%error, "could not record that an MCP server did not answer");
         }
     }
 }

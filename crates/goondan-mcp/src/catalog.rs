@@ -10,58 +10,58 @@ use rmcp::model::{Tool as Told, ToolAnnotations};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::definition::{Definition, Way};
-use crate::listing::Listing;
-use crate::names;
+use crate::definition::{McpServerDefinition, ServerTransport};
+use crate::listing::ToolListing;
+use crate::tool_names;
 use goondan_core::JsonObject;
 use goondan_core::ports::model::ToolDefinition;
-use goondan_spec::kinds::{ExportSpec, Permission, is_own_format};
-use goondan_spec::shown::{Escaper, Kept, line};
+use goondan_spec::kinds::{ExportSpec, Permission, is_gdn_format};
+use goondan_spec::untrusted_text::{KeptCharacters, TextEscaper, line};
 
 /// Maximum number of tools per server.
 pub(crate) const MAX_TOOLS: usize = 1_000;
 /// Maximum number of characters in a description.
-const MAX_DESCRIPTION: usize = 4_000;
+const MAX_DESCRIPTION_CHARS: usize = 4_000;
 /// Maximum size of a parameter schema in bytes.
-const MAX_SCHEMA: usize = 64 << 10;
+const MAX_SCHEMA_BYTES: usize = 64 << 10;
 /// Maximum nesting depth of a schema.
-const MAX_DEPTH: usize = 64;
+const MAX_SCHEMA_DEPTH: usize = 64;
 /// Maximum number of notes about changes to the server's list.
 const MAX_NOTES: usize = 20;
 /// Maximum number of characters of a name in a message.
-const MAX_SHOWN: usize = 80;
+const MAX_SHOWN_CHARS: usize = 80;
 
 /// Version of the cached format; other versions are ignored.
-const FORMAT: u32 = 1;
+const CATALOG_FORMAT: u32 = 1;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Catalog {
+pub struct McpCatalog {
     format: u32,
     /// The negotiated protocol revision.
     pub protocol: String,
     /// The server's own name.
     pub server: String,
     /// The tools in the server's order.
-    pub tools: Vec<Listed>,
+    pub tools: Vec<CatalogTool>,
     /// Sentences about changes to the server's list.
     pub notes: Vec<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Listed {
+pub struct CatalogTool {
     /// The server's name of the tool.
     pub own: String,
     /// The tool as exported to agents.
     pub export: ExportSpec,
-    pub hints: Hints,
+    pub hints: ToolHints,
 }
 
 /// The server's description of a tool's effects. It is untrusted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Hints {
+pub struct ToolHints {
     /// The tool changes nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub read_only: Option<bool>,
@@ -76,51 +76,53 @@ pub struct Hints {
     pub open_world: Option<bool>,
 }
 
-impl Catalog {
+impl McpCatalog {
     pub(crate) fn new(
-        definition: &Definition,
+        definition: &McpServerDefinition,
         protocol: &str,
         server: &str,
-        listing: Listing,
-    ) -> Catalog {
-        let Listing {
+        listing: ToolListing,
+    ) -> McpCatalog {
+        let ToolListing {
             tools: mut told,
             mut notes,
         } = listing;
         if told.len() > MAX_TOOLS {
             notes.push(format!(
-                "Of its {} tools the first {MAX_TOOLS} are taken.",
+                "The server has {} tools; only the first {MAX_TOOLS} are used.",
                 told.len()
             ));
             told.truncate(MAX_TOOLS);
         }
         let own: Vec<&str> = told.iter().map(|tool| tool.name.as_ref()).collect();
-        let assigned = names::assign(definition.name(), &own);
+        let assigned = tool_names::assign(definition.name(), &own);
         let mut tools = Vec::new();
         for (tool, name) in told.iter().zip(assigned) {
-            let own = short(&tool.name);
+            let own = shortened_name(&tool.name);
             let Some(name) = name else {
-                notes.push(format!("It lists `{own}` twice; the first one is taken."));
+                notes.push(format!(
+                    "The tool `{own}` is listed twice; only the first is used."
+                ));
                 continue;
             };
-            if name != names::plain(&tool.name) {
+            if name != tool_names::plain(&tool.name) {
                 notes.push(format!(
-                    "Its tool `{own}` is called `{name}` here: its own name is too long, or taken."
+                    "The tool `{own}` is renamed to `{name}`: its name is too long or already used."
                 ));
             }
             match listed(definition, tool, name) {
                 Ok(listed) => tools.push(listed),
-                Err(why) => notes.push(format!("Its tool `{own}` is left out: {why}.")),
+                Err(why) => notes.push(format!("The tool `{own}` is ignored: {why}.")),
             }
         }
         let more = notes.len().saturating_sub(MAX_NOTES);
         if more > 0 {
             notes.truncate(MAX_NOTES);
-            notes.push(format!("There are {more} more notes of that kind."));
+            notes.push(format!("{more} more notes are omitted."));
         }
-        let server = line(server.chars().take(MAX_SHOWN).collect::<String>()).to_string();
-        Catalog {
-            format: FORMAT,
+        let server = line(server.chars().take(MAX_SHOWN_CHARS).collect::<String>()).to_string();
+        McpCatalog {
+            format: CATALOG_FORMAT,
             protocol: protocol.to_owned(),
             server,
             tools,
@@ -130,7 +132,7 @@ impl Catalog {
 
     /// Estimates the number of tokens that the schemas add to each request.
     pub fn tokens(&self) -> usize {
-        let size = |listed: &Listed| {
+        let size = |listed: &CatalogTool| {
             let ExportSpec {
                 name,
                 description,
@@ -150,12 +152,20 @@ impl Catalog {
 
     /// Returns true if this version of the program can read the format.
     pub(crate) fn is_readable(&self) -> bool {
-        self.format == FORMAT
+        self.format == CATALOG_FORMAT
     }
 }
 
-fn listed(definition: &Definition, told: &Told, name: String) -> Result<Listed, String> {
-    let hints = told.annotations.as_ref().map(Hints::of).unwrap_or_default();
+fn listed(
+    definition: &McpServerDefinition,
+    told: &Told,
+    name: String,
+) -> Result<CatalogTool, String> {
+    let hints = told
+        .annotations
+        .as_ref()
+        .map(ToolHints::of)
+        .unwrap_or_default();
     let description = told
         .description
         .as_deref()
@@ -167,23 +177,23 @@ fn listed(definition: &Definition, told: &Told, name: String) -> Result<Listed, 
     let description = description.or(title).unwrap_or(&told.name);
     let export = ExportSpec {
         name,
-        description: cleaned(description, MAX_DESCRIPTION),
+        description: cleaned(description, MAX_DESCRIPTION_CHARS),
         parameters: Value::Object(parameters(&told.input_schema)?),
         permissions: permissions(&definition.way, hints),
         // `read_only` and `idempotent` are not copied either: they permit repeated or unapproved
         // calls, and an untrusted hint does not justify that.
         ..ExportSpec::default()
     };
-    Ok(Listed {
+    Ok(CatalogTool {
         own: told.name.to_string(),
         export,
         hints,
     })
 }
 
-impl Hints {
-    fn of(told: &ToolAnnotations) -> Hints {
-        Hints {
+impl ToolHints {
+    fn of(told: &ToolAnnotations) -> ToolHints {
+        ToolHints {
             read_only: told.read_only_hint,
             destructive: told.destructive_hint,
             idempotent: told.idempotent_hint,
@@ -194,9 +204,9 @@ impl Hints {
 
 /// Returns the permissions of a call: network access, because results may come from any source, and
 /// program execution for a local server. A destructive tool also needs write access.
-fn permissions(way: &Way, hints: Hints) -> BTreeSet<Permission> {
+fn permissions(way: &ServerTransport, hints: ToolHints) -> BTreeSet<Permission> {
     let mut permissions = BTreeSet::from([Permission::Network]);
-    if matches!(way, Way::Program { .. }) {
+    if matches!(way, ServerTransport::Program { .. }) {
         permissions.insert(Permission::Execute);
     }
     if hints.destructive == Some(true) && hints.read_only != Some(true) {
@@ -211,30 +221,30 @@ fn parameters(schema: &JsonObject) -> Result<JsonObject, String> {
     let size = serde_json::to_vec(schema)
         .map(|text| text.len())
         .unwrap_or(usize::MAX);
-    if size > MAX_SCHEMA {
+    if size > MAX_SCHEMA_BYTES {
         return Err(format!(
-            "the schema of its arguments has {size} bytes, more than {MAX_SCHEMA}"
+            "the schema of its arguments has {size} bytes, more than {MAX_SCHEMA_BYTES}"
         ));
     }
     match schema.get("type") {
         None => {}
         Some(Value::String(kind)) if kind == "object" => {}
-        Some(_) => return Err("its arguments are no object".to_owned()),
+        Some(_) => return Err("its arguments are not an object".to_owned()),
     }
     let mut parameters = schema.clone();
     parameters.insert("type".to_owned(), Value::from("object"));
     let mut value = Value::Object(parameters);
-    tidy(&mut value, 0)?;
+    clean_schema(&mut value, 0)?;
     match value {
         Value::Object(parameters) => Ok(parameters),
-        _ => Err("its arguments are no object".to_owned()),
+        _ => Err("its arguments are not an object".to_owned()),
     }
 }
 
-fn tidy(value: &mut Value, depth: usize) -> Result<(), String> {
-    if depth > MAX_DEPTH {
+fn clean_schema(value: &mut Value, depth: usize) -> Result<(), String> {
+    if depth > MAX_SCHEMA_DEPTH {
         return Err(format!(
-            "the schema of its arguments is more than {MAX_DEPTH} levels deep"
+            "the schema of its arguments is more than {MAX_SCHEMA_DEPTH} levels deep"
         ));
     }
     match value {
@@ -242,7 +252,7 @@ fn tidy(value: &mut Value, depth: usize) -> Result<(), String> {
             if fields
                 .get("format")
                 .and_then(Value::as_str)
-                .is_some_and(is_own_format)
+                .is_some_and(is_gdn_format)
             {
                 fields.shift_remove("format");
             }
@@ -251,21 +261,25 @@ fn tidy(value: &mut Value, depth: usize) -> Result<(), String> {
                     Value::String(text)
                         if matches!(key.as_str(), "description" | "title" | "$comment") =>
                     {
-                        *text = cleaned(text, MAX_DESCRIPTION);
+                        *text = cleaned(text, MAX_DESCRIPTION_CHARS);
                     }
-                    other => tidy(other, depth + 1)?,
+                    other => clean_schema(other, depth + 1)?,
                 }
             }
             Ok(())
         }
-        Value::Array(items) => items.iter_mut().try_for_each(|item| tidy(item, depth + 1)),
+        Value::Array(items) => items
+            .iter_mut()
+            .try_for_each(|item| clean_schema(item, depth + 1)),
         _ => Ok(()),
     }
 }
 
 /// Limits untrusted text and escapes invisible characters.
 pub(crate) fn cleaned(text: &str, most: usize) -> String {
-    let text = Escaper::new(Kept::Writing).escape(text.trim()).into_owned();
+    let text = TextEscaper::new(KeptCharacters::Writing)
+        .escape(text.trim())
+        .into_owned();
     match text.char_indices().nth(most) {
         Some((at, _)) => format!("{}…", &text[..at]),
         None => text,
@@ -273,6 +287,6 @@ pub(crate) fn cleaned(text: &str, most: usize) -> String {
 }
 
 /// Shortens a name for a message.
-pub(crate) fn short(name: &str) -> String {
-    line(name.chars().take(MAX_SHOWN).collect::<String>()).to_string()
+pub(crate) fn shortened_name(name: &str) -> String {
+    line(name.chars().take(MAX_SHOWN_CHARS).collect::<String>()).to_string()
 }

@@ -3,10 +3,10 @@
 use std::fmt::Display;
 
 use goondan_core::ports::tool::ToolError;
-use goondan_spec::{Code, shown};
+use goondan_spec::{Code, untrusted_text};
 
 /// Maximum number of characters of a server's own error text.
-const MAX_SAID: usize = 600;
+const MAX_ERROR_CHARS: usize = 600;
 
 /// Creates an error about the server `name`.
 pub(crate) fn error(code: Code, name: &str, what: impl Display) -> ToolError {
@@ -19,10 +19,10 @@ pub(crate) fn cancelled() -> ToolError {
 
 /// Escapes a server's error text. Truncates it at the beginning, because the cause is usually at
 /// the end.
-pub(crate) fn said(text: &str) -> String {
-    let text = shown::lines(text.trim()).to_string();
+pub(crate) fn escaped_error_text(text: &str) -> String {
+    let text = untrusted_text::lines(text.trim()).to_string();
     let count = text.chars().count();
-    match count.checked_sub(MAX_SAID) {
+    match count.checked_sub(MAX_ERROR_CHARS) {
         Some(over) if over > 0 => format!("…{}", text.chars().skip(over).collect::<String>()),
         _ => text,
     }

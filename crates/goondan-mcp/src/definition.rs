@@ -12,21 +12,21 @@ use goondan_core::JsonObject;
 use goondan_core::ids::hex;
 use goondan_core::ports::tool::ToolError;
 use goondan_spec::kinds::{
-    Elicitation, Entry, McpOauth, McpProtocol, McpServer, McpTransport, McpValue, Tool,
+    ElicitationMode, McpOauth, McpProtocol, McpServer, McpTransport, McpValue, Tool, ToolEntry,
 };
 use goondan_spec::value::Environment;
 use goondan_spec::{Resource, ResourceId};
 
 /// A server as defined by a Tool, with all values resolved.
 #[derive(Clone)]
-pub struct Definition {
+pub struct McpServerDefinition {
     pub tool: ResourceId,
-    pub(crate) way: Way,
+    pub(crate) way: ServerTransport,
     /// `spec.config` of the Tool, which limits the program's access.
     pub(crate) config: JsonObject,
     pub(crate) protocol: Option<McpProtocol>,
     pub(crate) connect_timeout: Duration,
-    pub(crate) elicitation: Elicitation,
+    pub(crate) elicitation: ElicitationMode,
     pub(crate) oauth: McpOauth,
     /// The secret for `oauth.clientId`.
     pub(crate) client_secret: Option<String>,
@@ -36,7 +36,7 @@ pub struct Definition {
 }
 
 #[derive(Clone)]
-pub(crate) enum Way {
+pub(crate) enum ServerTransport {
     Program {
         command: String,
         args: Vec<String>,
@@ -50,7 +50,7 @@ pub(crate) enum Way {
     Socket(PathBuf),
 }
 
-impl Definition {
+impl McpServerDefinition {
     /// Resolves the server of `tool` in a bundle below `root`.
     ///
     /// # Errors
@@ -60,8 +60,8 @@ impl Definition {
         tool: &Resource<Tool>,
         root: &Path,
         environment: &Environment,
-    ) -> Result<Definition, ToolError> {
-        let Entry::Mcp(server) = &tool.spec.entry else {
+    ) -> Result<McpServerDefinition, ToolError> {
+        let ToolEntry::Mcp(server) = &tool.spec.entry else {
             return Err(
                 ToolError::new(format!("{} has no MCP server", tool.id)).code(Code::MCP_START)
             );
@@ -76,7 +76,7 @@ impl Definition {
                 args,
                 env,
                 cwd,
-            } => Way::Program {
+            } => ServerTransport::Program {
                 command: in_project(command, &project),
                 args: args.clone(),
                 env: env.iter().map(lookup).collect::<Result<_, ToolError>>()?,
@@ -84,20 +84,20 @@ impl Definition {
                     .as_ref()
                     .map_or_else(|| project.clone(), |cwd| project.join(cwd)),
             },
-            McpTransport::Http { url, headers } => Way::Http {
+            McpTransport::Http { url, headers } => ServerTransport::Http {
                 url: url.clone(),
                 headers: headers
                     .iter()
                     .map(lookup)
                     .collect::<Result<_, ToolError>>()?,
             },
-            McpTransport::Socket { path } => Way::Socket(project.join(path)),
+            McpTransport::Socket { path } => ServerTransport::Socket(project.join(path)),
         };
         let secret = server.oauth.client_secret.clone().map(McpValue::Source);
         let client_secret = secret
             .map(|secret| resolve(tool, "clientSecret", &secret, environment))
             .transpose()?;
-        Ok(Definition {
+        Ok(McpServerDefinition {
             tool: tool.id.clone(),
             fingerprint: fingerprint(tool, server, &way, &project),
             way,
@@ -120,8 +120,8 @@ impl Definition {
     /// Returns the URL of a web server.
     pub fn url(&self) -> Option<&str> {
         match &self.way {
-            Way::Http { url, .. } => Some(url),
-            Way::Program { .. } | Way::Socket(_) => None,
+            ServerTransport::Http { url, .. } => Some(url),
+            ServerTransport::Program { .. } | ServerTransport::Socket(_) => None,
         }
     }
 
@@ -147,9 +147,9 @@ fn resolve(
                 codes::error(
                     Code::MCP_START,
                     &tool.id.name,
-                    format_args!("needs a value for `{name}`, and nothing sets it"),
+                    format_args!("needs a value for `{name}`, which is not set"),
                 )
-                .suggest(format!("Whoever runs the swarm can set {first}."))
+                .suggest(format!("The swarm operator can set {first}."))
             }),
     }
 }
@@ -163,7 +163,12 @@ fn in_project(command: &str, project: &Path) -> String {
 }
 
 /// Hashes the values, because the fingerprint becomes a file name.
-fn fingerprint(tool: &Resource<Tool>, server: &McpServer, way: &Way, project: &Path) -> String {
+fn fingerprint(
+    tool: &Resource<Tool>,
+    server: &McpServer,
+    way: &ServerTransport,
+    project: &Path,
+) -> String {
     let mut hash = Sha256::new();
     let mut add = |text: &str| {
         hash.update((text.len() as u64).to_le_bytes());
@@ -177,17 +182,17 @@ fn fingerprint(tool: &Resource<Tool>, server: &McpServer, way: &Way, project: &P
     add(&tool.id.to_string());
     add(&serde_json::to_string(&tool.spec.config).unwrap_or_default());
     match way {
-        Way::Program { env, .. } => {
+        ServerTransport::Program { env, .. } => {
             add(&project.to_string_lossy());
             env.iter()
                 .for_each(|(name, value)| [name, value].into_iter().for_each(|text| add(text)));
         }
-        Way::Http { headers, .. } => {
+        ServerTransport::Http { headers, .. } => {
             headers
                 .iter()
                 .for_each(|(name, value)| [name, value].into_iter().for_each(|text| add(text)));
         }
-        Way::Socket(path) => add(&path.to_string_lossy()),
+        ServerTransport::Socket(path) => add(&path.to_string_lossy()),
     }
     hex(&hash.finalize()[..16])
 }

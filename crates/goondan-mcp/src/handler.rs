@@ -16,52 +16,52 @@ use tokio::sync::Notify;
 
 use goondan_core::JsonObject;
 use goondan_core::ports::tool::ProgressSink;
-use goondan_spec::kinds::Elicitation;
-use goondan_spec::shown;
+use goondan_spec::kinds::ElicitationMode;
+use goondan_spec::untrusted_text;
 
 /// Minimum interval between forwarded progress updates.
-const BETWEEN_UPDATES: Duration = Duration::from_millis(100);
+const MIN_PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Maximum number of characters in a progress message.
-const MAX_MESSAGE: usize = 200;
+const MAX_MESSAGE_CHARS: usize = 200;
 
 /// The client side of a connection. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Handler(Arc<Inner>);
+pub(crate) struct McpClientHandler(Arc<ClientHandlerState>);
 
-struct Inner {
-    elicitation: Elicitation,
-    listeners: Mutex<HashMap<ProgressToken, Listener>>,
+struct ClientHandlerState {
+    elicitation: ElicitationMode,
+    listeners: Mutex<HashMap<ProgressToken, ProgressListener>>,
     list_changed: Notify,
 }
 
-struct Listener {
+struct ProgressListener {
     sink: Arc<dyn ProgressSink>,
     heard: Option<Instant>,
 }
 
 /// Forwards the progress of a request until it is dropped.
-pub(crate) struct Listening {
-    handler: Handler,
+pub(crate) struct ProgressSubscription {
+    handler: McpClientHandler,
     token: ProgressToken,
 }
 
-impl Drop for Listening {
+impl Drop for ProgressSubscription {
     fn drop(&mut self) {
         self.handler.listeners().remove(&self.token);
     }
 }
 
-impl Handler {
-    pub(crate) fn new(elicitation: Elicitation) -> Self {
-        Handler(Arc::new(Inner {
+impl McpClientHandler {
+    pub(crate) fn new(elicitation: ElicitationMode) -> Self {
+        McpClientHandler(Arc::new(ClientHandlerState {
             elicitation,
             listeners: Mutex::default(),
             list_changed: Notify::new(),
         }))
     }
 
-    fn listeners(&self) -> std::sync::MutexGuard<'_, HashMap<ProgressToken, Listener>> {
+    fn listeners(&self) -> std::sync::MutexGuard<'_, HashMap<ProgressToken, ProgressListener>> {
         self.0
             .listeners
             .lock()
@@ -69,10 +69,14 @@ impl Handler {
     }
 
     /// Forwards the progress of the request with that token to `sink`.
-    pub(crate) fn listen(&self, token: ProgressToken, sink: Arc<dyn ProgressSink>) -> Listening {
+    pub(crate) fn listen(
+        &self,
+        token: ProgressToken,
+        sink: Arc<dyn ProgressSink>,
+    ) -> ProgressSubscription {
         self.listeners()
-            .insert(token.clone(), Listener { sink, heard: None });
-        Listening {
+            .insert(token.clone(), ProgressListener { sink, heard: None });
+        ProgressSubscription {
             handler: self.clone(),
             token,
         }
@@ -86,7 +90,7 @@ impl Handler {
     /// Answers a server's request for input; `None` if no answer is possible.
     pub(crate) fn answer(&self, request: InputRequest) -> Option<Value> {
         match (request, self.0.elicitation) {
-            (InputRequest::Elicitation(request), Elicitation::Defaults) => {
+            (InputRequest::Elicitation(request), ElicitationMode::Defaults) => {
                 serde_json::to_value(filled_in(&request.params)).ok()
             }
             _ => None,
@@ -102,7 +106,7 @@ impl Handler {
             };
             if listener
                 .heard
-                .is_some_and(|heard| heard.elapsed() < BETWEEN_UPDATES)
+                .is_some_and(|heard| heard.elapsed() < MIN_PROGRESS_INTERVAL)
             {
                 return;
             }
@@ -113,11 +117,11 @@ impl Handler {
             .message
             .unwrap_or_default()
             .chars()
-            .take(MAX_MESSAGE)
+            .take(MAX_MESSAGE_CHARS)
             .collect();
         let mut metadata = JsonObject::from_iter([("progress".to_owned(), json!(told.progress))]);
         metadata.extend(told.total.map(|total| ("total".to_owned(), json!(total))));
-        sink.update(&shown::line(message).to_string(), metadata);
+        sink.update(&untrusted_text::line(message).to_string(), metadata);
     }
 }
 
@@ -150,10 +154,10 @@ fn filled_in(form: &ElicitRequestParams) -> ElicitResult {
     ElicitResult::new(ElicitationAction::Accept).with_content(Value::Object(defaults))
 }
 
-impl ClientHandler for Handler {
+impl ClientHandler for McpClientHandler {
     fn get_info(&self) -> ClientConfig {
         let mut capabilities = ClientCapabilities::default();
-        if self.0.elicitation == Elicitation::Defaults {
+        if self.0.elicitation == ElicitationMode::Defaults {
             let form = FormElicitationCapability::new();
             capabilities.elicitation = Some(ElicitationCapability::new().with_form(form));
         }
@@ -169,12 +173,12 @@ impl ClientHandler for Handler {
         _context: RequestContext<RoleClient>,
     ) -> Result<ElicitResult, ErrorData> {
         Ok(match self.0.elicitation {
-            Elicitation::Defaults => filled_in(&request),
-            Elicitation::None => ElicitResult::new(ElicitationAction::Decline),
+            ElicitationMode::Defaults => filled_in(&request),
+            ElicitationMode::None => ElicitResult::new(ElicitationAction::Decline),
         })
     }
 
-    #[expect(deprecated, reason = "servers still ask")]
+    #[expect(deprecated, reason = "servers still send the request")]
     async fn list_roots(
         &self,
         _context: RequestContext<RoleClient>,
@@ -215,7 +219,10 @@ mod tests {
 
     #[test]
     fn who_tells_more_than_anybody_reads_is_heard_now_and_then() {
-        let (handler, seen) = (Handler::new(Elicitation::None), Arc::<Seen>::default());
+        let (handler, seen) = (
+            McpClientHandler::new(ElicitationMode::None),
+            Arc::<Seen>::default(),
+        );
         let token = ProgressToken(NumberOrString::Number(1));
         let _listening = handler.listen(token.clone(), Arc::clone(&seen) as Arc<dyn ProgressSink>);
         let begun = Instant::now();
@@ -224,7 +231,7 @@ mod tests {
             told.message = Some("still\u{202e} here".repeat(100));
             handler.progress(told);
         }
-        let most = begun.elapsed().as_millis() / BETWEEN_UPDATES.as_millis() + 1;
+        let most = begun.elapsed().as_millis() / MIN_PROGRESS_INTERVAL.as_millis() + 1;
         let seen = seen.0.lock().expect("nobody panics");
         assert!(
             (1..=most).contains(&(seen.len() as u128)),

@@ -7,13 +7,13 @@ use reqwest::Client;
 use reqwest::redirect::Policy;
 
 /// Connect timeout.
-const CONNECT: Duration = Duration::from_secs(30);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum number of redirects.
-const MOST_REDIRECTS: usize = 5;
+const MAX_REDIRECTS: usize = 5;
 
 /// The client of all servers, created for the first one. Creating it is slow because it reads the
 /// system's certificates.
-static CLIENT: OnceLock<Result<Client, String>> = OnceLock::new();
+static HTTP_CLIENT: OnceLock<Result<Client, String>> = OnceLock::new();
 
 /// Returns the client.
 ///
@@ -21,18 +21,18 @@ static CLIENT: OnceLock<Result<Client, String>> = OnceLock::new();
 ///
 /// Fails with the reason.
 pub(crate) async fn client() -> Result<Client, String> {
-    let made = tokio::task::spawn_blocking(|| CLIENT.get_or_init(make).clone()).await;
+    let made = tokio::task::spawn_blocking(|| HTTP_CLIENT.get_or_init(make).clone()).await;
     made.map_err(|panic| panic.to_string())?
 }
 
 fn make() -> Result<Client, String> {
     Client::builder()
         .user_agent(concat!("goondan/", env!("CARGO_PKG_VERSION")))
-        .connect_timeout(CONNECT)
+        .connect_timeout(CONNECT_TIMEOUT)
         .redirect(Policy::custom(|attempt| {
             let first = attempt.previous().first();
             let stays = first.is_some_and(|first| first.origin() == attempt.url().origin());
-            match stays && attempt.previous().len() <= MOST_REDIRECTS {
+            match stays && attempt.previous().len() <= MAX_REDIRECTS {
                 true => attempt.follow(),
                 // Keys and tokens are sent only to the host in the YAML.
                 false => attempt.stop(),

@@ -8,12 +8,12 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
 
-use crate::names::MAX_TOOL;
+use crate::tool_names::MAX_TOOL_NAME_LENGTH;
 
 /// Keys of the server lists in such files.
-const KEYS: [&str; 3] = ["mcpServers", "servers", "context_servers"];
+const SERVER_KEYS: [&str; 3] = ["mcpServers", "servers", "context_servers"];
 /// Parts of names that indicate a secret.
-const SECRET: [&str; 7] = [
+const SECRET_WORDS: [&str; 7] = [
     "token",
     "key",
     "secret",
@@ -24,7 +24,7 @@ const SECRET: [&str; 7] = [
 ];
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Imported {
+pub struct ImportedServer {
     /// Name in the file.
     pub own: String,
     /// Name of the Tool.
@@ -39,8 +39,8 @@ pub struct Imported {
 
 /// The contents of a file of another program.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Found {
-    pub servers: Vec<Imported>,
+pub struct ImportedServers {
+    pub servers: Vec<ImportedServer>,
     /// Names of skipped servers, with the reason.
     pub left_out: Vec<(String, &'static str)>,
 }
@@ -50,24 +50,25 @@ pub struct Found {
 /// # Errors
 ///
 /// Fails with a part of a sentence if the file has another format.
-pub fn import(text: &str) -> Result<Found, String> {
+pub fn import(text: &str) -> Result<ImportedServers, String> {
     let file: Value = serde_json::from_str(&without_comments(text))
-        .map_err(|error| format!("it is not JSON: {error}"))?;
+        .map_err(|error| format!("the file is not JSON: {error}"))?;
     let nested = file.pointer("/mcp");
     let found = [Some(&file), nested]
         .into_iter()
         .flatten()
         .find_map(|place| {
-            KEYS.iter()
+            SERVER_KEYS
+                .iter()
                 .find_map(|key| place.get(key).and_then(Value::as_object))
         });
     let servers = found.ok_or_else(|| {
         format!(
-            "it has none of {}",
-            KEYS.map(|key| format!("`{key}`")).join(", ")
+            "the file has none of {}",
+            SERVER_KEYS.map(|key| format!("`{key}`")).join(", ")
         )
     })?;
-    let (mut taken, mut listed) = (Vec::new(), Found::default());
+    let (mut taken, mut listed) = (Vec::new(), ImportedServers::default());
     for (own, server) in servers {
         match server
             .as_object()
@@ -76,16 +77,17 @@ pub fn import(text: &str) -> Result<Found, String> {
             Some(Some(found)) => listed.servers.push(found),
             Some(None) => listed
                 .left_out
-                .push((own.clone(), "it has neither `command` nor `url`")),
-            None => listed
-                .left_out
-                .push((own.clone(), "it is not an object with `command` or `url`")),
+                .push((own.clone(), "the server has neither `command` nor `url`")),
+            None => listed.left_out.push((
+                own.clone(),
+                "the server is not an object with `command` or `url`",
+            )),
         }
     }
     Ok(listed)
 }
 
-fn one(own: &str, server: &Map<String, Value>, taken: &mut Vec<String>) -> Option<Imported> {
+fn one(own: &str, server: &Map<String, Value>, taken: &mut Vec<String>) -> Option<ImportedServer> {
     let text = |key: &str| server.get(key).and_then(Value::as_str);
     let url = text("url")
         .or_else(|| text("serverUrl"))
@@ -94,9 +96,13 @@ fn one(own: &str, server: &Map<String, Value>, taken: &mut Vec<String>) -> Optio
     let name = tool_name(own, taken);
     // A difference only in case needs no note.
     let is_renamed = !own.eq_ignore_ascii_case(&name);
-    let notes = is_renamed
-        .then(|| format!("Its Tool is called `{name}`: names have letters, digits and hyphens."));
-    let mut found = Imported {
+    let notes = is_renamed.then(|| {
+        format!(
+            "The Tool is named `{name}`, because names may contain only letters, digits and \
+            hyphens."
+        )
+    });
+    let mut found = ImportedServer {
         own: own.to_owned(),
         name,
         yaml: String::new(),
@@ -115,13 +121,15 @@ fn one(own: &str, server: &Map<String, Value>, taken: &mut Vec<String>) -> Optio
         values(&mut body, "env", server.get("env"), &mut found);
         if let Some(cwd) = text("cwd") {
             found.notes.push(format!(
-                "It runs in `{cwd}` there; `cwd` takes a folder of the project."
+                "The file sets the working directory `{cwd}`; to use it, set `cwd` to a directory \
+                of the project."
             ));
         }
     } else if let Some(url) = url {
         if text("type") == Some("sse") || url.ends_with("/sse") {
             found.notes.push(
-                "It may speak only the HTTP+SSE transport of 2024, which gdn does not support."
+                "The server may support only the HTTP+SSE transport of 2024, which gdn does not \
+                support."
                     .to_owned(),
             );
         }
@@ -129,13 +137,14 @@ fn one(own: &str, server: &Map<String, Value>, taken: &mut Vec<String>) -> Optio
         values(&mut body, "headers", server.get("headers"), &mut found);
     }
     if server.get("disabled") == Some(&Value::Bool(true)) {
-        found.notes.push("It is switched off there.".to_owned());
+        found
+            .notes
+            .push("The server is disabled in the file.".to_owned());
     }
     if !taken_over(server).is_empty() {
-        found.notes.push(format!(
-            "Not taken over: {}.",
-            taken_over(server).join(", ")
-        ));
+        found
+            .notes
+            .push(format!("Not imported: {}.", taken_over(server).join(", ")));
     }
     let name = Value::from(found.name.as_str());
     found.yaml = format!(
@@ -171,7 +180,7 @@ fn line(body: &mut String, key: &str, value: &Value) {
     let _ = writeln!(body, "    {key}: {value}");
 }
 
-fn values(body: &mut String, key: &str, values: Option<&Value>, found: &mut Imported) {
+fn values(body: &mut String, key: &str, values: Option<&Value>, found: &mut ImportedServer) {
     let Some(values) = values
         .and_then(Value::as_object)
         .filter(|values| !values.is_empty())
@@ -189,7 +198,7 @@ fn values(body: &mut String, key: &str, values: Option<&Value>, found: &mut Impo
                 let _ = writeln!(body, "      {shown}: {{valueFrom: {{env: {variable}}}}}");
                 if variable_reference(&text).is_none() {
                     found.notes.push(format!(
-                        "Set {variable} to the whole value of `{name}`, which stands there."
+                        "Set {variable} to the whole value of `{name}` from the file."
                     ));
                 }
                 found.variables.push(variable);
@@ -207,7 +216,7 @@ fn variable(server: &str, name: &str, text: &str) -> Option<String> {
         return Some(variable);
     }
     let lower = name.to_lowercase();
-    let is_secret = SECRET.iter().any(|part| lower.contains(part)) || text.contains("${");
+    let is_secret = SECRET_WORDS.iter().any(|part| lower.contains(part)) || text.contains("${");
     is_secret.then(|| {
         match name
             .chars()
@@ -268,7 +277,7 @@ fn tool_name(own: &str, taken: &mut Vec<String>) -> String {
     if !name.starts_with(|c: char| c.is_ascii_lowercase()) {
         name.insert_str(0, "mcp-");
     }
-    name.truncate(MAX_TOOL - 3);
+    name.truncate(MAX_TOOL_NAME_LENGTH - 3);
     let name = name.trim_end_matches('-').to_owned();
     let free = (2..).map(|number| format!("{name}-{number}"));
     let name = std::iter::once(name.clone())
@@ -327,9 +336,18 @@ mod tests {
         let found = import(text).expect("servers").servers;
         assert_eq!(
             found[0].yaml,
-            "apiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {name: \"github-server\"}\nspec:\n  mcp:\n    url: \"https://x.example/mcp\"\n    headers:\n      \"Authorization\": {valueFrom: {env: GITHUB_SERVER_AUTHORIZATION}}\n      \"X-Team\": \"a\"\n"
+            "apiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {name: \"github-server\"}\nspec:\n  \
+            mcp:\n    url: \"https://x.example/mcp\"\n    headers:\n      \"Authorization\": \
+            {valueFrom: {env: GITHUB_SERVER_AUTHORIZATION}}\n      \"X-Team\": \"a\"\n"
         );
-        assert!(found[1].yaml.contains("    args: [\"-y\",\"files\",\"/*\"]\n    env:\n      \"ROOT\": {valueFrom: {env: HOME}}\n      \"DEBUG\": \"1\"\n"), "{}", found[1].yaml);
+        assert!(
+            found[1].yaml.contains(
+                "    args: [\"-y\",\"files\",\"/*\"]\n    env:\n      \
+            \"ROOT\": {valueFrom: {env: HOME}}\n      \"DEBUG\": \"1\"\n"
+            ),
+            "{}",
+            found[1].yaml
+        );
         assert!(found.iter().all(|one| !one.yaml.contains("abc")));
     }
 
@@ -347,7 +365,10 @@ mod tests {
         );
         assert_eq!(
             listed.left_out,
-            [("none".to_owned(), "it has neither `command` nor `url`")]
+            [(
+                "none".to_owned(),
+                "the server has neither `command` nor `url`"
+            )]
         );
         assert!(import("{}").is_err() && import("x").is_err());
     }

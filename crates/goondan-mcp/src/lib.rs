@@ -10,37 +10,37 @@
 //! All text of a server is untrusted. Descriptions, schemas and results are limited and cleaned
 //! (`catalog`, `result`). Hints can make a policy stricter but never laxer.
 //!
-//! The crate does not start or sandbox programs itself: that is the task of the port [`Dialer`].
+//! The crate does not start or sandbox programs itself: that is the task of the port [`ServerSpawner`].
 
 #![allow(missing_docs, reason = "internal crate")]
 
 mod a2a;
-mod asker;
-mod attentive;
 mod cache;
+mod call_scope;
 mod catalog;
 mod codes;
+mod connection;
 mod definition;
-mod dial;
+mod eager_stream_transport;
+mod elicitation;
 mod handler;
 mod http;
 mod import;
-mod lines;
-mod link;
 mod listing;
-mod names;
 mod oauth;
-mod place;
 mod result;
 mod server;
 mod session;
 mod source;
+mod spawn_port;
+mod stdio_transport;
+mod tool_names;
 
 pub use a2a::A2aTools;
-pub use catalog::{Catalog, Hints, Listed};
-pub use definition::Definition;
-pub use dial::{Dialer, Program, Running, StandIns, Stream};
-pub use import::{Found, Imported, import};
-pub use oauth::Visitor;
-pub use session::Session;
-pub use source::{Look, McpTools};
+pub use catalog::{CatalogTool, McpCatalog, ToolHints};
+pub use definition::McpServerDefinition;
+pub use import::{ImportedServer, ImportedServers, import};
+pub use oauth::ConsentBrowser;
+pub use session::McpSession;
+pub use source::{CatalogLookup, McpTools};
+pub use spawn_port::{McpServerProgram, ProgramStreams, RunningProgram, ServerSpawner, StandIns};

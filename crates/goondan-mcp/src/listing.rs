@@ -9,20 +9,20 @@ use rmcp::model::{
 use rmcp::service::{Peer, ServiceError};
 use serde_json::Value;
 
-use crate::catalog::{MAX_TOOLS, short};
+use crate::catalog::{MAX_TOOLS, shortened_name};
 
 /// Maximum number of pages.
 const MAX_PAGES: usize = 200;
 
 #[derive(Debug, Default)]
-pub(crate) struct Listing {
+pub(crate) struct ToolListing {
     pub(crate) tools: Vec<Tool>,
     /// Sentences about errors in the list.
     pub(crate) notes: Vec<String>,
 }
 
 /// One page, with the cursor of the next one.
-struct Page {
+struct ToolPage {
     tools: Vec<Tool>,
     next: Option<String>,
     notes: Vec<String>,
@@ -33,8 +33,8 @@ struct Page {
 /// # Errors
 ///
 /// Fails if the server refuses a page or returns no list.
-pub(crate) async fn list(peer: &Peer<RoleClient>) -> Result<Listing, ServiceError> {
-    let (mut listing, mut cursor, mut seen) = (Listing::default(), None, HashSet::new());
+pub(crate) async fn list(peer: &Peer<RoleClient>) -> Result<ToolListing, ServiceError> {
+    let (mut listing, mut cursor, mut seen) = (ToolListing::default(), None, HashSet::new());
     // A cached response would hide changes.
     peer.clear_response_cache().await;
     for _ in 0..MAX_PAGES {
@@ -52,9 +52,9 @@ pub(crate) async fn list(peer: &Peer<RoleClient>) -> Result<Listing, ServiceErro
                     .into_iter()
                     .filter(|tool| !known.contains(&tool.name)),
             );
-            listing
-                .notes
-                .push("Its list of tools leads back to a page that was read before.".to_owned());
+            listing.notes.push(
+                "The pages of the tool list form a loop; the first pages are used.".to_owned(),
+            );
             return Ok(listing);
         }
         listing.tools.extend(page.tools);
@@ -64,7 +64,7 @@ pub(crate) async fn list(peer: &Peer<RoleClient>) -> Result<Listing, ServiceErro
         cursor = Some(next);
     }
     listing.notes.push(format!(
-        "Its list of tools has more than {MAX_PAGES} pages; the first {MAX_PAGES} are taken."
+        "The tool list has more than {MAX_PAGES} pages; only the first {MAX_PAGES} are used."
     ));
     Ok(listing)
 }
@@ -72,10 +72,10 @@ pub(crate) async fn list(peer: &Peer<RoleClient>) -> Result<Listing, ServiceErro
 async fn page(
     peer: &Peer<RoleClient>,
     params: PaginatedRequestParams,
-) -> Result<Page, ServiceError> {
+) -> Result<ToolPage, ServiceError> {
     match peer.list_tools(Some(params.clone())).await {
         Ok(page) => {
-            return Ok(Page {
+            return Ok(ToolPage {
                 tools: page.tools,
                 next: page.next_cursor,
                 notes: Vec::new(),
@@ -102,26 +102,26 @@ async fn page(
 }
 
 /// Parses the valid tools of a page; `None` if it is not a page.
-fn one_by_one(mut page: Value) -> Option<Page> {
+fn one_by_one(mut page: Value) -> Option<ToolPage> {
     let Value::Array(told) = page.get_mut("tools")?.take() else {
         return None;
     };
     let (mut tools, mut notes) = (Vec::new(), Vec::new());
     for tool in told {
-        let name = tool.get("name").and_then(Value::as_str).map(short);
+        let name = tool.get("name").and_then(Value::as_str).map(shortened_name);
         match serde_json::from_value(tool) {
             Ok(tool) => tools.push(tool),
             Err(why) => {
                 let name =
                     name.map_or_else(|| "without a name".to_owned(), |name| format!("`{name}`"));
                 notes.push(format!(
-                    "Its tool {name} is left out: it can't be understood ({}).",
-                    short(&why.to_string())
+                    "The tool {name} is ignored: its definition is invalid ({}).",
+                    shortened_name(&why.to_string())
                 ));
             }
         }
     }
-    Some(Page {
+    Some(ToolPage {
         tools,
         next: page
             .get("nextCursor")
@@ -150,7 +150,7 @@ mod tests {
             (1, 3, Some("2"))
         );
         assert!(
-            page.notes[0].starts_with("Its tool `bad` is left out"),
+            page.notes[0].starts_with("The tool `bad` is ignored"),
             "{:?}",
             page.notes
         );

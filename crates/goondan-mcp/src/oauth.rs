@@ -20,23 +20,23 @@ use rmcp::transport::auth::{
 use sha2::{Digest, Sha256};
 
 use crate::codes::{self, error};
-use crate::definition::Definition;
+use crate::definition::McpServerDefinition;
 use goondan_core::ids::hex;
 use goondan_core::ports::tool::ToolError;
-use goondan_core::private;
+use goondan_core::private_files;
 
 /// Directory of tokens below this crate's directory.
-const FOLDER: &str = "tokens";
+const TOKEN_FOLDER: &str = "tokens";
 /// Client name for authorization servers.
-const CLIENT: &str = "Goondan";
+const CLIENT_NAME: &str = "Goondan";
 /// Maximum time to wait for the user.
-const PATIENCE: Duration = Duration::from_secs(10 * 60);
+const CONSENT_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 /// Maximum size of a token file in bytes.
-const MAX_FILE: u64 = 1 << 20;
+const MAX_TOKEN_FILE_BYTES: u64 = 1 << 20;
 
 /// Opens a web page for the user's consent.
 #[async_trait]
-pub trait Visitor: Send + Sync {
+pub trait ConsentBrowser: Send + Sync {
     /// URL to which the page redirects.
     fn redirect_uri(&self) -> String;
 
@@ -56,7 +56,7 @@ pub(crate) struct TokenFile {
 impl TokenFile {
     /// Returns the token file for the server of `definition` below `folder`. Only web servers have
     /// one.
-    pub(crate) fn of(folder: &Path, definition: &Definition) -> Option<TokenFile> {
+    pub(crate) fn of(folder: &Path, definition: &McpServerDefinition) -> Option<TokenFile> {
         let mut hash = Sha256::new();
         for part in [
             definition.project.to_string_lossy().as_ref(),
@@ -67,7 +67,7 @@ impl TokenFile {
         }
         let name = hex(&hash.finalize()[..16]);
         Some(TokenFile {
-            path: folder.join(FOLDER).join(name),
+            path: folder.join(TOKEN_FOLDER).join(name),
         })
     }
 
@@ -96,7 +96,7 @@ impl TokenFile {
 
     pub(crate) fn note_challenge(&self, challenge: &str) {
         if let Err(error) = self.write(&self.challenge_file(), challenge.as_bytes()) {
-            tracing::debug!(%error, "what a server wants of a login can't be noted");
+            tracing::debug!(%error, "could not store the login requirements of a server");
         }
     }
 
@@ -106,16 +106,16 @@ impl TokenFile {
 
     fn write(&self, file: &Path, content: &[u8]) -> io::Result<()> {
         if let Some(folder) = self.path.parent() {
-            private::make_folder(folder)?;
+            private_files::create_directory(folder)?;
         }
-        private::replace(file, content)
+        private_files::replace(file, content)
     }
 
     fn read(&self) -> io::Result<Option<StoredCredentials>> {
         match fs::metadata(self.file()) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
-            Ok(about) if about.len() > MAX_FILE => {
+            Ok(about) if about.len() > MAX_TOKEN_FILE_BYTES => {
                 return Err(io::Error::other("the file is too large"));
             }
             Ok(_) => {}
@@ -148,7 +148,10 @@ impl CredentialStore for TokenFile {
     async fn acquire_refresh_guard(&self) -> Result<Option<CredentialRefreshGuard>, AuthError> {
         let path = self.path.with_extension("lock");
         let locked = tokio::task::spawn_blocking(move || -> io::Result<File> {
-            let file = private::options().create(true).append(true).open(path)?;
+            let file = private_files::options()
+                .create(true)
+                .append(true)
+                .open(path)?;
             file.lock()?;
             Ok(file)
         });
@@ -162,7 +165,7 @@ impl CredentialStore for TokenFile {
 /// Returns the user's authorization for the server of `definition`; `None` if the user is not
 /// logged in.
 pub(crate) async fn authorized(
-    definition: &Definition,
+    definition: &McpServerDefinition,
     tokens: &TokenFile,
 ) -> Result<Option<AuthorizationManager>, ToolError> {
     let Some(url) = definition.url().filter(|_| tokens.is_there()) else {
@@ -187,10 +190,10 @@ pub(crate) async fn authorized(
 /// Logs the user in to the server of `definition`. `challenge` comes from the refusal of an earlier
 /// request.
 pub(crate) async fn login(
-    definition: &Definition,
+    definition: &McpServerDefinition,
     tokens: &TokenFile,
     challenge: Option<String>,
-    visitor: &dyn Visitor,
+    visitor: &dyn ConsentBrowser,
 ) -> Result<(), ToolError> {
     // The library's HTTP client needs a default TLS provider.
     goondan_tls::be_default();
@@ -202,7 +205,7 @@ pub(crate) async fn login(
     let wanted = tokens.challenge().or(challenge);
     let mut request = request(definition, wanted.clone(), visitor.redirect_uri());
     let more = wanted
-        .map(|wanted| widened(url, &wanted, tokens))
+        .map(|wanted| extended_scopes(url, &wanted, tokens))
         .unwrap_or_default();
     if !more.is_empty() {
         request = request.with_scopes(more);
@@ -211,24 +214,25 @@ pub(crate) async fn login(
     let page = state.get_authorization_url().await.map_err(failed)?;
     if !is_of_the_web(&page) {
         let what = format_args!(
-            "names a page to log in that is not one of the web: {}",
-            codes::said(&page)
+            "returned a login URL that is not an HTTP URL: {}",
+            codes::escaped_error_text(&page)
         );
         return Err(error(Code::MCP_AUTH, definition.name(), what));
     }
-    let visited = tokio::time::timeout(PATIENCE, visitor.visit(&page)).await;
-    let back = visited.unwrap_or_else(|_| Err("nobody came back within ten minutes".to_owned()));
+    let visited = tokio::time::timeout(CONSENT_TIMEOUT, visitor.visit(&page)).await;
+    let back = visited
+        .unwrap_or_else(|_| Err("the login was not completed within ten minutes".to_owned()));
     let back = back.map_err(|why| {
         error(
             Code::MCP_AUTH,
             definition.name(),
-            format_args!("was not logged in to: {why}"),
+            format_args!("could not be logged in to: {why}"),
         )
     })?;
     if let Some(refusal) = refusal(&back) {
-        let what = format_args!("was not logged in to: the page sent back `{refusal}`");
+        let what = format_args!("could not be logged in to: the login page returned `{refusal}`");
         let again = format!(
-            "Run `gdn mcp login {}` again, and agree on the page.",
+            "Run `gdn mcp login {}` again, and accept the request on the page.",
             definition.name()
         );
         return Err(error(Code::MCP_AUTH, definition.name(), what).suggest(again));
@@ -257,12 +261,12 @@ fn refusal(back: &str) -> Option<String> {
     let why = value("error_description")
         .map(|why| format!(": {why}"))
         .unwrap_or_default();
-    Some(codes::said(&format!("{error}{why}")))
+    Some(codes::escaped_error_text(&format!("{error}{why}")))
 }
 
 /// Returns the required scopes together with the granted ones, if the server requires more than was
 /// granted. Otherwise returns none.
-fn widened(url: &str, challenge: &str, tokens: &TokenFile) -> Vec<String> {
+fn extended_scopes(url: &str, challenge: &str, tokens: &TokenFile) -> Vec<String> {
     let Ok(base) = url::Url::parse(url) else {
         return Vec::new();
     };
@@ -290,12 +294,12 @@ fn widened(url: &str, challenge: &str, tokens: &TokenFile) -> Vec<String> {
 }
 
 fn request(
-    definition: &Definition,
+    definition: &McpServerDefinition,
     challenge: Option<String>,
     redirect_uri: String,
 ) -> AuthorizationRequest {
     let oauth = &definition.oauth;
-    let mut request = AuthorizationRequest::new(redirect_uri).with_client_name(CLIENT);
+    let mut request = AuthorizationRequest::new(redirect_uri).with_client_name(CLIENT_NAME);
     if !oauth.scopes.is_empty() {
         request = request.with_scopes(oauth.scopes.iter().map(String::as_str));
     }
@@ -314,7 +318,7 @@ fn request(
     }
 }
 
-fn failure(definition: &Definition, cause: &AuthError) -> ToolError {
+fn failure(definition: &McpServerDefinition, cause: &AuthError) -> ToolError {
     let name = definition.name();
     let mut text = cause.to_string();
     let mut source = std::error::Error::source(cause);
@@ -325,11 +329,14 @@ fn failure(definition: &Definition, cause: &AuthError) -> ToolError {
     let error = error(
         Code::MCP_AUTH,
         name,
-        format_args!("does not let us log in: {}", codes::said(&text)),
+        format_args!(
+            "could not be logged in to: {}",
+            codes::escaped_error_text(&text)
+        ),
     );
     let page = page_url("mcp.md");
     error.suggest(format!(
-        "Whoever runs the swarm can try `gdn mcp login {name}`. What it needs: {page}."
+        "The swarm operator can try `gdn mcp login {name}`. See {page}."
     ))
 }
 
@@ -420,7 +427,7 @@ mod tests {
         let tokens = tokens(folder.path());
         let wanted = "Bearer error=\"insufficient_scope\", scope=\"read write\"";
         assert_eq!(
-            widened("https://a.example", wanted, &tokens),
+            extended_scopes("https://a.example", wanted, &tokens),
             Vec::<String>::new()
         );
         tokens
@@ -433,11 +440,11 @@ mod tests {
             .await
             .unwrap();
         assert_eq!(
-            widened("https://a.example", wanted, &tokens),
+            extended_scopes("https://a.example", wanted, &tokens),
             ["read", "write"]
         );
         assert_eq!(
-            widened("https://a.example", "Bearer scope=\"write\"", &tokens),
+            extended_scopes("https://a.example", "Bearer scope=\"write\"", &tokens),
             Vec::<String>::new()
         );
     }

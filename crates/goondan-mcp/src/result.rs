@@ -8,15 +8,15 @@ use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 use serde_json::{Value, json};
 
 use goondan_core::ports::tool::{Attachment, ToolError, ToolOutput};
-use goondan_spec::shown::{Escaper, Kept};
+use goondan_spec::untrusted_text::{KeptCharacters, TextEscaper};
 
 /// Maximum number of attachments in one answer.
 const MAX_ATTACHMENTS: usize = 16;
 /// Maximum size of an attachment in bytes, which is the providers' limit for images. A larger one
 /// would make every further request fail.
-const MAX_ATTACHMENT: usize = 5 << 20;
+const MAX_ATTACHMENT_BYTES: usize = 5 << 20;
 /// Maximum number of characters in a media type or a name.
-const MAX_LABEL: usize = 200;
+const MAX_LABEL_CHARS: usize = 200;
 
 /// Accepts Base64 without padding, which some servers send.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -34,7 +34,7 @@ pub(crate) fn repaired(mut answer: Value) -> Option<CallToolResult> {
     let block = |block: Value| match block {
         Value::String(text) => ContentBlock::text(text),
         block => serde_json::from_value(block)
-            .unwrap_or_else(|_| ContentBlock::text("[content that can't be understood]")),
+            .unwrap_or_else(|_| ContentBlock::text("[unreadable content]")),
     };
     let mut result = CallToolResult::default();
     result.content = blocks.into_iter().map(block).collect();
@@ -62,7 +62,7 @@ pub(crate) fn output(
     let left_out = attachments.len().saturating_sub(MAX_ATTACHMENTS);
     if left_out > 0 {
         attachments.truncate(MAX_ATTACHMENTS);
-        texts.push(format!("[{left_out} more attachments were left out]"));
+        texts.push(format!("[{left_out} more attachments omitted]"));
     }
     let text = texts.join("\n");
     if result.is_error == Some(true) {
@@ -74,7 +74,7 @@ pub(crate) fn output(
         let text = Some(text)
             .filter(|text| !text.trim().is_empty())
             .or_else(structured);
-        let text = text.unwrap_or_else(|| "it failed and does not say why".to_owned());
+        let text = text.unwrap_or_else(|| "the tool failed without a reason".to_owned());
         return Err(ToolError {
             name: Some("McpToolError".to_owned()),
             ..ToolError::new(text).code(Code::MCP_TOOL)
@@ -112,7 +112,7 @@ fn take(block: ContentBlock, texts: &mut Vec<String>, attachments: &mut Vec<Atta
                 let media_type = mime_type.as_deref().unwrap_or("application/octet-stream");
                 texts.extend(attach(media_type, &blob, Some(&uri), attachments));
             }
-            _ => texts.push("[a resource of a kind that is not known here]".to_owned()),
+            _ => texts.push("[a resource of an unknown kind]".to_owned()),
         },
         ContentBlock::ResourceLink(link) => {
             texts.push(format!(
@@ -121,7 +121,7 @@ fn take(block: ContentBlock, texts: &mut Vec<String>, attachments: &mut Vec<Atta
                 visible(&link.uri)
             ));
         }
-        _ => texts.push("[content of a kind that is not known here]".to_owned()),
+        _ => texts.push("[content of an unknown kind]".to_owned()),
     }
 }
 
@@ -132,21 +132,24 @@ pub(crate) fn attach(
     name: Option<&str>,
     attachments: &mut Vec<Attachment>,
 ) -> Option<String> {
-    let label = |text: &str| visible(text).chars().take(MAX_LABEL).collect::<String>();
+    let label = |text: &str| {
+        visible(text)
+            .chars()
+            .take(MAX_LABEL_CHARS)
+            .collect::<String>()
+    };
     let media_type = label(media_type);
     // Base64 encodes three bytes as four.
     let size = data.len() / 4 * 3;
-    if size > MAX_ATTACHMENT {
+    if size > MAX_ATTACHMENT_BYTES {
         let size = size / 1000;
         return Some(format!(
-            "[an attachment of {size} kB ({media_type}) was left out: it is too large]"
+            "[attachment of {size} kB ({media_type}) omitted: too large]"
         ));
     }
     let data: String = data.split_ascii_whitespace().collect();
     let Ok(bytes) = BASE64.decode(&data) else {
-        return Some(format!(
-            "[an attachment ({media_type}) was left out: it is not in base64]"
-        ));
+        return Some(format!("[attachment ({media_type}) omitted: not Base64]"));
     };
     let data = if data.len().is_multiple_of(4) {
         data
@@ -163,7 +166,9 @@ pub(crate) fn attach(
 
 /// Escapes invisible characters.
 pub(crate) fn visible(text: &str) -> String {
-    Escaper::new(Kept::Writing).escape(text).into_owned()
+    TextEscaper::new(KeptCharacters::Writing)
+        .escape(text)
+        .into_owned()
 }
 
 fn tidy(value: Value) -> Value {
@@ -210,7 +215,7 @@ mod tests {
         let told = result(json!({"content": vec![picture; 18]})).expect("an output");
         assert_eq!(
             (told.attachments.len(), told.output),
-            (16, json!("[2 more attachments were left out]"))
+            (16, json!("[2 more attachments omitted]"))
         );
     }
 
@@ -227,8 +232,8 @@ mod tests {
             .map(|attachment| attachment.data.as_str())
             .collect();
         assert_eq!(data, ["QUI="]);
-        let said = "[an attachment (image/png) was left out: it is not in base64]\n\
-                    [an attachment of 6291 kB (image/png) was left out: it is too large]";
+        let said = "[attachment (image/png) omitted: not Base64]\n\
+                    [attachment of 6291 kB (image/png) omitted: too large]";
         assert_eq!(told.output, json!(said));
     }
 
@@ -243,7 +248,7 @@ mod tests {
         let text = json!({"type": "text", "text": "a"});
         assert_eq!(
             known(json!({"content": [text, odd]})),
-            Some(json!("a\n[content that can't be understood]"))
+            Some(json!("a\n[unreadable content]"))
         );
         assert_eq!(
             known(json!({"content": "just words"})),

@@ -13,54 +13,54 @@ use rmcp::service::{RequestHandle, ServiceError};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::asker::Asker;
-use crate::cache::{Cache, Known};
-use crate::catalog::Catalog;
+use crate::cache::{CatalogCache, CatalogCacheEntry};
+use crate::call_scope::CallScope;
+use crate::catalog::McpCatalog;
 use crate::codes::{self, error};
-use crate::definition::Definition;
-use crate::dial::Ways;
-use crate::link::Link;
-use crate::place::Place;
+use crate::connection::McpConnection;
+use crate::definition::McpServerDefinition;
+use crate::elicitation::ElicitationContext;
 use crate::result;
+use crate::spawn_port::ServerConnectOptions;
 use goondan_core::JsonObject;
 use goondan_core::ports::tool::{ToolError, ToolOutput};
 
 /// Lifetime after which a connection does not count as failed.
-const HEALTHY: Duration = Duration::from_secs(60);
+const HEALTHY_LIFETIME: Duration = Duration::from_secs(60);
 /// Longest pause between two attempts.
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+const MAX_RECONNECT_DELAY: Duration = Duration::from_secs(60);
 /// Age after which a catalog is fetched again.
-const FRESH: Duration = Duration::from_secs(24 * 60 * 60);
+const CATALOG_MAX_AGE: Duration = Duration::from_secs(24 * 60 * 60);
 /// Minimum interval between two fetches of the catalog, however often the server reports changes.
-const BETWEEN_LOOKS: Duration = Duration::from_millis(500);
+const MIN_FETCH_INTERVAL: Duration = Duration::from_millis(500);
 /// Maximum number of times that a server may request input before it answers.
-const MAX_ROUNDS: usize = 8;
+const MAX_INPUT_ROUNDS: usize = 8;
 /// Maximum time to notify a server of a cancellation.
-const FAREWELL: Duration = Duration::from_secs(1);
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Reason in a cancellation notice.
-const NOBODY_WAITS: &str = "nobody waits for the answer any more";
+const CANCEL_REASON: &str = "the client canceled the request";
 
 /// JSON-RPC errors for missing methods and tools.
-const NOT_THERE: [i32; 2] = [-32601, -32602];
+const UNKNOWN_TOOL_CODES: [i32; 2] = [-32601, -32602];
 
 /// The catalog that a generation was created with; `None` if it was unknown.
-type Announced = Option<Arc<Catalog>>;
+type Announced = Option<Arc<McpCatalog>>;
 
 /// Result of the first contact; `None` until it is complete.
-type FirstContact = Option<Result<Arc<Catalog>, ToolError>>;
+type FirstContact = Option<Result<Arc<McpCatalog>, ToolError>>;
 
 /// A server. It ends when the last reference is dropped.
-pub(crate) struct Server {
-    pub(crate) definition: Definition,
-    ways: Ways,
-    cache: Cache,
-    catalog: Mutex<Option<Arc<Catalog>>>,
+pub(crate) struct McpServerHandle {
+    pub(crate) definition: McpServerDefinition,
+    ways: ServerConnectOptions,
+    cache: CatalogCache,
+    catalog: Mutex<Option<Arc<McpCatalog>>>,
     /// The catalog of the last generation, once there was one.
     announced: Mutex<Option<Announced>>,
-    seats: Mutex<Vec<Arc<Seat>>>,
+    seats: Mutex<Vec<Arc<SharedConnection>>>,
     /// The access used for fetching the catalog.
-    home: Mutex<Place>,
+    home: Mutex<CallScope>,
     /// State of the first contact, once it has begun.
     contact: Mutex<Option<watch::Receiver<FirstContact>>>,
     changed: Arc<Notify>,
@@ -69,14 +69,14 @@ pub(crate) struct Server {
 }
 
 /// A connection that callers with equal access share.
-struct Seat {
-    place: Place,
-    state: tokio::sync::Mutex<State>,
+struct SharedConnection {
+    place: CallScope,
+    state: tokio::sync::Mutex<McpConnectionState>,
 }
 
 #[derive(Default)]
-struct State {
-    link: Option<Arc<Link>>,
+struct McpConnectionState {
+    link: Option<Arc<McpConnection>>,
     /// Number of consecutive failures.
     failures: u32,
     /// Earliest time of the next attempt.
@@ -84,14 +84,14 @@ struct State {
     last: Option<ToolError>,
 }
 
-impl Server {
+impl McpServerHandle {
     pub(crate) fn new(
-        definition: Definition,
-        ways: Ways,
-        cache: Cache,
+        definition: McpServerDefinition,
+        ways: ServerConnectOptions,
+        cache: CatalogCache,
         changed: Arc<Notify>,
     ) -> Arc<Self> {
-        let server = Server {
+        let server = McpServerHandle {
             definition,
             ways,
             cache,
@@ -108,16 +108,18 @@ impl Server {
 
     /// Returns the catalog if it is known without contacting the server. An old one is fetched
     /// again in the background.
-    pub(crate) fn known(self: &Arc<Self>) -> Option<Arc<Catalog>> {
+    pub(crate) fn known(self: &Arc<Self>) -> Option<Arc<McpCatalog>> {
         if let Some(catalog) = lock(&self.catalog).clone() {
             return Some(catalog);
         }
-        let Known::Catalog(catalog, age) = self.cache.read(self.definition.fingerprint()) else {
+        let CatalogCacheEntry::Catalog(catalog, age) =
+            self.cache.read(self.definition.fingerprint())
+        else {
             return None;
         };
         let catalog = Arc::new(catalog);
         *lock(&self.catalog) = Some(Arc::clone(&catalog));
-        if age > FRESH {
+        if age > CATALOG_MAX_AGE {
             self.begin();
         }
         Some(catalog)
@@ -127,7 +129,7 @@ impl Server {
     pub(crate) fn was_silent(&self) -> bool {
         matches!(
             self.cache.read(self.definition.fingerprint()),
-            Known::Silent
+            CatalogCacheEntry::Silent
         )
     }
 
@@ -137,7 +139,7 @@ impl Server {
     }
 
     /// Sets the access used for fetching the catalog.
-    pub(crate) fn live_at(&self, home: Place) {
+    pub(crate) fn live_at(&self, home: CallScope) {
         *lock(&self.home) = home;
     }
 
@@ -166,20 +168,20 @@ impl Server {
     }
 
     /// Returns the error of the first contact, if it failed.
-    pub(crate) fn trouble(&self) -> Option<ToolError> {
+    pub(crate) fn first_contact_error(&self) -> Option<ToolError> {
         let contact = lock(&self.contact).clone()?;
         let trouble = contact.borrow().as_ref()?.as_ref().err().cloned();
         trouble.filter(|_| lock(&self.catalog).is_none())
     }
 
-    pub(crate) async fn reach(self: &Arc<Self>) -> Result<Arc<Catalog>, ToolError> {
+    pub(crate) async fn reach(self: &Arc<Self>) -> Result<Arc<McpCatalog>, ToolError> {
         let home = lock(&self.home).clone();
         let link = self.link(&home).await?;
         self.refresh(&link).await
     }
 
     /// Fetches the catalog, and signals a change.
-    async fn refresh(&self, link: &Link) -> Result<Arc<Catalog>, ToolError> {
+    async fn refresh(&self, link: &McpConnection) -> Result<Arc<McpCatalog>, ToolError> {
         let catalog = Arc::new(link.catalog(&self.definition).await?);
         let before = lock(&self.catalog).replace(Arc::clone(&catalog));
         if before.as_deref() != Some(&*catalog) {
@@ -190,7 +192,7 @@ impl Server {
                 .await
                 .map_err(|panic| ToolError::new(panic.to_string()))?;
         }
-        self.tell();
+        self.notify_if_outdated();
         Ok(catalog)
     }
 
@@ -198,7 +200,7 @@ impl Server {
     /// differs.
     pub(crate) fn announce(&self, catalog: Announced) {
         *lock(&self.announced) = Some(catalog);
-        self.tell();
+        self.notify_if_outdated();
     }
 
     /// Returns true if the server has other tools than the last generation received.
@@ -210,7 +212,7 @@ impl Server {
         announced.as_deref().map(|told| &told.tools) != known.as_deref().map(|known| &known.tools)
     }
 
-    fn tell(&self) {
+    fn notify_if_outdated(&self) {
         if self.is_outdated() {
             self.changed.notify_one();
         }
@@ -219,7 +221,7 @@ impl Server {
     /// Calls the tool `own`. Notifies the server if the call is cancelled.
     pub(crate) async fn call(
         self: &Arc<Self>,
-        asker: &Asker,
+        asker: &ElicitationContext,
         own: &str,
         input: JsonObject,
     ) -> Result<ToolOutput, ToolError> {
@@ -229,29 +231,33 @@ impl Server {
         };
         let result = match self.ask(&link, asker, own, input).await {
             Ok(result) => result,
-            Err(Unanswered::Given(error)) => return Err(error),
-            Err(Unanswered::Failed(failure)) => {
+            Err(UnansweredCall::Given(error)) => return Err(error),
+            Err(UnansweredCall::Failed(failure)) => {
                 return Err(self.explain(&link, own, &failure).await);
             }
         };
-        self.seat(&asker.place).state.lock().await.failures = 0;
+        self.shared_connection(&asker.place)
+            .state
+            .lock()
+            .await
+            .failures = 0;
         result::output(self.definition.name(), own, result)
     }
 
     /// Sends the request, and repeats it with the input that the server requests.
     async fn ask(
         &self,
-        link: &Link,
-        asker: &Asker,
+        link: &McpConnection,
+        asker: &ElicitationContext,
         own: &str,
         input: JsonObject,
-    ) -> Result<CallToolResult, Unanswered> {
+    ) -> Result<CallToolResult, UnansweredCall> {
         let mut params = CallToolRequestParams::new(own.to_owned());
         params.arguments = Some(input);
         params.meta = asker.meta();
-        for _ in 0..MAX_ROUNDS {
+        for _ in 0..MAX_INPUT_ROUNDS {
             let request = CallToolRequest::new(params.clone());
-            let mut pending = Pending(Some(
+            let mut pending = PendingServerRequest(Some(
                 link.send(ClientRequest::CallToolRequest(request)).await?,
             ));
             let _listening = pending.listen(link, asker);
@@ -259,7 +265,7 @@ impl Server {
                 answer = pending.answer() => answer?,
                 () = asker.cancellation.cancelled() => {
                     pending.give_up().await;
-                    return Err(Unanswered::Given(codes::cancelled()));
+                    return Err(UnansweredCall::Given(codes::cancelled()));
                 }
             };
             match answer {
@@ -276,30 +282,29 @@ impl Server {
             }
         }
         Err(ServiceError::InputRequiredRoundsExceeded {
-            max_rounds: MAX_ROUNDS,
+            max_rounds: MAX_INPUT_ROUNDS,
         }
         .into())
     }
 
     fn fill_in(
         &self,
-        link: &Link,
+        link: &McpConnection,
         wanted: InputRequiredResult,
         params: &mut CallToolRequestParams,
-    ) -> Result<(), Unanswered> {
+    ) -> Result<(), UnansweredCall> {
         let mut answers = std::collections::BTreeMap::new();
         for (key, request) in wanted.input_requests.unwrap_or_default() {
-            let answer =
-                link.handler.answer(request).ok_or_else(|| {
-                    let error = error(
-                        Code::MCP_INPUT,
-                        self.definition.name(),
-                        "asks a person, and nobody is there to answer",
-                    );
-                    Unanswered::Given(error.suggest(
-                        "Give it what it asks for in the arguments, if it takes that there.",
-                    ))
-                })?;
+            let answer = link.handler.answer(request).ok_or_else(|| {
+                let error = error(
+                    Code::MCP_INPUT,
+                    self.definition.name(),
+                    "requests user input, but no user is available",
+                );
+                UnansweredCall::Given(error.suggest(
+                    "Put the requested input into the arguments, if the tool has such arguments.",
+                ))
+            })?;
             answers.insert(key, answer);
         }
         params.input_responses = (!answers.is_empty()).then_some(answers);
@@ -309,32 +314,35 @@ impl Server {
 
     /// Explains a failed call. If the server does not know the tool, checks that the tool still
     /// exists.
-    async fn explain(&self, link: &Link, own: &str, failure: &ServiceError) -> ToolError {
+    async fn explain(&self, link: &McpConnection, own: &str, failure: &ServiceError) -> ToolError {
         if let ServiceError::McpError(refusal) = failure
-            && NOT_THERE.contains(&refusal.code.0)
+            && UNKNOWN_TOOL_CODES.contains(&refusal.code.0)
             && let Ok(catalog) = self.refresh(link).await
             && !catalog.tools.iter().any(|tool| tool.own == own)
         {
-            let what = format_args!("has no tool `{}` any more", codes::said(own));
+            let what = format_args!(
+                "no longer has the tool `{}`",
+                codes::escaped_error_text(own)
+            );
             return error(Code::MCP_NO_TOOL, self.definition.name(), what)
-                .suggest("Use one of those that it has now.");
+                .suggest("Use one of its current tools.");
         }
         if matches!(
             failure,
             ServiceError::TransportClosed | ServiceError::TransportSend(_)
         ) {
             // The description of the end arrives shortly after the connection closes.
-            let _ = tokio::time::timeout(FAREWELL, link.ended()).await;
+            let _ = tokio::time::timeout(CANCEL_TIMEOUT, link.ended()).await;
         }
         link.failure(&self.definition, failure)
     }
 
-    fn seat(&self, place: &Place) -> Arc<Seat> {
+    fn shared_connection(&self, place: &CallScope) -> Arc<SharedConnection> {
         let mut seats = lock(&self.seats);
         if let Some(seat) = seats.iter().find(|seat| seat.place == *place) {
             return Arc::clone(seat);
         }
-        let seat = Arc::new(Seat {
+        let seat = Arc::new(SharedConnection {
             place: place.clone(),
             state: tokio::sync::Mutex::default(),
         });
@@ -343,8 +351,8 @@ impl Server {
     }
 
     /// Returns the existing connection for a place, or opens one.
-    async fn link(self: &Arc<Self>, place: &Place) -> Result<Arc<Link>, ToolError> {
-        let seat = self.seat(place);
+    async fn link(self: &Arc<Self>, place: &CallScope) -> Result<Arc<McpConnection>, ToolError> {
+        let seat = self.shared_connection(place);
         let mut state = seat.state.lock().await;
         if let Some(link) = &state.link
             && !link.is_dead()
@@ -352,7 +360,7 @@ impl Server {
             return Ok(Arc::clone(link));
         }
         if let Some(dead) = state.link.take() {
-            state.failures = if dead.since.elapsed() > HEALTHY {
+            state.failures = if dead.since.elapsed() > HEALTHY_LIFETIME {
                 0
             } else {
                 state.failures + 1
@@ -370,7 +378,7 @@ impl Server {
             && lock(&self.catalog)
                 .as_ref()
                 .is_some_and(|known| is_legacy(&known.protocol));
-        match Link::connect(&self.definition, &self.ways, place, legacy).await {
+        match McpConnection::connect(&self.definition, &self.ways, place, legacy).await {
             Ok(link) => {
                 let link = Arc::new(link);
                 state.link = Some(Arc::clone(&link));
@@ -387,18 +395,16 @@ impl Server {
         }
     }
 
-    fn down(&self, state: &State, left: Duration) -> ToolError {
+    fn down(&self, state: &McpConnectionState, left: Duration) -> ToolError {
         let why = state
             .last
             .as_ref()
             .map(|last| format!(": {}", last.message))
             .unwrap_or_default();
         let times = state.failures;
-        let what = format_args!("failed {times} times in a row and is not started again yet{why}");
-        error(Code::MCP_DOWN, self.definition.name(), what).suggest(format!(
-            "It can be tried again in {} s.",
-            left.as_secs() + 1
-        ))
+        let what = format_args!("failed {times} times in a row and is not restarted yet{why}");
+        error(Code::MCP_DOWN, self.definition.name(), what)
+            .suggest(format!("Retry in {} s.", left.as_secs() + 1))
     }
 
     /// Ends all connections, and waits until they have ended.
@@ -406,10 +412,10 @@ impl Server {
         self.ending.cancel();
         let contact = lock(&self.contact).clone();
         if let Some(mut contact) = contact {
-            let _ = tokio::time::timeout(FAREWELL, contact.wait_for(Option::is_some)).await;
+            let _ = tokio::time::timeout(CANCEL_TIMEOUT, contact.wait_for(Option::is_some)).await;
         }
-        let seats: Vec<Arc<Seat>> = lock(&self.seats).drain(..).collect();
-        let end = |seat: Arc<Seat>| async move {
+        let seats: Vec<Arc<SharedConnection>> = lock(&self.seats).drain(..).collect();
+        let end = |seat: Arc<SharedConnection>| async move {
             // A connection attempt is not awaited: it is dropped together with its call.
             let link = seat
                 .state
@@ -425,7 +431,7 @@ impl Server {
 }
 
 /// Fetches the catalog after connecting, and each time the server reports a change.
-async fn follow(server: Weak<Server>, link: Weak<Link>) {
+async fn follow(server: Weak<McpServerHandle>, link: Weak<McpConnection>) {
     let Some((handler, ended, mut subscription)) = begin_to_follow(&link).await else {
         return;
     };
@@ -436,12 +442,12 @@ async fn follow(server: Weak<Server>, link: Weak<Link>) {
                 return;
             };
             if let Err(error) = server.refresh(&link).await {
-                tracing::debug!(%error, "an MCP server did not say what it has");
+                tracing::debug!(%error, "could not list the tools of an MCP server");
             }
         }
         // A first report is handled at once; continuous reports are limited in frequency.
         if !std::mem::take(&mut is_first) {
-            tokio::time::sleep(BETWEEN_LOOKS).await;
+            tokio::time::sleep(MIN_FETCH_INTERVAL).await;
         }
         let told = async {
             match &mut subscription {
@@ -463,36 +469,40 @@ async fn follow(server: Weak<Server>, link: Weak<Link>) {
 }
 
 type Followed = (
-    crate::handler::Handler,
+    crate::handler::McpClientHandler,
     watch::Receiver<Option<String>>,
     Option<rmcp::service::Subscription>,
 );
 
-async fn begin_to_follow(link: &Weak<Link>) -> Option<Followed> {
+async fn begin_to_follow(link: &Weak<McpConnection>) -> Option<Followed> {
     let link = link.upgrade()?;
     let subscription = link.listen().await;
     Some((link.handler.clone(), link.end_of(), subscription))
 }
 
 /// The reason why a call has no answer.
-enum Unanswered {
+enum UnansweredCall {
     /// The server or the connection failed.
     Failed(ServiceError),
     /// The client ended the call: it was cancelled, or the requested input is unavailable.
     Given(ToolError),
 }
 
-impl From<ServiceError> for Unanswered {
+impl From<ServiceError> for UnansweredCall {
     fn from(failure: ServiceError) -> Self {
-        Unanswered::Failed(failure)
+        UnansweredCall::Failed(failure)
     }
 }
 
 /// A pending request. Dropping it before the answer cancels it on the server.
-struct Pending(Option<RequestHandle<RoleClient>>);
+struct PendingServerRequest(Option<RequestHandle<RoleClient>>);
 
-impl Pending {
-    fn listen(&self, link: &Link, asker: &Asker) -> Option<crate::handler::Listening> {
+impl PendingServerRequest {
+    fn listen(
+        &self,
+        link: &McpConnection,
+        asker: &ElicitationContext,
+    ) -> Option<crate::handler::ProgressSubscription> {
         let token = self.0.as_ref()?.progress_token.clone();
         Some(link.handler.listen(token, Arc::clone(&asker.progress)))
     }
@@ -507,25 +517,28 @@ impl Pending {
     }
 }
 
-impl Pending {
+impl PendingServerRequest {
     /// Cancels the request on the server.
     async fn give_up(&mut self) {
         if let Some(handle) = self.0.take() {
-            let _ =
-                tokio::time::timeout(FAREWELL, handle.cancel(Some(NOBODY_WAITS.to_owned()))).await;
+            let _ = tokio::time::timeout(
+                CANCEL_TIMEOUT,
+                handle.cancel(Some(CANCEL_REASON.to_owned())),
+            )
+            .await;
         }
     }
 }
 
-impl Drop for Pending {
+impl Drop for PendingServerRequest {
     fn drop(&mut self) {
         let (Some(handle), Ok(runtime)) = (self.0.take(), tokio::runtime::Handle::try_current())
         else {
             return;
         };
         runtime.spawn(tokio::time::timeout(
-            FAREWELL,
-            handle.cancel(Some(NOBODY_WAITS.to_owned())),
+            CANCEL_TIMEOUT,
+            handle.cancel(Some(CANCEL_REASON.to_owned())),
         ));
     }
 }
@@ -534,9 +547,8 @@ impl Drop for Pending {
 fn pause_after(failures: u32) -> Duration {
     match failures.checked_sub(1) {
         None => Duration::ZERO,
-        Some(doublings) => {
-            Duration::from_secs(1_u64.checked_shl(doublings).unwrap_or(u64::MAX)).min(LONGEST_PAUSE)
-        }
+        Some(doublings) => Duration::from_secs(1_u64.checked_shl(doublings).unwrap_or(u64::MAX))
+            .min(MAX_RECONNECT_DELAY),
     }
 }
 

@@ -4,27 +4,27 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::asker::Asker;
-use crate::catalog::Catalog;
-use crate::place::Place;
-use crate::server::Server;
+use crate::call_scope::CallScope;
+use crate::catalog::McpCatalog;
+use crate::elicitation::ElicitationContext;
+use crate::server::McpServerHandle;
 use goondan_core::JsonObject;
 use goondan_core::ports::tool::{ProgressSink, ToolError, ToolOutput};
 
 /// A server that is connected on demand.
-pub struct Session {
-    server: Arc<Server>,
+pub struct McpSession {
+    server: Arc<McpServerHandle>,
 }
 
-struct Nobody;
+struct DiscardedProgress;
 
-impl ProgressSink for Nobody {
+impl ProgressSink for DiscardedProgress {
     fn update(&self, _title: &str, _metadata: JsonObject) {}
 }
 
-impl Session {
-    pub(crate) fn new(server: Arc<Server>) -> Self {
-        Session { server }
+impl McpSession {
+    pub(crate) fn new(server: Arc<McpServerHandle>) -> Self {
+        McpSession { server }
     }
 
     /// Returns the server's catalog.
@@ -32,7 +32,7 @@ impl Session {
     /// # Errors
     ///
     /// Fails if the server is unreachable or does not answer.
-    pub async fn catalog(&self) -> Result<Arc<Catalog>, ToolError> {
+    pub async fn catalog(&self) -> Result<Arc<McpCatalog>, ToolError> {
         self.server.reach().await
     }
 
@@ -42,11 +42,11 @@ impl Session {
     ///
     /// Every failure has a code of [`crate::codes`].
     pub async fn call(&self, own: &str, arguments: JsonObject) -> Result<ToolOutput, ToolError> {
-        let (progress, cancellation) = (Arc::new(Nobody), CancellationToken::new());
+        let (progress, cancellation) = (Arc::new(DiscardedProgress), CancellationToken::new());
         self.server
             .call(
-                &Asker {
-                    place: Place::default(),
+                &ElicitationContext {
+                    place: CallScope::default(),
                     caller: None,
                     progress,
                     cancellation,

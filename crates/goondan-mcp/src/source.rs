@@ -10,45 +10,45 @@ use async_trait::async_trait;
 use sha2::{Digest, Sha256};
 use tokio::sync::Notify;
 
-use crate::asker::Asker;
-use crate::cache::Cache;
-use crate::catalog::{Catalog, Listed};
+use crate::cache::CatalogCache;
+use crate::call_scope::CallScope;
+use crate::catalog::{CatalogTool, McpCatalog};
 use crate::codes::error;
-use crate::definition::Definition;
-use crate::dial::{Dialer, StandIns, Ways};
-use crate::link::Link;
-use crate::names::MAX_TOOL;
-use crate::oauth::{self, TokenFile, Visitor};
-use crate::place::Place;
-use crate::server::Server;
-use crate::session::Session;
+use crate::connection::McpConnection;
+use crate::definition::McpServerDefinition;
+use crate::elicitation::ElicitationContext;
+use crate::oauth::{self, ConsentBrowser, TokenFile};
+use crate::server::McpServerHandle;
+use crate::session::McpSession;
+use crate::spawn_port::{ServerConnectOptions, ServerSpawner, StandIns};
+use crate::tool_names::MAX_TOOL_NAME_LENGTH;
 use goondan_core::JsonObject;
 use goondan_core::ids::hex;
 use goondan_core::ports::tool::{
-    OpenError, ToolContext, ToolError, ToolHandler, ToolOutput, ToolSet, ToolSource,
+    EntryOpenError, ToolContext, ToolError, ToolHandler, ToolOutput, ToolSet, ToolSource,
 };
-use goondan_core::private;
-use goondan_spec::kinds::{Entry, ExportSpec, Swarm, Tool};
+use goondan_core::private_files;
+use goondan_spec::kinds::{ExportSpec, Swarm, Tool, ToolEntry};
 use goondan_spec::value::Environment;
 use goondan_spec::{Bundle, Code, Diagnostic, Resource, ResourceId};
 
 /// Maximum time that a start waits for all new servers together.
-const FIRST_CONTACT: Duration = Duration::from_secs(10);
+const FIRST_CONTACT_TIMEOUT: Duration = Duration::from_secs(10);
 
-const FOLDER: &str = "mcp";
+const CACHE_FOLDER: &str = "mcp";
 
-/// Directory below [`FOLDER`], in which a sandboxed server is queried for its tools.
-const EMPTY: &str = "empty";
+/// Directory below [`CACHE_FOLDER`], in which a sandboxed server is queried for its tools.
+const EMPTY_FOLDER: &str = "empty";
 
 /// Opens tools with `spec.mcp`. It exists as long as its swarm; a server exists as long as a
 /// generation uses it.
 pub struct McpTools {
-    ways: Ways,
-    cache: Cache,
+    ways: ServerConnectOptions,
+    cache: CatalogCache,
     environment: Mutex<Environment>,
-    servers: Mutex<HashMap<String, Weak<Server>>>,
+    servers: Mutex<HashMap<String, Weak<McpServerHandle>>>,
     /// Servers without a user yet, held so that they are not dropped.
-    awaited: Mutex<Vec<Arc<Server>>>,
+    awaited: Mutex<Vec<Arc<McpServerHandle>>>,
     /// Time until which a start waits for new servers.
     patience: Mutex<Option<Instant>>,
     is_quiet: AtomicBool,
@@ -57,22 +57,26 @@ pub struct McpTools {
 
 /// The result of querying a server.
 #[derive(Debug, Clone)]
-pub struct Look {
-    pub catalog: Catalog,
+pub struct CatalogLookup {
+    pub catalog: McpCatalog,
     /// Time to start the server and fetch its tools.
     pub took: Duration,
 }
 
 impl McpTools {
     /// Creates a source without connections. Catalogs are cached below `state_root`.
-    pub fn new(state_root: &Path, dialer: Arc<dyn Dialer>, environment: Environment) -> Self {
+    pub fn new(
+        state_root: &Path,
+        dialer: Arc<dyn ServerSpawner>,
+        environment: Environment,
+    ) -> Self {
         McpTools {
-            ways: Ways {
-                folder: state_root.join(FOLDER),
+            ways: ServerConnectOptions {
+                folder: state_root.join(CACHE_FOLDER),
                 dialer,
                 stand_ins: None,
             },
-            cache: Cache::new(state_root.join(FOLDER)),
+            cache: CatalogCache::new(state_root.join(CACHE_FOLDER)),
             environment: Mutex::new(environment),
             servers: Mutex::default(),
             awaited: Mutex::default(),
@@ -96,7 +100,7 @@ impl McpTools {
 
     /// Begins to contact the new servers of `swarm` concurrently.
     pub fn prepare(&self, bundle: &Bundle, swarm: &Resource<Swarm>) {
-        *lock(&self.patience) = Some(Instant::now() + FIRST_CONTACT);
+        *lock(&self.patience) = Some(Instant::now() + FIRST_CONTACT_TIMEOUT);
         let agents = swarm
             .spec
             .agents
@@ -105,7 +109,7 @@ impl McpTools {
         let used = agents
             .flat_map(|agent| &agent.spec.tools)
             .filter_map(|used| bundle.tools().get(&used.tool));
-        for tool in used.filter(|tool| matches!(tool.spec.entry, Entry::Mcp(_))) {
+        for tool in used.filter(|tool| matches!(tool.spec.entry, ToolEntry::Mcp(_))) {
             // Opening the tool reports the error.
             let Ok(definition) = self.define(tool, bundle.root()) else {
                 continue;
@@ -120,7 +124,7 @@ impl McpTools {
     }
 
     /// Returns the access for fetching the catalog: a sandbox, if all users of the server have one.
-    fn home(&self, tool: &Resource<Tool>, bundle: &Bundle, swarm: &Resource<Swarm>) -> Place {
+    fn home(&self, tool: &Resource<Tool>, bundle: &Bundle, swarm: &Resource<Swarm>) -> CallScope {
         let agents = swarm
             .spec
             .agents
@@ -137,13 +141,13 @@ impl McpTools {
             })
             .collect();
         let Some(first) = sandboxes.and_then(|all| all.into_iter().next()) else {
-            return Place::default();
+            return CallScope::default();
         };
-        let workdir = self.ways.folder.join(EMPTY);
-        if let Err(error) = private::make_folder(&workdir) {
-            tracing::debug!(%error, "there is no folder for servers to start in");
+        let workdir = self.ways.folder.join(EMPTY_FOLDER);
+        if let Err(error) = private_files::create_directory(&workdir) {
+            tracing::debug!(%error, "could not create the working directory of MCP servers");
         }
-        Place {
+        CallScope {
             sandboxes: vec![first],
             workdir,
         }
@@ -178,7 +182,7 @@ impl McpTools {
         let mcp = bundle
             .tools()
             .values()
-            .filter(|tool| matches!(tool.spec.entry, Entry::Mcp(_)));
+            .filter(|tool| matches!(tool.spec.entry, ToolEntry::Mcp(_)));
         mcp.flat_map(|tool| self.notices_of(tool, bundle)).collect()
     }
 
@@ -203,26 +207,25 @@ impl McpTools {
         };
         match server.known() {
             Some(catalog) => {
-                let told = |note: &String| {
-                    notice(
-                        format!("The server of {} has been read, but: {note}", tool.id),
-                        None,
-                    )
-                };
+                let told =
+                    |note: &String| notice(format!("MCP server of {}: {note}", tool.id), None);
                 catalog.notes.iter().map(told).collect()
             }
             None => {
-                let trouble = server.trouble();
+                let trouble = server.first_contact_error();
                 let why = trouble.as_ref().map_or_else(
-                    || "it has not answered yet".to_owned(),
+                    || "the server has not answered yet".to_owned(),
                     |trouble| trouble.message.clone(),
                 );
                 let message = format!(
-                    "It is not known what the MCP server of {} has: {why}.",
+                    "The tools of the MCP server of {} are unknown: {why}.",
                     tool.id
                 );
                 let suggestion = trouble.and_then(|trouble| trouble.suggestion);
-                let wait = || "run `gdn mcp list --connect`, which waits for it; agents do without its tools until then";
+                let wait = || {
+                    "run `gdn mcp list --connect` to wait for the server; until then, agents do \
+                    not have its tools"
+                };
                 vec![notice(
                     message,
                     Some(suggestion.unwrap_or_else(|| wait().to_owned())),
@@ -236,13 +239,17 @@ impl McpTools {
     /// # Errors
     ///
     /// Fails if the server is unreachable or does not answer.
-    pub async fn look(&self, tool: &Resource<Tool>, root: &Path) -> Result<Look, ToolError> {
+    pub async fn query_server(
+        &self,
+        tool: &Resource<Tool>,
+        root: &Path,
+    ) -> Result<CatalogLookup, ToolError> {
         let begun = Instant::now();
         let session = self.session(tool, root)?;
         let catalog = session.catalog().await;
         let took = begun.elapsed();
         session.end().await;
-        Ok(Look {
+        Ok(CatalogLookup {
             catalog: Arc::unwrap_or_clone(catalog?),
             took,
         })
@@ -253,9 +260,9 @@ impl McpTools {
     /// # Errors
     ///
     /// Fails if a variable that the definition names is not set.
-    pub fn session(&self, tool: &Resource<Tool>, root: &Path) -> Result<Session, ToolError> {
+    pub fn session(&self, tool: &Resource<Tool>, root: &Path) -> Result<McpSession, ToolError> {
         let definition = self.define(tool, root)?;
-        Ok(Session::new(Server::new(
+        Ok(McpSession::new(McpServerHandle::new(
             definition,
             self.ways.clone(),
             self.cache.clone(),
@@ -273,10 +280,10 @@ impl McpTools {
         &self,
         tool: &Resource<Tool>,
         root: &Path,
-        visitor: &dyn Visitor,
+        visitor: &dyn ConsentBrowser,
     ) -> Result<(), ToolError> {
         let definition = self.define(tool, root)?;
-        let challenge = Link::challenge(&definition).await;
+        let challenge = McpConnection::challenge(&definition).await;
         let tokens = self.tokens(&definition)?;
         oauth::login(&definition, &tokens, challenge, visitor).await?;
         // An authenticated client may get an answer where an anonymous one did not.
@@ -296,7 +303,7 @@ impl McpTools {
             error(
                 Code::MCP_AUTH,
                 definition.name(),
-                format_args!("can't be forgotten: {cause}"),
+                format_args!("cannot be logged out: {cause}"),
             )
         })
     }
@@ -307,22 +314,22 @@ impl McpTools {
         TokenFile::of(&self.ways.folder, &definition).map(|tokens| tokens.is_there())
     }
 
-    fn tokens(&self, definition: &Definition) -> Result<TokenFile, ToolError> {
+    fn tokens(&self, definition: &McpServerDefinition) -> Result<TokenFile, ToolError> {
         TokenFile::of(&self.ways.folder, definition).ok_or_else(|| {
             let error = error(
                 Code::MCP_AUTH,
                 definition.name(),
-                "has no `url`, so nobody can log in to it",
+                "has no `url`, so a login is not possible",
             );
-            error.suggest("Give it what it needs to know in `env` of `spec.mcp`.")
+            error.suggest("Set its credentials in `env` of `spec.mcp`.")
         })
     }
 
     /// Returns the cached catalog of `tool` without contacting its server.
-    pub fn remembered(&self, tool: &Resource<Tool>, root: &Path) -> Option<Catalog> {
+    pub fn cached_catalog(&self, tool: &Resource<Tool>, root: &Path) -> Option<McpCatalog> {
         let definition = self.define(tool, root).ok()?;
         match self.cache.read(definition.fingerprint()) {
-            crate::cache::Known::Catalog(catalog, _) => Some(catalog),
+            crate::cache::CatalogCacheEntry::Catalog(catalog, _) => Some(catalog),
             _ => None,
         }
     }
@@ -330,31 +337,31 @@ impl McpTools {
     /// Ends all servers, and waits until they have ended.
     pub async fn shutdown(&self) {
         lock(&self.awaited).clear();
-        let servers: Vec<Arc<Server>> = lock(&self.servers)
+        let servers: Vec<Arc<McpServerHandle>> = lock(&self.servers)
             .drain()
             .filter_map(|(_, server)| server.upgrade())
             .collect();
         futures::future::join_all(servers.iter().map(|server| server.end())).await;
     }
 
-    fn define(&self, tool: &Resource<Tool>, root: &Path) -> Result<Definition, ToolError> {
-        Definition::new(tool, root, &lock(&self.environment))
+    fn define(&self, tool: &Resource<Tool>, root: &Path) -> Result<McpServerDefinition, ToolError> {
+        McpServerDefinition::new(tool, root, &lock(&self.environment))
     }
 
-    fn found(&self, definition: &Definition) -> Option<Arc<Server>> {
+    fn found(&self, definition: &McpServerDefinition) -> Option<Arc<McpServerHandle>> {
         lock(&self.servers)
             .get(definition.fingerprint())
             .and_then(Weak::upgrade)
     }
 
-    fn server(&self, definition: Definition) -> Arc<Server> {
+    fn server(&self, definition: McpServerDefinition) -> Arc<McpServerHandle> {
         let mut servers = lock(&self.servers);
         servers.retain(|_, server| server.strong_count() > 0);
         let fingerprint = definition.fingerprint().to_owned();
         if let Some(known) = servers.get(&fingerprint).and_then(Weak::upgrade) {
             return known;
         }
-        let server = Server::new(
+        let server = McpServerHandle::new(
             definition,
             self.ways.clone(),
             self.cache.clone(),
@@ -364,7 +371,7 @@ impl McpTools {
         server
     }
 
-    fn hold(&self, server: Arc<Server>) {
+    fn hold(&self, server: Arc<McpServerHandle>) {
         let mut awaited = lock(&self.awaited);
         if !awaited.iter().any(|other| Arc::ptr_eq(other, &server)) {
             awaited.push(server);
@@ -372,11 +379,11 @@ impl McpTools {
     }
 
     /// Returns the catalog of a possibly new server. Waits once, for a limited time.
-    async fn first_contact(&self, server: &Arc<Server>) -> Option<Arc<Catalog>> {
+    async fn first_contact(&self, server: &Arc<McpServerHandle>) -> Option<Arc<McpCatalog>> {
         self.hold(Arc::clone(server));
         let was_silent = server.was_silent();
         let mut contact = server.begin();
-        let until = lock(&self.patience).unwrap_or_else(|| Instant::now() + FIRST_CONTACT);
+        let until = lock(&self.patience).unwrap_or_else(|| Instant::now() + FIRST_CONTACT_TIMEOUT);
         if !was_silent
             && tokio::time::timeout_at(until.into(), contact.wait_for(Option::is_some))
                 .await
@@ -397,20 +404,24 @@ impl Drop for McpTools {
 
 #[async_trait]
 impl ToolSource for McpTools {
-    async fn open(&self, tool: &Resource<Tool>, bundle_root: &Path) -> Result<ToolSet, OpenError> {
-        if tool.id.name.len() > MAX_TOOL {
+    async fn open(
+        &self,
+        tool: &Resource<Tool>,
+        bundle_root: &Path,
+    ) -> Result<ToolSet, EntryOpenError> {
+        if tool.id.name.len() > MAX_TOOL_NAME_LENGTH {
             let message = format!(
-                "its name has {} characters, which leaves too little room for names of tools",
+                "its name has {} characters, which leaves too little room for tool names",
                 tool.id.name.len()
             );
-            let suggestion = format!("give it a name of at most {MAX_TOOL} characters");
-            return Err(OpenError::new(&tool.id, message).suggest(suggestion));
+            let suggestion = format!("use a name of at most {MAX_TOOL_NAME_LENGTH} characters");
+            return Err(EntryOpenError::new(&tool.id, message).suggest(suggestion));
         }
         let definition = self.define(tool, bundle_root).map_err(|error| {
             let suggestion = error.suggestion.clone();
-            OpenError {
+            EntryOpenError {
                 suggestion,
-                ..OpenError::new(&tool.id, error)
+                ..EntryOpenError::new(&tool.id, error)
             }
         })?;
         let server = self.server(definition);
@@ -433,12 +444,15 @@ impl ToolSource for McpTools {
     }
 }
 
-fn export(server: &Arc<Server>, listed: &Listed) -> (ExportSpec, Arc<dyn ToolHandler>) {
+fn export(
+    server: &Arc<McpServerHandle>,
+    listed: &CatalogTool,
+) -> (ExportSpec, Arc<dyn ToolHandler>) {
     let mut hash = Sha256::new();
     hash.update(server.definition.fingerprint());
     hash.update(serde_json::to_vec(listed).unwrap_or_default());
     let code = hex(&hash.finalize());
-    let handler = Remote {
+    let handler = RemoteTool {
         server: Arc::clone(server),
         own: listed.own.clone(),
         code,
@@ -446,17 +460,19 @@ fn export(server: &Arc<Server>, listed: &Listed) -> (ExportSpec, Arc<dyn ToolHan
     (listed.export.clone(), Arc::new(handler))
 }
 
-struct Remote {
-    server: Arc<Server>,
+struct RemoteTool {
+    server: Arc<McpServerHandle>,
     /// The server's name of the tool.
     own: String,
     code: String,
 }
 
 #[async_trait]
-impl ToolHandler for Remote {
+impl ToolHandler for RemoteTool {
     async fn call(&self, ctx: &ToolContext, input: JsonObject) -> Result<ToolOutput, ToolError> {
-        self.server.call(&Asker::of(ctx), &self.own, input).await
+        self.server
+            .call(&ElicitationContext::of(ctx), &self.own, input)
+            .await
     }
 
     /// Identifies the tool's definition, so that an approval does not cover a changed tool.

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use goondan_core::message::{Part, ProviderMetadata, ToolCall};
+use goondan_core::message::{MessagePart, ProviderMetadata, ToolCall};
 use goondan_core::ports::model::{CompletedAnswer, ModelChunk, ModelFinishReason, TokenUsage};
 use serde_json::Value;
 
@@ -16,18 +16,18 @@ pub(crate) type BlockKey = u64;
 /// An answer while its events arrive.
 pub(crate) struct AnswerBuilder {
     family: String,
-    blocks: Vec<(BlockKey, Block)>,
+    blocks: Vec<(BlockKey, AnswerBlock)>,
     calls: CallAssembler,
     ready: VecDeque<ModelChunk>,
     usage: Option<TokenUsage>,
-    ending: Option<Ending>,
+    ending: Option<AnswerEnding>,
     refusal: String,
     bytes: usize,
 }
 
 /// A content block, in the order in which the provider sent it.
 #[derive(Debug)]
-enum Block {
+enum AnswerBlock {
     Text {
         text: String,
         metadata: Option<Value>,
@@ -46,7 +46,7 @@ enum Block {
 
 /// The end of an answer as the provider announced it.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Ending {
+pub(crate) enum AnswerEnding {
     /// The answer counts, although it may be cut off.
     Finished(ModelFinishReason),
     /// The model or a filter refused, for the provider's reason and in its words.
@@ -76,11 +76,11 @@ impl AnswerBuilder {
             return;
         }
         self.bytes += delta.len();
-        match self.block(key, |block| matches!(block, Block::Text { .. })) {
-            Some(Block::Text { text, .. }) => text.push_str(delta),
+        match self.block(key, |block| matches!(block, AnswerBlock::Text { .. })) {
+            Some(AnswerBlock::Text { text, .. }) => text.push_str(delta),
             _ => self.blocks.push((
                 key,
-                Block::Text {
+                AnswerBlock::Text {
                     text: delta.to_owned(),
                     metadata: None,
                 },
@@ -92,11 +92,11 @@ impl AnswerBuilder {
     /// Appends to the reasoning block `key`, which an empty `delta` only opens.
     pub(crate) fn reasoning(&mut self, key: BlockKey, delta: &str) {
         self.bytes += delta.len();
-        match self.block(key, |block| matches!(block, Block::Reasoning { .. })) {
-            Some(Block::Reasoning { text, .. }) => text.push_str(delta),
+        match self.block(key, |block| matches!(block, AnswerBlock::Reasoning { .. })) {
+            Some(AnswerBlock::Reasoning { text, .. }) => text.push_str(delta),
             _ => self.blocks.push((
                 key,
-                Block::Reasoning {
+                AnswerBlock::Reasoning {
                     text: delta.to_owned(),
                     metadata: None,
                 },
@@ -111,27 +111,29 @@ impl AnswerBuilder {
     /// Adds a block that only the provider understands.
     pub(crate) fn opaque(&mut self, key: BlockKey, block: Value) {
         self.bytes += block.to_string().len();
-        self.blocks.push((key, Block::Opaque(block)));
+        self.blocks.push((key, AnswerBlock::Opaque(block)));
     }
 
     /// Adds a piece of a tool call. Its position among the blocks is that of its first piece.
     pub(crate) fn call(&mut self, piece: CallPiece<'_>) -> Option<usize> {
         self.bytes += piece.arguments.map_or(0, str::len) + piece.name.map_or(0, str::len);
         let at = self.calls.add(piece)?;
-        let is_known =
-            |block: &Block| matches!(block, Block::Call { at: known, .. } if *known == at);
+        let is_known = |block: &AnswerBlock| matches!(block, AnswerBlock::Call { at: known, .. } if *known == at);
         if !self.blocks.iter().any(|(_, block)| is_known(block)) {
             self.blocks
-                .push((BlockKey::MAX, Block::Call { at, metadata: None }));
+                .push((BlockKey::MAX, AnswerBlock::Call { at, metadata: None }));
         }
         Some(at)
     }
 
     /// Lets `change` edit the opaque data of the text or reasoning block `key`.
     pub(crate) fn change_metadata(&mut self, key: BlockKey, change: impl FnOnce(&mut Value)) {
-        if let Some(Block::Text { metadata, .. } | Block::Reasoning { metadata, .. }) = self
-            .block(key, |block| {
-                matches!(block, Block::Text { .. } | Block::Reasoning { .. })
+        if let Some(AnswerBlock::Text { metadata, .. } | AnswerBlock::Reasoning { metadata, .. }) =
+            self.block(key, |block| {
+                matches!(
+                    block,
+                    AnswerBlock::Text { .. } | AnswerBlock::Reasoning { .. }
+                )
             })
         {
             change(metadata.get_or_insert(Value::Null));
@@ -149,7 +151,7 @@ impl AnswerBuilder {
             .iter_mut()
             .rev()
             .find_map(|(_, block)| match block {
-                Block::Call { at, metadata } if *at == position => Some(metadata),
+                AnswerBlock::Call { at, metadata } if *at == position => Some(metadata),
                 _ => None,
             });
         if let Some(metadata) = found {
@@ -162,7 +164,7 @@ impl AnswerBuilder {
     /// returned.
     pub(crate) fn sort_blocks<R: Ord>(&mut self, rank: impl Fn(BlockKey, Option<usize>) -> R) {
         self.blocks.sort_by_key(|(key, block)| match block {
-            Block::Call { at, .. } => rank(*key, Some(*at)),
+            AnswerBlock::Call { at, .. } => rank(*key, Some(*at)),
             _ => rank(*key, None),
         });
     }
@@ -179,7 +181,7 @@ impl AnswerBuilder {
     }
 
     /// Notes that the provider announced the end. The first announcement counts.
-    pub(crate) fn end(&mut self, ending: Ending) {
+    pub(crate) fn end(&mut self, ending: AnswerEnding) {
         self.ending.get_or_insert(ending);
     }
 
@@ -199,7 +201,7 @@ impl AnswerBuilder {
             .iter()
             .rev()
             .find_map(|(known, block)| match block {
-                Block::Text { text, .. } if *known == key => Some(text.as_str()),
+                AnswerBlock::Text { text, .. } if *known == key => Some(text.as_str()),
                 _ => None,
             });
         text.unwrap_or_default()
@@ -221,7 +223,7 @@ impl AnswerBuilder {
     /// The model declined, or the provider gave up.
     pub(crate) fn complete(self, ids: &mut CallIds<'_>) -> Result<CompletedAnswer, ProviderError> {
         let finish_reason = match self.ending {
-            Some(Ending::Declined { reason, words }) => {
+            Some(AnswerEnding::Declined { reason, words }) => {
                 let words = if words.is_empty() {
                     self.refusal
                 } else {
@@ -229,7 +231,7 @@ impl AnswerBuilder {
                 };
                 return Err(ProviderError::Declined { reason, words });
             }
-            Some(Ending::Failed { reason, words }) => {
+            Some(AnswerEnding::Failed { reason, words }) => {
                 return Err(ProviderError::Failed { reason, words });
             }
             _ if !self.refusal.is_empty() => {
@@ -238,7 +240,7 @@ impl AnswerBuilder {
                     words: self.refusal,
                 });
             }
-            Some(Ending::Finished(reason)) => reason,
+            Some(AnswerEnding::Finished(reason)) => reason,
             None => ModelFinishReason::Stop,
         };
         let (family, calls) = (self.family, self.calls);
@@ -248,31 +250,31 @@ impl AnswerBuilder {
                 .map(|value| (family.clone(), value))
                 .collect()
         };
-        let part = |(_, block): (BlockKey, Block)| match block {
-            Block::Text {
+        let part = |(_, block): (BlockKey, AnswerBlock)| match block {
+            AnswerBlock::Text {
                 text,
                 metadata: data,
-            } => Some(Part::Text {
+            } => Some(MessagePart::Text {
                 text,
                 provider_metadata: metadata(data),
             }),
-            Block::Reasoning {
+            AnswerBlock::Reasoning {
                 text,
                 metadata: None,
             } if text.is_empty() => None,
-            Block::Reasoning {
+            AnswerBlock::Reasoning {
                 text,
                 metadata: data,
-            } => Some(Part::Reasoning {
+            } => Some(MessagePart::Reasoning {
                 text,
                 provider_metadata: metadata(data),
             }),
-            Block::Opaque(block) => Some(Part::Opaque {
+            AnswerBlock::Opaque(block) => Some(MessagePart::Opaque {
                 provider_metadata: metadata(Some(block)),
             }),
-            Block::Call { at, metadata: data } => {
+            AnswerBlock::Call { at, metadata: data } => {
                 let call = calls.get(at)?;
-                Some(Part::ToolCall(ToolCall {
+                Some(MessagePart::ToolCall(ToolCall {
                     tool_call_id: ids.unique(&call.id),
                     tool_name: call.name.clone(),
                     input: parse_arguments(&call.arguments),
@@ -280,8 +282,10 @@ impl AnswerBuilder {
                 }))
             }
         };
-        let parts: Vec<Part> = self.blocks.into_iter().filter_map(part).collect();
-        let has_calls = parts.iter().any(|part| matches!(part, Part::ToolCall(_)));
+        let parts: Vec<MessagePart> = self.blocks.into_iter().filter_map(part).collect();
+        let has_calls = parts
+            .iter()
+            .any(|part| matches!(part, MessagePart::ToolCall(_)));
         let finish_reason = match finish_reason {
             ModelFinishReason::Stop if has_calls => ModelFinishReason::ToolCalls,
             other => other,
@@ -293,7 +297,11 @@ impl AnswerBuilder {
         })
     }
 
-    fn block(&mut self, key: BlockKey, is_wanted: impl Fn(&Block) -> bool) -> Option<&mut Block> {
+    fn block(
+        &mut self,
+        key: BlockKey,
+        is_wanted: impl Fn(&AnswerBlock) -> bool,
+    ) -> Option<&mut AnswerBlock> {
         let found = self
             .blocks
             .iter_mut()

@@ -17,7 +17,7 @@ pub(crate) fn read_inside(root: &Path, path: &str, limit: u64) -> Result<String,
     if !file.metadata().map_err(unreadable)?.is_file() {
         return Err(configuration(
             format!("{path} is not a file"),
-            "name a file of the project",
+            "name a file in the project",
         ));
     }
     let mut text = String::new();
@@ -29,7 +29,7 @@ pub(crate) fn read_inside(root: &Path, path: &str, limit: u64) -> Result<String,
     if text.len() as u64 > limit {
         return Err(configuration(
             format!("{path} is larger than {limit} bytes"),
-            "split it or shorten it",
+            "split or shorten the file",
         ));
     }
     Ok(text)
@@ -39,8 +39,8 @@ pub(crate) fn read_inside(root: &Path, path: &str, limit: u64) -> Result<String,
 fn inside(root: &Path, path: &str) -> Result<PathBuf, ModelError> {
     let leaves = || {
         configuration(
-            format!("the path {path} leaves the folder of the project"),
-            "name a file of the project; the path starts from the folder of goondan.yaml",
+            format!("the path {path} leaves the project directory"),
+            "name a file in the project; the path is relative to the directory of goondan.yaml",
         )
     };
     let plain = Path::new(path)
@@ -67,15 +67,15 @@ fn unreadable(path: &str, error: &std::io::Error) -> ModelError {
     match error.kind() {
         ErrorKind::NotFound => configuration(
             format!("there is no file {path}"),
-            "create it, or correct the path; it starts from the folder of goondan.yaml",
+            "create the file, or correct the path; it is relative to the directory of goondan.yaml",
         ),
         ErrorKind::InvalidData => configuration(
             format!("{path} is not UTF-8 text"),
-            "name another file, or save this one as UTF-8",
+            "name another file, or save the file as UTF-8",
         ),
         _ => configuration(
             format!("{path} cannot be read: {}", reason(error)),
-            "check that you may read it",
+            "check the file permissions",
         ),
     }
 }

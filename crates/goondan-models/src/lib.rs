@@ -1,6 +1,6 @@
 //! Model clients for the engine's model port: live providers, the scripted model, recorded traffic.
 //!
-//! [`Providers`] makes a client from a Model resource by its `provider`; [`providers`] lists all providers.
+//! [`ModelProviders`] makes a client from a Model resource by its `provider`; [`providers`] lists all providers.
 //! [`scripted`] answers from a script and [`replay`] records traffic and plays it back; both run without a key and
 //! without a network.
 //!
@@ -19,11 +19,12 @@ pub mod scripted;
 mod transport;
 
 pub use files::files_of;
-pub use goondan_spec::sent_schema::Wire;
+pub use goondan_spec::sent_schema::ProviderWireFormat;
 pub use provider::{
-    Provider, Providers, missing_key, model_problem, provider, providers, similar_providers,
+    ModelProvider, ModelProviders, missing_key, model_problem, provider, providers,
+    similar_providers,
 };
-pub use replay::{Mask, record};
+pub use replay::{CassetteMask, record};
 pub use scripted::ScriptedFactory;
 
 #[cfg(test)]

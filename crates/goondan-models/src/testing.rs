@@ -10,7 +10,7 @@ use futures::TryStreamExt;
 use goondan_core::JsonObject;
 use goondan_core::ids::InstanceId;
 use goondan_core::message::{
-    Message, MessageData, MessageSource, Part, ProviderMetadata, Role, ToolResultPart,
+    Message, MessageData, MessagePart, MessageRole, MessageSource, ProviderMetadata, ToolResultPart,
 };
 use goondan_core::ports::model::{
     CompletedAnswer, ModelChunk, ModelClient, ModelError, ModelRequest,
@@ -26,7 +26,7 @@ use crate::answer::AnswerBuilder;
 use crate::client::RequestBuilder;
 use crate::errors::ProviderError;
 use crate::formats::call_ids::CallIds;
-use crate::formats::{Framing, Progress, WireEvent, WireFormat};
+use crate::formats::{AnswerProgress, EventFraming, WireEvent, WireFormat};
 use crate::transport::{EventReader, FramingError};
 
 pub(crate) fn model(provider: &str, options: Value) -> Resource<Model> {
@@ -50,7 +50,7 @@ fn loaded(spec: Value) -> Resource<Model> {
     Resource::clone(&bundle.models()[0])
 }
 
-pub(crate) fn message(role: Role, content: Vec<Part>) -> Arc<Message> {
+pub(crate) fn message(role: MessageRole, content: Vec<MessagePart>) -> Arc<Message> {
     Arc::new(Message {
         id: "id".to_owned(),
         data: MessageData { role, content },
@@ -64,7 +64,7 @@ pub(crate) fn request(agent: &str, input: &str) -> ModelRequest {
     ModelRequest {
         instance: InstanceId::new(agent, "main"),
         system: None,
-        messages: vec![message(Role::User, vec![Part::text(input)])].into(),
+        messages: vec![message(MessageRole::User, vec![MessagePart::text(input)])].into(),
         tools: Arc::from([]),
         params: Arc::default(),
         output: None,
@@ -102,9 +102,9 @@ pub(crate) fn decode_pieces<'a>(
     let mut events = EventReader::new(format.framing(), 1024 * 1024);
     let mut decoder = format.decoder();
     let mut answer = AnswerBuilder::new(family);
-    let mut outcome = Ok(Progress::More);
+    let mut outcome = Ok(AnswerProgress::More);
     let mut sink = |event: WireEvent<'_>| {
-        if matches!(outcome, Ok(Progress::More)) && !event.data.is_empty() {
+        if matches!(outcome, Ok(AnswerProgress::More)) && !event.data.is_empty() {
             outcome = decoder.decode(event, &mut answer);
         }
     };
@@ -114,7 +114,7 @@ pub(crate) fn decode_pieces<'a>(
     }
     events.finish(&mut sink).map_err(damaged)?;
     match outcome? {
-        Progress::More if !answer.has_ended() => Err(ProviderError::reported("broke off")),
+        AnswerProgress::More if !answer.has_ended() => Err(ProviderError::reported("broke off")),
         _ => answer.complete(&mut CallIds::new(&HashSet::new())),
     }
 }
@@ -130,7 +130,10 @@ pub(crate) fn decode_stream(
 
 /// Returns the same response body in other spellings: with CRLF, keep-alives between events, and cuts at any byte.
 /// `body` is text with an empty line after each event, or one event a line.
-pub(crate) fn messy_bodies(framing: Framing, body: String) -> impl Strategy<Value = Vec<Vec<u8>>> {
+pub(crate) fn messy_bodies(
+    framing: EventFraming,
+    body: String,
+) -> impl Strategy<Value = Vec<Vec<u8>>> {
     let keep_alives = prop::collection::vec(0u8..4, 0..40);
     let cuts = prop::collection::vec(any::<prop::sample::Index>(), 0..20);
     (any::<bool>(), keep_alives, cuts).prop_map(move |(has_returns, keep_alives, cuts)| {
@@ -154,10 +157,12 @@ pub(crate) fn cut(bytes: &[u8], cuts: &[prop::sample::Index]) -> Vec<Vec<u8>> {
         .collect()
 }
 
-fn with_keep_alives(framing: Framing, body: &str, keep_alives: &[u8]) -> String {
+fn with_keep_alives(framing: EventFraming, body: &str, keep_alives: &[u8]) -> String {
     let (end, comments) = match framing {
-        Framing::ServerSentEvents => ("\n\n", ["", ": keep-alive\n\n", ":\n\n", "retry: 10\n\n"]),
-        Framing::JsonLines | Framing::AmazonEvents => ("\n", ["", "\n", " \n", "\n\n"]),
+        EventFraming::ServerSentEvents => {
+            ("\n\n", ["", ": keep-alive\n\n", ":\n\n", "retry: 10\n\n"])
+        }
+        EventFraming::JsonLines | EventFraming::AmazonEvents => ("\n", ["", "\n", " \n", "\n\n"]),
     };
     let mut choices = keep_alives.iter().cycle();
     let events = body.split_inclusive(end);
@@ -194,8 +199,8 @@ pub(crate) fn opaque_data(family: &str, data: Value) -> ProviderMetadata {
 }
 
 /// Returns the result of a tool call.
-pub(crate) fn result(id: &str, output: Value) -> Part {
-    Part::ToolResult(ToolResultPart {
+pub(crate) fn result(id: &str, output: Value) -> MessagePart {
+    MessagePart::ToolResult(ToolResultPart {
         tool_call_id: id.to_owned(),
         tool_name: "t__x".to_owned(),
         status: ToolCallStatus::Ok,
@@ -206,7 +211,7 @@ pub(crate) fn result(id: &str, output: Value) -> Part {
 }
 
 /// Returns the result of a tool call that failed.
-pub(crate) fn failed_result(id: &str) -> Part {
+pub(crate) fn failed_result(id: &str) -> MessagePart {
     let error = ToolCallError {
         name: None,
         message: "no such city".to_owned(),
@@ -214,7 +219,7 @@ pub(crate) fn failed_result(id: &str) -> Part {
         suggestion: None,
         help_url: None,
     };
-    Part::ToolResult(ToolResultPart {
+    MessagePart::ToolResult(ToolResultPart {
         tool_call_id: id.to_owned(),
         tool_name: "t__x".to_owned(),
         status: ToolCallStatus::Error,
@@ -225,8 +230,8 @@ pub(crate) fn failed_result(id: &str) -> Part {
 }
 
 /// Returns an attachment with three bytes.
-pub(crate) fn file(media_type: &str, name: Option<&str>) -> Part {
-    Part::File(Attachment {
+pub(crate) fn file(media_type: &str, name: Option<&str>) -> MessagePart {
+    MessagePart::File(Attachment {
         media_type: media_type.to_owned(),
         data: "YWJj".to_owned(),
         name: name.map(str::to_owned),

@@ -5,33 +5,33 @@ use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use goondan_spec::contents::contents;
+use goondan_spec::content_hash::contents;
 use goondan_spec::{Code, OsFiles};
 use tempfile::TempDir;
 
 use crate::archive::unpack;
 use crate::error::{PackageError, Result};
 use crate::integrity;
-use crate::manifest::Manifest;
+use crate::manifest::PackageManifest;
 
-const FOLDER: &str = "packages";
+const CACHE_DIR: &str = "packages";
 
 /// The cache below a state root.
 #[derive(Debug, Clone)]
-pub struct Cache {
+pub struct PackageCache {
     folder: PathBuf,
 }
 
 /// An unpacked package. Dropping it deletes the files.
 #[derive(Debug)]
-pub struct Opened {
+pub struct UnpackedPackage {
     folder: TempDir,
-    pub manifest: Manifest,
+    pub manifest: PackageManifest,
     /// Hash of the files, in the form `sha256-…`.
     pub contents: String,
 }
 
-impl Opened {
+impl UnpackedPackage {
     /// Returns the directory of the files.
     pub fn path(&self) -> PathBuf {
         self.folder.path().join("files")
@@ -43,7 +43,7 @@ impl Opened {
 /// # Errors
 ///
 /// Fails if the archive is refused, or contains no package.
-pub fn open(archive: &[u8], place: &Path) -> Result<Opened> {
+pub fn open(archive: &[u8], place: &Path) -> Result<UnpackedPackage> {
     fs::create_dir_all(place).map_err(|error| PackageError::io("created", place, &error))?;
     let folder = tempfile::Builder::new()
         .prefix(".new-")
@@ -52,28 +52,33 @@ pub fn open(archive: &[u8], place: &Path) -> Result<Opened> {
     let files = folder.path().join("files");
     fs::create_dir(&files).map_err(|error| PackageError::io("created", &files, &error))?;
     unpack(archive, &files)?;
-    let manifest = Manifest::read(&files).map_err(|error| {
+    let manifest = PackageManifest::read(&files).map_err(|error| {
         // Remove the temporary path from the message.
-        let why = error.message.replace(&format!("{}{}", files.display(), std::path::MAIN_SEPARATOR), "");
+        let why = error.message.replace(
+            &format!("{}{}", files.display(), std::path::MAIN_SEPARATOR),
+            "",
+        );
         let why = why.replace(&files.display().to_string(), "it");
-        PackageError::archive(format!("This is not a package: {why}"))
-            .suggest("a package has a `goondan.yaml` that begins with a Package document; `gdn package init` adds one")
+        PackageError::archive(format!("This is not a package: {why}")).suggest(
+            "a package has a `goondan.yaml` that begins with a Package document; `gdn \
+                package init` adds one",
+        )
     })?;
     let contents = contents(&OsFiles, &files).map_err(|error| {
         PackageError::archive(format!("The archive cannot be installed: {error}."))
     })?;
-    Ok(Opened {
+    Ok(UnpackedPackage {
         folder,
         manifest,
         contents,
     })
 }
 
-impl Cache {
+impl PackageCache {
     /// Returns the cache below `state_root`.
     pub fn of(state_root: &Path) -> Self {
-        Cache {
-            folder: state_root.join(FOLDER),
+        PackageCache {
+            folder: state_root.join(CACHE_DIR),
         }
     }
 
@@ -125,7 +130,7 @@ impl Cache {
         contents: &str,
         stated: Option<&str>,
         whose: &str,
-    ) -> Result<Option<(Vec<u8>, Opened)>> {
+    ) -> Result<Option<(Vec<u8>, UnpackedPackage)>> {
         let path = self.path(contents);
         let Ok(archive) = fs::read(&path) else {
             return Ok(None);
@@ -135,7 +140,9 @@ impl Cache {
             let opened = open(&archive, &self.work())?;
             match opened.contents == contents {
                 true => Ok(opened),
-                false => Err(PackageError::archive("it unpacks to something else")),
+                false => Err(PackageError::archive(
+                    "its unpacked files differ from the lock file",
+                )),
             }
         };
         match check() {
@@ -144,11 +151,11 @@ impl Cache {
                 // If the file cannot be deleted, the next call detects it again.
                 let _ = fs::remove_file(&path);
                 let message = format!(
-                    "The cached archive of {whose} was changed, and is removed: {}",
+                    "The cached archive of {whose} was modified, so gdn removed it: {}",
                     error.message
                 );
                 Err(PackageError::new(Code::PACKAGE_INTEGRITY, message)
-                    .suggest("run `gdn package install` again: the package is fetched anew"))
+                    .suggest("run `gdn package install` again to fetch the package again"))
             }
         }
     }

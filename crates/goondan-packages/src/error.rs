@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
-use goondan_spec::{Code, shown};
+use goondan_spec::{Code, untrusted_text};
 
 pub type Result<T, E = PackageError> = std::result::Result<T, E>;
 
@@ -59,5 +59,5 @@ impl std::error::Error for PackageError {}
 
 /// Escapes untrusted text and makes it one line.
 pub(crate) fn plain(text: &str) -> String {
-    shown::line(text.replace(['\n', '\r', '\t'], " ")).to_string()
+    untrusted_text::line(text.replace(['\n', '\r', '\t'], " ")).to_string()
 }

@@ -10,15 +10,15 @@ use url::Url;
 use crate::error::{PackageError, Result};
 
 /// Connect timeout.
-const CONNECT: Duration = Duration::from_secs(15);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 /// Maximum silence within an answer.
-const SILENCE: Duration = Duration::from_secs(30);
+const READ_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum total time of a request.
-const TOTAL: Duration = Duration::from_secs(15 * 60);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 /// Maximum number of redirects.
-const MOST_REDIRECTS: usize = 5;
+const MAX_REDIRECTS: usize = 5;
 /// Maximum size in bytes of an answer that is not an archive.
-pub(crate) const LARGEST_TEXT: usize = 4 * 1024 * 1024;
+pub(crate) const MAX_TEXT_RESPONSE_BYTES: usize = 4 * 1024 * 1024;
 
 /// Returns true if `url` refers to this machine.
 pub(crate) fn is_local(url: &Url) -> bool {
@@ -40,16 +40,18 @@ pub(crate) async fn client() -> Result<Client> {
     let make = || {
         Client::builder()
             .user_agent(concat!("goondan/", env!("CARGO_PKG_VERSION")))
-            .connect_timeout(CONNECT)
-            .read_timeout(SILENCE)
-            .timeout(TOTAL)
+            .connect_timeout(CONNECT_TIMEOUT)
+            .read_timeout(READ_TIMEOUT)
+            .timeout(REQUEST_TIMEOUT)
             .redirect(Policy::custom(|attempt| {
                 // A remote host must not redirect to this machine.
                 let was_local = attempt.previous().iter().all(is_local);
                 let may = is_allowed(attempt.url()) && (was_local || !is_local(attempt.url()));
-                match may && attempt.previous().len() <= MOST_REDIRECTS {
+                match may && attempt.previous().len() <= MAX_REDIRECTS {
                     true => attempt.follow(),
-                    false => attempt.error("it leads where packages are not fetched from"),
+                    false => {
+                        attempt.error("it redirects to a URL that packages must not come from")
+                    }
                 }
             }))
             .tls_backend_preconfigured(goondan_tls::with_system_certificates())
@@ -58,14 +60,15 @@ pub(crate) async fn client() -> Result<Client> {
     let made = tokio::task::spawn_blocking(make)
         .await
         .map_err(|panic| PackageError::source(panic.to_string()))?;
-    made.map_err(|error| PackageError::source(format!("There is no HTTP client: {error}.")))
+    made.map_err(|error| {
+        PackageError::source(format!("The HTTP client cannot be created: {error}."))
+    })
 }
 
 /// Parses a URL, and checks that requests to it are permitted.
 pub(crate) fn parse(address: &str) -> Result<Url> {
-    let url = Url::parse(address).map_err(|error| {
-        PackageError::source(format!("`{address}` is not an address: {error}."))
-    })?;
+    let url = Url::parse(address)
+        .map_err(|error| PackageError::source(format!("`{address}` is not a URL: {error}.")))?;
     match is_allowed(&url) {
         true => Ok(url),
         false => Err(
@@ -86,7 +89,7 @@ pub(crate) async fn send(request: RequestBuilder, host: &str) -> Result<Response
 pub(crate) async fn body(mut response: Response, largest: usize, host: &str) -> Result<Vec<u8>> {
     let too_large = || {
         PackageError::source(format!(
-            "{host} answers with more than {} MiB.",
+            "The answer of {host} is larger than {} MiB.",
             largest / 1024 / 1024
         ))
     };
@@ -115,6 +118,7 @@ fn unreachable(host: &str, error: &reqwest::Error) -> PackageError {
     while let Some(source) = reason.source() {
         reason = source;
     }
-    PackageError::source(format!("{host} cannot be reached: {reason}."))
-        .suggest("check the address and the network; `gdn package install --offline` installs what is in the cache")
+    PackageError::source(format!("{host} cannot be reached: {reason}.")).suggest(
+        "check the URL and the network; `gdn package install --offline` installs from the cache",
+    )
 }

@@ -5,32 +5,32 @@ use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use goondan_spec::contents::contents;
-use goondan_spec::installed::{INSTALLED, installed_folder};
-use goondan_spec::lock::{LOCK_FILE, Lock, Locked};
+use goondan_spec::content_hash::contents;
+use goondan_spec::installed_packages::{INSTALLED_DIR, installed_folder};
+use goondan_spec::lock::{LOCK_FILE, LockedPackage, PackageLock};
 use goondan_spec::{Code, OsFiles};
 use semver::Version;
 
-use crate::cache::{Cache, open};
+use crate::cache::{PackageCache, open};
+use crate::dependency_resolution::{UpdateSelection, fetch_locked, resolve};
 use crate::error::{PackageError, Result};
-use crate::manifest::Manifest;
-use crate::resolve::{Update, fetch_locked, resolve};
-use crate::sources::Reach;
+use crate::manifest::PackageManifest;
+use crate::sources::FetchSettings;
 
 /// Options of an installation.
 #[derive(Debug, Clone, Default)]
-pub struct Options {
+pub struct InstallOptions {
     /// Installs exactly the lock file, and does not write it.
     pub frozen: bool,
     /// Uses only the cache.
     pub offline: bool,
     /// The packages to update.
-    pub update: Update,
+    pub update: UpdateSelection,
 }
 
 /// The result of an installation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Outcome {
+pub struct InstallResult {
     /// Versions of all packages by name.
     pub packages: BTreeMap<String, String>,
     /// Names of packages with changed files.
@@ -48,36 +48,41 @@ pub struct Outcome {
 /// Fails if a package cannot be fetched, or differs from the lock file. Installed packages remain.
 pub async fn install(
     root: &Path,
-    reach: &Reach,
-    cache: &Cache,
-    options: &Options,
-) -> Result<Outcome> {
-    let place = root.join(INSTALLED);
+    reach: &FetchSettings,
+    cache: &PackageCache,
+    options: &InstallOptions,
+) -> Result<InstallResult> {
+    let place = root.join(INSTALLED_DIR);
     prepare(root, &place)?;
-    let _alone = alone(&place).await?;
-    let manifest = Manifest::read(root)?;
+    let _alone = lock_project(&place).await?;
+    let manifest = PackageManifest::read(root)?;
     let before = read_lock(root)?;
-    let lock = match covering(&before, &manifest, options) {
+    let lock = match covering_lock(&before, &manifest, options) {
         Some(lock) => lock,
         None if options.frozen || options.offline => {
             return Err(PackageError::new(
                 Code::PACKAGE_LOCK_OUTDATED,
-                format!("`{LOCK_FILE}` does not say what the Package document asks for, so nothing was installed."),
+                format!(
+                    "`{LOCK_FILE}` does not match the Package document, so nothing was installed."
+                ),
             )
-            .suggest("run `gdn package install` without `--frozen` and `--offline`, and keep the lock file in git"));
+            .suggest(
+                "run `gdn package install` without `--frozen` and `--offline`, and keep the \
+                lock file in git",
+            ));
         }
         None => resolve(&manifest, reach, &before, &options.update, cache).await?,
     };
-    let mut outcome = Outcome {
+    let mut outcome = InstallResult {
         lock_changed: lock != before,
-        ..Outcome::default()
+        ..InstallResult::default()
     };
     for (key, locked) in &lock.packages {
         let name = key.rsplit_once('@').map_or(key.as_str(), |(name, _)| name);
         goondan_spec::check_name(name, goondan_spec::Kind::Package).map_err(|why| {
             PackageError::new(
                 Code::PACKAGE_LOCK_OUTDATED,
-                format!("`{LOCK_FILE}` has `{name}`: {why}."),
+                format!("`{LOCK_FILE}` contains the invalid package name `{name}`: {why}."),
             )
         })?;
         outcome
@@ -99,33 +104,40 @@ pub async fn install(
 /// # Errors
 ///
 /// Fails if the file cannot be read.
-pub fn read_lock(root: &Path) -> Result<Lock> {
+pub fn read_lock(root: &Path) -> Result<PackageLock> {
     let path = root.join(LOCK_FILE);
     let text = match fs::read_to_string(&path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Ok(Lock::new(BTreeMap::new()));
+            return Ok(PackageLock::new(BTreeMap::new()));
         }
         Err(error) => return Err(PackageError::io("read", &path, &error)),
     };
-    Lock::parse(&text)
+    PackageLock::parse(&text)
         .ok()
-        .filter(Lock::is_known)
+        .filter(PackageLock::is_known)
         .ok_or_else(|| {
             PackageError::new(
                 Code::PACKAGE_LOCK_OUTDATED,
-                format!("{} is not a lock file that this gdn reads.", path.display()),
+                format!(
+                    "{} is not a lock file that this version of gdn can read.",
+                    path.display()
+                ),
             )
             .suggest("restore it from git, or remove it and run `gdn package install`")
         })
 }
 
 /// Returns the needed part of `lock` if it covers all dependencies.
-fn covering(lock: &Lock, manifest: &Manifest, options: &Options) -> Option<Lock> {
-    if options.update != Update::Nothing {
+fn covering_lock(
+    lock: &PackageLock,
+    manifest: &PackageManifest,
+    options: &InstallOptions,
+) -> Option<PackageLock> {
+    if options.update != UpdateSelection::Nothing {
         return None;
     }
-    let mut needed: BTreeMap<String, Locked> = BTreeMap::new();
+    let mut needed: BTreeMap<String, LockedPackage> = BTreeMap::new();
     let mut queue: Vec<(String, String)> = Vec::new();
     for dependency in &manifest.dependencies {
         let locked = lock.find(&dependency.name)?;
@@ -151,14 +163,14 @@ fn covering(lock: &Lock, manifest: &Manifest, options: &Options) -> Option<Lock>
             queue.extend(locked.dependencies.clone());
         }
     }
-    Some(Lock::new(needed))
+    Some(PackageLock::new(needed))
 }
 
 /// Creates the directory for packages. Fails on a symbolic link, which would redirect the
 /// installation.
 fn prepare(root: &Path, place: &Path) -> Result<()> {
     let mut path = root.to_owned();
-    for part in Path::new(INSTALLED) {
+    for part in Path::new(INSTALLED_DIR) {
         path.push(part);
         make_folder(&path)?;
     }
@@ -174,7 +186,7 @@ fn make_folder(path: &Path) -> Result<()> {
         Ok(metadata) if metadata.is_dir() => Ok(()),
         Ok(_) => {
             let message = format!(
-                "{} is not a folder, so nothing is installed there.",
+                "{} is not a directory, so nothing is installed there.",
                 path.display()
             );
             Err(PackageError::new(Code::PATH_ESCAPE, message).suggest("remove it"))
@@ -184,7 +196,7 @@ fn make_folder(path: &Path) -> Result<()> {
 }
 
 /// Waits until no other process installs in the project.
-async fn alone(place: &Path) -> Result<File> {
+async fn lock_project(place: &Path) -> Result<File> {
     let path = place.join(".lock");
     let wait = move || -> io::Result<File> {
         let file = File::options()
@@ -206,9 +218,9 @@ async fn alone(place: &Path) -> Result<File> {
 async fn place_package(
     root: &Path,
     name: &str,
-    locked: &Locked,
-    reach: &Reach,
-    cache: &Cache,
+    locked: &LockedPackage,
+    reach: &FetchSettings,
+    cache: &PackageCache,
     offline: bool,
 ) -> Result<bool> {
     let folder = root.join(installed_folder(name));
@@ -218,7 +230,7 @@ async fn place_package(
         return Ok(false);
     }
     let archive = fetch_locked(name, locked, reach, cache, offline).await?;
-    put(&archive, &folder, wanted, &root.join(INSTALLED))?;
+    put(&archive, &folder, wanted, &root.join(INSTALLED_DIR))?;
     Ok(true)
 }
 
@@ -228,7 +240,7 @@ pub(crate) fn put(archive: &[u8], folder: &Path, wanted: Option<&str>, place: &P
     let opened = open(archive, place)?;
     if wanted != Some(opened.contents.as_str()) {
         let message = format!(
-            "What {} unpacks to is not what the lock file states.",
+            "The unpacked files of {} do not match the lock file.",
             folder.display()
         );
         return Err(PackageError::new(Code::PACKAGE_INTEGRITY, message)
@@ -305,7 +317,7 @@ fn names(folder: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-fn write_lock(root: &Path, lock: &Lock) -> Result<()> {
+fn write_lock(root: &Path, lock: &PackageLock) -> Result<()> {
     let path = root.join(LOCK_FILE);
     let write = || {
         let mut draft = tempfile::NamedTempFile::new_in(root)?;

@@ -24,12 +24,11 @@ pub fn check(archive: &[u8], stated: &str, whose: &str) -> Result<()> {
     }
     let problem = match stated.starts_with("sha512-") {
         true => {
-            format!(
-                "The archive of {whose} is not the one that was stated: it is {found}, and should be {stated}."
-            )
+            format!("The archive of {whose} has the hash {found}, but {stated} was expected.")
         }
-        false => format!("The archive of {whose} has no SHA-512 hash, but `{stated}`."),
+        false => format!("The expected hash of the archive of {whose} is not SHA-512: `{stated}`."),
     };
-    Err(PackageError::new(Code::PACKAGE_INTEGRITY, problem)
-        .suggest("find out who changed it; `gdn package update` accepts what the source has now"))
+    Err(PackageError::new(Code::PACKAGE_INTEGRITY, problem).suggest(
+        "find out who changed the archive; `gdn package update` accepts the current archive",
+    ))
 }

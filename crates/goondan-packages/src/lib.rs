@@ -10,21 +10,21 @@
 
 pub mod archive;
 pub mod cache;
-pub mod checkout;
 pub mod credentials;
+pub mod dependency_resolution;
 pub mod error;
 mod http;
 pub mod install;
 pub mod integrity;
 pub mod manifest;
-pub mod resolve;
+pub mod package_checkout;
 pub mod sources;
 
-pub use cache::Cache;
-pub use checkout::{Checkout, Found, checkout, look};
-pub use credentials::Credentials;
+pub use cache::PackageCache;
+pub use credentials::RegistryCredentials;
+pub use dependency_resolution::UpdateSelection;
 pub use error::PackageError;
-pub use install::{Options, Outcome, install};
-pub use manifest::{Dependency, Manifest};
-pub use resolve::Update;
-pub use sources::{Reach, Source};
+pub use install::{InstallOptions, InstallResult, install};
+pub use manifest::{ManifestDependency, PackageManifest};
+pub use package_checkout::{InspectedPackage, PackageCheckout, checkout, inspect_newest};
+pub use sources::{FetchSettings, PackageSource};

@@ -10,27 +10,27 @@ use serde::Deserialize;
 use crate::error::{PackageError, Result};
 
 /// Possible paths of a manifest, by descending precedence.
-const PLACES: [&str; 3] = ["dist/goondan.yaml", "goondan.yaml", "goondan.yml"];
+const MANIFEST_PATHS: [&str; 3] = ["dist/goondan.yaml", "goondan.yaml", "goondan.yml"];
 /// Maximum size of a manifest in bytes.
-const LARGEST: u64 = 1024 * 1024;
+const MAX_MANIFEST_BYTES: u64 = 1024 * 1024;
 
 /// The manifest of a package.
 #[derive(Debug, Clone)]
-pub struct Manifest {
+pub struct PackageManifest {
     pub name: String,
     pub version: Option<Version>,
     pub description: Option<String>,
     /// True if only users permitted by the registry may install the package.
     pub restricted: bool,
     /// Dependencies without the built-in package.
-    pub dependencies: Vec<Dependency>,
+    pub dependencies: Vec<ManifestDependency>,
     /// URL of the package's registry.
     pub registry: Option<String>,
 }
 
 /// A dependency on another package.
 #[derive(Debug, Clone)]
-pub struct Dependency {
+pub struct ManifestDependency {
     pub name: String,
     /// The version range as written.
     pub range: String,
@@ -41,46 +41,46 @@ pub struct Dependency {
 }
 
 #[derive(Deserialize)]
-struct Document {
+struct ManifestDocument {
     #[serde(default)]
     kind: String,
     #[serde(default)]
-    metadata: Metadata,
+    metadata: ManifestMetadata,
     #[serde(default)]
-    spec: Option<Spec>,
+    spec: Option<ManifestSpec>,
 }
 
 #[derive(Default, Deserialize)]
-struct Metadata {
+struct ManifestMetadata {
     #[serde(default)]
     name: String,
 }
 
 #[derive(Default, Deserialize)]
-struct Spec {
+struct ManifestSpec {
     version: Option<String>,
     description: Option<String>,
     access: Option<String>,
-    dependencies: Option<Vec<Written>>,
-    registry: Option<Registry>,
+    dependencies: Option<Vec<WrittenDependency>>,
+    registry: Option<RegistrySettings>,
 }
 
 #[derive(Deserialize)]
-struct Written {
+struct WrittenDependency {
     name: String,
     version: String,
     source: Option<String>,
 }
 
 #[derive(Deserialize)]
-struct Registry {
+struct RegistrySettings {
     url: String,
 }
 
-impl Manifest {
+impl PackageManifest {
     /// Returns the file in `folder` that begins with the Package document.
     pub fn find(folder: &Path) -> Option<PathBuf> {
-        PLACES
+        MANIFEST_PATHS
             .iter()
             .map(|name| folder.join(name))
             .find(|path| path.is_file())
@@ -91,12 +91,12 @@ impl Manifest {
     /// # Errors
     ///
     /// Fails if the manifest is missing or invalid.
-    pub fn read(folder: &Path) -> Result<Manifest> {
-        let path = Manifest::find(folder).ok_or_else(|| {
+    pub fn read(folder: &Path) -> Result<PackageManifest> {
+        let path = PackageManifest::find(folder).ok_or_else(|| {
             PackageError::source(format!("There is no goondan.yaml in {}.", folder.display()))
         })?;
         let length = path.metadata().map_or(0, |metadata| metadata.len());
-        if length > LARGEST {
+        if length > MAX_MANIFEST_BYTES {
             return Err(PackageError::source(format!(
                 "{} is larger than 1 MiB.",
                 path.display()
@@ -104,7 +104,7 @@ impl Manifest {
         }
         let text = std::fs::read_to_string(&path)
             .map_err(|error| PackageError::io("read", &path, &error))?;
-        Manifest::parse(&text).map_err(|error| PackageError {
+        PackageManifest::parse(&text).map_err(|error| PackageError {
             message: format!("{}: {}", path.display(), error.message),
             ..error
         })
@@ -115,21 +115,21 @@ impl Manifest {
     /// # Errors
     ///
     /// Fails if the first document is not a valid Package.
-    pub fn parse(text: &str) -> Result<Manifest> {
+    pub fn parse(text: &str) -> Result<PackageManifest> {
         let documents: Vec<serde_json::Value> = yaml::documents_from_str(text)
             .map_err(|error| wrong(format!("This is not YAML: {error}.")))?;
         let first = documents.into_iter().next().unwrap_or_default();
-        let no_package = || wrong("Its first document is no Package.".to_owned());
+        let no_package = || wrong("The first document is not a Package.".to_owned());
         if first.get("kind").and_then(serde_json::Value::as_str) != Some("Package") {
             return Err(no_package());
         }
-        let document: Document = serde_json::from_value(first)
-            .map_err(|error| wrong(format!("Its Package is wrong: {error}.")))?;
+        let document: ManifestDocument = serde_json::from_value(first)
+            .map_err(|error| wrong(format!("The Package document is not valid: {error}.")))?;
         if document.kind != "Package" {
             return Err(no_package());
         }
         check_name(&document.metadata.name, Kind::Package)
-            .map_err(|why| wrong(format!("Its name is wrong: {why}.")))?;
+            .map_err(|why| wrong(format!("The package name is not valid: {why}.")))?;
         let spec = document.spec.unwrap_or_default();
         let version = spec
             .version
@@ -140,32 +140,38 @@ impl Manifest {
             .unwrap_or_default()
             .into_iter()
             .filter(|written| written.name != BASE_PACKAGE);
-        Ok(Manifest {
+        Ok(PackageManifest {
             name: document.metadata.name,
-            version: version.map_err(|error| wrong(format!("Its version is wrong: {error}.")))?,
+            version: version
+                .map_err(|error| wrong(format!("The version is not valid: {error}.")))?,
             description: spec.description,
             restricted: spec.access.as_deref() == Some("restricted"),
-            dependencies: dependencies.map(Dependency::of).collect::<Result<_>>()?,
+            dependencies: dependencies
+                .map(ManifestDependency::of)
+                .collect::<Result<_>>()?,
             registry: spec.registry.map(|registry| registry.url),
         })
     }
 }
 
-impl Dependency {
-    fn of(written: Written) -> Result<Dependency> {
-        let Written {
+impl ManifestDependency {
+    fn of(written: WrittenDependency) -> Result<ManifestDependency> {
+        let WrittenDependency {
             name,
             version,
             source,
         } = written;
-        check_name(&name, Kind::Package)
-            .map_err(|why| wrong(format!("It depends on `{name}`, but {why}.")))?;
-        let wanted = VersionReq::parse(&version).map_err(|error| {
+        check_name(&name, Kind::Package).map_err(|why| {
             wrong(format!(
-                "It depends on `{name}` in the version `{version}`: {error}."
+                "The name of the dependency `{name}` is not valid: {why}."
             ))
         })?;
-        Ok(Dependency {
+        let wanted = VersionReq::parse(&version).map_err(|error| {
+            wrong(format!(
+                "The version of the dependency `{name}`, `{version}`, is not valid: {error}."
+            ))
+        })?;
+        Ok(ManifestDependency {
             name,
             range: version,
             wanted,

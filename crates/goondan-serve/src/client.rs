@@ -1,4 +1,4 @@
-//! A client of this crate's API, for commands that talk to the process that runs the swarm.
+//! Client of this crate's API, for commands that talk to the process that runs the swarm.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -18,73 +18,77 @@ use serde::{Deserialize, Serialize};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
-use crate::door::Door;
 use crate::hub;
+use crate::local_endpoint::LocalEndpoint;
 use crate::wire::{ErrorBody, InputState, ProblemBody, QuestionBody};
 
-/// A client of one server of this machine. Each request has a connection of its own.
+/// Client of one server on this machine. Each request uses a new connection.
 #[derive(Debug, Clone)]
-pub struct Client {
+pub struct LocalClient {
     address: SocketAddr,
     token: String,
 }
 
-/// Why a request came to nothing.
+/// Reason why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// Nothing answers.
+    /// The connection was not established.
     #[error("the process that runs the swarm does not answer: {0}")]
     Unreachable(#[from] std::io::Error),
     /// The connection broke.
     #[error("the connection to the process that runs the swarm broke: {0}")]
     Broken(#[from] hyper::Error),
-    /// The server refused.
+    /// The server refused the request.
     #[error("{}", .0.message)]
     Refused(ErrorBody),
-    /// What came is not what this version expects.
-    #[error("the process that runs the swarm answered with something unexpected: {0}")]
+    /// The response has a form that this version does not expect.
+    #[error("the process that runs the swarm returned an unexpected response: {0}")]
     Unexpected(String),
 }
 
 /// A server-sent event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerEvent {
-    /// What it is: the type of a runtime event, `text.delta`, `result` and so on.
+    /// The event type: the type of a runtime event, `text.delta`, `result` and so on.
     pub name: String,
-    /// JSON.
+    /// The event body, as JSON.
     pub data: String,
 }
 
-/// What a server-sent event tells.
+/// Parsed form of a server-sent event.
 #[derive(Debug, Clone)]
-pub enum Told {
-    /// The input is accepted, or is known already.
+pub enum ClientEvent {
+    /// The input is accepted, now or by an earlier request with the same id.
     Accepted(InputState),
-    /// Something happened in the swarm.
+    /// An event of the swarm.
     Happened(SwarmEvent),
-    /// Somebody is asked.
+    /// A new approval request.
     Asked(QuestionBody),
-    /// A question is answered or withdrawn.
+    /// The id of an approval request that is answered or withdrawn.
     Closed(String),
-    /// The turn of the input is over.
+    /// The result of the input's turn.
     Result(InputState),
 }
 
 impl ServerEvent {
-    /// What it tells; an error where this version does not know it.
-    pub fn told(&self) -> Result<Told, ClientError> {
+    /// Parses the event. Fails if this version cannot parse the event body.
+    pub fn parse(&self) -> Result<ClientEvent, ClientError> {
         let told = match &*self.name {
-            "accepted" => self.parsed().map(Told::Accepted),
-            "result" => self.parsed().map(Told::Result),
-            "approval.request" => self.parsed().map(Told::Asked),
-            "approval.closed" => self.parsed().map(|Closed { id }| Told::Closed(id)),
-            hub::TEXT | hub::RESET => self.parsed().map(|text: Text| Told::Happened(text.into())),
-            hub::REASONING => self
+            "accepted" => self.parsed().map(ClientEvent::Accepted),
+            "result" => self.parsed().map(ClientEvent::Result),
+            "approval.request" => self.parsed().map(ClientEvent::Asked),
+            "approval.closed" => self
                 .parsed()
-                .map(|reasoning: Reasoning| Told::Happened(reasoning.into())),
-            _ => self
+                .map(|ClosedRequest { id }| ClientEvent::Closed(id)),
+            hub::TEXT_DELTA_TYPE | hub::TEXT_RESET_TYPE => self
                 .parsed()
-                .map(|event: RuntimeEvent| Told::Happened(SwarmEvent::Runtime(Arc::new(event)))),
+                .map(|text: TextDelta| ClientEvent::Happened(text.into())),
+            hub::REASONING_DELTA_TYPE => self
+                .parsed()
+                .map(|reasoning: ReasoningDelta| ClientEvent::Happened(reasoning.into())),
+            _ => self.parsed().map(|event: RuntimeEvent| {
+                ClientEvent::Happened(SwarmEvent::Runtime(Arc::new(event)))
+            }),
         };
         told.map_err(|error| ClientError::Unexpected(format!("`{}`: {error}", self.name)))
     }
@@ -95,27 +99,27 @@ impl ServerEvent {
 }
 
 #[derive(Deserialize)]
-struct Closed {
+struct ClosedRequest {
     id: String,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Text {
+struct TextDelta {
     agent_name: String,
     instance_key: String,
     turn_id: String,
     delta: Option<String>,
 }
 
-impl From<Text> for SwarmEvent {
+impl From<TextDelta> for SwarmEvent {
     fn from(
-        Text {
+        TextDelta {
             agent_name,
             instance_key,
             turn_id,
             delta,
-        }: Text,
+        }: TextDelta,
     ) -> Self {
         let instance = InstanceId::new(agent_name, instance_key);
         match delta {
@@ -131,15 +135,15 @@ impl From<Text> for SwarmEvent {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Reasoning {
+struct ReasoningDelta {
     agent_name: String,
     instance_key: String,
     turn_id: String,
     delta: String,
 }
 
-impl From<Reasoning> for SwarmEvent {
-    fn from(reasoning: Reasoning) -> Self {
+impl From<ReasoningDelta> for SwarmEvent {
+    fn from(reasoning: ReasoningDelta) -> Self {
         SwarmEvent::Reasoning {
             instance: InstanceId::new(reasoning.agent_name, reasoning.instance_key),
             turn_id: reasoning.turn_id,
@@ -148,26 +152,26 @@ impl From<Reasoning> for SwarmEvent {
     }
 }
 
-/// A segment of a path that says exactly `text`.
+/// Percent-encodes a path segment.
 pub fn segment(text: &str) -> String {
     utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
 }
 
-impl Client {
-    /// A client that goes through that door.
-    pub fn through(door: &Door) -> Client {
-        Client {
+impl LocalClient {
+    /// Returns a client of the server that a local control file names.
+    pub fn for_endpoint(door: &LocalEndpoint) -> LocalClient {
+        LocalClient {
             address: door.address,
             token: door.token.expose().to_owned(),
         }
     }
 
-    /// Where the server listens.
+    /// Returns the server's address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Asks for something.
+    /// Sends a GET request and parses the response.
     pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
         self.send(Method::GET, path, "application/json", None)
             .await?
@@ -175,7 +179,7 @@ impl Client {
             .await
     }
 
-    /// Hands something in, and gets an answer.
+    /// Sends a POST request and parses the response.
     pub async fn post<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -187,34 +191,39 @@ impl Client {
             .await
     }
 
-    /// Hands something in that has no answer.
-    pub async fn tell(&self, path: &str, body: &impl Serialize) -> Result<(), ClientError> {
+    /// Sends a POST request and ignores the response body.
+    pub async fn post_only(&self, path: &str, body: &impl Serialize) -> Result<(), ClientError> {
         self.send(Method::POST, path, "application/json", Some(encoded(body)?))
             .await
             .map(drop)
     }
 
-    /// Cancels something.
+    /// Sends a DELETE request.
     pub async fn delete(&self, path: &str) -> Result<(), ClientError> {
         self.send(Method::DELETE, path, "application/json", None)
             .await
             .map(drop)
     }
 
-    /// Hands something in, and follows what happens then.
+    /// Sends a POST request and returns the event stream of the response.
     pub async fn follow(
         &self,
         path: &str,
         body: &impl Serialize,
     ) -> Result<ServerEvents, ClientError> {
-        self.send(Method::POST, path, EVENTS, Some(encoded(body)?))
-            .await
-            .map(ServerEvents::of)
+        self.send(
+            Method::POST,
+            path,
+            EVENT_STREAM_MEDIA_TYPE,
+            Some(encoded(body)?),
+        )
+        .await
+        .map(ServerEvents::of)
     }
 
-    /// Follows what happens.
+    /// Returns the event stream of a GET request.
     pub async fn events(&self, path: &str) -> Result<ServerEvents, ClientError> {
-        self.send(Method::GET, path, EVENTS, None)
+        self.send(Method::GET, path, EVENT_STREAM_MEDIA_TYPE, None)
             .await
             .map(ServerEvents::of)
     }
@@ -225,12 +234,12 @@ impl Client {
         path: &str,
         accept: &str,
         body: Option<Bytes>,
-    ) -> Result<Answer, ClientError> {
+    ) -> Result<ClientResponse, ClientError> {
         let stream = TcpStream::connect(self.address).await?;
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-        // It ends with the answer; what fails in it, fails in the answer, too.
-        let connection = Connection(tokio::spawn(async move { drop(connection.await) }));
+        // The task ends with the response. Its errors are also reported by the response.
+        let connection = ConnectionTask(tokio::spawn(async move { drop(connection.await) }));
         let request = Request::builder()
             .method(method)
             .uri(path)
@@ -241,7 +250,7 @@ impl Client {
             .body(Full::new(body.unwrap_or_default()))
             .map_err(|error| ClientError::Unexpected(error.to_string()))?;
         let response = sender.send_request(request).await?;
-        Answer {
+        ClientResponse {
             response,
             connection,
         }
@@ -250,7 +259,7 @@ impl Client {
     }
 }
 
-const EVENTS: &str = "text/event-stream";
+const EVENT_STREAM_MEDIA_TYPE: &str = "text/event-stream";
 
 fn encoded(body: &impl Serialize) -> Result<Bytes, ClientError> {
     serde_json::to_vec(body)
@@ -258,23 +267,23 @@ fn encoded(body: &impl Serialize) -> Result<Bytes, ClientError> {
         .map_err(|error| ClientError::Unexpected(error.to_string()))
 }
 
-/// A connection that ends with its request.
-struct Connection(JoinHandle<()>);
+/// Task of a connection. Dropping it closes the connection.
+struct ConnectionTask(JoinHandle<()>);
 
-impl Drop for Connection {
+impl Drop for ConnectionTask {
     fn drop(&mut self) {
         self.0.abort();
     }
 }
 
-struct Answer {
+struct ClientResponse {
     response: Response<Incoming>,
-    #[expect(dead_code, reason = "it ends when it is dropped")]
-    connection: Connection,
+    #[expect(dead_code, reason = "the stream ends when it is dropped")]
+    connection: ConnectionTask,
 }
 
-impl Answer {
-    async fn checked(self) -> Result<Answer, ClientError> {
+impl ClientResponse {
+    async fn checked(self) -> Result<ClientResponse, ClientError> {
         let status = self.response.status();
         if status.is_success() {
             return Ok(self);
@@ -292,28 +301,27 @@ impl Answer {
     }
 }
 
-/// A stream of server-sent events, as this crate's server writes them.
+/// A stream of server-sent events. It parses only the form that this crate's server writes.
 pub struct ServerEvents {
-    answer: Option<Answer>,
-    lines: Lines,
+    answer: Option<ClientResponse>,
+    lines: SseParser,
 }
 
-/// What was read and not taken yet.
 #[derive(Default)]
-struct Lines {
+struct SseParser {
     rest: Vec<u8>,
     ready: VecDeque<ServerEvent>,
 }
 
 impl ServerEvents {
-    fn of(answer: Answer) -> Self {
+    fn of(answer: ClientResponse) -> Self {
         ServerEvents {
             answer: Some(answer),
-            lines: Lines::default(),
+            lines: SseParser::default(),
         }
     }
 
-    /// Waits for the next event; `None` where the stream has ended.
+    /// Waits for the next event; `None` at the end of the stream.
     pub async fn next(&mut self) -> Result<Option<ServerEvent>, ClientError> {
         loop {
             if let Some(event) = self.lines.ready.pop_front() {
@@ -333,7 +341,7 @@ impl ServerEvents {
     }
 }
 
-impl Lines {
+impl SseParser {
     fn take(&mut self, bytes: &[u8]) {
         self.rest.extend_from_slice(bytes);
         while let Some(end) = self.rest.windows(2).position(|two| two == b"\n\n") {
@@ -343,7 +351,7 @@ impl Lines {
     }
 }
 
-/// The event of a block of lines; `None` for a comment, which only keeps the connection alive.
+/// Parses a block of lines; `None` for a comment, which only keeps the connection alive.
 fn parse(block: &str) -> Option<ServerEvent> {
     let (mut name, mut data) = ("message".to_owned(), None::<String>);
     for line in block.lines() {
@@ -379,7 +387,7 @@ mod tests {
     fn events_are_read_wherever_the_bytes_are_cut() {
         let text = b"id: 1\nevent: a\ndata: {\"x\":\ndata: 1}\n\n: alive\n\nevent: b\ndata:y\n\n";
         for cut in 0..text.len() {
-            let mut lines = Lines::default();
+            let mut lines = SseParser::default();
             lines.take(&text[..cut]);
             lines.take(&text[cut..]);
             assert_eq!(

@@ -1,5 +1,5 @@
-//! Passes what happens in a swarm to many streams. A stream that does not keep up is told so, and reads on from the store:
-//! nobody who reads slowly makes the server keep more.
+//! Broadcasts swarm events to streams. A stream that falls behind is notified and reads the rest
+//! from the store, so slow clients cost the server no memory.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -9,79 +9,75 @@ use goondan::ids::InstanceId;
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
 
-/// That many events are kept for streams that have not read them yet.
-const KEPT: usize = 4_096;
+/// Number of events kept for streams that have not read them yet.
+const MAX_BUFFERED_EVENTS: usize = 4_096;
 
-/// Passes events on.
-pub(crate) struct Hub {
-    now: Mutex<Now>,
-    events: broadcast::Sender<Arc<Seen>>,
+pub(crate) struct EventHub {
+    now: Mutex<HubSnapshot>,
+    events: broadcast::Sender<Arc<PublishedEvent>>,
 }
 
-/// What is true at the moment of a subscription.
+/// State at the time of a subscription.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Now {
-    /// The number of the last event that was passed on: what is stored up to it was, what comes later was not.
+pub(crate) struct HubSnapshot {
+    /// Number of the last published event. All events up to it are stored; later events are not.
     pub(crate) sequence: u64,
-    /// The turns that run.
-    pub(crate) running: HashMap<InstanceId, Running>,
+    /// The running turns.
+    pub(crate) running: HashMap<InstanceId, RunningTurn>,
 }
 
-/// A turn that runs, and what its model has said so far in its current step.
+/// A running turn with the text and reasoning of its current step so far.
 #[derive(Debug, Clone)]
-pub(crate) struct Running {
+pub(crate) struct RunningTurn {
     pub(crate) turn_id: String,
     pub(crate) trace_id: String,
     pub(crate) text: String,
     pub(crate) reasoning: String,
 }
 
-impl Running {
-    /// Discards the text and the reasoning of a step.
+impl RunningTurn {
     fn clear(&mut self) {
         self.text.clear();
         self.reasoning.clear();
     }
 }
 
-/// Something that happened.
-pub(crate) struct Seen {
+pub(crate) struct PublishedEvent {
     pub(crate) event: SwarmEvent,
-    /// The chain that it belongs to; `None` for text of a turn whose beginning was not seen.
+    /// The event's trace; `None` for text of a turn whose start was not observed.
     pub(crate) trace_id: Option<String>,
-    line: OnceLock<Option<Line>>,
+    line: OnceLock<Option<EncodedEvent>>,
 }
 
-/// An event as it is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Line {
+pub(crate) struct EncodedEvent {
     pub(crate) name: String,
     pub(crate) data: String,
 }
 
-impl Line {
+impl EncodedEvent {
     pub(crate) fn of(value: &Value) -> Self {
         let name = value
             .get("type")
             .and_then(Value::as_str)
             .unwrap_or("message")
             .to_owned();
-        Line {
+        EncodedEvent {
             name,
             data: value.to_string(),
         }
     }
 }
 
-impl Seen {
-    /// How it is written; `None` for what a stream says in its own words. Many streams write the same: it is made once.
-    pub(crate) fn line(&self) -> Option<&Line> {
+impl PublishedEvent {
+    /// Returns the event's wire form; `None` for events that each stream writes itself. It is
+    /// encoded once for all streams.
+    pub(crate) fn line(&self) -> Option<&EncodedEvent> {
         self.line
-            .get_or_init(|| written(&self.event).map(|value| Line::of(&value)))
+            .get_or_init(|| written(&self.event).map(|value| EncodedEvent::of(&value)))
             .as_ref()
     }
 
-    /// Whose it is.
     pub(crate) fn instance(&self) -> InstanceId {
         match &self.event {
             SwarmEvent::Runtime(event) => event.instance(),
@@ -100,25 +96,25 @@ fn written(event: &SwarmEvent) -> Option<Value> {
             instance,
             turn_id,
             delta,
-        } => Some(piece(TEXT, instance, turn_id, Some(delta))),
+        } => Some(piece(TEXT_DELTA_TYPE, instance, turn_id, Some(delta))),
         SwarmEvent::Reasoning {
             instance,
             turn_id,
             delta,
-        } => Some(piece(REASONING, instance, turn_id, Some(delta))),
-        SwarmEvent::TextReset { instance, turn_id } => Some(piece(RESET, instance, turn_id, None)),
+        } => Some(piece(REASONING_DELTA_TYPE, instance, turn_id, Some(delta))),
+        SwarmEvent::TextReset { instance, turn_id } => {
+            Some(piece(TEXT_RESET_TYPE, instance, turn_id, None))
+        }
         SwarmEvent::TurnEnded { .. } => None,
     }
 }
 
-/// Type of an event that adds text to the answer of a step.
-pub(crate) const TEXT: &str = "text.delta";
+pub(crate) const TEXT_DELTA_TYPE: &str = "text.delta";
 
-/// Type of an event that adds reasoning to a step.
-pub(crate) const REASONING: &str = "reasoning.delta";
+pub(crate) const REASONING_DELTA_TYPE: &str = "reasoning.delta";
 
 /// Type of an event that voids the text and the reasoning of a step.
-pub(crate) const RESET: &str = "text.reset";
+pub(crate) const TEXT_RESET_TYPE: &str = "text.reset";
 
 /// Returns an event about the answer that a model is writing.
 pub(crate) fn piece(
@@ -139,31 +135,31 @@ pub(crate) fn piece(
     line
 }
 
-impl Hub {
-    /// One for the events behind that number.
+impl EventHub {
+    /// Returns a hub for the events after `sequence`.
     pub(crate) fn after(sequence: u64) -> Self {
-        Hub::keeping(KEPT, sequence)
+        EventHub::keeping(MAX_BUFFERED_EVENTS, sequence)
     }
 
-    /// One that keeps so many events.
+    /// Returns a hub that keeps up to `events` events.
     pub(crate) fn keeping(events: usize, sequence: u64) -> Self {
-        let now = Now {
+        let now = HubSnapshot {
             sequence,
-            ..Now::default()
+            ..HubSnapshot::default()
         };
-        Hub {
+        EventHub {
             now: Mutex::new(now),
             events: broadcast::Sender::new(events),
         }
     }
 
-    /// Everything from now on, and where that begins.
-    pub(crate) fn subscribe(&self) -> (broadcast::Receiver<Arc<Seen>>, Now) {
+    /// Subscribes to all events from now on, and returns the state at this point.
+    pub(crate) fn subscribe(&self) -> (broadcast::Receiver<Arc<PublishedEvent>>, HubSnapshot) {
         let now = self.now();
         (self.events.subscribe(), now.clone())
     }
 
-    /// The chain for which a conversation works at this moment.
+    /// Returns the trace of the turn that is running in a conversation.
     pub(crate) fn chain_of(&self, instance: &InstanceId) -> Option<String> {
         self.now()
             .running
@@ -171,22 +167,20 @@ impl Hub {
             .map(|turn| turn.trace_id.clone())
     }
 
-    /// How many turns run.
     pub(crate) fn running(&self) -> usize {
         self.now().running.len()
     }
 
-    /// Passes an event on.
     pub(crate) fn publish(&self, event: &SwarmEvent) {
         let mut now = self.now();
         if let SwarmEvent::Runtime(event) = event {
             now.sequence = now.sequence.max(event.sequence);
         }
         let trace_id = note(&mut now.running, event);
-        // Most of the time nobody listens, and nobody begins to while this is held.
+        // Publishing is skipped without receivers. No stream can subscribe while this lock is held.
         if self.events.receiver_count() > 0 {
             let (event, trace_id) = (event.clone(), trace_id.map(str::to_owned));
-            let _ = self.events.send(Arc::new(Seen {
+            let _ = self.events.send(Arc::new(PublishedEvent {
                 event,
                 trace_id,
                 line: OnceLock::new(),
@@ -194,14 +188,14 @@ impl Hub {
         }
     }
 
-    fn now(&self) -> MutexGuard<'_, Now> {
+    fn now(&self) -> MutexGuard<'_, HubSnapshot> {
         self.now.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Keeps track of what is being said, and tells to which chain an event belongs.
+/// Updates the running turns and returns the event's trace.
 fn note<'a>(
-    running: &'a mut HashMap<InstanceId, Running>,
+    running: &'a mut HashMap<InstanceId, RunningTurn>,
     event: &'a SwarmEvent,
 ) -> Option<&'a str> {
     match event {
@@ -211,7 +205,7 @@ fn note<'a>(
                 RuntimeEventKind::TurnStarted { turn_id, .. } => {
                     running.insert(
                         event.instance(),
-                        Running {
+                        RunningTurn {
                             turn_id: turn_id.clone(),
                             trace_id: trace_id.clone(),
                             text: String::new(),

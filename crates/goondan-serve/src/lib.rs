@@ -1,23 +1,23 @@
-//! What a running swarm offers to programs: inputs, answers as they come, questions, conversations, reloads, over HTTP.
+//! HTTP interface of a running swarm: inputs, streamed answers, approval requests, conversations,
+//! reloads.
 //!
-//! One server serves two kinds of clients. `gdn serve` opens it for everybody who has its token. Every other command that
-//! runs a swarm opens it for the commands of the same user: the [`door`] in the workspace says where it listens. What clients
-//! see is the swarm's own durable order of events; nothing is kept here that a restart would miss.
+//! One server handles two kinds of clients. `gdn serve` opens it for all clients that have its
+//! token. Every other command that runs a swarm opens it for commands of the same user. The
+//! [`door`] file of the workspace contains its address. Clients see the swarm's own durable order
+//! of events, so a restart loses nothing.
 //!
-//! It deliberately does not know YAML, files of the store, terminals and how a swarm is started.
+//! This crate has no dependency on YAML, store files, terminals or the way a swarm is started.
 
 mod a2a;
 pub mod acp;
 mod ag_ui;
 mod api;
-mod asking;
-mod caller;
+mod approvals;
+mod auth;
 pub mod client;
-pub mod door;
-mod failure;
-mod follow;
-mod guard;
+mod event_stream;
 mod hub;
+pub mod local_endpoint;
 pub mod mcp;
 mod metrics;
 mod openai;
@@ -27,12 +27,14 @@ mod recorder;
 mod reloads;
 mod server;
 mod service;
-mod stream;
 pub mod studio;
-mod watch;
+mod trace_context;
+mod turn_failure;
+mod turn_stream;
+mod turn_subscription;
 pub mod wire;
 
-pub use guard::{Access, Token};
-pub use recorder::{NotRecorded, Recorder};
-pub use server::{Limits, Offer, Server};
-pub use service::{Service, Serving};
+pub use auth::{AccessPolicy, ServerToken};
+pub use recorder::{CaseRecorder, NotRecorded};
+pub use server::{Server, ServerLimits, ServerOptions};
+pub use service::{Service, ServiceGuard};

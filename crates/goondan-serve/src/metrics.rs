@@ -1,7 +1,7 @@
-//! What is counted of a swarm since its server began, for Prometheus and whatever else reads OpenMetrics.
+//! Metrics of a swarm since its server began, for Prometheus and other OpenMetrics readers.
 //!
-//! Labels are names of the project and words of the program, never what a model or a stranger has written: each of their values is
-//! kept for as long as the server runs.
+//! Labels are names from the project and fixed values, never output of a model or an unknown
+//! sender. Each label value is kept as long as the server runs.
 
 use std::sync::atomic::AtomicU64;
 
@@ -16,22 +16,20 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 
-/// The media type of what [`Metrics::text`] gives.
 pub(crate) const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Seconds: a step without a model takes a millisecond, a turn of many steps minutes.
-const SECONDS: [f64; 14] = [
+/// Histogram buckets in seconds: a step without a model takes a millisecond, a long turn minutes.
+const DURATION_BUCKETS_SECONDS: [f64; 14] = [
     0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0, 1_800.0,
 ];
 
-/// The label of a call of a tool that does not exist: its name is the model's.
-const NO_TOOL: &str = "(unknown)";
+/// Label of a call to an unknown tool. The name in the call comes from the model.
+const UNKNOWN_TOOL_LABEL: &str = "(unknown)";
 
 type Labels = Vec<(&'static str, String)>;
 type Times = Family<Labels, Histogram, fn() -> Histogram>;
 
-/// The counts.
-pub(crate) struct Metrics {
+pub(crate) struct SwarmMetrics {
     registry: Registry,
     turns: Family<Labels, Counter>,
     turn_times: Times,
@@ -50,13 +48,13 @@ pub(crate) struct Metrics {
 }
 
 fn times() -> Times {
-    Family::new_with_constructor(|| Histogram::new(SECONDS))
+    Family::new_with_constructor(|| Histogram::new(DURATION_BUCKETS_SECONDS))
 }
 
-impl Metrics {
-    /// All at zero. `version` is the program's.
+impl SwarmMetrics {
+    /// Creates all metrics at zero. `version` is the program's version.
     pub(crate) fn new(version: &str) -> Self {
-        let mut metrics = Metrics {
+        let mut metrics = SwarmMetrics {
             registry: Registry::with_prefix("gdn"),
             turns: Family::default(),
             turn_times: times(),
@@ -81,80 +79,75 @@ impl Metrics {
         let all = &mut self.registry;
         all.register(
             "build",
-            "The program",
+            "Version of the program",
             Info::new(vec![("version", version.to_owned())]),
         );
-        all.register("turns", "Turns that are over", self.turns.clone());
+        all.register("turns", "Finished turns", self.turns.clone());
         all.register_with_unit(
             "turn_duration",
-            "How long turns took",
+            "Duration of turns",
             Unit::Seconds,
             self.turn_times.clone(),
         );
-        all.register("turns_running", "Turns that run", self.running.clone());
-        all.register("steps", "Steps that are over", self.steps.clone());
+        all.register("turns_running", "Running turns", self.running.clone());
+        all.register("steps", "Finished steps", self.steps.clone());
         all.register(
             "model_calls",
-            "Questions to models, with all their attempts",
+            "Finished model calls, each including its retries",
             self.model_calls.clone(),
         );
         all.register_with_unit(
             "model_call_duration",
-            "How long they took",
+            "Duration of model calls",
             Unit::Seconds,
             self.model_times.clone(),
         );
         let first = self.first_tokens.clone();
         all.register_with_unit(
             "model_first_token",
-            "How long the first piece took to come",
+            "Time until the first piece of an answer",
             Unit::Seconds,
             first,
         );
         all.register(
             "model_retries",
-            "How often models were asked again",
+            "Retries of model calls",
             self.retries.clone(),
         );
         all.register(
             "model_tokens",
-            "Tokens, as the providers report them",
+            "Tokens, as reported by the providers",
             self.tokens.clone(),
         );
         all.register(
             "model_cost",
-            "What they cost, by the prices of the Models",
+            "Cost of the tokens, at the prices in the Model resources",
             self.cost.clone(),
         );
-        all.register(
-            "tool_calls",
-            "Tool calls that are over",
-            self.tool_calls.clone(),
-        );
+        all.register("tool_calls", "Finished tool calls", self.tool_calls.clone());
         all.register_with_unit(
             "tool_call_duration",
-            "How long they took",
+            "Duration of tool calls",
             Unit::Seconds,
             self.tool_times.clone(),
         );
         all.register(
             "approvals",
-            "Approvals that were asked for, and how they were answered",
+            "Approval requests, by answer",
             self.approvals.clone(),
         );
-        all.register("reloads", "Reloads of the project", self.reloads.clone());
+        all.register("reloads", "Project reloads", self.reloads.clone());
     }
 
-    /// The counts as they are read, with so many turns that run.
+    /// Returns the metrics as text, with `running` as the number of running turns.
     pub(crate) fn text(&self, running: usize) -> String {
         self.running.set(i64::try_from(running).unwrap_or(i64::MAX));
         let mut text = String::new();
-        // A text takes everything.
+        // Writing to a string cannot fail.
         let _ = encode(&mut text, &self.registry);
         text
     }
 
-    /// Counts an event.
     pub(crate) fn count(&self, event: &RuntimeEvent) {
         let agent = || ("agent", event.agent_name.clone());
         match &event.kind {
@@ -190,7 +183,11 @@ impl Metrics {
             } => {
                 let code = shown.error.as_ref().map(|error| error.code.as_str());
                 let is_known = code != Some(Code::TOOL_NOT_IN_CATALOG.as_str());
-                let tool = if is_known { tool_name } else { NO_TOOL };
+                let tool = if is_known {
+                    tool_name
+                } else {
+                    UNKNOWN_TOOL_LABEL
+                };
                 self.tool_call(agent(), tool, *status == ToolCallStatus::Ok, *duration);
             }
             RuntimeEventKind::ToolFailed {

@@ -18,29 +18,27 @@ use serde::{Deserialize, Deserializer};
 
 use crate::wire::{ErrorBody, ProblemBody};
 
-/// Why a request failed.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("[{code}] {message}")]
-pub(crate) struct Problem {
+pub(crate) struct ApiProblem {
     pub(crate) status: StatusCode,
     pub(crate) code: Code,
     pub(crate) message: String,
     pub(crate) suggestion: Option<String>,
 }
 
-impl Problem {
-    /// That a body is larger than the server takes.
+impl ApiProblem {
     pub(crate) fn too_large() -> Self {
-        Problem::new(
+        ApiProblem::new(
             Code::SERVE_TOO_LARGE,
             "The body of the request is too large.",
         )
         .suggest("Send a smaller body, or start the server with a larger --max-body.")
     }
 
-    /// A problem with that code; the code says which status it has.
+    /// Creates a problem. The code determines the status.
     pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
-        Problem {
+        ApiProblem {
             status: status(code),
             code,
             message: message.into(),
@@ -48,16 +46,14 @@ impl Problem {
         }
     }
 
-    /// Adds what to do about it.
     #[must_use]
     pub(crate) fn suggest(self, suggestion: impl Into<String>) -> Self {
-        Problem {
+        ApiProblem {
             suggestion: Some(suggestion.into()),
             ..self
         }
     }
 
-    /// The body of the response.
     pub(crate) fn body(&self) -> ProblemBody {
         ProblemBody {
             error: ErrorBody {
@@ -87,7 +83,7 @@ fn status(code: Code) -> StatusCode {
     }
 }
 
-impl IntoResponse for Problem {
+impl IntoResponse for ApiProblem {
     fn into_response(self) -> Response {
         let mut response = (self.status, Json(self.body())).into_response();
         let headers = response.headers_mut();
@@ -107,82 +103,82 @@ impl IntoResponse for Problem {
     }
 }
 
-impl From<SendError> for Problem {
+impl From<SendError> for ApiProblem {
     fn from(error: SendError) -> Self {
-        Problem {
+        ApiProblem {
             suggestion: error.suggestion,
-            ..Problem::new(error.code, error.message)
+            ..ApiProblem::new(error.code, error.message)
         }
     }
 }
 
-impl From<StoreError> for Problem {
+impl From<StoreError> for ApiProblem {
     fn from(error: StoreError) -> Self {
-        Problem::new(Code::STORE, error.to_string())
-            .suggest("Look at the disk and at the log of the server.")
+        ApiProblem::new(Code::STORE, error.to_string())
+            .suggest("Check the disk and the server log.")
     }
 }
 
-impl From<JsonRejection> for Problem {
+impl From<JsonRejection> for ApiProblem {
     fn from(rejection: JsonRejection) -> Self {
         if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
-            return Problem::too_large();
+            return ApiProblem::too_large();
         }
-        Problem::new(Code::SERVE_REQUEST, rejection.body_text())
+        ApiProblem::new(Code::SERVE_REQUEST, rejection.body_text())
             .suggest("/openapi.json describes every body.")
     }
 }
 
-impl From<QueryRejection> for Problem {
+impl From<QueryRejection> for ApiProblem {
     fn from(rejection: QueryRejection) -> Self {
-        Problem::new(Code::SERVE_REQUEST, rejection.body_text())
+        ApiProblem::new(Code::SERVE_REQUEST, rejection.body_text())
             .suggest("/openapi.json describes every parameter.")
     }
 }
 
-/// A body of JSON.
-pub(crate) struct Body<T>(pub(crate) T);
+/// Extractor of a JSON object body.
+pub(crate) struct JsonBody<T>(pub(crate) T);
 
-impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
-    type Rejection = Problem;
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for JsonBody<T> {
+    type Rejection = ApiProblem;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
-        let Json(Object(value)) = Json::from_request(request, state).await?;
-        Ok(Body(value))
+    async fn from_request(request: Request, state: &S) -> Result<Self, ApiProblem> {
+        let Json(JsonObjectOnly(value)) = Json::from_request(request, state).await?;
+        Ok(JsonBody(value))
     }
 }
 
-/// What stands in an object. A list is none, even if its items are what the fields would be.
-struct Object<T>(T);
+/// Value that is read only from a JSON object. Serde would also accept a list of the field values.
+struct JsonObjectOnly<T>(T);
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for JsonObjectOnly<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(Fields(PhantomData))
+        deserializer.deserialize_map(ObjectVisitor(PhantomData))
     }
 }
 
-struct Fields<T>(PhantomData<T>);
+struct ObjectVisitor<T>(PhantomData<T>);
 
-impl<'de, T: Deserialize<'de>> Visitor<'de> for Fields<T> {
-    type Value = Object<T>;
+impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
+    type Value = JsonObjectOnly<T>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Object<T>, A::Error> {
-        T::deserialize(MapAccessDeserializer::new(map)).map(Object)
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<JsonObjectOnly<T>, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(map)).map(JsonObjectOnly)
     }
 }
 
-/// Parameters behind the question mark.
-pub(crate) struct Asked<T>(pub(crate) T);
+/// Extractor of query parameters.
+pub(crate) struct QueryParams<T>(pub(crate) T);
 
-impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Asked<T> {
-    type Rejection = Problem;
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for QueryParams<T> {
+    type Rejection = ApiProblem;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiProblem> {
         let Query(value) = Query::from_request_parts(parts, state).await?;
-        Ok(Asked(value))
+        Ok(QueryParams(value))
     }
 }

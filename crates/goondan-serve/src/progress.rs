@@ -1,10 +1,10 @@
-//! What is told of a turn while it runs, in a few words.
+//! Short progress lines about a running turn.
 
 use goondan::event::{RuntimeEvent, RuntimeEventKind};
 use goondan::notices::retry_notice;
 
-/// The words for an event; `None` for one that is no progress.
-pub(crate) fn words(event: &RuntimeEvent) -> Option<String> {
+/// Returns the progress line of an event; `None` for events that show no progress.
+pub(crate) fn progress_line(event: &RuntimeEvent) -> Option<String> {
     let agent = &event.agent_name;
     match &event.kind {
         RuntimeEventKind::StepStarted { step_index, .. } => {
@@ -15,7 +15,7 @@ pub(crate) fn words(event: &RuntimeEvent) -> Option<String> {
             Some(format!("{agent}: {title}"))
         }
         RuntimeEventKind::ApprovalRequested { tool_name, .. } => {
-            Some(format!("{agent}: {tool_name} waits for an approval"))
+            Some(format!("{agent}: {tool_name} waits for approval"))
         }
         kind => retry_notice(kind).map(|notice| format!("{agent}: {notice}")),
     }

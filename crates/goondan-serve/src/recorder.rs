@@ -1,4 +1,4 @@
-//! Who makes cases of conversations.
+//! Interface for recording conversations as test cases.
 
 use std::fmt;
 
@@ -8,9 +8,10 @@ use goondan::ids::InstanceId;
 
 use crate::wire::CaseBody;
 
-/// Makes cases of conversations. What a case is, this crate does not know: the program around it does.
-pub trait Recorder: fmt::Debug + Send + Sync {
-    /// The case of a conversation, or of the turn of one of its messages.
+/// Records conversations as test cases. The calling program implements it; this crate does not
+/// depend on the case format.
+pub trait CaseRecorder: fmt::Debug + Send + Sync {
+    /// Returns the test case of a conversation, or of the turn of one of its messages.
     fn record<'r>(
         &'r self,
         swarm: &'r Swarm,
@@ -19,7 +20,7 @@ pub trait Recorder: fmt::Debug + Send + Sync {
     ) -> BoxFuture<'r, Result<CaseBody, NotRecorded>>;
 }
 
-/// Why there is no case: sentences that stand alone.
+/// Reasons why there is no test case, as complete sentences.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct NotRecorded(pub String);

@@ -1,4 +1,5 @@
-//! What reloads have changed since the process began: their events are in no conversation's file.
+//! Changes made by reloads since the process began. Reload events are not stored in any
+//! conversation.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -9,15 +10,13 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::wire::ReloadRecord;
 
-/// So many are remembered, the latest.
-const REMEMBERED: usize = 200;
+const MAX_RELOAD_RECORDS: usize = 200;
 
-/// Remembers them.
 #[derive(Default)]
-pub(crate) struct Reloads(Mutex<VecDeque<ReloadRecord>>);
+pub(crate) struct ReloadLog(Mutex<VecDeque<ReloadRecord>>);
 
-impl Reloads {
-    /// Oldest first.
+impl ReloadLog {
+    /// Returns the records, oldest first.
     pub(crate) fn all(&self) -> Vec<ReloadRecord> {
         self.0
             .lock()
@@ -27,7 +26,7 @@ impl Reloads {
             .collect()
     }
 
-    /// Takes down what comes, until nothing more can.
+    /// Records reloads until the channel closes.
     pub(crate) async fn follow(&self, swarm: &Swarm, news: &mut UnboundedReceiver<ReloadNews>) {
         while let Some(news) = news.recv().await {
             if let ReloadNews::Reloaded(outcome) = news {
@@ -38,7 +37,7 @@ impl Reloads {
 
     fn push(&self, record: ReloadRecord) {
         let mut records = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if records.len() == REMEMBERED {
+        if records.len() == MAX_RELOAD_RECORDS {
             records.pop_front();
         }
         records.push_back(record);

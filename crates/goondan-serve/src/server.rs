@@ -1,4 +1,4 @@
-//! Listens, and bounds what a client can make the server hold.
+//! HTTP server with limits on the resources that a client can use.
 
 use std::cell::LazyCell;
 use std::net::SocketAddr;
@@ -20,72 +20,70 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::api;
-use crate::guard::Access;
-use crate::recorder::Recorder;
+use crate::auth::AccessPolicy;
+use crate::recorder::CaseRecorder;
 use crate::service;
 
-/// What a client may make the server hold.
+/// Limits on the resources that a client can use.
 #[derive(Debug, Clone, Copy)]
-pub struct Limits {
-    /// The largest body of a request, in bytes.
+pub struct ServerLimits {
+    /// Largest request body, in bytes.
     pub body: usize,
-    /// How many connections there may be. More wait until one ends.
+    /// Maximum number of connections. Further ones wait until a connection ends.
     pub connections: usize,
-    /// How long the head of a request may take.
+    /// Time limit for the head of a request.
     pub head: Duration,
 }
 
-/// The largest body, in bytes, unless the server is told otherwise.
-const BODY: usize = 32 * 1024 * 1024;
-/// So many connections may there be.
-const CONNECTIONS: usize = 4_096;
-/// How long the head of a request may take.
-const HEAD: Duration = Duration::from_secs(10);
+const DEFAULT_MAX_BODY_BYTES: usize = 32 * 1024 * 1024;
+const DEFAULT_MAX_CONNECTIONS: usize = 4_096;
+const DEFAULT_HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
-impl Default for Limits {
+impl Default for ServerLimits {
     fn default() -> Self {
-        Limits {
-            body: BODY,
-            connections: CONNECTIONS,
-            head: HEAD,
+        ServerLimits {
+            body: DEFAULT_MAX_BODY_BYTES,
+            connections: DEFAULT_MAX_CONNECTIONS,
+            head: DEFAULT_HEAD_TIMEOUT,
         }
     }
 }
 
-/// How long those that have just connected may take to say something when the server ends.
-const FIRST_WORDS: Duration = Duration::from_millis(200);
-/// How long connections may take to end after the last request.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+/// Time that new connections have, at shutdown, to send their first request.
+const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_millis(200);
+/// Time that connections have to end after the last request.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A server that listens. Dropping it ends it at once.
+/// A listening server. Dropping it ends all connections at once.
 pub struct Server {
     address: SocketAddr,
     stop: CancellationToken,
     accepting: JoinHandle<()>,
 }
 
-/// What a server offers, and to whom.
+/// Interfaces of a server and their access rules.
 #[derive(Debug, Clone)]
-pub struct Offer {
-    /// Who may talk to the swarm.
-    pub access: Access,
-    /// What a client may make the server hold.
-    pub limits: Limits,
-    /// A folder whose files everybody may read who reaches the server: pages that use it.
+pub struct ServerOptions {
+    /// Access rules.
+    pub access: AccessPolicy,
+    /// Limits on the resources that a client can use.
+    pub limits: ServerLimits,
+    /// Directory with a website that uses the server. All clients can read its files, even without
+    /// a token.
     pub site: Option<PathBuf>,
-    /// Whether the studio is there, a page where a person sees and steers the swarm.
+    /// Serves the studio, the web page to watch and control the swarm.
     pub studio: bool,
-    /// Who makes cases of conversations for the studio.
-    pub recorder: Option<Arc<dyn Recorder>>,
-    /// Further addresses. They know no token: whoever offers them checks who comes.
+    /// Records conversations as test cases for the studio.
+    pub recorder: Option<Arc<dyn CaseRecorder>>,
+    /// Further routes, which bypass the token check. Their provider has to check access.
     pub further: Option<Router>,
 }
 
-impl From<Access> for Offer {
-    fn from(access: Access) -> Self {
-        Offer {
+impl From<AccessPolicy> for ServerOptions {
+    fn from(access: AccessPolicy) -> Self {
+        ServerOptions {
             access,
-            limits: Limits::default(),
+            limits: ServerLimits::default(),
             site: None,
             studio: false,
             recorder: None,
@@ -95,15 +93,16 @@ impl From<Access> for Offer {
 }
 
 impl Server {
-    /// Listens from now on.
+    /// Starts the server on `listener`.
     pub fn listen(
         listener: TcpListener,
         service: service::Service,
-        offer: impl Into<Offer>,
+        offer: impl Into<ServerOptions>,
     ) -> std::io::Result<Server> {
         let offer = offer.into();
         let (address, limits) = (listener.local_addr()?, offer.limits);
-        // Most swarms run without a client: routes and their description are made for the first one.
+        // Most swarms run without a client, so the first connection builds the routes and their
+        // description.
         let router = LazyCell::new(move || api::router(service, offer));
         let stop = CancellationToken::new();
         let accepting = tokio::spawn(accept(listener, router, limits, stop.clone()));
@@ -114,15 +113,15 @@ impl Server {
         })
     }
 
-    /// Where it listens.
+    /// Returns the server's address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Takes no more connections, and waits a moment until those end that there are.
+    /// Stops accepting connections and waits up to 2 seconds for open ones to end.
     pub async fn end(mut self) {
         self.stop.cancel();
-        // It ends by itself, or was aborted.
+        // The task ends normally or was aborted; both are fine.
         let _ = (&mut self.accepting).await;
     }
 }
@@ -136,7 +135,7 @@ impl Drop for Server {
 async fn accept(
     listener: TcpListener,
     router: LazyCell<Router, impl FnOnce() -> Router>,
-    limits: Limits,
+    limits: ServerLimits,
     stop: CancellationToken,
 ) {
     let room = Arc::new(Semaphore::new(limits.connections));
@@ -146,7 +145,7 @@ async fn accept(
         let serving = graceful.watch(connection(stream, router, unheard.clone(), limits));
         tokio::spawn(async move {
             if let Err(error) = serving.await {
-                tracing::debug!(%error, "a connection has failed");
+                tracing::debug!(%error, "a connection failed");
             }
             drop(permit);
         });
@@ -162,29 +161,31 @@ async fn accept(
         let stream = match accepted {
             Ok((stream, _)) => stream,
             Err(error) => {
-                // Out of descriptors, as a rule: some connections have to end first.
-                tracing::warn!(%error, "a connection was not accepted");
+                // Usually out of file descriptors: other connections have to end first.
+                tracing::warn!(%error, "could not accept a connection");
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 continue;
             }
         };
         serve(stream, LazyCell::force(&router).clone(), permit);
     }
-    // Whoever has connected is told that this is the end: of a connection that breaks nobody knows what it has done.
-    for stream in connected(listener) {
+    // Clients that connected in time get a response. After a broken connection, a client cannot
+    // tell if its request took effect.
+    for stream in pending_connections(listener) {
         let Ok(permit) = Arc::clone(&room).try_acquire_owned() else {
             break;
         };
         serve(stream, LazyCell::force(&router).clone(), permit);
     }
     drop(unheard);
-    let _ = tokio::time::timeout(FIRST_WORDS, all_heard.recv()).await;
-    // Who does not end is dropped with the process.
-    let _ = tokio::time::timeout(LAST_WORDS, graceful.shutdown()).await;
+    let _ = tokio::time::timeout(FIRST_REQUEST_TIMEOUT, all_heard.recv()).await;
+    // Remaining connections are dropped with the process.
+    let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, graceful.shutdown()).await;
 }
 
-/// Those that have connected and were not accepted yet. The system is asked itself: the runtime hears of them later.
-fn connected(listener: TcpListener) -> Vec<TcpStream> {
+/// Returns connections that were not accepted yet. Calls the system directly, because the runtime
+/// learns of new connections with a delay.
+fn pending_connections(listener: TcpListener) -> Vec<TcpStream> {
     let accept = |listener: &std::net::TcpListener| {
         let (stream, _) = listener.accept().ok()?;
         stream.set_nonblocking(true).ok()?;
@@ -196,13 +197,13 @@ fn connected(listener: TcpListener) -> Vec<TcpStream> {
     std::iter::from_fn(|| accept(&listener)).collect()
 }
 
-/// The service of one connection, which drops `unheard` with its first request.
-struct Heard {
+/// Service of one connection. Drops `unheard` at its first request.
+struct ConnectionService {
     router: TowerToHyperService<Router>,
     unheard: Mutex<Option<Sender<()>>>,
 }
 
-impl Service<Request<Incoming>> for Heard {
+impl Service<Request<Incoming>> for ConnectionService {
     type Response = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Response;
     type Error = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Error;
     type Future = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Future;
@@ -222,15 +223,15 @@ fn connection(
     stream: TcpStream,
     router: Router,
     unheard: Sender<()>,
-    limits: Limits,
-) -> hyper::server::conn::http1::Connection<TokioIo<TcpStream>, Heard> {
-    // Small events must not wait for more.
+    limits: ServerLimits,
+) -> hyper::server::conn::http1::Connection<TokioIo<TcpStream>, ConnectionService> {
+    // Small events must not wait for more data.
     let _ = stream.set_nodelay(true);
     let mut http = hyper::server::conn::http1::Builder::new();
     http.timer(TokioTimer::new())
         .header_read_timeout(limits.head)
         .max_buf_size(64 * 1024);
-    let heard = Heard {
+    let heard = ConnectionService {
         router: TowerToHyperService::new(router),
         unheard: Mutex::new(Some(unheard)),
     };

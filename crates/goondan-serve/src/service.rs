@@ -1,57 +1,60 @@
-//! A swarm with everything that its clients share.
+//! A swarm with the state that its clients share.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use goondan::event::SwarmEvent;
-use goondan::{Broker, Swarm};
+use goondan::{ApprovalBroker, Swarm};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::a2a::Told;
-use crate::asking::Given;
-use crate::hub::Hub;
-use crate::metrics::Metrics;
-use crate::openai::{self, Memory};
-use crate::reloads::Reloads;
+use crate::a2a::ShownRequests;
+use crate::approvals::GivenAnswers;
+use crate::hub::EventHub;
+use crate::metrics::SwarmMetrics;
+use crate::openai::{self, ConversationIndex};
+use crate::reloads::ReloadLog;
 
-/// A swarm with everything that its clients share. Cheap to clone.
+/// A swarm with the state that its clients share. Cheap to clone.
 #[derive(Clone)]
 pub struct Service {
-    pub(crate) inner: Arc<Inner>,
+    pub(crate) inner: Arc<ServiceState>,
 }
 
-pub(crate) struct Inner {
+pub(crate) struct ServiceState {
     pub(crate) swarm: Swarm,
-    pub(crate) broker: Broker,
-    pub(crate) hub: Arc<Hub>,
-    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) broker: ApprovalBroker,
+    pub(crate) hub: Arc<EventHub>,
+    pub(crate) metrics: Arc<SwarmMetrics>,
     pub(crate) version: String,
-    /// What reloads have changed.
-    pub(crate) reloads: Reloads,
-    /// What the OpenAI-compatible door remembers, and since when.
-    pub(crate) openai: Arc<Memory>,
+    pub(crate) reloads: ReloadLog,
+    /// Responses that the OpenAI protocol kept, and the time in seconds since which it keeps them.
+    pub(crate) openai: Arc<ConversationIndex>,
     pub(crate) openai_began: u64,
-    /// What clients of A2A were asked last.
-    pub(crate) a2a: Told,
-    /// What clients have answered.
-    pub(crate) given: Given,
+    /// Approval requests that A2A clients were last shown.
+    pub(crate) a2a: ShownRequests,
+    /// Answers to approval requests.
+    pub(crate) given: GivenAnswers,
     is_draining: AtomicBool,
-    /// Streams end with it.
+    /// Cancelled at the end of the swarm; ends all streams.
     pub(crate) ended: CancellationToken,
 }
 
-/// What keeps a service going. Dropping it ends its streams.
-pub struct Serving {
+/// Background work of a service. Dropping it ends the service's streams.
+pub struct ServiceGuard {
     reloads: JoinHandle<()>,
     ended: CancellationToken,
 }
 
 impl Service {
-    /// Serves `swarm`, whose questions go to `broker`. `version` is the program's.
-    pub fn begin(swarm: Swarm, broker: Broker, version: impl Into<String>) -> (Service, Serving) {
+    /// Serves `swarm`, whose approval requests go to `broker`. `version` is the program's version.
+    pub fn begin(
+        swarm: Swarm,
+        broker: ApprovalBroker,
+        version: impl Into<String>,
+    ) -> (Service, ServiceGuard) {
         Service::with_hub(
-            Hub::after(swarm.sequence_at_start()),
+            EventHub::after(swarm.sequence_at_start()),
             swarm,
             broker,
             version.into(),
@@ -59,26 +62,31 @@ impl Service {
     }
 
     pub(crate) fn with_hub(
-        hub: Hub,
+        hub: EventHub,
         swarm: Swarm,
-        broker: Broker,
+        broker: ApprovalBroker,
         version: String,
-    ) -> (Service, Serving) {
+    ) -> (Service, ServiceGuard) {
         let ended = CancellationToken::new();
-        let (hub, metrics) = (Arc::new(hub), Arc::new(Metrics::new(&version)));
-        // A task that is woken by every event would keep a second processor busy with nothing but waking up.
-        swarm.observe(note(Arc::clone(&hub), Arc::clone(&metrics), ended.clone()));
-        let inner = Inner {
+        let (hub, metrics) = (Arc::new(hub), Arc::new(SwarmMetrics::new(&version)));
+        // Runs inside the swarm's own task: waking a separate task for each event would keep a
+        // second processor busy.
+        swarm.observe(observer(
+            Arc::clone(&hub),
+            Arc::clone(&metrics),
+            ended.clone(),
+        ));
+        let inner = ServiceState {
             swarm,
             broker,
             hub,
             metrics,
             version,
-            reloads: Reloads::default(),
+            reloads: ReloadLog::default(),
             openai: Arc::default(),
             openai_began: openai::now(),
-            a2a: Told::default(),
-            given: Given::default(),
+            a2a: ShownRequests::default(),
+            given: GivenAnswers::default(),
             is_draining: AtomicBool::new(false),
             ended: ended.clone(),
         };
@@ -89,15 +97,15 @@ impl Service {
         let told = service.clone();
         let reloads =
             tokio::spawn(async move { told.inner.reloads.follow(told.swarm(), &mut news).await });
-        (service, Serving { reloads, ended })
+        (service, ServiceGuard { reloads, ended })
     }
 
-    /// The swarm.
+    /// Returns the swarm.
     pub fn swarm(&self) -> &Swarm {
         &self.inner.swarm
     }
 
-    /// Takes no more inputs from now on. Streams go on.
+    /// Refuses new inputs from now on. Streams continue.
     pub fn drain(&self) {
         self.inner.is_draining.store(true, Ordering::Release);
     }
@@ -107,17 +115,17 @@ impl Service {
     }
 }
 
-impl Drop for Serving {
+impl Drop for ServiceGuard {
     fn drop(&mut self) {
         self.reloads.abort();
         self.ended.cancel();
     }
 }
 
-/// Counts what happens and passes it on, until the end.
-fn note(
-    hub: Arc<Hub>,
-    metrics: Arc<Metrics>,
+/// Returns the observer that counts and publishes events until the end.
+fn observer(
+    hub: Arc<EventHub>,
+    metrics: Arc<SwarmMetrics>,
     ended: CancellationToken,
 ) -> impl FnMut(&SwarmEvent) -> bool + Send {
     move |event| {

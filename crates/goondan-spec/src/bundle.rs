@@ -1,4 +1,4 @@
-//! The validated bundle: what every later stage builds on.
+//! The validated bundle, on which all later stages build.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -6,28 +6,28 @@ use std::sync::Arc;
 
 use indexmap::IndexMap;
 
-use crate::diagnostic::Position;
-use crate::findings::ValueOrigin;
-use crate::installed::InstalledPackage;
+use crate::diagnostic::SourcePosition;
+use crate::diagnostic_sink::ValueOrigin;
+use crate::installed_packages::InstalledPackage;
 use crate::kinds::{
     Agent, Connection, Connector, ConnectorManifest, Extension, Model, Package, Swarm, Tool,
     ToolBuild, ToolManifest,
 };
 use crate::{JsonObject, Kind, ResourceId};
 
-/// The built-in package `@goondan/base`, as the caller describes it.
+/// Built-in package `@goondan/base`, provided by the caller.
 #[derive(Debug, Clone, Default)]
 pub struct BasePackage {
-    /// The built-in tools.
+    /// Built-in tools.
     pub tools: Vec<ToolManifest>,
-    /// The built-in extensions: name and default config.
+    /// Built-in extensions: name and default config.
     pub extensions: Vec<(String, JsonObject)>,
-    /// The built-in connectors.
+    /// Built-in connectors.
     pub connectors: Vec<ConnectorManifest>,
 }
 
 impl BasePackage {
-    /// What runs `connector`, where that is built in.
+    /// Returns the manifest of `connector` if it is built in.
     pub fn connector(&self, connector: &Connector) -> Option<&ConnectorManifest> {
         let name = connector.builtin()?;
         self.connectors
@@ -36,31 +36,30 @@ impl BasePackage {
     }
 }
 
-/// The resources of a [`BasePackage`].
 #[derive(Debug)]
-pub(crate) struct BuiltIn {
+pub(crate) struct BuiltInResources {
     pub(crate) tools: Resources<Tool>,
     pub(crate) extensions: Resources<Extension>,
     pub(crate) connectors: Resources<Connector>,
 }
 
-impl BuiltIn {
+impl BuiltInResources {
     pub(crate) fn of(base: &BasePackage) -> Self {
         let tools = base
             .tools
             .iter()
-            .map(|tool| built_in(Kind::Tool, &tool.name, Tool::of_base(tool)));
+            .map(|tool| built_in(Kind::Tool, &tool.name, Tool::from_manifest(tool)));
         let extensions = base.extensions.iter().map(|(name, config)| {
-            built_in(Kind::Extension, name, Extension::of_base(name, config))
+            built_in(Kind::Extension, name, Extension::from_builtin(name, config))
         });
         let connectors = base.connectors.iter().map(|manifest| {
             built_in(
                 Kind::Connector,
                 &manifest.name,
-                Connector::of_base(manifest),
+                Connector::from_manifest(manifest),
             )
         });
-        BuiltIn {
+        BuiltInResources {
             tools: tools.collect(),
             extensions: extensions.collect(),
             connectors: connectors.collect(),
@@ -80,30 +79,29 @@ fn built_in<T>(kind: Kind, name: &str, spec: T) -> (ResourceId, Arc<Resource<T>>
     (id, Arc::new(resource))
 }
 
-/// A resource with its identity and the place where it is defined.
+/// Resource with its identity and its position.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Resource<T> {
-    /// Who it is.
+    /// Resource ID.
     pub id: ResourceId,
     /// `metadata.labels`.
     pub labels: BTreeMap<String, String>,
     /// `metadata.annotations`.
     pub annotations: BTreeMap<String, String>,
-    /// File (relative to the bundle) and place; `None` for a built-in resource.
-    pub origin: Option<Origin>,
-    /// The resource itself.
+    /// File and position. `None` for a built-in resource.
+    pub origin: Option<ResourceOrigin>,
+    /// Decoded `spec`.
     pub spec: T,
 }
 
-/// The file (relative to the bundle) and the place in it where a resource is named.
-pub type Origin = (String, Position);
+/// File (relative to the bundle) and position of a resource's name.
+pub type ResourceOrigin = (String, SourcePosition);
 
-/// All resources of one kind, in load order, built-in ones last. Bundles share what did not change between them.
+/// Resources of one kind in load order, built-in ones last. Bundles share unchanged resources.
 pub type Resources<T> = IndexMap<ResourceId, Arc<Resource<T>>>;
 
-/// The resources of every kind.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Decoded {
+pub(crate) struct DecodedResources {
     pub(crate) package: Option<Arc<Resource<Package>>>,
     pub(crate) models: Resources<Model>,
     pub(crate) agents: Resources<Agent>,
@@ -114,39 +112,40 @@ pub(crate) struct Decoded {
     pub(crate) connections: Resources<Connection>,
 }
 
-/// A project folder, read and found to be right. Immutable; made by [`load`](crate::load) alone.
+/// Validated project. Immutable; only [`load`](crate::load) creates it.
 #[derive(Debug, Clone)]
 pub struct Bundle {
     pub(crate) root: PathBuf,
     pub(crate) files: Vec<String>,
     pub(crate) packages: Vec<InstalledPackage>,
-    /// What tells the texts of its YAML files from others.
+    /// Identity of each YAML file's text, compared by pointer.
     pub(crate) marks: HashMap<String, Arc<()>>,
-    pub(crate) resources: Decoded,
-    /// Where the value sources are written.
+    pub(crate) resources: DecodedResources,
+    /// Value sources with their positions.
     pub(crate) values: Vec<ValueOrigin>,
     pub(crate) builds: Vec<ToolBuild>,
-    /// Where fields of tools stand that only opening the entry shows to be wrong.
-    pub(crate) places: HashMap<ResourceId, Vec<(String, Position)>>,
+    /// Positions of tool fields whose errors only show when the entry is opened.
+    pub(crate) places: HashMap<ResourceId, Vec<(String, SourcePosition)>>,
 }
 
 impl Bundle {
-    /// The project folder.
+    /// Returns the project directory.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// Every file that the bundle was made from, relative to its root: YAML, prompts, entries.
+    /// Returns all files of the bundle, relative to its root: YAML, prompts, entries.
     pub fn files(&self) -> &[String] {
         &self.files
     }
 
-    /// The packages that it depends on, directly or not. What comes first depends on nothing that comes later.
+    /// Returns the direct and indirect dependencies, sorted so that a package comes after its own
+    /// dependencies.
     pub fn packages(&self) -> &[InstalledPackage] {
         &self.packages
     }
 
-    /// The package that a file of the bundle lies in; none where it is the project's own.
+    /// Returns the package that contains a file of the bundle. `None` for the project's own files.
     pub fn package_of(&self, file: &str) -> Option<&InstalledPackage> {
         let holds = |package: &&InstalledPackage| {
             file.strip_prefix(&package.folder)
@@ -155,54 +154,56 @@ impl Bundle {
         self.packages.iter().find(holds)
     }
 
-    /// The Package document, where there is one.
+    /// Returns the Package document, if there is one.
     pub fn package(&self) -> Option<&Resource<Package>> {
         self.resources.package.as_deref()
     }
 
-    /// All models.
+    /// Returns all models.
     pub fn models(&self) -> &Resources<Model> {
         &self.resources.models
     }
 
-    /// All agents.
+    /// Returns all agents.
     pub fn agents(&self) -> &Resources<Agent> {
         &self.resources.agents
     }
 
-    /// All swarms.
+    /// Returns all swarms.
     pub fn swarms(&self) -> &Resources<Swarm> {
         &self.resources.swarms
     }
 
-    /// All tools, the built-in ones included.
+    /// Returns all tools, including the built-in ones.
     pub fn tools(&self) -> &Resources<Tool> {
         &self.resources.tools
     }
 
-    /// How tools are built, of all that say so, in load order.
+    /// Returns the build instructions of all tools that have any, in load order.
     pub fn builds(&self) -> &[ToolBuild] {
         &self.builds
     }
 
-    /// Where `field` of a tool stands in its file: `spec.entry`, or the `name` or `parameters` of one of `spec.exports`.
-    pub fn place(&self, tool: &ResourceId, field: &str) -> Option<Position> {
+    /// Returns the recorded position of a field, such as `spec.entry` of a tool or `spec.provider`
+    /// of a model.
+    pub fn place(&self, resource: &ResourceId, field: &str) -> Option<SourcePosition> {
         self.places
-            .get(tool)?
+            .get(resource)?
             .iter()
             .find(|(name, _)| name == field)
             .map(|(_, at)| *at)
     }
 
-    /// Whether two places, in this bundle and in another one, begin the same document of the same text; also where there is
-    /// neither, since what is built in stays as it is.
+    /// Returns whether two positions in two bundles belong to the same document of the same text.
+    /// Built-in resources without a position are always the same.
     pub(crate) fn is_same_document(
         &self,
         other: &Bundle,
-        here: Option<&Origin>,
-        there: Option<&Origin>,
+        here: Option<&ResourceOrigin>,
+        there: Option<&ResourceOrigin>,
     ) -> bool {
-        let mark = |bundle: &Bundle, origin: &Origin| bundle.marks.get(&origin.0).map(Arc::as_ptr);
+        let mark =
+            |bundle: &Bundle, origin: &ResourceOrigin| bundle.marks.get(&origin.0).map(Arc::as_ptr);
         match (here, there) {
             (Some(here), Some(there)) => {
                 here == there
@@ -213,17 +214,17 @@ impl Bundle {
         }
     }
 
-    /// All extensions, the built-in ones included.
+    /// Returns all extensions, including the built-in ones.
     pub fn extensions(&self) -> &Resources<Extension> {
         &self.resources.extensions
     }
 
-    /// All connectors, the built-in ones included.
+    /// Returns all connectors, including the built-in ones.
     pub fn connectors(&self) -> &Resources<Connector> {
         &self.resources.connectors
     }
 
-    /// All connections.
+    /// Returns all connections.
     pub fn connections(&self) -> &Resources<Connection> {
         &self.resources.connections
     }

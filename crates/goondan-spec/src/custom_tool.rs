@@ -1,62 +1,63 @@
-//! Executable custom tools: a folder with a `tool.yaml` and a program that takes `--key=value` arguments.
+//! Executable custom tools: a directory with a `tool.yaml` and a program that accepts `--key=value`
+//! arguments.
 
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::decode::{Field, Fields};
+use crate::decode::{FieldReader, MapReader};
 use crate::diagnostic::{Code, Diagnostic};
-use crate::findings::Findings;
+use crate::diagnostic_sink::DiagnosticSink;
 use crate::kinds::{ExportSpec, Permission};
-use crate::node::Content;
+use crate::node::NodeContent;
 use crate::yaml;
 
-/// The manifest of an executable custom tool.
+/// Manifest of an executable custom tool.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CustomTool {
-    /// Lower-case letters, digits, hyphens and underscores; the name of the tool's only export.
+    /// Name of the tool's only export: lower-case letters, digits, hyphens and underscores.
     pub name: String,
-    /// What it does, for the model.
+    /// Description for the model.
     pub description: String,
-    /// For people.
+    /// Version, for people.
     pub version: Option<String>,
-    /// The program, relative to the folder; it never leaves it by `..` or an absolute path.
+    /// Program, relative to the tool's directory and inside it.
     pub entrypoint: String,
-    /// How to use it, for the model; appended to the description.
+    /// Usage notes for the model, appended to the description.
     pub usage: Option<String>,
-    /// The arguments that it takes.
+    /// Arguments of the program.
     pub parameters: Vec<CustomParameter>,
 }
 
-/// An argument of an executable custom tool.
+/// Argument of an executable custom tool.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CustomParameter {
-    /// As in `--name=value`.
+    /// Name, as in `--name=value`.
     pub name: String,
-    /// `string`, `number` or `boolean`.
+    /// Type: `string`, `number`, `integer` or `boolean`.
     pub r#type: ParameterType,
-    /// Whether a call without it is refused.
+    /// Set if a call without the argument is rejected.
     pub required: bool,
-    /// For the model.
+    /// Description for the model.
     pub description: Option<String>,
 }
 
-/// The type of an argument.
+/// Type of an argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ParameterType {
-    /// Text.
+    /// String.
     String,
-    /// Any number.
+    /// Number.
     Number,
-    /// A whole number.
+    /// Integer.
     Integer,
-    /// True or false.
+    /// Boolean.
     Boolean,
 }
 
-const TYPES: [(&str, ParameterType); 4] = [
+const PARAMETER_TYPES: [(&str, ParameterType); 4] = [
     ("string", ParameterType::String),
     ("number", ParameterType::Number),
     ("integer", ParameterType::Integer),
@@ -64,18 +65,19 @@ const TYPES: [(&str, ParameterType); 4] = [
 ];
 
 impl CustomTool {
-    /// Reads a `tool.yaml`. `file` is what diagnostics call it. Whether the program exists is not looked at.
+    /// Parses a `tool.yaml`. `file` is its name in diagnostics. Does not check whether the program
+    /// exists.
     ///
     /// # Errors
-    /// Every mistake in it at once.
+    /// Returns all errors in the file.
     pub fn parse(text: &str, file: &str) -> Result<CustomTool, Vec<Diagnostic>> {
-        let mut findings = Findings::about(file);
+        let mut findings = DiagnosticSink::about(file);
         let tool = read(text, &mut findings);
         tool.filter(|_| findings.is_clean())
             .ok_or(findings.diagnostics)
     }
 
-    /// The tool's only export, as the model sees it.
+    /// Returns the tool's only export, as the model sees it.
     pub fn export(&self) -> ExportSpec {
         let description = match &self.usage {
             Some(usage) => format!("{}\n\n{}", self.description, usage.trim()),
@@ -90,7 +92,7 @@ impl CustomTool {
         }
     }
 
-    /// The arguments as a JSON Schema of type object that allows no others.
+    /// Returns the JSON Schema of the arguments, which allows no additional properties.
     pub fn schema(&self) -> Value {
         let mut properties = serde_json::Map::new();
         for parameter in &self.parameters {
@@ -110,7 +112,7 @@ impl CustomTool {
     }
 }
 
-fn read(text: &str, findings: &mut Findings) -> Option<CustomTool> {
+fn read(text: &str, findings: &mut DiagnosticSink) -> Option<CustomTool> {
     let root = match yaml::parse(text) {
         Ok(Some(root)) => root,
         Ok(None) => {
@@ -130,8 +132,8 @@ fn read(text: &str, findings: &mut Findings) -> Option<CustomTool> {
             return None;
         }
     };
-    let root = Field::root(&root);
-    if !matches!(root.node.content, Content::Map(_)) {
+    let root = FieldReader::root(&root);
+    if !matches!(root.node.content, NodeContent::Map(_)) {
         findings.add(root.invalid(format!(
             "`{}` must be a map, but is {}.",
             findings.file,
@@ -145,7 +147,7 @@ fn read(text: &str, findings: &mut Findings) -> Option<CustomTool> {
     tool
 }
 
-fn read_fields(fields: &mut Fields<'_>, findings: &mut Findings) -> Option<CustomTool> {
+fn read_fields(fields: &mut MapReader<'_>, findings: &mut DiagnosticSink) -> Option<CustomTool> {
     let name = fields
         .required("name", findings)
         .and_then(|field| read_name(&field, findings));
@@ -174,15 +176,15 @@ fn read_fields(fields: &mut Fields<'_>, findings: &mut Findings) -> Option<Custo
     })
 }
 
-/// `version: 1.0` is a number in YAML, and nobody means one.
-fn read_version(field: &Field<'_>, findings: &mut Findings) -> Option<String> {
+/// `version: 1.0` is a number in YAML, but is meant as a string.
+fn read_version(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<String> {
     match &field.node.content {
-        Content::Number(number) => Some(number.to_string()),
+        NodeContent::Number(number) => Some(number.to_string()),
         _ => field.text(findings).map(str::to_owned),
     }
 }
 
-fn read_name(field: &Field<'_>, findings: &mut Findings) -> Option<String> {
+fn read_name(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<String> {
     let name = field.text(findings)?;
     let plain = name.len() <= 63
         && name.starts_with(|c: char| c.is_ascii_lowercase())
@@ -191,29 +193,33 @@ fn read_name(field: &Field<'_>, findings: &mut Findings) -> Option<String> {
             .all(|c| matches!(c, 'a'..='z' | '0'..='9' | '-' | '_'))
         && !name.contains("__");
     if !plain {
-        let message = "A custom tool's name begins with a letter and holds lower-case letters, digits, hyphens and single underscores, at most 63.";
+        let message = "A custom tool's name begins with a letter and contains at most 63 \
+            lower-case letters, digits, hyphens and single underscores.";
         findings.add(field.problem(Code::INVALID_NAME, message));
     }
     plain.then(|| name.to_owned())
 }
 
-fn read_entrypoint(field: &Field<'_>, findings: &mut Findings) -> Option<String> {
+fn read_entrypoint(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<String> {
     let path = field.text(findings)?;
     let leaves = path.starts_with(['/', '\\'])
         || path.split(['/', '\\']).any(|part| part == "..")
         || path.contains(':');
     if leaves {
-        let message = "`entrypoint` must be a program inside the tool's own folder.";
+        let message = "`entrypoint` must be a program in the tool's own directory.";
         findings.add(
             field
                 .problem(Code::PATH_ESCAPE, message)
-                .suggest("put the program beside `tool.yaml` and write its name"),
+                .suggest("put the program next to `tool.yaml` and write its file name"),
         );
     }
     (!leaves).then(|| path.trim_start_matches("./").to_owned())
 }
 
-fn read_parameters(field: &Field<'_>, findings: &mut Findings) -> Option<Vec<CustomParameter>> {
+fn read_parameters(
+    field: &FieldReader<'_>,
+    findings: &mut DiagnosticSink,
+) -> Option<Vec<CustomParameter>> {
     let mut parameters: Vec<CustomParameter> = Vec::new();
     for item in field.list(findings)? {
         let Some(parameter) = read_parameter(&item, findings) else {
@@ -230,13 +236,16 @@ fn read_parameters(field: &Field<'_>, findings: &mut Findings) -> Option<Vec<Cus
     Some(parameters)
 }
 
-fn read_parameter(item: &Field<'_>, findings: &mut Findings) -> Option<CustomParameter> {
+fn read_parameter(
+    item: &FieldReader<'_>,
+    findings: &mut DiagnosticSink,
+) -> Option<CustomParameter> {
     let mut fields = item.fields(findings)?;
     let name = fields
         .required("name", findings)
         .and_then(|field| read_parameter_name(&field, findings));
     let kind = match fields.optional("type") {
-        Some(field) => field.one_of(&TYPES, findings),
+        Some(field) => field.one_of(&PARAMETER_TYPES, findings),
         None => Some(ParameterType::String),
     };
     let required = fields
@@ -254,15 +263,16 @@ fn read_parameter(item: &Field<'_>, findings: &mut Findings) -> Option<CustomPar
     })
 }
 
-/// It becomes a flag, so it holds nothing that could end or begin another one.
-fn read_parameter_name(field: &Field<'_>, findings: &mut Findings) -> Option<String> {
+/// The name becomes a flag, so it must not contain characters that end or begin another flag.
+fn read_parameter_name(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<String> {
     let name = field.text(findings)?;
     let plain = name.starts_with(|c: char| c.is_ascii_alphabetic())
         && name
             .chars()
             .all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'));
     if !plain {
-        let message = "A parameter's name begins with a letter and holds letters, digits, `-`, `_` and `.` only.";
+        let message = "A parameter's name begins with a letter and contains only letters, \
+            digits, `-`, `_` and `.`.";
         findings.add(field.invalid(message));
     }
     plain.then(|| name.to_owned())
@@ -274,7 +284,9 @@ mod tests {
 
     #[test]
     fn the_documented_manifest_becomes_an_export() {
-        let text = "name: greet\ndescription: Greets\nversion: 1.0.0\nentrypoint: ./greet\nusage: |\n  Say whom.\nparameters:\n  - {name: who, type: string, required: true, description: whom}\n  - {name: times, type: number}\n";
+        let text = "name: greet\ndescription: Greets\nversion: 1.0.0\nentrypoint: ./greet\nusage: \
+            |\n  Say whom.\nparameters:\n  - {name: who, type: string, required: true, \
+            description: whom}\n  - {name: times, type: number}\n";
         let tool = CustomTool::parse(text, "tool.yaml").unwrap();
         assert_eq!(tool.entrypoint, "greet");
         assert_eq!(
@@ -290,7 +302,8 @@ mod tests {
 
     #[test]
     fn every_mistake_is_found() {
-        let text = "name: Bad\nentrypoint: ../../bin/sh\nparameters:\n  - {name: '--x', type: text}\nextra: 1\n";
+        let text = "name: Bad\nentrypoint: ../../bin/sh\nparameters:\n  - {name: '--x', type: \
+            text}\nextra: 1\n";
         let codes: Vec<_> = CustomTool::parse(text, "t")
             .unwrap_err()
             .iter()

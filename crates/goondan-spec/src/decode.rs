@@ -1,38 +1,39 @@
-//! Reading typed values out of a tree, with every mistake reported where it stands.
+//! Reads typed values from a node tree and reports every error at its position.
 //!
-//! A [`Field`] is a value with its path; [`Fields`] is a map whose fields are asked for one by one. Whatever nobody asked
-//! for is unknown, so a decoder and its list of known fields cannot drift apart.
+//! A [`FieldReader`] is a value with its path; [`MapReader`] is a map whose fields are read one by one.
+//! Every field that was not read is unknown. So a decoder and its list of known fields cannot
+//! diverge.
 
 use std::collections::HashSet;
 
 use serde_json::Number;
 
 use crate::JsonObject;
-use crate::diagnostic::{Code, Diagnostic, Position};
-use crate::findings::Findings;
+use crate::diagnostic::{Code, Diagnostic, SourcePosition};
+use crate::diagnostic_sink::DiagnosticSink;
 use crate::fix::Fix;
-use crate::node::{Content, Entry, Node, to_object};
+use crate::node::{MapEntry, NodeContent, YamlNode, to_object};
 use crate::text::{alternatives, closest, excerpt, list};
 
-/// How many unknown fields of one map are reported: whoever has more has put something else in its place.
-const MOST_UNKNOWN: usize = 20;
-/// Number of known fields that the advice about an unknown field names.
-const MOST_KNOWN: usize = 12;
+/// Maximum number of unknown fields reported per map. More of them mean that the whole map is
+/// misplaced.
+const MAX_REPORTED_UNKNOWN_FIELDS: usize = 20;
+/// Maximum number of known fields that the advice about an unknown field lists.
+const MAX_LISTED_KNOWN_FIELDS: usize = 12;
 
-/// A value, the key that it stands under and its path such as `spec.exports[0].name`.
+/// Value with its key and its path, such as `spec.exports[0].name`.
 #[derive(Debug, Clone)]
-pub(crate) struct Field<'n> {
-    pub(crate) node: &'n Node,
-    /// Empty for the items of a list and the root of a document.
+pub(crate) struct FieldReader<'n> {
+    pub(crate) node: &'n YamlNode,
+    /// Empty for list items and the root of a document.
     pub(crate) key: &'n str,
-    pub(crate) key_at: Option<Position>,
+    pub(crate) key_at: Option<SourcePosition>,
     pub(crate) path: String,
 }
 
-impl<'n> Field<'n> {
-    /// The root of a document: its path is empty.
-    pub(crate) fn root(node: &'n Node) -> Self {
-        Field {
+impl<'n> FieldReader<'n> {
+    pub(crate) fn root(node: &'n YamlNode) -> Self {
+        FieldReader {
             node,
             key: "",
             key_at: None,
@@ -40,46 +41,51 @@ impl<'n> Field<'n> {
         }
     }
 
-    /// Where the value stands; an empty one has the place of its key.
-    pub(crate) fn at(&self) -> Position {
+    /// Returns the value's position. An empty value has the position of its key.
+    pub(crate) fn at(&self) -> SourcePosition {
         match (&self.node.content, self.key_at) {
-            (Content::Null, Some(key_at)) => key_at,
+            (NodeContent::Null, Some(key_at)) => key_at,
             _ => self.node.at,
         }
     }
 
-    /// A diagnostic that points at this value.
+    /// Creates a diagnostic at this value.
     pub(crate) fn problem(&self, code: Code, message: impl Into<String>) -> Diagnostic {
         Diagnostic::new(code, message)
             .at(self.at())
             .field(self.path.clone())
     }
 
-    /// A diagnostic of a bad value, at this value.
+    /// Creates a diagnostic about an invalid value.
     pub(crate) fn invalid(&self, message: impl Into<String>) -> Diagnostic {
         self.problem(Code::SCHEMA_INVALID, message)
     }
 
-    /// `diagnostic`, which is about this value, with what was meant in its place.
+    /// Adds the suggestion of `near` instead of this value, with its fix.
     pub(crate) fn did_you_mean(&self, diagnostic: Diagnostic, near: &str) -> Diagnostic {
         self.instead(diagnostic.suggest(format!("did you mean `{near}`?")), near)
     }
 
-    /// As [`Field::did_you_mean`], of the key.
+    /// Works like [`FieldReader::did_you_mean`] for the key.
     pub(crate) fn did_you_mean_key(&self, diagnostic: Diagnostic, near: &str) -> Diagnostic {
         let diagnostic = diagnostic.suggest(format!("did you mean `{near}`?"));
         match self.key_at {
-            Some(key_at) => diagnostic.fix(guarded(Fix::replace(key_at, near), &self.path)),
+            Some(key_at) => {
+                diagnostic.fix(guard_permission_fix(Fix::replace(key_at, near), &self.path))
+            }
             None => diagnostic,
         }
     }
 
-    /// `diagnostic`, which is about this value, with the fix that writes `text` here.
+    /// Adds the fix that replaces this value with `text`.
     pub(crate) fn instead(&self, diagnostic: Diagnostic, text: &str) -> Diagnostic {
-        diagnostic.fix(guarded(Fix::replace(self.node.at, text), &self.path))
+        diagnostic.fix(guard_permission_fix(
+            Fix::replace(self.node.at, text),
+            &self.path,
+        ))
     }
 
-    /// The fix that writes `word` here, without quotes.
+    /// Creates the fix that writes `word` here without quotes.
     fn bare(&self, word: &str) -> Fix {
         let mut fix = Fix::replace(self.node.at, word);
         fix.edits
@@ -96,27 +102,29 @@ impl<'n> Field<'n> {
         );
         let diagnostic = self.invalid(message);
         match &self.node.content {
-            Content::Bool(value) if expected == "text" => diagnostic
+            NodeContent::Bool(value) if expected == "a string" => diagnostic
                 .suggest(format!("put it in quotes: \"{value}\""))
                 .fix(Fix::quote(self.node.at)),
-            Content::Number(value) if expected == "text" => diagnostic
+            NodeContent::Number(value) if expected == "a string" => diagnostic
                 .suggest(format!("put it in quotes: \"{value}\""))
                 .fix(Fix::quote(self.node.at)),
-            Content::Map(_) | Content::Text(_) if expected == "a list" => {
+            NodeContent::Map(_) | NodeContent::Text(_) if expected == "a list" => {
                 diagnostic.suggest("begin each item with `- `")
             }
-            Content::Text(text) if expected == "a map" => diagnostic.suggest(of_a_map(text)),
-            Content::Text(_) if expected.ends_with("number") => {
+            NodeContent::Text(text) if expected == "a map" => {
+                diagnostic.suggest(map_suggestion(text))
+            }
+            NodeContent::Text(_) if matches!(expected, "a number" | "an integer") => {
                 diagnostic.suggest("write a number, without quotes and without a unit")
             }
             _ => diagnostic,
         }
     }
 
-    /// Text that is not blank.
-    pub(crate) fn text(&self, findings: &mut Findings) -> Option<&'n str> {
+    /// Reads a string that is not blank.
+    pub(crate) fn text(&self, findings: &mut DiagnosticSink) -> Option<&'n str> {
         let Some(text) = self.node.text() else {
-            findings.add(self.wrong_type("text"));
+            findings.add(self.wrong_type("a string"));
             return None;
         };
         if text.trim().is_empty() {
@@ -126,12 +134,11 @@ impl<'n> Field<'n> {
         Some(text)
     }
 
-    /// True or false.
-    pub(crate) fn boolean(&self, findings: &mut Findings) -> Option<bool> {
-        if let Content::Bool(value) = self.node.content {
+    pub(crate) fn boolean(&self, findings: &mut DiagnosticSink) -> Option<bool> {
+        if let NodeContent::Bool(value) = self.node.content {
             return Some(value);
         }
-        let diagnostic = self.wrong_type("true or false");
+        let diagnostic = self.wrong_type("a boolean");
         findings.add(
             match self.node.text().map(str::to_ascii_lowercase).as_deref() {
                 Some("yes" | "on" | "true") => {
@@ -146,16 +153,16 @@ impl<'n> Field<'n> {
         None
     }
 
-    /// A whole number of at least `least`.
-    pub(crate) fn whole(&self, least: u64, findings: &mut Findings) -> Option<u64> {
-        let Content::Number(number) = &self.node.content else {
-            findings.add(self.wrong_type("a whole number"));
+    /// Reads an integer of at least `least`.
+    pub(crate) fn unsigned(&self, least: u64, findings: &mut DiagnosticSink) -> Option<u64> {
+        let NodeContent::Number(number) = &self.node.content else {
+            findings.add(self.wrong_type("an integer"));
             return None;
         };
         let value = whole_number(number);
         if value.is_none_or(|value| value < least) {
             let message = format!(
-                "`{}` must be a whole number of at least {least}, but is {number}.",
+                "`{}` must be an integer of at least {least}, but is {number}.",
                 self.path
             );
             findings.add(self.invalid(message));
@@ -164,13 +171,13 @@ impl<'n> Field<'n> {
         value
     }
 
-    /// A whole number that fits the type asked for.
-    pub(crate) fn whole_as<T: TryFrom<u64>>(
+    /// Reads an integer of at least `least` that fits `T`.
+    pub(crate) fn unsigned_as<T: TryFrom<u64>>(
         &self,
         least: u64,
-        findings: &mut Findings,
+        findings: &mut DiagnosticSink,
     ) -> Option<T> {
-        let value = self.whole(least, findings)?;
+        let value = self.unsigned(least, findings)?;
         let fitting = T::try_from(value).ok();
         if fitting.is_none() {
             findings.add(self.invalid(format!("`{}` is too large: {value}.", self.path)));
@@ -178,30 +185,30 @@ impl<'n> Field<'n> {
         fitting
     }
 
-    /// A whole number that may be negative.
-    pub(crate) fn integer(&self, findings: &mut Findings) -> Option<i64> {
-        let Content::Number(number) = &self.node.content else {
-            findings.add(self.wrong_type("a whole number"));
+    /// Reads an integer that may be negative.
+    pub(crate) fn integer(&self, findings: &mut DiagnosticSink) -> Option<i64> {
+        let NodeContent::Number(number) = &self.node.content else {
+            findings.add(self.wrong_type("an integer"));
             return None;
         };
         let value = signed_number(number);
         if value.is_none() {
             findings.add(self.invalid(format!(
-                "`{}` must be a whole number of at most 64 bits, but is {number}.",
+                "`{}` must be an integer of at most 64 bits, but is {number}.",
                 self.path
             )));
         }
         value
     }
 
-    /// A number for which `fits` holds; `range` says so in words.
+    /// Reads a number for which `fits` holds. `range` describes the condition.
     pub(crate) fn number(
         &self,
         range: &str,
         fits: fn(f64) -> bool,
-        findings: &mut Findings,
+        findings: &mut DiagnosticSink,
     ) -> Option<f64> {
-        let Content::Number(number) = &self.node.content else {
+        let NodeContent::Number(number) = &self.node.content else {
             findings.add(self.wrong_type("a number"));
             return None;
         };
@@ -213,11 +220,11 @@ impl<'n> Field<'n> {
         value
     }
 
-    /// One of the given words.
+    /// Reads one of the given words.
     pub(crate) fn one_of<T: Copy>(
         &self,
         words: &[(&str, T)],
-        findings: &mut Findings,
+        findings: &mut DiagnosticSink,
     ) -> Option<T> {
         let text = self.text(findings)?;
         if let Some((_, value)) = words.iter().find(|(word, _)| *word == text) {
@@ -238,13 +245,12 @@ impl<'n> Field<'n> {
         None
     }
 
-    /// The items of a list.
-    pub(crate) fn list(&self, findings: &mut Findings) -> Option<Vec<Field<'n>>> {
-        let Content::List(items) = &self.node.content else {
+    pub(crate) fn list(&self, findings: &mut DiagnosticSink) -> Option<Vec<FieldReader<'n>>> {
+        let NodeContent::List(items) = &self.node.content else {
             findings.add(self.wrong_type("a list"));
             return None;
         };
-        let item = |(index, node)| Field {
+        let item = |(index, node)| FieldReader {
             node,
             key: "",
             key_at: None,
@@ -253,22 +259,23 @@ impl<'n> Field<'n> {
         Some(items.iter().enumerate().map(item).collect())
     }
 
-    /// The items of a list that has at least one; `what` names an item.
+    /// Reads a list with at least one item. `what` names an item.
     pub(crate) fn filled_list(
         &self,
         what: &str,
-        findings: &mut Findings,
-    ) -> Option<Vec<Field<'n>>> {
+        findings: &mut DiagnosticSink,
+    ) -> Option<Vec<FieldReader<'n>>> {
         let items = self.list(findings)?;
         if items.is_empty() {
-            findings.add(self.invalid(format!("`{}` must hold at least one {what}.", self.path)));
+            findings
+                .add(self.invalid(format!("`{}` must contain at least one {what}.", self.path)));
             return None;
         }
         Some(items)
     }
 
-    /// A list of texts, none of them twice.
-    pub(crate) fn texts(&self, findings: &mut Findings) -> Option<Vec<Field<'n>>> {
+    /// Reads a list of strings and reports duplicates.
+    pub(crate) fn texts(&self, findings: &mut DiagnosticSink) -> Option<Vec<FieldReader<'n>>> {
         let mut seen = HashSet::new();
         let mut kept = Vec::new();
         for item in self.list(findings)? {
@@ -279,7 +286,7 @@ impl<'n> Field<'n> {
                 kept.push(item);
             } else {
                 findings.add(item.invalid(format!(
-                    "`{}` stands twice in `{}`.",
+                    "`{}` is listed twice in `{}`.",
                     excerpt(text, 60),
                     self.path
                 )));
@@ -288,14 +295,14 @@ impl<'n> Field<'n> {
         Some(kept)
     }
 
-    /// The fields of a map whose fields are known.
-    pub(crate) fn fields(&self, findings: &mut Findings) -> Option<Fields<'n>> {
-        let Content::Map(entries) = &self.node.content else {
+    /// Reads a map with a fixed set of fields.
+    pub(crate) fn fields(&self, findings: &mut DiagnosticSink) -> Option<MapReader<'n>> {
+        let NodeContent::Map(entries) = &self.node.content else {
             findings.add(self.wrong_type("a map"));
             return None;
         };
         let at = self.key_at.unwrap_or(self.node.at);
-        Some(Fields {
+        Some(MapReader {
             entries,
             at,
             map_at: self.node.at,
@@ -304,16 +311,16 @@ impl<'n> Field<'n> {
         })
     }
 
-    /// The field of that name of a map; one without a value counts as absent.
-    pub(crate) fn child(&self, name: &str) -> Option<Field<'n>> {
+    /// Returns a field of this map. A field without a value counts as absent.
+    pub(crate) fn child(&self, name: &str) -> Option<FieldReader<'n>> {
         self.node
             .entry(name)
             .and_then(|entry| present(entry, &self.path))
     }
 
-    /// The entries of a map with keys of the user's own.
-    pub(crate) fn entries(&self, findings: &mut Findings) -> Option<Vec<Field<'n>>> {
-        let Content::Map(entries) = &self.node.content else {
+    /// Reads the entries of a map with user-defined keys.
+    pub(crate) fn entries(&self, findings: &mut DiagnosticSink) -> Option<Vec<FieldReader<'n>>> {
+        let NodeContent::Map(entries) = &self.node.content else {
             findings.add(self.wrong_type("a map"));
             return None;
         };
@@ -325,10 +332,10 @@ impl<'n> Field<'n> {
         )
     }
 
-    /// A map that is free to hold anything.
-    pub(crate) fn object(&self, findings: &mut Findings) -> Option<JsonObject> {
+    /// Reads a map with arbitrary content.
+    pub(crate) fn object(&self, findings: &mut DiagnosticSink) -> Option<JsonObject> {
         match &self.node.content {
-            Content::Map(entries) => Some(to_object(entries)),
+            NodeContent::Map(entries) => Some(to_object(entries)),
             _ => {
                 findings.add(self.wrong_type("a map"));
                 None
@@ -337,25 +344,25 @@ impl<'n> Field<'n> {
     }
 }
 
-/// A map of which every field has to be known.
+/// Map in which every field must be known.
 #[derive(Debug)]
-pub(crate) struct Fields<'n> {
-    entries: &'n [Entry],
-    /// The key of the map, or its beginning: where a missing field is reported.
-    pub(crate) at: Position,
-    map_at: Position,
+pub(crate) struct MapReader<'n> {
+    entries: &'n [MapEntry],
+    /// Position for missing fields: the map's key, or the start of the map.
+    pub(crate) at: SourcePosition,
+    map_at: SourcePosition,
     pub(crate) path: String,
     asked: Vec<&'static str>,
 }
 
-impl<'n> Fields<'n> {
-    /// Whether a field is given.
+impl<'n> MapReader<'n> {
+    /// Returns whether the key is present, even without a value.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.entries.iter().any(|entry| entry.key == name)
     }
 
-    /// The field of that name; one without a value counts as absent.
-    pub(crate) fn optional(&mut self, name: &'static str) -> Option<Field<'n>> {
+    /// Returns the field `name`. A field without a value counts as absent.
+    pub(crate) fn optional(&mut self, name: &'static str) -> Option<FieldReader<'n>> {
         self.asked.push(name);
         self.entries
             .iter()
@@ -363,13 +370,13 @@ impl<'n> Fields<'n> {
             .and_then(|entry| present(entry, &self.path))
     }
 
-    /// Reads the field of that name with `read`. The result is `None` if the value is wrong, and `Some(None)` without a
-    /// value.
+    /// Reads the field `name` with `read`. Returns `None` if the value is wrong, and `Some(None)`
+    /// if there is no value.
     pub(crate) fn read<T>(
         &mut self,
         name: &'static str,
-        findings: &mut Findings,
-        read: impl FnOnce(&Field<'n>, &mut Findings) -> Option<T>,
+        findings: &mut DiagnosticSink,
+        read: impl FnOnce(&FieldReader<'n>, &mut DiagnosticSink) -> Option<T>,
     ) -> Option<Option<T>> {
         match self.optional(name) {
             Some(field) => read(&field, findings).map(Some),
@@ -377,12 +384,12 @@ impl<'n> Fields<'n> {
         }
     }
 
-    /// The field of that name, or a diagnostic that it is missing.
+    /// Returns the field `name`, or reports that it is missing.
     pub(crate) fn required(
         &mut self,
         name: &'static str,
-        findings: &mut Findings,
-    ) -> Option<Field<'n>> {
+        findings: &mut DiagnosticSink,
+    ) -> Option<FieldReader<'n>> {
         let field = self.optional(name);
         if field.is_none() {
             let diagnostic = self.missing(name).suggest(format!("add `{name}: …`"));
@@ -391,7 +398,7 @@ impl<'n> Fields<'n> {
         field
     }
 
-    /// A diagnostic about the field of that name, which is not there or empty.
+    /// Creates a diagnostic about a field that is absent or empty.
     pub(crate) fn missing(&self, name: &str) -> Diagnostic {
         let path = join(&self.path, name);
         match self.entries.iter().find(|entry| entry.key == name) {
@@ -404,7 +411,7 @@ impl<'n> Fields<'n> {
         .field(path)
     }
 
-    /// `diagnostic`, which says that a field is missing, with the fix that adds it with `value`.
+    /// Adds to `diagnostic` the fix that inserts the missing field with `value`.
     pub(crate) fn to_be_added(
         &self,
         diagnostic: Diagnostic,
@@ -417,41 +424,45 @@ impl<'n> Fields<'n> {
         }
     }
 
-    /// The fix that adds a field; none where it is there without a value.
+    /// Returns the fix that inserts a field, or `None` if its key is already there.
     pub(crate) fn add(&self, name: &str, value: &str) -> Option<Fix> {
         let first = self.entries.first().map(|entry| entry.key_at);
         (!self.has(name)).then(|| Fix::add_field(self.map_at, first, name, value))
     }
 
-    /// Every entry that no decoder has asked for yet.
-    pub(crate) fn rest(&self) -> impl Iterator<Item = &'n Entry> {
+    /// Returns the entries that no decoder has read yet.
+    pub(crate) fn rest(&self) -> impl Iterator<Item = &'n MapEntry> {
         self.entries
             .iter()
             .filter(|entry| !self.asked.contains(&entry.key.as_str()))
     }
 
-    /// `diagnostic`, which is about the key of `entry`, with the fix that makes it `near`, unless that is there already.
-    fn meant(&self, diagnostic: Diagnostic, entry: &Entry, near: &str) -> Diagnostic {
+    /// Adds to `diagnostic` the fix that renames the key of `entry` to `near`, unless that key is
+    /// already there.
+    fn with_rename_fix(&self, diagnostic: Diagnostic, entry: &MapEntry, near: &str) -> Diagnostic {
         if self.has(near) {
             return diagnostic;
         }
-        diagnostic.fix(guarded(Fix::replace(entry.key_at, near), &self.path))
+        diagnostic.fix(guard_permission_fix(
+            Fix::replace(entry.key_at, near),
+            &self.path,
+        ))
     }
 
-    /// Reports what nobody asked for.
-    pub(crate) fn finish(self, findings: &mut Findings) {
+    /// Reports all fields that were not read.
+    pub(crate) fn finish(self, findings: &mut DiagnosticSink) {
         self.finish_with("remove it", |_| None, findings);
     }
 
-    /// Finishes like [`Fields::finish`]. `advice` covers keys of other programs, and `remedy` any other key that resembles no known
-    /// field.
+    /// Works like [`MapReader::finish`]. `advice` handles keys of other programs. `remedy` is the
+    /// suggestion for keys that resemble no known field.
     pub(crate) fn finish_with(
         self,
         remedy: &str,
-        advice: impl Fn(&str) -> Option<Advice>,
-        findings: &mut Findings,
+        advice: impl Fn(&str) -> Option<KeyAdvice>,
+        findings: &mut DiagnosticSink,
     ) {
-        for entry in self.rest().take(MOST_UNKNOWN) {
+        for entry in self.rest().take(MAX_REPORTED_UNKNOWN_FIELDS) {
             let path = join(&self.path, &excerpt(&entry.key, 60));
             let diagnostic = Diagnostic::new(
                 Code::SCHEMA_INVALID,
@@ -460,48 +471,52 @@ impl<'n> Fields<'n> {
             let diagnostic = diagnostic.at(entry.key_at).field(path);
             let near = || closest(&entry.key, &self.asked);
             let (near, remark) = match advice(&entry.key) {
-                Some(Advice::Rename(name)) => (Some(name), None),
-                Some(Advice::Move(remark)) => (None, Some(remark.to_owned())),
+                Some(KeyAdvice::Rename(name)) => (Some(name), None),
+                Some(KeyAdvice::Move(remark)) => (None, Some(remark.to_owned())),
                 None => (near(), None),
             };
             findings.add(match near {
-                Some(near) => self.meant(
+                Some(near) => self.with_rename_fix(
                     diagnostic.suggest(format!("did you mean `{near}`?")),
                     entry,
                     near,
                 ),
                 None => diagnostic.suggest(remark.unwrap_or_else(|| {
-                    format!("{remedy}; known here: {}", list(&self.asked, MOST_KNOWN))
+                    format!(
+                        "{remedy}; known here: {}",
+                        list(&self.asked, MAX_LISTED_KNOWN_FIELDS)
+                    )
                 })),
             });
         }
     }
 }
 
-/// Advice about a key that a decoder does not read.
+/// Advice about an unknown key.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Advice {
-    /// The known field with the same meaning.
+pub(crate) enum KeyAdvice {
+    /// Known field with the same meaning.
     Rename(&'static str),
-    /// Text to write elsewhere.
+    /// Advice to write the value elsewhere, as a message.
     Move(&'static str),
 }
 
-/// `fix`, of the field at `path`: of what an agent may do, a person decides.
-fn guarded(fix: Fix, path: &str) -> Fix {
+/// Marks a fix of permissions as one that needs confirmation: a person decides what an agent may
+/// do.
+fn guard_permission_fix(fix: Fix, path: &str) -> Fix {
     if path.starts_with("spec.permissions") {
-        fix.perhaps()
+        fix.mark_uncertain()
     } else {
         fix
     }
 }
 
-fn present<'n>(entry: &'n Entry, parent: &str) -> Option<Field<'n>> {
-    (entry.value.content != Content::Null).then(|| field_of(entry, parent))
+fn present<'n>(entry: &'n MapEntry, parent: &str) -> Option<FieldReader<'n>> {
+    (entry.value.content != NodeContent::Null).then(|| field_of(entry, parent))
 }
 
-fn field_of<'n>(entry: &'n Entry, parent: &str) -> Field<'n> {
-    Field {
+fn field_of<'n>(entry: &'n MapEntry, parent: &str) -> FieldReader<'n> {
+    FieldReader {
         node: &entry.value,
         key: &entry.key,
         key_at: Some(entry.key_at),
@@ -530,18 +545,19 @@ fn signed_number(number: &Number) -> Option<i64> {
     number.as_i64().or_else(|| number.as_f64().and_then(exact))
 }
 
-/// What to do about text that should be a map: often the space behind a colon is missing, or is none that YAML knows.
-fn of_a_map(text: &str) -> String {
+/// Suggests how to turn a string into a map. A missing or special space after a colon is the usual
+/// cause.
+fn map_suggestion(text: &str) -> String {
     match text.split_once(':') {
         Some((key, rest)) if rest.starts_with(|c: char| c.is_whitespace() && c != ' ') => {
             format!(
-                "put a plain space after `{}:`, in place of the special one",
+                "replace the special space after `{}:` with a plain space",
                 excerpt(key, 60)
             )
         }
         Some((key, _)) if !key.is_empty() && !key.contains(char::is_whitespace) => {
             format!("put a space after `{}:`", excerpt(key, 60))
         }
-        _ => "write its fields below it, as `name: value`, further to the right".to_owned(),
+        _ => "write its fields on the lines below, indented, as `name: value`".to_owned(),
     }
 }

@@ -1,4 +1,4 @@
-//! What is wrong with a bundle, as data. Rendering is another module's work.
+//! Diagnostics of a bundle as data, without rendering.
 
 use std::fmt;
 
@@ -7,80 +7,80 @@ use serde::Serialize;
 pub(crate) use crate::codes::Code;
 use crate::fix::Fix;
 
-/// How bad it is. Any error keeps the whole bundle from running (rule L3).
+/// Severity of a diagnostic. Any error prevents the bundle from running (rule L3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// Nothing runs.
+    /// Prevents the bundle from running.
     Error,
-    /// It runs, but probably not as meant.
+    /// The bundle runs, but probably not as intended.
     Warning,
 }
 
-/// One problem. Lines and columns count from 1; columns count characters.
+/// Diagnostic of a bundle. Lines and columns count from 1; columns count characters.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Diagnostic {
-    /// The stable code.
+    /// Stable error code.
     pub code: Code,
-    /// Error or warning, as the code says.
+    /// Severity that the code defines.
     pub severity: Severity,
-    /// A sentence that stands alone.
+    /// Complete sentence.
     pub message: String,
-    /// The file, relative to the bundle's folder, with `/` between its parts.
+    /// File relative to the bundle's directory, with `/` as the separator.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
-    /// Where in the file it begins.
+    /// Start position in the file.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    pub position: Option<Position>,
-    /// The resource concerned, as `Kind/name`.
+    pub position: Option<SourcePosition>,
+    /// Affected resource, as `Kind/name`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource: Option<String>,
-    /// The field concerned, such as `spec.exports[0].name`.
+    /// Affected field, such as `spec.exports[0].name`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
-    /// What to type next.
+    /// Suggested next step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suggestion: Option<String>,
-    /// Where to read more.
+    /// URL of the error's documentation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub help_url: Option<String>,
-    /// What repairs it, where that is plain enough for a program.
+    /// Automatic fix, if there is one.
     #[serde(skip)]
     pub fix: Option<Box<Fix>>,
-    /// Another place that it has to do with.
+    /// Related position.
     #[serde(skip)]
-    pub related: Option<Box<Related>>,
+    pub related: Option<Box<RelatedPosition>>,
 }
 
-/// Another place that a problem has to do with.
+/// Second position that explains a diagnostic.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Related {
-    /// What is there.
+pub struct RelatedPosition {
+    /// Description of that position.
     pub message: String,
-    /// The file, as in [`Diagnostic::file`].
+    /// File, as in [`Diagnostic::file`].
     pub file: String,
-    /// Where in the file.
-    pub position: Position,
+    /// Position in the file.
+    pub position: SourcePosition,
 }
 
-/// A place in a file, with the length of what stands there.
+/// Range in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct Position {
-    /// Counted from 1.
+pub struct SourcePosition {
+    /// Line, counted from 1.
     pub line: usize,
-    /// In characters, counted from 1.
+    /// Column in characters, counted from 1.
     pub column: usize,
-    /// Byte offset of the first byte in the file.
+    /// Byte offset of the first byte.
     #[serde(skip)]
     pub start: usize,
-    /// Byte offset behind the last byte.
+    /// Byte offset after the last byte.
     #[serde(skip)]
     pub end: usize,
 }
 
 impl Diagnostic {
-    /// A diagnostic that has no place yet.
+    /// Creates a diagnostic without a position.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         Diagnostic {
             code,
@@ -97,56 +97,56 @@ impl Diagnostic {
         }
     }
 
-    /// Says where it is.
+    /// Sets the position.
     #[must_use]
-    pub fn at(mut self, position: Position) -> Self {
+    pub fn at(mut self, position: SourcePosition) -> Self {
         self.position = Some(position);
         self
     }
 
-    /// Says which file it is in.
+    /// Sets the file.
     #[must_use]
     pub fn in_file(mut self, file: impl Into<String>) -> Self {
         self.file = Some(file.into());
         self
     }
 
-    /// Says which resource it concerns, as `Kind/name`.
+    /// Sets the affected resource, as `Kind/name`.
     #[must_use]
     pub fn of(mut self, resource: impl fmt::Display) -> Self {
         self.resource = Some(resource.to_string());
         self
     }
 
-    /// Says which field it concerns, such as `spec.exports[0].name`.
+    /// Sets the affected field, such as `spec.exports[0].name`.
     #[must_use]
     pub fn field(mut self, field: impl Into<String>) -> Self {
         self.field = Some(field.into());
         self
     }
 
-    /// Says what to type next.
+    /// Sets the suggestion.
     #[must_use]
     pub fn suggest(mut self, suggestion: impl Into<String>) -> Self {
         self.suggestion = Some(suggestion.into());
         self
     }
 
-    /// Says what repairs it.
+    /// Sets the automatic fix.
     #[must_use]
     pub fn fix(mut self, fix: Fix) -> Self {
         self.fix = Some(Box::new(fix));
         self
     }
 
-    /// Says where else to look.
+    /// Sets the related position.
     #[must_use]
-    pub fn related(mut self, related: Related) -> Self {
+    pub fn related(mut self, related: RelatedPosition) -> Self {
         self.related = Some(Box::new(related));
         self
     }
 
-    /// The same under another code, as bad as that says.
+    /// Replaces the code, with its severity and help URL.
     #[must_use]
     pub fn as_code(mut self, code: Code) -> Self {
         let other = Diagnostic::new(code, "");
@@ -154,7 +154,7 @@ impl Diagnostic {
         self
     }
 
-    /// Whether it keeps the bundle from running.
+    /// Returns whether it prevents the bundle from running.
     pub fn is_error(&self) -> bool {
         self.severity == Severity::Error
     }

@@ -1,40 +1,40 @@
-//! What an edit changes: the difference of two [`Snapshot`]s.
+//! Computes the effects of an edit: the difference of two [`BundleSnapshot`]s.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
 use crate::Kind;
-use crate::snapshot::{AgentPart, Fingerprint, Snapshot};
+use crate::snapshot::{AgentPart, BundleSnapshot, Fingerprint};
 
-/// What a reload changes (rules R3 to R5). Lists are sorted by kind and name.
+/// Effects of a reload (rules R3 to R5). Lists are sorted by kind and name.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReloadPlan {
-    /// Resources (`Kind/name`) that are new.
+    /// New resources, as `Kind/name`.
     pub added: Vec<String>,
-    /// Resources that differ, by themselves or in a file or variable that they name.
+    /// Changed resources, including changes in their files and variables.
     pub changed: Vec<String>,
-    /// Resources that are gone.
+    /// Removed resources.
     pub removed: Vec<String>,
-    /// Agents of the swarm that see something of it, sorted by name.
+    /// Affected agents of the swarm, sorted by name.
     pub agents: Vec<AgentChange>,
-    /// The swarm's limits (`policy`) differ: they hold from the next turn on.
+    /// Set if the swarm's limits (`policy`) differ. New limits apply from the next turn.
     pub limits: bool,
 }
 
-/// What becomes of an agent.
+/// Effect of a reload on one agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AgentChange {
-    /// The agent.
+    /// Agent name.
     pub name: String,
-    /// How it is concerned.
+    /// Kind of effect.
     #[serde(flatten)]
     pub effect: AgentEffect,
 }
 
-/// How an agent is concerned by a reload.
+/// Effect of a reload on an agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(
     rename_all = "camelCase",
@@ -42,28 +42,28 @@ pub struct AgentChange {
     tag = "effect"
 )]
 pub enum AgentEffect {
-    /// It can be sent to from now on.
+    /// The agent is new and accepts inputs.
     Added,
-    /// It differs; running steps and turns go on as they began.
+    /// The agent differs. Running steps and turns continue with the old definition.
     Changed {
-        /// Seen by the next step, also of a turn that runs.
+        /// Parts that apply from the next step, including steps of a running turn.
         next_step: Vec<AgentPart>,
-        /// Seen by the next turn.
+        /// Parts that apply from the next turn.
         next_turn: Vec<AgentPart>,
     },
-    /// It takes nothing more; turns that run may finish (rule R4).
+    /// The agent is removed. It accepts no inputs, but running turns may finish (rule R4).
     Draining,
 }
 
 impl ReloadPlan {
-    /// Whether nothing changes.
+    /// Returns whether nothing changes.
     pub fn is_empty(&self) -> bool {
         *self == ReloadPlan::default()
     }
 }
 
-/// What changes from `old` to `new`.
-pub fn diff(old: &Snapshot, new: &Snapshot) -> ReloadPlan {
+/// Computes the changes from `old` to `new`.
+pub fn diff(old: &BundleSnapshot, new: &BundleSnapshot) -> ReloadPlan {
     let mut plan = ReloadPlan {
         limits: old.limits != new.limits,
         ..ReloadPlan::default()
@@ -107,7 +107,7 @@ pub fn diff(old: &Snapshot, new: &Snapshot) -> ReloadPlan {
     plan
 }
 
-fn agent_change(name: &str, old: &Snapshot, new: &Snapshot) -> Option<AgentChange> {
+fn agent_change(name: &str, old: &BundleSnapshot, new: &BundleSnapshot) -> Option<AgentChange> {
     let effect = match (old.agents.get(name), new.agents.get(name)) {
         (None, None) => return None,
         (None, Some(_)) => AgentEffect::Added,

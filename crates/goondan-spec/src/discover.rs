@@ -1,4 +1,4 @@
-//! Which files make up a bundle (rule L1).
+//! Discovers the files of a bundle (rule L1).
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,12 +8,12 @@ use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
 use crate::diagnostic::{Code, Diagnostic};
-use crate::files::{FileKind, Files};
+use crate::files::{FileAccess, FileKind};
 use crate::paths::repository_around;
 use crate::text::reason;
 
-/// Base names of files, and where `plural`, names of folders, that hold resources.
-const SINGULAR: [&str; 8] = [
+/// Base names of resource files. The names in `PLURAL_NAMES` are also directory names.
+const SINGULAR_NAMES: [&str; 8] = [
     "goondan",
     "model",
     "agent",
@@ -23,7 +23,7 @@ const SINGULAR: [&str; 8] = [
     "connection",
     "swarm",
 ];
-const PLURAL: [&str; 8] = [
+const PLURAL_NAMES: [&str; 8] = [
     "models",
     "agents",
     "tools",
@@ -33,31 +33,28 @@ const PLURAL: [&str; 8] = [
     "swarms",
     "resources",
 ];
-/// Folders that hold what others made.
-const SKIPPED: [&str; 3] = ["dist", "node_modules", "target"];
-/// A `.gitignore` beyond this is not read.
-const GITIGNORE_LIMIT: u64 = 1024 * 1024;
-/// How many folders deep a bundle may be.
-const MAX_FOLDER_DEPTH: usize = 64;
+/// Directories of build output and dependencies.
+const SKIPPED_DIRS: [&str; 3] = ["dist", "node_modules", "target"];
+/// Maximum size of a `.gitignore` that is read, in bytes.
+const MAX_GITIGNORE_BYTES: u64 = 1024 * 1024;
+/// Maximum directory depth of a bundle.
+const MAX_DIRECTORY_DEPTH: usize = 64;
 
-/// What was found.
 #[derive(Debug, Default)]
-pub(crate) struct Found {
-    /// The YAML files of the bundle, relative to its root, in path order.
+pub(crate) struct DiscoveredFiles {
+    /// YAML files relative to the root, in path order.
     pub(crate) files: Vec<String>,
-    /// The `goondan.yaml` of sub-folders: each may make its folder a project of its own.
+    /// `goondan.yaml` files of subdirectories, which may be separate projects.
     pub(crate) nested: Vec<String>,
-    /// What stood in the way.
     pub(crate) diagnostics: Vec<Diagnostic>,
 }
 
-/// Walks `root`.
-pub(crate) fn discover(files: &dyn Files, root: &Path) -> Found {
+pub(crate) fn discover(files: &dyn FileAccess, root: &Path) -> DiscoveredFiles {
     let canonical = files.canonical(root).unwrap_or_else(|_| root.to_owned());
-    let mut walk = Walk {
+    let mut walk = DiscoveryWalk {
         files,
         root: canonical.clone(),
-        found: Found::default(),
+        found: DiscoveredFiles::default(),
         is_whole: false,
     };
     let ignores = ignores_above(files, &canonical);
@@ -68,12 +65,13 @@ pub(crate) fn discover(files: &dyn Files, root: &Path) -> Found {
     found
 }
 
-/// The YAML files of an installed package, whatever a `.gitignore` around it says: it holds only what was meant to be there.
-pub(crate) fn discover_all(files: &dyn Files, root: &Path) -> Vec<String> {
-    let mut walk = Walk {
+/// Returns the YAML files of an installed package. Ignores `.gitignore` files, because a package
+/// contains only intended files.
+pub(crate) fn discover_all(files: &dyn FileAccess, root: &Path) -> Vec<String> {
+    let mut walk = DiscoveryWalk {
         files,
         root: root.to_owned(),
-        found: Found::default(),
+        found: DiscoveredFiles::default(),
         is_whole: true,
     };
     walk.folder("", &[], 0);
@@ -81,15 +79,15 @@ pub(crate) fn discover_all(files: &dyn Files, root: &Path) -> Vec<String> {
     walk.found.files
 }
 
-struct Walk<'f> {
-    files: &'f dyn Files,
-    /// No `.gitignore` is obeyed.
+struct DiscoveryWalk<'f> {
+    files: &'f dyn FileAccess,
+    /// Set to ignore all `.gitignore` files.
     is_whole: bool,
     root: PathBuf,
-    found: Found,
+    found: DiscoveredFiles,
 }
 
-impl Walk<'_> {
+impl DiscoveryWalk<'_> {
     /// `folder` is relative to the root and empty for the root itself.
     fn folder(&mut self, folder: &str, above: &[Arc<Gitignore>], depth: usize) {
         let path = self.root.join(folder);
@@ -116,7 +114,7 @@ impl Walk<'_> {
                     self.is_a_folder(&relative)
                 }
                 FileKind::Directory
-                    if SKIPPED.contains(&name.as_str()) || depth >= MAX_FOLDER_DEPTH => {}
+                    if SKIPPED_DIRS.contains(&name.as_str()) || depth >= MAX_DIRECTORY_DEPTH => {}
                 FileKind::Directory => self.folder(&relative, &ignores, depth + 1),
                 FileKind::File => self.file(folder, &name, relative),
                 FileKind::Other => self.link(folder, &name, relative),
@@ -133,11 +131,12 @@ impl Walk<'_> {
         }
     }
 
-    /// A link to a file inside the bundle counts as that file. Links to folders are not entered, so no walk is endless.
+    /// Treats a link to a file inside the bundle as that file. Links to directories are not
+    /// followed, so the walk always ends.
     fn link(&mut self, folder: &str, name: &str, relative: String) {
         let path = self.root.join(&relative);
         let wanted = is_resource_file(folder, name);
-        if !wanted && !PLURAL.contains(&name) {
+        if !wanted && !PLURAL_NAMES.contains(&name) {
             return;
         }
         match self.files.kind(&path) {
@@ -146,7 +145,7 @@ impl Walk<'_> {
             Ok(FileKind::Other) if wanted => self.problem(
                 Diagnostic::new(
                     Code::PARSE_ERROR,
-                    format!("`{relative}` is neither a file nor a folder."),
+                    format!("`{relative}` is neither a file nor a directory."),
                 )
                 .suggest("put a regular file there"),
                 relative,
@@ -154,9 +153,9 @@ impl Walk<'_> {
             Err(error) if wanted && error.kind() == io::ErrorKind::NotFound => self.problem(
                 Diagnostic::new(
                     Code::PARSE_ERROR,
-                    format!("`{relative}` is a link to a file that is not there."),
+                    format!("`{relative}` is a link to a file that does not exist."),
                 )
-                .suggest("remove the link, or put the file where it points"),
+                .suggest("remove the link, or create the file that it points to"),
                 relative,
             ),
             Err(error) if wanted => self.unreadable(&relative, &error),
@@ -172,7 +171,7 @@ impl Walk<'_> {
 
     fn escapes(&mut self, relative: &str, kind: FileKind) {
         let what = if kind == FileKind::Directory {
-            "folder"
+            "directory"
         } else {
             "file"
         };
@@ -185,8 +184,8 @@ impl Walk<'_> {
     }
 
     fn is_a_folder(&mut self, relative: &str) {
-        let message = format!("`{relative}` is a folder, but a bundle has a file of that name.");
-        let suggestion = format!("rename the folder, or put a file at `{relative}`");
+        let message = format!("`{relative}` is a directory, but must be a file.");
+        let suggestion = format!("rename the directory, or put a file at `{relative}`");
         self.problem(
             Diagnostic::new(Code::PARSE_ERROR, message).suggest(suggestion),
             relative.to_owned(),
@@ -195,7 +194,7 @@ impl Walk<'_> {
 
     fn unreadable(&mut self, relative: &str, error: &io::Error) {
         let shown = if relative.is_empty() {
-            "The bundle's folder".to_owned()
+            "The bundle directory".to_owned()
         } else {
             format!("`{relative}`")
         };
@@ -215,47 +214,48 @@ impl Walk<'_> {
     }
 }
 
-/// Whether a new `name` in a folder may change which files make up a bundle; `folder` is that folder's own name.
-pub fn may_matter(folder: &str, name: &str, kind: FileKind) -> bool {
+/// Returns whether a new entry `name` may change the set of the bundle's files. `folder` is the
+/// name of its directory.
+pub fn may_affect_bundle(folder: &str, name: &str, kind: FileKind) -> bool {
     let is_folder = kind == FileKind::Directory;
     match name {
         ".gitignore" => true,
         hidden if hidden.starts_with('.') => false,
-        // A link may lead to either.
-        name => is_resource_file(folder, name) || (is_folder && !SKIPPED.contains(&name)),
+        // The file kind is not checked for a resource name, because a link may lead to any kind.
+        name => is_resource_file(folder, name) || (is_folder && !SKIPPED_DIRS.contains(&name)),
     }
 }
 
-/// Whether a folder of that name holds what others made.
+/// Returns whether a directory of this name contains build output or dependencies.
 pub fn is_skipped(name: &str) -> bool {
-    SKIPPED.contains(&name)
+    SKIPPED_DIRS.contains(&name)
 }
 
-/// Whether a file called `name` in `folder` holds resources.
+/// Returns whether the file `name` in `folder` contains resources.
 pub fn is_resource_file(folder: &str, name: &str) -> bool {
     let parent = folder.rsplit('/').next().unwrap_or_default();
     stem(name).is_some_and(|stem| {
         let stem = stem.to_ascii_lowercase();
-        SINGULAR.contains(&stem.as_str())
-            || PLURAL.contains(&stem.as_str())
-            || PLURAL.contains(&parent)
+        SINGULAR_NAMES.contains(&stem.as_str())
+            || PLURAL_NAMES.contains(&stem.as_str())
+            || PLURAL_NAMES.contains(&parent)
     })
 }
 
-/// The name without `.yaml` or `.yml`, where it has one of the two.
+/// Returns the name without `.yaml` or `.yml`.
 fn stem(name: &str) -> Option<&str> {
     name.strip_suffix(".yaml")
         .or_else(|| name.strip_suffix(".yml"))
         .filter(|stem| !stem.is_empty())
 }
 
-/// Whether `file` may be the manifest of an executable custom tool rather than a file of resources.
+/// Returns whether `file` may be the manifest of an executable custom tool and not a resource file.
 pub(crate) fn may_be_tool_manifest(file: &str) -> bool {
     file.rsplit('/').next().and_then(stem) == Some("tool")
 }
 
 fn is_ignored(ignores: &[Arc<Gitignore>], path: &Path, kind: FileKind) -> bool {
-    // The innermost file that says anything decides, as in git.
+    // The innermost file with a matching pattern decides, as in git.
     let decision = ignores
         .iter()
         .rev()
@@ -266,22 +266,23 @@ fn is_ignored(ignores: &[Arc<Gitignore>], path: &Path, kind: FileKind) -> bool {
     )
 }
 
-fn read_gitignore(files: &dyn Files, folder: &Path) -> Option<Gitignore> {
+fn read_gitignore(files: &dyn FileAccess, folder: &Path) -> Option<Gitignore> {
     let path = folder.join(".gitignore");
     let FileKind::File = files.kind(&path).ok()? else {
         return None;
     };
-    let bytes = files.read(&path, GITIGNORE_LIMIT).ok()?;
+    let bytes = files.read(&path, MAX_GITIGNORE_BYTES).ok()?;
     let mut builder = GitignoreBuilder::new(folder);
     for line in String::from_utf8_lossy(&bytes).lines() {
-        // A pattern that git would not understand either ignores nothing.
+        // A pattern that is invalid in git also ignores nothing.
         let _ = builder.add_line(None, line);
     }
     builder.build().ok()
 }
 
-/// The `.gitignore` files between the repository's top and `root`, outermost first; none outside a repository.
-fn ignores_above(files: &dyn Files, root: &Path) -> Vec<Arc<Gitignore>> {
+/// Returns the `.gitignore` files from the repository's top to `root`, outermost first. Empty
+/// outside a repository.
+fn ignores_above(files: &dyn FileAccess, root: &Path) -> Vec<Arc<Gitignore>> {
     let Some(top) = repository_around(files, root) else {
         return Vec::new();
     };

@@ -1,72 +1,69 @@
-//! What `spec.entry` leads to (rule T2).
+//! Resolution of `spec.entry` (rule T2).
 
 use crate::bundle::BasePackage;
-use crate::decode::Field;
+use crate::decode::FieldReader;
 use crate::diagnostic::{Code, Diagnostic};
-use crate::findings::Findings;
-use crate::kinds::{ConnectorEntry, Entry, ExtensionEntry, Language, Module};
-use crate::paths::Looks;
+use crate::diagnostic_sink::DiagnosticSink;
+use crate::kinds::{ConnectorEntry, ExtensionEntry, ScriptLanguage, ScriptModule, ToolEntry};
+use crate::paths::PathLookups;
 use crate::text::{alternatives, closest, excerpt, list};
 
-/// What marks a handler set of this program.
-pub(crate) const BUILTIN: &str = "builtin:";
-/// The manifest of an executable custom tool, in the folder that is the entry.
+/// Prefix of an entry that is built into this program.
+pub(crate) const BUILTIN_PREFIX: &str = "builtin:";
+/// Manifest of an executable custom tool, in the directory that the entry names.
 pub(crate) const TOOL_MANIFEST: &str = "tool.yaml";
 /// Prefix and suffix of a dynamic library on Linux, macOS and Windows.
 const LIBRARY_FORMS: [(&str, &str); 3] = [("lib", ".so"), ("lib", ".dylib"), ("", ".dll")];
 
-/// The ending of a form of entry that is kept for later.
-const WASM: &str = ".wasm";
+/// Suffix of an entry format that is reserved but not supported yet.
+const WASM_SUFFIX: &str = ".wasm";
 
-/// Whether an entry is a handler set of this program.
 pub(crate) fn is_builtin(entry: &str) -> bool {
-    entry.starts_with(BUILTIN)
+    entry.starts_with(BUILTIN_PREFIX)
 }
 
-/// Resolves the entry of a Tool.
 pub(crate) fn tool(
-    field: &Field<'_>,
-    folder: &Looks<'_>,
+    field: &FieldReader<'_>,
+    folder: &PathLookups<'_>,
     base: &BasePackage,
-    findings: &mut Findings,
-) -> Option<Entry> {
+    findings: &mut DiagnosticSink,
+) -> Option<ToolEntry> {
     let text = field.text(findings)?;
-    if let Some(name) = text.strip_prefix(BUILTIN) {
+    if let Some(name) = text.strip_prefix(BUILTIN_PREFIX) {
         let names: Vec<&str> = base.tools.iter().map(|tool| tool.name.as_str()).collect();
-        return builtin(field, name, &names, findings).map(Entry::Builtin);
+        return builtin(field, name, &names, findings).map(ToolEntry::Builtin);
     }
     if let Some(diagnostic) = reserved(field, text) {
         findings.add(diagnostic);
         return None;
     }
-    let path = located(field, text, folder, findings)?;
-    if let Some(language) = Language::of(&path) {
-        return Module::find(field, &path, language, folder, findings)
-            .map(|module| Entry::Module(Box::new(module)));
+    let path = resolve_entry_path(field, text, folder, findings)?;
+    if let Some(language) = ScriptLanguage::of(&path) {
+        return ScriptModule::find(field, &path, language, folder, findings)
+            .map(|module| ToolEntry::Module(Box::new(module)));
     }
     if folder.is_folder(&path) {
         return executable(field, &path, folder, findings);
     }
-    let instead =
-        "to run a program, put it into a folder with a `tool.yaml` and name the folder here";
-    library(field, &path, folder, instead, findings).map(Entry::Library)
+    let instead = "to run a program, put it into a directory with a `tool.yaml` and write that \
+        directory here";
+    library(field, &path, folder, instead, findings).map(ToolEntry::Library)
 }
 
-/// Resolves the entry of an Extension.
 pub(crate) fn extension(
-    field: &Field<'_>,
+    field: &FieldReader<'_>,
     names: &[&str],
-    folder: &Looks<'_>,
-    findings: &mut Findings,
+    folder: &PathLookups<'_>,
+    findings: &mut DiagnosticSink,
 ) -> Option<ExtensionEntry> {
     let text = field.text(findings)?;
-    if let Some(name) = text.strip_prefix(BUILTIN) {
+    if let Some(name) = text.strip_prefix(BUILTIN_PREFIX) {
         return builtin(field, name, names, findings).map(ExtensionEntry::Builtin);
     }
-    let path = located(field, text, folder, findings)?;
-    match Language::of(&path) {
+    let path = resolve_entry_path(field, text, folder, findings)?;
+    match ScriptLanguage::of(&path) {
         Some(language) => {
-            let module = Module::find(field, &path, language, folder, findings)?;
+            let module = ScriptModule::find(field, &path, language, folder, findings)?;
             Some(ExtensionEntry::Module(Box::new(module)))
         }
         None => {
@@ -77,21 +74,20 @@ pub(crate) fn extension(
     }
 }
 
-/// Resolves the entry of a Connector.
 pub(crate) fn connector(
-    field: &Field<'_>,
+    field: &FieldReader<'_>,
     names: &[&str],
-    folder: &Looks<'_>,
-    findings: &mut Findings,
+    folder: &PathLookups<'_>,
+    findings: &mut DiagnosticSink,
 ) -> Option<ConnectorEntry> {
     let text = field.text(findings)?;
-    if let Some(name) = text.strip_prefix(BUILTIN) {
+    if let Some(name) = text.strip_prefix(BUILTIN_PREFIX) {
         return builtin(field, name, names, findings).map(ConnectorEntry::Builtin);
     }
-    let path = located(field, text, folder, findings)?;
-    match Language::of(&path) {
+    let path = resolve_entry_path(field, text, folder, findings)?;
+    match ScriptLanguage::of(&path) {
         Some(language) => {
-            let module = Module::find(field, &path, language, folder, findings)?;
+            let module = ScriptModule::find(field, &path, language, folder, findings)?;
             Some(ConnectorEntry::Module(Box::new(module)))
         }
         None => {
@@ -101,22 +97,22 @@ pub(crate) fn connector(
     }
 }
 
-/// What stands in an entry for the platform that the program runs on.
-const PLATFORM: &str = "{platform}";
+/// Placeholder in an entry for the current platform.
+const PLATFORM_PLACEHOLDER: &str = "{platform}";
 
-/// The name of the platform that this program runs on, such as `linux-x86_64`.
+/// Returns the name of the current platform, such as `linux-x86_64`.
 pub(crate) fn platform() -> String {
     format!("{}-{}", std::env::consts::OS, std::env::consts::ARCH)
 }
 
-/// The path of an entry, of which a folder may be called after the platform.
-fn located(
-    field: &Field<'_>,
+/// Resolves the path of an entry, including a [`PLATFORM_PLACEHOLDER`] directory in it.
+fn resolve_entry_path(
+    field: &FieldReader<'_>,
     text: &str,
-    folder: &Looks<'_>,
-    findings: &mut Findings,
+    folder: &PathLookups<'_>,
+    findings: &mut DiagnosticSink,
 ) -> Option<String> {
-    let Some((before, behind)) = text.split_once(PLATFORM) else {
+    let Some((before, behind)) = text.split_once(PLATFORM_PLACEHOLDER) else {
         return folder.path(field, findings);
     };
     let path = folder.path_of(field, &format!("{before}{}{behind}", platform()), findings)?;
@@ -124,7 +120,8 @@ fn located(
         && (behind.is_empty() || behind.starts_with('/'));
     if !is_part {
         let message = format!(
-            "`{PLATFORM}` must be a folder in `{}`, and no part of a name.",
+            "`{PLATFORM_PLACEHOLDER}` must be a whole directory name in `{}`, not a part of a \
+            name.",
             field.path
         );
         findings.add(
@@ -146,12 +143,16 @@ fn located(
     }
     there.sort_unstable();
     let others = match there.is_empty() {
-        true => "for no other".to_owned(),
+        true => "nor for any other platform".to_owned(),
         false => format!("only for {}", list(&there, 8)),
     };
-    let message = format!("`{}` has nothing for {}, {others}.", field.path, platform());
+    let message = format!(
+        "`{}` has no library for {}, {others}.",
+        field.path,
+        platform()
+    );
     let suggestion = match folder.is_installed() {
-        true => "use a version of the package that has it, or ask its author".to_owned(),
+        true => "use a version of the package that supports it, or ask its author".to_owned(),
         false => format!(
             "build it for this platform, and put it into `{}`",
             below(&above, &platform())
@@ -166,10 +167,10 @@ fn located(
 }
 
 fn builtin(
-    field: &Field<'_>,
+    field: &FieldReader<'_>,
     name: &str,
     names: &[&str],
-    findings: &mut Findings,
+    findings: &mut DiagnosticSink,
 ) -> Option<String> {
     if names.contains(&name) {
         return Some(name.to_owned());
@@ -177,46 +178,52 @@ fn builtin(
     let shown = excerpt(name, 100);
     let diagnostic = field.problem(
         Code::ENTRY_NOT_FOUND,
-        format!("There is no built-in entry `{BUILTIN}{shown}`."),
+        format!("There is no built-in entry `{BUILTIN_PREFIX}{shown}`."),
     );
     findings.add(match closest(name, names) {
-        Some(near) => field.did_you_mean(diagnostic, &format!("{BUILTIN}{near}")),
+        Some(near) => field.did_you_mean(diagnostic, &format!("{BUILTIN_PREFIX}{near}")),
         None if names.is_empty() => diagnostic.suggest("there is no built-in entry for this kind"),
         None => diagnostic.suggest(format!("use {}", alternatives(names))),
     });
     None
 }
 
-fn reserved(field: &Field<'_>, text: &str) -> Option<Diagnostic> {
+fn reserved(field: &FieldReader<'_>, text: &str) -> Option<Diagnostic> {
     if text.starts_with("mcp:") {
         let message = "Entries of the form `mcp:` are not supported yet.";
-        let instead = "write `mcp: {command: …}` or `mcp: {url: …}` in place of `entry`; `gdn mcp import` does it for you";
+        let instead = "write `mcp: {command: …}` or `mcp: {url: …}` in place of `entry`; `gdn mcp \
+            import` does it for you";
         return Some(field.invalid(message).suggest(instead));
     }
-    if !text.to_ascii_lowercase().ends_with(WASM) {
+    if !text.to_ascii_lowercase().ends_with(WASM_SUFFIX) {
         return None;
     }
-    let message = format!("Entries in WebAssembly (`{WASM}`) are not supported yet.");
-    let instead = "write the tool in JavaScript, TypeScript or Python; make it a program that takes `--key=value` arguments, put it into a folder with a `tool.yaml`, and name the folder here; or build a dynamic library with `gdn new tool`";
+    let message = format!("Entries in WebAssembly (`{WASM_SUFFIX}`) are not supported yet.");
+    let instead = "write the tool in JavaScript, TypeScript or Python; or make it a program that \
+        takes `--key=value` arguments, put it into a directory with a `tool.yaml`, and write \
+        that directory here; or build a library (`gdn new tool --lang rust`)";
     Some(field.invalid(message).suggest(instead))
 }
 
 fn executable(
-    field: &Field<'_>,
+    field: &FieldReader<'_>,
     path: &str,
-    folder: &Looks<'_>,
-    findings: &mut Findings,
-) -> Option<Entry> {
+    folder: &PathLookups<'_>,
+    findings: &mut DiagnosticSink,
+) -> Option<ToolEntry> {
     let manifest = below(path, TOOL_MANIFEST);
     if folder.is_file(&manifest) {
-        return Some(Entry::Executable(path.to_owned()));
+        return Some(ToolEntry::Executable(path.to_owned()));
     }
     let message = format!(
-        "`{}` is the folder `{path}`, but there is no `{TOOL_MANIFEST}` in it.",
+        "`{}` is the directory `{path}`, but there is no `{TOOL_MANIFEST}` in it.",
         field.path
     );
     let suggestion = match folder.is_file(&below(path, "Cargo.toml")) {
-        true => "name the library that `cargo build` makes of it, such as `./target/release/name`",
+        true => {
+            "write the path of the library that `cargo build` creates, such as \
+            `./target/release/name`"
+        }
         false => "add a `tool.yaml`, or name a dynamic library",
     };
     findings.add(
@@ -227,21 +234,22 @@ fn executable(
     None
 }
 
-/// The file of the library that `path` means. `instead` says what to do where it is another file.
+/// Finds the library file that `path` means. `instead` is the suggestion for any other file.
 fn library(
-    field: &Field<'_>,
+    field: &FieldReader<'_>,
     path: &str,
-    folder: &Looks<'_>,
+    folder: &PathLookups<'_>,
     instead: &str,
-    findings: &mut Findings,
+    findings: &mut DiagnosticSink,
 ) -> Option<String> {
     let candidates = library_candidates(path);
     if let Some(found) = candidates
         .iter()
         .find(|candidate| folder.is_file(candidate))
     {
-        // The path as written was checked for links that leave; the file behind it may still be one.
-        return stays(field, found, folder, findings).then(|| {
+        // The written path was checked for links that leave the bundle, but the library file may be
+        // another link.
+        return check_inside_bundle(field, found, folder, findings).then(|| {
             findings.depends_on(found.clone());
             found.clone()
         });
@@ -250,13 +258,13 @@ fn library(
         let diagnostic = field
             .problem(
                 Code::ENTRY_NOT_FOUND,
-                format!("`{path}` is a file, but no dynamic library."),
+                format!("`{path}` is a file, but not a dynamic library."),
             )
             .suggest(instead);
         findings.add(diagnostic);
     } else {
         let message = format!(
-            "`{}` is `{}`, but neither a library nor a folder is there.",
+            "`{}` is `{}`, but there is no library or directory at this path.",
             field.path,
             excerpt(path, 200)
         );
@@ -266,7 +274,7 @@ fn library(
             "build the library first"
         };
         let names = alternatives(&usual_names(path));
-        let suggestion = format!("{first}, or correct the path; it may be called {names}");
+        let suggestion = format!("{first}, or correct the path; the file may be called {names}");
         findings.add_not_built(
             field
                 .problem(Code::ENTRY_NOT_FOUND, message)
@@ -276,7 +284,12 @@ fn library(
     None
 }
 
-fn stays(field: &Field<'_>, path: &str, folder: &Looks<'_>, findings: &mut Findings) -> bool {
+fn check_inside_bundle(
+    field: &FieldReader<'_>,
+    path: &str,
+    folder: &PathLookups<'_>,
+    findings: &mut DiagnosticSink,
+) -> bool {
     let stays = !folder.leaves_by_link(path);
     if !stays {
         let message = format!(
@@ -292,7 +305,8 @@ fn stays(field: &Field<'_>, path: &str, folder: &Looks<'_>, findings: &mut Findi
     stays
 }
 
-/// Where the library of an entry may be: as written, and with every platform's prefix and suffix, this one's first.
+/// Returns the possible paths of a library: as written, then with each platform's prefix and
+/// suffix. The current platform comes first.
 fn library_candidates(path: &str) -> Vec<String> {
     let (folder, name) = path
         .rsplit_once('/')
@@ -322,13 +336,12 @@ fn library_candidates(path: &str) -> Vec<String> {
     candidates
 }
 
-/// What a compiler calls the library of an entry on Linux, macOS and Windows.
+/// Returns the file names that compilers use for a library on Linux, macOS and Windows.
 fn usual_names(path: &str) -> [String; 3] {
     let bare = bare_name(file_name(path)).replace('-', "_");
     LIBRARY_FORMS.map(|(prefix, suffix)| format!("{prefix}{bare}{suffix}"))
 }
 
-/// A library's name without the prefix and suffix of any platform.
 fn bare_name(name: &str) -> &str {
     match LIBRARY_FORMS
         .iter()
@@ -339,7 +352,7 @@ fn bare_name(name: &str) -> &str {
     }
 }
 
-/// `name` in `folder`; both relative, with an empty folder for the root.
+/// Joins `folder` and `name`. Both are relative; an empty `folder` is the root.
 pub(crate) fn below(folder: &str, name: &str) -> String {
     if folder.is_empty() || folder == "." {
         name.to_owned()

@@ -4,21 +4,24 @@ use std::io;
 use std::path::Path;
 
 use crate::diagnostic::{Code, Diagnostic};
-use crate::files::{FileKind, Files};
-use crate::paths::MAX_FILE_SIZE;
+use crate::files::{FileAccess, FileKind};
+use crate::paths::MAX_FILE_BYTES;
 use crate::text::reason;
 use crate::value::Environment;
 
-/// Read where they exist, the first one first.
-pub const OPTIONAL: [&str; 2] = [".env.local", ".env"];
+/// Environment files that are read if they exist. Earlier files win.
+pub const OPTIONAL_ENV_FILES: [&str; 2] = [".env.local", ".env"];
 
-/// `process` with what the environment files add: a variable that the process has set wins over `explicit`
-/// (`--env-file`), that over `.env.local` and that over `.env`, both in the folder `root`.
+/// Adds the variables of the environment files to `process`.
+///
+/// Precedence: process, then `explicit` (`--env-file`), then `.env.local`, then `.env`. The last
+/// two are read from the directory `root`.
 ///
 /// # Errors
-/// `explicit` is missing, or a file cannot be read or parsed. The diagnostic never holds a value.
+/// Fails if `explicit` is missing, or if a file cannot be read or parsed. The diagnostic never
+/// contains a value.
 pub fn read_env_files(
-    files: &dyn Files,
+    files: &dyn FileAccess,
     root: &Path,
     explicit: Option<&Path>,
     process: Environment,
@@ -33,7 +36,7 @@ pub fn read_env_files(
             true,
         )?;
     }
-    for name in OPTIONAL {
+    for name in OPTIONAL_ENV_FILES {
         read_into(&mut environment, files, &root.join(name), name, false)?;
     }
     Ok(environment)
@@ -41,23 +44,23 @@ pub fn read_env_files(
 
 fn read_into(
     environment: &mut Environment,
-    files: &dyn Files,
+    files: &dyn FileAccess,
     path: &Path,
     shown: &str,
     required: bool,
 ) -> Result<(), Diagnostic> {
     match files.kind(path) {
         Ok(FileKind::File) => {}
-        // A folder called `.env` is most likely a Python environment.
+        // A directory called `.env` is most likely a Python virtual environment.
         Ok(FileKind::Directory) if !required => return Ok(()),
         Ok(_) => return Err(unreadable(shown, "it is not a regular file")),
         Err(error) if error.kind() == io::ErrorKind::NotFound && !required => return Ok(()),
         Err(error) => return Err(unreadable(shown, &reason(&error))),
     }
     let bytes = files
-        .read(path, MAX_FILE_SIZE)
+        .read(path, MAX_FILE_BYTES)
         .map_err(|error| unreadable(shown, &reason(&error)))?;
-    if bytes.len() as u64 > MAX_FILE_SIZE {
+    if bytes.len() as u64 > MAX_FILE_BYTES {
         return Err(unreadable(shown, "it is larger than 1 MiB"));
     }
     let text = String::from_utf8(bytes).map_err(|_| unreadable(shown, "it is not UTF-8 text"))?;
@@ -77,7 +80,7 @@ fn unreadable(file: &str, why: &str) -> Diagnostic {
     .suggest("check the path and that you may read it")
 }
 
-/// The parser's error quotes the line, so only its place is taken from it.
+/// Takes only the line number from the parser's error, because its message quotes the line.
 fn malformed(file: &str, text: &str, error: &dotenvy::Error) -> Diagnostic {
     let line = match error {
         dotenvy::Error::LineParse(wrong, _) => {
@@ -92,7 +95,7 @@ fn malformed(file: &str, text: &str, error: &dotenvy::Error) -> Diagnostic {
         Code::PARSE_ERROR,
         format!("{place} the environment file `{file}` is not `NAME=value`."),
     )
-    .suggest("put values that hold spaces, `#` or `$` in single quotes")
+    .suggest("put values that contain spaces, `#` or `$` in single quotes")
 }
 
 #[cfg(test)]

@@ -1,71 +1,70 @@
-//! What every document has around its `spec`: `apiVersion`, `kind` and `metadata` (rules L4, L6).
+//! Fields around `spec` in every document: `apiVersion`, `kind` and `metadata` (rules L4, L6).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::ResourceId;
-use crate::decode::{Field, Fields};
-use crate::diagnostic::{Code, Diagnostic, Position};
-use crate::findings::Findings;
+use crate::decode::{FieldReader, MapReader};
+use crate::diagnostic::{Code, Diagnostic, SourcePosition};
+use crate::diagnostic_sink::DiagnosticSink;
 use crate::fix::Fix;
 use crate::meta::{API_VERSION, Kind};
-use crate::node::{Content, Node};
+use crate::node::{NodeContent, YamlNode};
 use crate::text::{closest, excerpt};
 
-/// The longest `metadata.name`, and the longest part of a Package's scoped name.
-pub(crate) const MAX_NAME: usize = 63;
+/// Maximum length of a `metadata.name`, and of each part of a scoped Package name.
+pub(crate) const MAX_NAME_CHARS: usize = 63;
 
-/// A document whose kind is known.
 #[derive(Debug)]
-pub(crate) struct Envelope<'n> {
-    /// What it says but for its `spec`.
-    pub(crate) head: Arc<Head>,
-    /// `None` where `spec` is missing or the document is not to be read further.
-    pub(crate) spec: Option<Field<'n>>,
+pub(crate) struct DocumentEnvelope<'n> {
+    /// Everything except `spec`.
+    pub(crate) head: Arc<EnvelopeHead>,
+    /// `None` if `spec` is missing or must not be decoded.
+    pub(crate) spec: Option<FieldReader<'n>>,
 }
 
-/// Who a document is about.
+/// Identity and metadata of a document.
 #[derive(Debug)]
-pub(crate) struct Head {
-    /// With an empty name where it has none.
+pub(crate) struct EnvelopeHead {
+    /// The name is empty if it is missing.
     pub(crate) id: ResourceId,
-    /// Where `metadata.name` stands, or should.
-    pub(crate) name_at: Position,
-    pub(crate) labels: TextMap,
-    pub(crate) annotations: TextMap,
+    /// Position of `metadata.name`, or of the place for it.
+    pub(crate) name_at: SourcePosition,
+    pub(crate) labels: StringMap,
+    pub(crate) annotations: StringMap,
 }
 
-impl<'n> Envelope<'n> {
-    /// The envelope of a document in which nothing was wrong, and whose head was `head`.
-    pub(crate) fn of(head: Arc<Head>, root: &'n Node) -> Self {
-        Envelope {
+impl<'n> DocumentEnvelope<'n> {
+    /// Rebuilds the envelope of a document without diagnostics from its cached head.
+    pub(crate) fn of(head: Arc<EnvelopeHead>, root: &'n YamlNode) -> Self {
+        DocumentEnvelope {
             head,
-            spec: Field::root(root).child("spec"),
+            spec: FieldReader::root(root).child("spec"),
         }
     }
 
-    /// Its `spec` is not to be read.
-    fn closed(id: ResourceId, name_at: Position) -> Self {
-        let head = Head {
+    /// Creates an envelope whose `spec` is not decoded.
+    fn closed(id: ResourceId, name_at: SourcePosition) -> Self {
+        let head = EnvelopeHead {
             id,
             name_at,
-            labels: TextMap::new(),
-            annotations: TextMap::new(),
+            labels: StringMap::new(),
+            annotations: StringMap::new(),
         };
-        Envelope {
+        DocumentEnvelope {
             head: Arc::new(head),
             spec: None,
         }
     }
 }
 
-/// Reads the envelope of a document of package `package`. `None` where no resource can be made out of it.
+/// Reads the envelope of a document of `package`. Returns `None` if it cannot become a resource.
 pub(crate) fn read<'n>(
-    root: &'n Node,
+    root: &'n YamlNode,
     package: Option<&str>,
-    findings: &mut Findings,
-) -> Option<Envelope<'n>> {
-    let root = Field::root(root);
+    findings: &mut DiagnosticSink,
+) -> Option<DocumentEnvelope<'n>> {
+    let root = FieldReader::root(root);
     if root.node.entries().is_none() {
         findings.add(not_a_resource(&root));
         return None;
@@ -89,8 +88,8 @@ pub(crate) fn read<'n>(
     findings.resource = id.clone().filter(|id| !id.name.is_empty());
     let name_at = name_field.map_or(fields.at, |entry| entry.value.at);
     if !check_version(version.as_ref(), &fields, findings) {
-        // Its name is known all the same, so that references to it are not reported as well.
-        return Some(Envelope::closed(id?, name_at));
+        // The name is still registered, so that references to it are not reported as well.
+        return Some(DocumentEnvelope::closed(id?, name_at));
     }
     check_kind(kind_field.as_ref(), kind, &fields, findings);
     let id = id?;
@@ -104,8 +103,8 @@ pub(crate) fn read<'n>(
         );
     }
     fields.finish(findings);
-    Some(Envelope {
-        head: Arc::new(Head {
+    Some(DocumentEnvelope {
+        head: Arc::new(EnvelopeHead {
             id,
             name_at,
             labels,
@@ -115,9 +114,9 @@ pub(crate) fn read<'n>(
     })
 }
 
-fn not_a_resource(root: &Field<'_>) -> Diagnostic {
+fn not_a_resource(root: &FieldReader<'_>) -> Diagnostic {
     let message = format!(
-        "A document must be a map with `apiVersion`, `kind`, `metadata` and `spec`, but this one is {}.",
+        "A document must be a map with `apiVersion`, `kind`, `metadata` and `spec`, but is {}.",
         root.node.what()
     );
     Diagnostic::new(Code::SCHEMA_INVALID, message)
@@ -127,17 +126,17 @@ fn not_a_resource(root: &Field<'_>) -> Diagnostic {
         )
 }
 
-/// Whether the rest of the document can be trusted to mean what we think.
+/// Returns whether the rest of the document can be interpreted.
 fn check_version(
-    version: Option<&Field<'_>>,
-    fields: &Fields<'_>,
-    findings: &mut Findings,
+    version: Option<&FieldReader<'_>>,
+    fields: &MapReader<'_>,
+    findings: &mut DiagnosticSink,
 ) -> bool {
     let suggestion = format!("write `apiVersion: {API_VERSION}`");
     let Some(version) = version else {
         let missing = fields.missing("apiVersion").suggest(suggestion);
         findings.add(match fields.add("apiVersion", API_VERSION) {
-            Some(fix) => missing.fix(fix.surely()),
+            Some(fix) => missing.fix(fix.mark_certain()),
             None => missing,
         });
         return true;
@@ -149,23 +148,24 @@ fn check_version(
         || version.node.what().to_owned(),
         |text| format!("`{}`", excerpt(text, 60)),
     );
-    let message =
-        format!("This program reads `apiVersion: {API_VERSION}`, but here it is {found}.");
+    let message = format!("`apiVersion` must be `{API_VERSION}`, but is {found}.");
     let problem = version
         .problem(Code::UNSUPPORTED_API_VERSION, message)
         .suggest(suggestion);
     findings.add(match version.node.content {
-        Content::Text(_) => problem.fix(Fix::replace(version.node.at, API_VERSION).perhaps()),
+        NodeContent::Text(_) => {
+            problem.fix(Fix::replace(version.node.at, API_VERSION).mark_uncertain())
+        }
         _ => problem,
     });
     false
 }
 
 fn check_kind(
-    field: Option<&Field<'_>>,
+    field: Option<&FieldReader<'_>>,
     kind: Option<Kind>,
-    fields: &Fields<'_>,
-    findings: &mut Findings,
+    fields: &MapReader<'_>,
+    findings: &mut DiagnosticSink,
 ) {
     let known = Kind::ALL.map(Kind::as_str);
     let Some(field) = field else {
@@ -187,15 +187,14 @@ fn check_kind(
     });
 }
 
-type TextMap = BTreeMap<String, String>;
+type StringMap = BTreeMap<String, String>;
 
-/// Checks the name and reads labels and annotations.
 fn read_metadata(
-    metadata: Option<&Field<'_>>,
+    metadata: Option<&FieldReader<'_>>,
     kind: Kind,
-    document: &Fields<'_>,
-    findings: &mut Findings,
-) -> (TextMap, TextMap) {
+    document: &MapReader<'_>,
+    findings: &mut DiagnosticSink,
+) -> (StringMap, StringMap) {
     let Some(metadata) = metadata else {
         let missing = document
             .missing("metadata")
@@ -219,7 +218,7 @@ fn read_metadata(
     (labels.unwrap_or_default(), annotations.unwrap_or_default())
 }
 
-fn text_map(field: &Field<'_>, findings: &mut Findings) -> Option<TextMap> {
+fn text_map(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<StringMap> {
     let mut map = BTreeMap::new();
     for entry in field.entries(findings)? {
         match entry.node.text() {
@@ -230,13 +229,10 @@ fn text_map(field: &Field<'_>, findings: &mut Findings) -> Option<TextMap> {
     Some(map)
 }
 
-/// Rule L6. A name that breaks it counts all the same: references to it find their resource.
-fn read_name(field: &Field<'_>, kind: Kind, findings: &mut Findings) {
+/// Checks rule L6. An invalid name still counts, so that references find the resource.
+fn read_name(field: &FieldReader<'_>, kind: Kind, findings: &mut DiagnosticSink) {
     let Some(name) = field.node.text() else {
-        let message = format!(
-            "A name must be text, but this one is {}.",
-            field.node.what()
-        );
+        let message = format!("A name must be a string, but is {}.", field.node.what());
         let suggestion = match field.node.to_json() {
             serde_json::Value::Number(number) => {
                 format!(
@@ -268,16 +264,16 @@ fn read_name(field: &Field<'_>, kind: Kind, findings: &mut Findings) {
     }
 }
 
-/// Whether a resource of that kind may have that name (rule L6).
+/// Checks a resource name of that kind (rule L6).
 ///
 /// # Errors
-/// Why it may not, in words that follow a colon.
+/// Returns the reason in words that follow a colon.
 pub fn check_name(name: &str, kind: Kind) -> Result<(), String> {
     let scoped = name.strip_prefix('@').filter(|_| kind == Kind::Package);
     match scoped {
         Some(rest) => match rest.split_once('/') {
             Some((scope, name)) => check_plain_name(scope).and_then(|()| check_plain_name(name)),
-            None => Err("behind `@scope` it needs a `/` and a name".to_owned()),
+            None => Err("it needs a `/` and a name after `@scope`".to_owned()),
         },
         None => check_plain_name(name),
     }
@@ -291,14 +287,14 @@ fn check_plain_name(name: &str) -> Result<(), String> {
         Err("it is empty".to_owned())
     } else if let Some(wrong) = wrong {
         Err(format!(
-            "it may hold lower-case letters, digits and hyphens, but holds `{}`",
+            "it may contain only lower-case letters, digits and hyphens, but contains `{}`",
             wrong.escape_debug()
         ))
     } else if !name.starts_with(|c: char| c.is_ascii_lowercase()) {
         Err("it must begin with a letter".to_owned())
-    } else if name.len() > MAX_NAME {
+    } else if name.len() > MAX_NAME_CHARS {
         Err(format!(
-            "it is {} characters long, more than {MAX_NAME}",
+            "it is {} characters long, more than {MAX_NAME_CHARS}",
             name.len()
         ))
     } else {
@@ -306,7 +302,7 @@ fn check_plain_name(name: &str) -> Result<(), String> {
     }
 }
 
-/// The nearest name that rule L6 allows; empty where nothing is left.
+/// Returns the nearest name that rule L6 allows. Empty if nothing is left.
 pub(crate) fn repaired(name: &str) -> String {
     let mut fixed = String::new();
     for c in name.chars().map(|c| c.to_ascii_lowercase()) {
@@ -319,7 +315,7 @@ pub(crate) fn repaired(name: &str) -> String {
     let fixed = fixed.trim_start_matches(|c: char| !c.is_ascii_lowercase());
     fixed
         .chars()
-        .take(MAX_NAME)
+        .take(MAX_NAME_CHARS)
         .collect::<String>()
         .trim_end_matches('-')
         .to_owned()

@@ -1,35 +1,35 @@
-//! What a tool may change in a file to repair a mistake: edits of bytes that leave everything else as it is.
+//! Automatic fixes of diagnostics, as byte edits that leave the rest of the file unchanged.
 
 use std::ops::Range;
 
-use crate::diagnostic::Position;
+use crate::diagnostic::SourcePosition;
 
-/// A repair of one mistake.
+/// Fix of one diagnostic.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fix {
-    /// What it does, in a few words such as "Change to `model`".
+    /// Short description, such as "Change to `model`".
     pub title: String,
-    /// The edits of the file that the diagnostic is about. They do not overlap.
-    pub edits: Vec<Edit>,
-    /// Whether it may be done without asking: a person who reads the diagnostic would do the same.
+    /// Edits of the file that the diagnostic points to. They do not overlap.
+    pub edits: Vec<ByteEdit>,
+    /// Marks a fix that is safe to apply without confirmation.
     pub certain: bool,
 }
 
-/// A piece of a file and what stands there afterwards.
+/// Replacement of a byte range in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Edit {
-    /// Byte offset of the first byte that is replaced.
+pub struct ByteEdit {
+    /// Byte offset of the first replaced byte.
     pub start: usize,
-    /// Byte offset behind the last one; as `start` where text is put in.
+    /// Byte offset after the last replaced byte. Equals `start` for an insertion.
     pub end: usize,
-    /// What stands there afterwards.
+    /// New content of the range.
     pub text: String,
 }
 
 impl Fix {
-    /// Writes `text` in place of the value or key at `at`.
-    pub(crate) fn replace(at: Position, text: &str) -> Self {
-        let edit = Edit {
+    /// Replaces the value or key at `at` with `text`, quoted if necessary.
+    pub(crate) fn replace(at: SourcePosition, text: &str) -> Self {
+        let edit = ByteEdit {
             start: at.start,
             end: at.end,
             text: scalar(text),
@@ -41,8 +41,7 @@ impl Fix {
         }
     }
 
-    /// Puts the value at `at` in quotes.
-    pub(crate) fn quote(at: Position) -> Self {
+    pub(crate) fn quote(at: SourcePosition) -> Self {
         Fix {
             title: "Put it in quotes".to_owned(),
             edits: vec![insert(at.start, "\""), insert(at.end, "\"")],
@@ -50,8 +49,8 @@ impl Fix {
         }
     }
 
-    /// Puts `text` before what stands at `at`.
-    pub(crate) fn before(at: Position, text: &str) -> Self {
+    /// Inserts `text` before the value at `at`.
+    pub(crate) fn before(at: SourcePosition, text: &str) -> Self {
         Fix {
             title: format!("Put `{}` before it", text.trim_end()),
             edits: vec![insert(at.start, text)],
@@ -59,10 +58,10 @@ impl Fix {
         }
     }
 
-    /// Adds a field to the map at `map`, of which `first` is the first key.
+    /// Adds a field to the map at `map`. `first` is the position of its first key.
     pub(crate) fn add_field(
-        map: Position,
-        first: Option<Position>,
+        map: SourcePosition,
+        first: Option<SourcePosition>,
         name: &str,
         value: &str,
     ) -> Self {
@@ -84,16 +83,16 @@ impl Fix {
         }
     }
 
-    /// The same, to be done without asking.
+    /// Marks the fix as safe to apply without confirmation.
     #[must_use]
-    pub(crate) fn surely(mut self) -> Self {
+    pub(crate) fn mark_certain(mut self) -> Self {
         self.certain = true;
         self
     }
 
-    /// The same, to be done only where a person chooses it.
+    /// Marks the fix as one that needs the user's confirmation.
     #[must_use]
-    pub(crate) fn perhaps(mut self) -> Self {
+    pub(crate) fn mark_uncertain(mut self) -> Self {
         self.certain = false;
         self
     }
@@ -104,7 +103,8 @@ impl Fix {
     }
 }
 
-/// `text` with `fixes`, and how many of them were done. One that meets an earlier one waits for the next time.
+/// Applies `fixes` to `text` and returns the result with the applied fixes. A fix that overlaps or
+/// touches an earlier one is skipped.
 pub fn apply<'f>(text: &str, fixes: impl IntoIterator<Item = &'f Fix>) -> (String, Vec<&'f Fix>) {
     let mut fixes: Vec<&Fix> = fixes.into_iter().filter(|fix| fits(fix, text)).collect();
     fixes.sort_by_key(|fix| (fix.range().start, fix.range().end));
@@ -122,9 +122,9 @@ pub fn apply<'f>(text: &str, fixes: impl IntoIterator<Item = &'f Fix>) -> (Strin
     (edited, done)
 }
 
-/// Whether every edit of `fix` begins and ends between two characters of `text`, in order.
+/// Returns whether every edit of `fix` is in order and on character boundaries of `text`.
 fn fits(fix: &Fix, text: &str) -> bool {
-    let whole = |edit: &Edit| {
+    let whole = |edit: &ByteEdit| {
         edit.start <= edit.end
             && text.is_char_boundary(edit.start)
             && text.is_char_boundary(edit.end)
@@ -134,15 +134,16 @@ fn fits(fix: &Fix, text: &str) -> bool {
         && fix.edits.is_sorted_by_key(|edit| (edit.start, edit.end))
 }
 
-fn insert(at: usize, text: &str) -> Edit {
-    Edit {
+fn insert(at: usize, text: &str) -> ByteEdit {
+    ByteEdit {
         start: at,
         end: at,
         text: text.to_owned(),
     }
 }
 
-/// `text` as a value in YAML: bare where that means the same text everywhere, else in quotes.
+/// Formats `text` as a YAML scalar: plain if every YAML parser reads it as that string, else in
+/// quotes.
 pub fn scalar(text: &str) -> String {
     let begins =
         text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_' || c == '.' || c == '/');
@@ -164,7 +165,7 @@ mod tests {
     use super::*;
     use crate::source::position_of_bytes;
 
-    fn at(text: &str, word: &str) -> Position {
+    fn at(text: &str, word: &str) -> SourcePosition {
         let start = text.find(word).unwrap();
         position_of_bytes(text, start, start + word.len())
     }
@@ -192,7 +193,7 @@ mod tests {
         ];
         assert_eq!(apply(text, &fixes).0, "é: a");
         let odd = Fix {
-            edits: vec![Edit {
+            edits: vec![ByteEdit {
                 start: 1,
                 end: 99,
                 text: String::new(),

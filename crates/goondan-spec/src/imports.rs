@@ -1,23 +1,24 @@
-//! Which files of the bundle a module is made of, as far as its text tells: the imports that name paths.
+//! Finds the files that a module imports by path.
 //!
-//! This decides what is watched and what an approval is about, not what runs. So it reads no grammar: in JavaScript and
-//! TypeScript whatever stands in quotes and begins with `./` or `../` is followed where a file is there, in Python what
-//! follows `import` and `from`. A path that is put together at run time is not seen.
+//! The result determines which files are watched and covered by an approval, not what runs. So the
+//! scan is approximate. In JavaScript and TypeScript, it follows every quoted string that begins
+//! with `./` or `../` and names an existing file. In Python, it follows `import` and `from`. A path
+//! computed at run time is not found.
 
 use std::collections::BTreeSet;
 
 use crate::entry::below;
-use crate::kinds::Language;
-use crate::paths::{Looks, normal};
+use crate::kinds::ScriptLanguage;
+use crate::paths::{PathLookups, normal};
 
-/// How many files are followed from one entry.
-const MOST_FILES: usize = 1_000;
+/// Maximum number of files that are followed from one entry.
+const MAX_FOLLOWED_FILES: usize = 1_000;
 
-/// The longest path that is believed.
-const LONGEST_PATH: usize = 300;
+/// Maximum length of an import path, in bytes.
+const MAX_IMPORT_PATH_BYTES: usize = 300;
 
-/// What may be left out at the end of an import, or stand for something else.
-const JAVASCRIPT_ENDINGS: [&str; 12] = [
+/// Suffixes that an import may omit, or that replace the written one.
+const JAVASCRIPT_SUFFIXES: [&str; 12] = [
     "",
     ".ts",
     ".mts",
@@ -32,12 +33,12 @@ const JAVASCRIPT_ENDINGS: [&str; 12] = [
     "/index.mjs",
 ];
 
-/// `entry`, and what it imports directly or not; in the order in which they are found.
-pub(crate) fn followed(
+/// Returns `entry` and its direct and indirect imports, in the order of discovery.
+pub(crate) fn followed_imports(
     entry: &str,
     package: &str,
-    language: Language,
-    folder: &Looks<'_>,
+    language: ScriptLanguage,
+    folder: &PathLookups<'_>,
 ) -> Vec<String> {
     let mut files = vec![entry.to_owned()];
     let mut known = BTreeSet::from([entry.to_owned()]);
@@ -49,15 +50,15 @@ pub(crate) fn followed(
         };
         let here = file.rsplit_once('/').map_or("", |(folder, _)| folder);
         let imported = match language {
-            Language::Python => python(&text, here, package),
-            Language::JavaScript | Language::TypeScript => javascript(&text, here),
+            ScriptLanguage::Python => python(&text, here, package),
+            ScriptLanguage::JavaScript | ScriptLanguage::TypeScript => javascript(&text, here),
         };
         for candidates in imported {
             let found = candidates
                 .into_iter()
                 .find(|path| folder.is_file(path) && !folder.leaves_by_link(path));
             if let Some(path) =
-                found.filter(|path| files.len() < MOST_FILES && known.insert(path.clone()))
+                found.filter(|path| files.len() < MAX_FOLLOWED_FILES && known.insert(path.clone()))
             {
                 files.push(path);
             }
@@ -66,7 +67,7 @@ pub(crate) fn followed(
     files
 }
 
-/// For each path in quotes the files that it may stand for.
+/// Returns the candidate files of each quoted path.
 fn javascript(text: &str, here: &str) -> Vec<Vec<String>> {
     let mut imports = Vec::new();
     for (at, quote) in text.match_indices(['"', '\'', '`']) {
@@ -75,17 +76,17 @@ fn javascript(text: &str, here: &str) -> Vec<Vec<String>> {
             continue;
         }
         let end = rest.find(['"', '\'', '`', '\n']).unwrap_or(rest.len());
-        if end > LONGEST_PATH {
+        if end > MAX_IMPORT_PATH_BYTES {
             continue;
         }
         let Ok(path) = normal(&below(here, &rest[..end])) else {
             continue;
         };
-        let mut candidates: Vec<String> = JAVASCRIPT_ENDINGS
+        let mut candidates: Vec<String> = JAVASCRIPT_SUFFIXES
             .iter()
             .map(|ending| format!("{path}{ending}"))
             .collect();
-        // TypeScript names the file that a build would make.
+        // TypeScript imports name the compiled file.
         for (made, source) in [(".js", ".ts"), (".mjs", ".mts"), (".cjs", ".cts")] {
             candidates.extend(
                 path.strip_suffix(made)
@@ -97,7 +98,7 @@ fn javascript(text: &str, here: &str) -> Vec<Vec<String>> {
     imports
 }
 
-/// For each module that is named the files that it may stand for.
+/// Returns the candidate files of each imported module.
 fn python(text: &str, here: &str, package: &str) -> Vec<Vec<String>> {
     let mut imports = Vec::new();
     for line in text.lines().map(str::trim_start) {
@@ -133,7 +134,7 @@ fn python_files(module: &str, here: &str, package: &str) -> Vec<String> {
     let dots = module.len() - module.trim_start_matches('.').len();
     let path = module[dots..].replace('.', "/");
     let is_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '/');
-    if path.is_empty() || path.len() > LONGEST_PATH || !path.chars().all(is_name) {
+    if path.is_empty() || path.len() > MAX_IMPORT_PATH_BYTES || !path.chars().all(is_name) {
         return Vec::new();
     }
     let folders = match dots {
@@ -153,7 +154,8 @@ mod tests {
 
     #[test]
     fn paths_in_quotes_are_imports() {
-        let text = "import a from './a.js';\nexport * from \"../b\"; import('./c.json'); import x from 'fs'; `./${d}`";
+        let text = "import a from './a.js';\nexport * from \"../b\"; import('./c.json'); import x \
+            from 'fs'; `./${d}`";
         let found = javascript(text, "tools/x");
         assert_eq!(found.len(), 4);
         assert!(
@@ -169,7 +171,8 @@ mod tests {
 
     #[test]
     fn python_names_modules() {
-        let text = "import os, util.text as t\nfrom . import one, two\nfrom ..up import (x)\nfrom lib import y\n";
+        let text = "import os, util.text as t\nfrom . import one, two\nfrom ..up import (x)\nfrom \
+            lib import y\n";
         let found: Vec<String> = python(text, "p/tools", "p").into_iter().flatten().collect();
         for file in [
             "p/tools/util/text.py",

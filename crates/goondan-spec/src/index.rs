@@ -1,55 +1,56 @@
-//! Who exists: the names of all resources, and what a reference to one of them means (rule L7).
+//! Index of all resource names, and the resolution of references (rule L7).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use crate::installed::Installed;
+use crate::installed_packages::InstalledPackages;
 use crate::meta::{BASE_PACKAGE, Kind, ObjectRef, ResourceId};
 use crate::text::closest;
 
-/// How many neighbours in sort order are compared on either side of a misspelt name, where there are many names.
-const NEIGHBOURS: usize = 64;
+/// Number of neighbors in sort order that are compared on each side of a misspelled name in a large
+/// set.
+const COMPARED_NEIGHBORS: usize = 64;
 
-/// The names of all resources of all packages, known before any `spec` is read.
+/// Names of all resources of all packages, collected before any `spec` is read.
 #[derive(Debug, Default)]
-pub(crate) struct Index {
-    /// In the order in which a reference without a package looks at them, behind the referring package.
-    packages: Vec<Package>,
-    /// Which packages each package depends on. One that is not here may refer to all.
+pub(crate) struct ResourceIndex {
+    /// In search order for references without a package. The referring package is searched first.
+    packages: Vec<PackageResourceNames>,
+    /// Dependencies of each package. A package without an entry may refer to all packages.
     reach: BTreeMap<Option<String>, BTreeSet<String>>,
-    /// Packages that are asked for and are not there, which is told elsewhere.
+    /// Packages that are declared but not installed. They are reported by `installed.rs`.
     absent: BTreeSet<String>,
-    /// A part of the project could not be read, which is told elsewhere; nobody knows what it defines.
+    /// Set if a part of the project could not be read, so its resources are unknown.
     partial: bool,
 }
 
 #[derive(Debug, Default)]
-struct Package {
+struct PackageResourceNames {
     name: Option<String>,
     names: HashMap<Kind, BTreeSet<String>>,
 }
 
-/// Why a reference leads nowhere.
+/// Reason for an unresolved reference.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Miss {
-    /// Nobody defines it.
+pub(crate) enum UnresolvedReference {
+    /// No visible package defines the resource.
     NotFound,
-    /// The package that it insists on is not there.
+    /// The named package does not exist, or the referring package does not depend on it.
     NoSuchPackage,
-    /// It may be in a package that is not there, which was told already.
+    /// The resource may be in a package that is not installed. That is already reported.
     Absent,
-    /// Several packages define it.
+    /// Several packages define the resource.
     Ambiguous(Vec<String>),
 }
 
-impl Index {
-    /// Adds a resource. False where it was there already.
+impl ResourceIndex {
+    /// Adds a resource. Returns `false` if it is already there.
     pub(crate) fn insert(&mut self, id: &ResourceId) -> bool {
         let place = self
             .packages
             .iter()
             .position(|package| package.name == id.package)
             .unwrap_or_else(|| {
-                self.packages.push(Package {
+                self.packages.push(PackageResourceNames {
                     name: id.package.clone(),
                     names: HashMap::new(),
                 });
@@ -62,18 +63,17 @@ impl Index {
             .insert(id.name.clone())
     }
 
-    /// From now on, packages see only those that they depend on.
-    pub(crate) fn restrict(&mut self, installed: &Installed) {
+    /// Limits each package's view to its dependencies.
+    pub(crate) fn restrict(&mut self, installed: &InstalledPackages) {
         (self.reach, self.absent) = (installed.reach.clone(), installed.absent.clone());
     }
 
-    /// Notes whether a part of the project could not be read.
     pub(crate) fn set_partial(&mut self, partial: bool) {
         self.partial = partial;
     }
 
-    /// Whether `reference`, which leads nowhere, may be to something in the part that could not be read: it names no package,
-    /// and nothing that is known looks like it.
+    /// Returns whether an unresolved `reference` may be defined in the unreadable part of the
+    /// project. Requires that it names no package and resembles no known name.
     pub(crate) fn may_be_unread(&self, reference: &ObjectRef) -> bool {
         let is_open = self.partial && reference.package.is_none();
         is_open && self.closest(reference).is_none() && self.other_kind(reference).is_none()
@@ -91,13 +91,13 @@ impl Index {
         reach.is_some_and(|reach| reach.iter().any(|name| self.absent.contains(name)))
     }
 
-    /// What `reference`, written in package `from`, means: the referring package first, then the built-in one, then a
-    /// unique match.
+    /// Resolves `reference` as seen from package `from`: first in that package, then in the
+    /// built-in one. Otherwise the match must be unique.
     pub(crate) fn resolve(
         &self,
         reference: &ObjectRef,
         from: Option<&str>,
-    ) -> Result<ResourceId, Miss> {
+    ) -> Result<ResourceId, UnresolvedReference> {
         let id = |package: Option<&str>| ResourceId {
             package: package.map(str::to_owned),
             kind: reference.kind,
@@ -105,15 +105,15 @@ impl Index {
         };
         if let Some(wanted) = reference.package.as_deref() {
             if self.absent.contains(wanted) && self.reaches(from, Some(wanted)) {
-                return Err(Miss::Absent);
+                return Err(UnresolvedReference::Absent);
             }
             return match self
                 .package(Some(wanted))
                 .filter(|_| self.reaches(from, Some(wanted)))
             {
                 Some(package) if package.has(reference) => Ok(id(Some(wanted))),
-                Some(_) => Err(Miss::NotFound),
-                None => Err(Miss::NoSuchPackage),
+                Some(_) => Err(UnresolvedReference::NotFound),
+                None => Err(UnresolvedReference::NoSuchPackage),
             };
         }
         let near = [from, Some(BASE_PACKAGE)];
@@ -131,10 +131,10 @@ impl Index {
             .map(|package| package.name.as_deref())
             .collect();
         match others[..] {
-            [] if self.lacks_some(from) => Err(Miss::Absent),
-            [] => Err(Miss::NotFound),
+            [] if self.lacks_some(from) => Err(UnresolvedReference::Absent),
+            [] => Err(UnresolvedReference::NotFound),
             [only] => Ok(id(only)),
-            _ => Err(Miss::Ambiguous(
+            _ => Err(UnresolvedReference::Ambiguous(
                 others
                     .iter()
                     .map(|name| name.unwrap_or("this project").to_owned())
@@ -143,7 +143,8 @@ impl Index {
         }
     }
 
-    /// At most `limit` names of a kind, sorted, in all packages or in one; and how many there are.
+    /// Returns at most `limit` sorted names of a kind and their total number, for one package or
+    /// all.
     pub(crate) fn names(
         &self,
         kind: Kind,
@@ -160,32 +161,40 @@ impl Index {
         (names, sets().map(BTreeSet::len).sum())
     }
 
-    /// The name that `reference` most likely meant. Of a large set only its neighbours in sort order are compared, so
-    /// that ten thousand wrong names among ten thousand right ones stay cheap.
+    /// Returns the name most similar to `reference`.
+    ///
+    /// In a large set, only neighbors in sort order are compared. This keeps ten thousand wrong
+    /// names among ten thousand right ones cheap.
     pub(crate) fn closest(&self, reference: &ObjectRef) -> Option<String> {
         let word = &reference.name;
         let mut near = Vec::new();
         for names in self.sets(reference.kind, reference.package.as_deref()) {
-            if names.len() <= 4 * NEIGHBOURS {
+            if names.len() <= 4 * COMPARED_NEIGHBORS {
                 near.extend(names.iter());
             } else {
-                near.extend(names.range::<String, _>(..word).rev().take(NEIGHBOURS));
-                near.extend(names.range::<String, _>(word..).take(NEIGHBOURS));
+                near.extend(
+                    names
+                        .range::<String, _>(..word)
+                        .rev()
+                        .take(COMPARED_NEIGHBORS),
+                );
+                near.extend(names.range::<String, _>(word..).take(COMPARED_NEIGHBORS));
             }
         }
         closest(word, &near).map(str::to_owned)
     }
 
     fn sets(&self, kind: Kind, package: Option<&str>) -> impl Iterator<Item = &BTreeSet<String>> {
-        let wanted =
-            move |candidate: &&Package| package.is_none() || candidate.name.as_deref() == package;
+        let wanted = move |candidate: &&PackageResourceNames| {
+            package.is_none() || candidate.name.as_deref() == package
+        };
         self.packages
             .iter()
             .filter(wanted)
             .filter_map(move |package| package.names.get(&kind))
     }
 
-    /// Another kind that has a resource of that name.
+    /// Returns another kind that has a resource of this name.
     pub(crate) fn other_kind(&self, reference: &ObjectRef) -> Option<Kind> {
         let has = |kind: &Kind| {
             self.packages.iter().any(|package| {
@@ -201,7 +210,6 @@ impl Index {
             .find(has)
     }
 
-    /// The names of all packages that have one.
     pub(crate) fn packages(&self) -> Vec<&str> {
         self.packages
             .iter()
@@ -209,14 +217,14 @@ impl Index {
             .collect()
     }
 
-    fn package(&self, name: Option<&str>) -> Option<&Package> {
+    fn package(&self, name: Option<&str>) -> Option<&PackageResourceNames> {
         self.packages
             .iter()
             .find(|package| package.name.as_deref() == name)
     }
 }
 
-impl Package {
+impl PackageResourceNames {
     fn has(&self, reference: &ObjectRef) -> bool {
         self.names
             .get(&reference.kind)
@@ -228,8 +236,8 @@ impl Package {
 mod tests {
     use super::*;
 
-    fn index(resources: &[(Option<&str>, &str)]) -> Index {
-        let mut index = Index::default();
+    fn index(resources: &[(Option<&str>, &str)]) -> ResourceIndex {
+        let mut index = ResourceIndex::default();
         for (package, name) in resources {
             index.insert(&ResourceId {
                 package: package.map(str::to_owned),
@@ -240,7 +248,11 @@ mod tests {
         index
     }
 
-    fn resolve(index: &Index, package: Option<&str>, name: &str) -> Result<Option<String>, Miss> {
+    fn resolve(
+        index: &ResourceIndex,
+        package: Option<&str>,
+        name: &str,
+    ) -> Result<Option<String>, UnresolvedReference> {
         let reference = ObjectRef {
             package: package.map(str::to_owned),
             kind: Kind::Tool,
@@ -267,9 +279,12 @@ mod tests {
         );
         assert_eq!(
             resolve(&index, Some("@x/none"), "bash"),
-            Err(Miss::NoSuchPackage)
+            Err(UnresolvedReference::NoSuchPackage)
         );
-        assert_eq!(resolve(&index, Some("@x/a"), "own"), Err(Miss::NotFound));
+        assert_eq!(
+            resolve(&index, Some("@x/a"), "own"),
+            Err(UnresolvedReference::NotFound)
+        );
     }
 
     #[test]
@@ -282,9 +297,15 @@ mod tests {
         assert_eq!(resolve(&index, None, "one"), Ok(Some("@x/a".into())));
         assert_eq!(
             resolve(&index, None, "two"),
-            Err(Miss::Ambiguous(vec!["@x/a".into(), "@x/b".into()]))
+            Err(UnresolvedReference::Ambiguous(vec![
+                "@x/a".into(),
+                "@x/b".into()
+            ]))
         );
-        assert_eq!(resolve(&index, None, "three"), Err(Miss::NotFound));
+        assert_eq!(
+            resolve(&index, None, "three"),
+            Err(UnresolvedReference::NotFound)
+        );
     }
 
     #[test]

@@ -1,34 +1,37 @@
-//! Turns a folder of YAML into a validated [`Bundle`], or into every diagnostic at once.
+//! Loads a directory of YAML into a validated [`Bundle`], or reports every diagnostic at once.
 //!
-//! A load goes through these stages: `source text → YAML node tree with spans → typed kinds → resolved references → Bundle`.
-//! Each stage appends to one list of [`Diagnostic`]s and returns what it could make; one place decides.
-//! A `Bundle` can only be made here, so the code behind it never checks again.
+//! A load runs these stages:
+//! `source text → YAML node tree with spans → typed kinds → resolved references → Bundle`.
+//! Each stage appends to one list of [`Diagnostic`]s and returns what it could build. One place
+//! decides whether the result is a `Bundle`. Only this crate can construct a `Bundle`, so later
+//! code never validates again.
 //!
-//! This crate deliberately does not know: tokio, the network, libraries, which built-in tools exist (the
-//! caller hands in a [`BasePackage`]) and where files come from (the caller hands in a [`Files`]).
+//! This crate deliberately does not depend on tokio, the network or dynamic libraries. The caller
+//! passes the built-in tools as a [`BasePackage`] and file access as a [`FileAccess`] implementation.
 //!
 //! Start reading at [`load`].
 
 pub mod bundle;
 pub mod codes;
 pub mod command_line;
-pub mod contents;
+pub mod content_hash;
 mod custom_tool;
-mod cycles;
 mod decode;
+mod decode_cache;
+mod dependency_cycles;
 pub mod diagnostic;
+mod diagnostic_sink;
 pub mod diff;
 pub mod discover;
+mod document_split;
 mod entry;
 pub mod env_files;
 mod envelope;
 pub mod files;
-mod findings;
 pub mod fix;
 mod imports;
 mod index;
-pub mod installed;
-mod kept;
+pub mod installed_packages;
 pub mod kinds;
 mod lint;
 mod load;
@@ -40,20 +43,19 @@ pub mod outline;
 mod packages;
 mod parallel;
 mod parameters;
+mod parsed_file;
 mod paths;
 pub mod pattern;
-mod read;
 mod references;
 pub mod render;
 pub mod repair;
 pub mod schema;
 pub mod sent_schema;
-pub mod shown;
 pub mod snapshot;
 pub mod source;
-mod split;
-mod swarms;
+mod swarm_selection;
 mod text;
+pub mod untrusted_text;
 pub mod value;
 mod value_source;
 pub mod yaml;
@@ -64,18 +66,18 @@ pub use custom_tool::{CustomParameter, CustomTool, ParameterType};
 pub use diagnostic::{Diagnostic, Severity};
 pub use diff::{AgentChange, AgentEffect, ReloadPlan, diff};
 pub use envelope::check_name;
-pub use files::{Files, MemoryFiles, OsFiles};
+pub use files::{FileAccess, MemoryFiles, OsFiles};
 pub use fix::Fix;
-pub use load::{LoadInput, Loaded, load, load_again, survey};
+pub use load::{LoadInput, LoadResult, load, load_again, load_with_outline};
 pub use meta::{Kind, ObjectRef, ResourceId};
-pub use outline::Outline;
+pub use outline::BundleOutline;
 pub use parameters::check_schema;
+pub use parsed_file::KnownFiles;
 pub use paths::repository_around;
-pub use read::KnownFiles;
-pub use snapshot::{AgentPart, Basis, Fingerprint, Fingerprints, Snapshot};
-pub use source::Sources;
+pub use snapshot::{AgentPart, BundleSnapshot, Fingerprint, Fingerprints, SnapshotBasis};
+pub use source::SourceTexts;
 pub use text::{closest, pattern_fault, reason};
 pub use value::{Environment, Secret, TextOrSource, ValueSource};
 
-/// A JSON object, as tools take it and free-form fields hold it.
+/// JSON object, as used for tool arguments and free-form fields.
 pub type JsonObject = serde_json::Map<String, serde_json::Value>;

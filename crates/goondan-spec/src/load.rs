@@ -1,85 +1,86 @@
-//! The stages from a folder to a bundle. Every stage collects; the last one decides.
+//! Stages from a directory to a bundle. Every stage collects diagnostics; the last one decides.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::bundle::{BasePackage, BuiltIn, Bundle, Decoded, Resource, Resources};
-use crate::decode::Field;
-use crate::diagnostic::{Code, Diagnostic, Position, Related};
-use crate::discover::{Found, discover};
-use crate::envelope::{self, Envelope};
-use crate::files::{FileKind, Files};
-use crate::findings::{Findings, ValueOrigin};
-use crate::index::Index;
-use crate::installed::{Installed, InstalledPackage, is_installed};
-use crate::kept::Keep;
-use crate::kinds::{self, Scope, ToolBuild};
-use crate::lint::{self, Places};
+use crate::bundle::{BasePackage, BuiltInResources, Bundle, DecodedResources, Resource, Resources};
+use crate::decode::FieldReader;
+use crate::decode_cache::DecodeCache;
+use crate::diagnostic::{Code, Diagnostic, RelatedPosition, SourcePosition};
+use crate::diagnostic_sink::{DiagnosticSink, ValueOrigin};
+use crate::discover::{DiscoveredFiles, discover};
+use crate::envelope::{self, DocumentEnvelope};
+use crate::files::{FileAccess, FileKind};
+use crate::index::ResourceIndex;
+use crate::installed_packages::{InstalledPackage, InstalledPackages, is_installed};
+use crate::kinds::{self, DecodeScope, ToolBuild};
+use crate::lint::{self, SpecPositions};
 use crate::lock::LOCK_FILE;
 use crate::meta::{Kind, ResourceId};
-use crate::outline::{Definition, Link, Outline};
-use crate::paths::{Folder, Looks};
-use crate::read::{KnownFiles, ParsedFile, hides_some, read_file};
-use crate::source::Sources;
+use crate::outline::{BundleOutline, ResourceDefinition, ResourceLink};
+use crate::parsed_file::{KnownFiles, ParsedFile, has_unread_documents, read_file};
+use crate::paths::{BundleDirectory, PathLookups};
+use crate::source::SourceTexts;
 use crate::text::reason;
-use crate::{cycles, installed, packages, parallel};
+use crate::{dependency_cycles, installed_packages, packages, parallel};
 
-/// What [`load`] reads.
+/// Input of [`load`].
 #[derive(Clone, Copy)]
 pub struct LoadInput<'a> {
-    /// A folder, or a `goondan.yaml` in it.
+    /// Directory, or a `goondan.yaml` in it.
     pub root: &'a Path,
-    /// Where its files come from.
-    pub files: &'a dyn Files,
-    /// The built-in package.
+    /// File access.
+    pub files: &'a dyn FileAccess,
+    /// Built-in package.
     pub base: &'a BasePackage,
 }
 
-/// What [`load`] made of it.
+/// Result of [`load`].
 #[derive(Debug)]
-pub struct Loaded {
-    /// The bundle; `None` where any diagnostic is an error.
+pub struct LoadResult {
+    /// The bundle. `None` if there is any error.
     pub bundle: Option<Bundle>,
-    /// Errors and warnings of all files, by file, line and column.
+    /// Errors and warnings of all files, sorted by file, line and column.
     pub diagnostics: Vec<Diagnostic>,
-    /// The texts that the diagnostics point into.
-    pub sources: Sources,
-    /// How tools are built, in load order; also where an entry is missing because it was not built yet.
+    /// Texts that the diagnostics point into.
+    pub sources: SourceTexts,
+    /// Build instructions of tools in load order, including tools that are not built yet.
     pub builds: Vec<ToolBuild>,
 }
 
-/// Reads a bundle (rules L1 to L10). All mistakes of all files are found in one run.
-pub fn load(input: LoadInput<'_>) -> Loaded {
+/// Loads a bundle (rules L1 to L10) and reports all errors of all files in one run.
+pub fn load(input: LoadInput<'_>) -> LoadResult {
     let known = KnownFiles::default();
     let loaded = load_again(input, &known);
-    known.give_back();
+    known.free_in_background();
     loaded
 }
 
-/// As [`load`], without parsing what is `known` from an earlier load; from now on `known` are the files of this one.
-pub fn load_again(input: LoadInput<'_>, known: &KnownFiles) -> Loaded {
+/// Works like [`load`], but reuses unchanged files of `known` and updates it with this load's
+/// files.
+pub fn load_again(input: LoadInput<'_>, known: &KnownFiles) -> LoadResult {
     run(input, known, |_, _, _| ()).0
 }
 
-/// As [`load_again`], and tells what stands where.
-pub fn survey(input: LoadInput<'_>, known: &KnownFiles) -> (Loaded, Outline) {
+/// Works like [`load_again`] and also returns the outline.
+pub fn load_with_outline(input: LoadInput<'_>, known: &KnownFiles) -> (LoadResult, BundleOutline) {
     let (loaded, outline) = run(input, known, outline);
     (loaded, outline.unwrap_or_default())
 }
 
-/// Loads, and lets `look` see what was made before it is put together.
+/// Loads the bundle and calls `look` with the decoded resources before it is assembled.
 fn run<T>(
     input: LoadInput<'_>,
     known: &KnownFiles,
-    look: impl FnOnce(&Stage<'_>, &Decoded, &mut Gathered) -> T,
-) -> (Loaded, Option<T>) {
+    look: impl FnOnce(&DecodeStage<'_>, &DecodedResources, &mut LoadFindings) -> T,
+) -> (LoadResult, Option<T>) {
     let root = match find_root(input.root, input.files) {
         Ok(root) => root,
         Err(diagnostic) => {
-            let (sources, builds) = (Sources::default(), Vec::new());
+            let (sources, builds) = (SourceTexts::default(), Vec::new());
             return (
-                Loaded {
+                LoadResult {
                     bundle: None,
                     diagnostics: vec![diagnostic],
                     sources,
@@ -89,14 +90,14 @@ fn run<T>(
             );
         }
     };
-    let folder = Folder::new(input.files, &root);
+    let folder = BundleDirectory::new(input.files, &root);
     let found = discover(input.files, &root);
-    let mut gathered = Gathered {
+    let mut gathered = LoadFindings {
         diagnostics: found.diagnostics.clone(),
-        ..Gathered::default()
+        ..LoadFindings::default()
     };
     let files = read_files(&folder, &found, known, &mut gathered);
-    let own = packages::own(&files.own);
+    let own = packages::own_package_name(&files.own);
     let installed = read_installed(&folder, &files, known, &mut gathered);
     let documents = read_all(&files.own, own, &installed, &mut gathered);
     let built_in = known.built_in(input.base);
@@ -106,8 +107,8 @@ fn run<T>(
         .iter()
         .filter(|document| document.base.is_empty())
         .count();
-    index.set_partial(!found.diagnostics.is_empty() || hides_some(&files.own, read));
-    let stage = Stage {
+    index.set_partial(!found.diagnostics.is_empty() || has_unread_documents(&files.own, read));
+    let stage = DecodeStage {
         folder: &folder,
         index: &index,
         base: input.base,
@@ -117,7 +118,7 @@ fn run<T>(
     };
     let decoded = stage.decode_all(&mut gathered);
     let seen = look(&stage, &decoded, &mut gathered);
-    gathered.weigh_not_built(
+    gathered.grade_missing_entries(
         &decoded,
         documents
             .iter()
@@ -126,7 +127,7 @@ fn run<T>(
     );
     gathered
         .diagnostics
-        .extend(cycles::find(&files.own, &files.nested));
+        .extend(dependency_cycles::find(&files.own, &files.nested));
     gathered
         .file_names
         .extend(files.own.iter().map(|file| file.name.clone()));
@@ -146,9 +147,9 @@ fn run<T>(
             .filter_map(|document| Some((document.id(), document.envelope.spec.as_ref()?)));
         gathered
             .diagnostics
-            .extend(lint::lint(&decoded, &Places::new(specs)));
+            .extend(lint::lint(&decoded, &SpecPositions::new(specs)));
     }
-    gathered.leave_to_packages();
+    gathered.drop_package_warnings();
     let all = files.own.into_iter().chain(
         installed
             .members
@@ -167,18 +168,22 @@ fn run<T>(
     )
 }
 
-fn outline(stage: &Stage<'_>, decoded: &Decoded, gathered: &mut Gathered) -> Outline {
+fn outline(
+    stage: &DecodeStage<'_>,
+    decoded: &DecodedResources,
+    gathered: &mut LoadFindings,
+) -> BundleOutline {
     let named = stage
         .documents
         .iter()
         .filter(|document| !document.id().name.is_empty());
     let own = named.map(|document| {
-        // What is installed is nobody's to rename here.
+        // Resources of installed packages have no origin, so that an editor does not rename them.
         let origin = document
             .base
             .is_empty()
             .then(|| (document.file.to_owned(), document.envelope.head.name_at));
-        Definition {
+        ResourceDefinition {
             id: document.id().clone(),
             origin,
         }
@@ -189,9 +194,9 @@ fn outline(stage: &Stage<'_>, decoded: &Decoded, gathered: &mut Gathered) -> Out
         .keys()
         .chain(built_in.extensions.keys())
         .chain(built_in.connectors.keys());
-    Outline {
+    BundleOutline {
         definitions: own
-            .chain(base.map(|id| Definition {
+            .chain(base.map(|id| ResourceDefinition {
                 id: id.clone(),
                 origin: None,
             }))
@@ -203,7 +208,7 @@ fn outline(stage: &Stage<'_>, decoded: &Decoded, gathered: &mut Gathered) -> Out
     }
 }
 
-fn find_root(path: &Path, files: &dyn Files) -> Result<PathBuf, Diagnostic> {
+fn find_root(path: &Path, files: &dyn FileAccess) -> Result<PathBuf, Diagnostic> {
     let shown = path.display();
     let is_manifest = path
         .file_name()
@@ -218,14 +223,14 @@ fn find_root(path: &Path, files: &dyn Files) -> Result<PathBuf, Diagnostic> {
         }
         Ok(_) => Err(Diagnostic::new(
             Code::PARSE_ERROR,
-            format!("`{shown}` is neither a folder nor a `goondan.yaml`."),
+            format!("`{shown}` is neither a directory nor a `goondan.yaml`."),
         )
-        .suggest("name the folder that holds the `goondan.yaml`")),
+        .suggest("use the directory that contains the `goondan.yaml`")),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(Diagnostic::new(
             Code::PARSE_ERROR,
-            format!("There is nothing at `{shown}`."),
+            format!("`{shown}` does not exist."),
         )
-        .suggest("check the path; name the folder that holds the `goondan.yaml`")),
+        .suggest("check the path; use the directory that contains the `goondan.yaml`")),
         Err(error) => Err(Diagnostic::new(
             Code::PARSE_ERROR,
             format!("`{shown}` cannot be read: {}.", reason(&error)),
@@ -234,9 +239,9 @@ fn find_root(path: &Path, files: &dyn Files) -> Result<PathBuf, Diagnostic> {
     }
 }
 
-/// Everything that the stages have found so far.
+/// Accumulated results of all stages.
 #[derive(Debug, Default)]
-struct Gathered {
+struct LoadFindings {
     diagnostics: Vec<Diagnostic>,
     not_built: Vec<Diagnostic>,
     file_names: Vec<String>,
@@ -244,12 +249,12 @@ struct Gathered {
     secrets: Vec<(String, std::ops::Range<usize>)>,
     texts: Vec<(String, String)>,
     builds: Vec<ToolBuild>,
-    places: HashMap<ResourceId, Vec<(String, Position)>>,
-    links: Vec<(String, Vec<Link>)>,
+    places: HashMap<ResourceId, Vec<(String, SourcePosition)>>,
+    links: Vec<(String, Vec<ResourceLink>)>,
 }
 
-impl Gathered {
-    fn take(&mut self, findings: Findings) {
+impl LoadFindings {
+    fn take(&mut self, findings: DiagnosticSink) {
         let file = findings.file;
         self.diagnostics.extend(findings.diagnostics);
         self.not_built.extend(findings.not_built);
@@ -271,9 +276,11 @@ impl Gathered {
         }
     }
 
-    /// A tool or an extension that is not built keeps its project from running only if an agent uses it, a connector if a
-    /// Connection does. Agents that could not be read may use any.
-    fn weigh_not_built(&mut self, decoded: &Decoded, agents: usize) {
+    /// Turns missing entries into errors or warnings.
+    ///
+    /// An unbuilt tool or extension is an error only if an agent uses it; an unbuilt connector only
+    /// if a Connection does. If an agent could not be decoded, all are errors.
+    fn grade_missing_entries(&mut self, decoded: &DecodedResources, agents: usize) {
         let of_agents = decoded.agents.values().map(|agent| &agent.spec);
         let tools = of_agents
             .clone()
@@ -314,8 +321,8 @@ impl Gathered {
         !self.diagnostics.iter().any(Diagnostic::is_error)
     }
 
-    /// What could be better in a package is its author's to know, and not for each project that uses it.
-    fn leave_to_packages(&mut self) {
+    /// Drops warnings about installed packages, which concern only their authors.
+    fn drop_package_warnings(&mut self) {
         let is_theirs = |problem: &Diagnostic| problem.file.as_deref().is_some_and(is_installed);
         self.diagnostics
             .retain(|problem| problem.is_error() || !is_theirs(problem));
@@ -324,13 +331,13 @@ impl Gathered {
     fn finish(
         mut self,
         root: PathBuf,
-        resources: Decoded,
+        resources: DecodedResources,
         files: Vec<Arc<ParsedFile>>,
         packages: Vec<InstalledPackage>,
-    ) -> Loaded {
+    ) -> LoadResult {
         self.diagnostics.sort_by(|a, b| place(a).cmp(&place(b)));
         self.diagnostics.dedup();
-        let mut sources = Sources::default();
+        let mut sources = SourceTexts::default();
         files
             .iter()
             .for_each(|file| sources.insert(file.name.as_str(), Arc::clone(&file.text)));
@@ -340,7 +347,7 @@ impl Gathered {
         self.secrets.sort_by(|a, b| a.0.cmp(&b.0));
         for of_file in self.secrets.chunk_by(|a, b| a.0 == b.0) {
             let ranges: Vec<_> = of_file.iter().map(|(_, range)| range.clone()).collect();
-            sources.blot(&of_file[0].0, &ranges);
+            sources.mask(&of_file[0].0, &ranges);
         }
         self.file_names.sort_unstable();
         self.file_names.dedup();
@@ -358,7 +365,7 @@ impl Gathered {
             builds: self.builds.clone(),
             places: self.places,
         });
-        Loaded {
+        LoadResult {
             bundle,
             diagnostics: self.diagnostics,
             sources,
@@ -376,19 +383,19 @@ fn place(diagnostic: &Diagnostic) -> (Option<&str>, Option<(usize, usize)>) {
     )
 }
 
-struct FilesRead {
-    /// The files of this bundle.
+struct ParsedFiles {
+    /// Files of this bundle.
     own: Vec<Arc<ParsedFile>>,
-    /// The `goondan.yaml` of projects in sub-folders.
+    /// `goondan.yaml` files of projects in subdirectories.
     nested: Vec<Arc<ParsedFile>>,
 }
 
 fn read_files(
-    folder: &Folder<'_>,
-    found: &Found,
+    folder: &BundleDirectory<'_>,
+    found: &DiscoveredFiles,
     known: &KnownFiles,
-    gathered: &mut Gathered,
-) -> FilesRead {
+    gathered: &mut LoadFindings,
+) -> ParsedFiles {
     let nested = parallel::map_files(&found.nested, |name| read_file(folder, name, known));
     let nested: Vec<Arc<ParsedFile>> = nested
         .into_iter()
@@ -413,17 +420,16 @@ fn read_files(
     own.retain(|file| !file.is_tool_manifest());
     own.iter()
         .for_each(|file| gathered.take(file.findings.clone()));
-    FilesRead { own, nested }
+    ParsedFiles { own, nested }
 }
 
-/// Reads the packages that the project depends on.
 fn read_installed(
-    folder: &Folder<'_>,
-    files: &FilesRead,
+    folder: &BundleDirectory<'_>,
+    files: &ParsedFiles,
     known: &KnownFiles,
-    gathered: &mut Gathered,
-) -> Installed {
-    let mut installed = installed::read(folder, &files.own, known);
+    gathered: &mut LoadFindings,
+) -> InstalledPackages {
+    let mut installed = installed_packages::read(folder, &files.own, known);
     let members = installed
         .members
         .iter()
@@ -439,18 +445,18 @@ fn read_installed(
     );
     gathered.diagnostics.append(&mut installed.diagnostics);
     gathered.texts.append(&mut installed.texts);
-    installed::findings(&installed.members).for_each(|findings| gathered.take(findings));
+    installed_packages::findings(&installed.members).for_each(|findings| gathered.take(findings));
     installed
 }
 
-/// The documents of the project, and of the packages that it depends on. What a package runs by itself, its swarms and
-/// connections, is no part of other projects.
+/// Reads the documents of the project and of its packages. Swarms and Connections of packages are
+/// skipped: they only apply when the package runs as a project.
 fn read_all<'f>(
     files: &'f [Arc<ParsedFile>],
     own: Option<&str>,
-    installed: &'f Installed,
-    gathered: &mut Gathered,
-) -> Vec<Document<'f>> {
+    installed: &'f InstalledPackages,
+    gathered: &mut LoadFindings,
+) -> Vec<EnvelopedDocument<'f>> {
     let mut all = read_envelopes(files, own, "", gathered);
     for member in &installed.members {
         let documents = read_envelopes(
@@ -459,23 +465,23 @@ fn read_all<'f>(
             &member.package.folder,
             gathered,
         );
-        let is_used =
-            |document: &Document<'_>| !matches!(document.id().kind, Kind::Swarm | Kind::Connection);
+        let is_used = |document: &EnvelopedDocument<'_>| {
+            !matches!(document.id().kind, Kind::Swarm | Kind::Connection)
+        };
         all.extend(documents.into_iter().filter(is_used));
     }
     all
 }
 
-/// A document with its envelope.
-struct Document<'f> {
+struct EnvelopedDocument<'f> {
     file: &'f str,
-    /// The folder that its paths start from; empty for the project itself.
+    /// Directory of its package. Empty for the project itself.
     base: &'f str,
-    envelope: Envelope<'f>,
-    kept: &'f Keep,
+    envelope: DocumentEnvelope<'f>,
+    kept: &'f DecodeCache,
 }
 
-impl Document<'_> {
+impl EnvelopedDocument<'_> {
     fn id(&self) -> &ResourceId {
         &self.envelope.head.id
     }
@@ -485,17 +491,17 @@ fn read_envelopes<'f>(
     files: &'f [Arc<ParsedFile>],
     own: Option<&str>,
     base: &'f str,
-    gathered: &mut Gathered,
-) -> Vec<Document<'f>> {
+    gathered: &mut LoadFindings,
+) -> Vec<EnvelopedDocument<'f>> {
     let read = parallel::map(files, |file| {
         let mut findings = Vec::new();
         let positions = 0..file.documents.len();
-        let documents: Vec<Document<'_>> = positions
+        let documents: Vec<EnvelopedDocument<'_>> = positions
             .filter_map(|position| read_document(file, position, files, own, &mut findings))
             .collect();
         let documents = documents
             .into_iter()
-            .map(|document| Document { base, ..document })
+            .map(|document| EnvelopedDocument { base, ..document })
             .collect::<Vec<_>>();
         (documents, findings)
     });
@@ -509,31 +515,32 @@ fn read_envelopes<'f>(
     all
 }
 
-/// Reads the envelope of one document of `file`, unless it is known.
+/// Reads the envelope of one document of `file`, or takes it from the cache.
 fn read_document<'f>(
     file: &'f ParsedFile,
     position: usize,
     files: &[Arc<ParsedFile>],
     own: Option<&str>,
-    findings: &mut Vec<Findings>,
-) -> Option<Document<'f>> {
+    findings: &mut Vec<DiagnosticSink>,
+) -> Option<EnvelopedDocument<'f>> {
     let (root, kept) = (&file.documents[position], &file.kept[position]);
     if let Some(head) = kept.head(own) {
-        return Some(Document {
+        return Some(EnvelopedDocument {
             file: &file.name,
             base: "",
-            envelope: Envelope::of(head, root),
+            envelope: DocumentEnvelope::of(head, root),
             kept,
         });
     }
-    let mut found = Findings::about(file.name.clone());
+    let mut found = DiagnosticSink::about(file.name.clone());
     let read = envelope::read(root, own, &mut found);
-    let envelope = read.and_then(|read| packages::place(read, position, file, files, &mut found));
+    let envelope = read
+        .and_then(|read| packages::check_package_position(read, position, file, files, &mut found));
     envelope
         .iter()
         .for_each(|envelope| kept.put_head(&envelope.head, &found));
     findings.push(found);
-    Some(Document {
+    Some(EnvelopedDocument {
         file: &file.name,
         base: "",
         envelope: envelope?,
@@ -541,18 +548,22 @@ fn read_document<'f>(
     })
 }
 
-fn make_index(documents: &[Document<'_>], built_in: &BuiltIn, gathered: &mut Gathered) -> Index {
-    let mut index = Index::default();
+fn make_index(
+    documents: &[EnvelopedDocument<'_>],
+    built_in: &BuiltInResources,
+    gathered: &mut LoadFindings,
+) -> ResourceIndex {
+    let mut index = ResourceIndex::default();
     let named = || {
         documents
             .iter()
             .filter(|document| !document.id().name.is_empty())
     };
-    let again: Vec<&Document<'_>> = named()
+    let again: Vec<&EnvelopedDocument<'_>> = named()
         .filter(|document| !index.insert(document.id()))
         .collect();
     if !again.is_empty() {
-        let mut first: HashMap<&ResourceId, &Document<'_>> = HashMap::new();
+        let mut first: HashMap<&ResourceId, &EnvelopedDocument<'_>> = HashMap::new();
         for document in named() {
             first.entry(document.id()).or_insert(document);
         }
@@ -573,7 +584,7 @@ fn make_index(documents: &[Document<'_>], built_in: &BuiltIn, gathered: &mut Gat
     index
 }
 
-fn duplicate(document: &Document<'_>, first: &Document<'_>) -> Diagnostic {
+fn duplicate(document: &EnvelopedDocument<'_>, first: &EnvelopedDocument<'_>) -> Diagnostic {
     let id = document.id();
     let place = format!(
         "`{}`, line {}",
@@ -591,27 +602,27 @@ fn duplicate(document: &Document<'_>, first: &Document<'_>) -> Diagnostic {
     .of(id)
     .field("metadata.name")
     .suggest("rename one of the two")
-    .related(Related {
-        message: format!("`{id}` is defined here, too"),
+    .related(RelatedPosition {
+        message: format!("`{id}` is also defined here"),
         file: first.file.to_owned(),
         position: first.envelope.head.name_at,
     })
 }
 
-/// All that decoding looks at.
-struct Stage<'s> {
-    folder: &'s Folder<'s>,
-    index: &'s Index,
+/// Inputs of decoding.
+struct DecodeStage<'s> {
+    folder: &'s BundleDirectory<'s>,
+    index: &'s ResourceIndex,
     base: &'s BasePackage,
-    built_in: &'s BuiltIn,
-    documents: &'s [Document<'s>],
+    built_in: &'s BuiltInResources,
+    documents: &'s [EnvelopedDocument<'s>],
     files: &'s [Arc<ParsedFile>],
 }
 
-impl Stage<'_> {
-    /// Decodes kind by kind, so that each may look at those that it refers to.
-    fn decode_all(&self, gathered: &mut Gathered) -> Decoded {
-        let mut done = Decoded::default();
+impl DecodeStage<'_> {
+    /// Decodes kind by kind, in an order in which referenced kinds come first.
+    fn decode_all(&self, gathered: &mut LoadFindings) -> DecodedResources {
+        let mut done = DecodedResources::default();
         let packages = self.decode(Kind::Package, &done, gathered, |spec, scope, findings| {
             kinds::decode_package(spec, &scope.id.name, findings)
         });
@@ -637,9 +648,9 @@ impl Stage<'_> {
     fn decode_spec<T: Send + Sync + 'static>(
         &self,
         kind: Kind,
-        done: &Decoded,
-        gathered: &mut Gathered,
-        decode: impl Fn(&Field<'_>, &Scope<'_>, &mut Findings) -> Option<T> + Sync,
+        done: &DecodedResources,
+        gathered: &mut LoadFindings,
+        decode: impl Fn(&FieldReader<'_>, &DecodeScope<'_>, &mut DiagnosticSink) -> Option<T> + Sync,
     ) -> Resources<T> {
         self.decode(kind, done, gathered, |spec, scope, findings| {
             decode(spec?, scope, findings)
@@ -649,24 +660,25 @@ impl Stage<'_> {
     fn decode<T: Send + Sync + 'static>(
         &self,
         kind: Kind,
-        done: &Decoded,
-        gathered: &mut Gathered,
-        decode: impl Fn(Option<&Field<'_>>, &Scope<'_>, &mut Findings) -> Option<T> + Sync,
+        done: &DecodedResources,
+        gathered: &mut LoadFindings,
+        decode: impl Fn(Option<&FieldReader<'_>>, &DecodeScope<'_>, &mut DiagnosticSink) -> Option<T>
+        + Sync,
     ) -> Resources<T> {
-        let documents: Vec<&Document<'_>> = self
+        let documents: Vec<&EnvelopedDocument<'_>> = self
             .documents
             .iter()
             .filter(|document| document.id().kind == kind)
             .collect();
         let decoded = parallel::map(&documents, |document| {
-            let Envelope { head, spec } = &document.envelope;
+            let DocumentEnvelope { head, spec } = &document.envelope;
             if let Some((resource, findings)) = document.kept.resource(head, self.folder) {
                 return (Some(resource), findings);
             }
-            let mut findings = Findings::about(document.file);
+            let mut findings = DiagnosticSink::about(document.file);
             findings.resource = Some(head.id.clone()).filter(|id| !id.name.is_empty());
-            let looks = Looks::at(self.folder, document.base);
-            let scope = Scope::new(&head.id, &looks, self.base, self.index, done);
+            let looks = PathLookups::at(self.folder, document.base);
+            let scope = DecodeScope::new(&head.id, &looks, self.base, self.index, done);
             let spec = decode(spec.as_ref(), &scope, &mut findings);
             let resource = spec.map(|spec| Arc::new(resource(document, spec)));
             if let Some(resource) = &resource {
@@ -685,7 +697,7 @@ impl Stage<'_> {
     }
 }
 
-fn resource<T>(document: &Document<'_>, spec: T) -> Resource<T> {
+fn resource<T>(document: &EnvelopedDocument<'_>, spec: T) -> Resource<T> {
     let head = &document.envelope.head;
     Resource {
         id: head.id.clone(),
@@ -699,7 +711,7 @@ fn resource<T>(document: &Document<'_>, spec: T) -> Resource<T> {
 fn nothing_defined(root: &Path) -> Diagnostic {
     let path = root.to_string_lossy();
     let shown = if path.is_empty() || path == "." {
-        "This folder".to_owned()
+        "This directory".to_owned()
     } else {
         format!("`{path}`")
     };

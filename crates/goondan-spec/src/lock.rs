@@ -1,4 +1,4 @@
-//! The lock file: which versions of which packages a project uses, and what tells their content from any other.
+//! The lock file, which pins package versions and the hashes of their contents.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -7,69 +7,69 @@ use serde::Deserialize;
 
 use crate::yaml::{self, YamlError};
 
-/// Its name in the project.
+/// File name of the lock file in a project.
 pub const LOCK_FILE: &str = "goondan.lock.yaml";
-/// The only form that this program writes and reads.
-const VERSION: u32 = 1;
-/// What is written above it.
-const HEADING: &str = "# Written by `gdn package`. Keep it in git, and do not edit it.\n";
+/// The only supported format version.
+const LOCKFILE_VERSION: u32 = 1;
+const LOCKFILE_HEADER: &str = "# Written by `gdn package`. Keep it in git, and do not edit it.\n";
 
-/// The packages of a project.
+/// Parsed lock file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Lock {
+pub struct PackageLock {
     lockfile_version: u32,
-    /// By `name@version`.
+    /// Locked packages, by `name@version`.
     #[serde(default)]
-    pub packages: BTreeMap<String, Locked>,
+    pub packages: BTreeMap<String, LockedPackage>,
 }
 
-/// One package, as it was chosen.
+/// Locked package.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Locked {
-    /// The exact version.
+pub struct LockedPackage {
+    /// Exact version.
     pub version: String,
-    /// Where exactly it came from: with a digest, a commit or the address of an archive.
+    /// Resolved source: a reference with a digest, a commit or an archive URL.
     pub resolved: String,
-    /// What was asked for, where that is not the registry of the project.
+    /// Requested source, if it is not the project's registry.
     #[serde(default)]
     pub source: Option<String>,
-    /// `sha512-…` of the archive; none where there was no archive.
+    /// Hash of the archive, `sha512-…`. `None` if there was no archive.
     #[serde(default)]
     pub integrity: Option<String>,
-    /// `sha256-…` of the installed files.
+    /// Hash of the installed files, `sha256-…`.
     #[serde(default)]
     pub contents: Option<String>,
-    /// The exact versions of what it depends on.
+    /// Exact versions of its dependencies.
     #[serde(default)]
     pub dependencies: BTreeMap<String, String>,
 }
 
-impl Lock {
-    /// A lock with these packages.
-    pub fn new(packages: BTreeMap<String, Locked>) -> Self {
-        Lock {
-            lockfile_version: VERSION,
+impl PackageLock {
+    /// Creates a lock of the current format version.
+    pub fn new(packages: BTreeMap<String, LockedPackage>) -> Self {
+        PackageLock {
+            lockfile_version: LOCKFILE_VERSION,
             packages,
         }
     }
 
-    /// Reads a lock file.
+    /// Parses a lock file.
     ///
     /// # Errors
-    /// It is no YAML, or does not have the form.
-    pub fn parse(text: &str) -> Result<Lock, YamlError> {
+    /// Fails if the text is not YAML or does not match the format.
+    pub fn parse(text: &str) -> Result<PackageLock, YamlError> {
         yaml::from_str(text)
     }
 
-    /// Whether this program knows the form of the file.
+    /// Returns whether this program supports the format version.
     pub fn is_known(&self) -> bool {
-        self.lockfile_version == VERSION
+        self.lockfile_version == LOCKFILE_VERSION
     }
 
-    /// The package called `name`: a project has one version of each. A file with several was not written by us.
-    pub fn find(&self, name: &str) -> Option<&Locked> {
+    /// Returns the package `name`. Returns `None` for several versions of it, because gdn never
+    /// writes such a file.
+    pub fn find(&self, name: &str) -> Option<&LockedPackage> {
         let of_name = |key: &str| key.rsplit_once('@').is_some_and(|(known, _)| known == name);
         let mut found = self
             .packages
@@ -80,9 +80,9 @@ impl Lock {
         found.next().is_none().then_some(first)
     }
 
-    /// The text of the file: the same for the same packages.
+    /// Formats the lock file. The output is deterministic.
     pub fn render(&self) -> String {
-        let mut text = format!("{HEADING}lockfileVersion: {VERSION}\n");
+        let mut text = format!("{LOCKFILE_HEADER}lockfileVersion: {LOCKFILE_VERSION}\n");
         text.push_str(if self.packages.is_empty() {
             "packages: {}\n"
         } else {
@@ -98,7 +98,7 @@ impl Lock {
                 ("integrity", locked.integrity.as_ref()),
                 ("contents", locked.contents.as_ref()),
             ];
-            // Writing into a text does not fail.
+            // Writing to a string cannot fail.
             let _ = writeln!(text, "  {}:", quoted(key));
             for (key, value) in plain.into_iter().chain(rest) {
                 if let Some(value) = value {
@@ -116,7 +116,7 @@ impl Lock {
     }
 }
 
-/// Text in double quotes, as JSON and YAML both read it.
+/// Quotes a string so that JSON and YAML both read it.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_again() {
-        let locked = Locked {
+        let locked = LockedPackage {
             version: "1.2.3".into(),
             resolved: "oci://host/a/b@sha256:00".into(),
             source: Some("oci://host/a/b: #\"\\ \u{202e}".into()),
@@ -135,13 +135,13 @@ mod tests {
             contents: Some("sha256-00".into()),
             dependencies: BTreeMap::from([("@a/c".into(), "0.1.0".into())]),
         };
-        let lock = Lock::new(BTreeMap::from([("@a/b@1.2.3".to_owned(), locked.clone())]));
-        let again = Lock::parse(&lock.render()).unwrap();
+        let lock = PackageLock::new(BTreeMap::from([("@a/b@1.2.3".to_owned(), locked.clone())]));
+        let again = PackageLock::parse(&lock.render()).unwrap();
         assert_eq!(again, lock);
         assert_eq!(again.find("@a/b"), Some(&locked));
         assert_eq!(again.find("@a/b@1.2.3"), None);
         assert_eq!(
-            Lock::parse(&Lock::new(BTreeMap::new()).render())
+            PackageLock::parse(&PackageLock::new(BTreeMap::new()).render())
                 .unwrap()
                 .packages
                 .len(),
@@ -151,19 +151,24 @@ mod tests {
 
     #[test]
     fn a_lock_of_the_original_is_read() {
-        let text = "lockfileVersion: 1\npackages:\n  \"@goondan/base@1.0.0\":\n    version: \"1.0.0\"\n    \
-                    resolved: \"https://r/x.tgz\"\n    integrity: \"sha512-AA\"\n    dependencies:\n      \"@a/b\": \"0.5.2\"\n";
-        let lock = Lock::parse(text).unwrap();
+        let text = "lockfileVersion: 1\npackages:\n  \"@goondan/base@1.0.0\":\n    version: \
+            \"1.0.0\"\n    \
+                    resolved: \"https://r/x.tgz\"\n    integrity: \"sha512-AA\"\n    \
+            dependencies:\n      \"@a/b\": \"0.5.2\"\n";
+        let lock = PackageLock::parse(text).unwrap();
         assert_eq!(lock.find("@goondan/base").unwrap().contents, None);
         assert!(
-            lock.is_known() && Lock::parse("packages: {}").is_err() && Lock::parse("[").is_err()
+            lock.is_known()
+                && PackageLock::parse("packages: {}").is_err()
+                && PackageLock::parse("[").is_err()
         );
     }
 
     #[test]
     fn two_versions_of_a_package_are_none() {
-        let lock = Lock::parse(
-            "lockfileVersion: 1\npackages: {a@1.0.0: {version: 1.0.0, resolved: x}, a@2.0.0: {version: 2.0.0, resolved: x}}",
+        let lock = PackageLock::parse(
+            "lockfileVersion: 1\npackages: {a@1.0.0: {version: 1.0.0, resolved: x}, a@2.0.0: \
+            {version: 2.0.0, resolved: x}}",
         );
         assert_eq!(lock.unwrap().find("a"), None);
     }

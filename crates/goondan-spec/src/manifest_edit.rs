@@ -1,20 +1,20 @@
-//! Edits of the Package document: they change its dependencies and leave everything else as it is.
+//! Edits of the dependencies in a Package document that leave the rest of the file unchanged.
 
-use crate::node::{Content, Node};
-use crate::{split, yaml};
+use crate::node::{NodeContent, YamlNode};
+use crate::{document_split, yaml};
 
-/// A dependency as it shall stand in the file.
+/// Dependency to write.
 #[derive(Debug, Clone, Copy)]
-pub struct Wanted<'w> {
-    /// The name of the package.
+pub struct DependencySpec<'w> {
+    /// Package name.
     pub name: &'w str,
-    /// The range of its versions.
+    /// Version range.
     pub version: &'w str,
-    /// Where it comes from; none for the registry.
+    /// Source. `None` for the registry.
     pub source: Option<&'w str>,
 }
 
-impl Wanted<'_> {
+impl DependencySpec<'_> {
     fn fields(&self) -> Vec<(&'static str, String)> {
         let fields = [
             ("name", Some(self.name)),
@@ -27,7 +27,7 @@ impl Wanted<'_> {
             .collect()
     }
 
-    /// As one line: `{name: "a", version: "^1.0.0"}`.
+    /// Formats one line: `{name: "a", version: "^1.0.0"}`.
     fn flow(&self) -> String {
         let fields: Vec<String> = self
             .fields()
@@ -37,7 +37,7 @@ impl Wanted<'_> {
         format!("{{{}}}", fields.join(", "))
     }
 
-    /// As an item of a list whose dash has `indent` spaces before it.
+    /// Formats a list item whose dash is indented by `indent` spaces.
     fn block(&self, indent: usize) -> String {
         let (first, next) = (" ".repeat(indent), " ".repeat(indent + 2));
         let fields = self.fields().into_iter().enumerate();
@@ -49,11 +49,11 @@ impl Wanted<'_> {
     }
 }
 
-/// The text of a `goondan.yaml` with that dependency, in place of one of that name. A text without a Package gets one, called
-/// `package`.
+/// Adds or replaces a dependency in the text of a `goondan.yaml`. A text without a Package gets one
+/// with the name `package`.
 ///
-/// None where the text is written in a way that nobody but a person should change.
-pub fn with_dependency(text: &str, package: &str, wanted: Wanted<'_>) -> Option<String> {
+/// Returns `None` if the text is too unusual for an automatic edit.
+pub fn with_dependency(text: &str, package: &str, wanted: DependencySpec<'_>) -> Option<String> {
     let Some(document) = package_document(text) else {
         let name = quoted(package);
         let head =
@@ -79,7 +79,7 @@ pub fn with_dependency(text: &str, package: &str, wanted: Wanted<'_>) -> Option<
                 &format!("spec:\n  dependencies:\n{}", wanted.block(4)),
             )
         }
-        Some(spec) if matches!(spec.value.content, Content::Null) => {
+        Some(spec) if matches!(spec.value.content, NodeContent::Null) => {
             let end = end_of_line(&text, spec.key_at.end);
             insert(&text, end, &format!("  dependencies:\n{}", wanted.block(4)))
         }
@@ -88,8 +88,8 @@ pub fn with_dependency(text: &str, package: &str, wanted: Wanted<'_>) -> Option<
     checked(edited, wanted)
 }
 
-fn in_spec(text: &str, spec: &Node, wanted: Wanted<'_>) -> Option<String> {
-    let is_flow = |node: &Node| text[node.at.start..].starts_with(['{', '[']);
+fn in_spec(text: &str, spec: &YamlNode, wanted: DependencySpec<'_>) -> Option<String> {
+    let is_flow = |node: &YamlNode| text[node.at.start..].starts_with(['{', '[']);
     let Some(list) = spec.entry("dependencies").map(|entry| &entry.value) else {
         let first = spec.entries()?.first();
         return Some(match first {
@@ -115,7 +115,7 @@ fn in_spec(text: &str, spec: &Node, wanted: Wanted<'_>) -> Option<String> {
             }
         });
     };
-    let Content::List(items) = &list.content else {
+    let NodeContent::List(items) = &list.content else {
         return None;
     };
     if is_flow(list) {
@@ -126,7 +126,8 @@ fn in_spec(text: &str, spec: &Node, wanted: Wanted<'_>) -> Option<String> {
             &format!("{}{comma}", wanted.flow()),
         ));
     }
-    // Before the first: where a block list ends is a matter of comments and blank lines.
+    // Inserts before the first item, because the end of a block list depends on comments and blank
+    // lines.
     let line = text[..items.first()?.at.start]
         .rfind('\n')
         .map_or(0, |at| at + 1);
@@ -137,15 +138,18 @@ fn in_spec(text: &str, spec: &Node, wanted: Wanted<'_>) -> Option<String> {
         .then(|| insert(text, line, &wanted.block(indent)))
 }
 
-/// The text of a `goondan.yaml` without the dependency of that name; none where it has none, or a person should change it.
+/// Removes the dependency `name` from the text of a `goondan.yaml`.
+///
+/// Returns `None` if there is no such dependency, or if the text is too unusual for an automatic
+/// edit.
 pub fn without_dependency(text: &str, name: &str) -> Option<String> {
     let document = package_document(text)?;
     let entry = document.entry("spec")?.value.entry("dependencies")?;
-    let Content::List(items) = &entry.value.content else {
+    let NodeContent::List(items) = &entry.value.content else {
         return None;
     };
     let is_it =
-        |item: &&Node| item.entry("name").and_then(|entry| entry.value.text()) == Some(name);
+        |item: &&YamlNode| item.entry("name").and_then(|entry| entry.value.text()) == Some(name);
     let index = items.iter().position(|item| is_it(&item))?;
     let item = &items[index];
     let edited = if text[entry.value.at.start..].starts_with('[') {
@@ -164,7 +168,7 @@ pub fn without_dependency(text: &str, name: &str) -> Option<String> {
             None => end_of_line(text, end_of_value(text, item)),
         };
         match items.len() {
-            // A key without a value would be wrong.
+            // Writes an empty list, because a key without a value is an error.
             1 => format!(
                 "{} []\n{}",
                 text[..end_of_line(text, entry.key_at.end)].trim_end(),
@@ -182,7 +186,7 @@ pub fn without_dependency(text: &str, name: &str) -> Option<String> {
         .entry("spec")
         .and_then(|spec| spec.value.entry("dependencies"));
     let count = left.map_or(0, |entry| {
-        if let Content::List(items) = &entry.value.content {
+        if let NodeContent::List(items) = &entry.value.content {
             items.len()
         } else {
             0
@@ -191,14 +195,14 @@ pub fn without_dependency(text: &str, name: &str) -> Option<String> {
     (count + 1 == items.len()).then_some(edited)
 }
 
-/// The end of what stands in a node: behind its last bracket, or behind the last value in a block.
-fn end_of_value(text: &str, node: &Node) -> usize {
+/// Returns the end of a node: after its last bracket, or after the last value of a block.
+fn end_of_value(text: &str, node: &YamlNode) -> usize {
     if text[node.at.start..].starts_with(['{', '[']) {
         return end_of_flow(text, node.at.start);
     }
     let last = match &node.content {
-        Content::Map(entries) => entries.last().map(|entry| (&entry.value, entry.key_at.end)),
-        Content::List(items) => items.last().map(|item| (item, item.at.end)),
+        NodeContent::Map(entries) => entries.last().map(|entry| (&entry.value, entry.key_at.end)),
+        NodeContent::List(items) => items.last().map(|item| (item, item.at.end)),
         _ => None,
     };
     last.map_or(node.at.end, |(last, at_least)| {
@@ -206,7 +210,7 @@ fn end_of_value(text: &str, node: &Node) -> usize {
     })
 }
 
-/// Behind the bracket that closes the one at `start`.
+/// Returns the offset after the bracket that closes the one at `start`.
 fn end_of_flow(text: &str, start: usize) -> usize {
     let (mut depth, mut quote, mut before) = (0_usize, None, ' ');
     for (at, c) in text[start..].char_indices() {
@@ -233,7 +237,7 @@ fn end_of_flow(text: &str, start: usize) -> usize {
     text.len()
 }
 
-/// The name of the package that a `goondan.yaml` begins with.
+/// Returns the name of the Package at the start of a `goondan.yaml`.
 pub fn package_name(text: &str) -> Option<String> {
     let document = package_document(text)?;
     Some(
@@ -247,9 +251,9 @@ pub fn package_name(text: &str) -> Option<String> {
     )
 }
 
-/// The first document, where it is a Package. Places count from the begin of `text`.
-fn package_document(text: &str) -> Option<Node> {
-    for chunk in split::documents(text) {
+/// Returns the first document if it is a Package. Positions are relative to `text`.
+fn package_document(text: &str) -> Option<YamlNode> {
+    for chunk in document_split::documents(text) {
         if let Some(mut document) = yaml::parse(chunk.text).ok()? {
             document.shift(chunk.lines_before, chunk.bytes_before);
             let is_package =
@@ -260,10 +264,10 @@ fn package_document(text: &str) -> Option<Node> {
     None
 }
 
-/// `text`, if the dependency stands in it now, once.
-fn checked(text: String, wanted: Wanted<'_>) -> Option<String> {
+/// Returns `text` if it contains the dependency exactly once, as a check of the edit.
+fn checked(text: String, wanted: DependencySpec<'_>) -> Option<String> {
     let document = package_document(&text)?;
-    let Content::List(items) = &document
+    let NodeContent::List(items) = &document
         .entry("spec")?
         .value
         .entry("dependencies")?
@@ -272,7 +276,7 @@ fn checked(text: String, wanted: Wanted<'_>) -> Option<String> {
     else {
         return None;
     };
-    let field = |item: &Node, key: &str| {
+    let field = |item: &YamlNode, key: &str| {
         item.entry(key)
             .and_then(|entry| entry.value.text().map(str::to_owned))
     };
@@ -299,7 +303,7 @@ fn insert(text: &str, at: usize, new: &str) -> String {
     )
 }
 
-/// Behind the line that holds `at`.
+/// Returns the offset after the line that contains `at`.
 fn end_of_line(text: &str, at: usize) -> usize {
     let from = at.saturating_sub(usize::from(text[..at].ends_with('\n')));
     text[from..]
@@ -315,7 +319,7 @@ fn quoted(text: &str) -> String {
 mod tests {
     use super::*;
 
-    const WANTED: Wanted<'_> = Wanted {
+    const WANTED: DependencySpec<'_> = DependencySpec {
         name: "@a/b",
         version: "^1.0.0",
         source: Some("oci://h/b"),
@@ -338,8 +342,10 @@ mod tests {
             "spec:\n  version: 1.0.0\n  dependencies: []\n",
             "spec:\n  dependencies: [{name: x, version: \"*\"}] # all\n",
             "spec:\n  dependencies:\n  - name: x\n    version: \"*\"\n",
-            "spec:\n    # why\n    dependencies:\n        # x\n        - name: x\n          version: \"*\"\n    version: 1.0.0\n",
-            "spec:\n  dependencies:\n    - {name: \"@a/b\", version: 0.1.0}\n    - {name: y, version: 0.1.0}\n",
+            "spec:\n    # why\n    dependencies:\n        # x\n        - name: x\n          \
+            version: \"*\"\n    version: 1.0.0\n",
+            "spec:\n  dependencies:\n    - {name: \"@a/b\", version: 0.1.0}\n    - {name: y, \
+            version: 0.1.0}\n",
             "spec:\n  dependencies:\n    - {name: \"@a/b\", version: 0.1.0}\n  version: 1.0.0\n",
         ] {
             for rest in ["", rest] {

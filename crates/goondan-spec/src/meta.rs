@@ -1,42 +1,42 @@
-//! Who a resource is: kinds, names, ids and references.
+//! Identity of resources: kinds, names, IDs and references.
 
 use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The only `apiVersion` that this program reads.
+/// The only supported `apiVersion`.
 pub const API_VERSION: &str = "goondan.ai/v1";
 
-/// The package that is always there and holds the built-in tools and extensions.
+/// Package with the built-in tools and extensions. Always available.
 pub const BASE_PACKAGE: &str = "@goondan/base";
 
-/// A kind of resource.
+/// Kind of a resource.
 // Rule L4.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 pub enum Kind {
-    /// A language model of a provider.
+    /// Language model of a provider.
     Model,
-    /// A model with a prompt, tools and permissions.
+    /// Model with a prompt, tools and permissions.
     Agent,
     /// Agents that run together.
     Swarm,
-    /// Functions that a model may call.
+    /// Functions that a model can call.
     Tool,
     /// Middleware around an agent's turns, steps and tool calls.
     Extension,
-    /// A source of events from outside.
+    /// Source of external events.
     Connector,
-    /// A connector's settings, and the routes of its events into a swarm.
+    /// Connector settings, and the routes of its events into a swarm.
     Connection,
-    /// The name, version and dependencies of a project.
+    /// Name, version and dependencies of a project.
     Package,
 }
 
 impl Kind {
-    /// Every kind, in the order of the documentation.
+    /// All kinds, in the order of the documentation.
     pub const ALL: [Kind; 8] = [
         Kind::Model,
         Kind::Agent,
@@ -48,7 +48,7 @@ impl Kind {
         Kind::Package,
     ];
 
-    /// The word that stands in YAML.
+    /// Returns the name in YAML.
     pub fn as_str(self) -> &'static str {
         match self {
             Kind::Model => "Model",
@@ -62,7 +62,7 @@ impl Kind {
         }
     }
 
-    /// The kind that `word` names, exactly as written.
+    /// Parses a kind by its exact name.
     pub fn parse(word: &str) -> Option<Kind> {
         Kind::ALL.into_iter().find(|kind| kind.as_str() == word)
     }
@@ -74,19 +74,19 @@ impl fmt::Display for Kind {
     }
 }
 
-/// The identity of a resource: unique by kind inside a package.
+/// Identity of a resource, unique by kind inside a package.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ResourceId {
-    /// The package that holds it; `None` for a project without a Package document.
+    /// Package name. `None` for a project without a Package document.
     pub package: Option<String>,
-    /// Its kind.
+    /// Kind.
     pub kind: Kind,
-    /// Its `metadata.name`.
+    /// `metadata.name`.
     pub name: String,
 }
 
 impl ResourceId {
-    /// A resource of the built-in package.
+    /// Creates the ID of a built-in resource.
     pub fn base(kind: Kind, name: impl Into<String>) -> Self {
         ResourceId {
             package: Some(BASE_PACKAGE.to_owned()),
@@ -95,7 +95,7 @@ impl ResourceId {
         }
     }
 
-    /// Whether the resource belongs to the built-in package.
+    /// Returns whether the resource belongs to the built-in package.
     pub fn is_base(&self) -> bool {
         self.package.as_deref() == Some(BASE_PACKAGE)
     }
@@ -107,13 +107,13 @@ impl fmt::Display for ResourceId {
     }
 }
 
-/// A reference as it stands in YAML, before it is resolved (rule L7).
+/// Reference as written in YAML, before it is resolved (rule L7).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ObjectRef {
-    /// The package it insists on, if any.
+    /// Explicit package, if any.
     pub package: Option<String>,
-    /// The kind it names.
+    /// Kind of the resource.
     pub kind: Kind,
-    /// The name it names.
+    /// Name of the resource.
     pub name: String,
 }

@@ -1,55 +1,55 @@
-//! What stands where in a bundle, for editors: the resources, and every place that names one.
+//! Source positions of a bundle for editors: resources and all references to them.
 
 use std::ops::Range;
 
 use crate::ResourceId;
-use crate::bundle::{Origin, Resources};
-use crate::decode::Field;
-use crate::diagnostic::Position;
+use crate::bundle::{ResourceOrigin, Resources};
+use crate::decode::FieldReader;
+use crate::diagnostic::SourcePosition;
 use crate::kinds::{Connector, Tool};
 
-/// What stands where, as far as it could be read: a bundle with mistakes has one, too.
+/// Positions in a bundle, as far as it could be read. A bundle with errors also has an outline.
 #[derive(Debug, Clone, Default)]
-pub struct Outline {
-    /// The resources that have a name, in load order, and those that are built in.
-    pub definitions: Vec<Definition>,
-    /// The places that name a resource, document by document.
-    pub links: Vec<(String, Vec<Link>)>,
-    /// The tools with their exports, the built-in ones included.
+pub struct BundleOutline {
+    /// Named resources in load order, and the built-in ones.
+    pub definitions: Vec<ResourceDefinition>,
+    /// References to resources, by file.
+    pub links: Vec<(String, Vec<ResourceLink>)>,
+    /// Tools with their exports, including the built-in ones.
     pub tools: Resources<Tool>,
-    /// The connectors, the built-in ones included.
+    /// Connectors, including the built-in ones.
     pub connectors: Resources<Connector>,
-    /// The YAML files of the bundle.
+    /// YAML files of the bundle.
     pub files: Vec<String>,
 }
 
-/// A resource and the place of its name.
+/// Resource with the position of its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Definition {
-    /// Who it is.
+pub struct ResourceDefinition {
+    /// Resource ID.
     pub id: ResourceId,
-    /// Where its name stands; `None` for what is built in.
-    pub origin: Option<Origin>,
+    /// Position of its name. `None` for a built-in resource.
+    pub origin: Option<ResourceOrigin>,
 }
 
-/// A place that names a resource.
+/// Reference to a resource in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Link {
-    /// The value that names it.
-    pub at: Position,
-    /// The bytes that are its name; `None` where the name is not written letter by letter, but with escapes.
+pub struct ResourceLink {
+    /// Position of the value that names it.
+    pub at: SourcePosition,
+    /// Byte range of the name. `None` if the name is written with escapes.
     pub name: Option<Range<usize>>,
-    /// The resource.
+    /// Referenced resource.
     pub to: ResourceId,
 }
 
-impl Link {
-    /// That the text at `field` names `to`, by its bytes from `begin` on.
-    pub(crate) fn new(field: &Field<'_>, begin: usize, to: &ResourceId) -> Self {
+impl ResourceLink {
+    /// Creates a link for the text of `field` that names `to` from byte `begin` on.
+    pub(crate) fn new(field: &FieldReader<'_>, begin: usize, to: &ResourceId) -> Self {
         let text = field.node.text().unwrap_or_default();
-        let name =
-            letters(field.node.at, text).map(|start| start + begin..start + begin + to.name.len());
-        Link {
+        let name = unescaped_start(field.node.at, text)
+            .map(|start| start + begin..start + begin + to.name.len());
+        ResourceLink {
             at: field.node.at,
             name,
             to: to.clone(),
@@ -57,8 +57,8 @@ impl Link {
     }
 }
 
-/// Where the letters of `text` begin, which stands at `at`: bare, or in quotes without an escape.
-fn letters(at: Position, text: &str) -> Option<usize> {
+/// Returns the start of the characters of `text` at `at`: plain, or in quotes without an escape.
+fn unescaped_start(at: SourcePosition, text: &str) -> Option<usize> {
     match (at.end - at.start).checked_sub(text.len())? {
         0 => Some(at.start),
         2 => Some(at.start + 1),
@@ -66,7 +66,8 @@ fn letters(at: Position, text: &str) -> Option<usize> {
     }
 }
 
-/// The bytes of a resource's name, where its `origin` says that it stands.
-pub fn name_range(at: Position, name: &str) -> Option<Range<usize>> {
-    letters(at, name).map(|start| start..start + name.len())
+/// Returns the byte range of a resource's name at the position `at`. `None` if it is written with
+/// escapes.
+pub fn name_range(at: SourcePosition, name: &str) -> Option<Range<usize>> {
+    unescaped_start(at, name).map(|start| start..start + name.len())
 }

@@ -1,38 +1,38 @@
-//! The Package document: where it may stand, and whose name the resources bear.
+//! Position of the Package document, and the package name of the resources.
 
 use std::sync::Arc;
 
 use crate::diagnostic::{Code, Diagnostic};
-use crate::envelope::Envelope;
-use crate::findings::Findings;
-use crate::installed::is_installed;
+use crate::diagnostic_sink::DiagnosticSink;
+use crate::envelope::DocumentEnvelope;
+use crate::installed_packages::is_installed;
 use crate::meta::Kind;
-use crate::read::ParsedFile;
+use crate::parsed_file::ParsedFile;
 
-/// The file whose first document may be the Package.
-const MANIFESTS: [&str; 2] = ["goondan.yaml", "goondan.yml"];
+/// Files whose first document may be the Package.
+const MANIFEST_FILES: [&str; 2] = ["goondan.yaml", "goondan.yml"];
 
-/// The name of this project's package, where it has one.
-pub(crate) fn own(files: &[Arc<ParsedFile>]) -> Option<&str> {
+/// Returns the name of the project's package, if there is one.
+pub(crate) fn own_package_name(files: &[Arc<ParsedFile>]) -> Option<&str> {
     manifest(files)?.package()
 }
 
-/// The `goondan.yaml` in the root.
+/// Returns the root `goondan.yaml`.
 pub(crate) fn manifest(files: &[Arc<ParsedFile>]) -> Option<&ParsedFile> {
-    MANIFESTS
+    MANIFEST_FILES
         .iter()
         .find_map(|name| files.iter().find(|file| file.name == *name))
         .map(AsRef::as_ref)
 }
 
-/// Passes an envelope on, unless it is a Package in the wrong place.
-pub(crate) fn place<'f>(
-    envelope: Envelope<'f>,
+/// Returns the envelope, or reports a Package at the wrong position.
+pub(crate) fn check_package_position<'f>(
+    envelope: DocumentEnvelope<'f>,
     position: usize,
     file: &ParsedFile,
     files: &[Arc<ParsedFile>],
-    findings: &mut Findings,
-) -> Option<Envelope<'f>> {
+    findings: &mut DiagnosticSink,
+) -> Option<DocumentEnvelope<'f>> {
     if envelope.head.id.kind != Kind::Package {
         return Some(envelope);
     }
@@ -43,14 +43,14 @@ pub(crate) fn place<'f>(
     if in_manifest && position == 0 {
         return Some(envelope);
     }
-    let is_package = |document: &crate::node::Node| {
+    let is_package = |document: &crate::node::YamlNode| {
         document.entry("kind").and_then(|kind| kind.value.text()) == Some("Package")
     };
     let second = file.documents.iter().take(position).any(is_package);
     let diagnostic = if second {
         Diagnostic::new(
             Code::PACKAGE_DOC_DUPLICATED,
-            "There is a Package in this file already; a project has one at most.",
+            "This file already has a Package; a project has at most one.",
         )
         .suggest("remove this document")
     } else {

@@ -1,36 +1,37 @@
-//! Work over many items on all cores, in order.
+//! Parallel map over slices that keeps the order.
 
 use std::num::NonZero;
 use std::thread;
 
-/// Below this many items a chunk is not worth a thread of its own.
-const MIN_CHUNK: usize = 32;
+/// Number of items up to which all work runs on the current thread.
+const MIN_CHUNK_ITEMS: usize = 32;
 
-/// `work` done to every file, on as many threads as there are cores. The results keep the order of the files. This thread does
-/// its share, or all of a single file: a thread costs more than its stack, it allocates from memory of its own.
+/// Applies `work` to every file on as many threads as cores. The current thread does its share, or
+/// all of a single file. An extra thread is expensive, because it also gets its own allocator
+/// arena.
 pub(crate) fn map_files<'i, T: Sync, R: Send>(
     files: &'i [T],
     work: impl Fn(&'i T) -> R + Sync,
 ) -> Vec<R> {
-    run(files, share(files.len()), &work)
+    run(files, chunk_size(files.len()), &work)
 }
 
-/// As [`map_files`], but on this thread alone where there are few items.
+/// Works like [`map_files`], but uses only the current thread for few items.
 pub(crate) fn map<'i, T: Sync, R: Send>(
     items: &'i [T],
     work: impl Fn(&'i T) -> R + Sync,
 ) -> Vec<R> {
-    let share = if items.len() <= MIN_CHUNK {
+    let share = if items.len() <= MIN_CHUNK_ITEMS {
         items.len()
     } else {
-        share(items.len())
+        chunk_size(items.len())
     };
     run(items, share, &work)
 }
 
-/// How many of `count` items are for each core.
-fn share(count: usize) -> usize {
-    // Counting the cores means reading several files.
+/// Returns the number of items per core.
+fn chunk_size(count: usize) -> usize {
+    // Counting the cores requires reading several files.
     let cores = if count < 2 {
         1
     } else {
@@ -39,7 +40,7 @@ fn share(count: usize) -> usize {
     count.div_ceil(cores)
 }
 
-/// The first `share` of the items is done on this thread, each further one on a thread of its own.
+/// Processes the first `share` items on the current thread and each further part on a new one.
 fn run<'i, T: Sync, R: Send>(
     items: &'i [T],
     share: usize,
@@ -59,7 +60,7 @@ fn run<'i, T: Sync, R: Send>(
             Ok(thread) => thread
                 .join()
                 .unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-            // The system has no thread to spare, so this one does the work.
+            // If no thread can be started, the current one does the work.
             Err(_) => part.iter().map(work).collect(),
         };
         let mut done: Vec<R> = here.iter().map(work).collect();

@@ -1,14 +1,15 @@
-//! The check that `parameters` is a JSON Schema of type object.
+//! Checks that `parameters` is a JSON Schema of type object.
 
 use jsonschema::draft202012::meta;
 use serde_json::Value;
 
-use crate::decode::Field;
+use crate::decode::FieldReader;
 use crate::diagnostic::{Code, Diagnostic};
-use crate::findings::Findings;
+use crate::diagnostic_sink::DiagnosticSink;
 
-/// Keywords that the meta-schema takes on trust; a schema that uses one is compiled to see whether it holds.
-const COMPILED: [&str; 5] = [
+/// Keywords whose values the meta-schema does not check. A schema with one of them is also
+/// compiled.
+const COMPILED_KEYWORDS: [&str; 5] = [
     "pattern",
     "patternProperties",
     "$ref",
@@ -16,8 +17,7 @@ const COMPILED: [&str; 5] = [
     "$schema",
 ];
 
-/// Reads a JSON Schema of type object.
-pub(crate) fn read(field: &Field<'_>, findings: &mut Findings) -> Option<Value> {
+pub(crate) fn read(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<Value> {
     let schema = field.node.to_json();
     match check(&schema) {
         Ok(()) => Some(schema),
@@ -28,29 +28,29 @@ pub(crate) fn read(field: &Field<'_>, findings: &mut Findings) -> Option<Value> 
     }
 }
 
-/// What is wrong with a schema, and where in it.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Problem {
-    /// A JSON pointer.
+pub(crate) struct SchemaProblem {
+    /// JSON pointer.
     pointer: String,
     message: String,
     suggestion: Option<&'static str>,
 }
 
-/// Whether `schema` is a valid JSON Schema (draft 2020-12) whose root has `type: object`.
-pub(crate) fn check(schema: &Value) -> Result<(), Problem> {
+/// Checks that `schema` is a valid JSON Schema (draft 2020-12) with `type: object` at the root.
+pub(crate) fn check(schema: &Value) -> Result<(), SchemaProblem> {
     let Some(object) = schema.as_object() else {
         return Err(root(
-            "a JSON Schema is a map here",
+            "a JSON Schema must be a map here",
             "write `{type: object, properties: {…}}`",
         ));
     };
     if let Err(error) = meta::validate(schema) {
         let pointer = error.instance_path().to_string();
         if pointer.ends_with("/type") {
-            let suggestion = "use `string`, `number`, `integer`, `boolean`, `object`, `array` or `null`, or a list of them";
+            let suggestion = "use `string`, `number`, `integer`, `boolean`, `object`, `array` or \
+                `null`, or a list of them";
             let message = format!("{} is not a type", error.instance());
-            return Err(Problem {
+            return Err(SchemaProblem {
                 pointer,
                 message,
                 suggestion: Some(suggestion),
@@ -59,11 +59,11 @@ pub(crate) fn check(schema: &Value) -> Result<(), Problem> {
         let deprecated =
             matches!(error.instance().as_ref(), Value::Bool(_)) && pointer.ends_with("/required");
         let suggestion = if deprecated {
-            Some("list the required names beside `properties`: `required: [name]`")
+            Some("list the required names next to `properties`: `required: [name]`")
         } else {
             Some("compare it with the example that `gdn explain E_CONFIG_INVALID_PARAMETERS` shows")
         };
-        return Err(Problem {
+        return Err(SchemaProblem {
             pointer,
             message: error.to_string(),
             suggestion,
@@ -78,11 +78,12 @@ pub(crate) fn check(schema: &Value) -> Result<(), Problem> {
         }
         None => return Err(root("the root has no `type`", "add `type: object`")),
     }
-    if uses_any(schema, &COMPILED)
-        // Not by its options: they are generic, and what they call would be compiled a second time here.
+    if uses_any(schema, &COMPILED_KEYWORDS)
+        // Calling the generic options builder would compile the validator a second time in this
+        // crate.
         && let Err(error) = jsonschema::draft202012::new(schema)
     {
-        return Err(Problem {
+        return Err(SchemaProblem {
             pointer: error.instance_path().to_string(),
             message: error.to_string(),
             suggestion: None,
@@ -91,15 +92,15 @@ pub(crate) fn check(schema: &Value) -> Result<(), Problem> {
     Ok(())
 }
 
-/// What keeps a value from being a JSON Schema for arguments or answers.
+/// Checks that a value is a JSON Schema for arguments or outputs.
 ///
 /// # Errors
-/// A sentence without its end.
+/// Returns a message without a final period.
 pub fn check_schema(schema: &Value) -> Result<(), String> {
     check(schema).map_err(|problem| problem.to_string())
 }
 
-impl std::fmt::Display for Problem {
+impl std::fmt::Display for SchemaProblem {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.pointer.as_str() {
             "" => f.write_str(&self.message),
@@ -108,16 +109,16 @@ impl std::fmt::Display for Problem {
     }
 }
 
-fn root(message: &str, suggestion: &'static str) -> Problem {
-    Problem {
+fn root(message: &str, suggestion: &'static str) -> SchemaProblem {
+    SchemaProblem {
         pointer: String::new(),
         message: message.to_owned(),
         suggestion: Some(suggestion),
     }
 }
 
-fn at_type(message: &str) -> Problem {
-    Problem {
+fn at_type(message: &str) -> SchemaProblem {
+    SchemaProblem {
         pointer: "/type".to_owned(),
         message: message.to_owned(),
         suggestion: Some("write `type: object`"),
@@ -134,7 +135,7 @@ fn uses_any(schema: &Value, keywords: &[&str]) -> bool {
     }
 }
 
-fn diagnostic(field: &Field<'_>, problem: &Problem) -> Diagnostic {
+fn diagnostic(field: &FieldReader<'_>, problem: &SchemaProblem) -> Diagnostic {
     let segments: Vec<String> = problem.pointer.split('/').skip(1).map(unescape).collect();
     let node = field.node.follow(segments.iter().map(String::as_str));
     let path = segments.iter().fold(field.path.clone(), |path, segment| {

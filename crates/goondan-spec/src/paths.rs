@@ -1,4 +1,4 @@
-//! Paths in a bundle: relative to its root, and never out of it.
+//! Paths in a bundle: relative to its root, and always inside it.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -7,58 +7,56 @@ use std::path::{Path, PathBuf};
 use std::string::FromUtf8Error;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::decode::Field;
+use crate::decode::FieldReader;
 use crate::diagnostic::Code;
+use crate::diagnostic_sink::DiagnosticSink;
 use crate::entry::below;
-use crate::files::{FileKind, Files};
-use crate::findings::Findings;
+use crate::files::{FileAccess, FileKind};
 use crate::text::{excerpt, reason};
 
-/// The largest file that is read whole (rule L2).
-pub(crate) const MAX_FILE_SIZE: u64 = 1024 * 1024;
+/// Maximum size of a file that is read completely, in bytes (rule L2).
+pub(crate) const MAX_FILE_BYTES: u64 = 1024 * 1024;
 
-/// The folder that all paths start from.
-pub(crate) struct Folder<'f> {
-    pub(crate) files: &'f dyn Files,
+/// Root directory of the bundle's paths.
+pub(crate) struct BundleDirectory<'f> {
+    pub(crate) files: &'f dyn FileAccess,
     pub(crate) root: &'f Path,
-    /// The root without links.
+    /// Root with symbolic links resolved.
     canonical: PathBuf,
-    /// The top of the git repository that it lies in.
+    /// Top directory of the surrounding git repository.
     repository: Option<PathBuf>,
-    /// What was found at a path. Ten thousand tools may share one library.
-    seen: Mutex<HashMap<String, Seen>>,
-    /// The files that a module is made of, by its path. As many tools may share one.
+    /// Cached file kinds by path: ten thousand tools may share one library.
+    seen: Mutex<HashMap<String, PathState>>,
+    /// Cached files of a module, by its path, for the same reason.
     modules: Mutex<HashMap<String, Vec<String>>>,
 }
 
-/// What was found at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Seen {
-    /// `None` where nothing is, or nothing that can be looked at.
+pub(crate) struct PathState {
+    /// `None` if nothing is there or it is inaccessible.
     kind: Option<FileKind>,
     leaves: bool,
 }
 
-impl Seen {
-    /// Whether links lead from there to something outside of the bundle.
+impl PathState {
+    /// Returns whether symbolic links lead out of the bundle.
     pub(crate) fn leaves_folder(self) -> bool {
         self.leaves
     }
 }
 
-/// Why a file of the bundle could not be read as text.
 #[derive(Debug)]
-pub(crate) enum Unreadable {
+pub(crate) enum FileReadError {
     TooLarge,
     NotText(FromUtf8Error),
     Io(io::Error),
 }
 
-impl<'f> Folder<'f> {
-    pub(crate) fn new(files: &'f dyn Files, root: &'f Path) -> Self {
+impl<'f> BundleDirectory<'f> {
+    pub(crate) fn new(files: &'f dyn FileAccess, root: &'f Path) -> Self {
         let canonical = files.canonical(root).unwrap_or_else(|_| root.to_owned());
         let repository = repository_around(files, &canonical).map(Path::to_owned);
-        Folder {
+        BundleDirectory {
             files,
             root,
             canonical,
@@ -68,13 +66,14 @@ impl<'f> Folder<'f> {
         }
     }
 
-    /// What stands at a relative path.
-    pub(crate) fn look(&self, relative: &str) -> Seen {
+    /// Returns the file kind at a relative path, from the cache if possible.
+    pub(crate) fn look(&self, relative: &str) -> PathState {
         if let Some(seen) = self.lock().get(relative) {
             return *seen;
         }
         let path = self.root.join(relative);
-        // What is not there yet leads where the folder above it leads. Above the root nothing is asked.
+        // A missing file leads to the same place as its nearest existing directory. Paths above the
+        // root are not checked.
         let inner = path
             .ancestors()
             .take_while(|path| path.starts_with(self.root));
@@ -82,7 +81,7 @@ impl<'f> Folder<'f> {
             .into_iter()
             .find_map(|path| self.files.canonical(path).ok());
         let leaves = known.is_some_and(|target| !target.starts_with(&self.canonical));
-        let seen = Seen {
+        let seen = PathState {
             kind: self.files.kind(&path).ok(),
             leaves,
         };
@@ -90,51 +89,56 @@ impl<'f> Folder<'f> {
         seen
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Seen>> {
-        // Whoever panicked while holding it left a map that is whole.
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, PathState>> {
+        // A panic while the lock is held cannot leave the map inconsistent.
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The text of a file of at most 1 MiB, without a byte order mark.
-    pub(crate) fn read(&self, relative: &str) -> Result<String, Unreadable> {
+    /// Reads a text file of at most [`MAX_FILE_BYTES`], including its byte order mark.
+    pub(crate) fn read(&self, relative: &str) -> Result<String, FileReadError> {
         self.read_at(&self.root.join(relative))
     }
 
-    fn read_at(&self, path: &Path) -> Result<String, Unreadable> {
+    fn read_at(&self, path: &Path) -> Result<String, FileReadError> {
         match self.files.kind(path) {
             Ok(FileKind::File) => {}
             Ok(FileKind::Directory) => {
-                return Err(Unreadable::Io(io::Error::other("it is a folder")));
+                return Err(FileReadError::Io(io::Error::other("it is a directory")));
             }
-            Ok(_) => return Err(Unreadable::Io(io::Error::other("it is not a regular file"))),
-            Err(error) => return Err(Unreadable::Io(error)),
+            Ok(_) => {
+                return Err(FileReadError::Io(io::Error::other(
+                    "it is not a regular file",
+                )));
+            }
+            Err(error) => return Err(FileReadError::Io(error)),
         }
         let bytes = self
             .files
-            .read(path, MAX_FILE_SIZE)
-            .map_err(Unreadable::Io)?;
-        if bytes.len() as u64 > MAX_FILE_SIZE {
-            return Err(Unreadable::TooLarge);
+            .read(path, MAX_FILE_BYTES)
+            .map_err(FileReadError::Io)?;
+        if bytes.len() as u64 > MAX_FILE_BYTES {
+            return Err(FileReadError::TooLarge);
         }
-        String::from_utf8(bytes).map_err(Unreadable::NotText)
+        String::from_utf8(bytes).map_err(FileReadError::NotText)
     }
 }
 
-/// What decoding one document asks of the folder. Where it asks nothing but what stands at paths, the document means the same
-/// as long as its text and the answers are the same.
-pub(crate) struct Looks<'f> {
-    folder: &'f Folder<'f>,
-    /// The folder that the document's paths start from, relative to the root: that of an installed package; empty for the
-    /// project itself.
+/// Records the file accesses of decoding one document.
+///
+/// If the decoder only checks file kinds at paths, its result is reusable as long as the text and
+/// these kinds are unchanged.
+pub(crate) struct PathLookups<'f> {
+    folder: &'f BundleDirectory<'f>,
+    /// Directory of the document's package, relative to the root. Empty for the project itself.
     base: &'f str,
-    seen: RefCell<Vec<(String, Seen)>>,
-    /// It went by something else than what stands at paths.
+    seen: RefCell<Vec<(String, PathState)>>,
+    /// Set if the result depends on more than file kinds.
     beyond: Cell<bool>,
 }
 
-impl<'f> Looks<'f> {
-    pub(crate) fn at(folder: &'f Folder<'f>, base: &'f str) -> Self {
-        Looks {
+impl<'f> PathLookups<'f> {
+    pub(crate) fn at(folder: &'f BundleDirectory<'f>, base: &'f str) -> Self {
+        PathLookups {
             folder,
             base,
             seen: RefCell::default(),
@@ -142,54 +146,57 @@ impl<'f> Looks<'f> {
         }
     }
 
-    /// The folder that the document's paths start from; empty for the project itself.
+    /// Returns the directory of the document's package. Empty for the project itself.
     pub(crate) fn base(&self) -> &str {
         self.base
     }
 
-    /// Whether the document belongs to an installed package.
     pub(crate) fn is_installed(&self) -> bool {
         !self.base.is_empty()
     }
 
-    /// Notes that the document goes by something else than what stands at paths.
-    pub(crate) fn go_beyond(&self) {
+    /// Records that the result depends on more than file kinds, so it cannot be reused.
+    pub(crate) fn mark_uncacheable(&self) {
         self.beyond.set(true);
     }
 
-    /// The paths that were looked at, with what was there; `None` where that is not all that the document goes by.
-    pub(crate) fn into_seen(self) -> Option<Vec<(String, Seen)>> {
+    /// Returns the checked paths with their file kinds, or `None` if the result depends on more.
+    pub(crate) fn into_seen(self) -> Option<Vec<(String, PathState)>> {
         (!self.beyond.get()).then(|| self.seen.into_inner())
     }
 
-    fn look(&self, relative: &str) -> Seen {
+    fn look(&self, relative: &str) -> PathState {
         let seen = self.folder.look(relative);
         self.seen.borrow_mut().push((relative.to_owned(), seen));
         seen
     }
 
-    /// The path that `field` names, relative to the root and without dots, or a diagnostic that it leaves the bundle. What a
-    /// package names lies in the package.
-    pub(crate) fn path(&self, field: &Field<'_>, findings: &mut Findings) -> Option<String> {
+    /// Returns the path in `field`, relative to the root and normalized, or reports that it leaves
+    /// the bundle. Paths of a package start from its directory.
+    pub(crate) fn path(
+        &self,
+        field: &FieldReader<'_>,
+        findings: &mut DiagnosticSink,
+    ) -> Option<String> {
         let text = field.text(findings)?;
         self.path_of(field, text, findings)
     }
 
-    /// As [`Looks::path`], of a path in the project whoever names it.
+    /// Works like [`PathLookups::path`], but always starts from the project, even in a package.
     pub(crate) fn path_in_project(
         &self,
-        field: &Field<'_>,
-        findings: &mut Findings,
+        field: &FieldReader<'_>,
+        findings: &mut DiagnosticSink,
     ) -> Option<String> {
-        Looks::at(self.folder, "").path(field, findings)
+        PathLookups::at(self.folder, "").path(field, findings)
     }
 
-    /// As [`Looks::path`], where `text` is what `field` comes to.
+    /// Works like [`PathLookups::path`] with `text` as the value of `field`.
     pub(crate) fn path_of(
         &self,
-        field: &Field<'_>,
+        field: &FieldReader<'_>,
         text: &str,
-        findings: &mut Findings,
+        findings: &mut DiagnosticSink,
     ) -> Option<String> {
         let located = normal(text).map(|relative| match relative.as_str() {
             "." if self.is_installed() => self.base.to_owned(),
@@ -202,7 +209,7 @@ impl<'f> Looks<'f> {
                     field.path,
                     excerpt(text, 200)
                 );
-                let suggestion = "copy what it links to into the bundle";
+                let suggestion = "copy the target of the link into the bundle";
                 findings.add(
                     field
                         .problem(Code::PATH_ESCAPE, message)
@@ -211,10 +218,10 @@ impl<'f> Looks<'f> {
                 None
             }
             Ok(relative) => Some(relative),
-            Err(Refused::Leaves(why)) => {
+            Err(InvalidPath::Leaves(why)) => {
                 let message = format!("`{}` is `{}`, {why}.", field.path, excerpt(text, 200));
                 let suggestion =
-                    "use a path below the folder of goondan.yaml, such as `./tools/name`";
+                    "use a path below the directory of goondan.yaml, such as `./tools/name`";
                 findings.add(
                     field
                         .problem(Code::PATH_ESCAPE, message)
@@ -222,7 +229,7 @@ impl<'f> Looks<'f> {
                 );
                 None
             }
-            Err(Refused::Unclear(why)) => {
+            Err(InvalidPath::Unclear(why)) => {
                 findings
                     .add(field.invalid(format!("`{}` is not a valid path: {why}.", field.path)));
                 None
@@ -230,20 +237,20 @@ impl<'f> Looks<'f> {
         }
     }
 
-    /// The top of the git repository around the bundle.
     pub(crate) fn repository(&self) -> Option<&PathBuf> {
-        self.go_beyond();
+        self.mark_uncacheable();
         self.folder.repository.as_ref()
     }
 
-    /// The folder of the bundle, without links.
+    /// Returns the bundle's directory with symbolic links resolved.
     pub(crate) fn canonical(&self) -> &Path {
         &self.folder.canonical
     }
 
-    /// The folder at a path that starts from the bundle and may lead out of it, without links; none where there is no folder.
+    /// Returns the resolved directory at `path`, which may be outside the bundle. `None` if there
+    /// is no directory.
     pub(crate) fn folder_outside(&self, path: &str) -> Option<PathBuf> {
-        self.go_beyond();
+        self.mark_uncacheable();
         let real = self
             .folder
             .files
@@ -252,32 +259,35 @@ impl<'f> Looks<'f> {
         (self.folder.files.kind(&real).ok()? == FileKind::Directory).then_some(real)
     }
 
-    /// Whether a file stands at a relative path.
     pub(crate) fn is_file(&self, relative: &str) -> bool {
         matches!(self.look(relative).kind, Some(FileKind::File))
     }
 
-    /// The names in the folder at a relative path, each with what stands there (links not followed).
+    /// Lists a directory. Symbolic links are not followed.
     pub(crate) fn list(&self, relative: &str) -> io::Result<Vec<(String, FileKind)>> {
-        self.go_beyond();
+        self.mark_uncacheable();
         self.folder.files.list(&self.folder.root.join(relative))
     }
 
-    /// Whether a folder stands at a relative path.
     pub(crate) fn is_folder(&self, relative: &str) -> bool {
         self.look(relative).kind == Some(FileKind::Directory)
     }
 
-    /// The text of a file of at most 1 MiB, without a byte order mark.
-    pub(crate) fn read(&self, relative: &str) -> Result<String, Unreadable> {
-        self.go_beyond();
+    /// Reads a text file of at most [`MAX_FILE_BYTES`], including its byte order mark.
+    pub(crate) fn read(&self, relative: &str) -> Result<String, FileReadError> {
+        self.mark_uncacheable();
         self.folder.read(relative)
     }
 
-    /// The text of a file of the repository around the bundle, or of the bundle where there is none, and where it really lies. It
-    /// may lie outside of the bundle, but not outside of the repository: that is [`io::ErrorKind::PermissionDenied`] with a reason.
-    pub(crate) fn read_in_repository(&self, path: &Path) -> Result<(String, PathBuf), Unreadable> {
-        self.go_beyond();
+    /// Reads a text file inside the repository, or inside the bundle if there is no repository.
+    /// Returns its content and its resolved path.
+    ///
+    /// Fails with [`io::ErrorKind::PermissionDenied`] if the file is outside.
+    pub(crate) fn read_in_repository(
+        &self,
+        path: &Path,
+    ) -> Result<(String, PathBuf), FileReadError> {
+        self.mark_uncacheable();
         let top = self
             .folder
             .repository
@@ -289,18 +299,18 @@ impl<'f> Looks<'f> {
                 io::ErrorKind::PermissionDenied,
                 "it leads out of the repository",
             );
-            return Err(Unreadable::Io(left));
+            return Err(FileReadError::Io(left));
         }
-        Ok((self.folder.read_at(path)?, real.map_err(Unreadable::Io)?))
+        Ok((self.folder.read_at(path)?, real.map_err(FileReadError::Io)?))
     }
 
-    /// The files that the module at `path` is made of, which `find` looks for once in a load.
+    /// Returns the files of the module at `path`. `find` runs once per load.
     pub(crate) fn module_files(
         &self,
         path: &str,
         find: impl FnOnce() -> Vec<String>,
     ) -> Vec<String> {
-        self.go_beyond();
+        self.mark_uncacheable();
         let known = || {
             self.folder
                 .modules
@@ -315,11 +325,11 @@ impl<'f> Looks<'f> {
         files
     }
 
-    /// Reads a text file that `field` names, such as a prompt, and notes it as part of the bundle.
+    /// Reads the text file named by `field`, such as a prompt, and adds it to the bundle's files.
     pub(crate) fn text_at(
         &self,
-        field: &Field<'_>,
-        findings: &mut Findings,
+        field: &FieldReader<'_>,
+        findings: &mut DiagnosticSink,
     ) -> Option<(String, String)> {
         let relative = self.path(field, findings)?;
         let problem = match self.read(&relative) {
@@ -327,28 +337,29 @@ impl<'f> Looks<'f> {
                 findings.depends_on(relative.clone());
                 return Some((relative, text.trim_start_matches('\u{feff}').to_owned()));
             }
-            Err(Unreadable::Io(error)) if error.kind() == io::ErrorKind::NotFound => {
+            Err(FileReadError::Io(error)) if error.kind() == io::ErrorKind::NotFound => {
                 let message = format!(
                     "`{}` is `{relative}`, but there is no such file.",
                     field.path
                 );
                 field.problem(Code::ENTRY_NOT_FOUND, message).suggest(
-                    "create it, or correct the path; it starts from the folder of goondan.yaml",
+                    "create it, or correct the path; it is relative to the directory of \
+                    goondan.yaml",
                 )
             }
-            Err(Unreadable::Io(error)) => field
+            Err(FileReadError::Io(error)) => field
                 .problem(
                     Code::ENTRY_NOT_FOUND,
                     format!("`{relative}` cannot be read: {}.", reason(&error)),
                 )
-                .suggest("name a text file that you may read"),
-            Err(Unreadable::TooLarge) => field
+                .suggest("use a text file that you may read"),
+            Err(FileReadError::TooLarge) => field
                 .problem(
                     Code::FILE_TOO_LARGE,
                     format!("`{relative}` is larger than 1 MiB."),
                 )
                 .suggest("shorten it"),
-            Err(Unreadable::NotText(_)) => {
+            Err(FileReadError::NotText(_)) => {
                 let message = format!("`{relative}` is not UTF-8 text.");
                 field
                     .problem(Code::PARSE_ERROR, message)
@@ -359,38 +370,39 @@ impl<'f> Looks<'f> {
         None
     }
 
-    /// Whether links lead from a relative path to something outside the bundle.
     pub(crate) fn leaves_by_link(&self, relative: &str) -> bool {
         self.look(relative).leaves
     }
 }
 
-/// The top of the git repository that `folder` lies in; `folder` is absolute and without links.
-pub fn repository_around<'f>(files: &dyn Files, folder: &'f Path) -> Option<&'f Path> {
+/// Returns the top of the git repository around `folder`, which must be absolute and without links.
+pub fn repository_around<'f>(files: &dyn FileAccess, folder: &'f Path) -> Option<&'f Path> {
     folder
         .ancestors()
         .find(|folder| files.kind(&folder.join(".git")).is_ok())
 }
 
-/// Why a text is no path in the bundle.
-pub(crate) enum Refused {
+/// Reason for an invalid path.
+pub(crate) enum InvalidPath {
     Leaves(&'static str),
     Unclear(&'static str),
 }
 
-/// `./a/../b` as `b`.
-pub(crate) fn normal(text: &str) -> Result<String, Refused> {
+/// Normalizes a path, such as `./a/../b` to `b`.
+pub(crate) fn normal(text: &str) -> Result<String, InvalidPath> {
     if text.contains('\0') {
-        return Err(Refused::Unclear("it holds a NUL character"));
+        return Err(InvalidPath::Unclear("it contains a NUL character"));
     }
     let drive = text.as_bytes().get(1) == Some(&b':')
         && text.starts_with(|c: char| c.is_ascii_alphabetic());
     if text.starts_with(['/', '\\']) || drive {
-        return Err(Refused::Leaves("an absolute path, which leaves the bundle"));
+        return Err(InvalidPath::Leaves(
+            "an absolute path, which leaves the bundle",
+        ));
     }
     if text.contains('\\') {
-        return Err(Refused::Unclear(
-            "separate folders by `/`, not by a backslash",
+        return Err(InvalidPath::Unclear(
+            "separate directories with `/`, not with a backslash",
         ));
     }
     let mut parts = Vec::new();
@@ -398,7 +410,7 @@ pub(crate) fn normal(text: &str) -> Result<String, Refused> {
         match part {
             "" | "." => {}
             ".." if parts.pop().is_none() => {
-                return Err(Refused::Leaves("which leaves the bundle"));
+                return Err(InvalidPath::Leaves("which leaves the bundle"));
             }
             ".." => {}
             part => parts.push(part),
@@ -429,13 +441,13 @@ mod tests {
             "c:x",
         ] {
             assert!(
-                matches!(normal(leaves), Err(Refused::Leaves(_))),
+                matches!(normal(leaves), Err(InvalidPath::Leaves(_))),
                 "{leaves}"
             );
         }
         for unclear in ["a\\b", "a\0"] {
             assert!(
-                matches!(normal(unclear), Err(Refused::Unclear(_))),
+                matches!(normal(unclear), Err(InvalidPath::Unclear(_))),
                 "{unclear}"
             );
         }

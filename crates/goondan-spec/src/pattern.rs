@@ -1,95 +1,101 @@
-//! The patterns of permission rules: `*` stands for any text, `?` for one character, everything else for itself.
+//! Patterns of permission rules: `*` matches any string, `?` one character, everything else itself.
 //!
-//! A text may be known in part alone (a shell command with `$x` in it). Then two questions have different answers:
-//! whether a pattern matches whatever the rest turns out to be, and whether it could.
+//! The matched string may be only partly known, such as a shell command that contains `$x`. Two
+//! questions then have different answers: whether a pattern matches every possible value, and
+//! whether it matches at least one.
 
-/// A piece of a text that is matched.
+/// Element of a partly known string.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Atom {
-    /// This character.
+pub enum PatternAtom {
+    /// Known character.
     Char(char),
-    /// One character, nobody knows which.
+    /// Exactly one unknown character.
     One,
-    /// Any text, the empty one included.
+    /// Unknown string, possibly empty.
     Any,
 }
 
-/// The atoms of a text that is known.
-pub fn atoms(text: &str) -> Vec<Atom> {
-    text.chars().map(Atom::Char).collect()
+/// Converts a fully known string to atoms.
+pub fn atoms(text: &str) -> Vec<PatternAtom> {
+    text.chars().map(PatternAtom::Char).collect()
 }
 
-/// The atoms of all texts that `pattern` matches.
-pub fn pattern_atoms(pattern: &str) -> Vec<Atom> {
+/// Converts `pattern` to atoms: `*` becomes [`PatternAtom::Any`], `?` becomes [`PatternAtom::One`].
+pub fn pattern_atoms(pattern: &str) -> Vec<PatternAtom> {
     let atom = |c| match c {
-        '*' => Atom::Any,
-        '?' => Atom::One,
-        c => Atom::Char(c),
+        '*' => PatternAtom::Any,
+        '?' => PatternAtom::One,
+        c => PatternAtom::Char(c),
     };
     pattern.chars().map(atom).collect()
 }
 
-/// Whether `pattern` matches `text`.
+/// Returns whether `pattern` matches `text`.
 pub fn matches(pattern: &str, text: &str) -> bool {
     always_matches(pattern, &atoms(text))
 }
 
-/// Whether `pattern` matches every text that `text` may turn out to be. A no may be wrong, a yes never is.
-pub fn always_matches(pattern: &str, text: &[Atom]) -> bool {
+/// Returns whether `pattern` matches every possible value of `text`. `false` may be a false
+/// negative; `true` is always correct.
+pub fn always_matches(pattern: &str, text: &[PatternAtom]) -> bool {
     run(pattern, text, |expected, atom| match (expected, atom) {
-        (Atom::Char(expected), Atom::Char(c)) => expected == c,
-        (Atom::One, Atom::Char(_) | Atom::One) => true,
+        (PatternAtom::Char(expected), PatternAtom::Char(c)) => expected == c,
+        (PatternAtom::One, PatternAtom::Char(_) | PatternAtom::One) => true,
         _ => false,
     })
 }
 
-/// Whether `pattern` matches a text that `text` may turn out to be.
-pub fn may_match(pattern: &str, text: &[Atom]) -> bool {
+/// Returns whether `pattern` matches at least one possible value of `text`.
+pub fn may_match(pattern: &str, text: &[PatternAtom]) -> bool {
     let expected = pattern_atoms(pattern);
-    // `now[i]`: the first `i` atoms of the pattern match what has been read.
+    // `now[i]`: the first `i` atoms of the pattern match the input so far.
     let mut now = start(&expected);
     for &atom in text {
         let mut next = vec![false; expected.len() + 1];
         for i in 0..=expected.len() {
             let reached = match atom {
-                // Unknown text may be empty, and it may be what the pattern wants next.
-                Atom::Any => now[i] || (i > 0 && next[i - 1]),
-                Atom::One | Atom::Char(_) => {
+                // An unknown string may be empty, or contain exactly the next atom of the pattern.
+                PatternAtom::Any => now[i] || (i > 0 && next[i - 1]),
+                PatternAtom::One | PatternAtom::Char(_) => {
                     i > 0 && step_may(expected[i - 1], atom, now[i - 1], now[i])
                 }
             };
-            next[i] = reached || (i > 0 && expected[i - 1] == Atom::Any && next[i - 1]);
+            next[i] = reached || (i > 0 && expected[i - 1] == PatternAtom::Any && next[i - 1]);
         }
         now = next;
     }
     now[expected.len()]
 }
 
-fn step_may(expected: Atom, atom: Atom, before: bool, here: bool) -> bool {
+fn step_may(expected: PatternAtom, atom: PatternAtom, before: bool, here: bool) -> bool {
     match (expected, atom) {
-        (Atom::Any, _) => here,
-        (Atom::Char(expected), Atom::Char(c)) => before && expected == c,
+        (PatternAtom::Any, _) => here,
+        (PatternAtom::Char(expected), PatternAtom::Char(c)) => before && expected == c,
         _ => before,
     }
 }
 
-fn start(expected: &[Atom]) -> Vec<bool> {
+fn start(expected: &[PatternAtom]) -> Vec<bool> {
     let leading = expected
         .iter()
-        .take_while(|atom| **atom == Atom::Any)
+        .take_while(|atom| **atom == PatternAtom::Any)
         .count();
     (0..=expected.len()).map(|i| i <= leading).collect()
 }
 
-/// Matches atom by atom; only `*` takes what is unknown.
-fn run(pattern: &str, text: &[Atom], fits: impl Fn(Atom, Atom) -> bool) -> bool {
+/// Matches atom by atom; only `*` accepts unknown atoms.
+fn run(
+    pattern: &str,
+    text: &[PatternAtom],
+    fits: impl Fn(PatternAtom, PatternAtom) -> bool,
+) -> bool {
     let expected = pattern_atoms(pattern);
     let mut now = start(&expected);
     for &atom in text {
         let mut next = vec![false; expected.len() + 1];
         for i in 1..=expected.len() {
             next[i] = match expected[i - 1] {
-                Atom::Any => now[i] || next[i - 1],
+                PatternAtom::Any => now[i] || next[i - 1],
                 one => now[i - 1] && fits(one, atom),
             };
         }
@@ -125,7 +131,7 @@ mod tests {
 
     #[test]
     fn only_a_star_takes_what_is_unknown() {
-        let text = [atoms("git st"), vec![Atom::Any]].concat();
+        let text = [atoms("git st"), vec![PatternAtom::Any]].concat();
         assert!(always_matches("git *", &text) && always_matches("git st*", &text));
         assert!(!always_matches("git status", &text) && !always_matches("git st?", &text));
         assert!(
@@ -140,7 +146,7 @@ mod tests {
         fn what_always_matches_may_match(pattern in "[ab*?]{0,8}", text in "[ab]{0,8}", unknown in 0usize..9) {
             let mut known = atoms(&text);
             prop_assert_eq!(always_matches(&pattern, &known), may_match(&pattern, &known));
-            known.insert(unknown.min(known.len()), Atom::Any);
+            known.insert(unknown.min(known.len()), PatternAtom::Any);
             prop_assert!(!always_matches(&pattern, &known) || may_match(&pattern, &known));
             // The unknown text may be empty.
             prop_assert!(!matches(&pattern, &text) || may_match(&pattern, &known));

@@ -1,37 +1,36 @@
-//! Reading references and resolving them on the spot (rule L7).
+//! Reads references and resolves them immediately (rule L7).
 
 use std::borrow::Cow;
 
 use schemars::JsonSchema;
 
-use crate::decode::{Field, Fields};
+use crate::decode::{FieldReader, MapReader};
 use crate::diagnostic::{Code, Diagnostic};
+use crate::diagnostic_sink::DiagnosticSink;
 use crate::envelope::{check_name, repaired};
-use crate::findings::Findings;
 use crate::fix::Fix;
-use crate::index::{Index, Miss};
+use crate::index::{ResourceIndex, UnresolvedReference};
 use crate::meta::{API_VERSION, Kind, ObjectRef, ResourceId};
 use crate::text::{alternatives, closest, excerpt, list};
 
-/// How many names are listed where none is close.
-const LISTED: usize = 24;
+/// Maximum number of names that a suggestion lists if none is similar.
+const MAX_LISTED_NAMES: usize = 24;
 
-/// Reads a reference to a resource of kind `expected` and resolves it as seen from package `from`.
 pub(crate) fn resolve(
-    field: &Field<'_>,
+    field: &FieldReader<'_>,
     expected: Kind,
-    index: &Index,
+    index: &ResourceIndex,
     from: Option<&str>,
-    findings: &mut Findings,
+    findings: &mut DiagnosticSink,
 ) -> Option<ResourceId> {
     let reference = read(field, expected, findings)?;
     match index.resolve(&reference, from) {
         Ok(id) => {
-            note(field, &reference, &id, findings);
+            record_link(field, &reference, &id, findings);
             Some(id)
         }
-        // Why the package is not there is told where it is asked for.
-        Err(Miss::Absent) => None,
+        // The missing package is reported where its dependency is declared.
+        Err(UnresolvedReference::Absent) => None,
         Err(miss) => {
             report(field, &reference, &miss, index, findings);
             None
@@ -39,21 +38,29 @@ pub(crate) fn resolve(
     }
 }
 
-/// Notes which bytes name `id`.
-fn note(field: &Field<'_>, reference: &ObjectRef, id: &ResourceId, findings: &mut Findings) {
+/// Records the byte range that names `id`.
+fn record_link(
+    field: &FieldReader<'_>,
+    reference: &ObjectRef,
+    id: &ResourceId,
+    findings: &mut DiagnosticSink,
+) {
     match field.child("name") {
         Some(name) => findings.note_link(&name, 0, id),
         None => findings.note_link(field, reference.kind.as_str().len() + 1, id),
     }
 }
 
-/// Reads an item of an array of references: `{ref: …}` with, where the caller asks for them, further fields.
-pub(crate) fn item<'n>(
-    field: &Field<'n>,
-    findings: &mut Findings,
-) -> Option<(Fields<'n>, Field<'n>)> {
+/// Reads an item of a reference list: `{ref: …}`, plus any further fields that the caller reads.
+pub(crate) fn resolve_item<'n>(
+    field: &FieldReader<'n>,
+    findings: &mut DiagnosticSink,
+) -> Option<(MapReader<'n>, FieldReader<'n>)> {
     if let Some(text) = field.node.text() {
-        let message = format!("`{}` must be a map with `ref`, but is text.", field.path);
+        let message = format!(
+            "`{}` must be a map with `ref`, but is a string.",
+            field.path
+        );
         let suggestion = format!("write `- ref: {}`", excerpt(text, 100));
         findings.add(
             field
@@ -77,8 +84,11 @@ pub(crate) fn item<'n>(
     Some((fields, reference?))
 }
 
-/// Reads `Kind/name` or `{kind, name, package?}`.
-fn read(field: &Field<'_>, expected: Kind, findings: &mut Findings) -> Option<ObjectRef> {
+fn read(
+    field: &FieldReader<'_>,
+    expected: Kind,
+    findings: &mut DiagnosticSink,
+) -> Option<ObjectRef> {
     let (package, kind, name) = match field.node.text() {
         Some(text) => split(field, text, expected, findings)?,
         None if field.node.entries().is_some() => read_map(field, findings)?,
@@ -130,9 +140,14 @@ fn read(field: &Field<'_>, expected: Kind, findings: &mut Findings) -> Option<Ob
     })
 }
 
-type Parts = (Option<String>, String, String);
+type ReferenceParts = (Option<String>, String, String);
 
-fn split(field: &Field<'_>, text: &str, expected: Kind, findings: &mut Findings) -> Option<Parts> {
+fn split(
+    field: &FieldReader<'_>,
+    text: &str,
+    expected: Kind,
+    findings: &mut DiagnosticSink,
+) -> Option<ReferenceParts> {
     match text.split_once('/') {
         Some((kind, name)) if !kind.is_empty() && !name.is_empty() && !name.contains('/') => {
             Some((None, kind.to_owned(), name.to_owned()))
@@ -159,7 +174,7 @@ fn split(field: &Field<'_>, text: &str, expected: Kind, findings: &mut Findings)
     }
 }
 
-fn read_map(field: &Field<'_>, findings: &mut Findings) -> Option<Parts> {
+fn read_map(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<ReferenceParts> {
     let mut fields = field.fields(findings)?;
     let kind = fields
         .required("kind", findings)
@@ -189,45 +204,64 @@ fn read_map(field: &Field<'_>, findings: &mut Findings) -> Option<Parts> {
 }
 
 fn report(
-    field: &Field<'_>,
+    field: &FieldReader<'_>,
     reference: &ObjectRef,
-    miss: &Miss,
-    index: &Index,
-    findings: &mut Findings,
+    miss: &UnresolvedReference,
+    index: &ResourceIndex,
+    findings: &mut DiagnosticSink,
 ) {
     let shown = format!("{}/{}", reference.kind, excerpt(&reference.name, 100));
     findings.add(match miss {
-        Miss::Absent => return,
-        Miss::NotFound if index.may_be_unread(reference) => return,
-        Miss::NotFound => {
-            let within =
-                reference.package.as_ref().map(|package| format!(" in package `{package}`")).unwrap_or_default();
-            let problem = field.problem(Code::REF_NOT_FOUND, format!("There is no `{shown}`{within}."));
+        UnresolvedReference::Absent => return,
+        UnresolvedReference::NotFound if index.may_be_unread(reference) => return,
+        UnresolvedReference::NotFound => {
+            let within = reference
+                .package
+                .as_ref()
+                .map(|package| format!(" in package `{package}`"))
+                .unwrap_or_default();
+            let problem = field.problem(
+                Code::REF_NOT_FOUND,
+                format!(
+                    "There is no \
+                `{shown}`{within}."
+                ),
+            );
             match index.closest(reference) {
                 Some(near) => suggest(field, problem, reference.kind.as_str(), &near),
                 None => problem.suggest(instead(reference, index)),
             }
         }
-        Miss::NoSuchPackage => {
+        UnresolvedReference::NoSuchPackage => {
             let package = excerpt(reference.package.as_deref().unwrap_or_default(), 100);
             field
                 .problem(
                     Code::REF_NOT_FOUND,
-                    format!("`{shown}` is looked for in package `{package}`, which is no dependency of this one."),
+                    format!(
+                        "`{shown}` refers to the package `{package}`, which is not a dependency \
+                        of this package."
+                    ),
                 )
                 .suggest(format!(
-                    "run `gdn package add {package}`, or use one of {}; leave `package` out to search all",
+                    "run `gdn package add {package}`, or use one of {}; leave `package` out to \
+                    search all",
                     alternatives(&index.packages())
                 ))
         }
-        Miss::Ambiguous(packages) => field
-            .problem(Code::REF_AMBIGUOUS, format!("`{shown}` could be any of those in {}.", list(packages, 8)))
-            .suggest("say which: `{kind: …, name: …, package: …}`"),
+        UnresolvedReference::Ambiguous(packages) => field
+            .problem(
+                Code::REF_AMBIGUOUS,
+                format!(
+                    "`{shown}` is ambiguous: it exists in {}.",
+                    list(packages, 8)
+                ),
+            )
+            .suggest("name the package: `{kind: …, name: …, package: …}`"),
     });
 }
 
-/// `problem` with the suggestion of another reference, and the fix that writes it.
-fn suggest(field: &Field<'_>, problem: Diagnostic, kind: &str, name: &str) -> Diagnostic {
+/// Adds to `problem` the suggestion of another reference, with the fix that writes it.
+fn suggest(field: &FieldReader<'_>, problem: Diagnostic, kind: &str, name: &str) -> Diagnostic {
     let problem = problem.suggest(format!("did you mean `{kind}/{name}`?"));
     match (field.child("kind"), field.child("name")) {
         (Some(kind_field), Some(name_field)) => match kind_field.node.text() == Some(kind) {
@@ -238,7 +272,7 @@ fn suggest(field: &Field<'_>, problem: Diagnostic, kind: &str, name: &str) -> Di
     }
 }
 
-fn instead(reference: &ObjectRef, index: &Index) -> String {
+fn instead(reference: &ObjectRef, index: &ResourceIndex) -> String {
     let kind = reference.kind;
     if let Some(other) = index.other_kind(reference) {
         return format!(
@@ -246,22 +280,24 @@ fn instead(reference: &ObjectRef, index: &Index) -> String {
             reference.name
         );
     }
-    let (names, count) = index.names(kind, reference.package.as_deref(), LISTED);
+    let (names, count) = index.names(kind, reference.package.as_deref(), MAX_LISTED_NAMES);
     match count {
-        0 => format!("define it; there is no {kind} yet"),
-        count if count > LISTED => format!("define it, or use one of the {count} that there are"),
+        0 => format!("define it; the project has no {kind} yet"),
+        count if count > MAX_LISTED_NAMES => {
+            format!("define it, or use one of the {count} that exist")
+        }
         _ => {
             let known: Vec<String> = names
                 .iter()
-                .map(|name| format!("{kind}/{}", valid(name, kind)))
+                .map(|name| format!("{kind}/{}", repaired_name(name, kind)))
                 .collect();
             format!("define it, or use {}", alternatives(&known))
         }
     }
 }
 
-/// The name that a resource will have once its own mistake is mended.
-fn valid(name: &str, kind: Kind) -> Cow<'_, str> {
+/// Returns the resource's name after its own error is fixed, so that the suggestion stays valid.
+fn repaired_name(name: &str, kind: Kind) -> Cow<'_, str> {
     match check_name(name, kind) {
         Ok(()) => name.into(),
         Err(_) => Some(repaired(name))
@@ -270,39 +306,39 @@ fn valid(name: &str, kind: Kind) -> Cow<'_, str> {
     }
 }
 
-/// A reference to a resource.
+/// Reference to a resource.
 #[derive(JsonSchema)]
 #[serde(untagged)]
 #[schemars(rename = "ObjectRef")]
-#[expect(dead_code, reason = "read by the schema generator alone")]
+#[expect(dead_code, reason = "read only by the schema generator")]
 pub(crate) enum RefShape {
-    /// The short form, `Kind/name`.
+    /// Short form, `Kind/name`.
     Short(#[schemars(regex(pattern = "^[A-Z][A-Za-z]*/[^/]+$"))] String),
-    /// The long form, for when a package has to be named.
+    /// Long form, which can name a package.
     Full(FullRefShape),
 }
 
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(rename = "FullObjectRef")]
-#[expect(dead_code, reason = "read by the schema generator alone")]
+#[expect(dead_code, reason = "read only by the schema generator")]
 pub(crate) struct FullRefShape {
-    /// The kind of the resource.
+    /// Kind of the resource.
     kind: Kind,
-    /// The `metadata.name` of the resource.
+    /// `metadata.name` of the resource.
     name: String,
-    /// The package to search. Without it, the project, then `@goondan/base`, then all other packages are searched.
+    /// Package to search. Default: the project, then `@goondan/base`, then all other packages.
     package: Option<String>,
-    /// The `apiVersion` of the resource. It may be left out.
+    /// `apiVersion` of the resource. Optional.
     api_version: Option<String>,
 }
 
-/// A reference as an item of an array.
+/// Item of a list of references.
 #[derive(JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "ObjectRefItem")]
-#[expect(dead_code, reason = "read by the schema generator alone")]
-pub(crate) struct ItemShape {
+#[expect(dead_code, reason = "read only by the schema generator")]
+pub(crate) struct RefItemShape {
     /// The resource.
     r#ref: RefShape,
 }

@@ -1,49 +1,49 @@
-//! Doing every certain fix of a bundle, again and again, until nothing is left to do.
+//! Applies all safe fixes of a bundle repeatedly until none is left.
 //!
-//! Nothing is written here: what comes out are texts. A fix that does not end its own mistake, or after which the file is no
-//! YAML, is left out.
+//! Returns the new file contents and writes nothing. A fix is skipped if its error remains after
+//! it, or if it makes the file invalid YAML.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::diagnostic::{Code, Diagnostic};
-use crate::files::{FileKind, Files};
+use crate::files::{FileAccess, FileKind};
 use crate::fix::{Fix, apply};
 use crate::load::{LoadInput, load_again};
-use crate::paths::MAX_FILE_SIZE;
-use crate::read::KnownFiles;
+use crate::parsed_file::KnownFiles;
+use crate::paths::MAX_FILE_BYTES;
 
-/// A fix may uncover a mistake that has a fix of its own. So often that is followed.
-const MAX_ROUNDS: usize = 16;
-/// What some editors put before a text. Places do not count it.
+/// Maximum number of rounds. A fix may uncover an error that has its own fix.
+const MAX_REPAIR_ROUNDS: usize = 16;
+/// Optional prefix that some editors write. Positions do not count it.
 const BYTE_ORDER_MARK: &str = "\u{feff}";
 
-/// A file that was repaired.
+/// File with applied fixes.
 #[derive(Debug, Clone)]
-pub struct Repair {
-    /// Relative to the bundle.
+pub struct RepairedFile {
+    /// Path relative to the bundle.
     pub file: String,
-    /// Its text as it is.
+    /// Original content.
     pub before: String,
-    /// Its text without the mistakes.
+    /// Content with the fixes applied.
     pub after: String,
-    /// The mistakes, each with the fix that was done and the place that it had then.
+    /// Fixed diagnostics with their fixes and their positions at that time.
     pub done: Vec<Diagnostic>,
 }
 
-/// What the certain fixes make of the files of a bundle.
-pub fn repair(input: LoadInput<'_>) -> Vec<Repair> {
-    let mut work = Work {
+/// Applies all safe fixes to the files of a bundle and returns the changed files.
+pub fn repair(input: LoadInput<'_>) -> Vec<RepairedFile> {
+    let mut work = RepairRun {
         input,
-        edited: Edited {
+        edited: EditedFiles {
             files: input.files,
             texts: HashMap::new(),
         },
         known: KnownFiles::default(),
         repairs: BTreeMap::new(),
     };
-    for _ in 0..MAX_ROUNDS {
+    for _ in 0..MAX_REPAIR_ROUNDS {
         if !work.round() {
             break;
         }
@@ -51,15 +51,15 @@ pub fn repair(input: LoadInput<'_>) -> Vec<Repair> {
     work.repairs.into_values().collect()
 }
 
-struct Work<'f> {
+struct RepairRun<'f> {
     input: LoadInput<'f>,
-    edited: Edited<'f>,
+    edited: EditedFiles<'f>,
     known: KnownFiles,
-    repairs: BTreeMap<String, Repair>,
+    repairs: BTreeMap<String, RepairedFile>,
 }
 
-impl Work<'_> {
-    /// Does what can be done at once. False where that was nothing.
+impl RepairRun<'_> {
+    /// Applies the fixes of the current diagnostics. Returns `false` if there was nothing to do.
     fn round(&mut self) -> bool {
         let mut by_file: BTreeMap<String, Vec<Diagnostic>> = BTreeMap::new();
         for diagnostic in self.problems() {
@@ -69,17 +69,16 @@ impl Work<'_> {
         }
         let mut found_any = false;
         for (file, diagnostics) in by_file {
-            found_any |=
-                self.attempt(&file, &diagnostics) || self.attempt_each(&file, &diagnostics);
+            found_any |= self.try_fixes(&file, &diagnostics)
+                || self.try_fixes_one_by_one(&file, &diagnostics);
         }
         found_any
     }
 
-    /// Does those fixes that make it better by themselves.
-    fn attempt_each(&mut self, file: &str, diagnostics: &[Diagnostic]) -> bool {
+    fn try_fixes_one_by_one(&mut self, file: &str, diagnostics: &[Diagnostic]) -> bool {
         let mut found_any = false;
         for one in diagnostics {
-            found_any |= self.attempt(file, std::slice::from_ref(one));
+            found_any |= self.try_fixes(file, std::slice::from_ref(one));
         }
         found_any
     }
@@ -95,8 +94,9 @@ impl Work<'_> {
         .diagnostics
     }
 
-    /// Does the fixes of `diagnostics`, which are about `file`, if that makes it better.
-    fn attempt(&mut self, file: &str, diagnostics: &[Diagnostic]) -> bool {
+    /// Applies the fixes of `diagnostics`, all in `file`, and reverts them if the result is not
+    /// better.
+    fn try_fixes(&mut self, file: &str, diagnostics: &[Diagnostic]) -> bool {
         let path = self.input.root.join(file);
         let Some(whole) = self.edited.text(&path) else {
             return false;
@@ -122,7 +122,7 @@ impl Work<'_> {
             return false;
         }
         let repair = self.repairs.entry(file.to_owned());
-        let repair = repair.or_insert_with(|| Repair {
+        let repair = repair.or_insert_with(|| RepairedFile {
             file: file.to_owned(),
             before: whole.clone(),
             after: String::new(),
@@ -133,7 +133,7 @@ impl Work<'_> {
         true
     }
 
-    /// Whether the file is still YAML, and none of the mistakes is in it any more.
+    /// Returns whether the file is still YAML and none of the fixed errors remains.
     fn is_better(&self, file: &str, done: &[Diagnostic]) -> bool {
         let is_same = |now: &Diagnostic| {
             done.iter().any(|one| {
@@ -150,19 +150,19 @@ fn certain(diagnostic: &Diagnostic) -> Option<&Fix> {
     diagnostic.fix.as_deref().filter(|fix| fix.certain)
 }
 
-/// The files with what has been edited so far.
-struct Edited<'f> {
-    files: &'f dyn Files,
+/// File system with the edits so far.
+struct EditedFiles<'f> {
+    files: &'f dyn FileAccess,
     texts: HashMap<PathBuf, String>,
 }
 
-impl Edited<'_> {
+impl EditedFiles<'_> {
     fn text(&self, path: &Path) -> Option<String> {
-        String::from_utf8(self.read(path, MAX_FILE_SIZE).ok()?).ok()
+        String::from_utf8(self.read(path, MAX_FILE_BYTES).ok()?).ok()
     }
 }
 
-impl Files for Edited<'_> {
+impl FileAccess for EditedFiles<'_> {
     fn kind(&self, path: &Path) -> io::Result<FileKind> {
         self.files.kind(path)
     }
@@ -189,7 +189,7 @@ mod tests {
     use crate::bundle::BasePackage;
     use crate::files::MemoryFiles;
 
-    fn repaired(text: &str) -> Option<Repair> {
+    fn repaired(text: &str) -> Option<RepairedFile> {
         let files = MemoryFiles::new().file("/p/goondan.yaml", text);
         let base = BasePackage::default();
         repair(LoadInput {
@@ -202,9 +202,11 @@ mod tests {
 
     #[test]
     fn fixes_uncover_fixes_and_the_rest_stays() {
-        let text = "\u{feff}kind: model # a kind\r\nmetadata: {nme: main}\r\nspec:\r\n  provider:   \"scripted\"\r\n  modle: 7\r\n";
+        let text = "\u{feff}kind: model # a kind\r\nmetadata: {nme: main}\r\nspec:\r\n  \
+            provider:   \"scripted\"\r\n  modle: 7\r\n";
         let repair = repaired(text).unwrap();
-        let expected = "\u{feff}apiVersion: goondan.ai/v1\nkind: Model # a kind\r\nmetadata: {name: main}\r\nspec:\r\n  provider:   \"scripted\"\r\n  model: \"7\"\r\n";
+        let expected = "\u{feff}apiVersion: goondan.ai/v1\nkind: Model # a kind\r\nmetadata: \
+            {name: main}\r\nspec:\r\n  provider:   \"scripted\"\r\n  model: \"7\"\r\n";
         assert_eq!(repair.after, expected);
         assert_eq!((repair.before.as_str(), repair.done.len()), (text, 5));
         assert!(repaired(&repair.after).is_none());
@@ -212,7 +214,8 @@ mod tests {
 
     #[test]
     fn what_would_break_a_file_is_left() {
-        let text = "apiVersion: goondan.ai/v1\nkind: Model\nmetadata: {name: a}\nspec: {provider: x, model: y, modle: z}\n";
+        let text = "apiVersion: goondan.ai/v1\nkind: Model\nmetadata: {name: a}\nspec: {provider: \
+            x, model: y, modle: z}\n";
         assert!(repaired(text).is_none());
         let both = text.replace("modle: z", "modle: z, optons: {}");
         assert!(
@@ -226,7 +229,9 @@ mod tests {
 
     #[test]
     fn what_an_agent_may_do_is_left_to_people() {
-        let text = "apiVersion: goondan.ai/v1\nkind: Agent\nmetadata: {name: a}\nspec: {modelConfig: {modelRef: Model/m}, permissions: {default: alow}}\n---\napiVersion: goondan.ai/v1\nkind: Model\nmetadata: {name: m}\nspec: {provider: x, model: y}\n";
+        let text = "apiVersion: goondan.ai/v1\nkind: Agent\nmetadata: {name: a}\nspec: \
+            {modelConfig: {modelRef: Model/m}, permissions: {default: alow}}\n---\napiVersion: \
+            goondan.ai/v1\nkind: Model\nmetadata: {name: m}\nspec: {provider: x, model: y}\n";
         assert!(repaired(text).is_none());
     }
 }

@@ -1,32 +1,35 @@
-//! JSON Schemas of what a person writes, for editors and for other programs.
+//! JSON Schemas of the YAML format, for editors and other programs.
 //!
-//! They are derived from the shapes that stand beside the decoders. A test reads the documented examples with both.
+//! They are derived from the shape types next to the decoders. A test reads the documented examples
+//! with both.
 
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
-use crate::envelope::MAX_NAME;
+use crate::envelope::MAX_NAME_CHARS;
 use crate::kinds::{
     AgentSpec, ConnectionSpec, ConnectorSpec, ExtensionSpec, ModelSpec, PackageSpec, SwarmSpec,
     ToolSpec,
 };
 use crate::meta::{API_VERSION, Kind};
 
-/// Where the schemas are published.
-const HOME: &str = "https://goondan.ai/schemas";
-/// The schema of a whole file.
+/// Base URL of the published schemas.
+const SCHEMA_BASE_URL: &str = "https://goondan.ai/schemas";
+/// Schema of a whole file.
 const FILE_SCHEMA: &str = "goondan.schema.json";
-/// The dialect that they are written in.
-const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
+/// JSON Schema dialect.
+const SCHEMA_DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
 /// Rule L6.
-const NAME: &str = "^[a-z][a-z0-9-]{0,62}$";
-/// Rule L6, with the scope that a Package may have.
-const PACKAGE_NAME: &str = "^(@[a-z][a-z0-9-]{0,62}/)?[a-z][a-z0-9-]{0,62}$";
+const NAME_PATTERN: &str = "^[a-z][a-z0-9-]{0,62}$";
+/// Rule L6, with the optional scope of a Package.
+const PACKAGE_NAME_PATTERN: &str = "^(@[a-z][a-z0-9-]{0,62}/)?[a-z][a-z0-9-]{0,62}$";
 
-/// File names and schemas: one a kind, and `goondan.schema.json` for a document of any kind.
+/// Returns file names and schemas: one per kind, and `goondan.schema.json` for a document of any
+/// kind.
 ///
-/// A file of several documents is checked by editors document by document, so the last one fits a file.
+/// Editors check a file with several documents document by document, so the last schema also fits
+/// whole files.
 pub fn schemas() -> Vec<(String, Value)> {
     let kinds = Kind::ALL.map(|kind| (file_name(kind), document(kind)));
     kinds
@@ -39,8 +42,8 @@ fn file_name(kind: Kind) -> String {
     format!("{}.schema.json", kind.as_str().to_lowercase())
 }
 
-/// Self-contained, so that an editor needs no second file. The kind decides which part applies, so that a mistake is
-/// reported against that kind alone.
+/// Builds a self-contained schema, so that an editor needs only one file. `if`/`then` by kind makes
+/// errors refer to the document's kind only.
 fn any_document() -> Value {
     let mut definitions = Map::new();
     let mut by_kind = Vec::new();
@@ -60,12 +63,13 @@ fn any_document() -> Value {
         }));
     }
     json!({
-        "$schema": DIALECT,
-        "$id": format!("{HOME}/{FILE_SCHEMA}"),
+        "$schema": SCHEMA_DIALECT,
+        "$id": format!("{SCHEMA_BASE_URL}/{FILE_SCHEMA}"),
         "title": "A document of a bundle",
         "type": "object",
         "required": ["apiVersion", "kind", "metadata"],
-        "properties": { "kind": { "enum": Kind::ALL.map(Kind::as_str), "description": "The kind of the resource." } },
+        "properties": { "kind": { "enum": Kind::ALL.map(Kind::as_str), "description": "The kind of \
+            the resource." } },
         "allOf": by_kind,
         "$defs": definitions,
     })
@@ -81,8 +85,8 @@ fn document(kind: Kind) -> Value {
         _ => &["apiVersion", "kind", "metadata", "spec"],
     };
     json!({
-        "$schema": DIALECT,
-        "$id": format!("{HOME}/{}", file_name(kind)),
+        "$schema": SCHEMA_DIALECT,
+        "$id": format!("{SCHEMA_BASE_URL}/{}", file_name(kind)),
         "title": title,
         "description": spec.get("description").cloned().unwrap_or_default(),
         "type": "object",
@@ -100,29 +104,33 @@ fn document(kind: Kind) -> Value {
 
 fn metadata(kind: Kind) -> Value {
     let pattern = if kind == Kind::Package {
-        PACKAGE_NAME
+        PACKAGE_NAME_PATTERN
     } else {
-        NAME
+        NAME_PATTERN
     };
     let texts = |description: &str| json!({ "type": "object", "additionalProperties": { "type": "string" }, "description": description });
     let form = format!(
-        "lower-case letters, digits and hyphens, beginning with a letter, at most {MAX_NAME} characters"
+        "lower-case letters, digits and hyphens, beginning with a letter, at most {MAX_NAME_CHARS} \
+        characters"
     );
     let name = match kind {
         Kind::Package => format!("The name of the package, `name` or `@scope/name`: {form} each."),
         _ => format!(
-            "The name of the resource, unique among the resources of its kind: {form}. References use it."
+            "The name of the resource, unique among the resources of its kind: {form}. References \
+            use it."
         ),
     };
     json!({
         "type": "object",
-        "description": "The name of the resource, and what people note about it.",
+        "description": "The name of the resource, with labels and annotations.",
         "required": ["name"],
         "additionalProperties": false,
         "properties": {
             "name": { "type": "string", "pattern": pattern, "description": name },
-            "labels": texts("Short texts by name, to sort resources by. `gdn` does not use them."),
-            "annotations": texts("Texts by name, for people and other programs. An Agent's `description` is what MCP clients are told of it."),
+            "labels": texts("Short strings by name, for sorting resources. `gdn` does not use \
+                them."),
+            "annotations": texts("Strings by name, for people and other programs. MCP clients \
+                see an Agent's `description`."),
         },
     })
 }

@@ -1,46 +1,47 @@
-//! Tool schemas as providers take them (rule M2).
+//! Tool schemas in the form that providers accept (rule M2).
 //!
-//! A schema goes out unchanged but for this:
+//! A schema is sent unchanged except for these changes:
 //!
 //! | format | change |
 //! |---|---|
-//! | all | the root is `type: object` and has `properties`; its `$schema` and `$id` are left out |
-//! | OpenAI, Anthropic, Converse | `anyOf`, `oneOf`, `allOf`, `not`, `if`/`then`/`else` and `enum` at the root, which they refuse, move as text into the root's description |
-//! | Gemini, Ollama | a property whose schema is `true` becomes `{}`, which says the same |
+//! | all | the root is `type: object` with `properties`; its `$schema` and `$id` are removed |
+//! | OpenAI, Anthropic, Converse | root keywords that they reject become text in `description` |
+//! | Gemini, Ollama | a property with the schema `true` becomes `{}`, which is equivalent |
 //!
-//! Nothing is lost for the check of the arguments: that is made against the schema as it was written (rule T4).
+//! The rejected root keywords are `anyOf`, `oneOf`, `allOf`, `not`, `if`/`then`/`else` and `enum`.
+//! Arguments are still validated against the original schema (rule T4).
 
 use serde_json::{Map, Value, json};
 
-/// A family of wire formats, as far as the mapping has to know them apart.
+/// Wire format family of a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wire {
-    /// OpenAI's chat completions, which most others copy.
+pub enum ProviderWireFormat {
+    /// OpenAI chat completions, which most other providers copy.
     Chat,
-    /// OpenAI's responses.
+    /// OpenAI responses.
     Responses,
-    /// Anthropic's messages.
+    /// Anthropic messages.
     Anthropic,
-    /// Gemini's generateContent.
+    /// Gemini generateContent.
     Gemini,
-    /// Ollama's own chat.
+    /// Ollama chat.
     Ollama,
-    /// Amazon's Converse.
+    /// Amazon Bedrock Converse.
     Converse,
 }
 
-/// Keywords that OpenAI and Anthropic refuse at the root of a tool's schema.
-const NOT_AT_ROOT: [&str; 8] = [
+/// Keywords that OpenAI and Anthropic reject at the root of a tool schema.
+const ROOT_REJECTED_KEYWORDS: [&str; 8] = [
     "anyOf", "oneOf", "allOf", "not", "if", "then", "else", "enum",
 ];
 
-/// Whether OpenAI takes `schema` in its strict mode, which holds a model to it.
+/// Returns whether OpenAI accepts `schema` in strict mode.
 pub fn is_strict(schema: &Value) -> bool {
     crate::lint::fits_strict_mode(schema)
 }
 
-/// `schema` as it is sent to a provider that speaks `wire`.
-pub fn sent_schema(wire: Wire, schema: &Value) -> Value {
+/// Returns `schema` in the form that is sent for `wire`.
+pub fn sent_schema(wire: ProviderWireFormat, schema: &Value) -> Value {
     let mut root = match schema {
         Value::Object(root) => root.clone(),
         _ => Map::new(),
@@ -50,16 +51,17 @@ pub fn sent_schema(wire: Wire, schema: &Value) -> Value {
     root.remove("$schema");
     root.remove("$id");
     match wire {
-        Wire::Chat | Wire::Responses | Wire::Anthropic | Wire::Converse => {
-            describe_root_conditions(&mut root)
-        }
-        Wire::Gemini | Wire::Ollama => open_true_properties(&mut root),
+        ProviderWireFormat::Chat
+        | ProviderWireFormat::Responses
+        | ProviderWireFormat::Anthropic
+        | ProviderWireFormat::Converse => describe_root_conditions(&mut root),
+        ProviderWireFormat::Gemini | ProviderWireFormat::Ollama => open_true_properties(&mut root),
     }
     Value::Object(root)
 }
 
 fn describe_root_conditions(root: &mut Map<String, Value>) {
-    let moved: Map<String, Value> = NOT_AT_ROOT
+    let moved: Map<String, Value> = ROOT_REJECTED_KEYWORDS
         .iter()
         .filter_map(|key| Some(((*key).to_owned(), root.remove(*key)?)))
         .collect();
@@ -96,13 +98,13 @@ fn open_true_properties(schema: &mut Map<String, Value>) {
 mod tests {
     use super::*;
 
-    const ALL: [Wire; 6] = [
-        Wire::Chat,
-        Wire::Responses,
-        Wire::Anthropic,
-        Wire::Gemini,
-        Wire::Ollama,
-        Wire::Converse,
+    const ALL: [ProviderWireFormat; 6] = [
+        ProviderWireFormat::Chat,
+        ProviderWireFormat::Responses,
+        ProviderWireFormat::Anthropic,
+        ProviderWireFormat::Gemini,
+        ProviderWireFormat::Ollama,
+        ProviderWireFormat::Converse,
     ];
 
     #[test]
@@ -136,18 +138,19 @@ mod tests {
     #[test]
     fn conditions_at_the_root_become_text_where_they_are_refused() {
         let schema = json!({"type": "object", "properties": {}, "description": "d", "anyOf": [{"required": ["a"]}]});
-        let sent = sent_schema(Wire::Anthropic, &schema);
+        let sent = sent_schema(ProviderWireFormat::Anthropic, &schema);
         assert_eq!(sent.get("anyOf"), None);
-        let text = "d\nThe arguments must also satisfy this JSON Schema: {\"anyOf\":[{\"required\":[\"a\"]}]}";
+        let text = "d\nThe arguments must also satisfy this JSON Schema: \
+            {\"anyOf\":[{\"required\":[\"a\"]}]}";
         assert_eq!(sent["description"], text);
-        assert_eq!(sent_schema(Wire::Gemini, &schema), schema);
+        assert_eq!(sent_schema(ProviderWireFormat::Gemini, &schema), schema);
     }
 
     #[test]
     fn a_property_that_allows_all_is_an_empty_schema_for_gemini() {
         let schema =
             json!({"properties": {"a": true, "b": {"type": "object", "properties": {"c": true}}}});
-        let sent = sent_schema(Wire::Gemini, &schema);
+        let sent = sent_schema(ProviderWireFormat::Gemini, &schema);
         assert_eq!(
             sent["properties"],
             json!({"a": {}, "b": {"type": "object", "properties": {"c": {}}}})

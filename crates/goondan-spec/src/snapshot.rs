@@ -1,12 +1,14 @@
-//! What a bundle amounts to, as hashes: small enough to keep beside a running swarm, and enough to tell what an edit changes.
+//! Snapshots of a bundle as hashes: small enough to store next to a running swarm, and sufficient
+//! to find what an edit changes.
 //!
-//! A hash is made from what a resource means (its decoded form, labels and annotations), so layout, comments and file names
-//! do not matter. What lies outside the bundle's YAML comes from the caller: the content of libraries and scripts, and where
-//! wanted the values of variables.
+//! A hash covers the meaning of a resource: its decoded form, labels and annotations. Layout,
+//! comments and file names do not matter. The caller passes hashes of libraries and scripts and
+//! optionally the values of variables.
 //!
-//! What is hashed is the text that `Debug` makes of a decoded form. It keeps the order of keys, which a model is shown, and it
-//! cannot hold a secret: serde cannot write a [`Secret`](crate::Secret) at all. Another version of this program may show the
-//! same thing differently. Only a comparison with what another version wrote down notices that, and calls it changed.
+//! The hash input is the `Debug` output of the decoded form. It keeps the key order, which models
+//! see, and it cannot contain a secret, because [`Secret`](crate::Secret) hides its value. Another
+//! version of this program may have different `Debug` output. Only a comparison with a stored
+//! snapshot of another version is affected: it reports a change.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::{self, Write};
@@ -22,54 +24,58 @@ use crate::kinds::Agent;
 use crate::value::Environment;
 use crate::{Kind, ResourceId};
 
-/// What is hashed as it is read comes in pieces of that many bytes.
-const PIECE: usize = 64 * 1024;
+/// Buffer size for hashing a stream, in bytes.
+const STREAM_BUFFER_BYTES: usize = 64 * 1024;
 
-/// Half a SHA-256, in hex: it tells changes, and is no means against somebody who wants two things to look the same.
+/// First half of a SHA-256 hash, in hex. It detects changes but does not resist deliberate
+/// collisions.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Fingerprint(String);
 
-/// What a bundle amounts to for one of its swarms. Never holds a secret, nor the hash of one unless it was asked to.
+/// Hashes of a bundle for one of its swarms. Contains no secrets, and hashes of secrets only on
+/// request.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Snapshot {
+pub struct BundleSnapshot {
     /// Every resource that is not built in, by kind and name.
     pub(crate) resources: BTreeMap<Kind, BTreeMap<String, Fingerprint>>,
-    /// The agents of the swarm, each with what it is made of, referenced resources included.
+    /// Agents of the swarm with their parts, including referenced resources.
     pub(crate) agents: BTreeMap<String, BTreeMap<AgentPart, Fingerprint>>,
-    /// The swarm's `policy`.
+    /// Hash of the swarm's `policy`.
     pub(crate) limits: Fingerprint,
 }
 
 /// Fingerprints of resources that are not built in.
-type Known = BTreeMap<Kind, BTreeMap<String, Fingerprint>>;
+type ResourceFingerprints = BTreeMap<Kind, BTreeMap<String, Fingerprint>>;
 
-/// Something that an agent is made of. Each takes effect at a boundary of its own (rule R3).
+/// Part of an agent's definition. Each part has its own point from which a change applies (rule
+/// R3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum AgentPart {
-    /// What it may call: Tool resources, the exports that it picks, the libraries behind them.
+    /// Callable tools: Tool resources, selected exports and the libraries that implement them.
     Tools,
-    /// Its system prompt.
+    /// System prompt.
     Prompt,
-    /// The Model resource and what that refers to.
+    /// Model resource with its references.
     Model,
-    /// Its `permissions`.
+    /// Agent `permissions`.
     Policy,
-    /// Its middleware.
+    /// Middleware.
     Extensions,
     /// Everything else, such as `params` and `workdir`.
     Settings,
 }
 
 impl AgentPart {
-    /// Whether a change of it is seen by the next step of a running turn; all others wait for the next turn.
+    /// Returns whether a change applies from the next step of a running turn. All other changes
+    /// apply from the next turn.
     pub fn is_seen_by_next_step(self) -> bool {
         self == AgentPart::Tools
     }
 
-    /// The word for it.
+    /// Returns the name, as in the serialized form.
     pub fn as_str(self) -> &'static str {
         match self {
             AgentPart::Tools => "tools",
@@ -83,68 +89,75 @@ impl AgentPart {
 }
 
 impl Fingerprint {
-    /// Of some bytes, such as a file.
+    /// Hashes bytes, such as a file's content.
     pub fn of_bytes(bytes: &[u8]) -> Self {
-        Hasher::default().and_bytes(bytes).finish()
+        FingerprintHasher::default().and_bytes(bytes).finish()
     }
 
-    /// Of what `source` holds, as it is read. Not the one that the same bytes have.
+    /// Hashes a stream. The result differs from [`Fingerprint::of_bytes`] of the same bytes.
     ///
     /// # Errors
-    /// Where it can't be read.
+    /// Fails if the stream cannot be read.
     pub fn of_stream(source: impl Read) -> io::Result<Self> {
-        let mut hasher = Hasher::default();
-        io::copy(&mut BufReader::with_capacity(PIECE, source), &mut hasher)?;
+        let mut hasher = FingerprintHasher::default();
+        io::copy(
+            &mut BufReader::with_capacity(STREAM_BUFFER_BYTES, source),
+            &mut hasher,
+        )?;
         Ok(hasher.finish())
     }
 
-    /// Of several others, in order.
-    pub fn of_all<'f>(parts: impl IntoIterator<Item = &'f Fingerprint>) -> Self {
+    /// Hashes several fingerprints in order.
+    pub fn combine<'f>(parts: impl IntoIterator<Item = &'f Fingerprint>) -> Self {
         parts
             .into_iter()
-            .fold(Hasher::default(), |hasher, part| hasher.and(part))
+            .fold(FingerprintHasher::default(), |hasher, part| {
+                hasher.and(part)
+            })
             .finish()
     }
 }
 
-impl Snapshot {
-    /// What `bundle` amounts to for `swarm`. `contents` has fingerprints of files that are not part of a resource's decoded
-    /// form, by the resource that names them. With `environment` the values of variables and secrets count as well; leave
-    /// it out where the snapshot is written down.
+impl BundleSnapshot {
+    /// Creates the snapshot of `bundle` for `swarm`.
+    ///
+    /// `contents` has hashes of files outside the decoded form, by the resource that names them.
+    /// With `environment`, the values of variables and secrets also count; omit it for a stored
+    /// snapshot.
     pub fn of(
         bundle: &Bundle,
         swarm: &ResourceId,
         contents: &Fingerprints,
         environment: Option<&Environment>,
-    ) -> Snapshot {
-        Snapper::new(bundle, contents, &values(bundle, environment), None).snapshot(swarm)
+    ) -> BundleSnapshot {
+        SnapshotBuilder::new(bundle, contents, &values(bundle, environment), None).snapshot(swarm)
     }
 }
 
-/// Fingerprints of something about resources.
+/// Fingerprints by resource.
 pub type Fingerprints = HashMap<ResourceId, Fingerprint>;
 
-/// A snapshot with what it was made from. The next one is made from it and from what differs.
-pub struct Basis {
+/// Snapshot with its inputs, from which the next snapshot is computed incrementally.
+pub struct SnapshotBasis {
     bundle: Arc<Bundle>,
     contents: Fingerprints,
-    /// What the value sources of a resource come to.
+    /// Hashes of each resource's resolved value sources.
     values: Fingerprints,
-    snapshot: Snapshot,
+    snapshot: BundleSnapshot,
 }
 
-impl Basis {
-    /// As [`Snapshot::of`]; what is as in `before` is taken from there.
+impl SnapshotBasis {
+    /// Works like [`BundleSnapshot::of`], but reuses unchanged results of `before`.
     pub fn new(
         bundle: Arc<Bundle>,
         swarm: &ResourceId,
         contents: Fingerprints,
         environment: &Environment,
-        before: Option<&Basis>,
-    ) -> Basis {
+        before: Option<&SnapshotBasis>,
+    ) -> SnapshotBasis {
         let values = values(&bundle, Some(environment));
-        let snapshot = Snapper::new(&bundle, &contents, &values, before).snapshot(swarm);
-        Basis {
+        let snapshot = SnapshotBuilder::new(&bundle, &contents, &values, before).snapshot(swarm);
+        SnapshotBasis {
             bundle,
             contents,
             values,
@@ -152,16 +165,16 @@ impl Basis {
         }
     }
 
-    /// The snapshot; values of variables and secrets count.
-    pub fn snapshot(&self) -> &Snapshot {
+    /// Returns the snapshot, which includes values of variables and secrets.
+    pub fn snapshot(&self) -> &BundleSnapshot {
         &self.snapshot
     }
 
-    /// The snapshot as it may be written down: values do not count.
-    pub fn without_values(&self, swarm: &ResourceId) -> Snapshot {
+    /// Returns the snapshot without values of variables and secrets, for storage.
+    pub fn without_values(&self, swarm: &ResourceId) -> BundleSnapshot {
         match self.values.is_empty() {
             true => self.snapshot.clone(),
-            false => Snapper::new(
+            false => SnapshotBuilder::new(
                 &self.bundle,
                 &self.contents,
                 &Fingerprints::new(),
@@ -171,9 +184,10 @@ impl Basis {
         }
     }
 
-    /// The tools that mean the same as in `before`, with the files and variables that they name.
-    pub fn unchanged_tools(&self, before: &Basis) -> HashSet<ResourceId> {
-        let snapper = Snapper::new(&self.bundle, &self.contents, &self.values, Some(before));
+    /// Returns the tools that are unchanged since `before`, including their files and variables.
+    pub fn unchanged_tools(&self, before: &SnapshotBasis) -> HashSet<ResourceId> {
+        let snapper =
+            SnapshotBuilder::new(&self.bundle, &self.contents, &self.values, Some(before));
         let tools = self
             .bundle
             .tools()
@@ -184,18 +198,18 @@ impl Basis {
 }
 
 #[derive(Clone, Copy)]
-struct Snapper<'a> {
+struct SnapshotBuilder<'a> {
     bundle: &'a Bundle,
     contents: &'a Fingerprints,
     values: &'a Fingerprints,
-    before: Option<&'a Basis>,
+    before: Option<&'a SnapshotBasis>,
 }
 
 fn values(bundle: &Bundle, environment: Option<&Environment>) -> Fingerprints {
     let Some(environment) = environment else {
         return Fingerprints::new();
     };
-    let mut values: HashMap<&ResourceId, Hasher> = HashMap::new();
+    let mut values: HashMap<&ResourceId, FingerprintHasher> = HashMap::new();
     for origin in &bundle.values {
         let hasher = values.remove(&origin.resource).unwrap_or_default();
         let value = environment.resolve(&origin.source, &origin.key);
@@ -205,9 +219,9 @@ fn values(bundle: &Bundle, environment: Option<&Environment>) -> Fingerprints {
         };
         values.insert(&origin.resource, hasher);
     }
-    // A tool reads the value sources in its config itself.
+    // A tool resolves the value sources in its own config.
     for tool in bundle.tools().values() {
-        let mut named = Named::default();
+        let mut named = ReferencedVariables::default();
         tool.spec
             .config
             .values()
@@ -233,15 +247,15 @@ fn values(bundle: &Bundle, environment: Option<&Environment>) -> Fingerprints {
         .collect()
 }
 
-/// The variables that a free value may be reading.
+/// Environment variables that a free-form value may read.
 #[derive(Default)]
-struct Named<'v> {
+struct ReferencedVariables<'v> {
     variables: Vec<&'v str>,
-    /// A `secretRef` looks at several.
+    /// Set for a `secretRef`, which can read several variables.
     secrets: bool,
 }
 
-impl<'v> Named<'v> {
+impl<'v> ReferencedVariables<'v> {
     fn look_at(&mut self, value: &'v Value) {
         match value {
             Value::Object(fields) => {
@@ -268,14 +282,14 @@ impl<'v> Named<'v> {
     }
 }
 
-impl<'a> Snapper<'a> {
+impl<'a> SnapshotBuilder<'a> {
     fn new(
         bundle: &'a Bundle,
         contents: &'a Fingerprints,
         values: &'a Fingerprints,
-        before: Option<&'a Basis>,
+        before: Option<&'a SnapshotBasis>,
     ) -> Self {
-        Snapper {
+        SnapshotBuilder {
             bundle,
             contents,
             values,
@@ -283,13 +297,13 @@ impl<'a> Snapper<'a> {
         }
     }
 
-    fn snapshot(&self, swarm: &ResourceId) -> Snapshot {
-        let mut snapshot = Snapshot {
+    fn snapshot(&self, swarm: &ResourceId) -> BundleSnapshot {
+        let mut snapshot = BundleSnapshot {
             resources: self.resources(),
-            ..Snapshot::default()
+            ..BundleSnapshot::default()
         };
         if let Some(swarm) = self.bundle.swarms().get(swarm) {
-            snapshot.limits = Hasher::default()
+            snapshot.limits = FingerprintHasher::default()
                 .and(&(&swarm.spec.policy, &swarm.spec.limits))
                 .finish();
             let agents = swarm
@@ -309,7 +323,7 @@ impl<'a> Snapper<'a> {
         snapshot
     }
 
-    fn resources(&self) -> Known {
+    fn resources(&self) -> ResourceFingerprints {
         let bundle = self.bundle;
         let mut all = BTreeMap::new();
         if let Some(package) = bundle.package() {
@@ -359,7 +373,8 @@ impl<'a> Snapper<'a> {
             .collect()
     }
 
-    /// What a resource is called in the snapshot: its name, behind that of its package where that is not the project's.
+    /// Returns the resource's key in the snapshot: its name, prefixed with its package unless that
+    /// is the project's own.
     fn key(&self, id: &ResourceId) -> String {
         match self
             .bundle
@@ -372,15 +387,16 @@ impl<'a> Snapper<'a> {
         }
     }
 
-    /// What is known of a resource.
-    fn of<'k>(&self, known: &'k Known, id: &ResourceId) -> Option<&'k Fingerprint> {
+    fn of<'k>(&self, known: &'k ResourceFingerprints, id: &ResourceId) -> Option<&'k Fingerprint> {
         known
             .get(&id.kind)
             .and_then(|known| known.get(&self.key(id)))
     }
 
-    /// Whether a resource means what it meant before. Equal is not enough: two maps are equal in whatever order their keys
-    /// stand, and a model is shown the order. What was decoded from the same document and is equal is the same.
+    /// Returns whether a resource has the same meaning as before.
+    ///
+    /// Equality is not sufficient: equal maps may differ in key order, which models see. Equal
+    /// resources from the same document have the same order.
     fn is_unchanged<T: PartialEq>(
         &self,
         resource: &Arc<Resource<T>>,
@@ -405,7 +421,7 @@ impl<'a> Snapper<'a> {
     }
 
     fn hash<T: fmt::Debug>(&self, resource: &Resource<T>) -> Fingerprint {
-        // What `Debug` shows never holds a secret: that is what `Secret` is for.
+        // `Debug` output never contains a secret, by design of `Secret`.
         let meaning = (
             &resource.id.package,
             &resource.labels,
@@ -416,14 +432,18 @@ impl<'a> Snapper<'a> {
             self.values.get(&resource.id),
             self.contents.get(&resource.id),
         );
-        Hasher::default().and(&meaning).and(&about).finish()
+        FingerprintHasher::default()
+            .and(&meaning)
+            .and(&about)
+            .finish()
     }
 
-    /// `known` are the resources of the bundle. Those that are built in are looked at once, and kept in `built_in`.
+    /// Hashes the parts of an agent. `known` has the bundle's resources. Built-in resources are
+    /// hashed once and cached in `built_in`.
     fn parts(
         &self,
         agent: &'a Arc<Resource<Agent>>,
-        known: &Known,
+        known: &ResourceFingerprints,
         built_in: &mut HashMap<&'a ResourceId, Option<Fingerprint>>,
     ) -> BTreeMap<AgentPart, Fingerprint> {
         if let Some(parts) = self.parts_before(agent, known) {
@@ -432,7 +452,7 @@ impl<'a> Snapper<'a> {
         let spec = &agent.spec;
         let known = |id: &ResourceId| self.of(known, id).filter(|_| !id.is_base());
         let tools = spec.tools.iter().fold(
-            Hasher::default().and(&(&spec.tools, &spec.skills)),
+            FingerprintHasher::default().and(&(&spec.tools, &spec.skills)),
             |hasher, used| {
                 let hash = || {
                     self.bundle
@@ -446,24 +466,26 @@ impl<'a> Snapper<'a> {
                 }
             },
         );
-        let extensions =
-            spec.extensions
-                .iter()
-                .fold(Hasher::default().and(&spec.extensions), |hasher, used| {
-                    let hash = || {
-                        self.bundle
-                            .extensions()
-                            .get(&used.extension)
-                            .map(|extension| self.hash(extension))
-                    };
-                    match known(&used.extension) {
-                        Some(known) => hasher.and(known),
-                        None => hasher.and(built_in.entry(&used.extension).or_insert_with(hash)),
-                    }
-                });
-        let models = spec.models().fold(Hasher::default(), |hasher, id| {
-            hasher.and(id).and(&known(id))
-        });
+        let extensions = spec.extensions.iter().fold(
+            FingerprintHasher::default().and(&spec.extensions),
+            |hasher, used| {
+                let hash = || {
+                    self.bundle
+                        .extensions()
+                        .get(&used.extension)
+                        .map(|extension| self.hash(extension))
+                };
+                match known(&used.extension) {
+                    Some(known) => hasher.and(known),
+                    None => hasher.and(built_in.entry(&used.extension).or_insert_with(hash)),
+                }
+            },
+        );
+        let models = spec
+            .models()
+            .fold(FingerprintHasher::default(), |hasher, id| {
+                hasher.and(id).and(&known(id))
+            });
         let prompt = (
             spec.prompt.as_ref().map(|prompt| &prompt.text),
             &spec.instructions,
@@ -478,25 +500,28 @@ impl<'a> Snapper<'a> {
         );
         BTreeMap::from([
             (AgentPart::Tools, tools.finish()),
-            (AgentPart::Prompt, Hasher::default().and(&prompt).finish()),
+            (
+                AgentPart::Prompt,
+                FingerprintHasher::default().and(&prompt).finish(),
+            ),
             (AgentPart::Model, models.finish()),
             (
                 AgentPart::Policy,
-                Hasher::default().and(&spec.permissions).finish(),
+                FingerprintHasher::default().and(&spec.permissions).finish(),
             ),
             (AgentPart::Extensions, extensions.finish()),
             (
                 AgentPart::Settings,
-                Hasher::default().and(&settings).finish(),
+                FingerprintHasher::default().and(&settings).finish(),
             ),
         ])
     }
 
-    /// What an agent was made of before, where that is what it is made of now.
+    /// Returns the agent's earlier parts if they are still valid.
     fn parts_before(
         &self,
         agent: &Arc<Resource<Agent>>,
-        known: &Known,
+        known: &ResourceFingerprints,
     ) -> Option<&'a BTreeMap<AgentPart, Fingerprint>> {
         let before = &self.before?.snapshot;
         let tools = agent.spec.tools.iter().map(|used| &used.tool);
@@ -514,13 +539,13 @@ impl<'a> Snapper<'a> {
     }
 }
 
-/// Hashes values by what `Debug` shows of them.
+/// Hashes values by their `Debug` output.
 #[derive(Clone, Default)]
-struct Hasher(Sha256);
+struct FingerprintHasher(Sha256);
 
-impl Hasher {
+impl FingerprintHasher {
     fn and(mut self, value: &dyn fmt::Debug) -> Self {
-        // Writing into a hash does not fail.
+        // Writing to a hash cannot fail.
         let _ = write!(self, "{value:?}\0");
         self
     }
@@ -544,7 +569,7 @@ impl Hasher {
     }
 }
 
-impl io::Write for Hasher {
+impl io::Write for FingerprintHasher {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.update(bytes);
         Ok(bytes.len())
@@ -555,7 +580,7 @@ impl io::Write for Hasher {
     }
 }
 
-impl fmt::Write for Hasher {
+impl fmt::Write for FingerprintHasher {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         self.0.update(text.as_bytes());
         Ok(())

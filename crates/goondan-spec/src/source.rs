@@ -1,19 +1,19 @@
-//! The texts that diagnostics point into, and the arithmetic of lines, columns and bytes.
+//! Source texts for diagnostics, and conversions between lines, columns and bytes.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::diagnostic::Position;
+use crate::diagnostic::SourcePosition;
 
-/// The text of every file that was read, by its path relative to the bundle. Secrets are blotted out.
+/// Text of every file that was read, by its path relative to the bundle. Secrets are masked.
 #[derive(Debug, Clone, Default)]
-pub struct Sources {
+pub struct SourceTexts {
     texts: BTreeMap<String, Arc<str>>,
 }
 
-impl Sources {
-    /// The text of `file`.
+impl SourceTexts {
+    /// Returns the text of `file`.
     pub fn get(&self, file: &str) -> Option<&str> {
         self.texts.get(file).map(AsRef::as_ref)
     }
@@ -23,14 +23,14 @@ impl Sources {
         self.texts.insert(file.into(), text.into());
     }
 
-    /// The files, sorted.
+    /// Returns the file paths, sorted.
     pub fn files(&self) -> impl Iterator<Item = &str> {
         self.texts.keys().map(String::as_str)
     }
 
-    /// Covers `ranges` of `file` with asterisks, so that no rendering can show what stands there. Every byte is
-    /// replaced by one byte, so positions stay right.
-    pub(crate) fn blot(&mut self, file: &str, ranges: &[Range<usize>]) {
+    /// Masks `ranges` of `file` with asterisks so that no output shows them. Each byte is replaced
+    /// by one byte, so positions stay valid.
+    pub(crate) fn mask(&mut self, file: &str, ranges: &[Range<usize>]) {
         let Some(text) = self.texts.get(file) else {
             return;
         };
@@ -50,13 +50,13 @@ impl Sources {
     }
 }
 
-/// The place of the bytes `start..end` in `text`. Offsets outside the text mean its end.
-pub(crate) fn position_of_bytes(text: &str, start: usize, end: usize) -> Position {
+/// Returns the position of the bytes `start..end`. Offsets outside `text` are clamped to its end.
+pub(crate) fn position_of_bytes(text: &str, start: usize, end: usize) -> SourcePosition {
     let start = text.floor_char_boundary(start);
     let end = text.ceil_char_boundary(end.max(start));
     let before = &text[..start];
     let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
-    Position {
+    SourcePosition {
         line: before.bytes().filter(|byte| *byte == b'\n').count() + 1,
         column: before[line_start..].chars().count() + 1,
         start,
@@ -64,8 +64,8 @@ pub(crate) fn position_of_bytes(text: &str, start: usize, end: usize) -> Positio
     }
 }
 
-/// The place of one character, given by line and column. What lies outside `text` is moved to its nearest end.
-pub(crate) fn position_of_column(text: &str, line: usize, column: usize) -> Position {
+/// Returns the position of the character at a line and column, clamped to `text`.
+pub(crate) fn position_of_column(text: &str, line: usize, column: usize) -> SourcePosition {
     let mut line_start = 0;
     for _ in 1..line.max(1) {
         match text[line_start..].find('\n') {
@@ -106,7 +106,7 @@ mod tests {
         assert_eq!(position_of_column("", 1, 1).start, 0);
         assert_eq!(
             position_of_bytes("é", 1, 99),
-            Position {
+            SourcePosition {
                 line: 1,
                 column: 1,
                 start: 0,
@@ -117,9 +117,9 @@ mod tests {
 
     #[test]
     fn blotting_keeps_lines_and_lengths() {
-        let mut sources = Sources::default();
+        let mut sources = SourceTexts::default();
         sources.insert("f", "k: sé\nx: y");
-        sources.blot("f", &[3..7, 10..11]);
+        sources.mask("f", &[3..7, 10..11]);
         assert_eq!(sources.get("f"), Some("k: ***\nx: *"));
     }
 }

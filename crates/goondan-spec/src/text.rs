@@ -1,20 +1,21 @@
-//! Small helpers for the words of diagnostics.
+//! Helpers for diagnostic messages.
 
-/// A longer word is no misspelling of anything that we know, and comparing takes time by the square of its length.
-const LONGEST_WORD: usize = 200;
-/// How many candidates are compared.
-const MOST_CANDIDATES: usize = 512;
+/// Maximum word length for similarity checks, in bytes. A longer word is not a misspelling, and the
+/// cost is quadratic.
+const MAX_WORD_BYTES: usize = 200;
+/// Maximum number of compared candidates.
+const MAX_CANDIDATES: usize = 512;
 
-/// The candidate that `word` was most likely meant to be, if any is close.
+/// Returns the candidate most similar to `word`, if any is similar enough.
 pub fn closest<'c, C: AsRef<str>>(word: &str, candidates: &'c [C]) -> Option<&'c str> {
-    if word.len() > LONGEST_WORD {
+    if word.len() > MAX_WORD_BYTES {
         return None;
     }
     let word = word.to_lowercase();
     let allowed = (word.chars().count() / 3).max(1);
     candidates
         .iter()
-        .take(MOST_CANDIDATES)
+        .take(MAX_CANDIDATES)
         .map(AsRef::as_ref)
         .filter(|candidate| candidate.len().abs_diff(word.len()) <= allowed)
         .map(|candidate| {
@@ -28,7 +29,7 @@ pub fn closest<'c, C: AsRef<str>>(word: &str, candidates: &'c [C]) -> Option<&'c
         .map(|(_, candidate)| candidate)
 }
 
-/// `a`, `a or b`, `a, b or c`, each in back quotes.
+/// Formats alternatives in back quotes: `a`, `a or b`, `a, b or c`.
 pub(crate) fn alternatives<C: AsRef<str>>(words: &[C]) -> String {
     let quoted: Vec<String> = words
         .iter()
@@ -41,7 +42,7 @@ pub(crate) fn alternatives<C: AsRef<str>>(words: &[C]) -> String {
     }
 }
 
-/// At most `limit` words in back quotes, with the number of those left out.
+/// Formats at most `limit` words in back quotes, with the number of omitted ones.
 pub(crate) fn list<C: AsRef<str>>(words: &[C], limit: usize) -> String {
     let shown: Vec<String> = words
         .iter()
@@ -54,7 +55,7 @@ pub(crate) fn list<C: AsRef<str>>(words: &[C], limit: usize) -> String {
     }
 }
 
-/// `text` cut to `limit` characters, for quoting what a person wrote.
+/// Cuts `text` to `limit` characters.
 pub(crate) fn excerpt(text: &str, limit: usize) -> String {
     match text.char_indices().nth(limit) {
         Some((at, _)) => format!("{}…", &text[..at]),
@@ -62,26 +63,26 @@ pub(crate) fn excerpt(text: &str, limit: usize) -> String {
     }
 }
 
-/// Why a file can't be used, as the end of a sentence; without the number that the system has for it.
+/// Describes an I/O error as the end of a sentence, without the OS error number.
 pub fn reason(error: &std::io::Error) -> String {
     use std::io::ErrorKind;
     match error.kind() {
         ErrorKind::InvalidData => "it is not UTF-8 text".to_owned(),
-        ErrorKind::NotFound => "there is no such file or folder".to_owned(),
+        ErrorKind::NotFound => "there is no such file or directory".to_owned(),
         ErrorKind::PermissionDenied => "permission denied".to_owned(),
-        ErrorKind::IsADirectory => "it is a folder".to_owned(),
-        ErrorKind::NotADirectory => "a part of its path is not a folder".to_owned(),
-        ErrorKind::AlreadyExists => "it exists already".to_owned(),
+        ErrorKind::IsADirectory => "it is a directory".to_owned(),
+        ErrorKind::NotADirectory => "a part of its path is not a directory".to_owned(),
+        ErrorKind::AlreadyExists => "it already exists".to_owned(),
         ErrorKind::ReadOnlyFilesystem => "the file system is read-only".to_owned(),
         ErrorKind::StorageFull => "the disk is full".to_owned(),
         ErrorKind::InvalidFilename => "the name is too long".to_owned(),
-        ErrorKind::AddrInUse => "another program listens there".to_owned(),
+        ErrorKind::AddrInUse => "another program already uses this port or socket".to_owned(),
         _ => {
             let words = error.to_string();
             let words = words.split(" (os error").next().unwrap_or_default();
             let words = words
                 .strip_prefix("Too many levels of symbolic links")
-                .map_or(words, |_| LOOP);
+                .map_or(words, |_| LINK_LOOP_REASON);
             let mut letters = words.chars();
             letters
                 .next()
@@ -91,9 +92,9 @@ pub fn reason(error: &std::io::Error) -> String {
     }
 }
 
-const LOOP: &str = "a link leads back to itself";
+const LINK_LOOP_REASON: &str = "a link leads back to itself";
 
-/// Why a text is not a regular expression, as a part of a sentence. What checks it draws a picture of several lines.
+/// Describes a regex error in one line. The parser's message is a multi-line diagram.
 pub fn pattern_fault(error: &impl std::fmt::Display) -> String {
     let text = error.to_string();
     let last = text
@@ -106,7 +107,7 @@ pub fn pattern_fault(error: &impl std::fmt::Display) -> String {
     )
 }
 
-/// `1 error`, `2 errors`.
+/// Formats a count, such as `1 error` or `2 errors`.
 pub(crate) fn count(number: usize, noun: &str) -> String {
     if number == 1 {
         format!("1 {noun}")
@@ -122,14 +123,17 @@ mod tests {
     #[test]
     fn a_reason_is_in_words() {
         for (number, words) in [
-            (2, "there is no such file or folder"),
+            (2, "there is no such file or directory"),
             (13, "permission denied"),
             (5, "input/output error"),
         ] {
             assert_eq!(reason(&std::io::Error::from_raw_os_error(number)), words);
         }
         #[cfg(target_os = "linux")]
-        assert_eq!(reason(&std::io::Error::from_raw_os_error(40)), LOOP);
+        assert_eq!(
+            reason(&std::io::Error::from_raw_os_error(40)),
+            LINK_LOOP_REASON
+        );
     }
 
     #[test]

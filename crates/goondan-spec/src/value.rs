@@ -1,29 +1,29 @@
-//! Values that come from elsewhere, and secrets that cannot be printed (rule L8).
+//! Configured values from external sources, and secrets that cannot be printed (rule L8).
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 pub use crate::env_files::read_env_files;
 
-/// The shortest secret that is masked wherever it appears, in characters.
-const ANYWHERE_CHARS: usize = 8;
-/// The shortest secret that is masked as a whole word, in characters.
-const WHOLE_WORD_CHARS: usize = 4;
-/// Words in the name of a variable that suggest a secret value.
+/// Minimum length of a secret that is masked everywhere, in characters.
+const MIN_MASKED_ANYWHERE_CHARS: usize = 8;
+/// Minimum length of a secret that is masked as a separate word, in characters.
+const MIN_MASKED_WORD_CHARS: usize = 4;
+/// Parts of variable names that suggest a secret value.
 const SECRET_WORDS: [&str; 5] = ["KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL"];
 
-/// Where a configured string comes from: exactly one of the three.
+/// Source of a configured string.
 #[derive(Clone, PartialEq, Eq)]
 pub enum ValueSource {
-    /// Written in the file. Treated as secret all the same: an API key is often put here.
+    /// Literal value in the file. Treated as a secret, because users often write API keys here.
     Value(Secret),
-    /// The environment variable of that name.
+    /// Environment variable of that name.
     Env(String),
-    /// A key of a `Secret/<name>`.
+    /// Key of a `Secret/<name>`.
     SecretRef {
-        /// The name behind `Secret/`.
+        /// Name after `Secret/`.
         name: String,
-        /// The key inside the secret; defaults to the field that uses it.
+        /// Key inside the secret. Default: the name of the field that uses it.
         key: Option<String>,
     },
 }
@@ -44,16 +44,16 @@ impl fmt::Debug for ValueSource {
     }
 }
 
-/// A string that is written in the file, or a value from elsewhere.
+/// Plain string from the file, or a value source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TextOrSource {
-    /// A string that is not a secret.
+    /// String that is not a secret.
     Plain(String),
-    /// A value that is treated as a secret.
+    /// Value that is treated as a secret.
     Source(ValueSource),
 }
 
-/// A string that neither `Debug` nor `Display` shows and that serde cannot write.
+/// String that neither `Debug` nor serde can output.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Secret(String);
 
@@ -63,30 +63,30 @@ impl Secret {
         Secret(value.into())
     }
 
-    /// The value itself. Every call is a place to look at in a review.
+    /// Returns the value. Review every call for leaks.
     pub fn expose(&self) -> &str {
         &self.0
     }
 }
 
-/// The extent to which a secret is masked. A short value also appears by chance.
+/// Masking mode of a secret. Short values need care because they also occur by chance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Masking {
-    /// It is masked wherever it appears.
+pub enum SecretMasking {
+    /// Masks every occurrence.
     Anywhere,
-    /// It is masked only where no letter and no digit is next to it.
+    /// Masks only occurrences without an adjacent letter or digit.
     WholeWord,
-    /// It is not masked.
+    /// Does not mask the value.
     Never,
 }
 
 impl Secret {
-    /// The extent to which the value is masked. Spaces around it do not count.
-    pub fn masking(&self) -> Masking {
+    /// Returns the masking mode for the value's length without surrounding white space.
+    pub fn masking(&self) -> SecretMasking {
         match self.0.trim().chars().count() {
-            ANYWHERE_CHARS.. => Masking::Anywhere,
-            WHOLE_WORD_CHARS.. => Masking::WholeWord,
-            _ => Masking::Never,
+            MIN_MASKED_ANYWHERE_CHARS.. => SecretMasking::Anywhere,
+            MIN_MASKED_WORD_CHARS.. => SecretMasking::WholeWord,
+            _ => SecretMasking::Never,
         }
     }
 }
@@ -97,14 +97,14 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// The variables that value sources see. The process environment is only one way to fill it.
+/// Variables that value sources read. The process environment is only one possible origin.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Environment {
     variables: BTreeMap<String, String>,
 }
 
 impl Environment {
-    /// The environment of this process. Names or values that are no Unicode are left out.
+    /// Returns the environment of this process. Skips names and values that are not Unicode.
     pub fn of_process() -> Self {
         let unicode = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
@@ -114,7 +114,7 @@ impl Environment {
         }
     }
 
-    /// The value of `name`; blank counts as missing.
+    /// Returns the value of `name`. A blank value counts as missing.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.variables
             .get(name)
@@ -122,27 +122,27 @@ impl Environment {
             .filter(|value| !value.trim().is_empty())
     }
 
-    /// Adds `name` unless it is there already: what was set first wins.
+    /// Adds `name` unless it is already set.
     pub fn set_default(&mut self, name: impl Into<String>, value: impl Into<String>) {
         self.variables
             .entry(name.into())
             .or_insert_with(|| value.into());
     }
 
-    /// Adds the value of a `secretRef` that was found elsewhere, unless a variable has it.
+    /// Adds a resolved `secretRef` value, unless its variable is already set.
     pub fn set_secret(&mut self, name: &str, key: &str, value: impl Into<String>) {
         let [first, ..] = secret_names(name, key);
         self.set_default(first, value);
     }
 
-    /// All variables, sorted by name.
+    /// Returns all variables, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.variables
             .iter()
             .map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// The values of variables that are named like secrets.
+    /// Returns the values of variables whose names suggest a secret.
     pub fn named_like_secrets(&self) -> impl Iterator<Item = Secret> {
         let is_secret = |name: &str| {
             let name = name.to_ascii_uppercase();
@@ -153,7 +153,10 @@ impl Environment {
             .map(|(_, value)| Secret::new(value))
     }
 
-    /// The value of a header or a variable called `field`, or the names of the variables that are not set.
+    /// Resolves the header or variable `field`.
+    ///
+    /// # Errors
+    /// Returns the names of the variables that are not set.
     pub fn resolve_text(&self, value: &TextOrSource, field: &str) -> Result<Secret, Vec<String>> {
         match value {
             TextOrSource::Plain(text) => Ok(Secret::new(text)),
@@ -161,10 +164,13 @@ impl Environment {
         }
     }
 
-    /// The value behind `source`, or the variable names that were tried in vain.
+    /// Resolves `source`. `field` is the default key of a `secretRef`.
     ///
-    /// A `secretRef` looks at `GOONDAN_SECRET_<NAME>_<KEY>`, `GOONDAN_SECRET_<NAME>`, `SECRET_<NAME>_<KEY>` and
-    /// `SECRET_<NAME>`, in that order.
+    /// A `secretRef` tries `GOONDAN_SECRET_<NAME>_<KEY>`, `GOONDAN_SECRET_<NAME>`,
+    /// `SECRET_<NAME>_<KEY>` and `SECRET_<NAME>`, in that order.
+    ///
+    /// # Errors
+    /// Returns the names of the variables that were tried.
     pub fn resolve(&self, source: &ValueSource, field: &str) -> Result<Secret, Vec<String>> {
         let candidates = match source {
             ValueSource::Value(secret) => return Ok(secret.clone()),
@@ -232,12 +238,12 @@ mod tests {
     #[test]
     fn short_secrets_are_masked_less() {
         let masking = |value: &str| Secret::new(value).masking();
-        assert_eq!(masking("12345678"), Masking::Anywhere);
-        assert_eq!(masking("1234567 "), Masking::WholeWord);
-        assert_eq!(masking("ééééé"), Masking::WholeWord);
-        assert_eq!(masking("1234"), Masking::WholeWord);
-        assert_eq!(masking("123"), Masking::Never);
-        assert_eq!(masking(" "), Masking::Never);
+        assert_eq!(masking("12345678"), SecretMasking::Anywhere);
+        assert_eq!(masking("1234567 "), SecretMasking::WholeWord);
+        assert_eq!(masking("ééééé"), SecretMasking::WholeWord);
+        assert_eq!(masking("1234"), SecretMasking::WholeWord);
+        assert_eq!(masking("123"), SecretMasking::Never);
+        assert_eq!(masking(" "), SecretMasking::Never);
     }
 
     #[test]

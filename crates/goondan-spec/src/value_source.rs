@@ -1,61 +1,61 @@
-//! Reading value sources (rule L8).
+//! Reads value sources (rule L8).
 
 use schemars::JsonSchema;
 
-use crate::decode::Field;
+use crate::decode::FieldReader;
 use crate::diagnostic::{Code, Diagnostic};
-use crate::findings::{Findings, ValueOrigin};
-use crate::node::{Content, Node};
+use crate::diagnostic_sink::{DiagnosticSink, ValueOrigin};
+use crate::node::{NodeContent, YamlNode};
 use crate::value::{Secret, TextOrSource, ValueSource};
 
-/// A value: written in the file, or looked up when the swarm starts.
+/// Value: literal, or looked up when the swarm starts.
 #[derive(JsonSchema)]
 #[serde(untagged)]
 #[schemars(rename = "ValueSource")]
-#[expect(dead_code, reason = "read by the schema generator alone")]
+#[expect(dead_code, reason = "read only by the schema generator")]
 pub(crate) enum ValueSourceShape {
-    /// A value that is written in the file.
-    Value(ValueShape),
-    /// A value that is looked up when the swarm starts.
+    /// Literal value in the file.
+    Value(LiteralValueShape),
+    /// Value that is looked up when the swarm starts.
     ValueFrom(LookedUpShape),
 }
 
 #[derive(JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "WrittenValue")]
-#[expect(dead_code, reason = "read by the schema generator alone")]
-pub(crate) struct ValueShape {
-    /// The value itself. It is treated as a secret.
+#[expect(dead_code, reason = "read only by the schema generator")]
+pub(crate) struct LiteralValueShape {
+    /// Literal value. Treated as a secret.
     value: String,
 }
 
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(rename = "LookedUpValue")]
-#[expect(dead_code, reason = "read by the schema generator alone")]
+#[expect(dead_code, reason = "read only by the schema generator")]
 pub(crate) struct LookedUpShape {
-    /// Where the value is looked up.
+    /// Source of the value.
     value_from: ValueFromKindShape,
 }
 
-/// Where a value is looked up.
+/// Source of a value.
 #[derive(JsonSchema)]
 #[serde(untagged)]
 #[schemars(rename = "ValueFrom")]
-#[expect(dead_code, reason = "read by the schema generator alone")]
+#[expect(dead_code, reason = "read only by the schema generator")]
 pub(crate) enum ValueFromKindShape {
-    /// In the environment.
+    /// Environment variable.
     Env(FromEnvShape),
-    /// In a secret.
+    /// Secret.
     SecretRef(FromSecretShape),
 }
 
 #[derive(JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "ValueFromEnv")]
-#[expect(dead_code, reason = "read by the schema generator alone")]
+#[expect(dead_code, reason = "read only by the schema generator")]
 pub(crate) struct FromEnvShape {
-    /// The name of the environment variable that holds the value.
+    /// Name of the environment variable.
     #[schemars(extend("x-goondan-names" = "variable"))]
     env: String,
 }
@@ -63,45 +63,45 @@ pub(crate) struct FromEnvShape {
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(rename = "ValueFromSecret")]
-#[expect(dead_code, reason = "read by the schema generator alone")]
+#[expect(dead_code, reason = "read only by the schema generator")]
 pub(crate) struct FromSecretShape {
-    /// The secret that holds the value.
+    /// Secret that contains the value.
     secret_ref: SecretRefShape,
 }
 
 #[derive(JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "SecretRef")]
-#[expect(dead_code, reason = "read by the schema generator alone")]
+#[expect(dead_code, reason = "read only by the schema generator")]
 pub(crate) struct SecretRefShape {
-    /// The secret, written `Secret/name`.
+    /// Secret, written `Secret/name`.
     #[schemars(regex(pattern = "^Secret/[^/]+$"))]
     r#ref: String,
-    /// The key inside the secret. Without it, the name of the field.
+    /// Key inside the secret. Default: the name of the field.
     key: Option<String>,
 }
 
-/// A string that is written in the file, or a value that is looked up.
+/// Literal string, or a value that is looked up.
 #[derive(JsonSchema)]
 #[serde(untagged)]
 #[schemars(rename = "TextOrSource")]
-#[expect(dead_code, reason = "read by the schema generator alone")]
+#[expect(dead_code, reason = "read only by the schema generator")]
 pub(crate) enum TextOrSourceShape {
-    /// No secret.
+    /// Literal that is not a secret.
     Plain(ScalarShape),
-    /// A secret.
+    /// Secret value.
     Source(ValueSourceShape),
 }
 
-/// A string, or a value that is written like one.
+/// String, or a value that is converted to one.
 #[derive(JsonSchema)]
 #[serde(untagged)]
 #[schemars(rename = "Scalar")]
-#[expect(dead_code, reason = "read by the schema generator alone")]
+#[expect(dead_code, reason = "read only by the schema generator")]
 pub(crate) enum ScalarShape {
-    /// Text.
+    /// String.
     Text(String),
-    /// A number.
+    /// Number.
     Number(f64),
     /// `true` or `false`.
     Bool(bool),
@@ -109,8 +109,8 @@ pub(crate) enum ScalarShape {
 
 /// Reads a map of strings and value sources, such as headers.
 pub(crate) fn read_texts(
-    field: &Field<'_>,
-    findings: &mut Findings,
+    field: &FieldReader<'_>,
+    findings: &mut DiagnosticSink,
 ) -> Option<Vec<(String, TextOrSource)>> {
     let entries = field.entries(findings)?;
     let values: Vec<_> = entries
@@ -120,19 +120,20 @@ pub(crate) fn read_texts(
     values.into_iter().collect()
 }
 
-fn read_text(entry: &Field<'_>, findings: &mut Findings) -> Option<TextOrSource> {
+fn read_text(entry: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<TextOrSource> {
     match &entry.node.content {
-        Content::Map(_) => read(entry, findings).map(TextOrSource::Source),
-        Content::Number(number) => Some(TextOrSource::Plain(number.to_string())),
-        Content::Bool(truth) => Some(TextOrSource::Plain(truth.to_string())),
+        NodeContent::Map(_) => read(entry, findings).map(TextOrSource::Source),
+        NodeContent::Number(number) => Some(TextOrSource::Plain(number.to_string())),
+        NodeContent::Bool(truth) => Some(TextOrSource::Plain(truth.to_string())),
         _ => entry
             .text(findings)
             .map(|text| TextOrSource::Plain(text.to_owned())),
     }
 }
 
-/// Reads the value source at `field` and notes where it is written. Nothing that it holds is ever quoted.
-pub(crate) fn read(field: &Field<'_>, findings: &mut Findings) -> Option<ValueSource> {
+/// Reads the value source at `field` and records its position. Never quotes a value in a
+/// diagnostic.
+pub(crate) fn read(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<ValueSource> {
     hide(field.node, findings);
     let source = read_source(field, findings)?;
     if let Some(resource) = findings.resource.clone() {
@@ -148,33 +149,35 @@ pub(crate) fn read(field: &Field<'_>, findings: &mut Findings) -> Option<ValueSo
     Some(source)
 }
 
-/// Whatever is written here may be a secret, rightly or wrongly placed; only what says where to look is none.
-fn hide(node: &Node, findings: &mut Findings) {
+/// Hides all values, because a misplaced one may also be a secret. Only the fields that state a
+/// source stay visible.
+fn hide(node: &YamlNode, findings: &mut DiagnosticSink) {
     match &node.content {
-        Content::Map(entries) => {
+        NodeContent::Map(entries) => {
             entries
                 .iter()
                 .filter(|entry| entry.key != "valueFrom")
                 .for_each(|entry| hide(&entry.value, findings));
         }
-        Content::List(items) => items.iter().for_each(|item| hide(item, findings)),
-        Content::Text(_) | Content::Number(_) => findings.secrets.push(node.at.start..node.at.end),
-        Content::Null | Content::Bool(_) => {}
+        NodeContent::List(items) => items.iter().for_each(|item| hide(item, findings)),
+        NodeContent::Text(_) | NodeContent::Number(_) => {
+            findings.secrets.push(node.at.start..node.at.end)
+        }
+        NodeContent::Null | NodeContent::Bool(_) => {}
     }
 }
 
-fn read_source(field: &Field<'_>, findings: &mut Findings) -> Option<ValueSource> {
+fn read_source(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<ValueSource> {
     if field.node.entries().is_none() {
         let message = format!(
-            "`{}` must say where its value comes from, but is {}.",
+            "`{}` must be a map with the source of its value, but is {}.",
             field.path,
             field.node.what()
         );
-        findings.add(
-            wrong(field, message).suggest(
-                "write `{valueFrom: {env: NAME}}`, or `{value: …}` for what is not a secret",
-            ),
-        );
+        findings
+            .add(wrong(field, message).suggest(
+                "write `{valueFrom: {env: NAME}}`, or `{value: …}` if it is not a secret",
+            ));
         return None;
     }
     let mut fields = field.fields(findings)?;
@@ -197,10 +200,10 @@ fn read_source(field: &Field<'_>, findings: &mut Findings) -> Option<ValueSource
     }
 }
 
-fn read_value(field: &Field<'_>, findings: &mut Findings) -> Option<ValueSource> {
+fn read_value(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<ValueSource> {
     let Some(text) = field.node.text() else {
         let message = format!(
-            "`{}` must be text, but is {}.",
+            "`{}` must be a string, but is {}.",
             field.path,
             field.node.what()
         );
@@ -210,7 +213,7 @@ fn read_value(field: &Field<'_>, findings: &mut Findings) -> Option<ValueSource>
     Some(ValueSource::Value(Secret::new(text)))
 }
 
-fn read_from(field: &Field<'_>, findings: &mut Findings) -> Option<ValueSource> {
+fn read_from(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<ValueSource> {
     if field.node.entries().is_none() {
         let message = format!(
             "`{}` must be a map, but is {}.",
@@ -240,7 +243,7 @@ fn read_from(field: &Field<'_>, findings: &mut Findings) -> Option<ValueSource> 
     }
 }
 
-fn read_env(field: &Field<'_>, findings: &mut Findings) -> Option<ValueSource> {
+fn read_env(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<ValueSource> {
     match field.node.text() {
         Some(name)
             if !name.is_empty()
@@ -262,7 +265,7 @@ fn read_env(field: &Field<'_>, findings: &mut Findings) -> Option<ValueSource> {
     }
 }
 
-fn read_secret_ref(field: &Field<'_>, findings: &mut Findings) -> Option<ValueSource> {
+fn read_secret_ref(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<ValueSource> {
     if field.node.entries().is_none() {
         let message = format!(
             "`{}` must be a map, but is {}.",
@@ -293,6 +296,6 @@ fn read_secret_ref(field: &Field<'_>, findings: &mut Findings) -> Option<ValueSo
     })
 }
 
-fn wrong(field: &Field<'_>, message: String) -> Diagnostic {
+fn wrong(field: &FieldReader<'_>, message: String) -> Diagnostic {
     field.problem(Code::INVALID_VALUE_SOURCE, message)
 }

@@ -11,20 +11,20 @@ use tokio_postgres::Config;
 use tokio_postgres::config::Host;
 
 /// Default connect timeout.
-const CONNECT: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time without acknowledgement after which a connection is closed.
-const SILENCE: Duration = Duration::from_secs(10);
+const UNACKED_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The address of a database, in the form `postgres://user@host/name`. `Display` omits the
 /// password.
 #[derive(Clone)]
-pub struct Address {
+pub struct DatabaseAddress {
     pub(crate) config: Config,
 }
 
 /// The endpoint of a database server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Server {
+pub enum DatabaseEndpoint {
     /// Host and port.
     Tcp(String, u16),
     /// Unix socket.
@@ -33,10 +33,10 @@ pub enum Server {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the address of the store names no PostgreSQL database: {0}")]
+#[error("the store URL is not a valid PostgreSQL URL: {0}")]
 pub struct AddressError(String);
 
-impl FromStr for Address {
+impl FromStr for DatabaseAddress {
     type Err = AddressError;
 
     /// Parses an address. Errors never repeat the input, which may contain a password.
@@ -51,7 +51,9 @@ impl FromStr for Address {
         let text = text
             .replace("sslmode=verify-full", "sslmode=require")
             .replace("sslmode=verify-ca", "sslmode=require");
-        let mut config: Config = text.parse().map_err(|error| AddressError(told(&error)))?;
+        let mut config: Config = text
+            .parse()
+            .map_err(|error| AddressError(parse_error_text(&error)))?;
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
             return Err(AddressError("it names no host".to_owned()));
         }
@@ -73,29 +75,31 @@ impl FromStr for Address {
             config.get_tcp_user_timeout().copied(),
         );
         timed(&mut config, connect, silence);
-        Ok(Address { config })
+        Ok(DatabaseAddress { config })
     }
 }
 
-impl Address {
+impl DatabaseAddress {
     /// Returns the first server of the address.
-    pub fn server(&self) -> Server {
+    pub fn server(&self) -> DatabaseEndpoint {
         let port = self.config.get_ports().first().copied().unwrap_or(5432);
         if let Some(place) = self.config.get_hostaddrs().first() {
-            return Server::Tcp(place.to_string(), port);
+            return DatabaseEndpoint::Tcp(place.to_string(), port);
         }
         match self.config.get_hosts().first() {
-            Some(Host::Tcp(name)) => Server::Tcp(name.clone(), port),
+            Some(Host::Tcp(name)) => DatabaseEndpoint::Tcp(name.clone(), port),
             #[cfg(unix)]
-            Some(Host::Unix(folder)) => Server::Unix(folder.join(format!(".s.PGSQL.{port}"))),
+            Some(Host::Unix(folder)) => {
+                DatabaseEndpoint::Unix(folder.join(format!(".s.PGSQL.{port}")))
+            }
             // A parsed address names a host.
-            None => Server::Tcp("localhost".to_owned(), port),
+            None => DatabaseEndpoint::Tcp("localhost".to_owned(), port),
         }
     }
 
     /// Returns the address of the same database, reached through a proxy at `place`.
     #[must_use]
-    pub fn by_way_of(&self, place: SocketAddr) -> Address {
+    pub fn by_way_of(&self, place: SocketAddr) -> DatabaseAddress {
         let (old, mut config) = (&self.config, Config::new());
         config
             .ssl_mode(old.get_ssl_mode())
@@ -123,23 +127,23 @@ impl Address {
             old.get_connect_timeout().copied(),
             old.get_tcp_user_timeout().copied(),
         );
-        Address { config }
+        DatabaseAddress { config }
     }
 }
 
 /// Sets the timeouts of a connection.
 fn timed(config: &mut Config, connect: Option<Duration>, silence: Option<Duration>) {
     config
-        .connect_timeout(connect.unwrap_or(CONNECT))
-        .tcp_user_timeout(silence.unwrap_or(SILENCE));
+        .connect_timeout(connect.unwrap_or(CONNECT_TIMEOUT))
+        .tcp_user_timeout(silence.unwrap_or(UNACKED_TIMEOUT));
     config
-        .keepalives_idle(SILENCE)
+        .keepalives_idle(UNACKED_TIMEOUT)
         .keepalives_interval(Duration::from_secs(2))
         .keepalives_retries(3);
 }
 
 /// Returns the parser's message without the input.
-fn told(error: &tokio_postgres::Error) -> String {
+fn parse_error_text(error: &tokio_postgres::Error) -> String {
     use std::error::Error as _;
     let cause = error.source().map(ToString::to_string).unwrap_or_default();
     match cause.split_once('`') {
@@ -149,7 +153,7 @@ fn told(error: &tokio_postgres::Error) -> String {
     }
 }
 
-impl fmt::Display for Address {
+impl fmt::Display for DatabaseAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let config = &self.config;
         write!(f, "postgres://")?;
@@ -182,7 +186,7 @@ impl fmt::Display for Address {
     }
 }
 
-impl fmt::Debug for Address {
+impl fmt::Debug for DatabaseAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Address({self})")
     }
@@ -196,9 +200,10 @@ mod tests {
 
     #[test]
     fn a_password_is_never_shown() {
-        let address: Address = "postgres://me:hunter2@db.example:5433/swarms?sslmode=verify-full"
-            .parse()
-            .unwrap();
+        let address: DatabaseAddress =
+            "postgres://me:hunter2@db.example:5433/swarms?sslmode=verify-full"
+                .parse()
+                .unwrap();
         assert_eq!(address.to_string(), "postgres://me@db.example:5433/swarms");
         assert_eq!(
             format!("{address:?}"),
@@ -208,16 +213,23 @@ mod tests {
 
     #[test]
     fn a_detour_keeps_everything_but_the_place() {
-        let address: Address = "postgres://me:hunter2@db.example:5433/swarms?sslmode=require"
-            .parse()
-            .unwrap();
-        assert_eq!(address.server(), Server::Tcp("db.example".to_owned(), 5433));
+        let address: DatabaseAddress =
+            "postgres://me:hunter2@db.example:5433/swarms?sslmode=require"
+                .parse()
+                .unwrap();
+        assert_eq!(
+            address.server(),
+            DatabaseEndpoint::Tcp("db.example".to_owned(), 5433)
+        );
         let (detour, old) = (
             address.by_way_of(([127, 0, 0, 1], 4000).into()),
             &address.config,
         );
         let new = &detour.config;
-        assert_eq!(detour.server(), Server::Tcp("127.0.0.1".to_owned(), 4000));
+        assert_eq!(
+            detour.server(),
+            DatabaseEndpoint::Tcp("127.0.0.1".to_owned(), 4000)
+        );
         assert_eq!(
             (new.get_hosts(), new.get_ssl_mode()),
             (old.get_hosts(), old.get_ssl_mode())
@@ -235,10 +247,10 @@ mod tests {
     #[cfg(unix)]
     #[test]
     fn a_socket_is_found() {
-        let address: Address = "postgres://me@%2Frun%2Fpg/swarms".parse().unwrap();
+        let address: DatabaseAddress = "postgres://me@%2Frun%2Fpg/swarms".parse().unwrap();
         assert_eq!(
             address.server(),
-            Server::Unix("/run/pg/.s.PGSQL.5432".into())
+            DatabaseEndpoint::Unix("/run/pg/.s.PGSQL.5432".into())
         );
         assert_eq!(
             address.by_way_of(([127, 0, 0, 1], 4000).into()).to_string(),
@@ -253,7 +265,7 @@ mod tests {
             "postgres://me:hunter2@h:port/d",
             "postgres://me:hunter2@h/d?hunter2=hunter2",
         ] {
-            let error = text.parse::<Address>().unwrap_err().to_string();
+            let error = text.parse::<DatabaseAddress>().unwrap_err().to_string();
             assert!(!error.contains("hunter2"), "{error}");
         }
     }

@@ -10,37 +10,43 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use goondan_core::agent_event::AgentEvent;
 use goondan_core::event::TurnResult;
 use goondan_core::ids::InstanceId;
-use goondan_core::inbound::AgentEvent;
-use goondan_core::ports::cluster::{Crew, EndedTurn, Leader, Member, News};
-use goondan_core::ports::store::{FinishedTurn, InstanceMeta, StoreError, Workspace};
+use goondan_core::ports::cluster::{
+    ClusterEvent, ClusterMember, ClusterMembership, EndedTurn, LeaderChannel,
+};
+use goondan_core::ports::store::{FinishedTurn, InstanceMeta, StoreError, WorkspacePaths};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::Instant;
 
-use crate::address::Address;
-use crate::hold::{Access, Candidate, OpenError, PEN, Wait, session_name};
-use crate::line::{Line, Lines};
+use crate::address::DatabaseAddress;
+use crate::leadership::{
+    LeaderCandidate, PostgresOpenError, SessionAccess, WRITER_LOCK, WorkspaceWait, session_name,
+};
 use crate::nodes;
-use crate::postbox::{self, Postbox, Said};
+use crate::reconnecting_session::{ReconnectingSession, SessionPool};
+use crate::reliable_channel::{self, ReliableChannel, Said};
 use crate::rows::{decode, failed, key, lock_key};
-use crate::session::{BEAT, Kind, LEASE, Session};
-use crate::store::{Beat, PostgresStore};
+use crate::session::{DatabaseSession, HEARTBEAT_INTERVAL, SESSION_LEASE, SessionKind};
+use crate::store::{HeartbeatSessions, PostgresStore};
 
 /// Interval at which the leader checks the members.
-const LOOK: Duration = Duration::from_millis(250);
+const MEMBER_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
 const JOIN: &str = "\
     INSERT INTO goondan.members (workspace, node, epoch, generation, turns)
-    SELECT id, $2, epoch, $3::text, $4::bigint FROM goondan.workspaces WHERE id = $1 RETURNING epoch";
+    SELECT id, $2, epoch, $3::text, $4::bigint FROM goondan.workspaces WHERE id = $1 RETURNING \
+    epoch";
 
 const RENEW: &str = "\
     UPDATE goondan.members SET seen_at = now() WHERE workspace = $1 AND node = $2 RETURNING 1";
 
 const SERVES: &str = "\
-    SELECT n.generation FROM goondan.workspaces w JOIN goondan.nodes n ON n.id = w.holder WHERE w.id = $1";
+    SELECT n.generation FROM goondan.workspaces w JOIN goondan.nodes n ON n.id = w.holder WHERE \
+    w.id = $1";
 
 const HAS_GENERATION: &str = "\
     WITH node AS (UPDATE goondan.nodes SET generation = $3 WHERE id = $2)
@@ -48,7 +54,8 @@ const HAS_GENERATION: &str = "\
 
 const MEMBERS: &str = "\
     SELECT m.node, m.generation, m.turns, m.seen_at > now() - interval '10 seconds', EXISTS (
-        SELECT 1 FROM pg_stat_activity a WHERE a.application_name = 'gdn ' || m.node AND a.usename = current_user
+        SELECT 1 FROM pg_stat_activity a WHERE a.application_name = 'gdn ' || m.node AND a.usename \
+    = current_user
     ) FROM goondan.members m WHERE m.workspace = $1 AND m.epoch = $2";
 
 const EXPEL: &str = "DELETE FROM goondan.members WHERE workspace = $1 AND node = $2";
@@ -60,45 +67,46 @@ const END_SESSIONS: &str = "\
 const SERVES_NOW: &str = "UPDATE goondan.nodes SET generation = $2 WHERE id = $1";
 
 const NOTE: &str = "\
-    UPDATE goondan.nodes n SET running = t.running FROM unnest($1::text[], $2::bigint[]) AS t(node, running)
+    UPDATE goondan.nodes n SET running = t.running FROM unnest($1::text[], $2::bigint[]) AS \
+    t(node, running)
     WHERE n.id = t.node AND n.running <> t.running";
 
 /// The role of a node that has joined a workspace.
-pub enum Arrival {
+pub enum JoinOutcome {
     /// The node is the leader.
     Leads(PostgresStore),
     /// The node is a member until the leader changes.
-    Works(Box<Membership>),
+    Works(Box<WorkerMembership>),
     /// The leader changed at that moment, or the connection was lost. The node may join again.
-    Again(OpenError),
+    Again(PostgresOpenError),
 }
 
 /// Joins a workspace. If another node is the leader, this node becomes a member with the project
 /// fingerprint `generation` and at most `turns` concurrent turns.
 pub async fn arrive(
-    address: &Address,
+    address: &DatabaseAddress,
     workspace: &str,
-    folders: impl Fn() -> Box<dyn Workspace>,
+    folders: impl Fn() -> Box<dyn WorkspacePaths>,
     generation: &str,
     turns: usize,
-) -> Result<Arrival, OpenError> {
-    let candidate = Candidate::enter(address, workspace).await?;
+) -> Result<JoinOutcome, PostgresOpenError> {
+    let candidate = LeaderCandidate::enter(address, workspace).await?;
     match find_place(candidate, folders, generation, turns).await {
-        Err(error @ OpenError::Unusable { .. }) => Ok(Arrival::Again(error)),
+        Err(error @ PostgresOpenError::Unusable { .. }) => Ok(JoinOutcome::Again(error)),
         arrived => arrived,
     }
 }
 
 async fn find_place(
-    candidate: Candidate,
-    folders: impl Fn() -> Box<dyn Workspace>,
+    candidate: LeaderCandidate,
+    folders: impl Fn() -> Box<dyn WorkspacePaths>,
     generation: &str,
     turns: usize,
-) -> Result<Arrival, OpenError> {
+) -> Result<JoinOutcome, PostgresOpenError> {
     nodes::describe(&candidate, generation).await?;
     let (epoch, leader) = loop {
         if candidate.try_hold().await? {
-            return Ok(Arrival::Leads(PostgresStore::of_hold(
+            return Ok(JoinOutcome::Leads(PostgresStore::of_hold(
                 candidate.lead().await?,
                 folders(),
             )));
@@ -106,16 +114,17 @@ async fn find_place(
         if let Some(joined) = candidate.join(generation, turns).await? {
             break joined;
         }
-        tokio::time::sleep(LOOK / 5).await;
+        tokio::time::sleep(MEMBER_CHECK_INTERVAL / 5).await;
     };
     let access = Arc::new(candidate.member_access(epoch));
     let (renewing, renewed) = (
-        Line::new(Arc::clone(&access), Kind::Quick),
+        ReconnectingSession::new(Arc::clone(&access), SessionKind::Quick),
         Arc::clone(&access),
     );
-    let keep = move |beat: Beat| async move { renew(&renewed, &renewing, &beat).await };
+    let keep =
+        move |beat: HeartbeatSessions| async move { renew(&renewed, &renewing, &beat).await };
     let store = PostgresStore::working(Arc::clone(&access), folders(), keep);
-    let (postbox, incoming) = Postbox::open(&access);
+    let (postbox, incoming) = ReliableChannel::open(&access);
     let state = candidate.state.clone();
     let lines = Arc::clone(&store.quick);
     let leader = PostgresLeader {
@@ -127,10 +136,10 @@ async fn find_place(
         state,
     };
     let queueing = tokio::spawn(async move {
-        candidate.queue(Wait::Always).await?;
+        candidate.queue(WorkspaceWait::Always).await?;
         Ok(candidate)
     });
-    Ok(Arrival::Works(Box::new(Membership {
+    Ok(JoinOutcome::Works(Box::new(WorkerMembership {
         store: Arc::new(store),
         leader: Arc::new(leader),
         queueing,
@@ -138,33 +147,37 @@ async fn find_place(
 }
 
 /// Sends heartbeats until this node is no longer a member.
-async fn renew(access: &Access, line: &Line, beat: &Beat) {
+async fn renew(access: &SessionAccess, line: &ReconnectingSession, beat: &HeartbeatSessions) {
     while access.check().is_ok() {
         beat.all().await;
         match line.query(RENEW, &[&access.id, &access.node]).await {
             Ok(rows) if rows.is_empty() => access.lose(),
             Ok(_) => {}
-            Err(error) => tracing::debug!(%error, "no sign of life could be given"),
+            Err(error) => tracing::debug!(%error, "failed to write a heartbeat"),
         }
-        tokio::time::sleep(BEAT).await;
+        tokio::time::sleep(HEARTBEAT_INTERVAL).await;
     }
 }
 
-impl Candidate {
+impl LeaderCandidate {
     /// Becomes a member, and returns the epoch and the leader. `None` during a takeover.
     async fn join(
         &self,
         generation: &str,
         turns: usize,
-    ) -> Result<Option<(i64, String)>, OpenError> {
-        let broken = |cause: String| OpenError::Unusable {
+    ) -> Result<Option<(i64, String)>, PostgresOpenError> {
+        let broken = |cause: String| PostgresOpenError::Unusable {
             address: self.address.to_string(),
             cause,
         };
-        let session = Session::open(&self.address, &session_name(&self.node), Kind::Quick).await;
+        let session =
+            DatabaseSession::open(&self.address, &session_name(&self.node), SessionKind::Quick)
+                .await;
         let session = session.map_err(|error| broken(error.to_string()))?;
         let sql = "SELECT pg_try_advisory_lock_shared($1)";
-        let locked = session.query(sql, &[&lock_key(PEN, &self.workspace)]).await;
+        let locked = session
+            .query(sql, &[&lock_key(WRITER_LOCK, &self.workspace)])
+            .await;
         let has_pen = locked
             .map_err(|error| broken(error.to_string()))?
             .first()
@@ -189,24 +202,24 @@ impl Candidate {
 }
 
 /// The membership of a node that works for the leader.
-pub struct Membership {
+pub struct WorkerMembership {
     /// The workspace with a member's write access.
     pub store: Arc<PostgresStore>,
     /// Connection to the leader.
     pub leader: Arc<PostgresLeader>,
-    queueing: JoinHandle<Result<Candidate, OpenError>>,
+    queueing: JoinHandle<Result<LeaderCandidate, PostgresOpenError>>,
 }
 
-impl Membership {
+impl WorkerMembership {
     /// Waits until this node is no longer a member. It may then become the leader.
-    pub async fn over(&mut self) -> Option<Succession> {
+    pub async fn over(&mut self) -> Option<LeaderSuccession> {
         let lost = self.store.lost();
         tokio::select! {
             () = lost => None,
             queued = &mut self.queueing => match queued {
                 Ok(Ok(candidate)) => {
                     self.store.access.lose();
-                    Some(Succession(candidate))
+                    Some(LeaderSuccession(candidate))
                 }
                 // The connection was lost, so the node joins again.
                 Ok(Err(_)) | Err(_) => {
@@ -218,7 +231,7 @@ impl Membership {
     }
 }
 
-impl Drop for Membership {
+impl Drop for WorkerMembership {
     fn drop(&mut self) {
         self.store.access.lose();
         self.queueing.abort();
@@ -226,22 +239,25 @@ impl Drop for Membership {
 }
 
 /// The right to become the leader.
-pub struct Succession(Candidate);
+pub struct LeaderSuccession(LeaderCandidate);
 
-impl Succession {
+impl LeaderSuccession {
     /// Becomes the leader.
-    pub async fn lead(self, folders: Box<dyn Workspace>) -> Result<PostgresStore, OpenError> {
+    pub async fn lead(
+        self,
+        folders: Box<dyn WorkspacePaths>,
+    ) -> Result<PostgresStore, PostgresOpenError> {
         Ok(PostgresStore::of_hold(self.0.lead().await?, folders))
     }
 }
 
 /// The leader, as a member reaches it.
 pub struct PostgresLeader {
-    postbox: Postbox,
+    postbox: ReliableChannel,
     incoming: tokio::sync::Mutex<UnboundedReceiver<Said>>,
     leader: String,
-    access: Arc<Access>,
-    lines: Arc<Lines>,
+    access: Arc<SessionAccess>,
+    lines: Arc<SessionPool>,
     /// The displayed state of this node.
     state: watch::Sender<&'static str>,
 }
@@ -253,7 +269,7 @@ impl PostgresLeader {
         let _ = self
             .state
             .subscribe()
-            .wait_for(|state| *state == nodes::WAITS)
+            .wait_for(|state| *state == nodes::STATE_WAITS)
             .await;
     }
 
@@ -280,7 +296,7 @@ impl PostgresLeader {
 }
 
 #[async_trait]
-impl Leader for PostgresLeader {
+impl LeaderChannel for PostgresLeader {
     async fn hear(&self) -> Option<String> {
         let (mut incoming, lost) = (self.incoming.lock().await, self.access.lost());
         let heard = async {
@@ -302,19 +318,22 @@ impl Leader for PostgresLeader {
     }
 
     fn note_fit(&self, is_fit: bool) {
-        self.state
-            .send_replace(if is_fit { nodes::WORKS } else { nodes::WAITS });
+        self.state.send_replace(if is_fit {
+            nodes::STATE_WORKS
+        } else {
+            nodes::STATE_WAITS
+        });
     }
 }
 
 /// The members, as the leader reaches them.
 pub struct PostgresCrew {
-    access: Arc<Access>,
-    postbox: Arc<Postbox>,
-    news: tokio::sync::Mutex<UnboundedReceiver<News>>,
+    access: Arc<SessionAccess>,
+    postbox: Arc<ReliableChannel>,
+    news: tokio::sync::Mutex<UnboundedReceiver<ClusterEvent>>,
     generation: watch::Sender<String>,
     running: Arc<Mutex<HashMap<String, i64>>>,
-    durable: Line,
+    durable: ReconnectingSession,
     own_turns: usize,
     tasks: [AbortHandle; 2],
 }
@@ -327,15 +346,15 @@ impl Drop for PostgresCrew {
 
 impl PostgresStore {
     /// Returns the members of the workspace that this node leads with the project `generation`.
-    pub fn crew(&self, generation: &str, own_turns: usize) -> PostgresCrew {
+    pub fn cluster_members(&self, generation: &str, own_turns: usize) -> PostgresCrew {
         let access = Arc::clone(&self.access);
-        let (postbox, incoming) = Postbox::open(&access);
+        let (postbox, incoming) = ReliableChannel::open(&access);
         let (postbox, generation) = (Arc::new(postbox), watch::channel(generation.to_owned()).0);
         let (news, coming) = unbounded_channel();
         let running = Arc::new(Mutex::default());
-        let roll = Roll {
-            quick: Line::new(Arc::clone(&access), Kind::Quick),
-            durable: Line::new(Arc::clone(&access), Kind::Durable),
+        let roll = MemberMonitor {
+            quick: ReconnectingSession::new(Arc::clone(&access), SessionKind::Quick),
+            durable: ReconnectingSession::new(Arc::clone(&access), SessionKind::Durable),
             access: Arc::clone(&access),
             members: HashMap::new(),
             news: news.clone(),
@@ -351,7 +370,7 @@ impl PostgresStore {
             tokio::spawn(pass_on(incoming, news)).abort_handle(),
             tokio::spawn(roll.call()).abort_handle(),
         ];
-        let durable = Line::new(Arc::clone(&access), Kind::Durable);
+        let durable = ReconnectingSession::new(Arc::clone(&access), SessionKind::Durable);
         PostgresCrew {
             access,
             postbox,
@@ -372,43 +391,43 @@ impl PostgresCrew {
     }
 }
 
-async fn pass_on(mut incoming: UnboundedReceiver<Said>, news: UnboundedSender<News>) {
+async fn pass_on(mut incoming: UnboundedReceiver<Said>, news: UnboundedSender<ClusterEvent>) {
     while let Some((node, words)) = incoming.recv().await {
-        if news.send(News::Said { node, words }).is_err() {
+        if news.send(ClusterEvent::Said { node, words }).is_err() {
             return;
         }
     }
 }
 
 /// Repeatedly checks the members.
-struct Roll {
-    access: Arc<Access>,
-    quick: Line,
-    durable: Line,
-    members: HashMap<String, Member>,
-    news: UnboundedSender<News>,
-    postbox: Arc<Postbox>,
+struct MemberMonitor {
+    access: Arc<SessionAccess>,
+    quick: ReconnectingSession,
+    durable: ReconnectingSession,
+    members: HashMap<String, ClusterMember>,
+    news: UnboundedSender<ClusterEvent>,
+    postbox: Arc<ReliableChannel>,
     generation: watch::Receiver<String>,
     /// The project fingerprint that was last sent to other nodes.
     told: Option<String>,
     running: Arc<Mutex<HashMap<String, i64>>>,
-    session: Option<Arc<Session>>,
+    session: Option<Arc<DatabaseSession>>,
     /// Set when the served project changes: all members are reported again.
     tells_again: bool,
     /// Before this time, a silent member may only have been cut off by a database outage.
     trusted_from: Instant,
 }
 
-struct Found {
-    member: Member,
+struct MemberRow {
+    member: ClusterMember,
     is_fresh: bool,
     is_connected: bool,
 }
 
-impl Roll {
+impl MemberMonitor {
     async fn call(mut self) {
         while self.access.check().is_ok() {
-            match self.look().await {
+            match self.read_members().await {
                 Ok(found) => {
                     if let Err(error) = self.compare(found).await {
                         tracing::warn!(%error, "the members of the workspace can't be changed");
@@ -417,20 +436,20 @@ impl Roll {
                 Err(error) => tracing::debug!(%error, "the members of the workspace can't be read"),
             }
             tokio::select! {
-                () = tokio::time::sleep(LOOK) => {}
+                () = tokio::time::sleep(MEMBER_CHECK_INTERVAL) => {}
                 changed = self.generation.changed() => if changed.is_err() { return },
             }
         }
     }
 
-    async fn look(&mut self) -> Result<Vec<Found>, StoreError> {
+    async fn read_members(&mut self) -> Result<Vec<MemberRow>, StoreError> {
         let session = self.quick.session().await?;
         match &self.session {
             Some(known) if Arc::ptr_eq(known, &session) => {}
             None => self.session = Some(Arc::clone(&session)),
             Some(_) => {
                 // After an outage the other nodes also need time to reconnect.
-                self.trusted_from = Instant::now() + LEASE;
+                self.trusted_from = Instant::now() + SESSION_LEASE;
                 self.session = Some(Arc::clone(&session));
             }
         }
@@ -462,8 +481,8 @@ impl Roll {
                 .map_err(failed)?;
             self.told = Some(serving.clone());
         }
-        let found = |row: &tokio_postgres::Row| Found {
-            member: Member {
+        let found = |row: &tokio_postgres::Row| MemberRow {
+            member: ClusterMember {
                 node: row.get(0),
                 is_fit: row.get::<_, &str>(1) == serving,
                 turns: usize::try_from(row.get::<_, i64>(2)).unwrap_or(usize::MAX),
@@ -474,10 +493,10 @@ impl Roll {
         Ok(rows.iter().map(found).collect())
     }
 
-    async fn compare(&mut self, found: Vec<Found>) -> Result<(), StoreError> {
+    async fn compare(&mut self, found: Vec<MemberRow>) -> Result<(), StoreError> {
         let is_trusted = Instant::now() >= self.trusted_from;
         let mut gone: Vec<String> = self.members.keys().cloned().collect();
-        for Found {
+        for MemberRow {
             member,
             is_fresh,
             is_connected,
@@ -493,7 +512,7 @@ impl Roll {
             if self.tells_again || self.members.get(&member.node) != Some(&member) {
                 self.members.insert(member.node.clone(), member.clone());
                 // Without a receiver, this node is no longer the leader.
-                let _ = self.news.send(News::Member(member));
+                let _ = self.news.send(ClusterEvent::Member(member));
             }
         }
         self.tells_again = false;
@@ -514,13 +533,13 @@ impl Roll {
             .await?
             .is_empty()
         {
-            tokio::time::sleep(LOOK / 50).await;
+            tokio::time::sleep(MEMBER_CHECK_INTERVAL / 50).await;
         }
         self.postbox.forget(node);
-        postbox::clear(&self.quick, self.access.id, node).await?;
+        reliable_channel::clear(&self.quick, self.access.id, node).await?;
         self.members.remove(node);
-        tracing::info!(node, "a node is no member any more");
-        let _ = self.news.send(News::Left {
+        tracing::info!(node, "a node is no longer a member");
+        let _ = self.news.send(ClusterEvent::Left {
             node: node.to_owned(),
         });
         Ok(())
@@ -528,8 +547,8 @@ impl Roll {
 }
 
 #[async_trait]
-impl Crew for PostgresCrew {
-    async fn news(&self) -> Option<News> {
+impl ClusterMembership for PostgresCrew {
+    async fn news(&self) -> Option<ClusterEvent> {
         self.news.lock().await.recv().await
     }
 
@@ -565,9 +584,11 @@ impl Crew for PostgresCrew {
         let sql = "SELECT result FROM goondan.handled WHERE workspace = $1 AND id = $2";
         let rows = self.durable.query(sql, &[&id, &keys[0]]).await?;
         let Some(row) = rows.first() else {
-            let cause = Arc::new(std::io::Error::other("nothing is known of it any more"));
+            let cause = Arc::new(std::io::Error::other(
+                "the database has no record of the event",
+            ));
             return Err(StoreError::Damaged {
-                what: format!("the end of {}", event.id),
+                what: format!("the outcome of {}", event.id),
                 cause,
             });
         };
@@ -614,7 +635,7 @@ impl PostgresCrew {
         let key = crate::rows::instance_key(instance);
         let rows = self.durable.query(sql, &[&self.access.id, &key]).await?;
         rows.first()
-            .map(|row| decode("what is known of an instance", row.get(0)))
+            .map(|row| decode("the metadata of an instance", row.get(0)))
             .transpose()
     }
 }

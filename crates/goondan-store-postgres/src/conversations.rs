@@ -6,22 +6,25 @@ use async_trait::async_trait;
 use goondan_core::ids::InstanceId;
 use goondan_core::message::{Message, MessageEvent};
 use goondan_core::ports::store::{
-    Conversations, FinishedTurn, Fold, InstanceMeta, Lease, OpenConversation, StoreError,
-    StoredConversation,
+    BaseChange, ConversationStore, FinishedTurn, InstanceLease, InstanceMeta, OpenConversation,
+    StoreError, StoredConversation,
 };
 
-use crate::log::{Done, done};
+use crate::log::{FinishedTurnRow, done};
 use crate::rows::{Key, decode, encode, instance_key};
-use crate::store::{Parts, PostgresStore};
+use crate::store::{PostgresStore, StoreParts};
 
 const CLAIM: &str = "\
-    INSERT INTO goondan.conversations (workspace, instance, epoch) VALUES ($1, $2, nextval('goondan.epochs'))
-    ON CONFLICT (workspace, instance) DO UPDATE SET epoch = nextval('goondan.epochs') RETURNING epoch";
+    INSERT INTO goondan.conversations (workspace, instance, epoch) VALUES ($1, $2, \
+    nextval('goondan.epochs'))
+    ON CONFLICT (workspace, instance) DO UPDATE SET epoch = nextval('goondan.epochs') RETURNING \
+    epoch";
 
 /// Selects base and events in one snapshot.
 const READ: &str = "\
     SELECT false, seq, message FROM goondan.messages WHERE workspace = $1 AND instance = $2
-    UNION ALL SELECT true, seq, event FROM goondan.turn_events WHERE workspace = $1 AND instance = $2
+    UNION ALL SELECT true, seq, event FROM goondan.turn_events WHERE workspace = $1 AND instance = \
+    $2
     ORDER BY 1, 2";
 
 const EXTENT: &str = "\
@@ -32,30 +35,36 @@ const EXTENT: &str = "\
 macro_rules! held {
     () => {
         "WITH held AS (
-            SELECT 1 FROM goondan.conversations WHERE workspace = $1 AND instance = $2 AND epoch = $3 FOR UPDATE
+            SELECT 1 FROM goondan.conversations WHERE workspace = $1 AND instance = $2 AND epoch = \
+        $3 FOR UPDATE
         )"
     };
 }
 
 const APPEND: &str = concat!(
     held!(),
-    ", new AS (INSERT INTO goondan.turn_events (workspace, instance, event) SELECT $1, $2, $4::text FROM held)
+    ", new AS (INSERT INTO goondan.turn_events (workspace, instance, event) SELECT $1, $2, \
+    $4::text FROM held)
     SELECT 1 FROM held"
 );
 
 const DISCARD: &str = concat!(
     held!(),
-    ", old AS (DELETE FROM goondan.turn_events e USING held WHERE e.workspace = $1 AND e.instance = $2)
+    ", old AS (DELETE FROM goondan.turn_events e USING held WHERE e.workspace = $1 AND e.instance \
+    = $2)
     SELECT 1 FROM held"
 );
 
 const FOLD: &str = concat!(
     held!(),
-    ", old AS (DELETE FROM goondan.turn_events e USING held WHERE e.workspace = $1 AND e.instance = $2),
-    gone AS (DELETE FROM goondan.messages m USING held WHERE $4 AND m.workspace = $1 AND m.instance = $2),
+    ", old AS (DELETE FROM goondan.turn_events e USING held WHERE e.workspace = $1 AND e.instance \
+    = $2),
+    gone AS (DELETE FROM goondan.messages m USING held WHERE $4 AND m.workspace = $1 AND \
+    m.instance = $2),
     new AS (
         INSERT INTO goondan.messages (workspace, instance, message)
-        SELECT $1, $2, n.message FROM held, unnest($5::text[]) WITH ORDINALITY AS n(message, place) ORDER BY n.place
+        SELECT $1, $2, n.message FROM held, unnest($5::text[]) WITH ORDINALITY AS n(message, \
+    place) ORDER BY n.place
     )
     SELECT 1 FROM held"
 );
@@ -65,15 +74,19 @@ const FOLD: &str = concat!(
 const END_TURN: &str = concat!(
     "WITH go AS (
         UPDATE goondan.conversations SET last_turn = $14
-        WHERE workspace = $1 AND instance = $12 AND epoch = $13 AND last_turn IS DISTINCT FROM $14 RETURNING 1
+        WHERE workspace = $1 AND instance = $12 AND epoch = $13 AND last_turn IS DISTINCT FROM $14 \
+    RETURNING 1
     ), ",
     done!(),
-    ", old AS (DELETE FROM goondan.turn_events e USING go WHERE e.workspace = $1 AND e.instance = $12),
+    ", old AS (DELETE FROM goondan.turn_events e USING go WHERE e.workspace = $1 AND e.instance = \
+    $12),
     journal AS (DELETE FROM goondan.journal j USING go WHERE j.workspace = $1 AND j.instance = $12),
-    gone AS (DELETE FROM goondan.messages m USING go WHERE $15 AND m.workspace = $1 AND m.instance = $12),
+    gone AS (DELETE FROM goondan.messages m USING go WHERE $15 AND m.workspace = $1 AND m.instance \
+    = $12),
     new AS (
         INSERT INTO goondan.messages (workspace, instance, message)
-        SELECT $1, $12, n.message FROM go, unnest($16::text[]) WITH ORDINALITY AS n(message, place) ORDER BY n.place
+        SELECT $1, $12, n.message FROM go, unnest($16::text[]) WITH ORDINALITY AS n(message, \
+    place) ORDER BY n.place
     ), known AS (
         INSERT INTO goondan.instances (workspace, instance, meta) SELECT $1, $12, $17::text FROM go
         ON CONFLICT (workspace, instance) DO UPDATE SET meta = excluded.meta
@@ -82,11 +95,12 @@ const END_TURN: &str = concat!(
 );
 
 const WAS_ENDED: &str = "\
-    SELECT 1 FROM goondan.conversations WHERE workspace = $1 AND instance = $2 AND epoch = $3 AND last_turn = $4";
+    SELECT 1 FROM goondan.conversations WHERE workspace = $1 AND instance = $2 AND epoch = $3 AND \
+    last_turn = $4";
 
 #[async_trait]
-impl Conversations for PostgresStore {
-    async fn claim(&self, id: &InstanceId) -> Result<Lease, StoreError> {
+impl ConversationStore for PostgresStore {
+    async fn claim(&self, id: &InstanceId) -> Result<InstanceLease, StoreError> {
         self.check_held()?;
         let key = instance_key(id);
         let rows = self
@@ -95,13 +109,13 @@ impl Conversations for PostgresStore {
             .query(CLAIM, &[&self.access.id, &key])
             .await?;
         let epoch = rows.first().map_or(0, |row| row.get::<_, i64>(0));
-        Ok(Lease {
+        Ok(InstanceLease {
             instance: id.clone(),
             epoch: epoch.unsigned_abs(),
         })
     }
 
-    async fn open(&self, lease: Lease) -> Result<Box<dyn OpenConversation>, StoreError> {
+    async fn open(&self, lease: InstanceLease) -> Result<Box<dyn OpenConversation>, StoreError> {
         self.check_held()?;
         let (key, epoch) = (
             instance_key(&lease.instance),
@@ -139,7 +153,7 @@ impl PostgresStore {
     }
 }
 
-async fn read(parts: &Parts, key: &Key) -> Result<StoredConversation, StoreError> {
+async fn read(parts: &StoreParts, key: &Key) -> Result<StoredConversation, StoreError> {
     let mut stored = StoredConversation::default();
     if parts.access.id == 0 {
         return Ok(stored);
@@ -161,7 +175,7 @@ async fn read(parts: &Parts, key: &Key) -> Result<StoredConversation, StoreError
 }
 
 struct PostgresConversation {
-    parts: Parts,
+    parts: StoreParts,
     instance: InstanceId,
     key: Key,
     epoch: i64,
@@ -178,10 +192,10 @@ impl PostgresConversation {
 }
 
 /// Returns true if the base is replaced, and the encoded messages.
-fn folded(fold: Fold<'_>) -> Result<(bool, Vec<String>), StoreError> {
+fn folded(fold: BaseChange<'_>) -> Result<(bool, Vec<String>), StoreError> {
     let (is_whole, messages) = match fold {
-        Fold::Append(messages) => (false, messages),
-        Fold::Rewrite(messages) => (true, messages),
+        BaseChange::Append(messages) => (false, messages),
+        BaseChange::Rewrite(messages) => (true, messages),
     };
     let messages: Result<_, _> = messages
         .iter()
@@ -216,7 +230,7 @@ impl OpenConversation for PostgresConversation {
         self.held(&rows)
     }
 
-    async fn fold(&mut self, fold: Fold<'_>) -> Result<(), StoreError> {
+    async fn fold(&mut self, fold: BaseChange<'_>) -> Result<(), StoreError> {
         let (is_whole, messages) = folded(fold)?;
         let line = self.parts.durable.of(&self.key);
         let values: [&(dyn tokio_postgres::types::ToSql + Sync); 5] = [
@@ -233,19 +247,19 @@ impl OpenConversation for PostgresConversation {
     async fn end_turn(
         &mut self,
         turn: FinishedTurn,
-        fold: Fold<'_>,
+        fold: BaseChange<'_>,
         meta: InstanceMeta,
     ) -> Result<bool, StoreError> {
         let (is_whole, messages) = folded(fold)?;
         let (turn_id, meta) = (encode(&turn.turn_id)?, encode(&meta)?);
-        let Done {
+        let FinishedTurnRow {
             ids,
             event_ids,
             result,
             asked_by,
             asked_key,
             answer: a,
-        } = Done::of(&turn)?;
+        } = FinishedTurnRow::of(&turn)?;
         let id = self.parts.access.id;
         let line = self.parts.durable.of(&self.key);
         let values: [&(dyn tokio_postgres::types::ToSql + Sync); 17] = [

@@ -7,59 +7,61 @@ use std::time::Duration;
 use async_trait::async_trait;
 use goondan_core::event::RuntimeEvent;
 use goondan_core::ids::InstanceId;
-use goondan_core::ports::store::{EventLog, StoreError};
+use goondan_core::ports::store::{RuntimeEventStore, StoreError};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::oneshot;
 
-use crate::hold::Access;
-use crate::line::Lines;
+use crate::leadership::SessionAccess;
+use crate::reconnecting_session::SessionPool;
 use crate::rows::{Key, decode, encode, instance_key};
 use crate::store::PostgresStore;
 
 /// Maximum number of events that wait for the database; further events are dropped.
-const MOST_WAITING: usize = 65_536;
+const MAX_QUEUED_EVENTS: usize = 65_536;
 /// Maximum number of events per statement.
-const BATCH: usize = 512;
+const MAX_BATCH_EVENTS: usize = 512;
 /// Time to collect events for one statement.
-const GATHER: Duration = Duration::from_millis(20);
+const BATCH_DELAY: Duration = Duration::from_millis(20);
 /// Interval of deleting old events.
-const CLEAR_EVERY: Duration = Duration::from_secs(3_600);
+const CLEAR_INTERVAL: Duration = Duration::from_secs(3_600);
 
 const WRITE: &str = "\
     INSERT INTO goondan.runtime_events (workspace, instance, sequence, event)
     SELECT $1, e.instance, e.sequence, e.event
-    FROM unnest($2::bytea[], $3::bigint[], $4::text[]) WITH ORDINALITY AS e(instance, sequence, event, place)
+    FROM unnest($2::bytea[], $3::bigint[], $4::text[]) WITH ORDINALITY AS e(instance, sequence, \
+    event, place)
     ORDER BY e.place";
 
-const CLEAR: &str = "DELETE FROM goondan.runtime_events WHERE workspace = $1 AND written_at < now() - interval '7 days'";
+const CLEAR: &str = "DELETE FROM goondan.runtime_events WHERE workspace = $1 AND written_at < \
+    now() - interval '7 days'";
 
-enum Item {
+enum EventWriteItem {
     Event(Arc<RuntimeEvent>),
     Flush(oneshot::Sender<()>),
 }
 
-pub(crate) struct Happened {
-    items: Sender<Item>,
+pub(crate) struct RuntimeEventWriter {
+    items: Sender<EventWriteItem>,
     dropped: Arc<AtomicU64>,
 }
 
-impl Happened {
-    pub(crate) fn start(access: Arc<Access>, lines: Arc<Lines>) -> Self {
-        let (items, waiting) = channel(MOST_WAITING);
+impl RuntimeEventWriter {
+    pub(crate) fn start(access: Arc<SessionAccess>, lines: Arc<SessionPool>) -> Self {
+        let (items, waiting) = channel(MAX_QUEUED_EVENTS);
         let dropped = Arc::new(AtomicU64::new(0));
         tokio::spawn(write(access, lines, waiting, Arc::clone(&dropped)));
-        Happened { items, dropped }
+        RuntimeEventWriter { items, dropped }
     }
 
     fn record(&self, event: Arc<RuntimeEvent>) {
-        if self.items.try_send(Item::Event(event)).is_err() {
+        if self.items.try_send(EventWriteItem::Event(event)).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     async fn flush(&self) {
         let (done, written) = oneshot::channel();
-        if self.items.send(Item::Flush(done)).await.is_ok() {
+        if self.items.send(EventWriteItem::Flush(done)).await.is_ok() {
             // A closed channel means that no writer is left.
             let _ = written.await;
         }
@@ -67,17 +69,21 @@ impl Happened {
 }
 
 async fn write(
-    access: Arc<Access>,
-    lines: Arc<Lines>,
-    mut waiting: Receiver<Item>,
+    access: Arc<SessionAccess>,
+    lines: Arc<SessionPool>,
+    mut waiting: Receiver<EventWriteItem>,
     dropped: Arc<AtomicU64>,
 ) {
     let mut items = Vec::new();
     let mut clear_at = tokio::time::Instant::now();
-    while waiting.recv_many(&mut items, BATCH).await > 0 {
-        if items.len() < BATCH && !items.iter().any(|item| matches!(item, Item::Flush(_))) {
-            tokio::time::sleep(GATHER).await;
-            while items.len() < BATCH
+    while waiting.recv_many(&mut items, MAX_BATCH_EVENTS).await > 0 {
+        if items.len() < MAX_BATCH_EVENTS
+            && !items
+                .iter()
+                .any(|item| matches!(item, EventWriteItem::Flush(_)))
+        {
+            tokio::time::sleep(BATCH_DELAY).await;
+            while items.len() < MAX_BATCH_EVENTS
                 && let Ok(item) = waiting.try_recv()
             {
                 items.push(item);
@@ -87,7 +93,7 @@ async fn write(
             tracing::warn!(%error, events = items.len(), "runtime events were not written");
         }
         for item in items.drain(..) {
-            if let Item::Flush(done) = item {
+            if let EventWriteItem::Flush(done) = item {
                 // The caller may have stopped waiting.
                 let _ = done.send(());
             }
@@ -100,7 +106,7 @@ async fn write(
             ),
         }
         if tokio::time::Instant::now() >= clear_at {
-            clear_at = tokio::time::Instant::now() + CLEAR_EVERY;
+            clear_at = tokio::time::Instant::now() + CLEAR_INTERVAL;
             if let Err(error) = lines.of(&[0]).query(CLEAR, &[&access.id]).await {
                 tracing::warn!(%error, "old runtime events were not cleared");
             }
@@ -108,10 +114,14 @@ async fn write(
     }
 }
 
-async fn write_all(access: &Access, lines: &Lines, items: &[Item]) -> Result<(), StoreError> {
+async fn write_all(
+    access: &SessionAccess,
+    lines: &SessionPool,
+    items: &[EventWriteItem],
+) -> Result<(), StoreError> {
     let events = items.iter().filter_map(|item| match item {
-        Item::Event(event) => Some(event),
-        Item::Flush(_) => None,
+        EventWriteItem::Event(event) => Some(event),
+        EventWriteItem::Flush(_) => None,
     });
     let (mut instances, mut sequences, mut texts): (Vec<Key>, Vec<i64>, Vec<String>) =
         Default::default();
@@ -143,7 +153,7 @@ impl PostgresStore {
 }
 
 #[async_trait]
-impl EventLog for PostgresStore {
+impl RuntimeEventStore for PostgresStore {
     fn record(&self, event: &Arc<RuntimeEvent>) {
         if let Some(happened) = &self.happened {
             happened.record(Arc::clone(event));

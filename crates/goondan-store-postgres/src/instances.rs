@@ -3,7 +3,8 @@
 use async_trait::async_trait;
 use goondan_core::ids::InstanceId;
 use goondan_core::ports::store::{
-    InstanceMeta, InstanceStatus, Instances, Record, Records, StoreError, Version,
+    InstanceMeta, InstanceStatus, InstanceStore, RecordStore, RecordVersion, StoreError,
+    VersionedRecord,
 };
 use serde_json::Value;
 
@@ -16,10 +17,11 @@ const PUT: &str = "\
 
 /// Number of idle instances to keep in memory outside the store. Looking up any other takes one
 /// statement.
-const REMEMBERED_OUTSIDE: usize = 1_024;
+const MAX_REMEMBERED_INSTANCES: usize = 1_024;
 
 const BEHIND: &str = "\
-    SELECT meta FROM goondan.instances WHERE workspace = $1 AND instance > $2 ORDER BY workspace, instance LIMIT 500";
+    SELECT meta FROM goondan.instances WHERE workspace = $1 AND instance > $2 ORDER BY workspace, \
+    instance LIMIT 500";
 
 /// Keeps the conversation row with its epoch, so that an earlier claim cannot become valid again.
 const DELETE: &str = "\
@@ -32,14 +34,15 @@ const DELETE: &str = "\
 
 const MAKE_RECORD: &str = "\
     INSERT INTO goondan.records (workspace, instance, name_key, who, version, value)
-    VALUES ($1, $2, $3, $4, nextval('goondan.record_versions'), $5) ON CONFLICT DO NOTHING RETURNING 1";
+    VALUES ($1, $2, $3, $4, nextval('goondan.record_versions'), $5) ON CONFLICT DO NOTHING \
+    RETURNING 1";
 
 const CHANGE_RECORD: &str = "\
     UPDATE goondan.records SET version = nextval('goondan.record_versions'), value = $5
     WHERE workspace = $1 AND instance = $2 AND name_key = $3 AND version = $4 RETURNING 1";
 
 #[async_trait]
-impl Instances for PostgresStore {
+impl InstanceStore for PostgresStore {
     async fn instances(&self) -> Result<Vec<InstanceMeta>, StoreError> {
         if self.access.id == 0 {
             return Ok(Vec::new());
@@ -79,7 +82,7 @@ impl Instances for PostgresStore {
         Some(if cfg!(debug_assertions) {
             1
         } else {
-            REMEMBERED_OUTSIDE
+            MAX_REMEMBERED_INSTANCES
         })
     }
 
@@ -113,8 +116,12 @@ impl Instances for PostgresStore {
 }
 
 #[async_trait]
-impl Records for PostgresStore {
-    async fn get(&self, id: &InstanceId, name: &str) -> Result<Option<Record>, StoreError> {
+impl RecordStore for PostgresStore {
+    async fn get(
+        &self,
+        id: &InstanceId,
+        name: &str,
+    ) -> Result<Option<VersionedRecord>, StoreError> {
         if self.access.id == 0 {
             return Ok(None);
         }
@@ -136,7 +143,7 @@ impl Records for PostgresStore {
         id: &InstanceId,
         name: &str,
         value: &Value,
-        expected: Option<Version>,
+        expected: Option<RecordVersion>,
     ) -> Result<bool, StoreError> {
         self.check_held()?;
         let (instance, value, who) = (instance_key(id), encode(value)?, encode(id)?);
@@ -160,11 +167,12 @@ impl Records for PostgresStore {
         Ok(!rows.is_empty())
     }
 
-    async fn all(&self, name: &str) -> Result<Vec<(InstanceId, Record)>, StoreError> {
+    async fn all(&self, name: &str) -> Result<Vec<(InstanceId, VersionedRecord)>, StoreError> {
         if self.access.id == 0 {
             return Ok(Vec::new());
         }
-        let sql = "SELECT who, value, version FROM goondan.records WHERE workspace = $1 AND name_key = $2";
+        let sql = "SELECT who, value, version FROM goondan.records WHERE workspace = $1 AND \
+            name_key = $2";
         let rows = self
             .quick
             .of(&[0])
@@ -181,11 +189,11 @@ impl Records for PostgresStore {
 }
 
 fn known(row: &tokio_postgres::Row) -> Result<InstanceMeta, StoreError> {
-    decode("what is known of an instance", row.get(0))
+    decode("the metadata of an instance", row.get(0))
 }
 
-fn record(value: &str, version: i64) -> Result<Record, StoreError> {
-    Ok(Record {
+fn record(value: &str, version: i64) -> Result<VersionedRecord, StoreError> {
+    Ok(VersionedRecord {
         value: decode("a record", value)?,
         version: version.unsigned_abs(),
     })

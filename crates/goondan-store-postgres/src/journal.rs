@@ -10,22 +10,22 @@ use async_trait::async_trait;
 use futures::future::BoxFuture;
 use goondan_core::ids::InstanceId;
 use goondan_core::ports::journal::{
-    Effect, EffectKind, Journal, Outcome, TurnJournal, WhenInterrupted,
+    EffectKind, EffectOutcome, InterruptionPolicy, TurnEffect, TurnJournal, TurnJournalStore,
 };
 use goondan_core::ports::store::StoreError;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::hold::Access;
-use crate::line::Lines;
+use crate::leadership::SessionAccess;
+use crate::reconnecting_session::SessionPool;
 use crate::rows::{Key, decode, encode, instance_key, key};
 use crate::store::PostgresStore;
 
 /// Maximum number of instances that are remembered to have an empty journal.
-const REMEMBERED: usize = 10_000;
+const MAX_EMPTY_JOURNALS: usize = 10_000;
 
 /// Size in bytes above which a model answer is written at once.
-const MOST_HELD: usize = 64 * 1024;
+const MAX_DEFERRED_BYTES: usize = 64 * 1024;
 
 const READ: &str =
     "SELECT turn_id, record FROM goondan.journal WHERE workspace = $1 AND instance = $2";
@@ -34,13 +34,15 @@ const CLEAR: &str = "DELETE FROM goondan.journal WHERE workspace = $1 AND instan
 
 const WRITE: &str = "\
     INSERT INTO goondan.journal (workspace, instance, turn_id, effect, record)
-    SELECT $1, $2, $3::text, r.effect, r.record FROM unnest($4::bytea[], $5::text[]) AS r(effect, record)
-    ON CONFLICT (workspace, instance, effect) DO UPDATE SET turn_id = excluded.turn_id, record = excluded.record";
+    SELECT $1, $2, $3::text, r.effect, r.record FROM unnest($4::bytea[], $5::text[]) AS r(effect, \
+    record)
+    ON CONFLICT (workspace, instance, effect) DO UPDATE SET turn_id = excluded.turn_id, record = \
+    excluded.record";
 
 /// The stored form of an effect.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Entry {
+struct EffectEntry {
     effect: String,
     kind: EffectKind,
     intent: Value,
@@ -79,7 +81,7 @@ impl PostgresStore {
             .query(READ, &[&self.access.id, &key])
             .await?;
         let effect = |row: &tokio_postgres::Row| {
-            let Entry {
+            let EffectEntry {
                 effect,
                 kind,
                 intent,
@@ -101,30 +103,30 @@ impl PostgresStore {
     }
 }
 
-pub(crate) struct Journals {
-    access: Arc<Access>,
-    quick: Arc<Lines>,
-    durable: Arc<Lines>,
-    running: Mutex<HashMap<Key, Arc<Recorded>>>,
+pub(crate) struct JournalTable {
+    access: Arc<SessionAccess>,
+    quick: Arc<SessionPool>,
+    durable: Arc<SessionPool>,
+    running: Mutex<HashMap<Key, Arc<StoredTurnEffects>>>,
     /// Instances with an empty journal.
     empty: Mutex<HashSet<Key>>,
 }
 
-struct Recorded {
+struct StoredTurnEffects {
     turn_id: String,
     /// Started effects, with outcomes if they finished.
     effects: Mutex<HashMap<String, Option<Arc<Value>>>>,
     /// The first model answer, held back until another record follows. Most turns end with this
     /// answer.
-    held: Mutex<Held>,
+    held: Mutex<DeferredEffect>,
 }
 
 #[derive(Default)]
-enum Held {
+enum DeferredEffect {
     #[default]
     Nothing,
     /// The first record is held back.
-    First(Box<Entry>),
+    First(Box<EffectEntry>),
     /// Further records are written immediately.
     Over,
 }
@@ -133,9 +135,13 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Journals {
-    pub(crate) fn new(access: Arc<Access>, quick: Arc<Lines>, durable: Arc<Lines>) -> Self {
-        Journals {
+impl JournalTable {
+    pub(crate) fn new(
+        access: Arc<SessionAccess>,
+        quick: Arc<SessionPool>,
+        durable: Arc<SessionPool>,
+    ) -> Self {
+        JournalTable {
             access,
             quick,
             durable,
@@ -148,7 +154,7 @@ impl Journals {
     pub(crate) fn ended(&self, instance: &Key) {
         locked(&self.running).remove(instance);
         let mut empty = locked(&self.empty);
-        if empty.len() >= REMEMBERED {
+        if empty.len() >= MAX_EMPTY_JOURNALS {
             empty.clear();
         }
         empty.insert(instance.clone());
@@ -160,7 +166,11 @@ impl Journals {
         locked(&self.empty).remove(instance);
     }
 
-    async fn recorded(&self, instance: &Key, turn_id: &str) -> Result<Arc<Recorded>, StoreError> {
+    async fn recorded(
+        &self,
+        instance: &Key,
+        turn_id: &str,
+    ) -> Result<Arc<StoredTurnEffects>, StoreError> {
         if let Some(running) = locked(&self.running)
             .get(instance)
             .filter(|running| running.turn_id == turn_id)
@@ -177,7 +187,7 @@ impl Journals {
                     strange = true;
                     continue;
                 }
-                let entry: Entry = decode("the journal of a turn", row.get(1))?;
+                let entry: EffectEntry = decode("the journal of a turn", row.get(1))?;
                 effects.insert(entry.effect, entry.is_done.then_some(entry.outcome));
             }
             if strange && effects.is_empty() {
@@ -186,11 +196,11 @@ impl Journals {
             }
         }
         let held = if effects.is_empty() {
-            Held::Nothing
+            DeferredEffect::Nothing
         } else {
-            Held::Over
+            DeferredEffect::Over
         };
-        let recorded = Recorded {
+        let recorded = StoredTurnEffects {
             turn_id: turn_id.to_owned(),
             effects: effects.into(),
             held: held.into(),
@@ -204,7 +214,7 @@ impl Journals {
         &self,
         instance: &Key,
         turn_id: &str,
-        entries: &[Entry],
+        entries: &[EffectEntry],
         durably: bool,
     ) -> Result<(), StoreError> {
         let effects: Vec<Key> = entries.iter().map(|entry| key(&[&entry.effect])).collect();
@@ -226,7 +236,7 @@ impl Journals {
 }
 
 #[async_trait]
-impl Journal for PostgresStore {
+impl TurnJournalStore for PostgresStore {
     async fn open_journal(
         &self,
         instance: &InstanceId,
@@ -262,9 +272,9 @@ impl Journal for PostgresStore {
 }
 
 struct PostgresJournal {
-    journals: Arc<Journals>,
+    journals: Arc<JournalTable>,
     instance: Key,
-    running: Arc<Recorded>,
+    running: Arc<StoredTurnEffects>,
     /// Effects recorded before the turn was resumed.
     before: HashMap<String, Option<Arc<Value>>>,
 }
@@ -273,8 +283,8 @@ impl PostgresJournal {
     /// Records that an effect begins, together with the records that led to it. An interrupted
     /// model call is repeated, so it is recorded only with its answer. Reads of the turn are not
     /// recorded either.
-    async fn begin(&self, effect: &Effect) -> Result<(), StoreError> {
-        let is_once = effect.when_interrupted == WhenInterrupted::Report;
+    async fn begin(&self, effect: &TurnEffect) -> Result<(), StoreError> {
+        let is_once = effect.when_interrupted == InterruptionPolicy::Report;
         if is_once || matches!(effect.kind, EffectKind::ToolCall | EffectKind::Approval) {
             self.write(entry(effect, None), is_once).await?;
         }
@@ -282,7 +292,7 @@ impl PostgresJournal {
         Ok(())
     }
 
-    async fn end(&self, effect: &Effect, outcome: &Arc<Value>) -> Result<(), StoreError> {
+    async fn end(&self, effect: &TurnEffect, outcome: &Arc<Value>) -> Result<(), StoreError> {
         locked(&self.running.effects).insert(effect.id.clone(), Some(Arc::clone(outcome)));
         let entry = entry(effect, Some(outcome));
         if effect.kind == EffectKind::ModelCall && self.hold(&entry)? {
@@ -292,37 +302,37 @@ impl PostgresJournal {
     }
 
     /// Returns true if the record was held back.
-    fn hold(&self, entry: &Entry) -> Result<bool, StoreError> {
+    fn hold(&self, entry: &EffectEntry) -> Result<bool, StoreError> {
         let mut held = locked(&self.running.held);
-        let is_first = matches!(*held, Held::Nothing);
-        if is_first && encode(&*entry.outcome)?.len() <= MOST_HELD {
-            *held = Held::First(Box::new(entry.clone()));
+        let is_first = matches!(*held, DeferredEffect::Nothing);
+        if is_first && encode(&*entry.outcome)?.len() <= MAX_DEFERRED_BYTES {
+            *held = DeferredEffect::First(Box::new(entry.clone()));
             return Ok(true);
         }
         Ok(false)
     }
 
     /// Writes a record together with the held one.
-    async fn write(&self, entry: Entry, durably: bool) -> Result<(), StoreError> {
+    async fn write(&self, entry: EffectEntry, durably: bool) -> Result<(), StoreError> {
         let before = match &*locked(&self.running.held) {
-            Held::First(first) => Some(Entry::clone(first)),
-            Held::Nothing | Held::Over => None,
+            DeferredEffect::First(first) => Some(EffectEntry::clone(first)),
+            DeferredEffect::Nothing | DeferredEffect::Over => None,
         };
-        let entries: Vec<Entry> = before.into_iter().chain([entry]).collect();
+        let entries: Vec<EffectEntry> = before.into_iter().chain([entry]).collect();
         self.journals
             .write(&self.instance, &self.running.turn_id, &entries, durably)
             .await?;
-        *locked(&self.running.held) = Held::Over;
+        *locked(&self.running.held) = DeferredEffect::Over;
         Ok(())
     }
 }
 
-fn entry(effect: &Effect, outcome: Option<&Arc<Value>>) -> Entry {
-    Entry {
+fn entry(effect: &TurnEffect, outcome: Option<&Arc<Value>>) -> EffectEntry {
+    EffectEntry {
         effect: effect.id.clone(),
         kind: effect.kind,
         intent: effect.intent.clone(),
-        may_repeat: effect.when_interrupted == WhenInterrupted::RunAgain,
+        may_repeat: effect.when_interrupted == InterruptionPolicy::RunAgain,
         is_done: outcome.is_some(),
         outcome: outcome.cloned().unwrap_or_default(),
     }
@@ -332,24 +342,24 @@ fn entry(effect: &Effect, outcome: Option<&Arc<Value>>) -> Entry {
 impl TurnJournal for PostgresJournal {
     async fn run_value(
         &self,
-        effect: Effect,
+        effect: TurnEffect,
         work: BoxFuture<'_, Value>,
-    ) -> Result<Outcome<Arc<Value>>, StoreError> {
+    ) -> Result<EffectOutcome<Arc<Value>>, StoreError> {
         match self.before.get(&effect.id) {
             Some(Some(value)) => {
-                return Ok(Outcome::Done {
+                return Ok(EffectOutcome::Done {
                     value: Arc::clone(value),
                     replayed: true,
                 });
             }
-            Some(None) if effect.when_interrupted == WhenInterrupted::Report => {
-                return Ok(Outcome::Interrupted);
+            Some(None) if effect.when_interrupted == InterruptionPolicy::Report => {
+                return Ok(EffectOutcome::Interrupted);
             }
             _ => self.begin(&effect).await?,
         }
         let value = Arc::new(work.await);
         self.end(&effect, &value).await?;
-        Ok(Outcome::Done {
+        Ok(EffectOutcome::Done {
             value,
             replayed: false,
         })

@@ -10,29 +10,29 @@
 #![allow(missing_docs, reason = "internal crate")]
 
 mod address;
-mod adoption;
 mod cluster;
 mod conversations;
 mod events;
-mod hold;
 mod instances;
 mod journal;
-mod letters;
-mod line;
+mod leadership;
 mod log;
+mod mailbox;
 mod nodes;
-mod postbox;
+mod reconnecting_session;
+mod reliable_channel;
 mod rows;
 mod schema;
 mod session;
 mod store;
 mod tls;
+mod workspace_import;
 
-pub use address::{Address, AddressError, Server};
-pub use adoption::Adopted;
-pub use cluster::{Arrival, Membership, PostgresCrew, PostgresLeader, arrive};
-pub use hold::{Holder, OpenError, Wait};
+pub use address::{AddressError, DatabaseAddress, DatabaseEndpoint};
+pub use cluster::{JoinOutcome, PostgresCrew, PostgresLeader, WorkerMembership, arrive};
 pub use journal::RecordedEffect;
-pub use letters::{Letter, Posted, post};
-pub use nodes::{Node, nodes};
+pub use leadership::{LeaderHolder, PostgresOpenError, WorkspaceWait};
+pub use mailbox::{MailboxInput, MailboxInputState, post};
+pub use nodes::{NodeStatus, nodes};
 pub use store::{PostgresStore, forget, workspaces};
+pub use workspace_import::WorkspaceImport;

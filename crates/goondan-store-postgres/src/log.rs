@@ -5,28 +5,28 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use goondan_core::handled::KeptResult;
+use goondan_core::agent_event::AgentEvent;
 use goondan_core::ids::InstanceId;
-use goondan_core::inbound::AgentEvent;
 use goondan_core::ports::store::{
-    FinishedTurn, HandledEvent, Log, LogRecord, Receipt, Recovered, StoreError, Ticket, Traces,
-    put_begun_first,
+    DurabilityResolver, DurabilityTicket, FinishedTurn, HandledEvent, LogRecord, RecoveredState,
+    StoreError, TurnRemains, WorkspaceLog, put_begun_first,
 };
+use goondan_core::result_cache::EncodedResult;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use crate::line::Line;
+use crate::reconnecting_session::ReconnectingSession;
 use crate::rows::{Key, decode, encode, failed, instance_key, key};
-use crate::session::{BEAT, DbError, Session};
+use crate::session::{DatabaseSession, DbError, HEARTBEAT_INTERVAL};
 use crate::store::PostgresStore;
 
 /// Maximum number of records per transaction.
-const BATCH: usize = 256;
+const MAX_BATCH_RECORDS: usize = 256;
 
 /// Number of handled events to remember in addition to those still needed.
-const REMEMBERED: i64 = 10_000;
+const MAX_HANDLED_EVENTS: i64 = 10_000;
 
 /// Number of newly handled events after which obsolete ones are deleted.
-const WORTH_TRIMMING: usize = 1_000;
+const TRIM_THRESHOLD: usize = 1_000;
 
 /// Accepts an event unless it is pending already. One that was handled long ago counts as new.
 const ACCEPT: &str = "\
@@ -56,24 +56,30 @@ macro_rules! done {
             RETURNING p.id, p.target, p.asked_by, p.asked_key
         ), released AS (
             UPDATE goondan.handled SET needed_by = NULL, needed_key = NULL
-            WHERE needed_key = (SELECT target FROM taken LIMIT 1) AND workspace + 0 = $1 AND id <> ALL($2)
+            WHERE needed_key = (SELECT target FROM taken LIMIT 1) AND workspace + 0 = $1 AND id <> \
+        ALL($2)
         ), kept AS (
             INSERT INTO goondan.handled (workspace, id, event_id, result, needed_by, needed_key)
-            SELECT $1, e.id, e.event_id, $4::text, CASE WHEN w.waits THEN w.by END, CASE WHEN w.waits THEN w.key END
+            SELECT $1, e.id, e.event_id, $4::text, CASE WHEN w.waits THEN w.by END, CASE WHEN \
+        w.waits THEN w.key END
             FROM go, unnest($2::bytea[], $3::text[]) WITH ORDINALITY AS e(id, event_id, place)
             LEFT JOIN taken t ON t.id = e.id
             CROSS JOIN LATERAL (
-                SELECT coalesce(t.asked_by, $5::text) AS by, coalesce(t.asked_key, $6::bytea) AS key, coalesce((
+                SELECT coalesce(t.asked_by, $5::text) AS by, coalesce(t.asked_key, $6::bytea) AS \
+        key, coalesce((
                     SELECT true FROM goondan.pending q
-                    WHERE q.target = coalesce(t.asked_key, $6) AND q.workspace + 0 = $1 AND q.id <> ALL($2) LIMIT 1
+                    WHERE q.target = coalesce(t.asked_key, $6) AND q.workspace + 0 = $1 AND q.id \
+        <> ALL($2) LIMIT 1
                 ), false) AS waits OFFSET 0
             ) w
             ORDER BY e.place
             ON CONFLICT (workspace, id) DO UPDATE
-            SET result = excluded.result, needed_by = excluded.needed_by, needed_key = excluded.needed_key
+            SET result = excluded.result, needed_by = excluded.needed_by, needed_key = \
+        excluded.needed_key
         ), answered AS (
             INSERT INTO goondan.pending (workspace, id, target, asked_by, asked_key, event)
-            SELECT $1, $7::bytea, $8::bytea, $9::text, $10::bytea, $11::text FROM go WHERE $7::bytea IS NOT NULL ON CONFLICT DO NOTHING
+            SELECT $1, $7::bytea, $8::bytea, $9::text, $10::bytea, $11::text FROM go WHERE \
+        $7::bytea IS NOT NULL ON CONFLICT DO NOTHING
         )"
     };
 }
@@ -83,7 +89,8 @@ const DONE: &str = concat!("WITH go AS (SELECT 1), ", done!(), " SELECT 1");
 
 const TRIM: &str = "\
     DELETE FROM goondan.handled WHERE workspace = $1 AND needed_key IS NULL AND seq <= (
-        SELECT seq FROM goondan.handled WHERE workspace = $1 AND needed_key IS NULL ORDER BY seq DESC OFFSET $2 LIMIT 1
+        SELECT seq FROM goondan.handled WHERE workspace = $1 AND needed_key IS NULL ORDER BY seq \
+    DESC OFFSET $2 LIMIT 1
     )";
 
 /// An event as columns of `pending`.
@@ -108,7 +115,7 @@ impl EventRow {
 }
 
 /// A finished turn as parameters of `done`.
-pub(crate) struct Done {
+pub(crate) struct FinishedTurnRow {
     pub(crate) ids: Vec<Key>,
     pub(crate) event_ids: Vec<String>,
     pub(crate) result: String,
@@ -127,7 +134,7 @@ pub(crate) struct AnswerRow {
     pub(crate) event: Option<String>,
 }
 
-impl Done {
+impl FinishedTurnRow {
     pub(crate) fn of(turn: &FinishedTurn) -> Result<Self, StoreError> {
         let answer = turn.answer.as_ref().map(EventRow::of).transpose()?;
         let answer = answer.map_or_else(AnswerRow::default, |row| AnswerRow {
@@ -137,7 +144,7 @@ impl Done {
             asked_key: row.asked_key,
             event: Some(row.event),
         });
-        Ok(Done {
+        Ok(FinishedTurnRow {
             ids: turn.event_ids.iter().map(|id| key(&[id])).collect(),
             event_ids: turn
                 .event_ids
@@ -153,17 +160,17 @@ impl Done {
 }
 
 /// Writes records. When dropped, it writes the appended records and ends.
-pub(crate) struct Writer(UnboundedSender<(LogRecord, Receipt)>);
+pub(crate) struct RecordWriter(UnboundedSender<(LogRecord, DurabilityResolver)>);
 
-impl Writer {
-    pub(crate) fn start(line: Arc<Line>, workspace: i64) -> Self {
+impl RecordWriter {
+    pub(crate) fn start(line: Arc<ReconnectingSession>, workspace: i64) -> Self {
         let (records, waiting) = unbounded_channel();
         tokio::spawn(write(line, workspace, waiting));
-        Writer(records)
+        RecordWriter(records)
     }
 
-    fn append(&self, record: LogRecord) -> Ticket {
-        let (receipt, ticket) = Ticket::new();
+    fn append(&self, record: LogRecord) -> DurabilityTicket {
+        let (receipt, ticket) = DurabilityTicket::new();
         // If the runtime has ended, the ticket reports that the store is closed.
         let _ = self.0.send((record, receipt));
         ticket
@@ -171,13 +178,17 @@ impl Writer {
 }
 
 /// Writes queued records until the sender is dropped.
-async fn write(line: Arc<Line>, id: i64, mut waiting: UnboundedReceiver<(LogRecord, Receipt)>) {
+async fn write(
+    line: Arc<ReconnectingSession>,
+    id: i64,
+    mut waiting: UnboundedReceiver<(LogRecord, DurabilityResolver)>,
+) {
     let mut batch = Vec::new();
     let mut done = 0;
     loop {
-        let beat = tokio::time::sleep(BEAT);
+        let beat = tokio::time::sleep(HEARTBEAT_INTERVAL);
         tokio::select! {
-            count = waiting.recv_many(&mut batch, BATCH) => if count == 0 { return },
+            count = waiting.recv_many(&mut batch, MAX_BATCH_RECORDS) => if count == 0 { return },
             () = beat => {
                 // The next record reports a failure.
                 let _ = line.beat().await;
@@ -193,7 +204,7 @@ async fn write(line: Arc<Line>, id: i64, mut waiting: UnboundedReceiver<(LogReco
             .iter()
             .filter(|record| matches!(record, LogRecord::Done(_)))
             .count();
-        if done >= WORTH_TRIMMING {
+        if done >= TRIM_THRESHOLD {
             done = 0;
             trim(&line, id).await;
         }
@@ -202,7 +213,11 @@ async fn write(line: Arc<Line>, id: i64, mut waiting: UnboundedReceiver<(LogReco
 
 /// Writes records in one transaction. A batch with an unknown result is written again, which has no
 /// further effect.
-async fn write_batch(line: &Line, id: i64, records: &[LogRecord]) -> Result<(), StoreError> {
+async fn write_batch(
+    line: &ReconnectingSession,
+    id: i64,
+    records: &[LogRecord],
+) -> Result<(), StoreError> {
     let mut tries = 0;
     loop {
         let session = line.session().await?;
@@ -220,7 +235,7 @@ async fn write_batch(line: &Line, id: i64, records: &[LogRecord]) -> Result<(), 
 type Written = Result<(), DbError>;
 
 async fn transact(
-    session: &Session,
+    session: &DatabaseSession,
     id: i64,
     records: &[LogRecord],
 ) -> Result<Written, StoreError> {
@@ -241,7 +256,11 @@ async fn transact(
     Ok(session.run("COMMIT").await)
 }
 
-async fn record(session: &Session, id: i64, record: &LogRecord) -> Result<Written, StoreError> {
+async fn record(
+    session: &DatabaseSession,
+    id: i64,
+    record: &LogRecord,
+) -> Result<Written, StoreError> {
     let written = match record {
         LogRecord::Accepted(event) => {
             let row = EventRow::of(event)?;
@@ -265,14 +284,14 @@ async fn record(session: &Session, id: i64, record: &LogRecord) -> Result<Writte
             session.query(WITHDRAW, &[&id, &key(&[event_id])]).await
         }
         LogRecord::Done(turn) => {
-            let Done {
+            let FinishedTurnRow {
                 ids,
                 event_ids,
                 result,
                 asked_by,
                 asked_key,
                 answer: a,
-            } = Done::of(turn)?;
+            } = FinishedTurnRow::of(turn)?;
             session
                 .query(
                     DONE,
@@ -297,31 +316,32 @@ async fn record(session: &Session, id: i64, record: &LogRecord) -> Result<Writte
 }
 
 /// Deletes old handled events.
-async fn trim(line: &Line, id: i64) {
-    if let Err(error) = line.query(TRIM, &[&id, &REMEMBERED]).await {
+async fn trim(line: &ReconnectingSession, id: i64) {
+    if let Err(error) = line.query(TRIM, &[&id, &MAX_HANDLED_EVENTS]).await {
         tracing::warn!(%error, "old results were not cleared");
     }
 }
 
 #[async_trait]
-impl Log for PostgresStore {
-    async fn recover(&self) -> Result<Recovered, StoreError> {
+impl WorkspaceLog for PostgresStore {
+    async fn recover(&self) -> Result<RecoveredState, StoreError> {
         let line = self.durable.of(&[0]);
         let id = self.access.id;
-        line.query(TRIM, &[&id, &REMEMBERED]).await?;
-        let mut recovered = Recovered::default();
+        line.query(TRIM, &[&id, &MAX_HANDLED_EVENTS]).await?;
+        let mut recovered = RecoveredState::default();
         let sql = "SELECT event FROM goondan.pending WHERE workspace = $1 ORDER BY seq";
         for row in line.query(sql, &[&id]).await? {
             recovered
                 .pending
                 .push(decode("an accepted event", row.get(0))?);
         }
-        let sql = "SELECT event_id, result, needed_by FROM goondan.handled WHERE workspace = $1 ORDER BY seq";
+        let sql = "SELECT event_id, result, needed_by FROM goondan.handled WHERE workspace = $1 \
+            ORDER BY seq";
         for row in line.query(sql, &[&id]).await? {
             let needed_by: Option<&str> = row.get(2);
             recovered.handled.push(HandledEvent {
                 event_id: decode("the id of an event", row.get(0))?,
-                result: KeptResult::of(&decode("the result of an event", row.get(1))?),
+                result: EncodedResult::encode(&decode("the result of an event", row.get(1))?),
                 needed_by: needed_by
                     .map(|by| decode("the name of an instance", by))
                     .transpose()?,
@@ -334,38 +354,38 @@ impl Log for PostgresStore {
         Ok(recovered)
     }
 
-    fn append(&self, record: LogRecord) -> Ticket {
+    fn append(&self, record: LogRecord) -> DurabilityTicket {
         match &self.writer {
             Some(writer) => writer.append(record),
-            None => Ticket::settled(Err(StoreError::Closed)),
+            None => DurabilityTicket::settled(Err(StoreError::Closed)),
         }
     }
 }
 
-struct Begun {
+struct UnfinishedTurns {
     journals: Vec<(Key, String)>,
     events: Vec<(Key, goondan_core::message::MessageEvent)>,
 }
 
-impl Begun {
-    fn traces(&self, instance: &[u8]) -> Traces {
+impl UnfinishedTurns {
+    fn traces(&self, instance: &[u8]) -> TurnRemains {
         let journal = self.journals.iter().find(|(key, _)| key == instance);
         let events = self
             .events
             .iter()
             .filter(|(key, _)| key == instance)
             .map(|(_, event)| event);
-        Traces {
+        TurnRemains {
             journal: journal.map(|(_, turn_id)| turn_id.clone()),
-            ..Traces::in_events(events)
+            ..TurnRemains::in_events(events)
         }
     }
 }
 
 impl PostgresStore {
-    async fn begun(&self, line: &Line) -> Result<Begun, StoreError> {
+    async fn begun(&self, line: &ReconnectingSession) -> Result<UnfinishedTurns, StoreError> {
         let id = self.access.id;
-        let mut begun = Begun {
+        let mut begun = UnfinishedTurns {
             journals: Vec::new(),
             events: Vec::new(),
         };

@@ -3,22 +3,22 @@
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 
-use crate::address::Address;
-use crate::hold::{self, Candidate, Holder, OpenError};
+use crate::address::DatabaseAddress;
+use crate::leadership::{self, LeaderCandidate, LeaderHolder, PostgresOpenError};
 use crate::schema;
-use crate::session::{DbError, Kind, Session};
+use crate::session::{DatabaseSession, DbError, SessionKind};
 
 /// State of the leader.
-pub(crate) const LEADS: &str = "leads";
+pub(crate) const STATE_LEADS: &str = "leads";
 /// State of a member.
-pub(crate) const WORKS: &str = "works";
+pub(crate) const STATE_WORKS: &str = "works";
 /// State of a standby node.
-pub(crate) const WAITS: &str = "waits";
+pub(crate) const STATE_WAITS: &str = "waits";
 
 /// A node with a recent heartbeat.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Node {
+pub struct NodeStatus {
     pub id: String,
     pub workspace: String,
     /// `leads`, `works` or `waits`.
@@ -38,24 +38,26 @@ pub struct Node {
 }
 
 /// Returns the nodes with a heartbeat within the lease, by workspace, leaders first.
-pub async fn nodes(address: &Address) -> Result<Vec<Node>, OpenError> {
-    let unusable = |error: DbError| hold::unusable(address, &error);
-    let session = Session::open(address, "gdn nodes", Kind::ReadOnly)
+pub async fn nodes(address: &DatabaseAddress) -> Result<Vec<NodeStatus>, PostgresOpenError> {
+    let unusable = |error: DbError| leadership::unusable(address, &error);
+    let session = DatabaseSession::open(address, "gdn nodes", SessionKind::ReadOnly)
         .await
         .map_err(unusable)?;
     if !schema::is_there(&session)
         .await
-        .map_err(|error| hold::unusable(address, &error))?
+        .map_err(|error| leadership::unusable(address, &error))?
     {
         return Ok(Vec::new());
     }
-    let sql = "SELECT n.id, w.name, n.state, n.machine, n.process, extract(epoch FROM n.since)::float8, \
+    let sql = "SELECT n.id, w.name, n.state, n.machine, n.process, extract(epoch FROM \
+        n.since)::float8, \
                extract(epoch FROM n.seen_at)::float8, n.generation, n.running \
                FROM goondan.nodes n JOIN goondan.workspaces w ON w.id = n.workspace \
-               WHERE n.seen_at > now() - interval '10 seconds' AND (n.state <> 'leads' OR n.id = w.holder) \
+               WHERE n.seen_at > now() - interval '10 seconds' AND (n.state <> 'leads' OR n.id = \
+        w.holder) \
                ORDER BY w.name, array_position(ARRAY['leads', 'works', 'waits'], n.state), n.since";
     let rows = session.query(sql, &[]).await.map_err(unusable)?;
-    let node = |row: &tokio_postgres::Row| Node {
+    let node = |row: &tokio_postgres::Row| NodeStatus {
         id: row.get(0),
         workspace: row.get(1),
         state: row.get(2),
@@ -63,8 +65,8 @@ pub async fn nodes(address: &Address) -> Result<Vec<Node>, OpenError> {
         process: row.get(4),
         generation: row.get(7),
         running: row.get(8),
-        since: moment(row.get(5)),
-        seen_at: moment(row.get(6)),
+        since: timestamp(row.get(5)),
+        seen_at: timestamp(row.get(6)),
     };
     Ok(rows.iter().map(node).collect())
 }
@@ -73,18 +75,19 @@ pub async fn nodes(address: &Address) -> Result<Vec<Node>, OpenError> {
     clippy::cast_possible_truncation,
     reason = "milliseconds since 1970 fit"
 )]
-fn moment(seconds: f64) -> DateTime<Utc> {
+fn timestamp(seconds: f64) -> DateTime<Utc> {
     DateTime::from_timestamp_millis((seconds * 1000.0) as i64).unwrap_or_default()
 }
 
 /// Sends a heartbeat.
 pub(crate) async fn note(
-    session: &Session,
+    session: &DatabaseSession,
     node: &str,
     workspace: i64,
     state: &str,
 ) -> Result<(), DbError> {
-    let sql = "INSERT INTO goondan.nodes AS n (id, workspace, machine, process, state) VALUES ($1, $2, $3, $4, $5) \
+    let sql = "INSERT INTO goondan.nodes AS n (id, workspace, machine, process, state) VALUES ($1, \
+        $2, $3, $4, $5) \
                ON CONFLICT (id) DO UPDATE SET state = $5, seen_at = now(), \
                since = CASE WHEN n.state = $5 THEN n.since ELSE now() END";
     let (machine, process) = (machine(), i64::from(std::process::id()));
@@ -95,10 +98,13 @@ pub(crate) async fn note(
 }
 
 /// Publishes the project fingerprint of a node.
-pub(crate) async fn describe(node: &Candidate, generation: &str) -> Result<(), OpenError> {
+pub(crate) async fn describe(
+    node: &LeaderCandidate,
+    generation: &str,
+) -> Result<(), PostgresOpenError> {
     let (address, workspace, id, state) =
         (&node.address, node.id, &node.node, *node.state.borrow());
-    let unusable = |error: DbError| OpenError::Unusable {
+    let unusable = |error: DbError| PostgresOpenError::Unusable {
         address: address.to_string(),
         cause: error.to_string(),
     };
@@ -114,19 +120,23 @@ pub(crate) async fn describe(node: &Candidate, generation: &str) -> Result<(), O
 }
 
 /// Deletes a node, and all nodes without a heartbeat for an hour.
-pub(crate) async fn forget(session: &Session, node: &str) -> Result<(), DbError> {
+pub(crate) async fn forget(session: &DatabaseSession, node: &str) -> Result<(), DbError> {
     let sql = "DELETE FROM goondan.nodes WHERE id = $1 OR seen_at < now() - interval '1 hour'";
     session.query(sql, &[&node]).await.map(drop)
 }
 
 /// Returns the node that holds a workspace, if known.
-pub(crate) async fn holder(session: &Session, workspace: i64) -> Result<Option<Holder>, DbError> {
-    let sql = "SELECT n.id, n.machine, n.process FROM goondan.workspaces w JOIN goondan.nodes n ON n.id = w.holder \
+pub(crate) async fn holder(
+    session: &DatabaseSession,
+    workspace: i64,
+) -> Result<Option<LeaderHolder>, DbError> {
+    let sql = "SELECT n.id, n.machine, n.process FROM goondan.workspaces w JOIN goondan.nodes n ON \
+        n.id = w.holder \
                WHERE w.id = $1";
     let rows = session.query(sql, &[&workspace]).await?;
     Ok(rows.first().map(|row| {
         let (machine, process): (String, i64) = (row.get(1), row.get(2));
-        Holder {
+        LeaderHolder {
             node: row.get(0),
             place: format!("process {process} on {machine}"),
         }

@@ -52,6 +52,6 @@ pub(crate) fn failed(error: DbError) -> StoreError {
 }
 
 /// Creates an error that does not come from the database.
-pub(crate) fn other(words: impl Into<String>) -> StoreError {
+pub(crate) fn other_error(words: impl Into<String>) -> StoreError {
     StoreError::Other(Arc::new(io::Error::other(words.into())))
 }

@@ -1,10 +1,10 @@
 //! The tables and their migrations.
 
 use crate::rows::lock_key;
-use crate::session::{DbError, Session};
+use crate::session::{DatabaseSession, DbError};
 
 /// The migrations in order, one per version of the tables.
-const STEPS: [&str; 3] = [
+const SCHEMA_STEPS: [&str; 3] = [
     include_str!("schema/1.sql"),
     include_str!("schema/2.sql"),
     include_str!("schema/3.sql"),
@@ -15,13 +15,15 @@ pub(crate) enum SchemaError {
     #[error(transparent)]
     Db(#[from] DbError),
     /// The tables were created by a newer program.
-    #[error("its tables are of version {found}, and this program knows version {} at most: a newer gdn has used it", STEPS.len())]
+    #[error("its tables have version {found}, but this gdn supports at most version {}: a newer \
+        gdn has used the database", SCHEMA_STEPS.len())]
     Newer {
         /// Version of the existing tables.
         found: usize,
     },
     /// The tables were created by an older program, and no node of this version has migrated them.
-    #[error("its tables are of version {found}, and this program reads version {}: start a node of this gdn, which brings them there", STEPS.len())]
+    #[error("its tables have version {found}, but this gdn needs version {}: start a node of this \
+        gdn to migrate them", SCHEMA_STEPS.len())]
     Older {
         /// Version of the existing tables.
         found: usize,
@@ -29,8 +31,8 @@ pub(crate) enum SchemaError {
 }
 
 /// Creates or migrates the tables. Several nodes may do so concurrently.
-pub(crate) async fn prepare(session: &Session) -> Result<(), SchemaError> {
-    if version(session).await? == STEPS.len() {
+pub(crate) async fn prepare(session: &DatabaseSession) -> Result<(), SchemaError> {
+    if version(session).await? == SCHEMA_STEPS.len() {
         return Ok(());
     }
     session
@@ -44,13 +46,13 @@ pub(crate) async fn prepare(session: &Session) -> Result<(), SchemaError> {
     Ok(())
 }
 
-async fn step_by_step(session: &Session) -> Result<(), SchemaError> {
+async fn step_by_step(session: &DatabaseSession) -> Result<(), SchemaError> {
     let found = version(session).await?;
-    if found > STEPS.len() {
+    if found > SCHEMA_STEPS.len() {
         return Err(SchemaError::Newer { found });
     }
     // One batch, so that no reader sees an intermediate version.
-    let missing: String = STEPS
+    let missing: String = SCHEMA_STEPS
         .iter()
         .enumerate()
         .skip(found)
@@ -69,17 +71,17 @@ fn noted(step: &str, version: usize) -> String {
 
 /// Returns true if the tables exist. Other versions are an error, because only [`prepare`] may
 /// migrate them.
-pub(crate) async fn is_there(session: &Session) -> Result<bool, SchemaError> {
+pub(crate) async fn is_there(session: &DatabaseSession) -> Result<bool, SchemaError> {
     match version(session).await? {
         0 => Ok(false),
-        found if found < STEPS.len() => Err(SchemaError::Older { found }),
-        found if found > STEPS.len() => Err(SchemaError::Newer { found }),
+        found if found < SCHEMA_STEPS.len() => Err(SchemaError::Older { found }),
+        found if found > SCHEMA_STEPS.len() => Err(SchemaError::Newer { found }),
         _ => Ok(true),
     }
 }
 
 /// Returns the version of the tables; 0 if they do not exist.
-async fn version(session: &Session) -> Result<usize, DbError> {
+async fn version(session: &DatabaseSession) -> Result<usize, DbError> {
     let there = session
         .query("SELECT to_regclass('goondan.versions') IS NOT NULL", &[])
         .await?;

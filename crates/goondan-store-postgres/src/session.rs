@@ -11,18 +11,18 @@ use tokio::task::AbortHandle;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{AsyncMessage, Client, Row, Statement};
 
-use crate::address::Address;
-use crate::tls::Tls;
+use crate::address::DatabaseAddress;
+use crate::tls::PostgresTls;
 
 /// The database ends a session after this idle time and releases its locks. A process that hangs or
 /// is partitioned therefore loses its locks.
-pub(crate) const LEASE: Duration = Duration::from_secs(10);
+pub(crate) const SESSION_LEASE: Duration = Duration::from_secs(10);
 
 /// Interval of heartbeats per session.
-pub(crate) const BEAT: Duration = Duration::from_secs(3);
+pub(crate) const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(3);
 
 /// Maximum time to wait for an answer.
-const PATIENCE: Duration = Duration::from_secs(30);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DbError {
@@ -30,7 +30,7 @@ pub(crate) enum DbError {
     #[error("{}", words(.0))]
     Postgres(#[from] tokio_postgres::Error),
     /// The database did not answer.
-    #[error("the database has not answered for {} seconds", PATIENCE.as_secs())]
+    #[error("the database has not answered for {} seconds", ANSWER_TIMEOUT.as_secs())]
     Silent,
 }
 
@@ -53,7 +53,7 @@ impl DbError {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum SessionKind {
     /// Commits survive a crash of the database.
     Durable,
     /// Commits survive this process. The database syncs them a little later, in the order of all
@@ -66,7 +66,7 @@ pub(crate) enum Kind {
 }
 
 /// An open session. When dropped, it ends and its locks are released.
-pub(crate) struct Session {
+pub(crate) struct DatabaseSession {
     client: Client,
     connection: AbortHandle,
     /// Signals notifications on the channels that the session listens to.
@@ -74,22 +74,26 @@ pub(crate) struct Session {
     statements: Mutex<HashMap<&'static str, Statement>>,
 }
 
-impl Drop for Session {
+impl Drop for DatabaseSession {
     fn drop(&mut self) {
         self.connection.abort();
     }
 }
 
-impl Session {
+impl DatabaseSession {
     /// Connects. `name` is the application name in the database's session list.
-    pub(crate) async fn open(address: &Address, name: &str, kind: Kind) -> Result<Self, DbError> {
+    pub(crate) async fn open(
+        address: &DatabaseAddress,
+        name: &str,
+        kind: SessionKind,
+    ) -> Result<Self, DbError> {
         let mut config = address.config.clone();
         config.application_name(name);
-        let tls = tokio::task::spawn_blocking(Tls::shared)
+        let tls = tokio::task::spawn_blocking(PostgresTls::shared)
             .await
-            .unwrap_or_else(|_| Tls::shared());
+            .unwrap_or_else(|_| PostgresTls::shared());
         let opening: BoxFuture<'_, _> = Box::pin(config.connect(tls));
-        let (client, mut connection) = tokio::time::timeout(PATIENCE, opening)
+        let (client, mut connection) = tokio::time::timeout(ANSWER_TIMEOUT, opening)
             .await
             .map_err(|_| DbError::Silent)??;
         let rung = Arc::new(Notify::new());
@@ -105,7 +109,7 @@ impl Session {
             }
         })
         .abort_handle();
-        let session = Session {
+        let session = DatabaseSession {
             client,
             connection,
             bell,
@@ -168,7 +172,7 @@ impl Session {
         &self,
         call: BoxFuture<'_, Result<T, tokio_postgres::Error>>,
     ) -> Result<T, DbError> {
-        match tokio::time::timeout(PATIENCE, call).await {
+        match tokio::time::timeout(ANSWER_TIMEOUT, call).await {
             Ok(answer) => Ok(answer?),
             Err(_) => {
                 self.connection.abort();
@@ -178,20 +182,22 @@ impl Session {
     }
 }
 
-fn settings(kind: Kind) -> String {
-    let lease = LEASE.as_millis();
+fn settings(kind: SessionKind) -> String {
+    let lease = SESSION_LEASE.as_millis();
     let own = match kind {
-        Kind::Durable => "SET synchronous_commit = on",
-        Kind::Quick => "SET synchronous_commit = off",
-        Kind::ReadOnly => "SET default_transaction_read_only = on",
-        Kind::Waiting => "SET client_connection_check_interval = '3s'",
+        SessionKind::Durable => "SET synchronous_commit = on",
+        SessionKind::Quick => "SET synchronous_commit = off",
+        SessionKind::ReadOnly => "SET default_transaction_read_only = on",
+        SessionKind::Waiting => "SET client_connection_check_interval = '3s'",
     };
     // A session that waits for a lock is not idle; the idle timeout starts when it has the lock.
     // Planning the end of a turn takes twice as long as running it, so it is planned once. Without
     // sequential scans, a plan made for a small table does not read a large table completely.
     format!(
-        "{own}; SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET idle_session_timeout = {lease}; SET idle_in_transaction_session_timeout = {lease}; \
-         SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3; \
+        "{own}; SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET \
+        idle_session_timeout = {lease}; SET idle_in_transaction_session_timeout = {lease}; \
+         SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = \
+        3; \
          SET statement_timeout = 0; SET lock_timeout = 0; SET search_path = pg_catalog"
     )
 }

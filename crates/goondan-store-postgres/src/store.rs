@@ -5,53 +5,53 @@ use std::sync::Arc;
 
 use futures::future::join_all;
 use goondan_core::ids::InstanceId;
-use goondan_core::ports::store::{StoreError, Workspace};
+use goondan_core::ports::store::{StoreError, WorkspacePaths};
 use tokio::task::JoinHandle;
 
-use crate::address::Address;
-use crate::events::Happened;
-use crate::hold::{self, Access, Hold, OpenError, Wait};
-use crate::journal::Journals;
-use crate::letters::Bell;
-use crate::line::{Line, Lines};
-use crate::log::Writer;
+use crate::address::DatabaseAddress;
+use crate::events::RuntimeEventWriter;
+use crate::journal::JournalTable;
+use crate::leadership::{self, LeaderLock, PostgresOpenError, SessionAccess, WorkspaceWait};
+use crate::log::RecordWriter;
+use crate::mailbox::MailboxNotifier;
+use crate::reconnecting_session::{ReconnectingSession, SessionPool};
 use crate::schema;
-use crate::session::{DbError, Kind, Session};
+use crate::session::{DatabaseSession, DbError, SessionKind};
 
 /// Number of connections with synchronous commits. Concurrent commits share syncs.
-const DURABLE_LINES: usize = 3;
+const DURABLE_SESSIONS: usize = 3;
 /// Number of connections with asynchronous commits.
-const QUICK_LINES: usize = 3;
+const QUICK_SESSIONS: usize = 3;
 
 /// A workspace in PostgreSQL. It must be created and used inside a Tokio runtime, and is held until
 /// it is dropped.
 pub struct PostgresStore {
-    pub(crate) access: Arc<Access>,
-    pub(crate) quick: Arc<Lines>,
-    pub(crate) durable: Arc<Lines>,
-    pub(crate) journals: Arc<Journals>,
+    pub(crate) access: Arc<SessionAccess>,
+    pub(crate) quick: Arc<SessionPool>,
+    pub(crate) durable: Arc<SessionPool>,
+    pub(crate) journals: Arc<JournalTable>,
     /// `None` if access is read-only.
-    pub(crate) writer: Option<Writer>,
-    pub(crate) happened: Option<Happened>,
-    pub(crate) bell: Arc<Bell>,
+    pub(crate) writer: Option<RecordWriter>,
+    pub(crate) happened: Option<RuntimeEventWriter>,
+    pub(crate) bell: Arc<MailboxNotifier>,
     watch: Option<JoinHandle<()>>,
-    folders: Box<dyn Workspace>,
+    folders: Box<dyn WorkspacePaths>,
 }
 
 #[derive(Clone)]
-pub(crate) struct Parts {
-    pub(crate) access: Arc<Access>,
-    pub(crate) quick: Arc<Lines>,
-    pub(crate) durable: Arc<Lines>,
-    pub(crate) journals: Arc<Journals>,
+pub(crate) struct StoreParts {
+    pub(crate) access: Arc<SessionAccess>,
+    pub(crate) quick: Arc<SessionPool>,
+    pub(crate) durable: Arc<SessionPool>,
+    pub(crate) journals: Arc<JournalTable>,
 }
 
-pub(crate) struct Beat {
-    durable: Arc<Lines>,
-    quick: Arc<Lines>,
+pub(crate) struct HeartbeatSessions {
+    durable: Arc<SessionPool>,
+    quick: Arc<SessionPool>,
 }
 
-impl Beat {
+impl HeartbeatSessions {
     pub(crate) async fn all(&self) {
         // The next call reopens a closed line.
         join_all(
@@ -68,19 +68,19 @@ impl PostgresStore {
     /// Takes a workspace and creates it if it is missing. If another node holds it, waits. Tools
     /// work in the local directories `folders`.
     pub async fn open(
-        address: &Address,
+        address: &DatabaseAddress,
         workspace: &str,
-        folders: Box<dyn Workspace>,
-        wait: Wait,
-    ) -> Result<Self, OpenError> {
+        folders: Box<dyn WorkspacePaths>,
+        wait: WorkspaceWait,
+    ) -> Result<Self, PostgresOpenError> {
         Ok(Self::of_hold(
-            hold::take(address, workspace, wait).await?,
+            leadership::take(address, workspace, wait).await?,
             folders,
         ))
     }
 
     /// Returns the workspace of a leading node.
-    pub(crate) fn of_hold(hold: Hold, folders: Box<dyn Workspace>) -> Self {
+    pub(crate) fn of_hold(hold: LeaderLock, folders: Box<dyn WorkspacePaths>) -> Self {
         let access = Arc::clone(&hold.access);
         Self::working(access, folders, move |beat| hold.watch(beat))
     }
@@ -88,17 +88,28 @@ impl PostgresStore {
     /// Creates the store of a workspace that `keep` monitors. `keep` receives the heartbeats, and
     /// returns when the sessions have become invalid.
     pub(crate) fn working<F: Future<Output = ()> + Send>(
-        access: Arc<Access>,
-        folders: Box<dyn Workspace>,
-        keep: impl FnOnce(Beat) -> F + Send + 'static,
+        access: Arc<SessionAccess>,
+        folders: Box<dyn WorkspacePaths>,
+        keep: impl FnOnce(HeartbeatSessions) -> F + Send + 'static,
     ) -> Self {
-        let durable = Arc::new(Lines::new(&access, Kind::Durable, DURABLE_LINES));
-        let quick = Arc::new(Lines::new(&access, Kind::Quick, QUICK_LINES));
-        let log = Arc::new(Line::new(Arc::clone(&access), Kind::Durable));
-        let writer = Writer::start(Arc::clone(&log), access.id);
-        let happened = Happened::start(Arc::clone(&access), Arc::clone(&quick));
+        let durable = Arc::new(SessionPool::new(
+            &access,
+            SessionKind::Durable,
+            DURABLE_SESSIONS,
+        ));
+        let quick = Arc::new(SessionPool::new(
+            &access,
+            SessionKind::Quick,
+            QUICK_SESSIONS,
+        ));
+        let log = Arc::new(ReconnectingSession::new(
+            Arc::clone(&access),
+            SessionKind::Durable,
+        ));
+        let writer = RecordWriter::start(Arc::clone(&log), access.id);
+        let happened = RuntimeEventWriter::start(Arc::clone(&access), Arc::clone(&quick));
         let lost = access.lost();
-        let beat = Beat {
+        let beat = HeartbeatSessions {
             durable: Arc::clone(&durable),
             quick: Arc::clone(&quick),
         };
@@ -112,13 +123,13 @@ impl PostgresStore {
             let others = end_durable.all().chain(end_quick.all());
             join_all(others.chain([&*log]).map(|line| line.close())).await;
         });
-        let journals = Journals::new(
+        let journals = JournalTable::new(
             Arc::clone(&access),
             Arc::clone(&quick),
             Arc::clone(&durable),
         );
         let journals = Arc::new(journals);
-        let bell = Bell::hang(Arc::clone(&access));
+        let bell = MailboxNotifier::subscribe(Arc::clone(&access));
         let (writer, happened, watch) = (Some(writer), Some(happened), Some(watch));
         PostgresStore {
             access,
@@ -135,13 +146,13 @@ impl PostgresStore {
 
     /// Opens a workspace read-only, without taking it. All changes fail.
     pub async fn look(
-        address: &Address,
+        address: &DatabaseAddress,
         workspace: &str,
-        folders: Box<dyn Workspace>,
-    ) -> Result<Self, OpenError> {
-        let access = Arc::new(Access::look(address, workspace).await?);
-        let lines = Arc::new(Lines::new(&access, Kind::ReadOnly, 1));
-        let journals = Arc::new(Journals::new(
+        folders: Box<dyn WorkspacePaths>,
+    ) -> Result<Self, PostgresOpenError> {
+        let access = Arc::new(SessionAccess::look(address, workspace).await?);
+        let lines = Arc::new(SessionPool::new(&access, SessionKind::ReadOnly, 1));
+        let journals = Arc::new(JournalTable::new(
             Arc::clone(&access),
             Arc::clone(&lines),
             Arc::clone(&lines),
@@ -170,8 +181,8 @@ impl PostgresStore {
         &self.access.node
     }
 
-    pub(crate) fn parts(&self) -> Parts {
-        Parts {
+    pub(crate) fn parts(&self) -> StoreParts {
+        StoreParts {
             access: Arc::clone(&self.access),
             quick: Arc::clone(&self.quick),
             durable: Arc::clone(&self.durable),
@@ -197,7 +208,7 @@ impl Drop for PostgresStore {
     }
 }
 
-impl Workspace for PostgresStore {
+impl WorkspacePaths for PostgresStore {
     fn workdir(&self, id: &InstanceId) -> PathBuf {
         self.folders.workdir(id)
     }
@@ -207,21 +218,21 @@ impl Workspace for PostgresStore {
     }
 }
 
-fn unusable(address: &Address) -> impl Fn(DbError) -> OpenError {
-    move |error| OpenError::Unusable {
+fn unusable(address: &DatabaseAddress) -> impl Fn(DbError) -> PostgresOpenError {
+    move |error| PostgresOpenError::Unusable {
         address: address.to_string(),
         cause: error.to_string(),
     }
 }
 
-pub async fn workspaces(address: &Address) -> Result<Vec<String>, OpenError> {
+pub async fn workspaces(address: &DatabaseAddress) -> Result<Vec<String>, PostgresOpenError> {
     let unusable = unusable(address);
-    let session = Session::open(address, "gdn", Kind::ReadOnly)
+    let session = DatabaseSession::open(address, "gdn", SessionKind::ReadOnly)
         .await
         .map_err(&unusable)?;
     if !schema::is_there(&session)
         .await
-        .map_err(|error| hold::unusable(address, &error))?
+        .map_err(|error| leadership::unusable(address, &error))?
     {
         return Ok(Vec::new());
     }
@@ -233,18 +244,18 @@ pub async fn workspaces(address: &Address) -> Result<Vec<String>, OpenError> {
 }
 
 /// Deletes a workspace with all contents. Fails while a node holds it.
-pub async fn forget(address: &Address, workspace: &str) -> Result<(), OpenError> {
-    let hold = hold::take(
+pub async fn forget(address: &DatabaseAddress, workspace: &str) -> Result<(), PostgresOpenError> {
+    let hold = leadership::take(
         address,
         workspace,
-        Wait::For(std::time::Duration::from_secs(5)),
+        WorkspaceWait::For(std::time::Duration::from_secs(5)),
     )
     .await?;
-    let session = Session::open(address, "gdn", Kind::Durable)
+    let session = DatabaseSession::open(address, "gdn", SessionKind::Durable)
         .await
         .map_err(unusable(address))?;
     let id = hold.access.id;
-    for sql in FORGET {
+    for sql in DELETE_WORKSPACE {
         session
             .query(sql, &[&id])
             .await
@@ -253,7 +264,7 @@ pub async fn forget(address: &Address, workspace: &str) -> Result<(), OpenError>
     Ok(())
 }
 
-const FORGET: [&str; 14] = [
+const DELETE_WORKSPACE: [&str; 14] = [
     "DELETE FROM goondan.members WHERE workspace = $1",
     "DELETE FROM goondan.packets WHERE workspace = $1",
     "DELETE FROM goondan.letters WHERE workspace = $1",

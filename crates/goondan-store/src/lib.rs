@@ -6,11 +6,11 @@
 #![allow(missing_docs, reason = "internal crate")]
 
 pub mod fs;
+pub mod instance_export;
 pub mod jsonl;
-mod ledger;
 pub mod memory;
-mod note;
 pub mod record;
+mod record_facts;
 pub mod suite;
-pub mod transfer;
-pub mod workdirs;
+mod wal_index;
+pub mod workspace_directories;

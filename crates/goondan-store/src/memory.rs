@@ -9,66 +9,69 @@ use async_trait::async_trait;
 use futures::future::BoxFuture;
 use serde_json::Value;
 
-use super::ledger::{Held, Ledger};
+use super::wal_index::{WalIndex, WalState};
 use crate::record::InboxRecord;
-use crate::workdirs::Workdirs;
+use crate::workspace_directories::WorkspaceDirectories;
 use goondan_core::event::RuntimeEvent;
 use goondan_core::ids::InstanceId;
 use goondan_core::message::{Message, MessageEvent};
-use goondan_core::ports::journal::{Effect, Journal, Outcome, TurnJournal, WhenInterrupted};
+use goondan_core::ports::journal::{
+    EffectOutcome, InterruptionPolicy, TurnEffect, TurnJournal, TurnJournalStore,
+};
 use goondan_core::ports::store::{
-    Conversations, EventLog, FinishedTurn, Fold, InstanceMeta, Instances, Lease, Log, LogRecord,
-    OpenConversation, Record, Records, Recovered, StoreError, StoredConversation, Ticket, Traces,
-    Version, Workspace, put_begun_first,
+    BaseChange, ConversationStore, DurabilityTicket, FinishedTurn, InstanceLease, InstanceMeta,
+    InstanceStore, LogRecord, OpenConversation, RecordStore, RecordVersion, RecoveredState,
+    RuntimeEventStore, StoreError, StoredConversation, TurnRemains, VersionedRecord, WorkspaceLog,
+    WorkspacePaths, put_begun_first,
 };
 
 /// Number of new records after which the inbox is compacted.
-const WORTH_COMPACTING: usize = 20_000;
+const MIN_COMPACTION_RECORDS: usize = 20_000;
 
 /// Conversations in memory. Tools work below `dir`, which the caller owns. Clones share the same
 /// workspace, so that a swarm can be restarted on it.
 #[derive(Clone)]
 pub struct MemoryStore {
-    folders: Workdirs,
-    state: Arc<Mutex<State>>,
+    folders: WorkspaceDirectories,
+    state: Arc<Mutex<MemoryState>>,
 }
 
 #[derive(Default)]
-struct State {
+struct MemoryState {
     inbox: Vec<InboxRecord>,
     /// Inbox length at which obsolete records are removed.
     compact_at: usize,
     metas: HashMap<InstanceId, InstanceMeta>,
     conversations: HashMap<InstanceId, StoredConversation>,
     epochs: HashMap<InstanceId, u64>,
-    records: HashMap<InstanceId, HashMap<String, Record>>,
+    records: HashMap<InstanceId, HashMap<String, VersionedRecord>>,
     /// Side effects of unfinished turns.
-    journals: HashMap<InstanceId, Recorded>,
-    last_version: Version,
+    journals: HashMap<InstanceId, MemoryTurnEffects>,
+    last_version: RecordVersion,
 }
 
 impl MemoryStore {
     pub fn new(dir: PathBuf) -> Self {
         MemoryStore {
-            folders: Workdirs::below(dir),
+            folders: WorkspaceDirectories::below(dir),
             state: Arc::default(),
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, MemoryState> {
         lock(&self.state)
     }
 }
 
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+fn lock(state: &Mutex<MemoryState>) -> MutexGuard<'_, MemoryState> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl State {
+impl MemoryState {
     fn take(&mut self, record: InboxRecord) {
         self.inbox.push(record);
-        if self.inbox.len() >= self.compact_at.max(WORTH_COMPACTING) {
-            let ledger = Ledger::of(self.inbox.iter());
+        if self.inbox.len() >= self.compact_at.max(MIN_COMPACTION_RECORDS) {
+            let ledger = WalIndex::of(self.inbox.iter());
             let records = self.inbox.iter().enumerate();
             self.inbox = records
                 .filter_map(|(place, record)| ledger.reduce(place, record))
@@ -78,22 +81,22 @@ impl State {
         }
     }
 
-    fn record(&self, id: &InstanceId, name: &str) -> Option<&Record> {
+    fn record(&self, id: &InstanceId, name: &str) -> Option<&VersionedRecord> {
         self.records.get(id)?.get(name)
     }
 }
 
 #[async_trait]
-impl Log for MemoryStore {
-    async fn recover(&self) -> Result<Recovered, StoreError> {
+impl WorkspaceLog for MemoryStore {
+    async fn recover(&self) -> Result<RecoveredState, StoreError> {
         let state = self.state();
-        let (ledger, mut held) = (Ledger::of(state.inbox.iter()), Held::default());
+        let (ledger, mut held) = (WalIndex::of(state.inbox.iter()), WalState::default());
         for place in ledger.places() {
             ledger.take_up(place, state.inbox[place].clone(), &mut held);
         }
         let mut recovered = held.recovered;
         put_begun_first(&mut recovered, |id| {
-            Traces::in_events(
+            TurnRemains::in_events(
                 state
                     .conversations
                     .get(id)
@@ -104,25 +107,25 @@ impl Log for MemoryStore {
         Ok(recovered)
     }
 
-    fn append(&self, record: LogRecord) -> Ticket {
+    fn append(&self, record: LogRecord) -> DurabilityTicket {
         self.state().take(record.into());
-        Ticket::settled(Ok(()))
+        DurabilityTicket::settled(Ok(()))
     }
 }
 
 #[async_trait]
-impl Conversations for MemoryStore {
-    async fn claim(&self, id: &InstanceId) -> Result<Lease, StoreError> {
+impl ConversationStore for MemoryStore {
+    async fn claim(&self, id: &InstanceId) -> Result<InstanceLease, StoreError> {
         let mut state = self.state();
         let epoch = state.epochs.entry(id.clone()).or_default();
         *epoch += 1;
-        Ok(Lease {
+        Ok(InstanceLease {
             instance: id.clone(),
             epoch: *epoch,
         })
     }
 
-    async fn open(&self, lease: Lease) -> Result<Box<dyn OpenConversation>, StoreError> {
+    async fn open(&self, lease: InstanceLease) -> Result<Box<dyn OpenConversation>, StoreError> {
         Ok(Box::new(MemoryConversation {
             lease,
             state: Arc::clone(&self.state),
@@ -140,7 +143,7 @@ impl Conversations for MemoryStore {
 }
 
 #[async_trait]
-impl Instances for MemoryStore {
+impl InstanceStore for MemoryStore {
     async fn instances(&self) -> Result<Vec<InstanceMeta>, StoreError> {
         Ok(self.state().metas.values().cloned().collect())
     }
@@ -164,8 +167,12 @@ impl Instances for MemoryStore {
 }
 
 #[async_trait]
-impl Records for MemoryStore {
-    async fn get(&self, id: &InstanceId, name: &str) -> Result<Option<Record>, StoreError> {
+impl RecordStore for MemoryStore {
+    async fn get(
+        &self,
+        id: &InstanceId,
+        name: &str,
+    ) -> Result<Option<VersionedRecord>, StoreError> {
         Ok(self.state().record(id, name).cloned())
     }
 
@@ -174,14 +181,14 @@ impl Records for MemoryStore {
         id: &InstanceId,
         name: &str,
         value: &Value,
-        expected: Option<Version>,
+        expected: Option<RecordVersion>,
     ) -> Result<bool, StoreError> {
         let mut state = self.state();
         if state.record(id, name).map(|record| record.version) != expected {
             return Ok(false);
         }
         state.last_version += 1;
-        let record = Record {
+        let record = VersionedRecord {
             value: value.clone(),
             version: state.last_version,
         };
@@ -193,7 +200,7 @@ impl Records for MemoryStore {
         Ok(true)
     }
 
-    async fn all(&self, name: &str) -> Result<Vec<(InstanceId, Record)>, StoreError> {
+    async fn all(&self, name: &str) -> Result<Vec<(InstanceId, VersionedRecord)>, StoreError> {
         let state = self.state();
         let found = state
             .records
@@ -205,7 +212,7 @@ impl Records for MemoryStore {
 
 /// Keeps no events: observers receive them as they occur.
 #[async_trait]
-impl EventLog for MemoryStore {
+impl RuntimeEventStore for MemoryStore {
     fn record(&self, _event: &Arc<RuntimeEvent>) {}
 
     async fn events(&self, _id: &InstanceId, _after: u64) -> Result<Vec<RuntimeEvent>, StoreError> {
@@ -213,7 +220,7 @@ impl EventLog for MemoryStore {
     }
 }
 
-impl Workspace for MemoryStore {
+impl WorkspacePaths for MemoryStore {
     fn workdir(&self, id: &InstanceId) -> PathBuf {
         self.folders.workdir(id)
     }
@@ -224,13 +231,13 @@ impl Workspace for MemoryStore {
 }
 
 struct MemoryConversation {
-    lease: Lease,
-    state: Arc<Mutex<State>>,
+    lease: InstanceLease,
+    state: Arc<Mutex<MemoryState>>,
 }
 
 impl MemoryConversation {
     /// Changes the stored state if the lease is still valid.
-    fn change(&self, change: impl FnOnce(&mut State)) -> Result<(), StoreError> {
+    fn change(&self, change: impl FnOnce(&mut MemoryState)) -> Result<(), StoreError> {
         let mut state = lock(&self.state);
         if state.epochs.get(&self.lease.instance) != Some(&self.lease.epoch) {
             return Err(StoreError::Fenced(self.lease.instance.clone()));
@@ -263,7 +270,7 @@ impl OpenConversation for MemoryConversation {
         self.change_events(Vec::clear)
     }
 
-    async fn fold(&mut self, fold: Fold<'_>) -> Result<(), StoreError> {
+    async fn fold(&mut self, fold: BaseChange<'_>) -> Result<(), StoreError> {
         let id = self.lease.instance.clone();
         self.change(|state| folded(state.conversations.entry(id).or_default(), fold))
     }
@@ -271,7 +278,7 @@ impl OpenConversation for MemoryConversation {
     async fn end_turn(
         &mut self,
         turn: FinishedTurn,
-        fold: Fold<'_>,
+        fold: BaseChange<'_>,
         meta: InstanceMeta,
     ) -> Result<bool, StoreError> {
         let id = self.lease.instance.clone();
@@ -284,18 +291,18 @@ impl OpenConversation for MemoryConversation {
     }
 }
 
-fn folded(conversation: &mut StoredConversation, fold: Fold<'_>) {
+fn folded(conversation: &mut StoredConversation, fold: BaseChange<'_>) {
     match fold {
-        Fold::Append(messages) => conversation
+        BaseChange::Append(messages) => conversation
             .base
             .extend(messages.iter().map(Arc::<Message>::clone)),
-        Fold::Rewrite(messages) => conversation.base = messages.to_vec(),
+        BaseChange::Rewrite(messages) => conversation.base = messages.to_vec(),
     }
     conversation.events.clear();
 }
 
 #[async_trait]
-impl Journal for MemoryStore {
+impl TurnJournalStore for MemoryStore {
     async fn open_journal(
         &self,
         instance: &InstanceId,
@@ -305,7 +312,7 @@ impl Journal for MemoryStore {
         let running = state.journals.entry(instance.clone()).or_default();
         if running.turn_id != turn_id {
             // The recorded effects belong to a finished turn.
-            *running = Recorded {
+            *running = MemoryTurnEffects {
                 turn_id: turn_id.to_owned(),
                 effects: HashMap::new(),
             };
@@ -326,7 +333,7 @@ impl Journal for MemoryStore {
 
 /// Effects of a turn, with outcomes if they finished.
 #[derive(Default)]
-struct Recorded {
+struct MemoryTurnEffects {
     turn_id: String,
     effects: HashMap<String, Option<Arc<Value>>>,
 }
@@ -335,7 +342,7 @@ struct MemoryJournal {
     instance: InstanceId,
     /// Effects recorded before the turn was resumed.
     recorded: HashMap<String, Option<Arc<Value>>>,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<MemoryState>>,
 }
 
 impl MemoryJournal {
@@ -350,24 +357,24 @@ impl MemoryJournal {
 impl TurnJournal for MemoryJournal {
     async fn run_value(
         &self,
-        effect: Effect,
+        effect: TurnEffect,
         work: BoxFuture<'_, Value>,
-    ) -> Result<Outcome<Arc<Value>>, StoreError> {
+    ) -> Result<EffectOutcome<Arc<Value>>, StoreError> {
         match self.recorded.get(&effect.id) {
             Some(Some(value)) => {
-                return Ok(Outcome::Done {
+                return Ok(EffectOutcome::Done {
                     value: Arc::clone(value),
                     replayed: true,
                 });
             }
-            Some(None) if effect.when_interrupted == WhenInterrupted::Report => {
-                return Ok(Outcome::Interrupted);
+            Some(None) if effect.when_interrupted == InterruptionPolicy::Report => {
+                return Ok(EffectOutcome::Interrupted);
             }
             _ => self.record(&effect.id, None),
         }
         let value = Arc::new(work.await);
         self.record(&effect.id, Some(Arc::clone(&value)));
-        Ok(Outcome::Done {
+        Ok(EffectOutcome::Done {
             value,
             replayed: false,
         })

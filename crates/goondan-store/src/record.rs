@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use goondan_core::agent_event::AgentEvent;
 use goondan_core::event::TurnResult;
 use goondan_core::ids::InstanceId;
-use goondan_core::inbound::AgentEvent;
 use goondan_core::message::Message;
 use goondan_core::ports::store::{FinishedTurn, LogRecord};
 use serde::{Deserialize, Serialize};

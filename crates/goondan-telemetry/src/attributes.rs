@@ -1,18 +1,18 @@
-//! Lists of attributes.
+//! Lists of span attributes.
 
 use chrono::{DateTime, Utc};
-use goondan_core::event::Cost;
+use goondan_core::event::UsageCost;
 use goondan_core::ports::model::TokenUsage;
 
-use crate::otlp::{KeyValue, Value, attribute};
+use crate::otlp::{AttributeValue, KeyValue, attribute};
 
-/// Attributes on their way into a span.
+/// Attributes of a span under construction.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Attributes(Vec<KeyValue>);
+pub(crate) struct SpanAttributes(Vec<KeyValue>);
 
-impl Attributes {
-    /// One more, or another value of one that is there.
-    pub(crate) fn set(&mut self, key: &str, value: impl Into<Value>) -> &mut Self {
+impl SpanAttributes {
+    /// Adds an attribute, or replaces its value.
+    pub(crate) fn set(&mut self, key: &str, value: impl Into<AttributeValue>) -> &mut Self {
         let new = attribute(key, value);
         match self.0.iter_mut().find(|known| known.key == key) {
             Some(known) => *known = new,
@@ -21,16 +21,24 @@ impl Attributes {
         self
     }
 
-    /// One more, where there is a value.
-    pub(crate) fn maybe(&mut self, key: &str, value: Option<impl Into<Value>>) -> &mut Self {
+    /// Adds an attribute if it has a value.
+    pub(crate) fn maybe(
+        &mut self,
+        key: &str,
+        value: Option<impl Into<AttributeValue>>,
+    ) -> &mut Self {
         if let Some(value) = value {
             self.set(key, value);
         }
         self
     }
 
-    /// What was used up.
-    pub(crate) fn usage(&mut self, usage: Option<TokenUsage>, cost: Option<&Cost>) -> &mut Self {
+    /// Adds token usage and cost.
+    pub(crate) fn usage(
+        &mut self,
+        usage: Option<TokenUsage>,
+        cost: Option<&UsageCost>,
+    ) -> &mut Self {
         if let Some(usage) = usage {
             self.set("gen_ai.usage.input_tokens", usage.prompt_tokens);
             self.set("gen_ai.usage.output_tokens", usage.completion_tokens);
@@ -47,18 +55,16 @@ impl Attributes {
         self
     }
 
-    /// All of `more`.
-    pub(crate) fn append(&mut self, more: Attributes) {
+    pub(crate) fn append(&mut self, more: SpanAttributes) {
         self.0.extend(more.0);
     }
 
-    /// As messages have them.
     pub(crate) fn done(self) -> Vec<KeyValue> {
         self.0
     }
 }
 
-/// A time as OTLP has it.
+/// Converts a time to OTLP: nanoseconds since the Unix epoch.
 pub(crate) fn nanos(time: DateTime<Utc>) -> u64 {
     time.timestamp_nanos_opt()
         .and_then(|nanos| u64::try_from(nanos).ok())

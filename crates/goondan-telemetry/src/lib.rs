@@ -1,29 +1,31 @@
-//! What happens in a swarm, as OpenTelemetry spans.
+//! Exports runtime events of a swarm as OpenTelemetry spans.
 //!
-//! [`Settings`] are the standard `OTEL_*` variables. [`Assembler`] makes a span of the two runtime events that begin and end a
-//! turn, a step or a tool call, and of the one of a model call. [`Telemetry`] sends the spans to a receiver while the swarm runs,
-//! and never makes it wait: what the receiver does not take in time is dropped and counted.
+//! [`TelemetrySettings`] are the standard `OTEL_*` variables. [`SpanAssembler`] builds a span from the two
+//! runtime events that begin and end a turn, a step or a tool call. A model call has a single
+//! event. [`TelemetryExporter`] exports the spans to an OTLP endpoint while the swarm runs, without
+//! blocking it. Spans that the endpoint does not accept in time are dropped and counted.
 //!
-//! It speaks OTLP over HTTP by a handful of messages of its own ([`otlp`]) and the HTTP client that is in the tree anyway. The
-//! SDK would bring its own pipeline, a second set of types for what the runtime events say already, and gRPC.
+//! The protocol is OTLP over HTTP, with own message types ([`otlp`]) and the HTTP client of the
+//! workspace. The SDK would add its own pipeline, a second set of types for the runtime events, and
+//! gRPC.
 //!
-//! This crate deliberately does not know: swarms, terminals, and where events are kept.
+//! Deliberately excluded: swarms, terminals, and the storage of events.
 
 mod attributes;
+mod backfill;
 mod exporter;
+mod message_attributes;
 mod names;
 pub mod otlp;
-mod past;
-mod post;
-mod queue;
+mod otlp_client;
 mod resource;
-mod said;
 mod settings;
+mod span_queue;
 mod spans;
 
-pub use exporter::Telemetry;
-pub use past::requests;
-pub use post::{PostError, Poster};
-pub use resource::Identity;
-pub use settings::{Endpoint, Protocol, Sampler, Settings};
-pub use spans::Assembler;
+pub use backfill::requests;
+pub use exporter::TelemetryExporter;
+pub use otlp_client::{ExportError, OtlpClient};
+pub use resource::ProcessIdentity;
+pub use settings::{OtlpEndpoint, OtlpProtocol, TelemetrySettings, TraceSampler};
+pub use spans::SpanAssembler;

@@ -1,8 +1,8 @@
-//! Names that the conventions of OpenTelemetry for generative AI lay down.
+//! Names in the OpenTelemetry conventions for generative AI.
 
 use goondan_core::ports::model::ModelFinishReason;
 
-/// What the conventions call a provider; where they do not know it, its own name.
+/// Returns the conventional name of a provider; unknown providers keep their name.
 pub(crate) fn provider(name: &str) -> &str {
     match name {
         "bedrock" => "aws.bedrock",
@@ -11,13 +11,13 @@ pub(crate) fn provider(name: &str) -> &str {
         "mistral" => "mistral_ai",
         "vertex" => "gcp.vertex_ai",
         "xai" => "x_ai",
-        // Others that speak its format.
+        // Servers that implement the API of OpenAI.
         "openai-compatible" => "openai",
         other => other,
     }
 }
 
-/// Returns the name of the reason why a model ended its answer.
+/// Returns the conventional name of the reason why a model ended its answer.
 pub(crate) fn finish_reason(reason: &ModelFinishReason) -> &str {
     match reason {
         ModelFinishReason::ToolCalls => "tool_calls",
@@ -26,7 +26,7 @@ pub(crate) fn finish_reason(reason: &ModelFinishReason) -> &str {
     }
 }
 
-/// Whether a model of that provider answers within the process.
+/// Returns whether models of this provider run inside this process.
 pub(crate) fn is_inside(provider: &str) -> bool {
     matches!(provider, "scripted" | "replay")
 }

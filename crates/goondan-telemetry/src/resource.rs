@@ -1,23 +1,23 @@
-//! Who sends.
+//! Identity of the exporting process.
 
 use std::collections::BTreeMap;
 
-use crate::otlp::{Resource, Scope, attribute};
+use crate::otlp::{InstrumentationScope, OtlpResource, attribute};
 
-/// What the program knows of itself.
+/// Identity of the exporting process.
 #[derive(Debug, Clone)]
-pub struct Identity {
-    /// Its version.
+pub struct ProcessIdentity {
+    /// Version of gdn.
     pub version: String,
-    /// The swarm that runs in it; several, where the past of several is sent.
+    /// Name of the swarm; several names in a backfill of several swarms.
     pub swarm: Option<String>,
-    /// Tells this process from others that run the same.
+    /// Unique id of this process.
     pub instance: String,
 }
 
-impl Identity {
-    /// The resource; what the environment says of it goes first.
-    pub(crate) fn resource(&self, given: &BTreeMap<String, String>) -> Resource {
+impl ProcessIdentity {
+    /// Returns the OTLP resource. Attributes from the environment take precedence.
+    pub(crate) fn resource(&self, given: &BTreeMap<String, String>) -> OtlpResource {
         let mut attributes = BTreeMap::from([
             ("service.name", "gdn"),
             ("service.version", &self.version),
@@ -36,7 +36,7 @@ impl Identity {
                 .iter()
                 .map(|(key, value)| (key.as_str(), value.as_str())),
         );
-        Resource {
+        OtlpResource {
             attributes: attributes
                 .into_iter()
                 .map(|(key, value)| attribute(key, value))
@@ -44,9 +44,9 @@ impl Identity {
         }
     }
 
-    /// The part of the program that makes the spans.
-    pub(crate) fn scope(&self) -> Scope {
-        Scope {
+    /// Returns the OTLP instrumentation scope.
+    pub(crate) fn scope(&self) -> InstrumentationScope {
+        InstrumentationScope {
             name: "goondan".to_owned(),
             version: self.version.clone(),
         }

@@ -5,70 +5,71 @@ use std::time::Duration;
 
 use goondan_core::JsonObject;
 use goondan_core::ports::tool::{
-    AgentEventInput, RequestOptions, SpawnOptions, SpawnedAgentInfo, ToolContext, ToolError,
+    AgentEventInput, RequestOptions, SpawnOptions, SpawnedInstanceInfo, ToolContext, ToolError,
     ToolOutput,
 };
-use goondan_core::reserved::{REQUEST, SEND};
-use goondan_spec::kinds::PATH;
+use goondan_core::reserved_names::{REQUEST_EVENT, SEND_EVENT};
+use goondan_spec::kinds::PATH_FORMAT;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::define::{Export, Operation, titled};
-use crate::paths::Root;
-use crate::table::{Builtin, ConfigError};
+use crate::builtin_tool::BuiltinTool;
+use crate::config_error::ConfigError;
+use crate::paths::FileRoot;
+use crate::tool_operation::{ToolExport, ToolOperation, titled};
 
-pub(crate) const BUILTIN: Builtin = Builtin {
+pub(crate) const BUILTIN: BuiltinTool = BuiltinTool {
     name: "agents",
     about: "Talks to the other agents of the swarm.",
     config: &[(
         "timeoutMs",
-        "how long an agent that is asked may give no sign of life where a call does not say, in milliseconds (default 1800000)",
+        "default idle timeout for requests to other agents, in milliseconds (default 1800000)",
     )],
     error_message_limit: Some(1500),
     // Longer than the longest `timeoutMs` of a request, so that a silent agent is reported as such.
-    timeout: Some(Duration::from_millis(LONGEST + 60_000)),
+    timeout: Some(Duration::from_millis(MAX_REQUEST_TIMEOUT_MS + 60_000)),
     open: |opening| {
-        let config: Config = opening.config()?;
+        let config: AgentsToolConfig = opening.config()?;
         if config
             .timeout_ms
-            .is_some_and(|ms| !(1..=LONGEST).contains(&ms))
+            .is_some_and(|ms| !(1..=MAX_REQUEST_TIMEOUT_MS).contains(&ms))
         {
             return Err(ConfigError::Range {
                 field: "timeoutMs",
-                most: LONGEST,
+                most: MAX_REQUEST_TIMEOUT_MS,
             });
         }
         let (config, none) = (Arc::new(config), Arc::new(()));
         // The engine derives event ids from the call id, so that a repeated call is the same event.
         Ok(vec![
-            Export::new::<Request>("request", &config).idempotent(),
-            Export::new::<Tell>("send", &none).idempotent(),
-            Export::new::<Spawn>("spawn", &none).idempotent(),
-            Export::new::<List>("list", &none).read_only(),
-            Export::new::<Catalog>("catalog", &none).read_only(),
+            ToolExport::new::<AskAgent>("request", &config).idempotent(),
+            ToolExport::new::<NotifyAgent>("send", &none).idempotent(),
+            ToolExport::new::<SpawnAgentInstance>("spawn", &none).idempotent(),
+            ToolExport::new::<ListInstances>("list", &none).read_only(),
+            ToolExport::new::<ListAgents>("catalog", &none).read_only(),
         ])
     },
-    ..Builtin::BLANK
+    ..BuiltinTool::DEFAULT_ROW
 };
 
 /// Longest timeout of a request in milliseconds: a day.
-const LONGEST: u64 = 86_400_000;
+const MAX_REQUEST_TIMEOUT_MS: u64 = 86_400_000;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Config {
+struct AgentsToolConfig {
     timeout_ms: Option<u64>,
 }
 
-/// Ask another agent and wait for its answer, or with `async` get the answer before a later step.
+/// Send a request to another agent and wait for its answer. With `async`, return at once.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Request {
-    /// The agent to ask; `agents__catalog` lists them.
+struct AskAgent {
+    /// The agent, from `agents__catalog`.
     #[schemars(length(min = 1))]
     target: String,
-    /// What to ask.
+    /// The request.
     #[schemars(length(min = 1))]
     input: String,
     /// The target's conversation; the caller's own key if not given.
@@ -76,21 +77,25 @@ struct Request {
     /// The type of the event.
     #[serde(default = "request_type")]
     event_type: String,
-    /// How long the agent may give no sign of life before it is given up, in milliseconds; what the tool is set to if not
-    /// given. As long as it works, or a person is asked, the answer is waited for.
+    /// Idle timeout in milliseconds: the request fails when the target makes no progress for this
+    /// long. Work in progress and pending approvals keep it alive. Default: the tool's `timeoutMs`.
     #[schemars(range(min = 1, max = 86_400_000))]
     timeout_ms: Option<u64>,
-    /// Return at once; the answer arrives as a message before a later step.
+    /// Return at once; the answer arrives later as a message.
     #[serde(default, rename = "async")]
     async_: bool,
-    /// Data that travels with the question.
+    /// Extra data for the request.
     metadata: Option<JsonObject>,
 }
 
-impl Operation for Request {
-    type Shared = Config;
+impl ToolOperation for AskAgent {
+    type Shared = AgentsToolConfig;
 
-    async fn run(self, ctx: &ToolContext, config: &Config) -> Result<ToolOutput, ToolError> {
+    async fn run(
+        self,
+        ctx: &ToolContext,
+        config: &AgentsToolConfig,
+    ) -> Result<ToolOutput, ToolError> {
         let event = event(
             self.event_type,
             self.input,
@@ -116,14 +121,14 @@ impl Operation for Request {
     }
 }
 
-/// Tell another agent something without waiting for an answer.
+/// Send a message to another agent without waiting for an answer.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Tell {
-    /// The agent to tell; `agents__catalog` lists them.
+struct NotifyAgent {
+    /// The agent, from `agents__catalog`.
     #[schemars(length(min = 1))]
     target: String,
-    /// What to tell.
+    /// The message.
     #[schemars(length(min = 1))]
     input: String,
     /// The target's conversation; the caller's own key if not given.
@@ -131,11 +136,11 @@ struct Tell {
     /// The type of the event.
     #[serde(default = "send_type")]
     event_type: String,
-    /// Data that travels with the message.
+    /// Extra data for the message.
     metadata: Option<JsonObject>,
 }
 
-impl Operation for Tell {
+impl ToolOperation for NotifyAgent {
     type Shared = ();
 
     async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
@@ -148,32 +153,32 @@ impl Operation for Tell {
         let sent = ctx.runtime.send(&self.target, event).await?;
         let output =
             json!({"target": sent.target, "eventId": sent.event_id, "accepted": sent.accepted});
-        Ok(titled(format!("Told {}", self.target), output))
+        Ok(titled(format!("Notified {}", self.target), output))
     }
 }
 
 /// Create an instance of an agent of the swarm.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Spawn {
-    /// The agent; `agents__catalog` lists them.
+struct SpawnAgentInstance {
+    /// The agent, from `agents__catalog`.
     #[schemars(length(min = 1))]
     target: String,
-    /// The key of the new conversation; generated if not given. An existing key is used again.
+    /// The conversation key; generated if not given. An existing conversation is reused.
     instance_key: Option<String>,
-    /// The folder in which its tools work, instead of the agent's own. It must be inside this agent's working directory.
-    #[schemars(length(min = 1), extend("format" = PATH))]
+    /// Working directory for the tools of the new instance, inside this agent's working directory.
+    #[schemars(length(min = 1), extend("format" = PATH_FORMAT))]
     cwd: Option<String>,
 }
 
-impl Operation for Spawn {
+impl ToolOperation for SpawnAgentInstance {
     type Shared = ();
 
     async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
         // A sub-agent gets no more access than its caller (rule S1b), including the file system.
         let place = self
             .cwd
-            .map(|cwd| Root::of(ctx)?.resolve(&cwd))
+            .map(|cwd| FileRoot::of(ctx)?.resolve(&cwd))
             .transpose()?;
         let cwd = place.map(|place| place.path.display().to_string());
         let options = SpawnOptions {
@@ -193,16 +198,16 @@ impl Operation for Spawn {
     }
 }
 
-/// List the agent instances that this conversation has spawned, or all of the swarm.
+/// List the agent instances that this conversation spawned, or all in the swarm.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct List {
+struct ListInstances {
     /// List all instances, not just the caller's own.
     #[serde(default)]
     include_all: bool,
 }
 
-impl Operation for List {
+impl ToolOperation for ListInstances {
     type Shared = ();
 
     async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
@@ -216,12 +221,12 @@ impl Operation for List {
     }
 }
 
-/// List the agents of the swarm, and which of them can be asked from here.
+/// List the agents of the swarm, and which ones this agent can call.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Catalog {}
+struct ListAgents {}
 
-impl Operation for Catalog {
+impl ToolOperation for ListAgents {
     type Shared = ();
 
     async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
@@ -255,7 +260,7 @@ fn event(
 }
 
 /// Returns an instance for the model, with all fields.
-fn instance(info: SpawnedAgentInfo) -> Value {
+fn instance(info: SpawnedInstanceInfo) -> Value {
     json!({
         "target": info.target,
         "instanceKey": info.instance_key,
@@ -267,9 +272,9 @@ fn instance(info: SpawnedAgentInfo) -> Value {
 }
 
 fn request_type() -> String {
-    REQUEST.to_owned()
+    REQUEST_EVENT.to_owned()
 }
 
 fn send_type() -> String {
-    SEND.to_owned()
+    SEND_EVENT.to_owned()
 }

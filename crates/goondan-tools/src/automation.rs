@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use goondan_core::ports::powers::{Job, JobRequest};
+use goondan_core::ports::capabilities::{JobRequest, ScheduledJob};
 use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
 use goondan_spec::Code;
 use goondan_spec::kinds::Permission;
@@ -10,42 +10,44 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::define::{Export, Operation, titled};
+use crate::builtin_tool::BuiltinTool;
 use crate::errors;
-use crate::powers;
-use crate::table::Builtin;
+use crate::host_capabilities;
+use crate::tool_operation::{ToolExport, ToolOperation, titled};
 
-pub(crate) const BUILTIN: Builtin = Builtin {
+pub(crate) const BUILTIN: BuiltinTool = BuiltinTool {
     name: "automation",
-    about: "Sends prompts to a conversation on a schedule. A conversation keeps at most 100 jobs, and they survive a restart. \
-            Prompts that were missed while nothing ran come once. Deleting a conversation deletes its jobs. A prompt's turn \
-            has the rights of the turn that made the job.",
+    about: "Sends prompts to a conversation on a schedule. A conversation has at most 100 jobs, \
+        which survive restarts. If a job missed runs while gdn was not running, its prompt is \
+        sent once. Deleting a conversation deletes its jobs. A prompt's turn has the permissions \
+        of the turn that created the job.",
     open: |_| {
         // The id of a job is derived from the id of the call.
         Ok(vec![
-            Export::new::<Cron>("cron", &Arc::new(()))
+            ToolExport::new::<CronJobTool>("cron", &Arc::new(()))
                 .needs(Permission::Write)
                 .idempotent(),
         ])
     },
-    ..Builtin::BLANK
+    ..BuiltinTool::DEFAULT_ROW
 };
 
 /// What to do with the jobs.
 #[derive(Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-enum Action {
+enum CronAction {
     List,
     Add,
     Remove,
 }
 
-/// Send a prompt to this conversation on a schedule: `add` makes a job, `list` shows the jobs, `remove` deletes one.
+/// Send a prompt to this conversation on a schedule: `add` creates, `list` shows and `remove`
+/// deletes jobs.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Cron {
-    /// What to do.
-    action: Action,
+struct CronJobTool {
+    /// The action.
+    action: CronAction,
     /// For `add`: minute, hour, day of month, month and day of week, such as `0 9 * * MON-FRI`.
     #[schemars(length(max = 200))]
     schedule: Option<String>,
@@ -53,28 +55,28 @@ struct Cron {
     #[serde(default = "utc")]
     #[schemars(length(max = 100))]
     timezone: String,
-    /// For `add`: the message to send whenever the job is due.
+    /// For `add`: the prompt to send when the job is due.
     #[schemars(length(max = 20_000))]
     prompt: Option<String>,
-    /// For `remove`: the job, as `add` and `list` name it.
+    /// For `remove`: the job id from `add` or `list`.
     #[schemars(length(max = 100))]
     id: Option<String>,
 }
 
-impl Operation for Cron {
+impl ToolOperation for CronJobTool {
     type Shared = ();
 
     async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
-        let schedules = powers::schedules(ctx)?;
+        let schedules = host_capabilities::schedules(ctx)?;
         match self.action {
-            Action::List => {
+            CronAction::List => {
                 let jobs: Vec<Value> = schedules.jobs().await?.iter().map(shown).collect();
                 Ok(titled(
                     format!("{} jobs", jobs.len()),
                     json!({"count": jobs.len(), "jobs": jobs}),
                 ))
             }
-            Action::Add => {
+            CronAction::Add => {
                 let schedule = filled(self.schedule, "add", "schedule")?;
                 let prompt = filled(self.prompt, "add", "prompt")?;
                 let job = schedules
@@ -89,7 +91,7 @@ impl Operation for Cron {
                     json!({"added": true, "job": shown(&job)}),
                 ))
             }
-            Action::Remove => {
+            CronAction::Remove => {
                 let id = filled(self.id, "remove", "id")?;
                 let Some(job) = schedules.remove(&id).await? else {
                     return Err(no_job(&id, &schedules.jobs().await?));
@@ -108,14 +110,14 @@ fn filled(value: Option<String>, action: &str, name: &str) -> Result<String, Too
     value.ok_or_else(|| errors::invalid(format!("action `{action}` needs `{name}`")))
 }
 
-fn no_job(id: &str, jobs: &[Job]) -> ToolError {
+fn no_job(id: &str, jobs: &[ScheduledJob]) -> ToolError {
     let known = jobs
         .iter()
         .map(|job| job.id.as_str())
         .collect::<Vec<_>>()
         .join(", ");
     let known = if known.is_empty() {
-        "there is none".to_owned()
+        "none".to_owned()
     } else {
         known
     };
@@ -124,7 +126,7 @@ fn no_job(id: &str, jobs: &[Job]) -> ToolError {
         .suggest(format!("jobs of this conversation: {known}"))
 }
 
-fn shown(job: &Job) -> Value {
+fn shown(job: &ScheduledJob) -> Value {
     json!({
         "id": job.id,
         "schedule": job.schedule,

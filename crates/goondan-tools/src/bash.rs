@@ -7,54 +7,56 @@ use goondan_core::JsonObject;
 use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
 use goondan_spec::Code;
 use goondan_spec::kinds::{
-    PATH, PROGRAM, Permission, SHELL_COMMAND, SHELL_ENVIRONMENT, SHELL_FOLDER,
+    PATH_FORMAT, PROGRAM_FORMAT, Permission, SHELL_COMMAND_FORMAT, SHELL_DIRECTORY_FORMAT,
+    SHELL_ENVIRONMENT_FORMAT,
 };
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::confine::Launcher;
-use crate::define::{Export, Operation, titled};
-use crate::line::Work;
-use crate::paths::Root;
-use crate::process::{self, Finished};
-use crate::shell::{self, Lines};
-use crate::table::Builtin;
+use crate::builtin_tool::BuiltinTool;
+use crate::command_runner::PreparedCommand;
+use crate::paths::FileRoot;
+use crate::process::{self, FinishedProgram};
+use crate::sandbox::ProgramLauncher;
+use crate::shell::{self, CommandLineLauncher};
+use crate::tool_operation::{ToolExport, ToolOperation, titled};
 
 /// Number of bytes kept of standard output and of standard error. Both fit in a result.
-const KEEP: (usize, usize) = (40_000, 40_000);
+const KEPT_OUTPUT_BYTES: (usize, usize) = (40_000, 40_000);
 
-pub(crate) const BUILTIN: Builtin = Builtin {
+pub(crate) const BUILTIN: BuiltinTool = BuiltinTool {
     name: "bash",
-    about: "Runs shell commands and scripts. Each runs in its own process group, which ends with the call, and with an \
-            environment without keys.",
-    config: shell::CONFIG,
+    about: "Runs shell commands and scripts. Each call has its own process group, which ends with \
+        the call. The environment contains no API keys.",
+    config: shell::SHELL_CONFIG_KEYS,
     error_message_limit: Some(1200),
     timeout: Some(Duration::from_secs(3_600)),
     open: |opening| {
-        let settings = Arc::new(Lines::new(
+        let settings = Arc::new(CommandLineLauncher::new(
             opening.config()?,
             opening.state.helper.as_ref(),
         )?);
         Ok(vec![
-            Export::new::<Exec>("exec", &settings).needs(Permission::Execute),
-            Export::new::<Script>("script", &settings).needs(Permission::Execute),
+            ToolExport::new::<BashCommand>("exec", &settings).needs(Permission::Execute),
+            ToolExport::new::<BashScript>("script", &settings).needs(Permission::Execute),
         ])
     },
-    ..Builtin::BLANK
+    ..BuiltinTool::DEFAULT_ROW
 };
 
-/// Run a shell command with /bin/sh in the working directory. Processes that it leaves in the background end with it.
+/// Run a shell command with /bin/sh in the working directory. Its background processes end when the
+/// command ends.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Exec {
+struct BashCommand {
     /// The command line.
-    #[schemars(length(min = 1), extend("format" = SHELL_COMMAND))]
+    #[schemars(length(min = 1), extend("format" = SHELL_COMMAND_FORMAT))]
     command: String,
-    /// The folder to run it in, relative to the working directory.
-    #[schemars(extend("format" = SHELL_FOLDER))]
+    /// The directory to run in, relative to the working directory.
+    #[schemars(extend("format" = SHELL_DIRECTORY_FORMAT))]
     cwd: Option<String>,
-    /// The time limit in milliseconds; 0 for none but the tool's own.
+    /// The time limit in milliseconds; 0: only the tool's own limit.
     #[serde(default = "default_timeout")]
     #[schemars(range(min = 0))]
     timeout_ms: u64,
@@ -64,22 +66,30 @@ struct Exec {
     env: JsonObject,
 }
 
-impl Operation for Exec {
-    type Shared = Lines;
+impl ToolOperation for BashCommand {
+    type Shared = CommandLineLauncher;
     const WATCHES_CANCELLATION: bool = true;
 
-    async fn preview(self, _ctx: &ToolContext, lines: &Lines) -> Result<Option<String>, ToolError> {
+    async fn preview(
+        self,
+        _ctx: &ToolContext,
+        lines: &CommandLineLauncher,
+    ) -> Result<Option<String>, ToolError> {
         lines.preview(&self.command)
     }
 
-    async fn run(self, ctx: &ToolContext, lines: &Lines) -> Result<ToolOutput, ToolError> {
+    async fn run(
+        self,
+        ctx: &ToolContext,
+        lines: &CommandLineLauncher,
+    ) -> Result<ToolOutput, ToolError> {
         let launcher = &lines.launcher;
         if let Some(host) = lines.host_of(&self.command)? {
             let beside = [("cwd", self.cwd.is_some()), ("env", !self.env.is_empty())];
             let work = host.work(&self.command, &beside, launcher, ctx)?;
             let finished = run(launcher, work, self.timeout_ms, ctx, "`ssh`").await?;
             let mut output = json!({"command": self.command});
-            host.tell(&mut output, &finished);
+            host.describe_result(&mut output, &finished);
             let Value::Object(output) = output else {
                 unreachable!("it was made above")
             };
@@ -99,21 +109,21 @@ impl Operation for Exec {
     }
 }
 
-/// Run a script file of the working directory with a shell.
+/// Run a script file with a shell.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Script {
+struct BashScript {
     /// The script file, relative to the working directory.
-    #[schemars(length(min = 1), extend("format" = PATH))]
+    #[schemars(length(min = 1), extend("format" = PATH_FORMAT))]
     path: String,
     /// Arguments for the script.
     #[serde(default)]
     args: Vec<String>,
-    /// The program that reads the script.
+    /// The shell that runs the script.
     #[serde(default = "default_shell")]
-    #[schemars(length(min = 1), extend("format" = PROGRAM))]
+    #[schemars(length(min = 1), extend("format" = PROGRAM_FORMAT))]
     shell: String,
-    /// The time limit in milliseconds; 0 for none but the tool's own.
+    /// The time limit in milliseconds; 0: only the tool's own limit.
     #[serde(default = "default_timeout")]
     #[schemars(range(min = 0))]
     timeout_ms: u64,
@@ -123,28 +133,32 @@ struct Script {
     env: JsonObject,
 }
 
-impl Operation for Script {
-    type Shared = Lines;
+impl ToolOperation for BashScript {
+    type Shared = CommandLineLauncher;
     const WATCHES_CANCELLATION: bool = true;
 
-    async fn run(self, ctx: &ToolContext, lines: &Lines) -> Result<ToolOutput, ToolError> {
+    async fn run(
+        self,
+        ctx: &ToolContext,
+        lines: &CommandLineLauncher,
+    ) -> Result<ToolOutput, ToolError> {
         let launcher = &lines.launcher;
-        if let Some(host) = lines.host.as_ref().filter(|host| host.takes_all()) {
+        if let Some(host) = lines.host.as_ref().filter(|host| host.runs_every_line()) {
             let message = format!(
-                "command lines run on {}, and the script is here",
+                "command lines run on {}, but the script is a local file",
                 host.address()
             );
             return Err(ToolError::new(message)
                 .code(Code::TOOL_UNAVAILABLE)
-                .suggest("run it there with `bash__exec`, if it is there"));
+                .suggest("if the script exists there, run it with `bash__exec`"));
         }
-        let root = Root::of(ctx)?;
+        let root = FileRoot::of(ctx)?;
         let script = root.resolve(&self.path)?;
         root.open(&script)?;
         let environment = shell::environment(&launcher.env, self.env)?;
         let mut command = process::command(&self.shell, root.folder(), environment);
         command.arg(&script.path).args(&self.args);
-        let work = Work::Program(Box::new(launcher.confine(command, ctx, None)?));
+        let work = PreparedCommand::Program(Box::new(launcher.confine(command, ctx, None)?));
         let finished = run(
             launcher,
             work,
@@ -163,19 +177,19 @@ impl Operation for Script {
 
 /// Runs `work`. `what` describes it in the error if it does not start.
 async fn run(
-    launcher: &Launcher,
-    work: Work,
+    launcher: &ProgramLauncher,
+    work: PreparedCommand,
     timeout_ms: u64,
     ctx: &ToolContext,
     what: &str,
-) -> Result<Finished, ToolError> {
+) -> Result<FinishedProgram, ToolError> {
     let limit = (timeout_ms > 0).then(|| Duration::from_millis(timeout_ms));
-    let finished = process::run(work, limit, KEEP, &ctx.cancellation).await;
-    launcher.judge(finished.map_err(|failure| failure.into_error(what))?)
+    let finished = process::run(work, limit, KEPT_OUTPUT_BYTES, &ctx.cancellation).await;
+    launcher.check_helper_result(finished.map_err(|failure| failure.into_error(what))?)
 }
 
 /// Combines the operation's own fields with the result of the process.
-fn report(title: &str, mut output: JsonObject, finished: Finished) -> ToolOutput {
+fn report(title: &str, mut output: JsonObject, finished: FinishedProgram) -> ToolOutput {
     let fields = [
         (
             "durationMs",
@@ -192,7 +206,7 @@ fn report(title: &str, mut output: JsonObject, finished: Finished) -> ToolOutput
 }
 
 fn variables(_generator: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "object", "format": SHELL_ENVIRONMENT, "additionalProperties": {"type": ["string", "number", "boolean"]}})
+    json_schema!({"type": "object", "format": SHELL_ENVIRONMENT_FORMAT, "additionalProperties": {"type": ["string", "number", "boolean"]}})
 }
 
 fn default_timeout() -> u64 {

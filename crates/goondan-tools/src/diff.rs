@@ -9,7 +9,7 @@ use similar::udiff::UnifiedHunkHeader;
 use similar::{DiffOp, group_diff_ops};
 
 /// The note after a last line without a line break.
-const NO_NEWLINE: &str = "\n\\ No newline at end of file\n";
+const NO_NEWLINE_NOTE: &str = "\n\\ No newline at end of file\n";
 
 /// Returns the hunks of a unified diff, with `context` lines around each change. Empty if the texts
 /// are equal.
@@ -41,16 +41,16 @@ pub fn unified(before: &str, after: &str, context: usize) -> String {
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Stat {
+pub(crate) struct DiffStat {
     pub(crate) added: usize,
     pub(crate) removed: usize,
 }
 
-impl Stat {
+impl DiffStat {
     /// Counts the lines in hunks of [`unified`].
     pub(crate) fn of_hunks(hunks: &str) -> Self {
         let count = |sign| hunks.lines().filter(|line| line.starts_with(sign)).count();
-        Stat {
+        DiffStat {
             added: count('+'),
             removed: count('-'),
         }
@@ -71,7 +71,7 @@ impl Stat {
                 .map(|count| (count * sign).max(0).unsigned_abs())
                 .sum()
         };
-        Stat {
+        DiffStat {
             added: sum(1),
             removed: sum(-1),
         }
@@ -97,7 +97,7 @@ fn put(text: &mut String, sign: char, lines: &[&str]) {
         text.push(sign);
         text.push_str(line);
         if !line.ends_with('\n') {
-            text.push_str(NO_NEWLINE);
+            text.push_str(NO_NEWLINE_NOTE);
         }
     }
 }
@@ -111,25 +111,25 @@ mod tests {
     #[test]
     fn lines_are_counted() {
         let (before, after) = ("a\nb\n-x\n", "a\nc\n+y\n-x\nb\nb\n");
-        let counted = Stat::of_hunks(&unified(before, after, 1));
+        let counted = DiffStat::of_hunks(&unified(before, after, 1));
         assert_eq!((counted.added, counted.removed), (4, 1));
         assert_eq!(
-            Stat::of_texts(before, after),
-            Stat {
+            DiffStat::of_texts(before, after),
+            DiffStat {
                 added: 3,
                 removed: 0
             }
         );
         assert_eq!(
-            Stat::of_texts("", "x"),
-            Stat {
+            DiffStat::of_texts("", "x"),
+            DiffStat {
                 added: 1,
                 removed: 0
             }
         );
         assert_eq!(
-            Stat::of_texts("x\nx", "x"),
-            Stat {
+            DiffStat::of_texts("x\nx", "x"),
+            DiffStat {
                 added: 0,
                 removed: 1
             }

@@ -5,15 +5,18 @@ use std::fmt::Write as _;
 use goondan_spec::kinds::{ExportSpec, ToolManifest};
 use serde_json::Value;
 
-use crate::inventories::INVENTORIES;
-use crate::table::{BUILTINS, Builtin};
+use crate::builtin_table::BUILTINS;
+use crate::builtin_tool::BuiltinTool;
+use crate::command_inventories::INVENTORIES;
 
-const INTRODUCTION: &str = "\
+const TOOLS_PAGE_INTRODUCTION: &str = "\
 # Built-in tools
 
-<!-- Made from the tools themselves: do not edit. `UPDATE_DOCS=1 cargo test -p goondan-tools` rewrites it. -->
+<!-- Generated from the tool declarations: do not edit. `UPDATE_DOCS=1 cargo test -p goondan-tools` \
+    rewrites it. -->
 
-Each of these tools is a resource of the built-in package `@goondan/base`. An agent can use one directly:
+Each of these tools is a resource of the built-in package `@goondan/base`. An agent can use one \
+    directly:
 
 ```yaml
 tools: [{ref: Tool/bash}]
@@ -31,24 +34,31 @@ spec:
   exports: [{name: get}]
 ```
 
-A tool of your own is a [file in JavaScript, TypeScript or Python](hosts.md), a [library](native-tools.md), a program, or an
+A tool of your own is a [file in JavaScript, TypeScript or Python](hosts.md), a \
+    [library](native-tools.md), a program, or an
 [MCP server](mcp.md).
 
-Each field of an item in `exports` replaces what the tool says of itself: `description` or `descriptionFile` (a file of the
-project, in which `${workspace}`, `${directory}` and `${cwd}` are filled in), `parameters`, `permissions`,
-`optionalPermissions`, `readOnly` and `idempotent`. A reference can select exports, too:
-`{ref: Tool/fs, exports: [read, grep]}`. The [reference](reference.md#tool) lists all fields of a Tool.
+Each field of an item in `exports` replaces the tool's own value: `description` or \
+    `descriptionFile` (a file of the
+project, in which `${workspace}`, `${directory}` and `${cwd}` are filled in), `parameters`, \
+    `permissions`,
+`optionalPermissions`, `readOnly` and `idempotent`. A reference can also select exports:
+`{ref: Tool/fs, exports: [read, grep]}`. The [reference](reference.md#tool) lists all fields of a \
+    Tool.
 
-The model sees each export as `resource__export`. File tools work inside the agent's working directory. They never leave it,
-not even through symbolic links; a call that tries fails with `E_TOOL_PATH_ESCAPE`. A parameter in **bold** is required.
+The model sees each export as `resource__export`. File tools work inside the agent's working \
+    directory. A path that leads out of it,
+including through symbolic links, fails with `E_TOOL_PATH_ESCAPE`. A parameter in \
+    **bold** is required.
 [Limits](limits.md#tool-calls) lists sizes and counts beyond the parameters here.
 
-A Rust program that embeds `goondan` can register tools and run them without a swarm: [the registry of tools](tool-registry.md).
+A Rust program that embeds `goondan` can register tools and run them without a swarm: [the \
+    tool registry](tool-registry.md).
 ";
 
 /// Returns the page `docs/tools.md`.
 pub fn markdown() -> String {
-    let mut page = INTRODUCTION.to_owned();
+    let mut page = TOOLS_PAGE_INTRODUCTION.to_owned();
     for (builtin, manifest) in BUILTINS.iter().zip(crate::base_tools()) {
         resource(&mut page, builtin, &manifest).expect("writing to a string does not fail");
     }
@@ -57,8 +67,12 @@ pub fn markdown() -> String {
 }
 
 fn inventories(page: &mut String) -> std::fmt::Result {
-    page.push_str("\n## Names in other programs\n\nPrompts that were written for these tools find the same parameters, defaults and limits in the tools of this table. The cases are in\n`tests/conformance`.\n\n");
-    page.push_str("| inventory | tool | tool in gdn | case |\n|---|---|---|---|\n");
+    page.push_str(
+        "\n## Names in other programs\n\nPrompts written for the tools of these programs also \
+        work with the gdn tools in this table. Parameters, defaults and limits are the same. \
+        The test cases are in\n`tests/conformance`.\n\n",
+    );
+    page.push_str("| program | tool | tool in gdn | test case |\n|---|---|---|---|\n");
     let all = INVENTORIES
         .iter()
         .flat_map(|(name, tools)| tools.iter().map(move |tool| (name, tool)));
@@ -68,7 +82,7 @@ fn inventories(page: &mut String) -> std::fmt::Result {
         })
 }
 
-fn resource(page: &mut String, builtin: &Builtin, manifest: &ToolManifest) -> std::fmt::Result {
+fn resource(page: &mut String, builtin: &BuiltinTool, manifest: &ToolManifest) -> std::fmt::Result {
     write!(page, "\n## {}\n\n{}", manifest.name, builtin.about)?;
     if let Some(limit) = manifest.timeout_ms {
         write!(page, " Time limit: {} s.", limit / 1000)?;

@@ -5,7 +5,7 @@ use goondan_core::ports::tool::ToolError;
 use goondan_spec::Code;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Content {
+pub(crate) enum FileEncoding {
     /// Text in UTF-8.
     Text,
     /// Text in another encoding, with its name for `iconv`.
@@ -14,24 +14,27 @@ pub(crate) enum Content {
 }
 
 /// Detects the type from the first bytes of a file, which may end within a character.
-pub(crate) fn judge(start: &[u8]) -> Content {
-    const MARKS: &[(&[u8], &str)] = &[
+pub(crate) fn detect_encoding(start: &[u8]) -> FileEncoding {
+    const BYTE_ORDER_MARKS: &[(&[u8], &str)] = &[
         (b"\xff\xfe\0\0", "UTF-32"),
         (b"\0\0\xfe\xff", "UTF-32"),
         (b"\xff\xfe", "UTF-16"),
         (b"\xfe\xff", "UTF-16"),
     ];
-    if let Some((_, name)) = MARKS.iter().find(|(mark, _)| start.starts_with(mark)) {
-        return Content::Foreign(name);
+    if let Some((_, name)) = BYTE_ORDER_MARKS
+        .iter()
+        .find(|(mark, _)| start.starts_with(mark))
+    {
+        return FileEncoding::Foreign(name);
     }
     if start.contains(&0) {
-        return utf_16_without_mark(start).map_or(Content::Binary, Content::Foreign);
+        return utf_16_without_mark(start).map_or(FileEncoding::Binary, FileEncoding::Foreign);
     }
     match std::str::from_utf8(start) {
-        Ok(_) => Content::Text,
-        Err(error) if error.error_len().is_none() => Content::Text,
-        Err(_) if start.iter().copied().all(is_printed) => Content::Foreign("ISO-8859-1"),
-        Err(_) => Content::Binary,
+        Ok(_) => FileEncoding::Text,
+        Err(error) if error.error_len().is_none() => FileEncoding::Text,
+        Err(_) if start.iter().copied().all(is_printed) => FileEncoding::Foreign("ISO-8859-1"),
+        Err(_) => FileEncoding::Binary,
     }
 }
 
@@ -55,29 +58,24 @@ fn is_printed(byte: u8) -> bool {
 }
 
 /// Creates the error for a text in another encoding.
-pub(crate) fn refused(path: &str, encoding: &str) -> ToolError {
+pub(crate) fn encoding_error(path: &str, encoding: &str) -> ToolError {
     let said = match encoding {
-        "ISO-8859-1" => {
-            "in an encoding of one byte per character, such as ISO-8859-1 or Windows-1252"
-                .to_owned()
-        }
+        "ISO-8859-1" => "in a single-byte encoding such as ISO-8859-1 or Windows-1252".to_owned(),
         other => format!("in {other}"),
     };
-    ToolError::new(format!(
-        "`{path}` is text {said}; only UTF-8 is read and changed"
-    ))
-    .code(Code::TOOL_ENCODING)
-    .suggest(format!(
-        "convert it first, for example with `iconv -f {encoding} -t UTF-8`"
-    ))
+    ToolError::new(format!("`{path}` is text {said}; only UTF-8 is supported"))
+        .code(Code::TOOL_ENCODING)
+        .suggest(format!(
+            "convert it first, for example with `iconv -f {encoding} -t UTF-8`"
+        ))
 }
 
 /// Creates the error for a file that cannot be changed as text.
 pub(crate) fn not_text(path: &str, bytes: &[u8]) -> ToolError {
-    match judge(bytes) {
-        Content::Foreign(encoding) => refused(path, encoding),
-        Content::Text | Content::Binary => ToolError::new(format!(
-            "`{path}` is not UTF-8 text, so it can't be changed as text"
+    match detect_encoding(bytes) {
+        FileEncoding::Foreign(encoding) => encoding_error(path, encoding),
+        FileEncoding::Text | FileEncoding::Binary => ToolError::new(format!(
+            "`{path}` is not UTF-8 text, so it cannot be edited"
         ))
         .code(Code::TOOL_WRONG_FILE_TYPE),
     }
@@ -93,38 +91,38 @@ mod tests {
 
     #[test]
     fn encodings_are_told_apart() {
-        let cases: &[(&[u8], Content)] = &[
-            (b"", Content::Text),
-            (b"plain\n", Content::Text),
-            ("\u{FEFF}na\u{EF}ve".as_bytes(), Content::Text),
+        let cases: &[(&[u8], FileEncoding)] = &[
+            (b"", FileEncoding::Text),
+            (b"plain\n", FileEncoding::Text),
+            ("\u{FEFF}na\u{EF}ve".as_bytes(), FileEncoding::Text),
             // The last character is incomplete.
-            (b"na\xc3", Content::Text),
-            (b"\x1b[1mbold\x1b[0m \x08", Content::Text),
-            (b"na\xefve caf\xe9\r\n", Content::Foreign("ISO-8859-1")),
-            (b"\xff\xd8\xff\xe0\x01\x02", Content::Binary),
-            (b"ab\0\0cd", Content::Binary),
-            (b"\0", Content::Binary),
+            (b"na\xc3", FileEncoding::Text),
+            (b"\x1b[1mbold\x1b[0m \x08", FileEncoding::Text),
+            (b"na\xefve caf\xe9\r\n", FileEncoding::Foreign("ISO-8859-1")),
+            (b"\xff\xd8\xff\xe0\x01\x02", FileEncoding::Binary),
+            (b"ab\0\0cd", FileEncoding::Binary),
+            (b"\0", FileEncoding::Binary),
             (
                 &utf_16("\u{FEFF}a\u{4E2D}", u16::to_le_bytes),
-                Content::Foreign("UTF-16"),
+                FileEncoding::Foreign("UTF-16"),
             ),
             (
                 &utf_16("\u{FEFF}a", u16::to_be_bytes),
-                Content::Foreign("UTF-16"),
+                FileEncoding::Foreign("UTF-16"),
             ),
             (
                 &utf_16("hello\r\n", u16::to_le_bytes),
-                Content::Foreign("UTF-16LE"),
+                FileEncoding::Foreign("UTF-16LE"),
             ),
             (
                 &utf_16("hello\r\n", u16::to_be_bytes),
-                Content::Foreign("UTF-16BE"),
+                FileEncoding::Foreign("UTF-16BE"),
             ),
-            (b"\xff\xfe\0\0a\0\0\0", Content::Foreign("UTF-32")),
-            (b"\0\0\xfe\xff\0\0\0a", Content::Foreign("UTF-32")),
+            (b"\xff\xfe\0\0a\0\0\0", FileEncoding::Foreign("UTF-32")),
+            (b"\0\0\xfe\xff\0\0\0a", FileEncoding::Foreign("UTF-32")),
         ];
         for (bytes, expected) in cases {
-            assert_eq!(judge(bytes), *expected, "{bytes:?}");
+            assert_eq!(detect_encoding(bytes), *expected, "{bytes:?}");
         }
     }
 }

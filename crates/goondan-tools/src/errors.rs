@@ -32,16 +32,16 @@ pub(crate) fn io(what: impl std::fmt::Display, error: &io::Error) -> ToolError {
 fn remedy(error: &io::Error) -> Option<&'static str> {
     Some(match error.kind() {
         io::ErrorKind::PermissionDenied => {
-            "work on another file, or have somebody change its permissions"
+            "use another file, or ask the user to change the permissions"
         }
         io::ErrorKind::ReadOnlyFilesystem => {
-            "write below another folder: nothing can be changed in this one"
+            "write to another directory: this file system is read-only"
         }
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            "make room first: remove what is no longer needed"
+            "first delete files that are no longer needed"
         }
-        io::ErrorKind::IsADirectory => "name a file",
-        io::ErrorKind::NotADirectory => "look at the path part by part: one of them is a file",
+        io::ErrorKind::IsADirectory => "pass the path of a file",
+        io::ErrorKind::NotADirectory => "check the path: one of its directories is a file",
         io::ErrorKind::InvalidFilename => "use a shorter name",
         _ => return None,
     })
@@ -53,8 +53,8 @@ pub(crate) async fn blocking<T: Send + 'static>(
 ) -> Result<T, ToolError> {
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done,
-        Err(error) => {
-            Err(ToolError::new(format!("the work was cut short: {error}")).code(Code::TOOL_IO))
-        }
+        Err(error) => Err(
+            ToolError::new(format!("the operation was interrupted: {error}")).code(Code::TOOL_IO),
+        ),
     }
 }

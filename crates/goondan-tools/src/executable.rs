@@ -8,18 +8,18 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use goondan_core::JsonObject;
 use goondan_core::ports::tool::{
-    OpenError, ToolContext, ToolError, ToolHandler, ToolOutput, ToolSet, ToolSource,
+    EntryOpenError, ToolContext, ToolError, ToolHandler, ToolOutput, ToolSet, ToolSource,
 };
 use goondan_spec::Resource;
-use goondan_spec::kinds::{Entry, Tool};
+use goondan_spec::kinds::{Tool, ToolEntry};
 use serde_json::Value;
 
-use crate::confine::{Helper, HelperCommand, Launcher};
 use crate::custom_tools::program;
-use crate::custom_tools::shelf::{Ready, inspect};
-use crate::define::titled;
+use crate::custom_tools::tool_catalog::{UsableCustomTool, inspect};
 use crate::errors::blocking;
-use crate::shell::Settings;
+use crate::sandbox::{HelperCommand, ProgramLauncher, SandboxHelper};
+use crate::shell::ShellSettings;
+use crate::tool_operation::titled;
 
 /// Opens tools with an executable entry.
 ///
@@ -27,7 +27,7 @@ use crate::shell::Settings;
 /// environment contains no keys except those in `config.env`. Only the Tool's time limit applies.
 #[derive(Debug, Clone, Default)]
 pub struct ExecutableTools {
-    helper: Option<Arc<Helper>>,
+    helper: Option<Arc<SandboxHelper>>,
 }
 
 impl ExecutableTools {
@@ -35,22 +35,27 @@ impl ExecutableTools {
     /// program is killed.
     pub fn new(helper: Option<HelperCommand>) -> Self {
         ExecutableTools {
-            helper: helper.map(Helper::new),
+            helper: helper.map(SandboxHelper::new),
         }
     }
 }
 
 #[async_trait]
 impl ToolSource for ExecutableTools {
-    async fn open(&self, tool: &Resource<Tool>, bundle_root: &Path) -> Result<ToolSet, OpenError> {
-        let failed = |message: String| OpenError::new(&tool.id, message);
-        let Entry::Executable(path) = &tool.spec.entry else {
+    async fn open(
+        &self,
+        tool: &Resource<Tool>,
+        bundle_root: &Path,
+    ) -> Result<ToolSet, EntryOpenError> {
+        let failed = |message: String| EntryOpenError::new(&tool.id, message);
+        let ToolEntry::Executable(path) = &tool.spec.entry else {
             return Err(failed(
-                "its entry is not a folder with a tool.yaml".to_owned(),
+                "its entry is not a directory with a tool.yaml".to_owned(),
             ));
         };
-        let settings: Settings = serde_json::from_value(Value::Object(tool.spec.config.clone()))
-            .map_err(|error| failed(format!("its config is wrong: {error}")))?;
+        let settings: ShellSettings =
+            serde_json::from_value(Value::Object(tool.spec.config.clone()))
+                .map_err(|error| failed(format!("its config is invalid: {error}")))?;
         let folder = bundle_root.join(path);
         let ready = blocking(move || Ok(inspect(&folder)))
             .await
@@ -59,15 +64,15 @@ impl ToolSource for ExecutableTools {
         if ready.is_library {
             let problem = format!("the entrypoint of `{path}` is a library");
             let suggestion = format!(
-                "name the library in the Tool: `entry: {path}/{}`",
+                "set the library as entry of the Tool: `entry: {path}/{}`",
                 ready.manifest.entrypoint
             );
             return Err(failed(problem).suggest(suggestion));
         }
         let export = ready.manifest.export();
-        let handler: Arc<dyn ToolHandler> = Arc::new(Program {
+        let handler: Arc<dyn ToolHandler> = Arc::new(ExecutableTool {
             tool: ready,
-            launcher: Launcher::new(settings, self.helper.as_ref()),
+            launcher: ProgramLauncher::new(settings, self.helper.as_ref()),
         });
         Ok(ToolSet {
             exports: vec![(export, handler)],
@@ -105,14 +110,14 @@ pub fn entry_fault(folder: &Path) -> Option<EntryFault> {
 }
 
 /// Maximum length in bytes of a first line that the kernel reads.
-const LONGEST_LINE: u64 = 256;
+const MAX_SHEBANG_BYTES: u64 = 256;
 
 /// Returns the interpreter in the first line of a script.
 fn interpreter(script: &Path) -> Option<String> {
     let mut line = Vec::new();
     std::fs::File::open(script)
         .ok()?
-        .take(LONGEST_LINE)
+        .take(MAX_SHEBANG_BYTES)
         .read_to_end(&mut line)
         .ok()?;
     let line = line
@@ -138,13 +143,13 @@ fn is_there(program: &str) -> bool {
         .is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(program).is_file()))
 }
 
-struct Program {
-    tool: Ready,
-    launcher: Launcher,
+struct ExecutableTool {
+    tool: UsableCustomTool,
+    launcher: ProgramLauncher,
 }
 
 #[async_trait]
-impl ToolHandler for Program {
+impl ToolHandler for ExecutableTool {
     async fn call(&self, ctx: &ToolContext, input: JsonObject) -> Result<ToolOutput, ToolError> {
         let output = program::run(ctx, &self.tool, input, &self.launcher, None).await?;
         Ok(titled(format!("Ran {}", self.tool.manifest.name), output))

@@ -6,66 +6,66 @@ use std::path::Path;
 use std::sync::Arc;
 
 use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
-use goondan_spec::kinds::{PATH, Permission};
+use goondan_spec::kinds::{PATH_FORMAT, Permission};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::beneath::Folder;
-use crate::capture::without_cut_end;
-use crate::define::{Export, Operation, titled};
+use crate::atomic_write::replace;
+use crate::builtin_tool::BuiltinTool;
 use crate::errors::{self, blocking};
-use crate::paths::{Place, Root, Roots};
-use crate::table::Builtin;
-use crate::write::replace;
+use crate::nofollow_fs::DirectoryHandle;
+use crate::output_capture::without_cut_end;
+use crate::paths::{ExtraRoots, FileRoot, ResolvedPath};
+use crate::tool_operation::{ToolExport, ToolOperation, titled};
 
 /// Maximum number of entries in one list.
-const MOST_ENTRIES: usize = 10_000;
+const MAX_DIRECTORY_ENTRIES: usize = 10_000;
 
-pub(crate) const BUILTIN: Builtin = Builtin {
+pub(crate) const BUILTIN: BuiltinTool = BuiltinTool {
     name: "file-system",
     about: "Reads, writes and lists files inside the working directory.",
-    config: Roots::CONFIG,
+    config: ExtraRoots::ROOTS_CONFIG_KEY,
     error_message_limit: Some(2000),
     open: |opening| {
-        let roots: Arc<Roots> = Arc::new(opening.config()?);
+        let roots: Arc<ExtraRoots> = Arc::new(opening.config()?);
         Ok(vec![
-            Export::new::<Read>("read", &roots)
+            ToolExport::new::<ReadTextFile>("read", &roots)
                 .needs(Permission::Read)
                 .read_only(),
-            Export::new::<Write>("write", &roots).needs(Permission::Write),
-            Export::new::<List>("list", &roots)
+            ToolExport::new::<WriteTextFile>("write", &roots).needs(Permission::Write),
+            ToolExport::new::<ListDirectory>("list", &roots)
                 .needs(Permission::Read)
                 .read_only(),
-            Export::new::<Mkdir>("mkdir", &roots).needs(Permission::Write),
+            ToolExport::new::<MakeDirectory>("mkdir", &roots).needs(Permission::Write),
         ])
     },
-    ..Builtin::BLANK
+    ..BuiltinTool::DEFAULT_ROW
 };
 
-/// Read a text file of the working directory.
+/// Read a text file.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Read {
+struct ReadTextFile {
     /// The file, relative to the working directory.
-    #[schemars(length(min = 1), extend("format" = PATH))]
+    #[schemars(length(min = 1), extend("format" = PATH_FORMAT))]
     path: String,
-    /// How many bytes to read at most.
+    /// Maximum bytes to read.
     #[serde(default = "default_max_bytes")]
     #[schemars(range(min = 1, max = 10_000_000))]
     max_bytes: u32,
 }
 
-impl Operation for Read {
-    type Shared = Roots;
+impl ToolOperation for ReadTextFile {
+    type Shared = ExtraRoots;
 
-    async fn run(self, ctx: &ToolContext, roots: &Roots) -> Result<ToolOutput, ToolError> {
+    async fn run(self, ctx: &ToolContext, roots: &ExtraRoots) -> Result<ToolOutput, ToolError> {
         let root = roots.of(ctx)?;
         blocking(move || read(&root, &root.resolve(&self.path)?, self.max_bytes)).await
     }
 }
 
-fn read(root: &Root, place: &Place, max_bytes: u32) -> Result<ToolOutput, ToolError> {
+fn read(root: &FileRoot, place: &ResolvedPath, max_bytes: u32) -> Result<ToolOutput, ToolError> {
     let (file, metadata) = root.open(place)?;
     let mut bytes = Vec::new();
     file.take(u64::from(max_bytes) + 1)
@@ -86,25 +86,25 @@ fn read(root: &Root, place: &Place, max_bytes: u32) -> Result<ToolOutput, ToolEr
     Ok(titled(format!("Read {}", place.given), output))
 }
 
-/// Write a text file of the working directory. Folders above it are made.
+/// Write a text file. Missing parent directories are created.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Write {
+struct WriteTextFile {
     /// The file, relative to the working directory.
-    #[schemars(length(min = 1), extend("format" = PATH))]
+    #[schemars(length(min = 1), extend("format" = PATH_FORMAT))]
     path: String,
-    /// What to write.
+    /// The content.
     #[schemars(length(min = 1))]
     content: String,
-    /// Add to the end of the file instead of replacing it.
+    /// Append to the file instead of replacing it.
     #[serde(default)]
     append: bool,
 }
 
-impl Operation for Write {
-    type Shared = Roots;
+impl ToolOperation for WriteTextFile {
+    type Shared = ExtraRoots;
 
-    async fn run(self, ctx: &ToolContext, roots: &Roots) -> Result<ToolOutput, ToolError> {
+    async fn run(self, ctx: &ToolContext, roots: &ExtraRoots) -> Result<ToolOutput, ToolError> {
         let root = roots.of(ctx)?;
         blocking(move || {
             let place = root.resolve(&self.path)?;
@@ -123,7 +123,7 @@ impl Operation for Write {
     }
 }
 
-fn append(root: &Root, place: &Place, content: &[u8]) -> Result<u64, ToolError> {
+fn append(root: &FileRoot, place: &ResolvedPath, content: &[u8]) -> Result<u64, ToolError> {
     let mut file = root.open_to_append(place)?;
     file.write_all(content)
         .and_then(|()| file.metadata())
@@ -131,18 +131,18 @@ fn append(root: &Root, place: &Place, content: &[u8]) -> Result<u64, ToolError> 
         .map_err(|error| errors::io(format_args!("append to `{}`", place.given), &error))
 }
 
-/// List a folder of the working directory.
+/// List a directory.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct List {
-    /// The folder, relative to the working directory.
+struct ListDirectory {
+    /// The directory, relative to the working directory.
     #[serde(default = "here")]
-    #[schemars(length(min = 1), extend("format" = PATH))]
+    #[schemars(length(min = 1), extend("format" = PATH_FORMAT))]
     path: String,
-    /// List what is in its folders too.
+    /// Include subdirectory contents.
     #[serde(default)]
     recursive: bool,
-    /// List folders.
+    /// List directories.
     #[serde(default = "yes")]
     include_dirs: bool,
     /// List files.
@@ -150,10 +150,10 @@ struct List {
     include_files: bool,
 }
 
-impl Operation for List {
-    type Shared = Roots;
+impl ToolOperation for ListDirectory {
+    type Shared = ExtraRoots;
 
-    async fn run(self, ctx: &ToolContext, roots: &Roots) -> Result<ToolOutput, ToolError> {
+    async fn run(self, ctx: &ToolContext, roots: &ExtraRoots) -> Result<ToolOutput, ToolError> {
         let root = roots.of(ctx)?;
         blocking(move || {
             let place = root.resolve(&self.path)?;
@@ -167,17 +167,17 @@ impl Operation for List {
     }
 }
 
-struct Found {
+struct ListedEntry {
     name: String,
     path: std::path::PathBuf,
     /// Size of a file in bytes; `None` for a directory.
     size: Option<u64>,
 }
 
-impl List {
-    /// Adds the entries of `folder`, up to one more than [`MOST_ENTRIES`]. Unreadable
+impl ListDirectory {
+    /// Adds the entries of `folder`, up to one more than [`MAX_DIRECTORY_ENTRIES`]. Unreadable
     /// subdirectories count as empty. Links and special files are skipped.
-    fn collect(&self, folder: &Path, found: &mut Vec<Found>) -> std::io::Result<()> {
+    fn collect(&self, folder: &Path, found: &mut Vec<ListedEntry>) -> std::io::Result<()> {
         for entry in fs::read_dir(folder)? {
             let entry = entry?;
             let (Ok(metadata), path) = (entry.metadata(), entry.path()) else {
@@ -186,32 +186,32 @@ impl List {
             let name = entry.file_name().to_string_lossy().into_owned();
             if metadata.is_dir() {
                 if self.include_dirs {
-                    found.push(Found {
+                    found.push(ListedEntry {
                         name,
                         path: path.clone(),
                         size: None,
                     });
                 }
-                if self.recursive && found.len() <= MOST_ENTRIES {
+                if self.recursive && found.len() <= MAX_DIRECTORY_ENTRIES {
                     let _ = self.collect(&path, found);
                 }
             } else if metadata.is_file() && self.include_files {
-                found.push(Found {
+                found.push(ListedEntry {
                     name,
                     path,
                     size: Some(metadata.len()),
                 });
             }
-            if found.len() > MOST_ENTRIES {
+            if found.len() > MAX_DIRECTORY_ENTRIES {
                 break;
             }
         }
         Ok(())
     }
 
-    fn report(&self, place: &Place, mut found: Vec<Found>) -> ToolOutput {
-        let truncated = found.len() > MOST_ENTRIES;
-        found.truncate(MOST_ENTRIES);
+    fn report(&self, place: &ResolvedPath, mut found: Vec<ListedEntry>) -> ToolOutput {
+        let truncated = found.len() > MAX_DIRECTORY_ENTRIES;
+        found.truncate(MAX_DIRECTORY_ENTRIES);
         let entries: Vec<Value> = found.into_iter().map(entry).collect();
         let title = format!("Listed {} ({})", place.given, entries.len());
         let mut output = json!({"path": place.path, "recursive": self.recursive, "count": entries.len(), "entries": entries});
@@ -222,29 +222,29 @@ impl List {
     }
 }
 
-fn entry(found: Found) -> Value {
+fn entry(found: ListedEntry) -> Value {
     match found.size {
         Some(size) => json!({"name": found.name, "path": found.path, "type": "file", "size": size}),
         None => json!({"name": found.name, "path": found.path, "type": "dir"}),
     }
 }
 
-/// Make a folder in the working directory.
+/// Create a directory.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Mkdir {
-    /// The folder, relative to the working directory.
-    #[schemars(length(min = 1), extend("format" = PATH))]
+struct MakeDirectory {
+    /// The directory, relative to the working directory.
+    #[schemars(length(min = 1), extend("format" = PATH_FORMAT))]
     path: String,
-    /// Make the folders above it too, and do not mind if it exists.
+    /// Create parent directories; succeed if it exists.
     #[serde(default = "yes")]
     recursive: bool,
 }
 
-impl Operation for Mkdir {
-    type Shared = Roots;
+impl ToolOperation for MakeDirectory {
+    type Shared = ExtraRoots;
 
-    async fn run(self, ctx: &ToolContext, roots: &Roots) -> Result<ToolOutput, ToolError> {
+    async fn run(self, ctx: &ToolContext, roots: &ExtraRoots) -> Result<ToolOutput, ToolError> {
         let root = roots.of(ctx)?;
         blocking(move || {
             let place = root.resolve(&self.path)?;
@@ -254,13 +254,13 @@ impl Operation for Mkdir {
             } else {
                 root.in_folder(
                     &place,
-                    &format!("make the folder `{}`", place.given),
-                    Folder::make_folder,
+                    &format!("create the directory `{}`", place.given),
+                    DirectoryHandle::make_folder,
                 )?;
             }
             let output =
                 json!({"path": place.path, "created": !existed, "recursive": self.recursive});
-            Ok(titled(format!("Made {}", place.given), output))
+            Ok(titled(format!("Created {}", place.given), output))
         })
         .await
     }

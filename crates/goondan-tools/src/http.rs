@@ -13,41 +13,41 @@ use tokio::sync::OnceCell;
 use url::Url;
 
 use crate::errors;
-use crate::net_guard::{Blocked, Guard, GuardedResolver};
+use crate::net_guard::{BlockedUrl, GuardedResolver, NetworkGuard};
 
 /// Maximum number of redirects.
-const MOST_REDIRECTS: usize = 10;
+const MAX_REDIRECTS: usize = 10;
 
 /// The client of one opened tool, created for the first request.
 pub(crate) struct HttpClient {
-    guard: Arc<Guard>,
+    guard: Arc<NetworkGuard>,
     client: OnceCell<Client>,
 }
 
-pub(crate) struct Request {
+pub(crate) struct HttpToolRequest {
     pub(crate) method: Method,
     pub(crate) url: String,
     pub(crate) headers: HeaderMap,
-    pub(crate) body: Option<Content>,
+    pub(crate) body: Option<HttpRequestBody>,
     /// Time from the first sent byte to the last received byte.
     pub(crate) timeout: Duration,
     /// Maximum number of body bytes to read.
     pub(crate) max_bytes: usize,
 }
 
-pub(crate) enum Content {
+pub(crate) enum HttpRequestBody {
     /// Raw bytes.
     Bytes(Vec<u8>),
     Form(Form),
 }
 
-impl From<String> for Content {
+impl From<String> for HttpRequestBody {
     fn from(text: String) -> Self {
-        Content::Bytes(text.into_bytes())
+        HttpRequestBody::Bytes(text.into_bytes())
     }
 }
 
-pub(crate) struct Response {
+pub(crate) struct HttpToolResponse {
     /// The URL after redirects.
     pub(crate) url: Url,
     pub(crate) status: StatusCode,
@@ -60,7 +60,7 @@ pub(crate) struct Response {
 
 impl HttpClient {
     /// Creates a client that only uses addresses that `guard` permits.
-    pub(crate) fn new(guard: Guard) -> Self {
+    pub(crate) fn new(guard: NetworkGuard) -> Self {
         HttpClient {
             guard: Arc::new(guard),
             client: OnceCell::new(),
@@ -69,7 +69,10 @@ impl HttpClient {
 
     /// Sends a request, follows redirects, and reads the response up to the limit. An error status
     /// is a normal response.
-    pub(crate) async fn send(&self, request: Request) -> Result<Response, ToolError> {
+    pub(crate) async fn send(
+        &self,
+        request: HttpToolRequest,
+    ) -> Result<HttpToolResponse, ToolError> {
         let started = Instant::now();
         let url = Url::parse(&request.url)
             .map_err(|error| errors::invalid(format!("`{}` is not a URL: {error}", request.url)))?;
@@ -83,8 +86,8 @@ impl HttpClient {
             .headers(request.headers)
             .timeout(request.timeout);
         builder = match request.body {
-            Some(Content::Bytes(bytes)) => builder.body(bytes),
-            Some(Content::Form(form)) => builder.multipart(form),
+            Some(HttpRequestBody::Bytes(bytes)) => builder.body(bytes),
+            Some(HttpRequestBody::Form(form)) => builder.multipart(form),
             None => builder,
         };
         let failed = |error| failure(&error, request.timeout);
@@ -96,7 +99,7 @@ impl HttpClient {
             truncated = piece.len() > room;
             body.extend_from_slice(&piece[..piece.len().min(room)]);
         }
-        Ok(Response {
+        Ok(HttpToolResponse {
             url: response.url().clone(),
             status: response.status(),
             headers: response.headers().clone(),
@@ -109,12 +112,12 @@ impl HttpClient {
 
 /// Creates the client on a thread that may block, because reading the system's certificates is
 /// slow.
-async fn make_client(guard: Arc<Guard>) -> Result<Client, ToolError> {
+async fn make_client(guard: Arc<NetworkGuard>) -> Result<Client, ToolError> {
     errors::blocking(move || {
         let redirect_guard = Arc::clone(&guard);
         let redirects = Policy::custom(move |attempt| match redirect_guard.check(attempt.url()) {
             Err(blocked) => attempt.error(blocked),
-            Ok(()) if attempt.previous().len() > MOST_REDIRECTS => {
+            Ok(()) if attempt.previous().len() > MAX_REDIRECTS => {
                 attempt.error("too many redirects")
             }
             Ok(()) => attempt.follow(),
@@ -138,12 +141,13 @@ async fn make_client(guard: Arc<Guard>) -> Result<Client, ToolError> {
 }
 
 /// Creates the error for a request that the guard refused.
-fn blocked(blocked: Blocked) -> ToolError {
-    let error = ToolError::new(format!("the address is not allowed: {blocked}"))
+fn blocked(blocked: BlockedUrl) -> ToolError {
+    let error = ToolError::new(format!("the URL is not allowed: {blocked}"))
         .code(Code::TOOL_ADDRESS_BLOCKED);
     match blocked {
-        Blocked::Address { host, .. } => error.suggest(format!(
-            "if this host may be reached, put it in the tool's config: `config: {{allowHosts: [\"{host}\"]}}`"
+        BlockedUrl::Address { host, .. } => error.suggest(format!(
+            "to allow this host, add it to the tool's config: `config: {{allowHosts: \
+            [\"{host}\"]}}`"
         )),
         _ => error.suggest("use an http: or https: URL with a host"),
     }
@@ -153,18 +157,18 @@ fn blocked(blocked: Blocked) -> ToolError {
 fn failure(error: &reqwest::Error, timeout: Duration) -> ToolError {
     let mut reason: &dyn std::error::Error = error;
     while let Some(inner) = reason.source() {
-        if let Some(reason) = inner.downcast_ref::<Blocked>() {
+        if let Some(reason) = inner.downcast_ref::<BlockedUrl>() {
             return blocked(reason.clone());
         }
         reason = inner;
     }
     if error.is_timeout() {
         return ToolError::new(format!(
-            "the request was not finished within {} ms",
+            "the request did not finish within {} ms",
             timeout.as_millis()
         ))
         .code(Code::TOOL_TIMEOUT)
-        .suggest("try again with a larger timeoutMs, or ask for less");
+        .suggest("retry with a larger timeoutMs, or request less");
     }
     ToolError::new(format!("the request failed: {reason}")).code(Code::TOOL_HTTP)
 }

@@ -13,36 +13,37 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::capture::without_cut_end;
-use crate::define::{Export, Operation, titled};
+use crate::builtin_tool::BuiltinTool;
 use crate::errors;
-use crate::http::{HttpClient, Request, Response};
+use crate::http::{HttpClient, HttpToolRequest, HttpToolResponse};
 use crate::net_guard;
-use crate::table::Builtin;
+use crate::output_capture::without_cut_end;
+use crate::tool_operation::{ToolExport, ToolOperation, titled};
 
-pub(crate) const BUILTIN: Builtin = Builtin {
+pub(crate) const BUILTIN: BuiltinTool = BuiltinTool {
     name: "http-fetch",
-    about: "Makes HTTP requests to public addresses. An error status is an ordinary result.",
-    config: net_guard::CONFIG,
+    about: "Makes HTTP requests to public addresses. An error status is returned as a normal \
+        result.",
+    config: net_guard::NETWORK_CONFIG_KEYS,
     // Longer than the longest `timeoutMs` of a request.
     timeout: Some(Duration::from_secs(310)),
     open: |opening| {
         let client = Arc::new(HttpClient::new(opening.config()?));
         Ok(vec![
-            Export::new::<Get>("get", &client)
+            ToolExport::new::<HttpGet>("get", &client)
                 .needs(Permission::Network)
                 .read_only(),
-            Export::new::<Post>("post", &client).needs(Permission::Network),
+            ToolExport::new::<HttpPost>("post", &client).needs(Permission::Network),
         ])
     },
-    ..Builtin::BLANK
+    ..BuiltinTool::DEFAULT_ROW
 };
 
 /// Fetch a URL with GET.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Get {
-    /// The address, http or https.
+struct HttpGet {
+    /// The URL, http or https.
     #[schemars(length(min = 1))]
     url: String,
     /// Request headers.
@@ -52,17 +53,17 @@ struct Get {
     #[serde(default = "default_timeout")]
     #[schemars(range(min = 1, max = 300_000))]
     timeout_ms: u32,
-    /// How many bytes of the body to read at most.
+    /// Maximum bytes of the body to read.
     #[serde(default = "default_max_bytes")]
     #[schemars(range(min = 1, max = 10_000_000))]
     max_bytes: u32,
 }
 
-impl Operation for Get {
+impl ToolOperation for HttpGet {
     type Shared = HttpClient;
 
     async fn run(self, _ctx: &ToolContext, client: &HttpClient) -> Result<ToolOutput, ToolError> {
-        let request = Request {
+        let request = HttpToolRequest {
             method: Method::GET,
             url: self.url,
             headers: headers(self.headers)?,
@@ -77,13 +78,13 @@ impl Operation for Get {
 /// Send data to a URL with POST.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Post {
-    /// The address, http or https.
+struct HttpPost {
+    /// The URL, http or https.
     #[schemars(length(min = 1))]
     url: String,
-    /// A body to send as JSON.
+    /// The body, sent as JSON.
     body: Option<JsonObject>,
-    /// A body to send as it is, if there is no `body`.
+    /// The body, sent unchanged, if `body` is not given.
     body_string: Option<String>,
     /// Request headers.
     #[serde(default)]
@@ -92,13 +93,13 @@ struct Post {
     #[serde(default = "default_timeout")]
     #[schemars(range(min = 1, max = 300_000))]
     timeout_ms: u32,
-    /// How many bytes of the response's body to read at most.
+    /// Maximum bytes of the response body to read.
     #[serde(default = "default_max_bytes")]
     #[schemars(range(min = 1, max = 10_000_000))]
     max_bytes: u32,
 }
 
-impl Operation for Post {
+impl ToolOperation for HttpPost {
     type Shared = HttpClient;
 
     async fn run(self, _ctx: &ToolContext, client: &HttpClient) -> Result<ToolOutput, ToolError> {
@@ -108,7 +109,7 @@ impl Operation for Post {
                 .entry(CONTENT_TYPE)
                 .or_insert(HeaderValue::from_static("application/json"));
         }
-        let request = Request {
+        let request = HttpToolRequest {
             method: Method::POST,
             url: self.url,
             headers,
@@ -126,11 +127,7 @@ impl Operation for Post {
 
 fn headers(given: BTreeMap<String, String>) -> Result<HeaderMap, ToolError> {
     let header = |(name, value): (String, String)| {
-        let wrong = || {
-            errors::invalid(format!(
-                "`{name}` is not a header that can be sent with this value"
-            ))
-        };
+        let wrong = || errors::invalid(format!("the header `{name}` has an invalid name or value"));
         let key = HeaderName::try_from(&name).map_err(|_| wrong())?;
         Ok((key, HeaderValue::try_from(value).map_err(|_| wrong())?))
     };
@@ -138,7 +135,7 @@ fn headers(given: BTreeMap<String, String>) -> Result<HeaderMap, ToolError> {
 }
 
 /// Creates the result of both operations.
-fn report(method: &str, response: Response) -> ToolOutput {
+fn report(method: &str, response: HttpToolResponse) -> ToolOutput {
     let title = format!(
         "{method} {}: {}",
         response.url.host_str().unwrap_or_default(),

@@ -8,28 +8,29 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::define::{Export, Operation, titled};
-use crate::table::Builtin;
+use crate::builtin_tool::BuiltinTool;
+use crate::tool_operation::{ToolExport, ToolOperation, titled};
 
-pub(crate) const BUILTIN: Builtin = Builtin {
+pub(crate) const BUILTIN: BuiltinTool = BuiltinTool {
     name: "introspection",
     about: "Describes an agent and the other agents of its swarm.",
     open: |_| {
         Ok(vec![
-            Export::new::<AgentsList>("agents_list", &Arc::new(()))
+            ToolExport::new::<AgentsList>("agents_list", &Arc::new(()))
                 .needs(Permission::Read)
                 .read_only(),
         ])
     },
-    ..Builtin::BLANK
+    ..BuiltinTool::DEFAULT_ROW
 };
 
-/// List the agents of the swarm: which one this is, which can be asked from here, and how many instances each has.
+/// List the agents of the swarm: which one you are, which ones you can call, and their instance
+/// counts.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct AgentsList {}
 
-impl Operation for AgentsList {
+impl ToolOperation for AgentsList {
     type Shared = ();
 
     async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {

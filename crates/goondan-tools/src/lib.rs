@@ -1,6 +1,6 @@
-//! The built-in tools of `@goondan/base`: one module per resource, and one row in `table.rs`.
+//! The built-in tools of `@goondan/base`: one module per resource, and one row in `builtin_table.rs`.
 //!
-//! A tool is a struct of parameters with its behavior (`define::Operation`), which combines schema,
+//! A tool is a struct of parameters with its behavior (`tool_operation::ToolOperation`), which combines schema,
 //! decoding and execution. To add a tool, write a module and a row.
 //!
 //! This crate does not depend on agents, turns, models or bundles: a handler only receives its
@@ -10,14 +10,17 @@
 #![allow(missing_docs, reason = "internal crate")]
 
 mod agents;
+mod atomic_write;
 mod automation;
+mod background_processes;
 mod bash;
-mod beneath;
-mod capture;
-mod chat;
-mod confine;
+mod builtin_state;
+mod builtin_table;
+mod builtin_tool;
+mod command_inventories;
+mod command_runner;
+mod config_error;
 mod custom_tools;
-mod define;
 pub mod diff;
 pub mod docs;
 mod encoding;
@@ -25,39 +28,41 @@ mod errors;
 mod executable;
 mod file_system;
 mod fs;
+mod host_capabilities;
 mod http;
 mod http_fetch;
+mod instance_owner;
 mod introspection;
-mod inventories;
 mod json_query;
-mod line;
 mod memory;
 mod messaging;
+mod mutex_lock;
 mod net_guard;
+mod nofollow_fs;
+mod output_capture;
 mod paths;
-mod powers;
+mod platforms;
 mod process;
-mod processes;
-mod remote;
+mod remote_host;
 mod runtime;
+mod sandbox;
+mod scalar_text;
 mod schema;
 mod self_restart;
-mod servers;
+mod server_programs;
 mod sessions;
 mod shell;
 mod squad;
-mod state;
-mod table;
 mod task;
 mod text_transform;
 mod todo;
 mod tool_chains;
-mod values;
-mod wait;
+mod tool_operation;
+mod value_sources;
+mod wait_tool;
 mod web;
-mod write;
 
-pub use chat::github::MARK as GITHUB_MARK;
+pub use platforms::github::AGENT_TEXT_MARKER as GITHUB_MARK;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -65,26 +70,30 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use goondan_core::JsonObject;
 use goondan_core::ids::InstanceId;
-use goondan_core::ports::tool::{OpenError, ToolSet, ToolSource};
+use goondan_core::ports::tool::{EntryOpenError, ToolSet, ToolSource};
 use goondan_spec::codes::page_url;
-use goondan_spec::kinds::{Entry, Exports, Tool, ToolManifest};
+use goondan_spec::kinds::{LazyExports, Tool, ToolEntry, ToolManifest};
 use goondan_spec::{Environment, Resource};
 
-use crate::confine::Helper;
-pub use crate::confine::start::is_there as has_sandbox;
-pub use crate::confine::{HelperCommand, enter};
+use crate::builtin_state::BuiltinToolState;
+use crate::builtin_table::BUILTINS;
+use crate::builtin_tool::{BuiltinTool, ToolOpenContext};
+use crate::config_error::ConfigError;
 pub use crate::executable::ExecutableTools;
 pub use crate::executable::{EntryFault, entry_fault};
-pub use crate::servers::{RuntimeFiles, ServerCommand, ServerProgram, ServerPrograms};
-use crate::state::{Owner, State, lock};
-use crate::table::{BUILTINS, Builtin, ConfigError, Opening};
+use crate::instance_owner::InstanceOwner;
+use crate::mutex_lock::lock;
+use crate::sandbox::SandboxHelper;
+pub use crate::sandbox::sandboxed_start::is_there as has_sandbox;
+pub use crate::sandbox::{HelperCommand, enter};
+pub use crate::server_programs::{RuntimeFiles, ServerCommand, ServerProgram, ServerPrograms};
 
 /// Opens tools with a `builtin:NAME` entry. Cheap to create; connections are opened on demand.
 ///
 /// Background processes of its tools end when it is dropped.
 #[derive(Default)]
 pub struct BuiltinTools {
-    state: State,
+    state: BuiltinToolState,
 }
 
 impl BuiltinTools {
@@ -96,7 +105,7 @@ impl BuiltinTools {
     /// program is killed.
     #[must_use]
     pub fn with_helper(mut self, helper: Option<HelperCommand>) -> Self {
-        self.state.helper = helper.map(Helper::new);
+        self.state.helper = helper.map(SandboxHelper::new);
         self
     }
 
@@ -128,7 +137,7 @@ impl BuiltinTools {
 
     /// Ends the processes of a retired instance.
     pub fn instance_ended(&self, id: &InstanceId) {
-        self.state.processes.end_of(&Owner::of_instance(id));
+        self.state.processes.end_of(&InstanceOwner::of_instance(id));
     }
 
     /// Ends all processes, and waits until they have ended.
@@ -139,10 +148,14 @@ impl BuiltinTools {
 
 #[async_trait]
 impl ToolSource for BuiltinTools {
-    async fn open(&self, tool: &Resource<Tool>, _bundle_root: &Path) -> Result<ToolSet, OpenError> {
+    async fn open(
+        &self,
+        tool: &Resource<Tool>,
+        _bundle_root: &Path,
+    ) -> Result<ToolSet, EntryOpenError> {
         let builtin = find(tool)?;
         let environment = lock(&self.state.environment).clone();
-        let opening = Opening {
+        let opening = ToolOpenContext {
             config: &tool.spec.config,
             environment: &environment,
             state: &self.state,
@@ -160,9 +173,9 @@ impl ToolSource for BuiltinTools {
 }
 
 /// Returns the table row that the tool's entry names.
-fn find(tool: &Resource<Tool>) -> Result<&'static Builtin, OpenError> {
-    let Entry::Builtin(name) = &tool.spec.entry else {
-        return Err(OpenError::new(
+fn find(tool: &Resource<Tool>) -> Result<&'static BuiltinTool, EntryOpenError> {
+    let ToolEntry::Builtin(name) = &tool.spec.entry else {
+        return Err(EntryOpenError::new(
             &tool.id,
             "its entry is not of the form builtin:NAME",
         ));
@@ -172,23 +185,23 @@ fn find(tool: &Resource<Tool>) -> Result<&'static Builtin, OpenError> {
         .find(|builtin| builtin.name == name)
         .ok_or_else(|| {
             let names: Vec<&str> = BUILTINS.iter().map(|builtin| builtin.name).collect();
-            OpenError::new(&tool.id, format!("there is no built-in tool `{name}`"))
+            EntryOpenError::new(&tool.id, format!("there is no built-in tool `{name}`"))
                 .suggest(format!("use one of {}", names.join(", ")))
         })
 }
 
 /// Validates the config of a built-in tool, as far as it does not depend on unset variables. Runs
 /// and connects to nothing.
-pub fn config_fault(tool: &Resource<Tool>, environment: &Environment) -> Option<OpenError> {
+pub fn config_fault(tool: &Resource<Tool>, environment: &Environment) -> Option<EntryOpenError> {
     if tool.spec.config.is_empty() {
         // Every built-in tool accepts an empty config.
         return None;
     }
     let builtin = find(tool).ok()?;
-    let opening = Opening {
+    let opening = ToolOpenContext {
         config: &tool.spec.config,
         environment,
-        state: &State::default(),
+        state: &BuiltinToolState::default(),
     };
     match builtin.exports(&opening) {
         Ok(_) | Err(ConfigError::Unset { .. }) => None,
@@ -196,14 +209,18 @@ pub fn config_fault(tool: &Resource<Tool>, environment: &Environment) -> Option<
     }
 }
 
-fn wrong_config(tool: &Resource<Tool>, builtin: &Builtin, cause: &ConfigError) -> OpenError {
+fn wrong_config(
+    tool: &Resource<Tool>,
+    builtin: &BuiltinTool,
+    cause: &ConfigError,
+) -> EntryOpenError {
     let name = builtin.name;
-    OpenError::new(
+    EntryOpenError::new(
         &tool.id,
-        format!("the config of builtin:{name} is wrong: {cause}"),
+        format!("the config of builtin:{name} is invalid: {cause}"),
     )
     .suggest(format!(
-        "what `{name}` takes in its config: {}",
+        "config fields of `{name}`: {}",
         page_url("tools.md")
     ))
 }
@@ -215,10 +232,10 @@ pub fn base_tools() -> Vec<ToolManifest> {
 
 /// Returns the declaration of one built-in tool. Its exports do not depend on its config. Schemas
 /// are created on demand, because that takes longer than the rest of a tool's start.
-fn manifest(builtin: &'static Builtin) -> ToolManifest {
+fn manifest(builtin: &'static BuiltinTool) -> ToolManifest {
     let exports = || {
-        let (state, environment) = (State::default(), Environment::default());
-        let opening = Opening {
+        let (state, environment) = (BuiltinToolState::default(), Environment::default());
+        let opening = ToolOpenContext {
             config: &JsonObject::new(),
             environment: &environment,
             state: &state,
@@ -230,13 +247,13 @@ fn manifest(builtin: &'static Builtin) -> ToolManifest {
     };
     ToolManifest {
         name: builtin.name.to_owned(),
-        exports: Exports::later(exports),
+        exports: LazyExports::lazy(exports),
         error_message_limit: builtin.error_message_limit,
         output_limit: builtin.output_limit,
         timeout_ms: builtin
             .timeout
             .map(|timeout| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX)),
-        variables: chat::variables_of(builtin.name)
+        variables: platforms::variables_of(builtin.name)
             .iter()
             .map(|name| (*name).to_owned())
             .collect(),

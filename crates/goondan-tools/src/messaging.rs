@@ -15,22 +15,24 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use url::Url;
 
-use crate::define::{Export, Operation, titled};
-use crate::http::{HttpClient, Request};
-use crate::net_guard::Guard;
-use crate::table::{Builtin, ConfigError};
-use crate::values;
+use crate::builtin_tool::BuiltinTool;
+use crate::config_error::ConfigError;
+use crate::http::{HttpClient, HttpToolRequest};
+use crate::net_guard::NetworkGuard;
+use crate::tool_operation::{ToolExport, ToolOperation, titled};
+use crate::value_sources;
 
 /// Maximum time of a webhook call.
-const PATIENCE: Duration = Duration::from_secs(30);
+const WEBHOOK_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum number of bytes read of a webhook's answer.
-const ANSWER: usize = 2_000;
+const MAX_WEBHOOK_ANSWER_BYTES: usize = 2_000;
 
-pub(crate) const BUILTIN: Builtin = Builtin {
+pub(crate) const BUILTIN: BuiltinTool = BuiltinTool {
     name: "messaging",
-    about: "Sends messages over channels. A channel is one of `{webhook: {url: VALUE}}`, where VALUE is a value source such \
-            as `{valueFrom: {env: OPS_WEBHOOK}}`; `{agent: NAME}`, optionally with an `instanceKey`; or `{log: info}`. A \
-            webhook gets JSON with `to`, `content`, the same as `text`, `agent` and `instanceKey`.",
+    about: "Sends messages over channels. A channel is `{webhook: {url: VALUE}}`, where VALUE is \
+        a value source such as `{valueFrom: {env: OPS_WEBHOOK}}`; `{agent: NAME}`, optionally \
+        with an `instanceKey`; or `{log: info}`. A webhook receives JSON with `to`, `content`, \
+        `text` (equal to `content`), `agent` and `instanceKey`.",
     config: &[
         ("channels", "the channels by name"),
         (
@@ -39,30 +41,34 @@ pub(crate) const BUILTIN: Builtin = Builtin {
         ),
         (
             "allowHosts",
-            "a list of hosts that webhooks may use at any address, such as `chat.internal`",
+            "a list of webhook hosts that are allowed at any address, such as `chat.internal`",
         ),
     ],
     open: |opening| {
-        let config: Config = opening.config()?;
+        let config: MessagingConfig = opening.config()?;
         let channels = config.channels.into_iter();
         let channels = channels
             .map(|(name, stated)| Ok((name.clone(), channel(&name, stated, opening.environment)?)));
         let shared = Shared {
             channels: channels.collect::<Result<_, ConfigError>>()?,
-            http: HttpClient::new(Guard::new(config.allow_private_network, config.allow_hosts)),
+            http: HttpClient::new(NetworkGuard::new(
+                config.allow_private_network,
+                config.allow_hosts,
+            )),
         };
         Ok(vec![
-            Export::new::<Message>("message", &Arc::new(shared)).needs(Permission::Network),
+            ToolExport::new::<SendChannelMessage>("message", &Arc::new(shared))
+                .needs(Permission::Network),
         ])
     },
-    ..Builtin::BLANK
+    ..BuiltinTool::DEFAULT_ROW
 };
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Config {
+struct MessagingConfig {
     #[serde(default)]
-    channels: BTreeMap<String, Stated>,
+    channels: BTreeMap<String, ChannelConfig>,
     #[serde(default)]
     allow_private_network: bool,
     #[serde(default)]
@@ -72,8 +78,8 @@ struct Config {
 /// A channel in the config: one of webhook, agent and log.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Stated {
-    webhook: Option<Webhook>,
+struct ChannelConfig {
+    webhook: Option<WebhookConfig>,
     agent: Option<String>,
     instance_key: Option<String>,
     log: Option<LogLevel>,
@@ -81,11 +87,11 @@ struct Stated {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Webhook {
+struct WebhookConfig {
     url: Value,
 }
 
-enum Channel {
+enum MessageChannel {
     /// The URL is secret, so it must not appear in messages.
     Webhook(Url),
     Agent {
@@ -96,32 +102,38 @@ enum Channel {
 }
 
 struct Shared {
-    channels: BTreeMap<String, Channel>,
+    channels: BTreeMap<String, MessageChannel>,
     http: HttpClient,
 }
 
-fn channel(name: &str, stated: Stated, environment: &Environment) -> Result<Channel, ConfigError> {
+fn channel(
+    name: &str,
+    stated: ChannelConfig,
+    environment: &Environment,
+) -> Result<MessageChannel, ConfigError> {
     match (stated.webhook, stated.agent, stated.log) {
         (Some(webhook), None, None) if stated.instance_key.is_none() => {
             let field = format!("channels.{name}.webhook.url");
-            let secret = values::resolve(&webhook.url, &field, environment)?;
+            let secret = value_sources::resolve(&webhook.url, &field, environment)?;
             let url = Url::parse(secret.expose()).map_err(|_| ConfigError::NoUrl(field))?;
-            Ok(Channel::Webhook(url))
+            Ok(MessageChannel::Webhook(url))
         }
-        (None, Some(agent), None) => Ok(Channel::Agent {
+        (None, Some(agent), None) => Ok(MessageChannel::Agent {
             name: agent,
             instance_key: stated.instance_key,
         }),
-        (None, None, Some(level)) if stated.instance_key.is_none() => Ok(Channel::Log(level)),
+        (None, None, Some(level)) if stated.instance_key.is_none() => {
+            Ok(MessageChannel::Log(level))
+        }
         _ => Err(ConfigError::NoChannel(name.to_owned())),
     }
 }
 
-/// Send a message over one of the channels that are set up.
+/// Send a message over a configured channel.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Message {
-    /// The channel, or `channel:receiver` where a channel has several.
+struct SendChannelMessage {
+    /// The channel, or `channel:receiver` if it has several receivers.
     #[schemars(length(min = 1))]
     to: String,
     /// The text.
@@ -129,7 +141,7 @@ struct Message {
     content: String,
 }
 
-impl Operation for Message {
+impl ToolOperation for SendChannelMessage {
     type Shared = Shared;
 
     async fn run(self, ctx: &ToolContext, shared: &Shared) -> Result<ToolOutput, ToolError> {
@@ -143,10 +155,10 @@ impl Operation for Message {
             .ok_or_else(|| unknown(name, &shared.channels))?;
         let mut output = json!({"to": self.to, "channel": name, "sent": true});
         match channel {
-            Channel::Webhook(url) => {
+            MessageChannel::Webhook(url) => {
                 output["status"] = self.post(ctx, shared, name, url).await?.into()
             }
-            Channel::Agent { name, instance_key } => {
+            MessageChannel::Agent { name, instance_key } => {
                 let input = self.content.clone();
                 let metadata = JsonObject::from_iter([("messageTo".to_owned(), json!(self.to))]);
                 let instance_key = instance_key.clone();
@@ -158,7 +170,7 @@ impl Operation for Message {
                 };
                 output["eventId"] = ctx.runtime.send(name, event).await?.event_id.into();
             }
-            Channel::Log(level) => {
+            MessageChannel::Log(level) => {
                 let fields = JsonObject::from_iter([("to".to_owned(), json!(self.to))]);
                 ctx.logger.log(*level, &self.content, fields);
             }
@@ -167,7 +179,7 @@ impl Operation for Message {
     }
 }
 
-impl Message {
+impl SendChannelMessage {
     async fn post(
         &self,
         ctx: &ToolContext,
@@ -183,7 +195,7 @@ impl Message {
             "agent": ctx.agent_name,
             "instanceKey": ctx.instance_key,
         });
-        let request = Request {
+        let request = HttpToolRequest {
             method: Method::POST,
             url: url.to_string(),
             headers: HeaderMap::from_iter([(
@@ -191,23 +203,20 @@ impl Message {
                 HeaderValue::from_static("application/json"),
             )]),
             body: Some(body.to_string().into()),
-            timeout: PATIENCE,
-            max_bytes: ANSWER,
+            timeout: WEBHOOK_TIMEOUT,
+            max_bytes: MAX_WEBHOOK_ANSWER_BYTES,
         };
         let response = shared.http.send(request).await?;
         if response.status.is_success() {
             return Ok(response.status.as_u16());
         }
         let said = String::from_utf8_lossy(&response.body).trim().to_owned();
-        let message = format!(
-            "the channel `{name}` answered with {}: {said}",
-            response.status
-        );
+        let message = format!("the channel `{name}` returned {}: {said}", response.status);
         Err(ToolError::new(message).code(Code::TOOL_HTTP))
     }
 }
 
-fn unknown(name: &str, channels: &BTreeMap<String, Channel>) -> ToolError {
+fn unknown(name: &str, channels: &BTreeMap<String, MessageChannel>) -> ToolError {
     let known = channels
         .keys()
         .map(String::as_str)
@@ -216,9 +225,9 @@ fn unknown(name: &str, channels: &BTreeMap<String, Channel>) -> ToolError {
     let error =
         ToolError::new(format!("there is no channel `{name}`")).code(Code::TOOL_CHANNEL_NOT_FOUND);
     error.suggest(if known.is_empty() {
-        "no channel is set up; whoever runs the swarm can add some to the tool's `config.channels`"
+        "no channel is configured; the operator can add channels to the tool's `config.channels`"
             .to_owned()
     } else {
-        format!("the channels are: {known}")
+        format!("use one of: {known}")
     })
 }

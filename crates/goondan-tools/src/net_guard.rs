@@ -14,7 +14,7 @@ use url::{Host, Url};
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(crate) struct Guard {
+pub(crate) struct NetworkGuard {
     /// Permits all addresses.
     #[serde(default)]
     allow_private_network: bool,
@@ -23,24 +23,25 @@ pub(crate) struct Guard {
     allow_hosts: Vec<String>,
 }
 
-/// The keys of [`Guard`] for the documentation.
-pub(crate) const CONFIG: &[(&str, &str)] = &[
+/// The keys of [`NetworkGuard`] for the documentation.
+pub(crate) const NETWORK_CONFIG_KEYS: &[(&str, &str)] = &[
     (
         "allowPrivateNetwork",
         "`true` to allow private, loopback and link-local addresses",
     ),
     (
         "allowHosts",
-        "a list of hosts that are allowed at any address, such as `db.internal` or `*.corp.example`",
+        "a list of hosts that are allowed at any address, such as `db.internal` or \
+        `*.corp.example`",
     ),
 ];
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Blocked {
+pub(crate) enum BlockedUrl {
     /// The scheme is not HTTP or HTTPS.
-    #[error("`{0}:` addresses are not fetched, only http: and https:")]
+    #[error("`{0}:` URLs are not supported, only http: and https:")]
     Scheme(String),
-    #[error("the address names no host")]
+    #[error("the URL has no host")]
     NoHost,
     /// The host has an address that is not public.
     #[error("{host} is {address}, {class}")]
@@ -54,21 +55,21 @@ pub(crate) enum Blocked {
     },
 }
 
-impl Guard {
+impl NetworkGuard {
     pub(crate) fn new(allow_private_network: bool, allow_hosts: Vec<String>) -> Self {
-        Guard {
+        NetworkGuard {
             allow_private_network,
             allow_hosts,
         }
     }
 
     /// Checks a URL as far as possible without resolving its host.
-    pub(crate) fn check(&self, url: &Url) -> Result<(), Blocked> {
+    pub(crate) fn check(&self, url: &Url) -> Result<(), BlockedUrl> {
         if !matches!(url.scheme(), "http" | "https") {
-            return Err(Blocked::Scheme(url.scheme().to_owned()));
+            return Err(BlockedUrl::Scheme(url.scheme().to_owned()));
         }
         let address = match url.host() {
-            None => return Err(Blocked::NoHost),
+            None => return Err(BlockedUrl::NoHost),
             Some(Host::Domain(_)) => return Ok(()),
             Some(Host::Ipv4(address)) => IpAddr::V4(address),
             Some(Host::Ipv6(address)) => IpAddr::V6(address),
@@ -77,10 +78,10 @@ impl Guard {
     }
 
     /// Checks a resolved address of `host`.
-    fn check_address(&self, host: &str, address: IpAddr) -> Result<(), Blocked> {
+    fn check_address(&self, host: &str, address: IpAddr) -> Result<(), BlockedUrl> {
         match special(address) {
             Some(class) if !self.allow_private_network && !self.allows(host) => {
-                Err(Blocked::Address {
+                Err(BlockedUrl::Address {
                     host: host.to_owned(),
                     address,
                     class,
@@ -110,8 +111,8 @@ impl Guard {
     }
 }
 
-/// Resolves names with the system, and returns only addresses that a [`Guard`] permits.
-pub(crate) struct GuardedResolver(pub(crate) Arc<Guard>);
+/// Resolves names with the system, and returns only addresses that a [`NetworkGuard`] permits.
+pub(crate) struct GuardedResolver(pub(crate) Arc<NetworkGuard>);
 
 impl Resolve for GuardedResolver {
     fn resolve(&self, name: Name) -> Resolving {
@@ -126,10 +127,10 @@ impl Resolve for GuardedResolver {
 
 /// Returns the permitted addresses. If all are refused, returns the reason for the first.
 fn only_allowed(
-    guard: &Guard,
+    guard: &NetworkGuard,
     host: &str,
     found: impl Iterator<Item = SocketAddr>,
-) -> Result<Vec<SocketAddr>, Blocked> {
+) -> Result<Vec<SocketAddr>, BlockedUrl> {
     let (mut allowed, mut blocked) = (Vec::new(), None);
     for address in found {
         match guard.check_address(host, address.ip()) {
@@ -155,7 +156,10 @@ fn special(address: IpAddr) -> Option<&'static str> {
                 let inside = |(net, length, _): &&(Ipv6Addr, u32, &str)| {
                     (bits ^ net.to_bits()) >> (128 - length) == 0
                 };
-                SPECIAL_V6.iter().find(inside).map(|row| row.2)
+                NON_PUBLIC_IPV6_NETWORKS
+                    .iter()
+                    .find(inside)
+                    .map(|row| row.2)
             }
         },
     }
@@ -165,7 +169,10 @@ fn special_v4(address: Ipv4Addr) -> Option<&'static str> {
     let bits = address.to_bits();
     let inside =
         |(net, length, _): &&(Ipv4Addr, u32, &str)| (bits ^ net.to_bits()) >> (32 - length) == 0;
-    SPECIAL_V4.iter().find(inside).map(|row| row.2)
+    NON_PUBLIC_IPV4_NETWORKS
+        .iter()
+        .find(inside)
+        .map(|row| row.2)
 }
 
 /// Returns the IPv4 address in a mapped, compatible, NAT64 or 6to4 address. `::` and `::1` contain
@@ -193,38 +200,38 @@ const fn v6(a: u16, b: u16) -> Ipv6Addr {
 }
 
 /// IPv4 networks that are not public: IANA's special-purpose registry, and other cloud addresses.
-const SPECIAL_V4: &[(Ipv4Addr, u32, &str)] = &[
+const NON_PUBLIC_IPV4_NETWORKS: &[(Ipv4Addr, u32, &str)] = &[
     (v4(0, 0, 0, 0), 8, "an address of this host"),
     (v4(10, 0, 0, 0), 8, "a private address"),
-    (v4(100, 64, 0, 0), 10, "an address behind a carrier's NAT"),
+    (v4(100, 64, 0, 0), 10, "a carrier-grade NAT address"),
     (v4(127, 0, 0, 0), 8, "a loopback address"),
     (v4(168, 63, 129, 16), 32, "a cloud metadata address"),
     (v4(169, 254, 0, 0), 16, "a link-local or metadata address"),
     (v4(172, 16, 0, 0), 12, "a private address"),
     (v4(192, 0, 0, 0), 24, "a reserved address"),
-    (v4(192, 0, 2, 0), 24, "an address for documentation"),
+    (v4(192, 0, 2, 0), 24, "a documentation address"),
     (v4(192, 88, 99, 0), 24, "a 6to4 relay address"),
     (v4(192, 168, 0, 0), 16, "a private address"),
-    (v4(198, 18, 0, 0), 15, "an address for benchmarks"),
-    (v4(198, 51, 100, 0), 24, "an address for documentation"),
-    (v4(203, 0, 113, 0), 24, "an address for documentation"),
+    (v4(198, 18, 0, 0), 15, "a benchmarking address"),
+    (v4(198, 51, 100, 0), 24, "a documentation address"),
+    (v4(203, 0, 113, 0), 24, "a documentation address"),
     (v4(224, 0, 0, 0), 4, "a multicast address"),
     (v4(240, 0, 0, 0), 4, "a reserved address"),
 ];
 
 /// IPv6 networks that are not public.
-const SPECIAL_V6: &[(Ipv6Addr, u32, &str)] = &[
+const NON_PUBLIC_IPV6_NETWORKS: &[(Ipv6Addr, u32, &str)] = &[
     (Ipv6Addr::UNSPECIFIED, 128, "an address of this host"),
     (Ipv6Addr::LOCALHOST, 128, "a loopback address"),
     (
         Ipv6Addr::new(0x64, 0xff9b, 1, 0, 0, 0, 0, 0),
         48,
-        "an address of a local NAT64",
+        "a local NAT64 address",
     ),
     (v6(0x100, 0), 64, "a discard address"),
     (v6(0x2001, 0), 23, "a reserved address"),
-    (v6(0x2001, 0xdb8), 32, "an address for documentation"),
-    (v6(0x3fff, 0), 20, "an address for documentation"),
+    (v6(0x2001, 0xdb8), 32, "a documentation address"),
+    (v6(0x3fff, 0), 20, "a documentation address"),
     (v6(0x5f00, 0), 16, "a segment routing address"),
     (v6(0xfc00, 0), 7, "a private address"),
     (v6(0xfe80, 0), 10, "a link-local address"),
@@ -238,13 +245,13 @@ mod tests {
 
     use super::*;
 
-    fn check(guard: &Guard, url: &str) -> Result<(), Blocked> {
+    fn check(guard: &NetworkGuard, url: &str) -> Result<(), BlockedUrl> {
         guard.check(&Url::parse(url).unwrap())
     }
 
     #[test]
     fn addresses_that_are_not_public_are_blocked_in_every_spelling() {
-        let guard = Guard::default();
+        let guard = NetworkGuard::default();
         let hosts = [
             "127.0.0.1",
             "127.1",
@@ -276,7 +283,7 @@ mod tests {
         for host in hosts {
             let blocked = check(&guard, &format!("http://{host}/"));
             assert!(
-                matches!(blocked, Err(Blocked::Address { .. })),
+                matches!(blocked, Err(BlockedUrl::Address { .. })),
                 "{host}: {blocked:?}"
             );
         }
@@ -284,7 +291,7 @@ mod tests {
 
     #[test]
     fn public_addresses_and_names_pass() {
-        let guard = Guard::default();
+        let guard = NetworkGuard::default();
         for host in [
             "8.8.8.8",
             "172.32.0.1",
@@ -299,7 +306,7 @@ mod tests {
 
     #[test]
     fn only_the_web_is_fetched() {
-        let guard = Guard {
+        let guard = NetworkGuard {
             allow_private_network: true,
             allow_hosts: Vec::new(),
         };
@@ -310,7 +317,7 @@ mod tests {
             "gopher://example.com",
         ] {
             assert!(
-                matches!(check(&guard, url), Err(Blocked::Scheme(_))),
+                matches!(check(&guard, url), Err(BlockedUrl::Scheme(_))),
                 "{url}"
             );
         }
@@ -324,7 +331,7 @@ mod tests {
             "DB.internal".to_owned(),
             "*.corp.example".to_owned(),
         ];
-        let guard = Guard {
+        let guard = NetworkGuard {
             allow_private_network: false,
             allow_hosts,
         };
@@ -356,7 +363,7 @@ mod tests {
     fn a_name_keeps_its_public_addresses_only() {
         let public = SocketAddr::from(([8, 8, 8, 8], 0));
         let private = SocketAddr::from(([10, 0, 0, 1], 0));
-        let guard = Guard::default();
+        let guard = NetworkGuard::default();
         assert_eq!(
             only_allowed(&guard, "h", [private, public].into_iter()),
             Ok(vec![public])

@@ -15,12 +15,12 @@ use goondan_core::real_path::real_path;
 use goondan_spec::Code;
 use serde::Deserialize;
 
-use crate::beneath::{Folder, How, open_beneath};
 use crate::errors;
+use crate::nofollow_fs::{DirectoryHandle, FileOpenMode, open_beneath};
 
 /// The directory that file tools must not leave.
 #[derive(Debug, Clone)]
-pub(crate) struct Root {
+pub(crate) struct FileRoot {
     /// Absolute path without symbolic links.
     folder: PathBuf,
     /// Additional permitted directories, also without symbolic links.
@@ -30,22 +30,22 @@ pub(crate) struct Root {
 /// Directories that a tool's config permits in addition to the working directory (`config.roots`).
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Roots {
+pub(crate) struct ExtraRoots {
     /// Paths relative to the project; `~/` is the home directory.
     #[serde(default)]
     roots: Vec<String>,
 }
 
-impl Roots {
+impl ExtraRoots {
     /// The key for the documentation.
-    pub(crate) const CONFIG: &[(&str, &str)] = &[(
+    pub(crate) const ROOTS_CONFIG_KEY: &[(&str, &str)] = &[(
         "roots",
-        "a list of folders, relative to the project or below `~/`, that calls may use in addition to the working directory, \
-         by absolute paths",
+        "a list of directories, relative to the project or starting with `~/`, that calls may use \
+        by absolute path in addition to the working directory",
     )];
 
     /// Returns the permitted directories of a call. Missing directories are ignored.
-    pub(crate) fn of(&self, ctx: &ToolContext) -> Result<Root, ToolError> {
+    pub(crate) fn of(&self, ctx: &ToolContext) -> Result<FileRoot, ToolError> {
         let home = || std::env::home_dir().filter(|home| home.is_absolute());
         let absolute = |root: &String| match root.strip_prefix("~/") {
             Some(below) => home().map(|home| home.join(below)),
@@ -56,9 +56,9 @@ impl Roots {
             .iter()
             .filter_map(absolute)
             .filter_map(|root| root.canonicalize().ok());
-        Ok(Root {
+        Ok(FileRoot {
             others: others.collect(),
-            ..Root::of(ctx)?
+            ..FileRoot::of(ctx)?
         })
     }
 }
@@ -67,14 +67,14 @@ impl Roots {
 pub(crate) fn still_there(ctx: &ToolContext) -> Result<(), ToolError> {
     ctx.workdir
         .canonicalize()
-        .map_or(Ok(()), |real| unmoved(ctx, &real))
+        .map_or(Ok(()), |real| check_workdir_unmoved(ctx, &real))
 }
 
 /// Fails if the working directory is now at `real`, which is elsewhere.
-fn unmoved(ctx: &ToolContext, real: &Path) -> Result<(), ToolError> {
+fn check_workdir_unmoved(ctx: &ToolContext, real: &Path) -> Result<(), ToolError> {
     if cfg!(unix) && real != ctx.workdir {
         let message = format!(
-            "the working folder {} leads elsewhere by a link now",
+            "the working directory {} was replaced by a symbolic link",
             ctx.workdir.display()
         );
         return Err(ToolError::new(message).code(Code::TOOL_PATH_ESCAPE));
@@ -84,30 +84,30 @@ fn unmoved(ctx: &ToolContext, real: &Path) -> Result<(), ToolError> {
 
 /// A path that was found to be inside the root.
 #[derive(Debug, Clone)]
-pub(crate) struct Place {
+pub(crate) struct ResolvedPath {
     /// The caller's path, for messages.
     pub(crate) given: String,
     /// Absolute path without symbolic links. The file itself need not exist.
     pub(crate) path: PathBuf,
 }
 
-impl Root {
+impl FileRoot {
     /// Returns the working directory of a call.
-    pub(crate) fn of(ctx: &ToolContext) -> Result<Root, ToolError> {
-        let root = Root::at(&ctx.workdir)?;
-        unmoved(ctx, &root.folder)?;
+    pub(crate) fn of(ctx: &ToolContext) -> Result<FileRoot, ToolError> {
+        let root = FileRoot::at(&ctx.workdir)?;
+        check_workdir_unmoved(ctx, &root.folder)?;
         Ok(root)
     }
 
     /// Returns the root for the directory `path`, which must exist.
-    pub(crate) fn at(path: &Path) -> Result<Root, ToolError> {
+    pub(crate) fn at(path: &Path) -> Result<FileRoot, ToolError> {
         let folder = path.canonicalize().map_err(|error| {
             errors::io(
                 format_args!("open the working directory `{}`", path.display()),
                 &error,
             )
         })?;
-        Ok(Root {
+        Ok(FileRoot {
             folder,
             others: Vec::new(),
         })
@@ -119,18 +119,20 @@ impl Root {
     }
 
     /// Resolves `given`: relative to the root, or absolute but inside it.
-    pub(crate) fn resolve(&self, given: &str) -> Result<Place, ToolError> {
+    pub(crate) fn resolve(&self, given: &str) -> Result<ResolvedPath, ToolError> {
         if given.is_empty() || given.contains('\0') {
             return Err(errors::invalid(
-                "a path must not be empty or hold a NUL character",
+                "a path must not be empty or contain a NUL character",
             ));
         }
-        if PathStyle::HERE.is_odd(given) {
-            let message =
-                format!("`{given}` is another spelling of a file, a stream of one, or a device");
+        if PathStyle::NATIVE.is_ambiguous(given) {
+            let message = format!(
+                "`{given}` is an alternative file name, an alternate data stream, or a \
+                    device"
+            );
             return Err(ToolError::new(message)
                 .code(Code::TOOL_PATH_ESCAPE)
-                .suggest("write the plain name of the file"));
+                .suggest("use the plain file name"));
         }
         let path = real_path(&self.folder.join(given))
             .map_err(|error| errors::io(format_args!("follow the path `{given}`"), &error))?;
@@ -140,9 +142,9 @@ impl Root {
             return Err(self.escape(given));
         }
         if is_own(self.relative(&path)) {
-            return Err(own(given));
+            return Err(protected_directory_error(given));
         }
-        Ok(Place {
+        Ok(ResolvedPath {
             given: given.to_owned(),
             path,
         })
@@ -158,26 +160,30 @@ impl Root {
     }
 
     /// Opens a regular file for reading, and returns its metadata.
-    pub(crate) fn open(&self, place: &Place) -> Result<(File, Metadata), ToolError> {
+    pub(crate) fn open(&self, place: &ResolvedPath) -> Result<(File, Metadata), ToolError> {
         let what = format!("read `{}`", place.given);
         let kind =
             std::fs::symlink_metadata(&place.path).map_err(|error| errors::io(&what, &error))?;
         expect_file(&kind, &what)?;
-        let file = self.open_with(place, &what, How::Read)?;
+        let file = self.open_with(place, &what, FileOpenMode::Read)?;
         let metadata = file.metadata().map_err(|error| errors::io(&what, &error))?;
         expect_file(&metadata, &what)?;
         Ok((file, metadata))
     }
 
     /// Opens a file for appending, and creates it if necessary.
-    pub(crate) fn open_to_append(&self, place: &Place) -> Result<File, ToolError> {
-        self.open_to_change(place, &format!("append to `{}`", place.given), How::Append)
+    pub(crate) fn open_to_append(&self, place: &ResolvedPath) -> Result<File, ToolError> {
+        self.open_to_change(
+            place,
+            &format!("append to `{}`", place.given),
+            FileOpenMode::Append,
+        )
     }
 
     /// Opens a file for writing, and truncates or creates it.
-    pub(crate) fn open_to_write(&self, place: &Place) -> Result<File, ToolError> {
+    pub(crate) fn open_to_write(&self, place: &ResolvedPath) -> Result<File, ToolError> {
         let what = format!("write `{}`", place.given);
-        let file = self.open_to_change(place, &what, How::Write)?;
+        let file = self.open_to_change(place, &what, FileOpenMode::Write)?;
         let emptied = file.metadata().map(|metadata| {
             expect_file(&metadata, &what)
                 .and_then(|()| file.set_len(0).map_err(|error| errors::io(&what, &error)))
@@ -186,14 +192,19 @@ impl Root {
         Ok(file)
     }
 
-    fn open_to_change(&self, place: &Place, what: &str, how: How) -> Result<File, ToolError> {
+    fn open_to_change(
+        &self,
+        place: &ResolvedPath,
+        what: &str,
+        how: FileOpenMode,
+    ) -> Result<File, ToolError> {
         if let Ok(metadata) = std::fs::symlink_metadata(&place.path) {
             expect_file(&metadata, what)?;
         }
         self.open_with(place, what, how)
     }
 
-    pub(crate) fn create_parents(&self, place: &Place) -> Result<(), ToolError> {
+    pub(crate) fn create_parents(&self, place: &ResolvedPath) -> Result<(), ToolError> {
         let parent = place
             .path
             .parent()
@@ -203,16 +214,16 @@ impl Root {
     }
 
     /// Creates the directory `place` and its parents. Succeeds if it exists.
-    pub(crate) fn create_folders(&self, place: &Place) -> Result<(), ToolError> {
+    pub(crate) fn create_folders(&self, place: &ResolvedPath) -> Result<(), ToolError> {
         self.make_folders(place, &place.path)
     }
 
-    fn make_folders(&self, place: &Place, path: &Path) -> Result<(), ToolError> {
+    fn make_folders(&self, place: &ResolvedPath, path: &Path) -> Result<(), ToolError> {
         self.check_again(place)?;
-        let made = Folder::make(self.base_of(path), path);
+        let made = DirectoryHandle::make(self.base_of(path), path);
         self.explain(
             place,
-            format_args!("make the folders of `{}`", place.given),
+            format_args!("create the parent directories of `{}`", place.given),
             made,
         )
         .map(drop)
@@ -222,21 +233,21 @@ impl Root {
     /// operation for messages, such as "write `a.txt`".
     pub(crate) fn in_folder<T>(
         &self,
-        place: &Place,
+        place: &ResolvedPath,
         what: &str,
-        work: impl FnOnce(&Folder, &OsStr) -> io::Result<T>,
+        work: impl FnOnce(&DirectoryHandle, &OsStr) -> io::Result<T>,
     ) -> Result<T, ToolError> {
         self.check_again(place)?;
         let name = place.path.file_name().filter(|_| !self.is_base(place));
         let name = name.ok_or_else(|| errors::io(what, &io::ErrorKind::IsADirectory.into()))?;
-        let folder = Folder::above(self.base_of(&place.path), &place.path);
+        let folder = DirectoryHandle::open_parent(self.base_of(&place.path), &place.path);
         self.explain(place, what, folder.and_then(|folder| work(&folder, name)))
     }
 
     /// If a path now leads elsewhere, reports that as the cause of a failure.
     fn explain<T>(
         &self,
-        place: &Place,
+        place: &ResolvedPath,
         what: impl std::fmt::Display,
         done: io::Result<T>,
     ) -> Result<T, ToolError> {
@@ -247,12 +258,12 @@ impl Root {
         })
     }
 
-    fn is_base(&self, place: &Place) -> bool {
+    fn is_base(&self, place: &ResolvedPath) -> bool {
         self.base_of(&place.path) == place.path
     }
 
     /// Fails if `place` now leads elsewhere.
-    pub(crate) fn check_again(&self, place: &Place) -> Result<(), ToolError> {
+    pub(crate) fn check_again(&self, place: &ResolvedPath) -> Result<(), ToolError> {
         match real_path(&place.path) {
             Ok(path) if path == place.path => Ok(()),
             _ => Err(self.escape(&place.given)),
@@ -261,7 +272,12 @@ impl Root {
 
     /// Opens the resolved path without following a link in its last component, and without waiting
     /// for the other end of a pipe.
-    fn open_with(&self, place: &Place, what: &str, options: How) -> Result<File, ToolError> {
+    fn open_with(
+        &self,
+        place: &ResolvedPath,
+        what: &str,
+        options: FileOpenMode,
+    ) -> Result<File, ToolError> {
         let opened = open_beneath(self.base_of(&place.path), &place.path, options);
         // If the path now leads elsewhere, that is the cause of a failure.
         self.check_again(place)?;
@@ -295,12 +311,12 @@ fn is_own(path: &Path) -> bool {
         .any(|part| part.as_os_str().eq_ignore_ascii_case(".goondan"))
 }
 
-fn own(given: &str) -> ToolError {
+fn protected_directory_error(given: &str) -> ToolError {
     ToolError::new(format!(
-        "`{given}` lies in the folder `.goondan`, which keeps what people have allowed"
+        "`{given}` is in the directory `.goondan`, which stores the user's approvals"
     ))
     .code(Code::TOOL_PATH_ESCAPE)
-    .suggest("leave that folder alone")
+    .suggest("do not access this directory")
 }
 
 /// Fails for anything but a regular file, with its actual type.
@@ -309,7 +325,7 @@ fn expect_file(metadata: &Metadata, what: &str) -> Result<(), ToolError> {
         return Ok(());
     }
     let kind = if metadata.is_dir() {
-        "it is a folder"
+        "it is a directory"
     } else {
         "it is not a regular file"
     };
@@ -328,7 +344,7 @@ mod tests {
     use super::*;
 
     /// Creates a root `in` next to a directory `out`, with links of all kinds.
-    fn tree() -> (TempDir, Root) {
+    fn tree() -> (TempDir, FileRoot) {
         let dir = tempfile::tempdir().unwrap();
         let (inside, outside) = (dir.path().join("in"), dir.path().join("out"));
         fs::create_dir_all(inside.join("a/b")).unwrap();
@@ -341,11 +357,11 @@ mod tests {
         symlink("../out/deep", inside.join("deep")).unwrap();
         symlink("../out/new", inside.join("dangling")).unwrap();
         symlink("loop", inside.join("loop")).unwrap();
-        let root = Root::at(&inside).unwrap();
+        let root = FileRoot::at(&inside).unwrap();
         (dir, root)
     }
 
-    fn code(root: &Root, path: &str) -> Option<String> {
+    fn code(root: &FileRoot, path: &str) -> Option<String> {
         root.resolve(path).err().and_then(|error| error.code)
     }
 
@@ -404,7 +420,7 @@ mod tests {
     #[test]
     fn other_roots_may_be_gone_to_by_their_absolute_paths() {
         let (dir, root) = tree();
-        let root = Root {
+        let root = FileRoot {
             others: vec![dir.path().join("out/deep").canonicalize().unwrap()],
             ..root
         };
@@ -447,8 +463,8 @@ mod tests {
     /// repeatedly replaces the directory `a/b` by a link that leaves the tree. Returns the tree.
     fn while_links_come_and_go(
         enough: usize,
-        work: impl Fn(&Root, usize) -> bool,
-    ) -> (TempDir, Root) {
+        work: impl Fn(&FileRoot, usize) -> bool,
+    ) -> (TempDir, FileRoot) {
         use std::sync::atomic::{AtomicBool, Ordering};
         struct EndOf<'a>(&'a AtomicBool);
         impl Drop for EndOf<'_> {
@@ -534,7 +550,7 @@ mod tests {
 
     #[test]
     fn writing_under_links_that_come_and_go_lets_nothing_out() {
-        use crate::write::{create, remove, replace};
+        use crate::atomic_write::{create, remove, replace};
         let (dir, root) = while_links_come_and_go(20, |root, round| {
             let Ok(place) = root.resolve(&format!("a/b/new-{}", round % 7)) else {
                 return false;
@@ -587,7 +603,7 @@ mod tests {
 
     #[test]
     fn a_link_that_is_there_already_gets_no_content() {
-        use crate::write::{create, remove, replace};
+        use crate::atomic_write::{create, remove, replace};
         let (dir, root) = tree();
         let place = root.resolve("a/b/secret").unwrap();
         symlink(dir.path().join("out/secret"), &place.path).unwrap();
@@ -602,7 +618,7 @@ mod tests {
             );
         }
         assert_eq!(outside(&dir), untouched());
-        let folder = Root::resolve(&root, ".").unwrap();
+        let folder = FileRoot::resolve(&root, ".").unwrap();
         assert_eq!(
             replace(&root, &folder, b"x").unwrap_err().code.as_deref(),
             Some(Code::TOOL_WRONG_FILE_TYPE.as_str())

@@ -16,25 +16,27 @@ use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::capture::Capture;
-use crate::confine::{self, Contained, NoSandbox, Watched, Watcher, start};
+use crate::command_runner::{PreparedCommand, RunningCommand};
 use crate::errors;
-use crate::line::{Started, Work};
+use crate::output_capture::OutputCapture;
+use crate::sandbox::{
+    self, GroupWatcher, SandboxApplyError, SandboxedCommand, WatchedGroup, sandboxed_start,
+};
 use crate::tool_chains;
 
 /// Time between the termination request and the kill of a group.
-pub(crate) const GRACE: Duration = Duration::from_millis(500);
+pub(crate) const TERMINATION_GRACE_PERIOD: Duration = Duration::from_millis(500);
 /// Time to wait for output after the program has ended: a process outside of the group may keep the
 /// pipe open.
-const DRAIN: Duration = Duration::from_millis(250);
+const OUTPUT_DRAIN_TIMEOUT: Duration = Duration::from_millis(250);
 /// Interval of checking if a terminating group has ended.
-const LOOK: Duration = Duration::from_millis(10);
+const GROUP_CHECK_INTERVAL: Duration = Duration::from_millis(10);
 /// Maximum number of attempts to start a busy program file.
-const BUSY_TRIES: usize = 50;
+const MAX_BUSY_FILE_ATTEMPTS: usize = 50;
 
 /// Environment variables that programs need, in addition to `LC_*` and the variables of tool
 /// chains. They contain no keys or tokens.
-const ORDINARY: [&str; 8] = [
+const INHERITED_VARIABLES: [&str; 8] = [
     "PATH", "HOME", "LANG", "TERM", "TMPDIR", "USER", "SHELL", "TZ",
 ];
 
@@ -44,8 +46,9 @@ pub(crate) type Environment = BTreeMap<OsString, OsString>;
 /// `allowed`, and `extra`.
 pub(crate) fn environment(allowed: &[String], extra: BTreeMap<String, String>) -> Environment {
     let passes = |name: &str| {
-        let is_ordinary =
-            ORDINARY.contains(&name) || name.starts_with("LC_") || tool_chains::is_variable(name);
+        let is_ordinary = INHERITED_VARIABLES.contains(&name)
+            || name.starts_with("LC_")
+            || tool_chains::is_variable(name);
         is_ordinary || allowed.iter().any(|allowed| allowed == name)
     };
     let inherited = std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(passes));
@@ -97,38 +100,38 @@ fn grouped(command: Command, in_sandbox: bool) -> CommandWrap {
 
 /// A running program with its child processes. Dropping it kills the whole group.
 #[derive(Debug)]
-pub(crate) struct Group {
+pub(crate) struct ProgramGroup {
     child: Box<dyn ChildWrapper>,
     /// The id of the group, which is that of its leader.
     #[cfg(unix)]
     id: Option<nix::unistd::Pid>,
     /// Dropped after the group was killed.
-    _watched: Option<Watched>,
+    _watched: Option<WatchedGroup>,
 }
 
-impl Group {
+impl ProgramGroup {
     /// Starts a program as the leader of a new group. A program file that was just written may be
     /// busy, until a concurrently forked child has closed it. In that case, tries again for a short
     /// time.
-    pub(crate) async fn spawn_patiently(program: Contained) -> io::Result<Group> {
+    pub(crate) async fn spawn_patiently(program: SandboxedCommand) -> io::Result<ProgramGroup> {
         program.prepare();
         let mut command = grouped(program.command, !program.layers.is_empty());
-        for _ in 0..BUSY_TRIES {
-            match start::inside(&program.layers, || command.spawn()) {
+        for _ in 0..MAX_BUSY_FILE_ATTEMPTS {
+            match sandboxed_start::run_in_sandbox(&program.layers, || command.spawn()) {
                 Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy => {
-                    tokio::time::sleep(LOOK).await
+                    tokio::time::sleep(GROUP_CHECK_INTERVAL).await
                 }
-                child => return Ok(Group::of(child?, program.watcher)),
+                child => return Ok(ProgramGroup::of(child?, program.watcher)),
             }
         }
-        Ok(Group::of(
-            start::inside(&program.layers, || command.spawn())?,
+        Ok(ProgramGroup::of(
+            sandboxed_start::run_in_sandbox(&program.layers, || command.spawn())?,
             program.watcher,
         ))
     }
 
-    fn of(child: Box<dyn ChildWrapper>, watcher: Option<Arc<Watcher>>) -> Group {
-        Group {
+    fn of(child: Box<dyn ChildWrapper>, watcher: Option<Arc<GroupWatcher>>) -> ProgramGroup {
+        ProgramGroup {
             _watched: watcher
                 .zip(child.id())
                 .map(|(watcher, id)| watcher.watch(id)),
@@ -152,10 +155,13 @@ impl Group {
 
     /// Requests termination of the group, and kills it after a grace period.
     pub(crate) async fn end(&mut self) -> io::Result<ExitStatus> {
-        let deadline = Instant::now() + GRACE;
-        self.signal(Signal::TERMINATE);
-        if timeout(GRACE, self.child.wait()).await.is_ok() {
-            self.linger(deadline.saturating_duration_since(Instant::now()))
+        let deadline = Instant::now() + TERMINATION_GRACE_PERIOD;
+        self.signal(ProcessSignal::TERMINATE);
+        if timeout(TERMINATION_GRACE_PERIOD, self.child.wait())
+            .await
+            .is_ok()
+        {
+            self.wait_for_group_end(deadline.saturating_duration_since(Instant::now()))
                 .await;
         }
         self.kill();
@@ -163,10 +169,10 @@ impl Group {
     }
 
     /// Waits until no process of the group is left, at most for `limit`.
-    pub(crate) async fn linger(&self, limit: Duration) {
+    pub(crate) async fn wait_for_group_end(&self, limit: Duration) {
         let deadline = Instant::now() + limit;
         while self.lives() && Instant::now() < deadline {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(GROUP_CHECK_INTERVAL).await;
         }
     }
 
@@ -180,11 +186,11 @@ impl Group {
     }
 
     /// Sends a signal to every process of the group. Succeeds if it has already ended.
-    pub(crate) fn signal(&self, signal: Signal) {
+    pub(crate) fn signal(&self, signal: ProcessSignal) {
         #[cfg(unix)]
         let _ = self.child.signal(signal.0);
         #[cfg(not(unix))]
-        let Signal(_) = signal;
+        let ProcessSignal(_) = signal;
     }
 
     /// Returns true if a process of the group is left. The null signal only tests for existence.
@@ -200,18 +206,18 @@ impl Group {
     }
 }
 
-impl Drop for Group {
+impl Drop for ProgramGroup {
     fn drop(&mut self) {
         self.kill();
     }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Signal(i32);
+pub(crate) struct ProcessSignal(i32);
 
-impl Signal {
+impl ProcessSignal {
     /// Requests termination. The number is the same on all systems.
-    pub(crate) const TERMINATE: Signal = Signal(15);
+    pub(crate) const TERMINATE: ProcessSignal = ProcessSignal(15);
 
     /// Sends the signal to a group. Succeeds if it has already ended.
     #[cfg(unix)]
@@ -227,7 +233,7 @@ impl Signal {
 
     /// Parses a name such as `SIGINT` or `int`; `None` for an unknown signal.
     #[cfg(unix)]
-    pub(crate) fn parse(name: &str) -> Option<Signal> {
+    pub(crate) fn parse(name: &str) -> Option<ProcessSignal> {
         let name = name.trim().to_ascii_uppercase();
         let name = if name.starts_with("SIG") {
             name
@@ -236,18 +242,18 @@ impl Signal {
         };
         name.parse::<nix::sys::signal::Signal>()
             .ok()
-            .map(|signal| Signal(signal as i32))
+            .map(|signal| ProcessSignal(signal as i32))
     }
 
     /// Signals do not exist on this platform.
     #[cfg(not(unix))]
-    pub(crate) fn parse(_name: &str) -> Option<Signal> {
+    pub(crate) fn parse(_name: &str) -> Option<ProcessSignal> {
         None
     }
 }
 
 #[derive(Debug)]
-pub(crate) struct Finished {
+pub(crate) struct FinishedProgram {
     pub(crate) status: ExitStatus,
     /// True if the program was ended at the time limit.
     pub(crate) timed_out: bool,
@@ -260,54 +266,58 @@ pub(crate) struct Finished {
 
 /// The reason why a program has no result.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub(crate) enum ProgramFailure {
     /// Starting or waiting failed.
     Io(io::Error),
     /// The call was cancelled; the group has ended.
     Cancelled,
 }
 
-impl Failure {
+impl ProgramFailure {
     /// Converts the failure to an error for the model; `what` is the program.
     pub(crate) fn into_error(self, what: &str) -> ToolError {
         match self {
-            Failure::Cancelled => errors::cancelled(),
-            Failure::Io(error) if error.get_ref().is_some_and(|inner| inner.is::<NoSandbox>()) => {
-                confine::refused(&error.to_string())
+            ProgramFailure::Cancelled => errors::cancelled(),
+            ProgramFailure::Io(error)
+                if error
+                    .get_ref()
+                    .is_some_and(|inner| inner.is::<SandboxApplyError>()) =>
+            {
+                sandbox::sandbox_error(&error.to_string())
             }
-            Failure::Io(error) => errors::io(format_args!("start {what}"), &error),
+            ProgramFailure::Io(error) => errors::io(format_args!("start {what}"), &error),
         }
     }
 }
 
-impl From<io::Error> for Failure {
+impl From<io::Error> for ProgramFailure {
     fn from(error: io::Error) -> Self {
-        Failure::Io(error)
+        ProgramFailure::Io(error)
     }
 }
 
 /// Runs `work` to its end, to the time limit or to a cancellation, and leaves no process behind.
 /// `keep` is the number of bytes kept of standard output and of standard error.
 pub(crate) async fn run(
-    work: Work,
+    work: PreparedCommand,
     limit: Option<Duration>,
     keep: (usize, usize),
     cancellation: &CancellationToken,
-) -> Result<Finished, Failure> {
+) -> Result<FinishedProgram, ProgramFailure> {
     let begun = Instant::now();
     let mut started = work.start(false).await?;
     let (stdout_pipe, stderr_pipe) = started.take_output();
-    let (mut stdout, mut stderr) = (Capture::new(keep.0), Capture::new(keep.1));
+    let (mut stdout, mut stderr) = (OutputCapture::new(keep.0), OutputCapture::new(keep.1));
     let reading = async {
         tokio::join!(stdout.read(stdout_pipe), stderr.read(stderr_pipe));
     };
     let end = while_reading(end_of(&mut started, limit, cancellation), reading).await?;
     let (status, timed_out) = match end {
-        End::Exited(status) => (status, false),
-        End::TimedOut(status) => (status, true),
-        End::Cancelled => return Err(Failure::Cancelled),
+        ProgramEnd::Exited(status) => (status, false),
+        ProgramEnd::TimedOut(status) => (status, true),
+        ProgramEnd::Cancelled => return Err(ProgramFailure::Cancelled),
     };
-    Ok(Finished {
+    Ok(FinishedProgram {
         status,
         timed_out,
         duration: begun.elapsed(),
@@ -317,7 +327,7 @@ pub(crate) async fn run(
 }
 
 /// The reason for the end of a program.
-enum End {
+enum ProgramEnd {
     Exited(ExitStatus),
     TimedOut(ExitStatus),
     Cancelled,
@@ -325,20 +335,20 @@ enum End {
 
 /// Waits for the program, and ends its group at the limit or on cancellation.
 async fn end_of(
-    started: &mut Started,
+    started: &mut RunningCommand,
     limit: Option<Duration>,
     cancellation: &CancellationToken,
-) -> io::Result<End> {
+) -> io::Result<ProgramEnd> {
     let cancelled = tokio::select! {
-        status = started.wait() => return status.map(End::Exited),
-        () = passing(limit) => false,
+        status = started.wait() => return status.map(ProgramEnd::Exited),
+        () = wait_for_limit(limit) => false,
         () = cancellation.cancelled() => true,
     };
     let status = started.end().await?;
     Ok(if cancelled {
-        End::Cancelled
+        ProgramEnd::Cancelled
     } else {
-        End::TimedOut(status)
+        ProgramEnd::TimedOut(status)
     })
 }
 
@@ -350,7 +360,7 @@ pub(crate) async fn while_reading<T>(
     let mut reading = pin!(reading);
     match future::select(pin!(end), &mut reading).await {
         Either::Left((end, _)) => {
-            let _ = timeout(DRAIN, reading).await;
+            let _ = timeout(OUTPUT_DRAIN_TIMEOUT, reading).await;
             end
         }
         Either::Right(((), end)) => end.await,
@@ -358,7 +368,7 @@ pub(crate) async fn while_reading<T>(
 }
 
 /// Waits until the limit has passed; forever without a limit.
-pub(crate) async fn passing(limit: Option<Duration>) {
+pub(crate) async fn wait_for_limit(limit: Option<Duration>) {
     match limit {
         Some(limit) => tokio::time::sleep(limit).await,
         None => future::pending().await,

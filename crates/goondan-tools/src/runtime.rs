@@ -5,75 +5,78 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
-use goondan_spec::kinds::{Permission, SHELL_COMMAND, SHELL_ENVIRONMENT, SHELL_FOLDER};
+use goondan_spec::kinds::{
+    Permission, SHELL_COMMAND_FORMAT, SHELL_DIRECTORY_FORMAT, SHELL_ENVIRONMENT_FORMAT,
+};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::define::{Export, Operation, titled};
+use crate::background_processes::{BackgroundProcess, BackgroundProcesses};
+use crate::builtin_tool::BuiltinTool;
 use crate::errors;
-use crate::process::{self, Finished, Signal};
-use crate::processes::{Background, Processes};
-use crate::shell::{self, Lines};
-use crate::table::Builtin;
+use crate::process::{self, FinishedProgram, ProcessSignal};
+use crate::shell::{self, CommandLineLauncher};
+use crate::tool_operation::{ToolExport, ToolOperation, titled};
 
 /// Default time limit of a command.
-const DEFAULT_TIMEOUT: Duration = Duration::from_secs(1_800);
+const DEFAULT_COMMAND_TIMEOUT: Duration = Duration::from_secs(1_800);
 /// Number of bytes kept of standard output and of standard error. Together, as JSON, they are
 /// within the limit of 100,000 characters for a result.
-const KEEP: (usize, usize) = (75_000, 15_000);
+const KEPT_OUTPUT_BYTES: (usize, usize) = (75_000, 15_000);
 
-pub(crate) const BUILTIN: Builtin = Builtin {
+pub(crate) const BUILTIN: BuiltinTool = BuiltinTool {
     name: "runtime",
-    about: "Runs shell commands, also in the background. A background process keeps running between turns. It belongs to the \
-            conversation that started it, and ends with the swarm at the latest.",
-    config: shell::CONFIG,
+    about: "Runs shell commands, optionally in the background. A background process keeps running \
+        between turns. It belongs to the conversation that started it, and ends with the swarm at \
+        the latest.",
+    config: shell::SHELL_CONFIG_KEYS,
     error_message_limit: Some(1200),
     // Longer than the longest `timeout` of a command.
     timeout: Some(Duration::from_secs(86_460)),
     open: |opening| {
-        let lines = Lines::new(opening.config()?, opening.state.helper.as_ref())?;
+        let lines = CommandLineLauncher::new(opening.config()?, opening.state.helper.as_ref())?;
         let shared = Arc::new(Shared {
             lines,
             processes: Arc::clone(&opening.state.processes),
         });
         Ok(vec![
-            Export::new::<Exec>("exec", &shared).needs(Permission::Execute),
-            Export::new::<Process>("process", &shared).needs(Permission::Execute),
+            ToolExport::new::<RuntimeExec>("exec", &shared).needs(Permission::Execute),
+            ToolExport::new::<ManageProcess>("process", &shared).needs(Permission::Execute),
         ])
     },
-    ..Builtin::BLANK
+    ..BuiltinTool::DEFAULT_ROW
 };
 
 struct Shared {
-    lines: Lines,
-    processes: Arc<Processes>,
+    lines: CommandLineLauncher,
+    processes: Arc<BackgroundProcesses>,
 }
 
-/// Run a shell command with /bin/sh. With `background` it goes on after the call; use `runtime__process` with the
-/// process_id that comes back.
+/// Run a shell command with /bin/sh. With `background` it keeps running after the call; use
+/// `runtime__process` with the returned process_id.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Exec {
+struct RuntimeExec {
     /// The command line.
-    #[schemars(length(min = 1), extend("format" = SHELL_COMMAND))]
+    #[schemars(length(min = 1), extend("format" = SHELL_COMMAND_FORMAT))]
     command: String,
-    /// The folder to run it in, relative to the working directory.
-    #[schemars(extend("format" = SHELL_FOLDER))]
+    /// The directory to run in, relative to the working directory.
+    #[schemars(extend("format" = SHELL_DIRECTORY_FORMAT))]
     workdir: Option<String>,
     /// Environment variables to set.
     #[serde(default)]
-    #[schemars(extend("format" = SHELL_ENVIRONMENT))]
+    #[schemars(extend("format" = SHELL_ENVIRONMENT_FORMAT))]
     env: BTreeMap<String, String>,
-    /// Return at once and let the command go on.
+    /// Return at once; the command keeps running.
     #[serde(default)]
     background: bool,
-    /// The time limit in seconds: 1800 if not given, none for a command in the background.
+    /// The time limit in seconds; default: 1800, or none with `background`.
     #[schemars(range(min = 10, max = 86_400))]
     timeout: Option<u64>,
 }
 
-impl Operation for Exec {
+impl ToolOperation for RuntimeExec {
     type Shared = Shared;
     const WATCHES_CANCELLATION: bool = true;
 
@@ -127,17 +130,17 @@ impl Operation for Exec {
         }
         let finished = process::run(
             work,
-            limit.or(Some(DEFAULT_TIMEOUT)),
-            KEEP,
+            limit.or(Some(DEFAULT_COMMAND_TIMEOUT)),
+            KEPT_OUTPUT_BYTES,
             &ctx.cancellation,
         )
         .await;
-        let finished =
-            launcher.judge(finished.map_err(|failure| failure.into_error("the command"))?)?;
+        let finished = launcher
+            .check_helper_result(finished.map_err(|failure| failure.into_error("the command"))?)?;
         let mut output = json!({"command": self.command, field: place});
         add(&mut output, &finished);
         match host {
-            Some(host) => host.tell(&mut output, &finished),
+            Some(host) => host.describe_result(&mut output, &finished),
             None => shell::add(&mut output, shell::note(ctx, &finished)),
         }
         Ok(titled(title, output))
@@ -145,7 +148,7 @@ impl Operation for Exec {
 }
 
 /// Adds the result of a command.
-fn add(output: &mut Value, finished: &Finished) {
+fn add(output: &mut Value, finished: &FinishedProgram) {
     output["durationMs"] = json!(millis(finished.duration));
     output["stdout"] = json!(finished.stdout);
     output["stderr"] = json!(finished.stderr);
@@ -157,52 +160,53 @@ fn add(output: &mut Value, finished: &Finished) {
 /// What to do with a background process.
 #[derive(Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-enum Action {
+enum ProcessAction {
     Status,
     Input,
     Signal,
     Poll,
 }
 
-/// Manage a background process: `status` shows its state, `poll` also returns what it has printed since the last poll,
-/// `input` writes to its standard input, `signal` sends a signal to it and to all processes that it has started.
+/// Manage a background process: `status` shows its state, `poll` also returns its output since the
+/// last poll, `input` writes to its standard input, `signal` sends a signal to it and its child
+/// processes.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Process {
-    /// What to do.
-    action: Action,
-    /// The process, as `runtime__exec` named it.
+struct ManageProcess {
+    /// The action.
+    action: ProcessAction,
+    /// The process_id from `runtime__exec`.
     #[schemars(length(min = 1))]
     process_id: String,
-    /// For `input`: what to write, with a line break at its end if the process reads lines.
+    /// For `input`: the text to write. End it with a line break if the process reads lines.
     input: Option<String>,
-    /// For `signal`: its name, such as SIGTERM (the default), SIGINT or SIGKILL.
+    /// For `signal`: the name, such as SIGTERM (the default), SIGINT or SIGKILL.
     signal: Option<String>,
 }
 
-impl Operation for Process {
+impl ToolOperation for ManageProcess {
     type Shared = Shared;
 
     async fn run(self, ctx: &ToolContext, shared: &Shared) -> Result<ToolOutput, ToolError> {
         let process = shared.processes.find(ctx, &self.process_id)?;
         let mut output = json!({});
         match self.action {
-            Action::Status => {}
-            Action::Input => {
+            ProcessAction::Status => {}
+            ProcessAction::Input => {
                 let input = self
                     .input
                     .ok_or_else(|| errors::invalid("action `input` needs an `input`"))?;
                 process.write(&input).await?;
                 output["written"] = json!(input.len());
             }
-            Action::Signal => {
+            ProcessAction::Signal => {
                 let name = self.signal.unwrap_or_else(|| "SIGTERM".to_owned());
-                let signal = Signal::parse(&name)
-                    .ok_or_else(|| errors::invalid(format!("there is no signal `{name}`")))?;
+                let signal = ProcessSignal::parse(&name)
+                    .ok_or_else(|| errors::invalid(format!("unknown signal `{name}`")))?;
                 process.signal(signal)?;
                 output["sent"] = json!(name);
             }
-            Action::Poll => {
+            ProcessAction::Poll => {
                 // Read the end first, so that a poll with an end never misses the last output.
                 describe(&mut output, &self.process_id, &process);
                 let (stdout, stderr) = process.take_output();
@@ -217,7 +221,7 @@ impl Operation for Process {
 }
 
 /// Adds the state of a process.
-fn describe(output: &mut Value, id: &str, process: &Background) {
+fn describe(output: &mut Value, id: &str, process: &BackgroundProcess) {
     let end = process.end();
     output["process_id"] = json!(id);
     output["command"] = json!(process.line);

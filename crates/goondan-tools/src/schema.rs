@@ -1,6 +1,6 @@
 //! Schemas for models: everything inline, without titles and Rust-specific formats.
 
-use goondan_spec::kinds::is_own_format;
+use goondan_spec::kinds::is_gdn_format;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema};
 use serde_json::{Map, Value};
@@ -37,7 +37,7 @@ fn tidy(schema: &mut Value) {
     if !schema
         .get("format")
         .and_then(Value::as_str)
-        .is_some_and(is_own_format)
+        .is_some_and(is_gdn_format)
     {
         schema.shift_remove("format");
     }

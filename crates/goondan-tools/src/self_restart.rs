@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use goondan_core::ports::reload::{NotReloaded, Reloaded};
+use goondan_core::ports::reload::{ReloadFailure, ReloadSuccess};
 use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
 use goondan_spec::kinds::Permission;
 use goondan_spec::{Code, Diagnostic, render};
@@ -10,46 +10,50 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::define::{Export, Operation, titled};
-use crate::table::Builtin;
+use crate::builtin_tool::BuiltinTool;
+use crate::tool_operation::{ToolExport, ToolOperation, titled};
 
 /// Default reason.
-const NO_REASON: &str = "tool:self-restart";
+const DEFAULT_RELOAD_REASON: &str = "tool:self-restart";
 
-pub(crate) const BUILTIN: Builtin = Builtin {
+pub(crate) const BUILTIN: BuiltinTool = BuiltinTool {
     name: "self-restart",
-    about: "Reloads the project of the running swarm. Nothing is interrupted: tools change at the next step of a turn, \
-            prompts, models and policies at the next turn. A project with errors changes nothing.",
+    about: "Reloads the project of the running swarm without interrupting it. Tools change at the \
+        next step; prompts, models and policies change at the next turn. If the project has \
+        errors, nothing changes.",
     // Diagnostics should be complete.
     error_message_limit: Some(4000),
     open: |_| {
         Ok(vec![
-            Export::new::<Request>("request", &Arc::new(())).needs(Permission::Execute),
+            ToolExport::new::<ReloadRequest>("request", &Arc::new(())).needs(Permission::Execute),
         ])
     },
-    ..Builtin::BLANK
+    ..BuiltinTool::DEFAULT_ROW
 };
 
-/// Reload the swarm's project after its files were edited. Conversations and running turns continue. Your new tools are
-/// available in your next step, a new prompt in your next turn. If the project has errors, you get them and nothing changes.
+/// Reload the swarm's project after its files were edited. Conversations and running turns
+/// continue. Your new tools are available in your next step, a new prompt in your next turn.
+/// Project errors are returned, and nothing changes.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Request {
+struct ReloadRequest {
     /// The reason, for the log.
     reason: Option<String>,
 }
 
-impl Operation for Request {
+impl ToolOperation for ReloadRequest {
     type Shared = ();
 
     async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
-        let reason = self.reason.unwrap_or_else(|| NO_REASON.to_owned());
+        let reason = self
+            .reason
+            .unwrap_or_else(|| DEFAULT_RELOAD_REASON.to_owned());
         let reloader = ctx.runtime.reloader().ok_or_else(|| {
             ToolError::new("this program can't reload the project while it runs")
                 .code(Code::RELOAD_UNAVAILABLE)
         })?;
         tracing::info!(agent = ctx.agent_name, reason, "a reload is requested");
-        let Reloaded { generation, plan } = reloader.reload().await.map_err(refused)?;
+        let ReloadSuccess { generation, plan } = reloader.reload().await.map_err(refused)?;
         let output = json!({
             "ok": true,
             "restartRequested": true,
@@ -65,20 +69,20 @@ impl Operation for Request {
 }
 
 fn refused(
-    NotReloaded {
+    ReloadFailure {
         generation,
         diagnostics,
-    }: NotReloaded,
+    }: ReloadFailure,
 ) -> ToolError {
     let errors: Vec<Diagnostic> = diagnostics
         .into_iter()
         .filter(Diagnostic::is_error)
         .collect();
     let message = format!(
-        "the project has errors, so generation {generation} serves on:\n{}",
+        "the project has errors, so generation {generation} stays active:\n{}",
         render::short(&errors).trim_end()
     );
     ToolError::new(message)
         .code(Code::RELOAD_FAILED)
-        .suggest("Correct the files at these places, then request it again.")
+        .suggest("Correct these files, then request the reload again.")
 }

@@ -5,27 +5,27 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use goondan_core::JsonObject;
+use goondan_core::agent_event::TurnTerms;
 use goondan_core::ids::InstanceId;
-use goondan_core::inbound::Terms;
 use goondan_core::message::Message;
-use goondan_core::narrowing::Narrowing;
 use goondan_core::ports::store::{InstanceMeta, InstanceStatus};
 use goondan_core::ports::tool::{
     AgentEventInput, RequestOptions, SpawnOptions, ToolContext, ToolError, ToolOutput,
 };
-use goondan_core::reserved::SEND;
+use goondan_core::reserved_names::SEND_EVENT;
+use goondan_core::tool_allowlist::ToolAllowlist;
 use goondan_spec::Code;
 use goondan_spec::kinds::Permission::{Read, Write};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::define::{Export, Operation, number, titled};
-use crate::powers;
-use crate::table::Builtin;
+use crate::builtin_tool::BuiltinTool;
+use crate::host_capabilities;
+use crate::tool_operation::{ToolExport, ToolOperation, number, titled};
 
 /// The tools of a read-only sub-agent.
-const READ_ONLY: [&str; 6] = [
+const READ_ONLY_TOOLS: [&str; 6] = [
     "fs__read",
     "fs__grep",
     "fs__glob",
@@ -34,53 +34,57 @@ const READ_ONLY: [&str; 6] = [
     "memory__get",
 ];
 
-pub(crate) const BUILTIN: Builtin = Builtin {
+pub(crate) const BUILTIN: BuiltinTool = BuiltinTool {
     name: "sessions",
-    about: "Lists conversations, reads them, sends messages to them, and lets a read-only sub-agent look into something. A \
-            session is an instance of an agent; its id is `agent:key`.",
+    about: "Lists and reads conversations, sends messages to them, and runs read-only sub-agents. \
+        A session is an agent's conversation; its id is `agent:key`.",
     // Longer than the longest silence of a sub-agent.
     timeout: Some(Duration::from_secs(1_860)),
     open: |_| {
         let none = Arc::new(());
         // The ids of a child, of its request and of sent events are derived from the call id.
         Ok(vec![
-            Export::new::<List>("list", &none).needs(Read).read_only(),
-            Export::new::<History>("history", &none)
+            ToolExport::new::<ListSessions>("list", &none)
                 .needs(Read)
                 .read_only(),
-            Export::new::<Send>("send", &none).needs(Write).idempotent(),
-            Export::new::<Spawn>("spawn", &none)
+            ToolExport::new::<SessionHistory>("history", &none)
+                .needs(Read)
+                .read_only(),
+            ToolExport::new::<SendToSession>("send", &none)
+                .needs(Write)
+                .idempotent(),
+            ToolExport::new::<SpawnSubagent>("spawn", &none)
                 .needs(Read)
                 .idempotent(),
-            Export::new::<Subagents>("subagents", &none)
+            ToolExport::new::<ListSubagents>("subagents", &none)
                 .needs(Read)
                 .read_only(),
-            Export::new::<Status>("status", &none)
+            ToolExport::new::<SessionStatus>("status", &none)
                 .needs(Read)
                 .read_only(),
         ])
     },
-    ..Builtin::BLANK
+    ..BuiltinTool::DEFAULT_ROW
 };
 
-/// List the sessions of the swarm, those that changed last first.
+/// List the sessions of the swarm, the most recently changed first.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct List {
-    /// How many to list at most.
+struct ListSessions {
+    /// Maximum sessions.
     #[serde(default = "most_sessions")]
     #[schemars(range(min = 1, max = 1000))]
     limit: usize,
 }
 
-impl Operation for List {
+impl ToolOperation for ListSessions {
     type Shared = ();
 
     async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
-        let mut sessions = powers::sessions(ctx)?.sessions().await?;
+        let mut sessions = host_capabilities::sessions(ctx)?.sessions().await?;
         let total = sessions.len();
         sessions.sort_by_key(|session| (std::cmp::Reverse(session.updated_at), session.id()));
-        let own = own(ctx);
+        let own = calling_session(ctx);
         let shown: Vec<Value> = sessions
             .iter()
             .take(self.limit)
@@ -94,29 +98,31 @@ impl Operation for List {
     }
 }
 
-/// Read the messages of a session, the last ones if there are many.
+/// Read the newest messages of a session.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct History {
-    /// The session, as `sessions__list` names it.
+struct SessionHistory {
+    /// The session id from `sessions__list`.
     #[schemars(length(min = 1))]
     session_id: String,
-    /// How many messages to read at most, the newest ones.
+    /// Maximum messages; the newest are returned.
     #[serde(default = "most_messages")]
     #[schemars(range(min = 1, max = 1000))]
     limit: usize,
 }
 
-impl Operation for History {
+impl ToolOperation for SessionHistory {
     type Shared = ();
 
     async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
         let session = find(ctx, &self.session_id).await?;
-        let messages = powers::sessions(ctx)?.history(&session.id()).await?;
+        let messages = host_capabilities::sessions(ctx)?
+            .history(&session.id())
+            .await?;
         let left_out = messages.len().saturating_sub(self.limit);
         let shown: Vec<Value> = messages[left_out..]
             .iter()
-            .map(|message| told(message))
+            .map(|message| message_json(message))
             .collect();
         let output = json!({
             "session_id": session.id().to_string(),
@@ -131,52 +137,52 @@ impl Operation for History {
     }
 }
 
-/// Send a message to a session, without waiting for what comes of it.
+/// Send a message to a session without waiting for a result.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Send {
-    /// The session, as `sessions__list` names it.
+struct SendToSession {
+    /// The session id from `sessions__list`.
     #[schemars(length(min = 1))]
     session_id: String,
-    /// What to tell.
+    /// The message.
     #[schemars(length(min = 1))]
     content: String,
 }
 
-impl Operation for Send {
+impl ToolOperation for SendToSession {
     type Shared = ();
 
     async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
         let session = find(ctx, &self.session_id).await?.id();
         let event = AgentEventInput {
-            event_type: Some(SEND.to_owned()),
+            event_type: Some(SEND_EVENT.to_owned()),
             input: self.content,
             instance_key: Some(session.instance_key.clone()),
             ..AgentEventInput::default()
         };
         let sent = ctx.runtime.send(&session.agent, event).await?;
         let output = json!({"session_id": session.to_string(), "eventId": sent.event_id, "accepted": sent.accepted});
-        Ok(titled(format!("Told {session}"), output))
+        Ok(titled(format!("Sent to {session}"), output))
     }
 }
 
-/// Let a sub-agent look into something and answer. The sub-agent is a fresh copy of this agent with only the tools that
-/// read files and notes. It knows nothing of this conversation, so tell it everything that it needs.
+/// Let a sub-agent research something and answer. It is a new copy of this agent with only the
+/// tools that read files and notes. It does not see this conversation: include everything it needs.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Spawn {
-    /// What to find out, and how to answer.
+struct SpawnSubagent {
+    /// The question, and how to answer.
     #[schemars(length(min = 1))]
     prompt: String,
 }
 
-impl Operation for Spawn {
+impl ToolOperation for SpawnSubagent {
     type Shared = ();
 
     async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
-        let narrowing = Some(Narrowing::to(READ_ONLY));
+        let narrowing = Some(ToolAllowlist::of_exports(READ_ONLY_TOOLS));
         ctx.progress.update("Asking a sub-agent", JsonObject::new());
-        let asked = Ask {
+        let asked = SessionRequest {
             agent: &ctx.agent_name,
             input: self.prompt,
             narrowing,
@@ -188,20 +194,23 @@ impl Operation for Spawn {
     }
 }
 
-pub(crate) struct Ask<'a> {
+pub(crate) struct SessionRequest<'a> {
     pub(crate) agent: &'a str,
     pub(crate) input: String,
-    pub(crate) narrowing: Option<Narrowing>,
+    pub(crate) narrowing: Option<ToolAllowlist>,
     pub(crate) event_type: &'static str,
 }
 
-pub(crate) struct Answer {
+pub(crate) struct SessionAnswer {
     pub(crate) session: InstanceId,
     pub(crate) text: String,
 }
 
 /// Opens a session in the caller's working directory, sends a request, and waits for the answer.
-pub(crate) async fn ask(ctx: &ToolContext, ask: Ask<'_>) -> Result<Answer, ToolError> {
+pub(crate) async fn ask(
+    ctx: &ToolContext,
+    ask: SessionRequest<'_>,
+) -> Result<SessionAnswer, ToolError> {
     let cwd = Some(ctx.workdir.display().to_string());
     let options = SpawnOptions {
         cwd,
@@ -213,9 +222,9 @@ pub(crate) async fn ask(ctx: &ToolContext, ask: Ask<'_>) -> Result<Answer, ToolE
         event_type: Some(ask.event_type.to_owned()),
         input: ask.input,
         instance_key: Some(key.clone()),
-        terms: Terms {
+        terms: TurnTerms {
             narrowing: ask.narrowing,
-            ..Terms::default()
+            ..TurnTerms::default()
         },
         ..AgentEventInput::default()
     };
@@ -226,32 +235,32 @@ pub(crate) async fn ask(ctx: &ToolContext, ask: Ask<'_>) -> Result<Answer, ToolE
         None | Some(Value::Null) => String::new(),
         Some(other) => other.to_string(),
     };
-    Ok(Answer {
+    Ok(SessionAnswer {
         session: InstanceId::new(ask.agent, key),
         text,
     })
 }
 
-/// List the sessions that this one has spawned and that still have something to do.
+/// List the active sessions that this session spawned.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Subagents {
-    /// List those that are done, too.
+struct ListSubagents {
+    /// Include finished sessions.
     #[serde(default)]
     include_idle: bool,
 }
 
-impl Operation for Subagents {
+impl ToolOperation for ListSubagents {
     type Shared = ();
 
     async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
-        let own = own(ctx);
+        let own = calling_session(ctx);
         let is_wanted = |session: &&InstanceMeta| {
             session.owner.as_ref() == Some(&own)
                 && (session.status == InstanceStatus::Processing
                     || (self.include_idle && session.status == InstanceStatus::Idle))
         };
-        let sessions = powers::sessions(ctx)?.sessions().await?;
+        let sessions = host_capabilities::sessions(ctx)?.sessions().await?;
         let shown: Vec<Value> = sessions
             .iter()
             .filter(is_wanted)
@@ -265,22 +274,22 @@ impl Operation for Subagents {
     }
 }
 
-/// Show the state of this session: its id, its number of messages, and what its finished turns have used.
+/// Show the state of this session: id, message count, and token usage of its finished turns.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Status {
-    /// Another session, as `sessions__list` names it.
+struct SessionStatus {
+    /// Another session id from `sessions__list`.
     session_id: Option<String>,
 }
 
-impl Operation for Status {
+impl ToolOperation for SessionStatus {
     type Shared = ();
 
     async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
-        let power = powers::sessions(ctx)?;
+        let power = host_capabilities::sessions(ctx)?;
         let id = match &self.session_id {
             Some(id) => find(ctx, id).await?.id(),
-            None => own(ctx),
+            None => calling_session(ctx),
         };
         let session = power
             .sessions()
@@ -317,13 +326,13 @@ fn rounded(cost: f64) -> f64 {
 }
 
 /// Returns the calling session.
-fn own(ctx: &ToolContext) -> InstanceId {
+fn calling_session(ctx: &ToolContext) -> InstanceId {
     InstanceId::new(&*ctx.agent_name, &*ctx.instance_key)
 }
 
 /// Finds the session with that id.
 async fn find(ctx: &ToolContext, id: &str) -> Result<InstanceMeta, ToolError> {
-    let sessions = powers::sessions(ctx)?.sessions().await?;
+    let sessions = host_capabilities::sessions(ctx)?.sessions().await?;
     let wanted = id
         .split_once(':')
         .map(|(agent, key)| InstanceId::new(agent, key));
@@ -332,7 +341,7 @@ async fn find(ctx: &ToolContext, id: &str) -> Result<InstanceMeta, ToolError> {
     found.ok_or_else(|| {
         ToolError::new(format!("there is no session `{id}`"))
             .code(Code::TOOL_SESSION_NOT_FOUND)
-            .suggest("sessions__list names the sessions that there are")
+            .suggest("sessions__list shows all sessions")
     })
 }
 
@@ -362,7 +371,7 @@ fn status(session: &InstanceMeta) -> &'static str {
 }
 
 /// Returns a message for another conversation.
-fn told(message: &Message) -> Value {
+fn message_json(message: &Message) -> Value {
     let mut told =
         json!({"role": message.data.role, "text": message.text(), "createdAt": message.created_at});
     let calls: Vec<&str> = message

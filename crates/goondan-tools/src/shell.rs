@@ -4,30 +4,30 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use goondan_core::JsonObject;
-use goondan_core::ports::tool::{Direct, RunMode, ToolContext, ToolError};
-use goondan_spec::kinds::{ProcessLimits, Sandbox};
+use goondan_core::ports::tool::{DirectExecution, RunMode, ToolContext, ToolError};
+use goondan_spec::kinds::{ProcessLimits, SandboxSettings};
 use goondan_spec::{Code, command_line};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 use serde_json::Value;
 
-use crate::confine::{Helper, Launcher, start};
+use crate::command_runner::{CommandLineRunner, PreparedCommand};
+use crate::config_error::ConfigError;
 use crate::errors;
-use crate::line::{Line, Work};
-use crate::process::{self, Environment, Finished};
-use crate::remote::Host;
-use crate::table::ConfigError;
-use crate::text_transform::scalar;
+use crate::process::{self, Environment, FinishedProgram};
+use crate::remote_host::RemoteHost;
+use crate::sandbox::{ProgramLauncher, SandboxHelper, sandboxed_start};
+use crate::scalar_text::scalar;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Settings {
+pub(crate) struct ShellSettings {
     /// Names of additional environment variables that commands receive.
     #[serde(default)]
     pub(crate) env: Vec<String>,
     /// Sandbox of the programs.
     #[serde(default)]
-    pub(crate) sandbox: Option<Wanted>,
+    pub(crate) sandbox: Option<SandboxChoice>,
     /// Resource limits of the programs.
     #[serde(default)]
     pub(crate) limits: ProcessLimits,
@@ -36,11 +36,11 @@ pub(crate) struct Settings {
 /// The `spec.config` of a tool that runs command lines.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(crate) struct LineSettings {
+pub(crate) struct CommandLineConfig {
     #[serde(default)]
     env: Vec<String>,
     #[serde(default)]
-    sandbox: Option<Wanted>,
+    sandbox: Option<SandboxChoice>,
     #[serde(default)]
     limits: ProcessLimits,
     /// Another host to run command lines on.
@@ -52,25 +52,25 @@ pub(crate) struct LineSettings {
 }
 
 /// The settings for starting command lines.
-pub(crate) struct Lines {
-    pub(crate) launcher: Launcher,
-    pub(crate) host: Option<Host>,
+pub(crate) struct CommandLineLauncher {
+    pub(crate) launcher: ProgramLauncher,
+    pub(crate) host: Option<RemoteHost>,
 }
 
-impl Lines {
+impl CommandLineLauncher {
     pub(crate) fn new(
-        settings: LineSettings,
-        helper: Option<&Arc<Helper>>,
-    ) -> Result<Lines, ConfigError> {
-        let LineSettings {
+        settings: CommandLineConfig,
+        helper: Option<&Arc<SandboxHelper>>,
+    ) -> Result<CommandLineLauncher, ConfigError> {
+        let CommandLineConfig {
             env,
             sandbox,
             limits,
             host,
             host_commands,
         } = settings;
-        let host = Host::of(host, host_commands)?;
-        if host.as_ref().is_some_and(Host::takes_all) {
+        let host = RemoteHost::of(host, host_commands)?;
+        if host.as_ref().is_some_and(RemoteHost::runs_every_line) {
             let is_contained = sandbox.as_ref().is_some_and(|wanted| wanted.0.is_some());
             if is_contained {
                 return Err(ConfigError::NotThere("sandbox"));
@@ -79,9 +79,9 @@ impl Lines {
                 return Err(ConfigError::NotThere("limits"));
             }
         }
-        Ok(Lines {
-            launcher: Launcher::new(
-                Settings {
+        Ok(CommandLineLauncher {
+            launcher: ProgramLauncher::new(
+                ShellSettings {
                     env,
                     sandbox,
                     limits,
@@ -93,9 +93,9 @@ impl Lines {
     }
 
     /// Returns the host that a line runs on, if it is not local.
-    pub(crate) fn host_of(&self, line: &str) -> Result<Option<&Host>, ToolError> {
+    pub(crate) fn host_of(&self, line: &str) -> Result<Option<&RemoteHost>, ToolError> {
         match &self.host {
-            Some(host) => Ok(host.takes(line)?.then_some(host)),
+            Some(host) => Ok(host.runs_on_host(line)?.then_some(host)),
             None => Ok(None),
         }
     }
@@ -109,37 +109,40 @@ impl Lines {
 }
 
 /// `true`, `false` or a sandbox.
-pub(crate) struct Wanted(pub(crate) Option<Sandbox>);
+pub(crate) struct SandboxChoice(pub(crate) Option<SandboxSettings>);
 
-impl<'de> Deserialize<'de> for Wanted {
+impl<'de> Deserialize<'de> for SandboxChoice {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match Value::deserialize(deserializer)? {
-            Value::Bool(wanted) => Ok(Wanted(wanted.then(Sandbox::default))),
+            Value::Bool(wanted) => Ok(SandboxChoice(wanted.then(SandboxSettings::default))),
             other => serde_json::from_value(other)
-                .map(|sandbox| Wanted(Some(sandbox)))
+                .map(|sandbox| SandboxChoice(Some(sandbox)))
                 .map_err(D::Error::custom),
         }
     }
 }
 
-/// The keys of [`Settings`] for the documentation.
-pub(crate) const CONFIG: &[(&str, &str)] = &[
+/// The keys of [`ShellSettings`] for the documentation.
+pub(crate) const SHELL_CONFIG_KEYS: &[(&str, &str)] = &[
     (
         "env",
-        "a list of more environment variables that commands may see",
+        "a list of additional environment variables for commands",
     ),
     (
         "sandbox",
-        "`true`, or an object with `network` (default false), `read` and `write` (lists of folders): programs write only in \
-         the working folder, read the system and the project, and have no network; Linux only",
+        "`true`, or an object with `network` (default false), `read` and `write` (lists of \
+        directories): by default, programs write only in the working directory, read the system \
+        and the project, and have no network; Linux only",
     ),
     (
         "limits",
-        "an object with `cpuSeconds`, `memoryMib`, `fileSizeMib` and `processes`: the resources that programs may use",
+        "an object with `cpuSeconds`, `memoryMib`, `fileSizeMib` and `processes`: the resources \
+        that programs may use",
     ),
     (
         "host",
-        "another host to run command lines on, such as `user@build.internal` or `ssh://build.internal:2222`, through the \
+        "another host to run command lines on, such as `user@build.internal` or \
+        `ssh://build.internal:2222`, through the \
          program `ssh`; see [Another host](security.md#another-host)",
     ),
     (
@@ -155,39 +158,39 @@ pub(crate) fn work(
     line: &str,
     folder: PathBuf,
     environment: Environment,
-    launcher: &Launcher,
+    launcher: &ProgramLauncher,
     ctx: &ToolContext,
-) -> Result<Work, ToolError> {
+) -> Result<PreparedCommand, ToolError> {
     if let RunMode::Direct(direct) = &ctx.run_mode {
         let script = command_line::parse(line).map_err(|beyond| {
             ToolError::new(format!(
-                "the command line was allowed by patterns, but it {}",
+                "patterns allowed the command line, but it {}",
                 beyond.0
             ))
             .code(Code::TOOL_DENIED)
         })?;
-        let line = Line::new(script, direct, launcher, ctx, folder, environment);
+        let line = CommandLineRunner::new(script, direct, launcher, ctx, folder, environment);
         let line = line.map_err(|error| errors::io("run the command", &error))?;
-        return Ok(Work::Line(Arc::new(line)));
+        return Ok(PreparedCommand::Line(Arc::new(line)));
     }
     let mut command = process::command("/bin/sh", &folder, environment);
     command.arg("-c").arg(line);
     launcher
         .confine(command, ctx, None)
-        .map(|program| Work::Program(Box::new(program)))
+        .map(|program| PreparedCommand::Program(Box::new(program)))
 }
 
 /// Returns a note for a command that failed in a sandbox, because the sandbox may be the cause;
 /// `None` without a sandbox.
-pub(crate) fn note(ctx: &ToolContext, finished: &Finished) -> Option<String> {
-    let RunMode::Direct(Direct {
+pub(crate) fn note(ctx: &ToolContext, finished: &FinishedProgram) -> Option<String> {
+    let RunMode::Direct(DirectExecution {
         commands, files, ..
     }) = &ctx.run_mode
     else {
         return None;
     };
     let all = || commands.iter().chain(files.values()).flatten();
-    if finished.status.success() || !start::is_there() || all().next().is_none() {
+    if finished.status.success() || !sandboxed_start::is_there() || all().next().is_none() {
         return None;
     }
     let network = if all().all(|one| one.sandbox.network) {
@@ -196,14 +199,14 @@ pub(crate) fn note(ctx: &ToolContext, finished: &Finished) -> Option<String> {
         "has no network, "
     };
     let writes = if all().all(|one| one.writes) {
-        "writes in the working folder alone"
+        "can write only in the working directory"
     } else {
-        "writes nothing"
+        "cannot write files"
     };
     Some(format!(
-        "It ran in a sandbox: what a pattern allows {network}{writes}, and starts other programs only where it is made for \
-         that. Whoever runs the swarm can open the sandbox in the rule that allows the command; `gdn policy explain` \
-         shows both."
+        "It ran in a sandbox, because a pattern allowed it: it {network}{writes}, and can start \
+        other programs only if that is its purpose. The operator can widen the sandbox in the rule \
+        that allows the command; `gdn policy explain` shows both."
     ))
 }
 
@@ -230,7 +233,7 @@ pub(crate) fn folder(workdir: &Path, cwd: Option<&str>) -> Result<PathBuf, ToolE
     let folder = workdir.join(given).canonicalize();
     let folder = folder.map_err(|error| errors::io(format_args!("run in `{given}`"), &error))?;
     if !folder.is_dir() {
-        let message = format!("cannot run in `{given}`: it is not a folder");
+        let message = format!("cannot run in `{given}`: not a directory");
         return Err(ToolError::new(message).code(Code::TOOL_WRONG_FILE_TYPE));
     }
     Ok(folder)
@@ -241,13 +244,13 @@ pub(crate) fn environment(allowed: &[String], extra: JsonObject) -> Result<Envir
     let extra = extra.into_iter().map(|(name, value)| {
         if name.is_empty() || name.contains(['=', '\0']) {
             return Err(errors::invalid(format!(
-                "`{name}` cannot be the name of an environment variable"
+                "`{name}` is not a valid environment variable name"
             )));
         }
         match scalar(&value) {
             Some(value) if !value.contains('\0') => Ok((name, value)),
             _ => Err(errors::invalid(format!(
-                "env.{name} must be a text, a number or a boolean"
+                "env.{name} must be a string, a number or a boolean"
             ))),
         }
     });

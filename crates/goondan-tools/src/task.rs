@@ -10,43 +10,43 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::define::{Export, Operation, titled};
-use crate::sessions::{Ask, ask};
-use crate::table::Builtin;
+use crate::builtin_tool::BuiltinTool;
+use crate::sessions::{SessionRequest, ask};
+use crate::tool_operation::{ToolExport, ToolOperation, titled};
 
-pub(crate) const BUILTIN: Builtin = Builtin {
+pub(crate) const BUILTIN: BuiltinTool = BuiltinTool {
     name: "task",
-    about: "Gives a piece of work to an agent of the swarm, in its own conversation.",
+    about: "Gives work to an agent of the swarm, in a new conversation.",
     // Longer than the longest silence of a session.
     timeout: Some(Duration::from_secs(1_860)),
     open: |_| {
         // The ids of the session and of its request are derived from the call id.
         Ok(vec![
-            Export::new::<Run>("run", &Arc::new(()))
+            ToolExport::new::<RunTask>("run", &Arc::new(()))
                 .needs(Permission::Execute)
                 .idempotent(),
         ])
     },
-    ..Builtin::BLANK
+    ..BuiltinTool::DEFAULT_ROW
 };
 
-/// Give a piece of work to an agent of the swarm, in a fresh conversation that works in this folder. Its answer is the
-/// result. It knows nothing of this conversation, so tell it everything that it needs.
+/// Give work to an agent of the swarm, in a new conversation with this working directory. Returns
+/// its answer. It does not see this conversation: include everything it needs.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Run {
-    /// The work in three to five words, for people.
+struct RunTask {
+    /// A title in three to five words, for people.
     #[schemars(length(min = 1))]
     description: String,
-    /// What to do, and what to answer.
+    /// The task, and the expected answer.
     #[schemars(length(min = 1))]
     prompt: String,
-    /// The agent; `introspection__agents_list` and `agents__catalog` list them.
+    /// The agent, from `introspection__agents_list` or `agents__catalog`.
     #[schemars(length(min = 1))]
     agent: String,
 }
 
-impl Operation for Run {
+impl ToolOperation for RunTask {
     type Shared = ();
 
     async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
@@ -54,7 +54,7 @@ impl Operation for Run {
             &self.description,
             JsonObject::from_iter([("agent".to_owned(), json!(self.agent))]),
         );
-        let asked = Ask {
+        let asked = SessionRequest {
             agent: &self.agent,
             input: self.prompt,
             narrowing: None,

@@ -8,41 +8,42 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::define::{Export, Operation, titled};
+use crate::builtin_tool::BuiltinTool;
 use crate::errors;
-use crate::table::Builtin;
+use crate::scalar_text::scalar;
+use crate::tool_operation::{ToolExport, ToolOperation, titled};
 
 /// Maximum size of a result in bytes.
-const LARGEST: usize = 16 * 1024 * 1024;
+const MAX_RESULT_BYTES: usize = 16 * 1024 * 1024;
 
-pub(crate) const BUILTIN: Builtin = Builtin {
+pub(crate) const BUILTIN: BuiltinTool = BuiltinTool {
     name: "text-transform",
-    about: "Small changes to a text. Positions and lengths are counted in characters.",
+    about: "Small changes to text. Positions and lengths are in characters.",
     open: |_| {
         let none = Arc::new(());
         Ok(vec![
-            Export::new::<Replace>("replace", &none).read_only(),
-            Export::new::<Slice>("slice", &none).read_only(),
-            Export::new::<Split>("split", &none).read_only(),
-            Export::new::<Join>("join", &none).read_only(),
-            Export::new::<Trim>("trim", &none).read_only(),
-            Export::new::<Case>("case", &none).read_only(),
+            ToolExport::new::<TextReplace>("replace", &none).read_only(),
+            ToolExport::new::<TextSlice>("slice", &none).read_only(),
+            ToolExport::new::<TextSplit>("split", &none).read_only(),
+            ToolExport::new::<TextJoin>("join", &none).read_only(),
+            ToolExport::new::<TextTrim>("trim", &none).read_only(),
+            ToolExport::new::<TextCase>("case", &none).read_only(),
         ])
     },
-    ..Builtin::BLANK
+    ..BuiltinTool::DEFAULT_ROW
 };
 
-/// Replace the first or every occurrence of a literal text.
+/// Replace the first or every occurrence of a literal string.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Replace {
+struct TextReplace {
     /// The text to change.
     #[schemars(length(min = 1))]
     text: String,
-    /// What to look for, literally.
+    /// The literal string to find.
     #[schemars(length(min = 1))]
     search: String,
-    /// What to put in its place.
+    /// The replacement.
     #[serde(default)]
     replacement: String,
     /// Replace every occurrence instead of the first.
@@ -50,7 +51,7 @@ struct Replace {
     all: bool,
 }
 
-impl Operation for Replace {
+impl ToolOperation for TextReplace {
     type Shared = ();
 
     async fn run(self, _ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
@@ -70,21 +71,21 @@ impl Operation for Replace {
     }
 }
 
-/// Take a part of a text.
+/// Return a part of a text.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Slice {
-    /// The text to take from.
+struct TextSlice {
+    /// The text.
     #[schemars(length(min = 1))]
     text: String,
-    /// The first character to take, from 0; a negative number counts from the end.
+    /// The first character, from 0; a negative number counts from the end.
     #[serde(default)]
     start: i64,
-    /// The first character to leave, the end of the text if not given; a negative number counts from the end.
+    /// The end, exclusive; default: the end of the text; a negative number counts from the end.
     end: Option<i64>,
 }
 
-impl Operation for Slice {
+impl ToolOperation for TextSlice {
     type Shared = ();
 
     async fn run(self, _ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
@@ -125,19 +126,19 @@ fn slice(text: &str, length: usize, start: i64, end: i64) -> String {
 /// Split a text at a delimiter.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Split {
+struct TextSplit {
     /// The text to split.
     #[schemars(length(min = 1))]
     text: String,
-    /// Where to split, a line break if not given; an empty delimiter splits into characters.
+    /// The delimiter; default: a line break. An empty delimiter splits into characters.
     #[serde(default = "line_break")]
     delimiter: String,
-    /// How many parts to return at most; the rest is dropped.
+    /// Maximum parts; the rest is dropped.
     #[schemars(range(min = 1))]
     max_parts: Option<usize>,
 }
 
-impl Operation for Split {
+impl ToolOperation for TextSplit {
     type Shared = ();
 
     async fn run(self, _ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
@@ -162,23 +163,23 @@ impl Operation for Split {
 /// Join parts with a delimiter between them.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Join {
-    /// The parts, in order: texts, numbers or booleans.
+struct TextJoin {
+    /// The parts, in order: strings, numbers or booleans.
     #[schemars(schema_with = "scalars")]
     parts: Vec<Value>,
-    /// What to put between two parts, a line break if not given.
+    /// The delimiter; default: a line break.
     #[serde(default = "line_break")]
     delimiter: String,
 }
 
-impl Operation for Join {
+impl ToolOperation for TextJoin {
     type Shared = ();
 
     async fn run(self, _ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
         let parts = self.parts.iter().enumerate().map(|(index, part)| {
             scalar(part).ok_or_else(|| {
                 errors::invalid(format!(
-                    "parts[{index}] must be a text, a number or a boolean"
+                    "parts[{index}] must be a string, a number or a boolean"
                 ))
             })
         });
@@ -200,19 +201,6 @@ fn scalars(_generator: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "array", "items": {"type": ["string", "number", "boolean"]}})
 }
 
-/// Formats a scalar as a string. Integers have no decimal point, however they were written.
-pub(crate) fn scalar(value: &Value) -> Option<String> {
-    match value {
-        Value::String(text) => Some(text.clone()),
-        Value::Bool(_) => Some(value.to_string()),
-        Value::Number(number) => Some(match number.as_f64().filter(|_| number.is_f64()) {
-            Some(float) => float.to_string(),
-            None => number.to_string(),
-        }),
-        _ => None,
-    }
-}
-
 /// Which end of a text to trim.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -223,19 +211,19 @@ enum TrimMode {
     Both,
 }
 
-/// Remove white space at the ends of a text.
+/// Remove whitespace at the ends of a text.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Trim {
+struct TextTrim {
     /// The text to trim.
     #[schemars(length(min = 1))]
     text: String,
-    /// Which end to trim.
+    /// The end to trim.
     #[serde(default)]
     mode: TrimMode,
 }
 
-impl Operation for Trim {
+impl ToolOperation for TextTrim {
     type Shared = ();
 
     async fn run(self, _ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
@@ -254,7 +242,7 @@ impl Operation for Trim {
 /// Upper or lower case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-enum Target {
+enum LetterCase {
     Upper,
     Lower,
 }
@@ -262,21 +250,21 @@ enum Target {
 /// Change a text to upper or lower case.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Case {
+struct TextCase {
     /// The text to change.
     #[schemars(length(min = 1))]
     text: String,
     /// The case to change it to.
-    to: Target,
+    to: LetterCase,
 }
 
-impl Operation for Case {
+impl ToolOperation for TextCase {
     type Shared = ();
 
     async fn run(self, _ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
         let result = match self.to {
-            Target::Upper => self.text.to_uppercase(),
-            Target::Lower => self.text.to_lowercase(),
+            LetterCase::Upper => self.text.to_uppercase(),
+            LetterCase::Lower => self.text.to_lowercase(),
         };
         Ok(titled(
             "Changed the case",
@@ -289,13 +277,13 @@ fn line_break() -> String {
     "\n".to_owned()
 }
 
-/// Refuses results larger than [`LARGEST`].
+/// Refuses results larger than [`MAX_RESULT_BYTES`].
 fn bounded(size: usize) -> Result<(), ToolError> {
-    if size <= LARGEST {
+    if size <= MAX_RESULT_BYTES {
         return Ok(());
     }
     let message =
-        format!("the result would have {size} bytes, more than the {LARGEST} that this tool makes");
+        format!("the result would have {size} bytes, more than the limit of {MAX_RESULT_BYTES}");
     Err(ToolError::new(message)
         .code(Code::TOOL_TOO_LARGE)
         .suggest("work on smaller parts of the text"))
@@ -324,14 +312,5 @@ mod tests {
         fn slice_survives_every_index(start: i64, end: i64) {
             prop_assert!(slice("añb", 3, start, end).chars().count() <= 3);
         }
-    }
-
-    #[test]
-    fn numbers_read_as_people_write_them() {
-        assert_eq!(scalar(&json!(1.0)).as_deref(), Some("1"));
-        assert_eq!(scalar(&json!(1.5)).as_deref(), Some("1.5"));
-        assert_eq!(scalar(&json!(-7)).as_deref(), Some("-7"));
-        assert_eq!(scalar(&json!(true)).as_deref(), Some("true"));
-        assert_eq!(scalar(&json!(null)), None);
     }
 }

@@ -9,50 +9,50 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::define::{Export, Operation, titled};
+use crate::builtin_tool::BuiltinTool;
 use crate::errors;
-use crate::powers;
-use crate::table::Builtin;
+use crate::host_capabilities;
+use crate::tool_operation::{ToolExport, ToolOperation, titled};
 
 /// Maximum number of tasks in a list.
-const MOST: usize = 200;
+const MAX_TODO_TASKS: usize = 200;
 /// Name of the stored list.
-const STATE: &str = "todo";
+const TODO_STATE_NAME: &str = "todo";
 
-pub(crate) const BUILTIN: Builtin = Builtin {
+pub(crate) const BUILTIN: BuiltinTool = BuiltinTool {
     name: "todo",
-    about: "A task list for each conversation. The agent uses it to keep track of longer work, and people see the progress. \
-            The list is stored with the conversation and survives restarts.",
+    about: "A task list for each conversation. The agent uses it to track longer work, and users \
+        see the progress. The list is stored with the conversation and survives restarts.",
     open: |_| {
         let none = Arc::new(());
         Ok(vec![
-            Export::new::<Write>("write", &none)
+            ToolExport::new::<WriteTaskList>("write", &none)
                 .needs(Permission::Read)
                 .idempotent(),
-            Export::new::<Read>("read", &none)
+            ToolExport::new::<ReadTaskList>("read", &none)
                 .needs(Permission::Read)
                 .read_only(),
         ])
     },
-    ..Builtin::BLANK
+    ..BuiltinTool::DEFAULT_ROW
 };
 
 /// One task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Task {
-    /// What is to be done.
+struct TodoTask {
+    /// The task.
     #[schemars(length(min = 1, max = 1_000))]
     content: String,
-    /// How far it is.
+    /// The status.
     #[serde(default)]
-    status: Status,
+    status: TodoStatus,
 }
 
 /// How far a task is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-enum Status {
+enum TodoStatus {
     #[default]
     Pending,
     InProgress,
@@ -64,24 +64,26 @@ enum Status {
 /// the list again as soon as a task is done.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Write {
-    /// The tasks, in the order in which to do them.
+struct WriteTaskList {
+    /// The tasks, in order.
     #[schemars(length(max = 200))]
-    todos: Vec<Task>,
+    todos: Vec<TodoTask>,
 }
 
-impl Operation for Write {
+impl ToolOperation for WriteTaskList {
     type Shared = ();
 
     async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
-        if self.todos.len() > MOST {
+        if self.todos.len() > MAX_TODO_TASKS {
             return Err(errors::invalid(format!(
-                "a list has at most {MOST} tasks, not {}",
+                "a list has at most {MAX_TODO_TASKS} tasks, not {}",
                 self.todos.len()
             )));
         }
         let output = shown(&self.todos);
-        powers::state(ctx)?.save(STATE, json!(self.todos)).await?;
+        host_capabilities::state(ctx)?
+            .save(TODO_STATE_NAME, json!(self.todos))
+            .await?;
         ctx.progress.update(
             output.title.as_deref().unwrap_or_default(),
             output.metadata.clone(),
@@ -93,15 +95,15 @@ impl Operation for Write {
 /// Read the task list of this conversation.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Read {}
+struct ReadTaskList {}
 
-impl Operation for Read {
+impl ToolOperation for ReadTaskList {
     type Shared = ();
 
     async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
-        let saved = powers::state(ctx)?.load(STATE).await?;
+        let saved = host_capabilities::state(ctx)?.load(TODO_STATE_NAME).await?;
         // An unreadable list was edited by hand, and counts as missing.
-        let todos: Vec<Task> = saved
+        let todos: Vec<TodoTask> = saved
             .and_then(|saved| serde_json::from_value(saved).ok())
             .unwrap_or_default();
         Ok(shown(&todos))
@@ -109,18 +111,18 @@ impl Operation for Read {
 }
 
 /// Returns the list for the model, with a title for users.
-fn shown(todos: &[Task]) -> ToolOutput {
+fn shown(todos: &[TodoTask]) -> ToolOutput {
     let count = |status| todos.iter().filter(|task| task.status == status).count();
     let (open, done) = (
-        count(Status::Pending) + count(Status::InProgress),
-        count(Status::Completed),
+        count(TodoStatus::Pending) + count(TodoStatus::InProgress),
+        count(TodoStatus::Completed),
     );
     let output = json!({
         "todos": todos,
-        "pending": count(Status::Pending),
-        "in_progress": count(Status::InProgress),
+        "pending": count(TodoStatus::Pending),
+        "in_progress": count(TodoStatus::InProgress),
         "completed": done,
-        "cancelled": count(Status::Cancelled),
+        "cancelled": count(TodoStatus::Cancelled),
     });
     let metadata = JsonObject::from_iter([("todos".to_owned(), json!(todos))]);
     ToolOutput {

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use criterion::{Criterion, criterion_group, criterion_main};
-use goondan::mcp::{StandIns, Stream};
+use goondan::mcp::{ProgramStreams, StandIns};
 use goondan::ports::tool::{ToolCallStatus, ToolError};
 use goondan::spec::Environment;
 use goondan::{Input, Swarm};
@@ -168,7 +168,7 @@ struct Many(usize);
 
 #[async_trait]
 impl StandIns for Many {
-    async fn stand_in(&self, _tool: &str) -> Option<Result<Stream, ToolError>> {
+    async fn stand_in(&self, _tool: &str) -> Option<Result<ProgramStreams, ToolError>> {
         let (near, far) = tokio::io::duplex(1 << 16);
         let count = self.0;
         tokio::spawn(async move {
@@ -198,7 +198,7 @@ impl StandIns for Many {
             }
         });
         let (input, output) = tokio::io::split(near);
-        Some(Ok(Stream {
+        Some(Ok(ProgramStreams {
             input: Box::new(input),
             output: Box::new(output),
             errors: None,

@@ -1,103 +1,87 @@
-//! What a Rust program embeds: load a bundle, run a swarm, send to it, watch it, reload it.
+//! Library API of goondan: load a bundle, run a swarm, send inputs, subscribe to its events, reload
+//! it.
 //!
-//! It composes the specification, the engine, the built-in tools and the model clients into one [`Swarm`] handle, and is
-//! the only place that knows which adapter serves which port. It deliberately does not know terminals and arguments.
+//! The crate combines the specification, the engine, the built-in tools and the model clients in
+//! one [`Swarm`] handle. Only this crate selects the adapter for each port. It does not depend on
+//! terminals or command-line arguments.
 
-mod adapters;
+pub mod adapters;
 pub mod approvals;
-mod beside;
-pub mod broker;
+mod blocking;
 pub mod build;
-pub mod builder;
-pub mod chain;
-pub mod checks;
-pub mod connectors;
-mod contents;
-pub mod database;
-pub mod generation;
-mod hosts;
-pub mod identity;
-pub mod inside;
-pub mod preview;
-pub mod project;
+pub mod internal;
 pub mod reload;
-mod secrets;
-mod servers;
-mod stand_ins;
-mod start_error;
-pub mod swarm;
-pub mod telemetry;
-mod transfer;
+pub mod start;
 pub mod trust;
-pub mod usage;
-mod variables;
-pub mod wants;
 pub mod watch;
 pub mod workspace;
 
-pub use build::{BuildEnd, BuildOutcome, Builds};
+pub use build::{BuildEnd, BuildOutcome, ToolBuilds};
 pub use goondan_dylib::{HostCommand, tool_host};
 pub use goondan_mcp as mcp;
 pub use goondan_tools::{HelperCommand, diff, enter as enter_sandbox, has_sandbox};
 
-pub use broker::{Broker, Listener, Question, QuestionEnd};
-pub use builder::SwarmBuilder;
-pub use checks::check;
-pub use database::Database;
-pub use generation::{LastGeneration, LastReload};
-pub use goondan_engine::delivery::schedule::cron::Schedule;
+pub use adapters::mcp_servers::mcp_servers;
+pub use adapters::tool_stubs::ToolStubs;
+pub use approvals::broker::{ApprovalBroker, ApprovalEnd, ApprovalHandle, ApprovalListener};
+pub use goondan_engine::delivery::schedule::cron::CronSchedule;
 pub use goondan_engine::tooling::registry::{
-    Catalog, LazyTool, RegisteredTool, Registry, ToolLimits, ToolName,
+    LazyTool, RegisteredTool, ToolCatalog, ToolLimits, ToolName, ToolRegistry,
 };
+pub use goondan_store::instance_export::ImportError;
 pub use goondan_store::jsonl::{LockError, OpenWorkspaceError};
-pub use goondan_store::transfer::ImportError;
-pub use identity::{AdoptError, Elsewhere, Owner};
-pub use preview::{Preview, PreviewError};
-pub use project::{Project, around, environment, load, manifest_in};
+pub use reload::preview::{PreviewError, ReloadPreview};
 pub use reload::{ReloadCheck, ReloadNews, ReloadOutcome, ReloadTiming};
-pub use servers::mcp_servers;
-pub use stand_ins::ToolStandIns;
-pub use start_error::StartError;
-pub use swarm::{Found, Input, SendError, Submission, Swarm, Turn};
-pub use transfer::ImportFailed;
-pub use trust::{TrustList, Trusted, TrustedPackage};
-pub use usage::{ChainUsage, UsageLedger};
-pub use wants::{Want, folders_to_trust, packages_to_trust, wants, wants_elsewhere};
-pub use watch::{Watch, WatchOptions};
+pub use start::builder::SwarmBuilder;
+pub use start::checks::check;
+pub use start::project::{Project, around, environment, load, manifest_in};
+pub use start::start_error::StartError;
+pub use start::swarm::{Input, SendError, SubmittedEventState, SubmittedInput, Swarm, Turn};
+pub use start::usage::{ChainUsage, UsageLedger};
+pub use trust::requested_capabilities::{
+    RequestedCapability, folders_to_trust, packages_to_trust, requested_access,
+    requested_access_elsewhere,
+};
+pub use trust::{TrustList, TrustedDirectory, TrustedPackage};
+pub use watch::{ProjectWatch, WatchOptions};
+pub use workspace::database::Database;
+pub use workspace::identity::{AdoptError, StaleState, WorkspaceOwner};
+pub use workspace::import_export::ImportFailed;
+pub use workspace::running_record::{LastGeneration, LastReload};
 pub use workspace::{StateRoot, Workspace};
 
 pub use goondan_core::{ids, message, notices, ports};
 
-/// What happens in a swarm, for whoever watches it.
+/// Events of a swarm, for subscribers.
 pub mod event {
+    pub use goondan_core::agent_event::{RESPONSE_EVENT, turn_id};
     pub use goondan_core::event::{
-        Cost, FinishReason, RateScope, RuntimeEvent, RuntimeEventKind, ShownError, ShownModelCall,
-        ShownResult, SwarmEvent, TurnError, TurnResult,
+        FinishReason, RateScope, RuntimeEvent, RuntimeEventKind, ShownError, ShownModelCall,
+        ShownResult, SwarmEvent, TurnError, TurnResult, UsageCost,
     };
-    pub use goondan_core::inbound::{RESPONSE, turn_id};
-    pub use goondan_core::reserved::{FIRED, INPUT};
+    pub use goondan_core::reserved_names::{CRON_EVENT, INPUT_EVENT};
 }
 
-/// What the policy of an agent says about a tool call.
+/// Policy decisions about tool calls.
 pub mod policy {
-    pub use goondan_core::run_mode::{Containment, Direct, RunMode};
-    pub use goondan_core::shell::What;
+    pub use goondan_core::run_mode::{CommandContainment, DirectExecution, RunMode};
+    pub use goondan_core::shell::CommandPartKind;
     pub use goondan_engine::policy::{
-        AskedAbout, Because, Decision, Ground, PartDecision, Places, PolicyQuestion, decide,
-        stricter,
+        ApprovalReason, DecisionReason, PartDecision, PathEnvironment, PolicyDecision,
+        PolicyQuestion, ResolvedPaths, decide, stricter,
     };
 }
 
-/// What a project consists of.
+/// Resources of a project.
 pub mod spec {
     pub use goondan_spec::{
         AgentChange, AgentEffect, AgentPart, Bundle, Code, Diagnostic, Environment, JsonObject,
-        Kind, ReloadPlan, Resource, ResourceId, Secret, Severity, Sources, check_name,
+        Kind, ReloadPlan, Resource, ResourceId, Secret, Severity, SourceTexts, check_name,
         check_schema, codes, kinds, pattern_fault, reason,
     };
 }
 
 /// Model clients.
 pub mod models {
-    pub use goondan_models::{Mask, Providers, record, scripted};
+    pub use goondan_models::{CassetteMask, ModelProviders, record, scripted};
 }

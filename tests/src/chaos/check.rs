@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use goondan::ids::InstanceId;
-use goondan::inside::INTER_AGENT_RESPONSE;
-use goondan::message::{Message, Role};
+use goondan::internal::INTER_AGENT_RESPONSE_KEY;
+use goondan::message::{Message, MessageRole};
 use goondan::ports::tool::ToolCallStatus;
 use goondan::{StateRoot, Workspace};
 
@@ -187,7 +187,7 @@ fn is_well_formed(conversation: &[Arc<Message>], report: &mut Report) {
         if !calls.is_empty() {
             let next = conversation
                 .get(index + 1)
-                .filter(|next| next.data.role == Role::Tool);
+                .filter(|next| next.data.role == MessageRole::Tool);
             let results: Vec<&str> = next
                 .map(|next| {
                     next.tool_results()
@@ -287,7 +287,7 @@ fn every_question_has_one_answer(conversations: &Conversations, report: &mut Rep
         for message in conversation {
             if let Some(request) = message
                 .metadata
-                .get(INTER_AGENT_RESPONSE)
+                .get(INTER_AGENT_RESPONSE_KEY)
                 .and_then(|m| m["requestId"].as_str())
             {
                 *answers.entry(request.to_owned()).or_default() += 1;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use goondan::Database;
-use goondan_conformance::proxy::{Flow, Proxy};
+use goondan_conformance::proxy::{FaultProxy, ProxyFlow};
 
 use super::database::Patient;
 use super::driver::Ledger;
@@ -53,7 +53,7 @@ struct Node {
     starts_at: Instant,
     /// Of the project that it runs.
     generation: usize,
-    proxy: Option<Proxy>,
+    proxy: Option<FaultProxy>,
     /// Since when it stands still.
     paused: Option<Instant>,
     /// Until when its connections are in trouble.
@@ -78,7 +78,7 @@ impl Node {
         Ok(())
     }
 
-    fn hinder(&mut self, flow: Flow, time: Duration) {
+    fn hinder(&mut self, flow: ProxyFlow, time: Duration) {
         if let Some(proxy) = &self.proxy {
             proxy.set(flow);
             self.hindered = Some(Instant::now() + time);
@@ -88,7 +88,7 @@ impl Node {
     fn let_through(&mut self) {
         self.hindered = None;
         if let Some(proxy) = &self.proxy {
-            proxy.set(Flow::Open);
+            proxy.set(ProxyFlow::Open);
         }
     }
 }
@@ -131,7 +131,7 @@ impl<'p> Nodes<'p> {
         };
         for number in 0..plan.nodes {
             let proxy = match &plan.store {
-                Some(store) => Some(Proxy::start(store.parse::<Database>()?.server())?),
+                Some(store) => Some(FaultProxy::start(store.parse::<Database>()?.server())?),
                 None => None,
             };
             let (starts_at, generation) = (Instant::now(), 0);
@@ -162,7 +162,7 @@ impl<'p> Nodes<'p> {
             },
             project: project::GENERATIONS[node.generation],
             store: self.plan.store.as_deref().unwrap_or_default(),
-            proxy: node.proxy.as_ref().map(Proxy::place),
+            proxy: node.proxy.as_ref().map(FaultProxy::place),
             turns: None,
         };
         let process = Process::start(&start, self.heard.0.clone())?;
@@ -198,9 +198,9 @@ impl<'p> Nodes<'p> {
                     .transpose()?;
                 node.paused = Some(Instant::now());
             }
-            (Trouble::Cut, _) => node.hinder(Flow::Cut, HITCH),
-            (Trouble::Silence, _) => node.hinder(Flow::Silent, LAPSE),
-            (Trouble::Delay, _) => node.hinder(Flow::Slow(SLOW), HITCH),
+            (Trouble::Cut, _) => node.hinder(ProxyFlow::Cut, HITCH),
+            (Trouble::Silence, _) => node.hinder(ProxyFlow::Silent, LAPSE),
+            (Trouble::Delay, _) => node.hinder(ProxyFlow::Slow(SLOW), HITCH),
             (Trouble::Crash, Some(database)) => database.crash()?,
             (Trouble::Outage, Some(database)) => database.go_away()?,
             (Trouble::Disk, Some(database)) => database.fill()?,

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use goondan::Database;
-use goondan_conformance::proxy::{Flow, Proxy};
+use goondan_conformance::proxy::{FaultProxy, ProxyFlow};
 
 use crate::chaos::process::{Process, Start, Word};
 use crate::chaos::swarm::{Job, Said};
@@ -45,7 +45,7 @@ pub(super) enum Place {
 
 struct Node {
     process: Process,
-    proxy: Proxy,
+    proxy: FaultProxy,
 }
 
 /// The nodes, and the turns that are under way.
@@ -73,14 +73,14 @@ impl<'p> Nodes<'p> {
             made: 0,
         };
         for number in 0..NODES {
-            let proxy = Proxy::start(store.parse::<Database>()?.server())?;
+            let proxy = FaultProxy::start(store.parse::<Database>()?.server())?;
             let process = all.process(number, &proxy)?;
             all.nodes.push(Node { process, proxy });
         }
         Ok(all)
     }
 
-    fn process(&self, number: usize, proxy: &Proxy) -> anyhow::Result<Process> {
+    fn process(&self, number: usize, proxy: &FaultProxy) -> anyhow::Result<Process> {
         let start = Start {
             root: self.root,
             state: format!("state-{number}"),
@@ -109,8 +109,8 @@ impl<'p> Nodes<'p> {
         let process = node.process.id();
         match loss {
             Loss::Kill => node.process.kill()?,
-            Loss::Cut => node.proxy.set(Flow::Cut),
-            Loss::Silence => node.proxy.set(Flow::Silent),
+            Loss::Cut => node.proxy.set(ProxyFlow::Cut),
+            Loss::Silence => node.proxy.set(ProxyFlow::Silent),
         }
         let mut took = BTreeMap::new();
         self.until("its turns go on elsewhere", |nodes| {
@@ -122,7 +122,7 @@ impl<'p> Nodes<'p> {
             }
             Ok(took.len() == turns.len())
         })?;
-        self.nodes[victim].proxy.set(Flow::Open);
+        self.nodes[victim].proxy.set(ProxyFlow::Open);
         self.finish()?;
         self.revive()?;
         Ok(took.into_values().collect())

@@ -22,7 +22,7 @@ const COMPLAINTS: [&str; 5] = [
     "cannot ",
     "can't ",
     "No such file",
-    "there is no folder",
+    "no such directory",
     "not found",
 ];
 

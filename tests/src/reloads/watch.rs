@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use goondan::ids::InstanceId;
-use goondan::models::Providers;
+use goondan::models::ModelProviders;
 use goondan::ports::model::{ModelClient, ModelError, ModelFactory, ModelRequest, ModelStream};
 use goondan::spec::kinds::Model;
 use goondan::spec::{Environment, Resource};
@@ -17,7 +17,7 @@ use super::project::{EDIT, named_in};
 /// Makes scripted models whose requests are looked at.
 #[derive(Clone)]
 pub(super) struct Watching {
-    providers: Arc<Providers>,
+    providers: Arc<ModelProviders>,
     seen: Arc<Seen>,
 }
 

@@ -8,8 +8,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use goondan::Project;
-use goondan::inside::ArgumentSchema;
-use goondan::spec::codes::{Explanation, Form, explanations};
+use goondan::internal::ArgumentSchema;
+use goondan::spec::codes::{CodeExplanation, ExampleLanguage, explanations};
 use goondan::spec::{Code, Environment, Kind, ResourceId};
 use serde_json::Value;
 
@@ -110,7 +110,7 @@ fn load(text: &str) -> (tempfile::TempDir, Project) {
 }
 
 /// Errors alone, unless the code is a warning: an example of an error may leave something unused.
-fn that_count(row: &Explanation, found: BTreeSet<Code>) -> BTreeSet<Code> {
+fn that_count(row: &CodeExplanation, found: BTreeSet<Code>) -> BTreeSet<Code> {
     let is_warning = row.code.as_str().starts_with("W_");
     found
         .into_iter()
@@ -126,9 +126,9 @@ fn examples_in_yaml_lead_to_their_code_and_without_the_mistake_to_none() {
             continue;
         };
         let expected = match example.form {
-            Form::Yaml => BTreeSet::from([row.code]),
-            Form::Running => BTreeSet::new(),
-            Form::Call | Form::Shell => continue,
+            ExampleLanguage::Yaml => BTreeSet::from([row.code]),
+            ExampleLanguage::Running => BTreeSet::new(),
+            ExampleLanguage::Call | ExampleLanguage::Shell => continue,
         };
         for (text, expected) in [(example.wrong, expected), (example.right, BTreeSet::new())] {
             let (_folder, project) = load(text);
@@ -167,7 +167,7 @@ fn calls_in_examples_are_calls_of_built_in_tools() {
         let Some(example) = row
             .example
             .as_ref()
-            .filter(|example| example.form == Form::Call)
+            .filter(|example| example.form == ExampleLanguage::Call)
         else {
             continue;
         };

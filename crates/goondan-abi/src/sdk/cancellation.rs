@@ -7,19 +7,19 @@ use std::time::Duration;
 
 /// A flag that can be awaited, and waited for by blocking.
 #[derive(Default)]
-pub(super) struct Cancellation {
-    state: Mutex<State>,
+pub(super) struct CancellationSignal {
+    state: Mutex<CancellationState>,
     fired: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct CancellationState {
     fired: bool,
     last: u64,
     wakers: HashMap<u64, Waker>,
 }
 
-impl Cancellation {
+impl CancellationSignal {
     pub(super) fn fire(&self) {
         let wakers = {
             let mut state = self.lock();
@@ -36,8 +36,8 @@ impl Cancellation {
 
     /// Registers a waker until the result is dropped. A call may last for weeks and wait millions
     /// of times, so wakers must be removed.
-    pub(super) fn listen(&self) -> Listening<'_> {
-        Listening {
+    pub(super) fn listen(&self) -> CancellationWaiter<'_> {
+        CancellationWaiter {
             cancellation: self,
             number: None,
         }
@@ -51,17 +51,17 @@ impl Cancellation {
         waited.unwrap_or_else(PoisonError::into_inner).0.fired
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, CancellationState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-pub(super) struct Listening<'a> {
-    cancellation: &'a Cancellation,
+pub(super) struct CancellationWaiter<'a> {
+    cancellation: &'a CancellationSignal,
     number: Option<u64>,
 }
 
-impl Listening<'_> {
+impl CancellationWaiter<'_> {
     /// Returns ready once the flag is set.
     pub(super) fn poll(&mut self, context: &Context<'_>) -> Poll<()> {
         let mut state = self.cancellation.lock();
@@ -77,7 +77,7 @@ impl Listening<'_> {
     }
 }
 
-impl Drop for Listening<'_> {
+impl Drop for CancellationWaiter<'_> {
     fn drop(&mut self) {
         if let Some(number) = self.number {
             // Dropped without the lock, because the waker may run foreign code.
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn who_no_longer_listens_is_forgotten() {
-        let cancellation = Cancellation::default();
+        let cancellation = CancellationSignal::default();
         let context = Context::from_waker(Waker::noop());
         let (mut one, mut other) = (cancellation.listen(), cancellation.listen());
         assert!(one.poll(&context).is_pending() && other.poll(&context).is_pending());

@@ -9,28 +9,28 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::context::{Logger, ToolContext};
-use super::extension::Means;
-use super::handler::{Async, Blocking};
+use super::extension::MessageResources;
+use super::handler::{AsyncFunction, BlockingFunction};
 use super::panics;
-use super::threads::Threads;
-use super::turnstile::Turnstile;
+use super::semaphore::OperationSemaphore;
+use super::threads::CallThreads;
 use crate::wire::{
     CallContext, CallRequest, Connect, ConnectorReply, JsonObject, ToolError, operation,
 };
 
 /// Maximum number of events sent to the host without an acknowledgement; further ones wait.
-const MOST_EMITTED: usize = 32;
+const MAX_UNACKED_EVENTS: usize = 32;
 /// Maximum number of characters in the reason why an answer was not sent.
-const LONGEST_REASON: usize = 300;
+const MAX_REASON_CHARS: usize = 300;
 /// Delay before a request is repeated that the host could not accept.
-const PAUSE: Duration = Duration::from_secs(1);
+const REQUEST_RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// A function that can be a connector: an `fn` or `async fn` from [`ConnectorContext`] to
 /// `Result<(), ToolError>`.
 ///
 /// `M` only distinguishes the forms; it is inferred.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot be a connector",
+    message = "`{Self}` is not a connector function",
     note = "a connector is `fn` or `async fn` of `(ConnectorContext) -> Result<(), ToolError>`"
 )]
 pub trait Connects<M>: Send + Sync + 'static {
@@ -42,7 +42,7 @@ pub trait Connects<M>: Send + Sync + 'static {
     fn run(&self, ctx: ConnectorContext) -> Result<(), ToolError>;
 }
 
-impl<F, E> Connects<Blocking<(), E>> for F
+impl<F, E> Connects<BlockingFunction<(), E>> for F
 where
     F: Fn(ConnectorContext) -> Result<(), E> + Send + Sync + 'static,
     E: Into<ToolError>,
@@ -52,7 +52,7 @@ where
     }
 }
 
-impl<F, R, E> Connects<Async<R, E>> for F
+impl<F, R, E> Connects<AsyncFunction<R, E>> for F
 where
     F: Fn(ConnectorContext) -> R + Send + Sync + 'static,
     R: Future<Output = Result<(), E>>,
@@ -65,11 +65,13 @@ where
 
 /// A connector without its type.
 #[derive(Clone)]
-pub(super) struct Run(Arc<dyn Fn(ConnectorContext) -> Result<(), ToolError> + Send + Sync>);
+pub(super) struct ErasedConnector(
+    Arc<dyn Fn(ConnectorContext) -> Result<(), ToolError> + Send + Sync>,
+);
 
-impl Run {
+impl ErasedConnector {
     pub(super) fn new<M>(connector: impl Connects<M>) -> Self {
-        Run(Arc::new(move |ctx| connector.run(ctx)))
+        ErasedConnector(Arc::new(move |ctx| connector.run(ctx)))
     }
 
     pub(super) fn run(&self, ctx: ConnectorContext) -> Result<(), ToolError> {
@@ -81,20 +83,20 @@ impl Run {
 /// threads.
 #[derive(Clone)]
 pub struct ConnectorContext {
-    inner: Arc<Inner>,
+    inner: Arc<ConnectorContextInner>,
 }
 
-struct Inner {
+struct ConnectorContextInner {
     call: u64,
     base: ToolContext,
     told: Connect,
-    turnstile: Turnstile,
-    threads: Arc<Threads>,
+    turnstile: OperationSemaphore,
+    threads: Arc<CallThreads>,
     is_replying: AtomicBool,
 }
 
 impl ConnectorContext {
-    pub(super) fn new(told: Connect, means: Means, threads: Arc<Threads>) -> Self {
+    pub(super) fn new(told: Connect, means: MessageResources, threads: Arc<CallThreads>) -> Self {
         let call = means.call;
         let base = means.context(CallRequest {
             tool: told.connector.clone(),
@@ -103,9 +105,9 @@ impl ConnectorContext {
             config: JsonObject::new(),
             context: CallContext::default(),
         });
-        let turnstile = Turnstile::new(MOST_EMITTED);
+        let turnstile = OperationSemaphore::new(MAX_UNACKED_EVENTS);
         ConnectorContext {
-            inner: Arc::new(Inner {
+            inner: Arc::new(ConnectorContextInner {
                 call,
                 base,
                 told,
@@ -137,7 +139,7 @@ impl ConnectorContext {
     ///
     /// Fails if the Connection does not contain it.
     pub fn setting(&self, name: &str) -> Result<&str, ToolError> {
-        stated(self.config(), "config", name)
+        required_value(self.config(), "config", name)
     }
 
     /// Returns the secrets of the Connection, as strings by name.
@@ -151,7 +153,7 @@ impl ConnectorContext {
     ///
     /// Fails if the Connection does not contain it.
     pub fn secret(&self, name: &str) -> Result<&str, ToolError> {
-        stated(self.secrets(), "secrets", name)
+        required_value(self.secrets(), "secrets", name)
     }
 
     /// Returns the logger of this connection.
@@ -200,7 +202,7 @@ impl ConnectorContext {
         F: Fn(ConnectorReply) -> Result<(), ToolError> + Send + 'static,
     {
         if self.inner.is_replying.swap(true, Ordering::Relaxed) {
-            return Err(ToolError::new("`on_reply` was called before"));
+            return Err(ToolError::new("`on_reply` was already called"));
         }
         let ctx = self.clone();
         self.inner.threads.spawn(move || ctx.send_answers(&send))?;
@@ -242,7 +244,8 @@ impl ConnectorContext {
 
     fn send_answers(&self, send: &impl Fn(ConnectorReply) -> Result<(), ToolError>) {
         let _working = panics::working_for(self.inner.call);
-        while let Some(asked) = self.insist(operation::CONNECTOR_REPLY, &json!({})) {
+        while let Some(asked) = self.request_until_answered(operation::CONNECTOR_REPLY, &json!({}))
+        {
             let reply = &asked["reply"];
             let Some(number) = reply["number"].as_u64() else {
                 return;
@@ -254,9 +257,9 @@ impl ConnectorContext {
                 Ok(Err(error)) => Some(error.message),
                 Err(panic) => Some(format!("it panicked: {panic}")),
             };
-            let error = error.map(|error| error.chars().take(LONGEST_REASON).collect::<String>());
+            let error = error.map(|error| error.chars().take(MAX_REASON_CHARS).collect::<String>());
             if self
-                .insist(
+                .request_until_answered(
                     operation::CONNECTOR_REPLIED,
                     &json!({"number": number, "error": error}),
                 )
@@ -268,11 +271,11 @@ impl ConnectorContext {
     }
 
     /// Repeats a request until it is answered; `None` if the connection has ended.
-    fn insist(&self, name: &str, payload: &Value) -> Option<Value> {
+    fn request_until_answered(&self, name: &str, payload: &Value) -> Option<Value> {
         loop {
             match pollster::block_on(self.inner.base.ask(name, payload)) {
                 Ok(answer) => return Some(answer),
-                Err(_) => self.sleep(PAUSE).ok()?,
+                Err(_) => self.sleep(REQUEST_RETRY_DELAY).ok()?,
             }
         }
     }
@@ -301,11 +304,11 @@ impl BlockingConnector<'_> {
     }
 }
 
-fn stated<'a>(
+fn required_value<'a>(
     values: &'a BTreeMap<String, String>,
     what: &str,
     name: &str,
 ) -> Result<&'a str, ToolError> {
-    let missing = || ToolError::new(format!("the Connection states no `{what}.{name}`"));
+    let missing = || ToolError::new(format!("the Connection has no `{what}.{name}`"));
     values.get(name).map(String::as_str).ok_or_else(missing)
 }

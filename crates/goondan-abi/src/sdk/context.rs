@@ -12,9 +12,9 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::agents::AgentRuntime;
-use super::cancellation::Cancellation;
+use super::cancellation::CancellationSignal;
 use super::host::HostLink;
-use super::operations::Operations;
+use super::operations::PendingOperations;
 use crate::wire::{
     CallContext, CallRequest, JsonObject, LogLevel, LogLine, Permission, Progress, ToolError, code,
 };
@@ -22,31 +22,31 @@ use crate::wire::{
 /// The context of a call, and its operations. Cheap to clone, and can be sent to other threads.
 #[derive(Clone)]
 pub struct ToolContext {
-    inner: Arc<Inner>,
+    inner: Arc<ToolContextInner>,
 }
 
-struct Inner {
+struct ToolContextInner {
     call: u64,
     context: CallContext,
     config: JsonObject,
     workdir: PathBuf,
-    cancellation: Arc<Cancellation>,
+    cancellation: Arc<CancellationSignal>,
     /// `None` in a library's own tests.
-    host: Option<(HostLink, Arc<Operations>)>,
+    host: Option<(HostLink, Arc<PendingOperations>)>,
 }
 
 impl ToolContext {
     pub(super) fn of_call(
         call: u64,
         request: &mut CallRequest,
-        cancellation: Arc<Cancellation>,
-        host: (HostLink, Arc<Operations>),
+        cancellation: Arc<CancellationSignal>,
+        host: (HostLink, Arc<PendingOperations>),
     ) -> Self {
         let context = std::mem::take(&mut request.context);
         let config = std::mem::take(&mut request.config);
         let workdir = PathBuf::from(&context.workdir);
         ToolContext {
-            inner: Arc::new(Inner {
+            inner: Arc::new(ToolContextInner {
                 call,
                 context,
                 config,
@@ -66,7 +66,7 @@ impl ToolContext {
             ..CallContext::default()
         };
         let cancellation = Arc::default();
-        let inner = Inner {
+        let inner = ToolContextInner {
             call: 0,
             context,
             config: JsonObject::new(),
@@ -132,7 +132,7 @@ impl ToolContext {
     /// Fails with the field's name if a value does not match.
     pub fn config<T: DeserializeOwned>(&self) -> Result<T, ToolError> {
         serde_json::from_value(Value::Object(self.inner.config.clone())).map_err(|mistake| {
-            ToolError::new(format!("`spec.config` of the Tool does not fit: {mistake}"))
+            ToolError::new(format!("`spec.config` of the Tool is invalid: {mistake}"))
         })
     }
 
@@ -211,7 +211,9 @@ impl ToolContext {
         payload: &impl Serialize,
     ) -> Result<Value, ToolError> {
         let Some((host, operations)) = &self.inner.host else {
-            return Err(ToolError::new(format!("`{name}` needs a host")).code(code::UNAVAILABLE));
+            return Err(
+                ToolError::new(format!("`{name}` needs a running swarm")).code(code::UNAVAILABLE)
+            );
         };
         operations
             .ask(

@@ -6,9 +6,9 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::Value;
 
-use super::connector::{Connects, Run as RunConnector};
+use super::connector::{Connects, ErasedConnector as RunConnector};
 use super::extension::RegisterFn;
-use super::handler::{Handler, Run, erase};
+use super::handler::{ErasedTool, Handler, erase};
 use crate::wire::{Export, Manifest, Permission, Sdk, feature};
 
 /// All exports of a library. Created by [`export_tools!`](crate::export_tools),
@@ -25,7 +25,7 @@ pub struct Library {
 /// One export with its handler.
 pub struct Tool {
     pub(super) export: Export,
-    pub(super) run: Box<dyn Run>,
+    pub(super) run: Box<dyn ErasedTool>,
 }
 
 /// Creates the export `name` for `handler`. Its description and schema come from the type of the
@@ -158,7 +158,7 @@ impl Library {
             .chain(self.connector.as_ref().map(|_| feature::CONNECTOR))
     }
 
-    pub(super) fn into_tools(self) -> impl Iterator<Item = (String, Box<dyn Run>)> {
+    pub(super) fn into_tools(self) -> impl Iterator<Item = (String, Box<dyn ErasedTool>)> {
         self.tools
             .into_iter()
             .map(|tool| (tool.export.name, tool.run))
@@ -308,7 +308,8 @@ macro_rules! __export_library {
     ($library:expr) => {
         #[cfg(panic = "abort")]
         compile_error!(
-            "a library has to be built with panic = \"unwind\": remove `panic = \"abort\"` from its profile"
+            "a library must be built with panic = \"unwind\": remove `panic = \"abort\"` from its \
+            profile"
         );
 
         const _: () = {

@@ -16,8 +16,9 @@ use crate::wire::{JsonObject, ToolError, ToolOutput, code};
 ///
 /// `M` only distinguishes the forms; it is inferred.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot be a tool",
-    note = "a tool is `fn` or `async fn` of `(ToolContext, Arguments) -> Result<T, ToolError>`, where `Arguments` derives \
+    message = "`{Self}` is not a tool function",
+    note = "a tool is `fn` or `async fn` of `(ToolContext, Arguments) -> Result<T, ToolError>`, \
+        where `Arguments` derives \
             `Deserialize` and `JsonSchema`, and `T` is `Serialize` or `Output`"
 )]
 pub trait Handler<M>: Send + Sync + 'static {
@@ -43,15 +44,15 @@ pub trait IntoOutput<M> {
 }
 
 /// Marks results whose value is the output.
-pub struct Plain;
+pub struct PlainResult;
 /// Marks results that are an [`Output`].
-pub struct Rich;
+pub struct RichResult;
 /// Marks functions that block.
-pub struct Blocking<A, M>(PhantomData<(A, M)>);
+pub struct BlockingFunction<A, M>(PhantomData<(A, M)>);
 /// Marks functions that return a future.
-pub struct Async<A, M>(PhantomData<(A, M)>);
+pub struct AsyncFunction<A, M>(PhantomData<(A, M)>);
 
-impl<T: Serialize, E: Into<ToolError>> IntoOutput<Plain> for Result<T, E> {
+impl<T: Serialize, E: Into<ToolError>> IntoOutput<PlainResult> for Result<T, E> {
     fn into_output(self) -> Result<ToolOutput, ToolError> {
         let output = serde_json::to_value(self.map_err(Into::into)?)?;
         Ok(ToolOutput {
@@ -61,13 +62,13 @@ impl<T: Serialize, E: Into<ToolError>> IntoOutput<Plain> for Result<T, E> {
     }
 }
 
-impl<E: Into<ToolError>> IntoOutput<Rich> for Result<Output, E> {
+impl<E: Into<ToolError>> IntoOutput<RichResult> for Result<Output, E> {
     fn into_output(self) -> Result<ToolOutput, ToolError> {
         self.map(|output| output.0).map_err(Into::into)
     }
 }
 
-impl<F, A, R, M> Handler<Blocking<A, M>> for F
+impl<F, A, R, M> Handler<BlockingFunction<A, M>> for F
 where
     F: Fn(ToolContext, A) -> R + Send + Sync + 'static,
     A: DeserializeOwned + JsonSchema,
@@ -80,7 +81,7 @@ where
     }
 }
 
-impl<F, A, R, M> Handler<Async<A, M>> for F
+impl<F, A, R, M> Handler<AsyncFunction<A, M>> for F
 where
     F: Fn(ToolContext, A) -> R + Send + Sync + 'static,
     A: DeserializeOwned + JsonSchema,
@@ -93,26 +94,26 @@ where
     }
 }
 
-pub(super) trait Run: Send + Sync {
+pub(super) trait ErasedTool: Send + Sync {
     /// Decodes the arguments and runs the handler to its end on this thread.
     fn run(&self, ctx: ToolContext, arguments: JsonObject) -> Result<ToolOutput, ToolError>;
 }
 
-pub(super) fn erase<M: 'static>(handler: impl Handler<M>) -> Box<dyn Run> {
-    struct Erased<H, M>(H, PhantomData<fn() -> M>);
+pub(super) fn erase<M: 'static>(handler: impl Handler<M>) -> Box<dyn ErasedTool> {
+    struct ErasedHandler<H, M>(H, PhantomData<fn() -> M>);
 
-    impl<H: Handler<M>, M: 'static> Run for Erased<H, M> {
+    impl<H: Handler<M>, M: 'static> ErasedTool for ErasedHandler<H, M> {
         fn run(&self, ctx: ToolContext, arguments: JsonObject) -> Result<ToolOutput, ToolError> {
             let arguments =
                 serde_json::from_value(Value::Object(arguments)).map_err(|mistake| {
                     // The host has validated the schema; this covers the requirements that a schema
                     // cannot express.
-                    ToolError::new(format!("the arguments do not fit: {mistake}"))
+                    ToolError::new(format!("the arguments are invalid: {mistake}"))
                         .code(code::INVALID_ARGS)
                 })?;
             self.0.call(ctx, arguments)
         }
     }
 
-    Box::new(Erased(handler, PhantomData))
+    Box::new(ErasedHandler(handler, PhantomData))
 }

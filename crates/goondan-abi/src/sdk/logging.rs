@@ -3,9 +3,9 @@
 use super::panics;
 use crate::wire::{JsonObject, LogLevel, LogLine};
 
-struct Forward;
+struct LogForwarder;
 
-impl log::Log for Forward {
+impl log::Log for LogForwarder {
     fn enabled(&self, metadata: &log::Metadata<'_>) -> bool {
         metadata.level() <= log::Level::Debug
     }
@@ -34,7 +34,7 @@ impl log::Log for Forward {
 
 /// Installs the forwarder, unless the library has installed its own logger.
 pub(super) fn forward() {
-    if log::set_logger(&Forward).is_ok() {
+    if log::set_logger(&LogForwarder).is_ok() {
         log::set_max_level(log::LevelFilter::Debug);
     }
 }

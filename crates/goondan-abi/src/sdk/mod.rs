@@ -23,10 +23,10 @@ mod logging;
 mod operations;
 mod output;
 mod panics;
-mod running;
+mod running_library;
+mod semaphore;
 mod shims;
 mod threads;
-mod turnstile;
 
 pub use crate::wire::{
     AgentCatalog, AgentRequest, Attachment, ConnectorEvent, ConnectorReply, JsonObject, LayerKind,

@@ -9,7 +9,7 @@ use std::task::{Poll, Waker};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::cancellation::Cancellation;
+use super::cancellation::CancellationSignal;
 use super::host::HostLink;
 use crate::raw::Status;
 use crate::wire::{ToolError, code};
@@ -18,39 +18,39 @@ type Reply = Result<Value, ToolError>;
 
 /// The requests of one library. A reply to an operation that is not in the map is dropped.
 #[derive(Default)]
-pub(super) struct Operations {
+pub(super) struct PendingOperations {
     next: AtomicU64,
-    waiting: Mutex<HashMap<u64, Waiting>>,
+    waiting: Mutex<HashMap<u64, PendingReply>>,
 }
 
 #[derive(Default)]
-struct Waiting {
+struct PendingReply {
     reply: Option<Reply>,
     waker: Option<Waker>,
 }
 
-impl Operations {
+impl PendingOperations {
     /// Requests the operation `name` for `call`, and waits for the reply or the cancellation.
     pub(super) async fn ask(
         &self,
         host: HostLink,
         call: u64,
-        cancellation: &Cancellation,
+        cancellation: &CancellationSignal,
         name: &str,
         payload: &impl Serialize,
     ) -> Reply {
         let operation = self.next.fetch_add(1, Ordering::Relaxed);
-        self.lock().insert(operation, Waiting::default());
-        let _forget = Forget {
+        self.lock().insert(operation, PendingReply::default());
+        let _forget = OperationGuard {
             operations: self,
             operation,
         };
         match host.request(call, operation, name, payload) {
             Status::OK => {}
-            Status::CANCELLED | Status::UNKNOWN_CALL => return Err(over(name)),
+            Status::CANCELLED | Status::UNKNOWN_CALL => return Err(call_ended_error(name)),
             refused => {
                 return Err(ToolError::new(format!(
-                    "the host refused `{name}`: {}",
+                    "gdn rejected `{name}`: {}",
                     refused.name()
                 )));
             }
@@ -63,7 +63,9 @@ impl Operations {
                 }
                 waiting.waker = Some(context.waker().clone());
             }
-            cancellation.poll(context).map(|()| Err(over(name)))
+            cancellation
+                .poll(context)
+                .map(|()| Err(call_ended_error(name)))
         })
         .await
     }
@@ -79,24 +81,24 @@ impl Operations {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Waiting>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, PendingReply>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Removes an operation from the map when its future is dropped.
-struct Forget<'a> {
-    operations: &'a Operations,
+struct OperationGuard<'a> {
+    operations: &'a PendingOperations,
     operation: u64,
 }
 
-impl Drop for Forget<'_> {
+impl Drop for OperationGuard<'_> {
     fn drop(&mut self) {
         self.operations.lock().remove(&self.operation);
     }
 }
 
-fn over(name: &str) -> ToolError {
+fn call_ended_error(name: &str) -> ToolError {
     ToolError::new(format!("the call ended while `{name}` was waiting")).code(code::CANCELLED)
 }
 
@@ -105,7 +107,7 @@ fn read_reply(status: Status, bytes: &[u8]) -> Reply {
         return Ok(serde_json::from_slice(bytes)?);
     }
     Err(serde_json::from_slice(bytes).unwrap_or_else(|_| {
-        let error = ToolError::new(format!("the host answered {}", status.name()));
+        let error = ToolError::new(format!("gdn returned {}", status.name()));
         if status == Status::CANCELLED {
             error.code(code::CANCELLED)
         } else {

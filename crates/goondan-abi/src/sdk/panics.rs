@@ -11,7 +11,7 @@ use crate::raw::NO_CALL;
 use crate::wire::{JsonObject, LogLevel, LogLine};
 
 /// The host that receives log lines from all parts of this library.
-static HOST: OnceLock<HostLink> = OnceLock::new();
+static HOST_LINK: OnceLock<HostLink> = OnceLock::new();
 
 thread_local! {
     /// The call that this thread works for. It has no destructor, so that it never outlives its
@@ -56,7 +56,7 @@ pub(super) fn working_for(call: u64) -> impl Drop {
 
 /// Logs a line for the call that this thread works for.
 pub(super) fn log(line: &LogLine) {
-    if let Some(host) = HOST.get() {
+    if let Some(host) = HOST_LINK.get() {
         host.log(CURRENT_CALL.get(), line);
     }
 }
@@ -64,7 +64,7 @@ pub(super) fn log(line: &LogLine) {
 /// Sends panics to the host's log instead of standard error. Has an effect only once per copy of
 /// the library.
 pub(super) fn report_to(host: HostLink) {
-    if HOST.set(host).is_err() {
+    if HOST_LINK.set(host).is_err() {
         return;
     }
     std::panic::set_hook(Box::new(|info| {

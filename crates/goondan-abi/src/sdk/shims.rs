@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::export::Library;
 use super::host::HostLink;
 use super::panics;
-use super::running::Running;
+use super::running_library::RunningLibrary;
 use crate::raw::{
     ABI_MAJOR, ABI_MINOR, Bytes, ExtendingLibrary, FLAG_PANICS_STOP_HERE, Host,
     Library as LibraryTable, MAGIC, Plugin, PutFn, Status, write_prefix,
@@ -57,7 +57,7 @@ unsafe extern "C" fn open<T: Exported>(
                 true => Some(extend),
                 false => None,
             };
-        let Ok(running) = Running::new(host, library) else {
+        let Ok(running) = RunningLibrary::new(host, library) else {
             return Status::INTERNAL;
         };
         let library = LibraryTable {
@@ -82,10 +82,10 @@ unsafe extern "C" fn open<T: Exported>(
 /// # Safety
 ///
 /// `open` wrote `this`, and `close` has not been called with it.
-unsafe fn with(this: *mut c_void, body: impl FnOnce(&Running) -> Status) -> Status {
+unsafe fn with(this: *mut c_void, body: impl FnOnce(&RunningLibrary) -> Status) -> Status {
     // SAFETY: `this` comes from `Box::into_raw` in `open`, only `close` frees it, and the host
     // calls on one thread.
-    let running = unsafe { &*this.cast::<Running>() };
+    let running = unsafe { &*this.cast::<RunningLibrary>() };
     panics::catch(|| body(running)).unwrap_or(Status::PANIC)
 }
 
@@ -93,7 +93,7 @@ unsafe fn with(this: *mut c_void, body: impl FnOnce(&Running) -> Status) -> Stat
 ///
 /// The same as for the library table: `this` is open, and `put` takes `sink`.
 unsafe extern "C" fn describe(this: *mut c_void, sink: *mut c_void, put: PutFn) -> Status {
-    let write = |running: &Running| {
+    let write = |running: &RunningLibrary| {
         // SAFETY: the caller guarantees that `put` belongs to `sink`; the bytes live during the
         // call.
         unsafe { put(sink, Bytes::of(running.manifest())) };
@@ -131,7 +131,7 @@ unsafe extern "C" fn extend(this: *mut c_void, call: u64, message: Bytes) -> Sta
 ///
 /// The same as for the library table: `this` is open.
 unsafe extern "C" fn cancel(this: *mut c_void, call: u64) {
-    let fire = |running: &Running| {
+    let fire = |running: &RunningLibrary| {
         running.cancel(call);
         Status::OK
     };
@@ -145,7 +145,7 @@ unsafe extern "C" fn cancel(this: *mut c_void, call: u64) {
 unsafe extern "C" fn reply(this: *mut c_void, operation: u64, status: Status, bytes: Bytes) {
     // SAFETY: the caller guarantees that the bytes live during this call.
     let bytes = unsafe { bytes.as_slice() }.unwrap_or_default();
-    let hand_on = |running: &Running| {
+    let hand_on = |running: &RunningLibrary| {
         running.reply(operation, status, bytes);
         Status::OK
     };
@@ -162,7 +162,7 @@ unsafe extern "C" fn close(this: *mut c_void, grace_ms: u32) -> Status {
     let status = unsafe { with(this, |running| running.close(grace)) };
     // SAFETY: the box comes from `open`, and the caller guarantees not to use it again. Running
     // threads only use parts that they own through an `Arc`.
-    let running = unsafe { Box::from_raw(this.cast::<Running>()) };
+    let running = unsafe { Box::from_raw(this.cast::<RunningLibrary>()) };
     let dropped = panics::catch(|| drop(running));
     if dropped.is_ok() {
         status

@@ -6,41 +6,41 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::moment::look_for;
+use crate::spin_wait::spin_until_found;
 
 /// Maximum number of waiting threads. A burst of calls starts more, which end with their calls.
-const MAX_IDLE: usize = 8;
+const MAX_IDLE_THREADS: usize = 8;
 
 /// Time that a thread waits for another call.
-const PATIENCE: Duration = Duration::from_secs(10);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
 type Work = Box<dyn FnOnce() + Send>;
 
 /// Counts running calls, and owns the handles of their threads.
 #[derive(Default)]
-pub(super) struct Threads {
-    state: Mutex<State>,
+pub(super) struct CallThreads {
+    state: Mutex<CallThreadsState>,
     ended: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct CallThreadsState {
     running: usize,
     /// Waiting threads. The last one to start waiting is at the end and is used first, because its
     /// caches are warm.
-    idle: Vec<Idle>,
+    idle: Vec<IdleThread>,
     next: u64,
     closed: bool,
     handles: Vec<JoinHandle<()>>,
 }
 
 /// A thread that waits for work.
-struct Idle {
+struct IdleThread {
     thread: u64,
     work: Sender<Work>,
 }
 
-impl Threads {
+impl CallThreads {
     /// Runs `work` on a thread that does nothing else during that time.
     pub(super) fn spawn(
         self: &Arc<Self>,
@@ -60,7 +60,7 @@ impl Threads {
         }
         state.handles.retain(|handle| !handle.is_finished());
         state.next += 1;
-        let worker = Worker {
+        let worker = WorkerThread {
             threads: Arc::clone(self),
             thread: state.next,
         };
@@ -106,22 +106,22 @@ impl Threads {
         state.idle.len() < waiting
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, CallThreadsState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-struct Worker {
-    threads: Arc<Threads>,
+struct WorkerThread {
+    threads: Arc<CallThreads>,
     thread: u64,
 }
 
-impl Worker {
+impl WorkerThread {
     fn run(self, first: Work) {
         let mut next = Some(first);
         while let Some(work) = next {
             // Dropping `ended` ends the call even if `work` panics.
-            let ended = Ended(&self);
+            let ended = CallEndGuard(&self);
             work();
             next = ended.wait();
         }
@@ -129,10 +129,10 @@ impl Worker {
 
     /// Returns the next work; `None` after the timeout.
     fn wait_for(&self, work: &Receiver<Work>) -> Option<Work> {
-        if let Some(work) = look_for(|| work.try_recv().ok()) {
+        if let Some(work) = spin_until_found(|| work.try_recv().ok()) {
             return Some(work);
         }
-        match work.recv_timeout(PATIENCE) {
+        match work.recv_timeout(IDLE_TIMEOUT) {
             Ok(work) => Some(work),
             Err(RecvTimeoutError::Disconnected) => None,
             Err(RecvTimeoutError::Timeout) if self.threads.give_up(self.thread) => None,
@@ -142,17 +142,17 @@ impl Worker {
 }
 
 /// Marks the end of a call when dropped.
-struct Ended<'a>(&'a Worker);
+struct CallEndGuard<'a>(&'a WorkerThread);
 
-impl Ended<'_> {
+impl CallEndGuard<'_> {
     /// Ends the call, and waits for the next one unless enough threads wait.
     fn wait(self) -> Option<Work> {
         let worker = self.0;
         let (sender, work) = channel();
         let mut state = worker.threads.lock();
-        let stays = !state.closed && state.idle.len() < MAX_IDLE;
+        let stays = !state.closed && state.idle.len() < MAX_IDLE_THREADS;
         if stays {
-            state.idle.push(Idle {
+            state.idle.push(IdleThread {
                 thread: worker.thread,
                 work: sender,
             });
@@ -163,7 +163,7 @@ impl Ended<'_> {
     }
 }
 
-impl Drop for Ended<'_> {
+impl Drop for CallEndGuard<'_> {
     fn drop(&mut self) {
         self.0.threads.lock().running -= 1;
         self.0.threads.ended.notify_all();
@@ -177,7 +177,7 @@ mod tests {
     use super::*;
 
     /// Returns the thread that runs one piece of work.
-    fn thread_of(threads: &Arc<Threads>) -> ThreadId {
+    fn thread_of(threads: &Arc<CallThreads>) -> ThreadId {
         let (tell, told) = channel();
         threads
             .spawn(move || {
@@ -188,7 +188,7 @@ mod tests {
         told.recv().expect("it ran")
     }
 
-    fn wait_until_idle(threads: &Threads) {
+    fn wait_until_idle(threads: &CallThreads) {
         let mut state = threads.lock();
         while state.running > 0 {
             state = threads.ended.wait(state).expect("not poisoned");
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn a_thread_does_one_call_after_another() {
-        let threads = Arc::new(Threads::default());
+        let threads = Arc::new(CallThreads::default());
         let first = thread_of(&threads);
         wait_until_idle(&threads);
         assert_eq!(thread_of(&threads), first);
@@ -207,9 +207,9 @@ mod tests {
 
     #[test]
     fn calls_at_the_same_time_have_a_thread_each() {
-        let threads = Arc::new(Threads::default());
-        let meeting = Arc::new(std::sync::Barrier::new(MAX_IDLE * 2 + 1));
-        for _ in 0..MAX_IDLE * 2 {
+        let threads = Arc::new(CallThreads::default());
+        let meeting = Arc::new(std::sync::Barrier::new(MAX_IDLE_THREADS * 2 + 1));
+        for _ in 0..MAX_IDLE_THREADS * 2 {
             let meeting = Arc::clone(&meeting);
             let meets = move || {
                 meeting.wait();
@@ -218,13 +218,13 @@ mod tests {
         }
         meeting.wait();
         wait_until_idle(&threads);
-        assert!(threads.lock().idle.len() <= MAX_IDLE);
+        assert!(threads.lock().idle.len() <= MAX_IDLE_THREADS);
         assert!(threads.join_all(Duration::from_secs(60)));
     }
 
     #[test]
     fn who_still_runs_is_not_joined() {
-        let threads = Arc::new(Threads::default());
+        let threads = Arc::new(CallThreads::default());
         let (end, ending) = channel::<()>();
         threads
             .spawn(move || ending.recv().unwrap_or_default())

@@ -5,26 +5,26 @@ use goondan::StateRoot;
 use goondan::spec::Code;
 use goondan_serve::acp;
 
-use super::run::{Session, Signals, watched};
+use super::run::{RunSession, SignalReceiver, watched};
 use crate::complete;
 use crate::exit::CliError;
-use crate::output::Output;
-use crate::place::ProjectPath;
+use crate::output::CommandOutput;
 use crate::project::StartArgs;
+use crate::project_path::ProjectPathArg;
 
 const EXAMPLES: &str = "\
-Examples (an editor starts them; docs/editors.md says how):
-  gdn acp                                    Let an editor talk to the swarm of this folder
-  gdn acp ~/swarms/reviewer --workdir .      Let the tools work in the folder that is open
-  gdn acp --agent writer --watch             Talk to that agent, and reload the project when it changes";
+Examples (started by an editor; see docs/editors.md):
+  gdn acp                                    Connect an editor to the swarm of this directory
+  gdn acp ~/swarms/reviewer --workdir .      Run the tools in the directory that the editor opened
+  gdn acp --agent writer --watch             Talk to the agent `writer`; reload on changes";
 
 /// Arguments of `gdn acp`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct AcpArgs {
     #[command(flatten)]
-    project: ProjectPath,
-    /// Let the editor talk to this agent [default: the swarm's entry agent]
+    project: ProjectPathArg,
+    /// Send the editor's prompts to this agent [default: the swarm's entry agent]
     #[arg(short, long, value_name = "NAME", add = complete::agents())]
     agent: Option<String>,
     /// Reload the project whenever one of its files changes
@@ -34,24 +34,24 @@ pub(crate) struct AcpArgs {
     start: StartArgs,
 }
 
-/// Talks to an editor until it goes, or a signal comes.
+/// Serves an editor over stdio until it disconnects or a signal arrives.
 pub(crate) async fn run(
     args: AcpArgs,
     state_root: &StateRoot,
-    output: &Output,
+    output: &CommandOutput,
 ) -> Result<(), CliError> {
     watched(async |signals| talk(&args, signals, state_root, output).await).await
 }
 
 async fn talk(
     args: &AcpArgs,
-    signals: Signals,
+    signals: SignalReceiver,
     state_root: &StateRoot,
-    output: &Output,
+    output: &CommandOutput,
 ) -> Result<(), CliError> {
     let what = (&args.project, &args.start);
-    let mut session = Session::for_client(what, args.watch, signals, state_root, output).await?;
-    // The editor is there, or nobody is.
+    let mut session = RunSession::for_client(what, args.watch, signals, state_root, output).await?;
+    // The editor is connected for the whole run, so agents need not wait for other clients.
     session.somebody = None;
     if let Some(agent) = &args.agent {
         session.require_agent(agent)?;
@@ -64,7 +64,7 @@ async fn talk(
         tokio::io::stdout(),
     );
     session
-        .attend(
+        .serve_client(
             talk,
             |error| CliError::failure(Code::INTERNAL_ERROR, error.to_string()),
             output,

@@ -6,21 +6,21 @@ use clap::Args;
 use goondan::StateRoot;
 use goondan::event::{RuntimeEventKind, SwarmEvent};
 use goondan::ids::InstanceId;
-use goondan::inside::shown;
+use goondan::internal::untrusted_text;
 use goondan_serve::client::segment;
 
 use super::logs;
-use super::run::{Elsewhere, Signals, event_line, watched};
+use super::run::{RemoteSession, SignalReceiver, event_line, watched};
 use super::send::find;
 use crate::complete;
 use crate::exit::CliError;
-use crate::output::{Output, style};
-use crate::place::ProjectOption;
+use crate::output::{CommandOutput, style};
+use crate::project_path::ProjectPathOption;
 
 const EXAMPLES: &str = "\
 Examples:
-  gdn attach                      Show what the swarm of this project does, and answer its questions
-  gdn attach --agent writer       Show what one agent does
+  gdn attach                      Show this project's swarm and answer its approval requests
+  gdn attach --agent writer       Show the events of one agent
   gdn attach --json | jq .type    Show events as JSON";
 
 /// Arguments of `gdn attach`.
@@ -28,7 +28,7 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub(crate) struct AttachArgs {
     #[command(flatten)]
-    project: ProjectOption,
+    project: ProjectPathOption,
     /// Show only events of this agent
     #[arg(short, long, value_name = "NAME", add = complete::agents())]
     agent: Option<String>,
@@ -38,30 +38,30 @@ pub(crate) struct AttachArgs {
     /// Attach to this Swarm [default: the only one, or the one named `default`]
     #[arg(short, long, value_name = "NAME", add = complete::swarms())]
     swarm: Option<String>,
-    /// Answer every approval question with yes
+    /// Approve every approval request
     #[arg(short, long)]
     yes: bool,
 }
 
-/// Shows what happens in the process that runs the swarm, until Ctrl-C.
+/// Shows events of the process that runs the swarm until Ctrl-C.
 pub(crate) async fn run(
     args: AttachArgs,
     state_root: &StateRoot,
-    output: &Output,
+    output: &CommandOutput,
 ) -> Result<(), CliError> {
     watched(async |signals| attach(&args, signals, state_root, output).await).await
 }
 
 async fn attach(
     args: &AttachArgs,
-    signals: Signals,
+    signals: SignalReceiver,
     state_root: &StateRoot,
-    output: &Output,
+    output: &CommandOutput,
 ) -> Result<(), CliError> {
     let remote = find(&args.project, args.swarm.as_deref(), state_root, output).await?;
-    let name = shown::line(&remote.swarm.name).to_string();
+    let name = untrusted_text::line(&remote.swarm.name).to_string();
     output.note(&format!(
-        "Attached to the swarm {name}. Ctrl-C detaches; the swarm goes on."
+        "Attached to the swarm {name}. Ctrl-C detaches; the swarm continues."
     ))?;
     let parameter = |name: &str, value: &Option<String>| {
         value
@@ -70,19 +70,19 @@ async fn attach(
             .unwrap_or_default()
     };
     let interest = parameter("agent", &args.agent) + &parameter("instanceKey", &args.instance_key);
-    let mut said = Said::default();
-    let elsewhere = Elsewhere::new(remote, args.yes, signals, output);
+    let mut said = StreamedTexts::default();
+    let elsewhere = RemoteSession::new(remote, args.yes, signals, output);
     elsewhere
         .watch(&interest, |event| said.show(event, output))
         .await
 }
 
-/// What models are saying, until they have said it: pieces of several answers come in turns.
+/// Streamed text per conversation until its step ends. Deltas of several conversations interleave.
 #[derive(Default)]
-struct Said(HashMap<InstanceId, String>);
+struct StreamedTexts(HashMap<InstanceId, String>);
 
-impl Said {
-    fn show(&mut self, event: &SwarmEvent, output: &Output) -> Result<(), CliError> {
+impl StreamedTexts {
+    fn show(&mut self, event: &SwarmEvent, output: &CommandOutput) -> Result<(), CliError> {
         if output.json {
             return event_line(event).map_or(Ok(()), |line| output.json_line(&line));
         }
@@ -107,16 +107,18 @@ impl Said {
         }
     }
 
-    fn say(&mut self, instance: &InstanceId, output: &Output) -> Result<(), CliError> {
+    fn say(&mut self, instance: &InstanceId, output: &CommandOutput) -> Result<(), CliError> {
         let Some(text) = self.0.remove(instance).filter(|text| !text.is_empty()) else {
             return Ok(());
         };
         let colour = style::NAME;
-        // Further lines can't be taken for ours.
-        let text = shown::lines(&text).to_string().replace('\n', "\n  ");
+        // Indented, so that further lines can't be mistaken for output of gdn.
+        let text = untrusted_text::lines(&text)
+            .to_string()
+            .replace('\n', "\n  ");
         output.line(&format!(
             "{colour}{}:{colour:#} {text}",
-            shown::line(instance)
+            untrusted_text::line(instance)
         ))
     }
 }

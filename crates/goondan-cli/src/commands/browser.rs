@@ -1,16 +1,16 @@
-//! The browser of whoever sits here.
+//! Pages in the user's browser.
 
 use std::io;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use goondan::inside::private;
+use goondan::internal::private_files;
 
-/// The file of a workspace that leads a browser to the studio.
-const WAY_IN: &str = "studio.html";
+/// File in the workspace that redirects a browser to the studio.
+const STUDIO_REDIRECT_FILE: &str = "studio.html";
 
-/// Opens a page of the web as the desktop does. Where there is none, the address was printed. What is no page of the web is not opened:
-/// the desktop would start a program that a stranger has chosen.
+/// Opens a web page in the default browser. Errors are ignored, because the URL is also printed.
+/// Other URLs are not opened: the desktop would start a program that an outsider chose.
 pub(crate) fn open(page: &str) {
     if page.starts_with("https://") || page.starts_with("http://") {
         start(page);
@@ -32,14 +32,15 @@ fn start(what: &str) {
         .spawn();
 }
 
-/// Opens an address that is a secret: every user of this machine may see the arguments of programs, so it goes through a file
-/// that only this user can read.
+/// Opens a URL that contains a secret.
+/// Other users of this machine can read program arguments, so the URL is passed in a private file.
 pub(crate) fn open_secretly(address: &str, workspace: &Path) -> io::Result<()> {
     let page = format!(
-        "<!doctype html><meta http-equiv=\"refresh\" content=\"0;url={address}\"><title>gdn studio</title>\n"
+        "<!doctype html><meta http-equiv=\"refresh\" content=\"0;url={address}\"><title>gdn \
+        studio</title>\n"
     );
-    let path = workspace.join(WAY_IN);
-    private::replace(&path, page.as_bytes())?;
+    let path = workspace.join(STUDIO_REDIRECT_FILE);
+    private_files::replace(&path, page.as_bytes())?;
     start(&path.to_string_lossy());
     Ok(())
 }

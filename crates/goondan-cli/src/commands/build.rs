@@ -1,26 +1,26 @@
-//! `gdn build`, and the building before a start (`--build`).
+//! `gdn build`, and builds before a start (`--build`).
 
 use std::path::Path;
 
 use clap::Args;
-use goondan::inside::{render, shown};
+use goondan::internal::{render, untrusted_text};
 use goondan::spec::kinds::ToolBuild;
 use goondan::spec::{Code, Diagnostic};
-use goondan::{BuildEnd, BuildOutcome, Builds, Project, StateRoot};
+use goondan::{BuildEnd, BuildOutcome, Project, StateRoot, ToolBuilds};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::commands::run::{Signals, watched};
+use crate::commands::run::{SignalReceiver, watched};
 use crate::complete;
-use crate::exit::{CliError, Exit};
-use crate::output::{Activity, Output, style};
-use crate::place::ProjectPath;
+use crate::exit::{CliError, CommandExit};
+use crate::output::{ActivitySpinner, CommandOutput, style};
 use crate::project::{self, as_json};
-use crate::trust::Trust;
+use crate::project_path::ProjectPathArg;
+use crate::trust::TrustSettings;
 
 const EXAMPLES: &str = "\
 Examples:
-  gdn build                          Build all tools and extensions of the project in this folder
+  gdn build                          Build all tools and extensions of the project in this directory
   gdn build my-swarm --tool dice     Build one tool
   gdn build -v                       Show the output of the commands while they run
   gdn run --build --input \"Hi\"       Build, then run";
@@ -30,7 +30,7 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub(crate) struct BuildArgs {
     #[command(flatten)]
-    project: ProjectPath,
+    project: ProjectPathArg,
     /// Build this tool or extension; may be repeated [default: all that have a `spec.build`]
     #[arg(short, long = "tool", value_name = "NAME", add = complete::builds())]
     tools: Vec<String>,
@@ -39,20 +39,23 @@ pub(crate) struct BuildArgs {
     trust: bool,
 }
 
-/// Builds tools and says what came of it.
+/// Builds tools and extensions and reports the outcomes.
 pub(crate) async fn run(
     args: &BuildArgs,
     state_root: &StateRoot,
-    output: &Output,
+    output: &CommandOutput,
 ) -> Result<(), CliError> {
-    let trust = Trust::new(state_root, args.trust);
+    let trust = TrustSettings::new(state_root, args.trust);
     watched(async |mut signals| {
         let project = args.project.find(output)?;
         let outcomes = make(&project, &args.tools, &trust, &mut signals, output).await?;
         if output.json {
             output.json_pretty(&outcomes.iter().map(object).collect::<Vec<_>>())?;
         } else if outcomes.is_empty() {
-            output.note("There is nothing to build: nothing in the project has `spec.build`.")?;
+            output.note(
+                "Nothing to build: no Tool, Extension or Connector of the project has \
+                `spec.build`.",
+            )?;
         }
         let good = style::GOOD;
         for outcome in outcomes
@@ -62,7 +65,7 @@ pub(crate) async fn run(
             let seconds = outcome.duration.as_secs_f32();
             output.line(&format!(
                 "{good}Built{good:#} {} in {seconds:.1} s",
-                shown::line(&outcome.tool)
+                untrusted_text::line(&outcome.tool)
             ))?;
         }
         verdict(&outcomes)?;
@@ -71,28 +74,27 @@ pub(crate) async fn run(
     .await
 }
 
-/// Builds all tools of a project that is about to start.
 pub(crate) async fn before_start(
     project: &Path,
-    trust: &Trust,
-    signals: &mut Signals,
-    output: &Output,
+    trust: &TrustSettings,
+    signals: &mut SignalReceiver,
+    output: &CommandOutput,
 ) -> Result<(), CliError> {
     let outcomes = make(project, &[], trust, signals, output).await?;
     verdict(&outcomes)
 }
 
-/// Builds the tools of these names, or all where there are none. Shows what failed ones have printed.
+/// Builds the named tools, or all if `names` is empty. Shows the output of failed builds.
 async fn make(
     path: &Path,
     names: &[String],
-    trust: &Trust,
-    signals: &mut Signals,
-    output: &Output,
+    trust: &TrustSettings,
+    signals: &mut SignalReceiver,
+    output: &CommandOutput,
 ) -> Result<Vec<BuildOutcome>, CliError> {
     let project = project::load(path)?;
     refuse_other_mistakes(&project, output)?;
-    let builds = Builds::of_project(&project);
+    let builds = ToolBuilds::of_project(&project);
     let chosen = choose(&builds, names)?;
     if !chosen.is_empty() {
         trust.require(&project, output)?;
@@ -102,7 +104,7 @@ async fn make(
         let outcome = make_one(&builds, tool, signals, output).await?;
         let shown_already = output.verbose > 0 || outcome.output.trim().is_empty();
         if !outcome.is_built() && !shown_already {
-            output.trace(&shown::lines(outcome.output.trim_end()).to_string())?;
+            output.trace(&untrusted_text::lines(outcome.output.trim_end()).to_string())?;
         }
         outcomes.push(outcome);
     }
@@ -110,24 +112,24 @@ async fn make(
 }
 
 async fn make_one(
-    builds: &Builds,
+    builds: &ToolBuilds,
     tool: &ToolBuild,
-    signals: &mut Signals,
-    output: &Output,
+    signals: &mut SignalReceiver,
+    output: &CommandOutput,
 ) -> Result<BuildOutcome, CliError> {
     output.note(&format!(
         "Building {}: {}",
-        shown::line(&tool.tool),
-        shown::line(&tool.build.command)
+        untrusted_text::line(&tool.tool),
+        untrusted_text::line(&tool.build.command)
     ))?;
-    let mut activity = Activity::new(output);
+    let mut activity = ActivitySpinner::new(output);
     activity.show(format!("building {}", tool.tool));
     let cancellation = CancellationToken::new();
     let mut heard = |line: &str| {
         match output.verbose {
             0 => activity.show(format!("building {}  {line}", tool.tool)),
-            // With standard error gone there is nobody left to tell.
-            _ => drop(output.trace(&shown::lines(line).to_string())),
+            // Standard error may be closed; there is no other place to report that.
+            _ => drop(output.trace(&untrusted_text::lines(line).to_string())),
         }
     };
     let mut building = std::pin::pin!(builds.run(tool, &cancellation, &mut heard));
@@ -141,8 +143,7 @@ async fn make_one(
     }
 }
 
-/// The tools of these names; all where there are none.
-fn choose<'b>(builds: &'b Builds, names: &[String]) -> Result<Vec<&'b ToolBuild>, CliError> {
+fn choose<'b>(builds: &'b ToolBuilds, names: &[String]) -> Result<Vec<&'b ToolBuild>, CliError> {
     if names.is_empty() {
         return Ok(builds.tools().collect());
     }
@@ -159,7 +160,7 @@ fn choose<'b>(builds: &'b Builds, names: &[String]) -> Result<Vec<&'b ToolBuild>
     names.iter().map(find).collect()
 }
 
-fn unknown(name: &str, builds: &Builds) -> CliError {
+fn unknown(name: &str, builds: &ToolBuilds) -> CliError {
     let known: Vec<String> = builds
         .tools()
         .map(|tool| format!("`{}`", tool.tool.name))
@@ -168,13 +169,13 @@ fn unknown(name: &str, builds: &Builds) -> CliError {
         "There is no Tool or Extension `{name}` with a `spec.build`."
     ));
     match known.is_empty() {
-        true => error.suggest("Give it a `spec.build` with the command."),
-        false => error.suggest(format!("Those that do: {}.", known.join(", "))),
+        true => error.suggest("Add `spec.build` with the build command."),
+        false => error.suggest(format!("Use one of: {}.", known.join(", "))),
     }
 }
 
-/// Building mends entries that are missing; everything else that is wrong with a project is to be corrected first.
-fn refuse_other_mistakes(project: &Project, output: &Output) -> Result<(), CliError> {
+/// Fails if the project has errors other than missing entries, which a build can create.
+fn refuse_other_mistakes(project: &Project, output: &CommandOutput) -> Result<(), CliError> {
     let others: Vec<Diagnostic> = project
         .diagnostics
         .iter()
@@ -185,8 +186,12 @@ fn refuse_other_mistakes(project: &Project, output: &Output) -> Result<(), CliEr
         return Ok(());
     }
     output.explain(
-        render::pretty(&others, &project.sources, Output::stderr_has_colour())
-            .trim_end_matches('\n'),
+        render::pretty(
+            &others,
+            &project.sources,
+            CommandOutput::stderr_has_colour(),
+        )
+        .trim_end_matches('\n'),
     )?;
     Err(project::invalid(&others))
 }
@@ -219,14 +224,18 @@ fn verdict(outcomes: &[BuildOutcome]) -> Result<(), CliError> {
         .iter()
         .any(|outcome| matches!(outcome.end, BuildEnd::NotStarted(_)))
     {
-        true => "Correct the command in `spec.build`, or install what it needs.",
-        false => "Correct what the lines above say, then build again.",
+        true => "Correct the command in `spec.build`, or install the programs that it needs.",
+        false => "Fix the errors above, then build again.",
     };
     Err(CliError::failure(Code::BUILD_FAILED, message).suggest(hint))
 }
 
-/// A command can succeed and make something else than the entry.
-fn check_entries(path: &Path, outcomes: &[BuildOutcome], output: &Output) -> Result<(), CliError> {
+/// Fails if an entry is still missing: a command can succeed and create something else.
+fn check_entries(
+    path: &Path,
+    outcomes: &[BuildOutcome],
+    output: &CommandOutput,
+) -> Result<(), CliError> {
     let project = project::load(path)?;
     let built = |build: &&ToolBuild| outcomes.iter().any(|outcome| outcome.tool == build.tool);
     let built: Vec<ToolBuild> = project.builds.iter().filter(built).cloned().collect();
@@ -240,20 +249,25 @@ fn check_entries(path: &Path, outcomes: &[BuildOutcome], output: &Output) -> Res
         return Ok(());
     };
     output.explain(
-        render::pretty(&missing, &project.sources, Output::stderr_has_colour())
-            .trim_end_matches('\n'),
+        render::pretty(
+            &missing,
+            &project.sources,
+            CommandOutput::stderr_has_colour(),
+        )
+        .trim_end_matches('\n'),
     )?;
     let tool = first.resource.as_deref().unwrap_or_default();
     let message = format!(
-        "The command of {tool} succeeded, but what it made is not where `spec.entry` points."
+        "The build command of {tool} succeeded, but did not create the file in `spec.entry`."
     );
-    let mut error = CliError::new(Exit::Validation, Code::BUILD_FAILED, message)
-        .suggest("Correct `spec.entry`, or let the command put the library there.");
+    let mut error = CliError::new(CommandExit::Validation, Code::BUILD_FAILED, message).suggest(
+        "Correct `spec.entry`, or change the command so that it writes the library \
+            there.",
+    );
     error.diagnostics = as_json(&missing).into();
     Err(error)
 }
 
-/// What programs read.
 fn object(outcome: &BuildOutcome) -> Value {
     let status = match &outcome.end {
         BuildEnd::Built => "built",

@@ -22,7 +22,7 @@ pub(crate) struct CompletionsArgs {
     shell: Shell,
 }
 
-/// Prints the script. It asks `gdn` at each completion, so it knows the commands of the version that is installed.
+/// Prints the script. It calls `gdn` at each completion, so it always fits the installed version.
 pub(crate) fn run(args: &CompletionsArgs) -> Result<(), CliError> {
     Ok(std::io::stdout()
         .lock()

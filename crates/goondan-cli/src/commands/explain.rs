@@ -1,22 +1,22 @@
-//! `gdn explain`: what a code means, and what to do about it.
+//! `gdn explain`: the meaning of an error code, and its fix.
 
 use std::ffi::OsStr;
 
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::{Arg, Args, Command};
-use goondan::spec::codes::{self, Explanation, SECTIONS};
+use goondan::spec::codes::{self, CodeExplanation, SECTIONS};
 use serde_json::{Value, json};
 
 use crate::exit::CliError;
-use crate::output::{Output, style};
+use crate::output::{CommandOutput, style};
 
 const EXAMPLES: &str = "\
 Examples:
   gdn explain                      List all codes, one per line
   gdn explain E_TOOL_DENIED        Explain one code, with an example and its fix";
 
-/// How wide sentences are, in characters.
-const WIDTH: usize = 100;
+/// Line width of explanations, in characters.
+const WRAP_COLUMNS: usize = 100;
 
 /// Arguments of `gdn explain`.
 #[derive(Debug, Args)]
@@ -27,7 +27,8 @@ pub(crate) struct ExplainArgs {
     code: Option<String>,
 }
 
-/// Takes any word, so that one that is no code gets an answer of ours; shells complete to the codes.
+/// Parser that accepts any string, so that gdn instead of clap reports an unknown code.
+/// Shell completion still offers the known codes.
 #[derive(Clone)]
 struct AnyCode;
 
@@ -50,19 +51,18 @@ impl TypedValueParser for AnyCode {
     }
 }
 
-/// Explains one code, or lists all.
-pub(crate) fn run(args: &ExplainArgs, output: &Output) -> Result<(), CliError> {
+pub(crate) fn run(args: &ExplainArgs, output: &CommandOutput) -> Result<(), CliError> {
     let Some(code) = &args.code else {
         return list(output);
     };
-    let row = codes::explanation(code).ok_or_else(|| unknown(code))?;
+    let row = codes::find_explanation(code).ok_or_else(|| unknown(code))?;
     match output.json {
         true => output.json_pretty(&object(row)),
         false => output.piece(&text(row)),
     }
 }
 
-fn list(output: &Output) -> Result<(), CliError> {
+fn list(output: &CommandOutput) -> Result<(), CliError> {
     if output.json {
         return output.json_pretty(&codes::explanations().map(object).collect::<Vec<_>>());
     }
@@ -72,7 +72,8 @@ fn list(output: &Output) -> Result<(), CliError> {
         .unwrap_or(0);
     let bold = style::HEADING;
     let sections = SECTIONS.iter().map(|section| {
-        let line = |row: &Explanation| format!("  {:width$}  {}\n", row.code.as_str(), row.meaning);
+        let line =
+            |row: &CodeExplanation| format!("  {:width$}  {}\n", row.code.as_str(), row.meaning);
         format!(
             "{bold}{}{bold:#}\n{}",
             section.title,
@@ -83,7 +84,7 @@ fn list(output: &Output) -> Result<(), CliError> {
 }
 
 fn unknown(code: &str) -> CliError {
-    let near: Vec<String> = codes::near(code)
+    let near: Vec<String> = codes::similar_codes(code)
         .into_iter()
         .map(|code| format!("`{code}`"))
         .collect();
@@ -92,11 +93,11 @@ fn unknown(code: &str) -> CliError {
         false => format!("Did you mean {}? ", near.join(" or ")),
     };
     CliError::usage(format!("There is no code `{code}`.")).suggest(format!(
-        "{near}`gdn explain` lists all. Tools of others may have codes of their own."
+        "{near}`gdn explain` lists all codes. Third-party tools may define other codes."
     ))
 }
 
-fn text(row: &Explanation) -> String {
+fn text(row: &CodeExplanation) -> String {
     let bold = style::HEADING;
     let mut text = format!("{bold}{}{bold:#}: {}\n", row.code, row.meaning);
     let mut part =
@@ -108,7 +109,7 @@ fn text(row: &Explanation) -> String {
     }
     part("What to do", &wrapped(row.next));
     if let Some(url) = row.more_url() {
-        text.push_str(&format!("\nRead on: {url}\n"));
+        text.push_str(&format!("\nSee also: {url}\n"));
     }
     text
 }
@@ -117,12 +118,12 @@ fn indented(text: &str) -> String {
     text.lines().map(|line| format!("  {line}\n")).collect()
 }
 
-/// A paragraph in lines of at most [`WIDTH`] characters.
+/// Wraps a paragraph to lines of at most [`WRAP_COLUMNS`] characters, indent included.
 fn wrapped(text: &str) -> String {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {
         match lines.last_mut() {
-            Some(line) if line.chars().count() + 1 + word.chars().count() <= WIDTH => {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= WRAP_COLUMNS => {
                 line.push(' ');
                 line.push_str(word);
             }
@@ -132,7 +133,7 @@ fn wrapped(text: &str) -> String {
     lines.join("\n") + "\n"
 }
 
-fn object(row: &Explanation) -> Value {
+fn object(row: &CodeExplanation) -> Value {
     json!({
         "code": row.code,
         "severity": row.code.severity(),
@@ -149,20 +150,21 @@ fn object(row: &Explanation) -> Value {
 mod tests {
     use clap::Parser;
     use goondan::spec::Code;
-    use goondan::spec::codes::Form;
+    use goondan::spec::codes::ExampleLanguage;
 
     use super::*;
-    use crate::args::Cli;
+    use crate::args::CommandLine;
 
     fn is_understood(line: &str) -> bool {
         line.starts_with("export ")
-            || Cli::try_parse_from(line.split(' ').map(|word| word.trim_matches('"'))).is_ok()
+            || CommandLine::try_parse_from(line.split(' ').map(|word| word.trim_matches('"')))
+                .is_ok()
     }
 
     #[test]
     fn command_lines_of_examples_are_understood() {
         let shell = codes::explanations().filter_map(|row| Some((row, row.example.as_ref()?)));
-        for (row, example) in shell.filter(|(_, example)| example.form == Form::Shell) {
+        for (row, example) in shell.filter(|(_, example)| example.form == ExampleLanguage::Shell) {
             assert!(
                 example.right.lines().all(is_understood),
                 "{}: {}",
@@ -185,7 +187,7 @@ mod tests {
         let text = wrapped(&"word ".repeat(50));
         assert!(
             text.lines()
-                .all(|line| line.starts_with("  ") && line.chars().count() <= WIDTH)
+                .all(|line| line.starts_with("  ") && line.chars().count() <= WRAP_COLUMNS)
         );
         assert_eq!(text.split_whitespace().count(), 50);
     }

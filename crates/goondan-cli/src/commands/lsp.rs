@@ -5,67 +5,67 @@ use std::path::Path;
 use std::sync::Arc;
 
 use clap::Args;
-use goondan::inside::{BasePackage, Files, OsFiles};
+use goondan::internal::{BasePackage, FileAccess, OsFiles};
 use goondan::spec::codes::page_url;
 use goondan::spec::{Bundle, Code, Diagnostic};
 use goondan::{Project, StateRoot};
-use goondan_lsp::{End, Host, WireError};
+use goondan_lsp::{LspHost, SessionEnd, WireError};
 
-use crate::exit::{CliError, Exit};
-use crate::trust::Trust;
+use crate::exit::{CliError, CommandExit};
+use crate::trust::TrustSettings;
 
 const EXAMPLES: &str = "\
-Examples (an editor starts it; docs/editors.md says how):
-  gdn lsp            Check and complete the YAML of projects while you write it
-  gdn lsp --stdio    The same: some editors insist on the option";
+Examples (started by an editor; see docs/editors.md):
+  gdn lsp            Check and complete the YAML of projects as you type
+  gdn lsp --stdio    The same; some editors pass this option";
 
 /// Arguments of `gdn lsp`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct LspArgs {
-    /// Talk over standard input and output, as it always does
+    /// Use standard input and output (always on)
     #[arg(long)]
     stdio: bool,
 }
 
-/// Talks to an editor until it goes.
+/// Serves an editor over stdio until it disconnects.
 pub(crate) fn run(args: &LspArgs, state_root: &StateRoot) -> Result<(), CliError> {
     let LspArgs { stdio: _ } = args;
-    let host = Machine {
-        trust: Trust::new(state_root, false),
+    let host = LspMachine {
+        trust: TrustSettings::new(state_root, false),
         files: OsFiles,
     };
     let mut output = BufWriter::new(io::stdout().lock());
     match goondan_lsp::serve(host, BufReader::new(io::stdin()), &mut output) {
-        Ok(End::Orderly) => Ok(()),
-        // The protocol wants this told by the exit code alone.
-        Ok(End::Abrupt) => Err(CliError::shown(Exit::Failure)),
-        // Whoever would read on has closed the pipe.
+        Ok(SessionEnd::Orderly) => Ok(()),
+        // The protocol defines this exit code, and no message is due.
+        Ok(SessionEnd::Abrupt) => Err(CliError::shown(CommandExit::Failure)),
+        // The client closed the pipe.
         Err(WireError::Stream(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
-            Err(CliError::shown(Exit::Failure))
+            Err(CliError::shown(CommandExit::Failure))
         }
         Err(error) => Err(
             CliError::failure(Code::LSP_PROTOCOL, error.to_string()).suggest(format!(
-                "An editor starts this command. {} says how.",
+                "This command is started by an editor. See {}.",
                 page_url("editors.md")
             )),
         ),
     }
 }
 
-/// This machine, as far as an editor may be told of it.
-struct Machine {
-    trust: Trust,
+/// [`Host`] with the files of this machine and the environment that trust allows.
+struct LspMachine {
+    trust: TrustSettings,
     files: OsFiles,
 }
 
-impl Host for Machine {
-    fn files(&self) -> &dyn Files {
+impl LspHost for LspMachine {
+    fn files(&self) -> &dyn FileAccess {
         &self.files
     }
 
     fn base(&self) -> &BasePackage {
-        goondan::inside::base()
+        goondan::internal::base()
     }
 
     fn check(&self, root: &Path, bundle: &Arc<Bundle>) -> Vec<Diagnostic> {

@@ -5,33 +5,33 @@ use std::path::PathBuf;
 
 use clap::{Args, CommandFactory};
 
-use crate::args::Cli;
+use crate::args::CommandLine;
 use crate::exit::CliError;
 use goondan::spec::reason;
 
 const EXAMPLES: &str = "\
 Examples:
-  gdn man ~/.local/share/man/man1      Write them where `man gdn-run` finds them";
+  gdn man ~/.local/share/man/man1      Write the pages to a directory that `man gdn-run` searches";
 
 /// Arguments of `gdn man`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ManArgs {
-    /// Write the pages into this folder, which is created if it does not exist
+    /// Write the pages into this directory, created if it does not exist
     #[arg(value_name = "DIR")]
     folder: PathBuf,
 }
 
-/// Writes a page for `gdn`, and one for each command below it.
+/// Writes a page for `gdn` and one for each subcommand.
 pub(crate) fn run(args: &ManArgs) -> Result<(), CliError> {
     let made = fs::create_dir_all(&args.folder);
-    made.and_then(|()| clap_mangen::generate_to(Cli::command(), &args.folder))
+    made.and_then(|()| clap_mangen::generate_to(CommandLine::command(), &args.folder))
         .map_err(|error| {
             CliError::configuration(format!(
                 "The pages can't be written to `{}`: {error}.",
                 args.folder.display(),
                 error = reason(&error)
             ))
-            .suggest("Name a folder that you may write to.")
+            .suggest("Choose a directory that you may write to.")
         })
 }

@@ -1,27 +1,30 @@
 //! `gdn nodes`.
 
 use clap::Args;
-use goondan::inside::shown;
+use goondan::internal::untrusted_text;
 
 use crate::exit::CliError;
-use crate::output::{Output, Table};
+use crate::output::{CommandOutput, TextTable};
 use crate::store::{self, StoreArgs};
 
 const EXAMPLES: &str = "\
 Examples:
-  gdn nodes --store postgres://gdn@db/swarms    Who leads in which workspace, who works, and who waits
+  gdn nodes --store postgres://gdn@db/swarms    Show the nodes and their workspaces
   gdn nodes --json | jq .                       With GOONDAN_STORE set";
 
 /// Arguments of `gdn nodes`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
+#[command(mut_arg("store", |arg| {
+    arg.help("Read from this PostgreSQL database (postgres://USER@HOST/NAME)")
+}))]
 pub(crate) struct NodesArgs {
     #[command(flatten)]
     store: StoreArgs,
 }
 
-/// Lists the nodes that have given a sign of life lately.
-pub(crate) async fn run(args: &NodesArgs, output: &Output) -> Result<(), CliError> {
+/// Lists the nodes with a recent heartbeat.
+pub(crate) async fn run(args: &NodesArgs, output: &CommandOutput) -> Result<(), CliError> {
     let database = args.store.required()?;
     let nodes = database
         .nodes()
@@ -33,10 +36,10 @@ pub(crate) async fn run(args: &NodesArgs, output: &Output) -> Result<(), CliErro
     if nodes.is_empty() {
         return output.note(&format!(
             "No nodes found in {}.",
-            shown::line(database.address())
+            untrusted_text::line(database.address())
         ));
     }
-    let mut table = Table::new(&[
+    let mut table = TextTable::new(&[
         "NODE",
         "WORKSPACE",
         "STATE",

@@ -4,38 +4,40 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use goondan::inside::shown;
+use goondan::internal::untrusted_text;
 use goondan::spec::{Bundle, Code};
-use goondan::{LastGeneration, LastReload, Preview, PreviewError, StateRoot, Swarm, Workspace};
+use goondan::{
+    LastGeneration, LastReload, PreviewError, ReloadPreview, StateRoot, Swarm, Workspace,
+};
 use serde_json::json;
 
 use crate::commands::{quoted, tool_host};
 use crate::complete;
-use crate::exit::{CliError, Exit};
-use crate::output::{Output, plan_words, style};
-use crate::place::ProjectPath;
+use crate::exit::{CliError, CommandExit};
+use crate::output::{CommandOutput, plan_words, style};
 use crate::project;
-use crate::retyped;
-use crate::trust::Trust;
+use crate::project_path::ProjectPathArg;
+use crate::suggested_command;
+use crate::trust::TrustSettings;
 
 const EXAMPLES: &str = "\
 Examples:
-  gdn reload                     Reload the project of this folder in the process that runs it
+  gdn reload                     Reload this directory's project in the process that runs it
   gdn reload --dry-run           Show what a reload would change
   gdn reload --dry-run ../copy   Compare another copy of the project with the running one";
 
-/// How long the running process may take to answer.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// How often its answer is looked for.
-const LOOK: Duration = Duration::from_millis(20);
+/// Time that the running process has to reload.
+const RELOAD_TIMEOUT: Duration = Duration::from_secs(60);
+/// Interval at which the result is polled.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Arguments of `gdn reload`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ReloadArgs {
     #[command(flatten)]
-    project: ProjectPath,
-    /// Show what a reload would change, and change nothing
+    project: ProjectPathArg,
+    /// Show what a reload would change, without reloading
     #[arg(short = 'n', long)]
     dry_run: bool,
     /// Reload this Swarm [default: the only one, or the one named `default`]
@@ -49,16 +51,16 @@ pub(crate) struct ReloadArgs {
     trust: bool,
 }
 
-/// Shows or brings about a reload.
+/// Requests a reload of the running process, or previews it.
 pub(crate) async fn run(
     args: &ReloadArgs,
     state_root: &StateRoot,
-    output: &Output,
+    output: &CommandOutput,
 ) -> Result<(), CliError> {
     let path = args.project.find(output)?;
     if args.dry_run {
-        // It opens libraries and reads variables, as a start does.
-        let trust = Trust::new(state_root, args.trust);
+        // A preview opens libraries and reads variables, as a start does, so it needs trust.
+        let trust = TrustSettings::new(state_root, args.trust);
         let (_, bundle, _) = project::load_trusted(&path, &trust, output)?;
         preview(args, bundle, state_root, output).await
     } else {
@@ -67,24 +69,22 @@ pub(crate) async fn run(
     }
 }
 
-/// The error of a project that could not be taken up, whether it runs or not.
+/// Rewords the error of an invalid project: the running swarm is unchanged.
 fn not_reloaded(error: CliError) -> CliError {
     if error.code != Code::VALIDATION_ERROR.as_str() {
         return error;
     }
     let errors = error.diagnostics.len();
-    let message = format!(
-        "Not reloaded: the project has {errors} problems. What runs goes on as it was loaded."
-    );
-    CliError { message, ..error }
-        .suggest("Correct the YAML where the lines above point, then reload again.")
+    let message =
+        format!("Not reloaded: the project has {errors} errors. The running swarm is unchanged.");
+    CliError { message, ..error }.suggest("Fix the errors above, then reload again.")
 }
 
 async fn preview(
     args: &ReloadArgs,
     bundle: std::sync::Arc<Bundle>,
     state_root: &StateRoot,
-    output: &Output,
+    output: &CommandOutput,
 ) -> Result<(), CliError> {
     let workspace = compared(args, &bundle, state_root, output)?;
     let mut builder = Swarm::builder(bundle).state_root(&state_root.0);
@@ -100,14 +100,14 @@ async fn preview(
     if let Some(file) = &args.env_file {
         builder = builder.env_file(file);
     }
-    let Preview {
+    let ReloadPreview {
         workspace,
         last,
         plan,
     } = builder
         .preview()
         .await
-        .map_err(|error| not_shown(error, output))?;
+        .map_err(|error| preview_error(error, output))?;
     let runs = workspace.running_process()?.is_some();
     if output.json {
         return output.json_pretty(&json!({
@@ -121,13 +121,13 @@ async fn preview(
     output.line(&format!("Compared with {whom}: {}", plan_words(&plan)))
 }
 
-/// The workspace to compare with, where that is not the project's own: another copy is compared with the project around this
-/// folder, unless it was run itself.
+/// Returns the workspace to compare with, if it is not the project's own.
+/// A copy that never ran is compared with the project around the current directory.
 fn compared(
     args: &ReloadArgs,
     bundle: &Bundle,
     state_root: &StateRoot,
-    output: &Output,
+    output: &CommandOutput,
 ) -> Result<Option<Workspace>, CliError> {
     let name = args.swarm.as_deref();
     let own = bundle
@@ -149,7 +149,7 @@ async fn request(
     path: &Path,
     bundle: &Bundle,
     state_root: &StateRoot,
-    output: &Output,
+    output: &CommandOutput,
 ) -> Result<(), CliError> {
     let swarm = bundle
         .choose_swarm(args.swarm.as_deref())
@@ -161,7 +161,7 @@ async fn request(
     let (process, last) = running(&workspace, &swarm.id.name, path)?;
     let before = last.last_reload.map_or(0, |reload| reload.number);
     hang_up(process)?;
-    let (generation, reload) = answer(&workspace, before).await?;
+    let (generation, reload) = wait_for_reload(&workspace, before).await?;
     if output.json {
         output.json_pretty(&json!({"generation": generation, "reload": reload}))?;
     } else if reload.ok {
@@ -174,24 +174,28 @@ async fn request(
     if reload.ok {
         return Ok(());
     }
-    output.note(&shown::lines(reload.messages.join("\n")).to_string())?;
+    output.note(&untrusted_text::lines(reload.messages.join("\n")).to_string())?;
     Err(CliError::new(
-        Exit::Validation,
+        CommandExit::Validation,
         Code::RELOAD_FAILED,
-        format!("Not reloaded; generation {generation} serves on."),
+        format!("Not reloaded; generation {generation} keeps running."),
     )
-    .suggest("Correct what the lines above say, then reload again."))
+    .suggest("Fix the errors above, then reload again."))
 }
 
-/// The process that runs the project's swarm and can be asked.
+/// Returns the process that runs the project's swarm and reloads at SIGHUP.
 fn running(
     workspace: &Workspace,
     swarm: &str,
     project: &Path,
 ) -> Result<(u32, LastGeneration), CliError> {
     let Some(Some(process)) = workspace.running_process()? else {
-        return Err(CliError::configuration(format!("The swarm `{swarm}` of this project is not running.")).suggest(
-            "Start it with `gdn run --watch`: it then takes up edits by itself. The state root must be the same.",
+        return Err(CliError::configuration(format!(
+            "Swarm `{swarm}` of this project is not running."
+        ))
+        .suggest(
+            "Start the swarm with `gdn run --watch`, which reloads on changes. Use the same \
+                state root.",
         ));
     };
     let last = workspace
@@ -199,9 +203,12 @@ fn running(
         .filter(|last| last.process == process && last.reloads_at_hangup);
     let Some(last) = last else {
         return Err(CliError::configuration(format!(
-            "Process {process} runs the swarm `{swarm}` and can't be asked to reload."
+            "Process {process} runs the swarm `{swarm}`, but can't reload."
         ))
-        .suggest("It is another program than `gdn`, or just starting; edit the files it watches, or start it again."));
+        .suggest(
+            "The process is not `gdn`, or is still starting. Edit a file that it watches, or \
+                restart it.",
+        ));
     };
     let folder = if project.is_dir() {
         project
@@ -210,12 +217,16 @@ fn running(
     };
     let is_same = folder.canonicalize().ok() == last.root.canonicalize().ok();
     if !is_same {
-        return Err(CliError::configuration(format!("Process {process} runs the project in {}.", last.root.display()))
-            .suggest(format!(
-                "Compare with `gdn reload --dry-run`; to take it up, edit that folder and `gdn reload {}{}`.",
-                quoted(&last.root.to_string_lossy()),
-                retyped::state_root()
-            )));
+        return Err(CliError::configuration(format!(
+            "Process {process} runs the project in {}.",
+            last.root.display()
+        ))
+        .suggest(format!(
+            "Compare with `gdn reload --dry-run`. To apply changes, edit that directory and run \
+                `gdn reload {}{}`.",
+            quoted(&last.root.to_string_lossy()),
+            suggested_command::state_root()
+        )));
     }
     Ok((process, last))
 }
@@ -231,7 +242,7 @@ fn hang_up(process: u32) -> Result<(), CliError> {
     sent.map_err(|error| {
         CliError::failure(
             Code::INTERNAL_ERROR,
-            format!("Process {process} can't be asked to reload: {error}."),
+            format!("Could not signal process {process} to reload: {error}."),
         )
     })
 }
@@ -239,14 +250,17 @@ fn hang_up(process: u32) -> Result<(), CliError> {
 #[cfg(not(unix))]
 fn hang_up(_: u32) -> Result<(), CliError> {
     Err(
-        CliError::configuration("On this platform a running swarm can't be asked to reload.")
-            .suggest("Start it with `gdn run --watch`: it then takes up edits by itself."),
+        CliError::configuration("`gdn reload` is not supported on this platform.")
+            .suggest("Start the swarm with `gdn run --watch`, which reloads on changes."),
     )
 }
 
-/// Waits until the process tells what came of a reload after the one with the number `before`.
-async fn answer(workspace: &Workspace, before: u64) -> Result<(u64, LastReload), CliError> {
-    let end = Instant::now() + PATIENCE;
+/// Waits for the result of a reload after the one numbered `before`.
+async fn wait_for_reload(
+    workspace: &Workspace,
+    before: u64,
+) -> Result<(u64, LastReload), CliError> {
+    let end = Instant::now() + RELOAD_TIMEOUT;
     while Instant::now() < end {
         if let Some(last) = workspace.last_generation()?
             && let Some(reload) = last.last_reload.filter(|reload| reload.number > before)
@@ -256,33 +270,33 @@ async fn answer(workspace: &Workspace, before: u64) -> Result<(u64, LastReload),
         if workspace.running_process()?.is_none() {
             return Err(CliError::failure(
                 Code::INTERNAL_ERROR,
-                "The process ended before it had reloaded.",
+                "The process ended before the reload.",
             ));
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
     Err(CliError::failure(
         Code::INTERNAL_ERROR,
         format!(
             "The process did not reload within {} s.",
-            PATIENCE.as_secs()
+            RELOAD_TIMEOUT.as_secs()
         ),
     )
-    .suggest("Look at what it prints on standard error."))
+    .suggest("Check the standard error of the process."))
 }
 
-fn not_shown(error: PreviewError, output: &Output) -> CliError {
+fn preview_error(error: PreviewError, output: &CommandOutput) -> CliError {
     match error {
         PreviewError::Diagnostics(diagnostics) => {
             project::not_startable_shown(&diagnostics, output)
         }
         PreviewError::NothingRan(workspace) => CliError::configuration(format!(
-            "Nothing ran in the workspace `{}` yet, so there is nothing to compare with.",
+            "No swarm has run in the workspace `{}` yet, so there is nothing to compare with.",
             workspace.id
         ))
-        .suggest("Start the swarm with `gdn run`; to look for mistakes alone, use `gdn validate`."),
+        .suggest("Start the swarm with `gdn run`. To only check for errors, use `gdn validate`."),
         PreviewError::OtherVersion(version) => CliError::configuration(format!(
-            "The last run was by version {version} of gdn, whose notes can't be compared."
+            "The last run used version {version} of gdn; its state can't be compared."
         ))
         .suggest("Start the swarm once with this version."),
         PreviewError::Unreadable(error) => error.into(),

@@ -1,4 +1,4 @@
-//! `gdn sandbox-exec`: the process that restricts itself before it becomes a program of a tool.
+//! `gdn sandbox-exec`: the process that restricts itself and then executes a tool's program.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -6,28 +6,28 @@ use std::process::ExitCode;
 use clap::Args;
 use goondan::HelperCommand;
 
-const NAME: &str = "sandbox-exec";
+const SANDBOX_EXEC_COMMAND: &str = "sandbox-exec";
 
 /// Arguments of `gdn sandbox-exec`.
 #[derive(Debug, Args)]
 pub(crate) struct SandboxExecArgs {
-    /// What to restrict, as JSON
+    /// The restrictions, as JSON
     restrictions: String,
     /// The program and its arguments
     #[arg(last = true, required = true)]
     command: Vec<OsString>,
 }
 
-/// Becomes the program, or says why not.
+/// Replaces this process with the program. Returns only on failure.
 pub(crate) fn run(args: &SandboxExecArgs) -> ExitCode {
     goondan::enter_sandbox(&args.restrictions, &args.command)
 }
 
-/// How this program starts itself as such a process; `None` where it cannot find itself.
+/// Returns the command that starts this helper; `None` if the path of the executable is unknown.
 pub(crate) fn command() -> Option<HelperCommand> {
     let program = std::env::current_exe().ok()?;
     Some(HelperCommand {
         program,
-        args: vec![NAME.into()],
+        args: vec![SANDBOX_EXEC_COMMAND.into()],
     })
 }

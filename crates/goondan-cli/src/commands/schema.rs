@@ -3,18 +3,18 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use goondan::inside::schemas;
+use goondan::internal::schemas;
 use serde_json::Value;
 
 use crate::exit::CliError;
-use crate::output::Output;
+use crate::output::CommandOutput;
 use goondan::spec::reason;
 
-/// The schema that fits a document of any kind.
-const ANY: &str = "goondan";
+/// Name of the schema for a document of any kind.
+const ANY_KIND: &str = "goondan";
 
-/// What the file names of schemas end with.
-const SUFFIX: &str = ".schema.json";
+/// File name suffix of schemas.
+const SCHEMA_FILE_SUFFIX: &str = ".schema.json";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -29,36 +29,36 @@ pub(crate) struct SchemaArgs {
     /// The kind, such as `Agent` [default: any kind]
     #[arg(value_name = "KIND")]
     kind: Option<String>,
-    /// Write all schemas into this folder
+    /// Write all schemas into this directory
     #[arg(long, value_name = "DIR", conflicts_with = "kind")]
     out: Option<PathBuf>,
 }
 
-/// Prints a schema, or writes all.
-pub(crate) fn run(args: &SchemaArgs, output: &Output) -> Result<(), CliError> {
+pub(crate) fn run(args: &SchemaArgs, output: &CommandOutput) -> Result<(), CliError> {
     match &args.out {
         Some(folder) => write_all(folder, output),
-        None => print_one(args.kind.as_deref().unwrap_or(ANY), output),
+        None => print_one(args.kind.as_deref().unwrap_or(ANY_KIND), output),
     }
 }
 
-fn print_one(kind: &str, output: &Output) -> Result<(), CliError> {
+fn print_one(kind: &str, output: &CommandOutput) -> Result<(), CliError> {
     let schemas = schemas();
-    let named = |name: &str| name.strip_suffix(SUFFIX) == Some(&kind.to_ascii_lowercase());
+    let named =
+        |name: &str| name.strip_suffix(SCHEMA_FILE_SUFFIX) == Some(&kind.to_ascii_lowercase());
     match schemas.iter().find(|(name, _)| named(name)) {
         Some((_, schema)) => output.json_pretty(schema),
         None => {
             let kinds: Vec<&str> = schemas
                 .iter()
-                .filter_map(|(name, _)| name.strip_suffix(SUFFIX))
+                .filter_map(|(name, _)| name.strip_suffix(SCHEMA_FILE_SUFFIX))
                 .collect();
             Err(CliError::usage(format!("There is no schema for `{kind}`."))
-                .suggest(format!("There are: {}.", kinds.join(", "))))
+                .suggest(format!("Use one of: {}.", kinds.join(", "))))
         }
     }
 }
 
-fn write_all(folder: &Path, output: &Output) -> Result<(), CliError> {
+fn write_all(folder: &Path, output: &CommandOutput) -> Result<(), CliError> {
     for (name, schema) in schemas() {
         let path = folder.join(&name);
         write(&path, &schema).map_err(|error| {
@@ -67,7 +67,7 @@ fn write_all(folder: &Path, output: &Output) -> Result<(), CliError> {
                 path.display(),
                 error = reason(&error)
             ))
-            .suggest("Choose a folder that you may write to.")
+            .suggest("Choose a directory that you may write to.")
         })?;
         output.foreign(&format!("{}\n", path.display()))?;
     }

@@ -4,43 +4,44 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
-use goondan::database::{self, Database, Posted};
-use goondan::inside::shown;
+use goondan::internal::untrusted_text;
 use goondan::spec::Code;
+use goondan::workspace::database::{self, Database, MailboxInputState};
 use goondan::{Input, StateRoot};
 use goondan_serve::wire::InputState;
 use serde_json::{Value, json};
 
 use crate::complete;
-use crate::exit::{CliError, Exit};
-use crate::output::Output;
-use crate::place::ProjectOption;
+use crate::exit::{CliError, CommandExit};
+use crate::output::CommandOutput;
 use crate::project;
-use crate::remote::{self, Remote};
+use crate::project_path::ProjectPathOption;
+use crate::remote::{self, RemoteSwarm};
 use crate::store::{self, StoreArgs};
 
 const EXAMPLES: &str = "\
 Examples:
-  gdn send \"And the summary?\"               Hand an input to the process that runs this project
+  gdn send \"And the summary?\"               Send an input to the process that runs this project
   gdn send -k ticket-42 \"Any news?\" --json  Print the ids of the input
-  gdn run --input \"And now?\"                Wait for the answer, too";
+  gdn run --input \"And now?\"                Send an input and wait for the answer";
 
 /// Arguments of `gdn send`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
+#[command(mut_arg("store", store::help("Send the input through")))]
 pub(crate) struct SendArgs {
-    /// The text
+    /// The input
     #[arg(value_name = "TEXT")]
     text: String,
     #[command(flatten)]
-    project: ProjectOption,
+    project: ProjectPathOption,
     /// Send it to this agent [default: the swarm's entry agent]
     #[arg(short, long, value_name = "NAME", add = complete::agents())]
     agent: Option<String>,
     /// Continue the conversation with this key, or start it
     #[arg(short = 'k', long, value_name = "KEY", default_value = "main")]
     instance_key: String,
-    /// Give the input this id; the same id twice starts one turn
+    /// Use this input id; the same id twice starts one turn
     #[arg(long, value_name = "ID")]
     id: Option<String>,
     /// Send it to this Swarm [default: the only one, or the one named `default`]
@@ -50,14 +51,14 @@ pub(crate) struct SendArgs {
     store: StoreArgs,
 }
 
-/// So long the command waits for the node that works in the workspace to take an input.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// Time to wait until the node that works in the workspace accepts an input.
+const ACCEPT_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Hands an input to the process that runs the swarm. It is on disk when the command returns.
+/// Sends an input to the process that runs the swarm. The input is on disk when this returns.
 pub(crate) async fn run(
     args: SendArgs,
     state_root: &StateRoot,
-    output: &Output,
+    output: &CommandOutput,
 ) -> Result<(), CliError> {
     if let Some(database) = args.store.database()? {
         return post(args, &database, state_root, output).await;
@@ -78,17 +79,18 @@ pub(crate) async fn run(
         return output.json_line(&state);
     }
     output.note(&format!(
-        "Accepted as {}. Its answer comes where the swarm runs, and in `gdn logs` and `gdn attach`.",
-        shown::line(&state.id)
+        "Accepted as {}. The answer appears where the swarm runs, in `gdn logs` and in `gdn \
+            attach`.",
+        untrusted_text::line(&state.id)
     ))
 }
 
-/// Hands an input to whichever node works in the workspace, or will.
+/// Queues an input in the database for the node that works in the workspace, or the next one.
 async fn post(
     args: SendArgs,
     database: &Database,
     state_root: &StateRoot,
-    output: &Output,
+    output: &CommandOutput,
 ) -> Result<(), CliError> {
     let (bundle, id) =
         project::chosen_swarm(&args.project.find(output)?, args.swarm.as_deref(), output)?;
@@ -104,26 +106,32 @@ async fn post(
         ..Input::default()
     };
     let posted = database
-        .post(&workspace.id, event.clone(), input, PATIENCE)
+        .post(&workspace.id, event.clone(), input, ACCEPT_TIMEOUT)
         .await;
     let state = match posted.map_err(|error| store::unusable(&error))? {
-        Posted::Accepted => "accepted",
-        Posted::Waits => "kept",
-        Posted::Refused(refusal) => return Err(refused(&refusal)),
+        MailboxInputState::Accepted => "accepted",
+        MailboxInputState::Waits => "kept",
+        MailboxInputState::Refused(refusal) => return Err(refused(&refusal)),
     };
     if output.json {
         return output.json_line(&json!({"id": event, "state": state}));
     }
-    let event = shown::line(&event);
+    let event = untrusted_text::line(&event);
     output.note(&match state {
         "kept" => {
-            format!("Kept as {event}: no node works in the workspace now; the next one takes it.")
+            format!(
+                "Stored as {event}: no node works in the workspace; the next node will \
+                process the input."
+            )
         }
-        _ => format!("Accepted as {event}. Its answer is in `gdn logs` and `gdn instance show`."),
+        _ => format!(
+            "Accepted as {event}. The answer appears in `gdn logs` and `gdn instance \
+            show`."
+        ),
     })
 }
 
-/// The error of an input that the swarm of another node did not take.
+/// Error of an input that another node rejected.
 fn refused(refusal: &Value) -> CliError {
     let text = |name: &str| refusal[name].as_str().map(str::to_owned);
     let (code, message) = (
@@ -131,9 +139,9 @@ fn refused(refusal: &Value) -> CliError {
         text("message").unwrap_or_default(),
     );
     let exit = if code == Code::AGENT_NOT_FOUND.as_str() {
-        Exit::Usage
+        CommandExit::Usage
     } else {
-        Exit::Failure
+        CommandExit::Failure
     };
     CliError {
         suggestion: text("suggestion"),
@@ -141,12 +149,13 @@ fn refused(refusal: &Value) -> CliError {
     }
 }
 
-/// The swarm of that name, or the only one, that runs in a workspace of the project in `root`, which does not load.
-async fn in_spite_of_errors(
+/// Finds a running swarm of a project that does not load, by name or as the only one.
+/// Fails if there are several.
+async fn running_despite_errors(
     root: &Path,
     swarm: Option<&str>,
     state_root: &StateRoot,
-) -> Result<Option<Remote>, CliError> {
+) -> Result<Option<RemoteSwarm>, CliError> {
     let mut running = remote::running_in(root, state_root).await?;
     running.retain(|remote| swarm.is_none_or(|name| remote.swarm.name == name));
     match running.len() {
@@ -154,28 +163,28 @@ async fn in_spite_of_errors(
         _ => {
             let names: Vec<String> = running
                 .iter()
-                .map(|remote| shown::line(&remote.swarm.name).to_string())
+                .map(|remote| untrusted_text::line(&remote.swarm.name).to_string())
                 .collect();
             Err(CliError::usage(format!(
                 "The project runs several swarms: {}.",
                 names.join(", ")
             ))
-            .suggest("Name one of them with `--swarm`."))
+            .suggest("Select one with `--swarm`."))
         }
     }
 }
 
-/// The swarm of the project, which another process must run.
+/// Finds the process that runs the project's swarm. Fails with `NOT_RUNNING` if there is none.
 pub(crate) async fn find(
-    project: &ProjectOption,
+    project: &ProjectPathOption,
     swarm: Option<&str>,
     state_root: &StateRoot,
-    output: &Output,
-) -> Result<Remote, CliError> {
+    output: &CommandOutput,
+) -> Result<RemoteSwarm, CliError> {
     let path = project.find(output)?;
     let loaded = project::load(&path)?;
     if loaded.bundle.is_none()
-        && let Some(remote) = in_spite_of_errors(&loaded.root, swarm, state_root).await?
+        && let Some(remote) = running_despite_errors(&loaded.root, swarm, state_root).await?
     {
         let errors = loaded
             .diagnostics
@@ -183,21 +192,22 @@ pub(crate) async fn find(
             .filter(|diagnostic| diagnostic.is_error())
             .count();
         output.note(&format!(
-            "The project has {errors} errors now; what runs goes on as it was loaded. `gdn validate` shows them."
+            "The project has {errors} errors; the running swarm is unchanged. List the errors \
+                with `gdn validate`."
         ))?;
         return Ok(remote);
     }
     let (bundle, id) = project::chosen_swarm(&path, swarm, output)?;
-    remote::running(&bundle, Some(&id.name), state_root, remote::patience())
+    remote::running(&bundle, Some(&id.name), state_root, remote::wait_end())
         .await
         .ok_or_else(|| {
             CliError::failure(
                 Code::NOT_RUNNING,
                 format!(
                     "No process is running the swarm `{}`.",
-                    shown::line(&id.name)
+                    untrusted_text::line(&id.name)
                 ),
             )
-            .suggest("Start it with `gdn serve` or `gdn run`.")
+            .suggest("Start the swarm with `gdn serve` or `gdn run`.")
         })
 }

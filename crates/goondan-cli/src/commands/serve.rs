@@ -6,32 +6,32 @@ use std::sync::Arc;
 
 use clap::Args;
 use goondan::StateRoot;
-use goondan::inside::{private, shown};
+use goondan::internal::{private_files, untrusted_text};
 use goondan::spec::Code;
 use goondan_connect::Connections;
-use goondan_serve::{Access, Limits, Offer, Server, Token};
+use goondan_serve::{AccessPolicy, Server, ServerLimits, ServerOptions, ServerToken};
 use serde_json::json;
 use tokio::net::TcpListener;
 
-use super::run::{Asked, Session, Signals, watched};
+use super::run::{ApprovalResponder, RunSession, SignalReceiver, watched};
 use super::studio;
 use crate::exit::CliError;
-use crate::output::Output;
-use crate::place::ProjectPath;
-use crate::project::{Launch, StartArgs};
-use crate::reading;
+use crate::input_files;
+use crate::output::CommandOutput;
+use crate::project::{StartArgs, SwarmLaunch};
+use crate::project_path::ProjectPathArg;
 use crate::remote::NotStarted;
 use goondan::spec::reason;
 
 const EXAMPLES: &str = "\
 Examples:
-  gdn serve                                  Serve the project of this folder to programs of this machine
+  gdn serve                                  Serve the project to programs on this machine
   gdn serve --watch                          Reload the project when it changes
   gdn serve --listen 0.0.0.0:4747 --allow-host gdn.example.org
-  gdn serve --store postgres://gdn@db/swarms  Work in a database, together with other nodes
+  gdn serve --store postgres://gdn@db/swarms  Share a database with other nodes
   gdn serve --allow-origin http://localhost:5173";
 
-/// The file of the workspace with the token, where none is given.
+/// File in the workspace with the generated token.
 const TOKEN_FILE: &str = "token";
 
 /// Arguments of `gdn serve`.
@@ -39,29 +39,30 @@ const TOKEN_FILE: &str = "token";
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ServeArgs {
     #[command(flatten)]
-    project: ProjectPath,
-    /// Listen at this address; port 0 takes any that is free
+    project: ProjectPathArg,
+    /// Listen on this address; port 0 picks a free port
     #[arg(short, long, value_name = "ADDRESS", default_value = "127.0.0.1:4747")]
     listen: SocketAddr,
-    /// Want the token in this file [default: GOONDAN_TOKEN, or a token that is made once for the workspace]
+    /// Require the token in this file [default: GOONDAN_TOKEN, or a token generated once per
+    /// workspace]
     #[arg(long, value_name = "FILE", conflicts_with = "no_token")]
     token_file: Option<PathBuf>,
-    /// Let everybody on this machine in without a token
+    /// Accept all clients on this machine without a token
     #[arg(long)]
     no_token: bool,
-    /// Answer to this host name, too; can be repeated
+    /// Accept this host name in addition; can be repeated
     #[arg(long, value_name = "NAME")]
     allow_host: Vec<String>,
     /// Let pages of this origin use the server; can be repeated
     #[arg(long, value_name = "ORIGIN")]
     allow_origin: Vec<String>,
-    /// Take bodies of at most so many bytes
-    #[arg(long, value_name = "BYTES", default_value_t = Limits::default().body)]
+    /// Maximum size of a request body, in bytes
+    #[arg(long, value_name = "BYTES", default_value_t = ServerLimits::default().body)]
     max_body: usize,
-    /// Deliver the files of this folder, too, to everybody who reaches the server
-    #[arg(long, value_name = "FOLDER")]
+    /// Serve the files in this directory to anyone who can connect
+    #[arg(long, value_name = "DIR")]
     site: Option<PathBuf>,
-    /// Offer a page, too, where a person sees and steers the swarm
+    /// Serve a web page that shows and controls the swarm
     #[arg(long)]
     studio: bool,
     /// Reload the project whenever one of its files changes
@@ -75,9 +76,9 @@ pub(crate) struct ServeArgs {
 }
 
 impl ServeArgs {
-    /// As `gdn studio` serves: for this machine, with the page, following what changes.
+    /// Arguments of `gdn studio`: local clients only, with the studio page, reloading on changes.
     pub(super) fn for_studio(
-        project: ProjectPath,
+        project: ProjectPathArg,
         listen: SocketAddr,
         opens: bool,
         start: StartArgs,
@@ -89,7 +90,7 @@ impl ServeArgs {
             no_token: false,
             allow_host: Vec::new(),
             allow_origin: Vec::new(),
-            max_body: Limits::default().body,
+            max_body: ServerLimits::default().body,
             site: None,
             studio: true,
             watch: true,
@@ -99,55 +100,55 @@ impl ServeArgs {
     }
 }
 
-/// Serves until a signal comes.
 pub(crate) async fn run(
     args: ServeArgs,
     state_root: &StateRoot,
-    output: &Output,
+    output: &CommandOutput,
 ) -> Result<(), CliError> {
     watched(async |signals| Ok(serve(&args, signals, state_root, output).await?)).await
 }
 
-/// Serves until a signal comes; who runs the swarm already where it can't.
+/// Serves until a signal arrives. If another process runs the swarm, the error contains it.
 pub(super) async fn serve(
     args: &ServeArgs,
-    signals: Signals,
+    signals: SignalReceiver,
     state_root: &StateRoot,
-    output: &Output,
+    output: &CommandOutput,
 ) -> Result<(), NotStarted> {
     check(args)?;
     let given = given_token(args)?;
-    // Before the swarm starts: an address that is taken must not begin turns that an earlier run has left.
+    // Bound before the swarm starts: if the address is in use, no turn of an earlier run may
+    // resume.
     let mut listener = Some(bind(args.listen).await?);
     if args.start.store.is_given() {
-        // A node that does not lead answers nobody: whoever spreads requests must see that.
+        // A standby node must not listen, so that load balancers skip it.
         listener = None;
     }
     let project = args.project.find(output)?;
-    let launch = Launch {
+    let launch = SwarmLaunch {
         project: &project,
         args: &args.start,
         record: None,
         watch: args.watch,
-        asked: Asked::Clients,
+        asked: ApprovalResponder::Clients,
         waits: true,
     };
-    let mut session = match Session::start(launch, signals, state_root, output).await {
-        // A node that has worked for another one until then.
+    let mut session = match RunSession::start(launch, signals, state_root, output).await {
+        // A worker node that received a signal before it became leader.
         Err(NotStarted::Failed(error)) if error.code == Code::INTERRUPTED => return Ok(()),
         started => started?,
     };
     let (token, token_file) = match given {
-        Given::None => (None, None),
-        Given::Token(token, file) => (Some(token), file),
-        Given::OfWorkspace => {
+        TokenSource::None => (None, None),
+        TokenSource::Token(token, file) => (Some(token), file),
+        TokenSource::OfWorkspace => {
             let file = session.swarm.workspace_dir().join(TOKEN_FILE);
             (Some(workspace_token(&file)?), Some(file))
         }
     };
-    let limits = Limits {
+    let limits = ServerLimits {
         body: args.max_body,
-        ..Limits::default()
+        ..ServerLimits::default()
     };
     session
         .connect(
@@ -161,14 +162,14 @@ pub(super) async fn serve(
         None => bind(args.listen).await?,
     };
     let access = access(args, token);
-    // Where nobody needs a token, nobody signs in.
+    // Without a token there is no sign-in.
     let code = access
         .token
         .as_ref()
         .map(|_| format!("#code={}", access.sign_ins.code().expose()))
         .unwrap_or_default();
     let recorder = Some(Arc::clone(&session.door.recorder));
-    let offer = Offer {
+    let offer = ServerOptions {
         access,
         limits,
         site: args.site.clone(),
@@ -183,13 +184,13 @@ pub(super) async fn serve(
         format!(
             "http://{}{}{code}",
             server.address(),
-            goondan_serve::studio::PATH
+            goondan_serve::studio::STUDIO_PATH
         )
     });
-    tell(
+    print_server_url(
         &server,
         &session,
-        Told {
+        ServerNotice {
             needs_token: !args.no_token,
             token_file,
             page,
@@ -200,7 +201,7 @@ pub(super) async fn serve(
     wait(&mut session, output).await?;
     let ended = session.shut_down().await;
     server.end().await;
-    // A signal is how a server is meant to end.
+    // A signal is the normal way to end a server.
     Ok(ended.or_else(|error| {
         if error.code == Code::INTERRUPTED {
             Ok(())
@@ -212,15 +213,18 @@ pub(super) async fn serve(
 
 fn check(args: &ServeArgs) -> Result<(), CliError> {
     if args.no_token && !args.listen.ip().is_loopback() {
-        let refused = CliError::usage("`--no-token` would let the whole network use the swarm.");
-        return Err(refused.suggest("Leave `--no-token` out, or listen at 127.0.0.1."));
+        let refused = CliError::usage(
+            "`--no-token` is only allowed on a loopback address, \
+            because anyone on the network could use the swarm.",
+        );
+        return Err(refused.suggest("Omit `--no-token`, or listen on 127.0.0.1."));
     }
     if let Some(folder) = args.site.as_deref().filter(|folder| !folder.is_dir()) {
         return Err(CliError::configuration(format!(
-            "There is no folder `{}` to deliver.",
+            "The directory `{}` does not exist.",
             folder.display()
         ))
-        .suggest("Give `--site` the folder with your pages."));
+        .suggest("Pass `--site` the directory with your pages."));
     }
     Ok(())
 }
@@ -231,15 +235,15 @@ async fn bind(address: SocketAddr) -> Result<TcpListener, CliError> {
         .map_err(|error| not_bound(address, &error))
 }
 
-/// Goes on until a signal comes. Questions wait for clients, however long.
-async fn wait(session: &mut Session, output: &Output) -> Result<(), CliError> {
+/// Serves until a signal arrives. Approval requests wait for clients without a time limit.
+async fn wait(session: &mut RunSession, output: &CommandOutput) -> Result<(), CliError> {
     let mut somebody = session
         .somebody
         .take()
         .unwrap_or_else(|| session.door.broker.listen());
     loop {
         tokio::select! {
-            // They are for the clients: here is only who keeps agents waiting for them.
+            // Clients receive the requests. This listener only keeps agents waiting for them.
             Some(_) = somebody.next() => {}
             Some(_) = session.events.recv() => {}
             words = session.reloads.next() => output.note(&words)?,
@@ -251,8 +255,8 @@ async fn wait(session: &mut Session, output: &Output) -> Result<(), CliError> {
     }
 }
 
-fn access(args: &ServeArgs, token: Option<Token>) -> Access {
-    let mut access = Access::local(token.clone().unwrap_or_else(Token::random));
+fn access(args: &ServeArgs, token: Option<ServerToken>) -> AccessPolicy {
+    let mut access = AccessPolicy::local(token.clone().unwrap_or_else(ServerToken::random));
     access.token = token;
     access.hosts.insert(match args.listen {
         SocketAddr::V4(address) => address.ip().to_string(),
@@ -269,49 +273,51 @@ fn access(args: &ServeArgs, token: Option<Token>) -> Access {
     access
 }
 
-/// The token that the command was given.
-enum Given {
-    /// Nobody needs one.
+/// Source of the server token.
+enum TokenSource {
+    /// No token is required.
     None,
-    /// That one, from that file.
-    Token(Token, Option<PathBuf>),
-    /// None: the workspace has one.
+    /// A given token, with its file if it was read from one.
+    Token(ServerToken, Option<PathBuf>),
+    /// No token was given: the workspace token applies.
     OfWorkspace,
 }
 
-fn given_token(args: &ServeArgs) -> Result<Given, CliError> {
+fn given_token(args: &ServeArgs) -> Result<TokenSource, CliError> {
     if args.no_token {
-        return Ok(Given::None);
+        return Ok(TokenSource::None);
     }
     if let Some(file) = &args.token_file {
-        return read_token(file).map(|token| Given::Token(token, Some(file.clone())));
+        return read_token(file).map(|token| TokenSource::Token(token, Some(file.clone())));
     }
     match std::env::var("GOONDAN_TOKEN") {
-        Ok(text) if !text.is_empty() => Token::new(text)
-            .map(|token| Given::Token(token, None))
+        Ok(text) if !text.is_empty() => ServerToken::new(text)
+            .map(|token| TokenSource::Token(token, None))
             .ok_or_else(|| no_token("GOONDAN_TOKEN")),
-        _ => Ok(Given::OfWorkspace),
+        _ => Ok(TokenSource::OfWorkspace),
     }
 }
 
-fn read_token(file: &Path) -> Result<Token, CliError> {
+fn read_token(file: &Path) -> Result<ServerToken, CliError> {
     let shown = format!("The file `{}`", file.display());
-    let text = reading::text(reading::open(file, &shown)?, &shown)?;
-    Token::new(text.trim()).ok_or_else(|| no_token(&shown))
+    let text = input_files::read_text(input_files::open(file, &shown)?, &shown)?;
+    ServerToken::new(text.trim()).ok_or_else(|| no_token(&shown))
 }
 
 fn no_token(what: &str) -> CliError {
-    CliError::configuration(format!("{what} holds no token."))
-        .suggest("A token has at least 16 letters, digits and signs, and no spaces: try `openssl rand -hex 32`.")
+    CliError::configuration(format!("{what} contains no valid token.")).suggest(
+        "A token has at least 16 characters (letters, digits, punctuation) and no spaces. Create \
+            one with `openssl rand -hex 32`.",
+    )
 }
 
-/// The token of the workspace, which is made with the first server and stays.
-fn workspace_token(file: &Path) -> Result<Token, CliError> {
+/// Returns the workspace token, which the first server generates.
+fn workspace_token(file: &Path) -> Result<ServerToken, CliError> {
     if file.exists() {
         return read_token(file);
     }
-    let token = Token::random();
-    private::replace(file, format!("{}\n", token.expose()).as_bytes())?;
+    let token = ServerToken::random();
+    private_files::replace(file, format!("{}\n", token.expose()).as_bytes())?;
     Ok(token)
 }
 
@@ -319,24 +325,29 @@ fn not_bound(address: SocketAddr, error: &std::io::Error) -> CliError {
     CliError::failure(
         Code::SERVE_ADDRESS,
         format!(
-            "The server can't listen at {address}: {error}.",
+            "The server can't listen on {address}: {error}.",
             error = reason(error)
         ),
     )
-    .suggest("Choose another address with `--listen`; port 0 takes any that is free.")
+    .suggest("Choose another address with `--listen`; port 0 picks a free port.")
 }
 
-/// What is told of a server.
-struct Told {
+/// Facts to print about a started server.
+struct ServerNotice {
     needs_token: bool,
     token_file: Option<PathBuf>,
-    /// The address of the studio.
+    /// URL of the studio.
     page: Option<String>,
     opens: bool,
 }
 
-/// Tells where the server is, and how it is asked: with the token of that file, or with the one of the environment.
-fn tell(server: &Server, session: &Session, told: Told, output: &Output) -> Result<(), CliError> {
+/// Prints the server's URL and how to authenticate.
+fn print_server_url(
+    server: &Server,
+    session: &RunSession,
+    told: ServerNotice,
+    output: &CommandOutput,
+) -> Result<(), CliError> {
     let (base, token_file) = (
         format!("http://{}", server.address()),
         told.token_file.as_deref(),
@@ -355,11 +366,11 @@ fn tell(server: &Server, session: &Session, told: Told, output: &Output) -> Resu
     let token = secret.map(|secret| format!(" -H \"Authorization: Bearer {secret}\""));
     output.note(&format!(
         "Serving the swarm {} at {base}. Press Ctrl-C to stop.\n  Try: curl{} {base}/api/swarm",
-        shown::line(session.swarm.name()),
+        untrusted_text::line(session.swarm.name()),
         token.unwrap_or_default(),
     ))?;
     let Some(page) = told.page else { return Ok(()) };
-    output.note("The studio shows it in the browser:")?;
+    output.note("Open the studio in a browser:")?;
     let workspace = session.swarm.workspace_dir();
-    studio::tell(&page, told.opens.then_some(&*workspace), output)
+    studio::print_studio_url(&page, told.opens.then_some(&*workspace), output)
 }

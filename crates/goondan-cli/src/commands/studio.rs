@@ -5,25 +5,25 @@ use std::path::Path;
 
 use clap::Args;
 use goondan::StateRoot;
-use goondan::inside::shown;
+use goondan::internal::untrusted_text;
 use goondan::spec::Code;
 use goondan_serve::client::ClientError;
 use goondan_serve::wire::CodeBody;
 use serde_json::json;
 
 use super::browser;
-use super::run::{Signals, watched};
+use super::run::{SignalReceiver, watched};
 use super::serve::{self, ServeArgs};
 use crate::exit::CliError;
-use crate::output::Output;
-use crate::place::ProjectPath;
+use crate::output::CommandOutput;
 use crate::project::StartArgs;
-use crate::remote::{NotStarted, Remote};
+use crate::project_path::ProjectPathArg;
+use crate::remote::{NotStarted, RemoteSwarm};
 
 const EXAMPLES: &str = "\
 Examples:
-  gdn studio                      Run the swarm of this folder, and open a page that shows it
-  gdn studio --no-open            Print the address of the page and open no browser
+  gdn studio                      Run this directory's swarm and open its page in a browser
+  gdn studio --no-open            Print the URL without opening a browser
   gdn studio examples/newsroom --port 4748";
 
 /// Arguments of `gdn studio`.
@@ -31,8 +31,8 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub(crate) struct StudioArgs {
     #[command(flatten)]
-    project: ProjectPath,
-    /// Listen at this port of this machine [default: any that is free]
+    project: ProjectPathArg,
+    /// Listen on this local port [default: any free port]
     #[arg(
         long,
         value_name = "PORT",
@@ -40,29 +40,30 @@ pub(crate) struct StudioArgs {
         hide_default_value = true
     )]
     port: u16,
-    /// Open no browser
+    /// Do not open a browser
     #[arg(long)]
     no_open: bool,
     #[command(flatten)]
     start: StartArgs,
 }
 
-/// Runs the swarm with its page until a signal comes, or leads to the page of the process that runs it already.
+/// Runs the swarm with its studio until a signal arrives.
+/// If another process runs the swarm, opens the studio of that process.
 pub(crate) async fn run(
     args: StudioArgs,
     state_root: &StateRoot,
-    output: &Output,
+    output: &CommandOutput,
 ) -> Result<(), CliError> {
     watched(async |signals| show(args, signals, state_root, output).await).await
 }
 
 async fn show(
     args: StudioArgs,
-    signals: Signals,
+    signals: SignalReceiver,
     state_root: &StateRoot,
-    output: &Output,
+    output: &CommandOutput,
 ) -> Result<(), CliError> {
-    let opens = !args.no_open && !output.json && Output::stderr_is_terminal();
+    let opens = !args.no_open && !output.json && CommandOutput::stderr_is_terminal();
     let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, args.port));
     let serving = ServeArgs::for_studio(args.project, listen, opens, args.start);
     match serve::serve(&serving, signals, state_root, output).await {
@@ -71,8 +72,12 @@ async fn show(
     }
 }
 
-/// Leads to the page of another process, through the door of the workspace.
-async fn elsewhere(remote: &Remote, opens: bool, output: &Output) -> Result<(), CliError> {
+/// Opens the studio of another process, through the local control endpoint.
+async fn elsewhere(
+    remote: &RemoteSwarm,
+    opens: bool,
+    output: &CommandOutput,
+) -> Result<(), CliError> {
     let made: Result<CodeBody, ClientError> =
         remote.client.post("/api/studio/codes", &json!({})).await;
     let code = match made {
@@ -89,15 +94,19 @@ async fn elsewhere(remote: &Remote, opens: bool, output: &Output) -> Result<(), 
     }
     output.note(&format!(
         "Another process runs the swarm {}. Its studio:",
-        shown::line(&remote.swarm.name)
+        untrusted_text::line(&remote.swarm.name)
     ))?;
-    tell(&page, opens.then(|| &*remote.workspace().dir), output)
+    print_studio_url(&page, opens.then(|| &*remote.workspace().dir), output)
 }
 
-/// Prints where the page is, and opens it where a browser is wanted; `opens` says with which workspace.
-pub(super) fn tell(page: &str, opens: Option<&Path>, output: &Output) -> Result<(), CliError> {
+/// Prints the studio's URL. Opens it in a browser if `opens` contains the workspace directory.
+pub(super) fn print_studio_url(
+    page: &str,
+    opens: Option<&Path>,
+    output: &CommandOutput,
+) -> Result<(), CliError> {
     let once = if page.contains('#') {
-        "\n  This address lets one browser in, once, within ten minutes."
+        "\n  The URL is valid once, for ten minutes."
     } else {
         ""
     };
@@ -105,16 +114,18 @@ pub(super) fn tell(page: &str, opens: Option<&Path>, output: &Output) -> Result<
     if let Some(workspace) = opens
         && let Err(error) = browser::open_secretly(page, workspace)
     {
-        tracing::debug!(%error, "no browser was opened");
+        tracing::debug!(%error, "could not open a browser");
     }
     Ok(())
 }
 
-fn no_page(remote: &Remote) -> CliError {
+fn no_page(remote: &RemoteSwarm) -> CliError {
     let message = format!(
-        "Another process runs the swarm {}, and has no studio.",
-        shown::line(&remote.swarm.name)
+        "Another process runs the swarm {}, without a studio.",
+        untrusted_text::line(&remote.swarm.name)
     );
-    CliError::failure(Code::WORKSPACE_ERROR, message)
-        .suggest("It is of another version of gdn. End it and run `gdn studio` again, or watch it with `gdn attach`.")
+    CliError::failure(Code::WORKSPACE_ERROR, message).suggest(
+        "The process is another version of gdn. Stop it and run `gdn studio` again, or follow it \
+            with `gdn attach`.",
+    )
 }

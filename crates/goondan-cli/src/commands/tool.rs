@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 use goondan::StateRoot;
-use goondan::inside::shown;
+use goondan::internal::untrusted_text;
 use goondan::ports::model::ToolDefinition;
 use goondan::ports::tool::{ToolCallResult, ToolCallStatus};
 use goondan::spec::Code;
@@ -11,13 +11,15 @@ use goondan_serve::wire::CallBody;
 use serde_json::Value;
 use std::path::Path;
 
-use crate::commands::run::{Asked, Elsewhere, Session, Signals, Unsaid, watched};
+use crate::commands::run::{
+    ApprovalResponder, RemoteSession, RemoteTurnError, RunSession, SignalReceiver, watched,
+};
 use crate::complete;
-use crate::exit::{CliError, Exit};
-use crate::output::{Output, style};
-use crate::place::ProjectOption;
-use crate::project::{Launch, StartArgs};
-use crate::reading;
+use crate::exit::{CliError, CommandExit};
+use crate::input_files;
+use crate::output::{CommandOutput, style};
+use crate::project::{StartArgs, SwarmLaunch};
+use crate::project_path::ProjectPathOption;
 use crate::remote::NotStarted;
 
 const EXAMPLES: &str = "\
@@ -38,17 +40,17 @@ pub(crate) struct ToolArgs {
 #[derive(Debug, Subcommand)]
 enum ToolCommand {
     /// List the tools that an agent offers its model
-    List(ListArgs),
+    List(ToolListArgs),
     /// Call a tool as the agent would, with its permissions and limits
-    Call(CallArgs),
+    Call(ToolCallArgs),
 }
 
-/// Where the tools are.
+/// Options that select the project and the agent.
 #[derive(Debug, Args)]
 #[command(mut_arg("node_turns", |arg| arg.hide(true)))]
-struct Place {
+struct ToolTargetArgs {
     #[command(flatten)]
-    project: ProjectOption,
+    project: ProjectPathOption,
     /// Act as this agent [default: the swarm's entry agent]
     #[arg(short, long, value_name = "NAME", add = complete::agents())]
     agent: Option<String>,
@@ -57,31 +59,30 @@ struct Place {
 }
 
 #[derive(Debug, Args)]
-struct ListArgs {
+struct ToolListArgs {
     #[command(flatten)]
-    place: Place,
+    place: ToolTargetArgs,
 }
 
 #[derive(Debug, Args)]
-struct CallArgs {
+struct ToolCallArgs {
     /// The tool, written `resource__export`
     #[arg(value_name = "NAME", add = complete::exports())]
     tool: String,
     /// Pass these arguments (`-` for standard input)
     #[arg(long, value_name = "JSON", default_value = "{}")]
     args: String,
-    /// Work in the folder of the conversation with this key
+    /// Use the working directory of the conversation with this key
     #[arg(short = 'k', long, value_name = "KEY", default_value = "main")]
     instance_key: String,
     #[command(flatten)]
-    place: Place,
+    place: ToolTargetArgs,
 }
 
-/// Lists or calls tools.
 pub(crate) async fn run(
     args: ToolArgs,
     state_root: &StateRoot,
-    output: &Output,
+    output: &CommandOutput,
 ) -> Result<(), CliError> {
     watched(async |signals| match args.command {
         ToolCommand::List(args) => list(&args, signals, state_root, output).await,
@@ -91,10 +92,10 @@ pub(crate) async fn run(
 }
 
 async fn list(
-    args: &ListArgs,
-    signals: Signals,
+    args: &ToolListArgs,
+    signals: SignalReceiver,
     state_root: &StateRoot,
-    output: &Output,
+    output: &CommandOutput,
 ) -> Result<(), CliError> {
     let project = args.place.project.find(output)?;
     let (agent, tools) = match start(&args.place, &project, signals, state_root, output).await {
@@ -107,8 +108,10 @@ async fn list(
             let (name, tools) = (session.swarm.name(), session.swarm.catalog(&agent));
             session.shut_down().await?;
             let tools = tools.ok_or_else(|| {
-                CliError::usage(format!("The swarm `{name}` has no agent `{agent}`."))
-                    .suggest("`gdn validate` checks the project; the Swarm's `spec.agents` lists its agents.")
+                CliError::usage(format!("Swarm `{name}` has no agent `{agent}`.")).suggest(
+                    "`gdn validate` checks the project; the Swarm's `spec.agents` lists \
+                        its agents.",
+                )
             });
             (agent, tools?)
         }
@@ -130,31 +133,34 @@ async fn list(
         return output.json_pretty(&tools);
     }
     if tools.is_empty() {
-        return output.note(&format!("The agent `{}` has no tools.", shown::line(agent)));
+        return output.note(&format!(
+            "The agent `{}` has no tools.",
+            untrusted_text::line(agent)
+        ));
     }
     let colour = style::NAME;
     let width = tools.iter().map(|tool| tool.name.len()).max().unwrap_or(0);
     for tool in &tools {
         let (name, about) = (
-            shown::line(&tool.name).to_string(),
-            shown::line(first_sentence(&tool.description)),
+            untrusted_text::line(&tool.name).to_string(),
+            untrusted_text::line(first_sentence(&tool.description)),
         );
         output.line(&format!("{colour}{name:width$}{colour:#}  {about}"))?;
     }
     Ok(())
 }
 
-/// The beginning of a description, which says what the tool does. `--json` has all of it.
+/// Returns the first sentence of a description; `--json` prints all of it.
 fn first_sentence(description: &str) -> &str {
     let line = description.lines().next().unwrap_or_default();
     line.find(". ").map_or(line, |end| &line[..=end])
 }
 
 async fn call(
-    args: &CallArgs,
-    mut signals: Signals,
+    args: &ToolCallArgs,
+    mut signals: SignalReceiver,
     state_root: &StateRoot,
-    output: &Output,
+    output: &CommandOutput,
 ) -> Result<(), CliError> {
     let arguments = arguments(&args.args)?;
     let project = args.place.project.find(output)?;
@@ -177,9 +183,11 @@ async fn call(
                     arguments: arguments.clone(),
                 };
                 let mut there =
-                    Elsewhere::begin(*remote, "call", &args.place.start, given, output)?;
+                    RemoteSession::begin(*remote, "call", &args.place.start, given, output)?;
                 match there.call_tool(&args.tool, &body).await {
-                    Err(Unsaid::NotBegun(why)) => signals = there.outlive(why).await?,
+                    Err(RemoteTurnError::NotBegun(why)) => {
+                        signals = there.wait_for_exit(why).await?
+                    }
                     called => break called?,
                 }
             }
@@ -192,7 +200,7 @@ async fn call(
     })
 }
 
-/// The error of a tool that the agent has not, where nobody is in a step.
+/// Rewords the error of an unknown tool, because no model made this call.
 fn not_listed(tool: &str, project: &Path, error: CliError) -> CliError {
     let message = format!("The agent has no tool `{tool}`.");
     let bundle = goondan::load(project).bundle;
@@ -207,27 +215,27 @@ fn not_listed(tool: &str, project: &Path, error: CliError) -> CliError {
 }
 
 async fn start(
-    place: &Place,
+    place: &ToolTargetArgs,
     project: &Path,
-    signals: Signals,
+    signals: SignalReceiver,
     state_root: &StateRoot,
-    output: &Output,
-) -> Result<Session, NotStarted> {
-    let launch = Launch {
+    output: &CommandOutput,
+) -> Result<RunSession, NotStarted> {
+    let launch = SwarmLaunch {
         project,
         args: &place.start,
         record: None,
         watch: false,
-        asked: Asked::Terminal,
+        asked: ApprovalResponder::Terminal,
         waits: false,
     };
-    Session::start(launch, signals, state_root, output).await
+    RunSession::start(launch, signals, state_root, output).await
 }
 
-/// The arguments as a model would send them: any JSON. Whether the tool takes them is the runtime's check.
+/// Parses the arguments: any JSON value, as a model could send it. The runtime validates them.
 fn arguments(text: &str) -> Result<Value, CliError> {
     let text = match text {
-        "-" => reading::text(std::io::stdin().lock(), "Standard input")?,
+        "-" => input_files::read_text(std::io::stdin().lock(), "Standard input")?,
         given => given.to_owned(),
     };
     serde_json::from_str(&text).map_err(|error| {
@@ -236,8 +244,8 @@ fn arguments(text: &str) -> Result<Value, CliError> {
     })
 }
 
-/// The output on standard output; a failure as the error that ends the command.
-fn show(result: &ToolCallResult, output: &Output) -> Result<(), CliError> {
+/// Prints the output, or returns a failed call as the error of the command.
+fn show(result: &ToolCallResult, output: &CommandOutput) -> Result<(), CliError> {
     if output.json {
         output.json_pretty(result)?;
     }
@@ -248,8 +256,11 @@ fn show(result: &ToolCallResult, output: &Output) -> Result<(), CliError> {
             value => output.json_pretty(value),
         },
         (ToolCallStatus::Error, Some(error)) => {
-            let failure =
-                CliError::passed_on(Exit::Failure, error.code.clone(), error.message.clone());
+            let failure = CliError::passed_on(
+                CommandExit::Failure,
+                error.code.clone(),
+                error.message.clone(),
+            );
             let help_url = error.help_url.clone().or(failure.help_url);
             Err(CliError {
                 suggestion: error.suggestion.clone(),
@@ -259,7 +270,7 @@ fn show(result: &ToolCallResult, output: &Output) -> Result<(), CliError> {
         }
         (ToolCallStatus::Error, None) => Err(CliError::failure(
             Code::TOOL_FAILED,
-            "The tool failed without saying why.",
+            "The tool failed without a reason.",
         )),
     }
 }

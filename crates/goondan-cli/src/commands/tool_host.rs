@@ -1,4 +1,4 @@
-//! `gdn tool-host`: the process that a tool library with `isolation: process` runs in.
+//! `gdn tool-host`: the process for a tool library with `isolation: process`.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use goondan::HostCommand;
 
 use crate::exit::CliError;
 
-const NAME: &str = "tool-host";
+const TOOL_HOST_COMMAND: &str = "tool-host";
 
 /// Arguments of `gdn tool-host`.
 #[derive(Debug, Args)]
@@ -21,11 +21,11 @@ pub(crate) fn run(args: &ToolHostArgs) -> Result<(), CliError> {
     Ok(goondan::tool_host::run(&args.path)?)
 }
 
-/// How this program starts itself as such a process; `None` where it cannot find itself.
+/// Returns the command that starts this process; `None` if the path of the executable is unknown.
 pub(crate) fn command() -> Option<HostCommand> {
     let program = std::env::current_exe().ok()?;
     Some(HostCommand {
         program,
-        args: vec![NAME.into()],
+        args: vec![TOOL_HOST_COMMAND.into()],
     })
 }

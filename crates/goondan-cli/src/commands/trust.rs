@@ -3,42 +3,44 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use goondan::inside::shown;
-use goondan::{StateRoot, TrustList, Trusted, folders_to_trust, packages_to_trust, wants};
+use goondan::internal::untrusted_text;
+use goondan::{
+    StateRoot, TrustList, TrustedDirectory, folders_to_trust, packages_to_trust, requested_access,
+};
 use serde_json::json;
 
 use crate::exit::CliError;
-use crate::output::{Output, Table, style};
-use crate::place;
-use crate::trust::{Trust, listing, trusting, unreadable, unwritten};
+use crate::output::{CommandOutput, TextTable, style};
+use crate::project_path;
+use crate::trust::{TrustSettings, listing, trust_command, unreadable, unwritten};
 
 const EXAMPLES: &str = "\
 Examples:
-  gdn trust                   Trust the project in this folder
-  gdn trust ~/src             Trust this folder and everything below it
-  gdn trust --list            List the trusted folders
-  gdn trust --revoke ~/src    Take this folder off the list, or a package by its name";
+  gdn trust                   Trust the project in this directory
+  gdn trust ~/src             Trust this directory and everything below it
+  gdn trust --list            List the trusted directories
+  gdn trust --revoke ~/src    Revoke trust in a directory, or in a package by name";
 
 /// Arguments of `gdn trust`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct TrustArgs {
-    /// The folder of a project, or a folder with several projects [default: the project around this folder, else this folder]
+    /// The directory of one or more projects [default: the project around this directory, else this
+    /// directory]
     #[arg(value_name = "PATH")]
     folder: Option<PathBuf>,
-    /// List the trusted folders
+    /// List the trusted directories
     #[arg(long, conflicts_with_all = ["folder", "revoke"])]
     list: bool,
-    /// Take this folder, or the package of that name, off the list
+    /// Revoke trust in this directory, or in the package of that name
     #[arg(long, value_name = "PATH", conflicts_with = "folder")]
     revoke: Option<PathBuf>,
 }
 
-/// Looks at the list of trusted folders, or changes it.
 pub(crate) fn run(
     args: &TrustArgs,
     state_root: &StateRoot,
-    output: &Output,
+    output: &CommandOutput,
 ) -> Result<(), CliError> {
     let list = TrustList::of(state_root);
     match &args.revoke {
@@ -47,7 +49,7 @@ pub(crate) fn run(
         None => {
             let folder = match &args.folder {
                 Some(folder) => folder_of(folder).to_owned(),
-                None => place::around(output)?.unwrap_or_else(|| PathBuf::from(".")),
+                None => project_path::around(output)?.unwrap_or_else(|| PathBuf::from(".")),
             };
             trust(&list, &folder, state_root, output)
         }
@@ -58,25 +60,26 @@ fn trust(
     list: &TrustList,
     folder: &Path,
     state_root: &StateRoot,
-    output: &Output,
+    output: &CommandOutput,
 ) -> Result<(), CliError> {
     if !folder.is_dir() {
         return Err(CliError::configuration(format!(
-            "The folder `{}` does not exist.",
+            "The directory `{}` does not exist.",
             folder.display()
         ))
-        .suggest("Check the path: it starts from the folder that you are in."));
+        .suggest("Check the path; it is relative to the current directory."));
     }
-    if list.lies_in(folder) {
+    if list.is_inside(folder) {
         let shown = folder.display();
         output.note(&format!(
-            "The state root lies in {shown}: for a project in that folder itself, use `--trust`."
+            "The state root is inside {shown}. To run a project in that directory itself, use \
+                `--trust`."
         ))?;
     }
     let project = goondan::manifest_in(folder).map(|_| goondan::load(folder));
     let wants = project
         .as_ref()
-        .map(|project| wants(project, state_root))
+        .map(|project| requested_access(project, state_root))
         .unwrap_or_default();
     let trusted = list.add(folder).map_err(|error| unwritten(list, &error))?;
     list.add_packages(&packages_to_trust(&wants))
@@ -89,11 +92,11 @@ fn trust(
     }
     let good = style::GOOD;
     output.line(&format!(
-        "{good}Trusted{good:#} {} and all that is below it.",
+        "{good}Trusted{good:#} {} and everything below it.",
         trusted.path.display()
     ))?;
     let open = match project {
-        Some(project) => Trust::new(state_root, false).open_wants(&project)?,
+        Some(project) => TrustSettings::new(state_root, false).open_wants(&project)?,
         None => Vec::new(),
     };
     let folders = if open.is_empty() {
@@ -103,23 +106,23 @@ fn trust(
     };
     folders.iter().try_for_each(|folder| {
         output.note(&format!(
-            "Something that it obeys lies outside of it: look there, and run `{}`, too.",
-            trusting(folder)
+            "The project also uses files outside of this directory. Review them, then run `{}`.",
+            trust_command(folder)
         ))
     })
 }
 
-fn show(list: &TrustList, output: &Output) -> Result<(), CliError> {
+fn show(list: &TrustList, output: &CommandOutput) -> Result<(), CliError> {
     let folders = list.folders().map_err(|error| unreadable(list, &error))?;
     if output.json {
         return output.json_pretty(&folders);
     }
     let packages = list.packages().map_err(|error| unreadable(list, &error))?;
     if folders.is_empty() && packages.is_empty() {
-        return output.note("No folder is trusted.");
+        return output.note("No directory is trusted.");
     }
-    let mut table = Table::new(&["FOLDER", "SINCE"]);
-    for Trusted { path, since } in &folders {
+    let mut table = TextTable::new(&["DIRECTORY", "SINCE"]);
+    for TrustedDirectory { path, since } in &folders {
         table.row([
             path.display().to_string(),
             since.format("%Y-%m-%d %H:%M:%S").to_string(),
@@ -132,14 +135,14 @@ fn show(list: &TrustList, output: &Output) -> Result<(), CliError> {
     if packages.is_empty() {
         return Ok(());
     }
-    let mut table = Table::new(&["PACKAGE", "VERSION", "CONTENT"]);
+    let mut table = TextTable::new(&["PACKAGE", "VERSION", "CONTENT"]);
     packages
         .into_iter()
         .for_each(|one| table.row([one.name, one.version, one.contents]));
     table.lines().iter().try_for_each(|line| output.line(line))
 }
 
-fn revoke(list: &TrustList, folder: &Path, output: &Output) -> Result<(), CliError> {
+fn revoke(list: &TrustList, folder: &Path, output: &CommandOutput) -> Result<(), CliError> {
     let folder = folder_of(folder);
     if let Some(name) = folder.to_str().filter(|_| !folder.exists())
         && list
@@ -149,8 +152,8 @@ fn revoke(list: &TrustList, folder: &Path, output: &Output) -> Result<(), CliErr
         return match output.json {
             true => output.json_pretty(&json!({ "revoked": true })),
             false => output.line(&format!(
-                "The package {} is no longer on the list.",
-                shown::line(name)
+                "The package {} is no longer trusted.",
+                untrusted_text::line(name)
             )),
         };
     }
@@ -165,19 +168,19 @@ fn revoke(list: &TrustList, folder: &Path, output: &Output) -> Result<(), CliErr
     }
     let shown = folder.display();
     output.line(&match is_less {
-        true => format!("{shown} is no longer on the list."),
-        false => format!("{shown} was not on the list."),
+        true => format!("{shown} was removed from the list of trusted directories."),
+        false => format!("{shown} was not on the list of trusted directories."),
     })?;
     match above {
         Some(above) => output.line(&format!(
-            "It is still trusted, because {} is.",
+            "The directory is still trusted, because {} is trusted.",
             above.path.display()
         )),
         None => Ok(()),
     }
 }
 
-/// The folder of a project that may be named by its goondan.yaml.
+/// Returns the directory of a project. `path` may also be its goondan.yaml.
 fn folder_of(path: &Path) -> &Path {
     match path.is_file() {
         true => path

@@ -1,35 +1,35 @@
-//! A line that says what is going on, on a terminal, for as long as nothing else is there to read.
+//! Spinner line on a terminal, shown while there is no other output.
 
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::{Output, shorten};
+use super::{CommandOutput, shorten};
 
-/// How often the spinner turns.
-const TICK: Duration = Duration::from_millis(100);
+const SPINNER_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The line. It draws on standard error and only where that is a terminal; everywhere else its methods do nothing.
+/// Spinner line. It draws on standard error, and only if that is a terminal; otherwise all methods
+/// do nothing.
 #[derive(Debug)]
-pub(crate) struct Activity {
+pub(crate) struct ActivitySpinner {
     enabled: bool,
     bar: Option<ProgressBar>,
 }
 
-impl Activity {
-    pub(crate) fn new(output: &Output) -> Self {
-        Activity {
-            enabled: Output::stderr_is_terminal() && !output.quiet && !output.json,
+impl ActivitySpinner {
+    pub(crate) fn new(output: &CommandOutput) -> Self {
+        ActivitySpinner {
+            enabled: CommandOutput::stderr_is_terminal() && !output.quiet && !output.json,
             bar: None,
         }
     }
 
-    /// Shows `message`, in place of what was there. It may hold words of strangers, and no style.
+    /// Replaces the current message. The message may contain foreign text, but no styles.
     pub(crate) fn show(&mut self, message: impl std::fmt::Display) {
         self.show_since(message, Duration::ZERO);
     }
 
-    /// As [`Activity::show`], of something that has gone on for that long.
+    /// Shows a message, see [`ActivitySpinner::show`], for an activity that started `elapsed` ago.
     pub(crate) fn show_since(&mut self, message: impl std::fmt::Display, elapsed: Duration) {
         if !self.enabled {
             return;
@@ -44,7 +44,7 @@ impl Activity {
         }
     }
 
-    /// Takes the line away, so that others can write.
+    /// Removes the line so that other output can be written.
     pub(crate) fn hide(&mut self) {
         if let Some(bar) = self.bar.take() {
             bar.finish_and_clear();
@@ -52,7 +52,7 @@ impl Activity {
     }
 }
 
-impl Drop for Activity {
+impl Drop for ActivitySpinner {
     fn drop(&mut self) {
         self.hide();
     }
@@ -64,6 +64,6 @@ fn spinner(message: String, elapsed: Duration) -> ProgressBar {
         .expect("the template is fixed and valid");
     bar.set_style(style);
     bar.set_message(message);
-    bar.enable_steady_tick(TICK);
+    bar.enable_steady_tick(SPINNER_INTERVAL);
     bar
 }

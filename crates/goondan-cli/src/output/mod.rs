@@ -1,34 +1,35 @@
-//! Where text goes: results on standard output, everything else on standard error, colours only on terminals.
+//! Output routing: results go to standard output, everything else to standard error. Colors are
+//! only used on terminals.
 
 mod activity;
-mod ask;
-mod bottom;
 mod reload;
 mod report;
 pub(crate) mod screen;
+mod status_rows;
 mod table;
+mod terminal_prompt;
+mod truncate;
 pub(crate) mod width;
-mod words;
 
 use std::io::{self, IsTerminal};
 
 use anstyle::{AnsiColor, Style};
-use goondan::inside::shown;
+use goondan::internal::untrusted_text;
 use serde::Serialize;
 
-pub(crate) use activity::Activity;
-pub(crate) use ask::{Printer, Size, ask, ask_with, is_yes};
-pub(crate) use bottom::Bottom;
+pub(crate) use activity::ActivitySpinner;
 pub(crate) use reload::{build_words, outcome_words, plan_words};
-pub(crate) use report::{TurnFacts, TurnReport, turn_error};
-pub(crate) use table::Table;
-pub(crate) use words::{duration, gutter, shorten};
+pub(crate) use report::{TurnReport, TurnReportFacts, turn_error};
+pub(crate) use status_rows::StatusRows;
+pub(crate) use table::TextTable;
+pub(crate) use terminal_prompt::{PromptPrinter, TerminalSize, ask, ask_with, is_yes};
+pub(crate) use truncate::{duration, gutter, shorten};
 
-use self::screen::{Stream, Words, write};
-use crate::args::Global;
+use self::screen::{OutputStream, TextOrigin, write};
+use crate::args::GlobalArgs;
 use crate::exit::CliError;
 
-/// The colours in use, one name each.
+/// Styles in use.
 pub(crate) mod style {
     use super::{AnsiColor, Style};
 
@@ -40,57 +41,57 @@ pub(crate) mod style {
     pub(crate) const HEADING: Style = Style::new().bold();
 }
 
-/// How much is said, and in which form.
+/// Verbosity and format of the output.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Output {
-    /// JSON instead of text.
+pub(crate) struct CommandOutput {
+    /// Print JSON instead of text.
     pub(crate) json: bool,
-    /// Only results and errors.
+    /// Print only results and errors.
     pub(crate) quiet: bool,
-    /// How often `-v` was given.
+    /// Number of `-v` flags.
     pub(crate) verbose: u8,
 }
 
-impl Output {
-    pub(crate) fn new(global: &Global) -> Self {
-        Output {
+impl CommandOutput {
+    pub(crate) fn new(global: &GlobalArgs) -> Self {
+        CommandOutput {
             json: global.json,
             quiet: global.quiet,
             verbose: global.verbose,
         }
     }
 
-    /// A line of the result, for people.
+    /// Prints a line of the result as text.
     pub(crate) fn line(&self, text: &str) -> Result<(), CliError> {
         self.piece(&format!("{text}\n"))
     }
 
-    /// A piece of the result, for people, without a line break of its own.
+    /// Prints a piece of the result as text, without a line break.
     pub(crate) fn piece(&self, text: &str) -> Result<(), CliError> {
-        Ok(write(Stream::Out, Words::Ours, text)?)
+        Ok(write(OutputStream::Out, TextOrigin::Ours, text)?)
     }
 
-    /// A piece of what somebody else wrote and that is the result: programs get it byte for byte.
+    /// Prints a piece of a result that a model or tool wrote. Pipes and files get it byte for byte.
     pub(crate) fn foreign(&self, text: &str) -> Result<(), CliError> {
-        Ok(write(Stream::Out, Words::Foreign, text)?)
+        Ok(write(OutputStream::Out, TextOrigin::Foreign, text)?)
     }
 
-    /// A value of the result, indented for people who look at it.
+    /// Prints a value of the result as indented JSON.
     pub(crate) fn json_pretty(&self, value: &impl Serialize) -> Result<(), CliError> {
         self.json_text(&(serde_json::to_string_pretty(value).map_err(io::Error::other)? + "\n"))
     }
 
-    /// A value of the result in one line.
+    /// Prints a value of the result as one line of JSON.
     pub(crate) fn json_line(&self, value: &impl Serialize) -> Result<(), CliError> {
         self.json_text(&(serde_json::to_string(value).map_err(io::Error::other)? + "\n"))
     }
 
-    /// Lines of the result that are JSON already.
+    /// Prints lines that are already JSON.
     pub(crate) fn json_text(&self, json: &str) -> Result<(), CliError> {
-        Ok(write(Stream::Out, Words::Json, json)?)
+        Ok(write(OutputStream::Out, TextOrigin::Json, json)?)
     }
 
-    /// Something worth knowing that is no result.
+    /// Prints a note; suppressed by `--quiet` and `--json`.
     pub(crate) fn note(&self, text: &str) -> Result<(), CliError> {
         if self.quiet || self.json {
             return Ok(());
@@ -98,7 +99,8 @@ impl Output {
         self.trace(text)
     }
 
-    /// What explains an error that follows: `--quiet` leaves errors alone, and `--json` tells all in the error itself.
+    /// Prints details of the error that follows. `--quiet` keeps them; with `--json` the error
+    /// object contains them.
     pub(crate) fn explain(&self, text: &str) -> Result<(), CliError> {
         if self.json {
             return Ok(());
@@ -106,65 +108,71 @@ impl Output {
         self.trace(text)
     }
 
-    /// A line for people who watch what happens, also with `--json`.
+    /// Prints a progress line, including with `--json`.
     pub(crate) fn trace(&self, text: &str) -> Result<(), CliError> {
-        Ok(write(Stream::Err, Words::Ours, &format!("{text}\n"))?)
+        Ok(write(
+            OutputStream::Err,
+            TextOrigin::Ours,
+            &format!("{text}\n"),
+        )?)
     }
 
-    /// Text that clap has already styled, as a result.
+    /// Prints styled text from clap as a result.
     pub(crate) fn print_styled(text: &str) -> Result<(), CliError> {
-        Ok(write(Stream::Out, Words::Ours, text)?)
+        Ok(write(OutputStream::Out, TextOrigin::Ours, text)?)
     }
 
-    /// Text that clap has already styled, beside the result; also a question whose answer is typed behind it.
+    /// Prints styled text to standard error, without a line break. Prompts whose answer follows on
+    /// the same line also use it.
     pub(crate) fn note_styled(text: &str) -> Result<(), CliError> {
-        Ok(write(Stream::Err, Words::Ours, text)?)
+        Ok(write(OutputStream::Err, TextOrigin::Ours, text)?)
     }
 
-    /// Whether results are read by a person right now.
     pub(crate) fn stdout_is_terminal() -> bool {
         io::stdout().is_terminal()
     }
 
-    /// Whether notes are read by a person right now.
     pub(crate) fn stderr_is_terminal() -> bool {
         io::stderr().is_terminal()
     }
 
-    /// How many columns notes have. Where they go to no terminal, as many as people mostly have.
+    /// Returns the width of standard error in columns. Without a terminal, a usual width is
+    /// assumed.
     pub(crate) fn columns() -> usize {
         terminal_size::terminal_size_of(io::stderr()).map_or(100, |(width, _)| width.0.into())
     }
 
-    /// Whether somebody can type.
     pub(crate) fn stdin_is_terminal() -> bool {
         io::stdin().is_terminal()
     }
 
-    /// Whether colours may be used on standard output.
     pub(crate) fn stdout_has_colour() -> bool {
         anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never
     }
 
-    /// Whether colours may be used on standard error.
     pub(crate) fn stderr_has_colour() -> bool {
         anstream::AutoStream::choice(&io::stderr()) != anstream::ColorChoice::Never
     }
 }
 
-/// Puts `error` on standard error, in the form that was asked for.
+/// Prints `error` on standard error, as JSON or as text.
 pub(crate) fn write_error(error: &CliError, json: bool) -> io::Result<()> {
     match json {
-        true => write(Stream::Err, Words::Json, &format!("{}\n", error.to_json())),
-        false => write(Stream::Err, Words::Ours, &error_words(error)),
+        true => write(
+            OutputStream::Err,
+            TextOrigin::Json,
+            &format!("{}\n", error.to_json()),
+        ),
+        false => write(OutputStream::Err, TextOrigin::Ours, &error_words(error)),
     }
 }
 
-/// An error for people. Providers and tools write messages, too: their further lines can't be taken for ours.
+/// Renders an error as text. Further lines are indented, so that foreign text in a message cannot
+/// imitate gdn's own output.
 fn error_words(error: &CliError) -> String {
     let (red, faint) = (style::ERROR, style::FAINT);
-    let indented = |text: &str, by: &str| shown::lines(text).to_string().replace('\n', by);
-    let code = shown::line(&error.code);
+    let indented = |text: &str, by: &str| untrusted_text::lines(text).to_string().replace('\n', by);
+    let code = untrusted_text::line(&error.code);
     let mut words = format!(
         "{red}error[{code}]{red:#}: {}\n",
         indented(&error.message, "\n  ")
@@ -176,7 +184,10 @@ fn error_words(error: &CliError) -> String {
         ));
     }
     if let Some(url) = &error.help_url {
-        words.push_str(&format!("  {faint}help: {}{faint:#}\n", shown::line(url)));
+        words.push_str(&format!(
+            "  {faint}help: {}{faint:#}\n",
+            untrusted_text::line(url)
+        ));
     }
     words
 }

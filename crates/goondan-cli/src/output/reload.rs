@@ -1,17 +1,17 @@
-//! What a reload has changed, in words (rule R5).
+//! Text of reload outcomes (rule R5).
 
 use std::time::Duration;
 
-use goondan::inside::{render, shown};
+use goondan::internal::{render, untrusted_text};
 use goondan::spec::{AgentChange, AgentEffect, AgentPart, Diagnostic, ReloadPlan};
 use goondan::{BuildOutcome, ReloadOutcome};
 
 use super::style;
 
-/// A line names so many things, and counts the others.
-const NAMED: usize = 6;
+/// Maximum number of names in a line; the remaining names are counted.
+const MAX_NAMED_RESOURCES: usize = 6;
 
-/// What came of a reload: a line, and below it what is wrong with the project.
+/// Renders the outcome of a reload as one line, followed by the diagnostics.
 pub(crate) fn outcome_words(outcome: &ReloadOutcome, serving: u64, colour: bool) -> String {
     let faint = style::FAINT;
     let took = milliseconds(outcome.timing.total());
@@ -29,7 +29,8 @@ pub(crate) fn outcome_words(outcome: &ReloadOutcome, serving: u64, colour: bool)
             let count = errors(diagnostics);
             (
                 format!(
-                    "{error}Not reloaded{error:#}: {count}; generation {serving} serves on {faint}({took}){faint:#}"
+                    "{error}Not reloaded{error:#}: {count}; generation {serving} keeps running \
+                    {faint}({took}){faint:#}"
                 ),
                 diagnostics,
             )
@@ -41,24 +42,27 @@ pub(crate) fn outcome_words(outcome: &ReloadOutcome, serving: u64, colour: bool)
     }
 }
 
-/// What a failed build has printed, and a line about it.
+/// Renders the output of a failed build, followed by a summary line.
 pub(crate) fn build_words(outcome: &BuildOutcome, serving: u64) -> String {
     let (error, took) = (style::ERROR, milliseconds(outcome.duration));
     let line = format!(
-        "{error}Not built{error:#}: {}: {}; generation {serving} serves on ({took})",
-        shown::line(&outcome.tool),
-        shown::line(&outcome.end)
+        "{error}Not built{error:#}: {}: {}; generation {serving} keeps running ({took})",
+        untrusted_text::line(&outcome.tool),
+        untrusted_text::line(&outcome.end)
     );
-    match shown::lines(outcome.output.trim_end()).to_string().as_str() {
+    match untrusted_text::lines(outcome.output.trim_end())
+        .to_string()
+        .as_str()
+    {
         "" => line,
         output => format!("{output}\n{line}"),
     }
 }
 
-/// What a plan changes, in a line.
+/// Renders a reload plan as one line.
 pub(crate) fn plan_words(plan: &ReloadPlan) -> String {
     if plan.is_empty() {
-        return "nothing has changed".to_owned();
+        return "no changes".to_owned();
     }
     let resources = [
         ("added", &plan.added),
@@ -108,8 +112,8 @@ fn part_words(parts: &[AgentPart]) -> String {
 }
 
 fn list(names: &[String]) -> String {
-    let named = shown::line(names[..names.len().min(NAMED)].join(", "));
-    match names.len().saturating_sub(NAMED) {
+    let named = untrusted_text::line(names[..names.len().min(MAX_NAMED_RESOURCES)].join(", "));
+    match names.len().saturating_sub(MAX_NAMED_RESOURCES) {
         0 => named.to_string(),
         more => format!("{named} and {more} more"),
     }

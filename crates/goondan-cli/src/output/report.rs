@@ -1,7 +1,7 @@
-//! What a program reads about a turn, and which exit code a turn deserves.
+//! Machine-readable turn reports, and the exit code for each turn result.
 
 use goondan::ChainUsage;
-use goondan::event::{Cost, FinishReason, TurnError, TurnResult};
+use goondan::event::{FinishReason, TurnError, TurnResult, UsageCost};
 use goondan::ids::InstanceId;
 use goondan::ports::model::{ModelFinishReason, TokenUsage};
 use goondan::spec::Code;
@@ -9,19 +9,19 @@ use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-use crate::commands::run::Unasked;
-use crate::exit::{CliError, Exit};
+use crate::commands::run::UnpromptedAnswer;
+use crate::exit::{CliError, CommandExit};
 
-/// What came of a turn: the one object of `--output-format json`, a line of `stream-json`.
+/// Report of a turn: the object of `--output-format json`, or a line of `stream-json`.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct TurnReport {
     #[serde(rename = "type")]
     kind: &'static str,
-    /// What the input line called itself.
+    /// `id` of the input line.
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<String>,
-    /// The type of the event that began a turn that no input of this run began.
+    /// Event type that caused the turn, if no input of this run did.
     #[serde(skip_serializing_if = "Option::is_none")]
     cause: Option<String>,
     agent_name: String,
@@ -29,47 +29,47 @@ pub(crate) struct TurnReport {
     turn_id: String,
     trace_id: String,
     finish_reason: FinishReason,
-    /// The reason why the model ended its last answer, if that answer is incomplete.
+    /// Finish reason of the last model call, if its answer is incomplete.
     #[serde(skip_serializing_if = "Option::is_none")]
     model_finish_reason: Option<ModelFinishReason>,
-    /// The text of the answer; null where there is none.
+    /// Text of the answer; null if there is none.
     response: Option<String>,
-    /// The answer as data, where the agent states its output.
+    /// Structured answer, if the agent declares an output.
     #[serde(skip_serializing_if = "Option::is_none")]
     output: Option<Value>,
     steps: u32,
     #[serde(flatten)]
-    usage: Option<Usage>,
+    usage: Option<TraceUsageReport>,
     #[serde(skip_serializing_if = "Option::is_none")]
     duration_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<TurnError>,
-    /// Answers of later turns of the same chain that no input began.
+    /// Later answers of the same trace that no input caused.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     later: Vec<TurnReport>,
 }
 
-/// What all turns of the chain have used up so far.
+/// Accumulated usage of all turns of the trace.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Usage {
+struct TraceUsageReport {
     usage: TokenUsage,
-    /// The share of each agent.
+    /// Usage per agent.
     usage_by_agent: BTreeMap<String, TokenUsage>,
     /// Cost of all turns, if a Model has `pricing`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    cost: Option<Cost>,
+    cost: Option<UsageCost>,
     /// Costs by currency, if the Models have prices in several currencies.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    costs: Vec<Cost>,
+    costs: Vec<UsageCost>,
 }
 
-impl From<ChainUsage> for Usage {
+impl From<ChainUsage> for TraceUsageReport {
     fn from(chain: ChainUsage) -> Self {
-        let cost = |(currency, amount)| Cost { amount, currency };
-        let mut costs: Vec<Cost> = chain.costs.into_iter().map(cost).collect();
+        let cost = |(currency, amount)| UsageCost { amount, currency };
+        let mut costs: Vec<UsageCost> = chain.costs.into_iter().map(cost).collect();
         let only = if costs.len() == 1 { costs.pop() } else { None };
-        Usage {
+        TraceUsageReport {
             usage: chain.total,
             usage_by_agent: chain.by_agent,
             cost: only,
@@ -78,22 +78,20 @@ impl From<ChainUsage> for Usage {
     }
 }
 
-/// What belongs to a turn and is not in its result.
+/// Facts about a turn that its result does not contain.
 #[derive(Debug, Clone)]
-pub(crate) struct TurnFacts {
-    /// Whose turn.
+pub(crate) struct TurnReportFacts {
     pub(crate) instance: InstanceId,
-    /// The chain that it belongs to.
     pub(crate) trace_id: String,
-    /// How long it took from acceptance to result, in milliseconds.
+    /// Time from acceptance to result, in milliseconds.
     pub(crate) duration_ms: u64,
 }
 
 impl TurnReport {
-    /// What came of an input. `usage` is that of its chain.
+    /// Creates the report of an input's turn. `usage` covers its whole trace.
     pub(crate) fn result(
         id: Option<String>,
-        facts: TurnFacts,
+        facts: TurnReportFacts,
         result: &TurnResult,
         usage: ChainUsage,
     ) -> Self {
@@ -111,9 +109,9 @@ impl TurnReport {
         }
     }
 
-    /// What came of a turn that no input of this run began.
-    pub(crate) fn answer(unasked: &Unasked<'_>, usage: Option<ChainUsage>) -> Self {
-        let Unasked {
+    /// Creates the report of a turn that no input of this run caused.
+    pub(crate) fn answer(unasked: &UnpromptedAnswer<'_>, usage: Option<ChainUsage>) -> Self {
+        let UnpromptedAnswer {
             instance,
             cause,
             trace_id,
@@ -126,7 +124,7 @@ impl TurnReport {
         }
     }
 
-    /// With what later turns of the same chain have answered.
+    /// Adds the answers of later turns of the same trace.
     pub(crate) fn with_later(self, later: Vec<TurnReport>) -> Self {
         TurnReport { later, ..self }
     }
@@ -154,7 +152,7 @@ impl TurnReport {
                 .map(|message| message.text()),
             output: result.output.clone(),
             steps: result.step_count,
-            usage: usage.map(Usage::from),
+            usage: usage.map(TraceUsageReport::from),
             duration_ms: None,
             error: result.error.clone(),
             later: Vec::new(),
@@ -162,7 +160,7 @@ impl TurnReport {
     }
 }
 
-/// The error that a turn ends the command with; `None` where it answered.
+/// Returns the error that the command ends with, or `None` if the turn answered.
 pub(crate) fn turn_error(result: &TurnResult) -> Option<CliError> {
     match result.finish_reason {
         FinishReason::TextResponse => None,
@@ -170,7 +168,7 @@ pub(crate) fn turn_error(result: &TurnResult) -> Option<CliError> {
         FinishReason::MaxSteps => Some(step_limit(result.step_count)),
         FinishReason::Error => Some(match &result.error {
             Some(error) => failed(error),
-            None => CliError::failure(Code::INTERNAL_ERROR, "The turn failed without saying why."),
+            None => CliError::failure(Code::INTERNAL_ERROR, "The turn failed without a reason."),
         }),
     }
 }
@@ -180,21 +178,21 @@ fn step_limit(steps: u32) -> CliError {
         Code::MAX_STEPS,
         format!("The turn was stopped at the step limit, after {steps} steps without an answer."),
     )
-    .suggest("Raise `policy.maxStepsPerTurn` of the Swarm, or look at what the agent keeps calling with `gdn logs`.")
+    .suggest("Raise `policy.maxStepsPerTurn` of the Swarm, or find repeated calls with `gdn logs`.")
 }
 
 fn failed(error: &TurnError) -> CliError {
     let (exit, hint) = match (error.status, Code::find(&error.code)) {
         (Some(401 | 403), _) => (
-            Exit::Authentication,
+            CommandExit::Authentication,
             Some("Check the model's `apiKey` and the variable that it comes from."),
         ),
         (_, Some(Code::MODEL_CONNECTION)) => (
-            Exit::Network,
+            CommandExit::Network,
             Some("Check the model's `endpoint` and the network."),
         ),
-        (_, Some(Code::MODEL_CONFIGURATION)) => (Exit::Configuration, None),
-        _ => (Exit::Failure, None),
+        (_, Some(Code::MODEL_CONFIGURATION)) => (CommandExit::Configuration, None),
+        _ => (CommandExit::Failure, None),
     };
     let mut shown = CliError::passed_on(exit, error.code.clone(), error.message.clone());
     shown.suggestion = error.suggestion.clone().or(hint.map(str::to_owned));
@@ -225,7 +223,10 @@ mod tests {
         }
     }
 
-    fn exit(finish_reason: FinishReason, error: Option<(&str, Option<u16>)>) -> Option<Exit> {
+    fn exit(
+        finish_reason: FinishReason,
+        error: Option<(&str, Option<u16>)>,
+    ) -> Option<CommandExit> {
         turn_error(&ended(finish_reason, error)).map(|error| error.exit)
     }
 
@@ -233,28 +234,28 @@ mod tests {
     fn the_exit_code_tells_what_kind_of_failure_it_was() {
         use FinishReason::{Cancelled, Error, MaxSteps, TextResponse};
         assert_eq!(exit(TextResponse, None), None);
-        assert_eq!(exit(Cancelled, None), Some(Exit::Interrupt));
-        assert_eq!(exit(MaxSteps, None), Some(Exit::Failure));
-        assert_eq!(exit(Error, None), Some(Exit::Failure));
+        assert_eq!(exit(Cancelled, None), Some(CommandExit::Interrupt));
+        assert_eq!(exit(MaxSteps, None), Some(CommandExit::Failure));
+        assert_eq!(exit(Error, None), Some(CommandExit::Failure));
         assert_eq!(
             exit(Error, Some(("E_MODEL_STATUS", Some(401)))),
-            Some(Exit::Authentication)
+            Some(CommandExit::Authentication)
         );
         assert_eq!(
             exit(Error, Some(("E_MODEL_STATUS", Some(403)))),
-            Some(Exit::Authentication)
+            Some(CommandExit::Authentication)
         );
         assert_eq!(
             exit(Error, Some(("E_MODEL_STATUS", Some(529)))),
-            Some(Exit::Failure)
+            Some(CommandExit::Failure)
         );
         assert_eq!(
             exit(Error, Some(("E_MODEL_CONNECTION", None))),
-            Some(Exit::Network)
+            Some(CommandExit::Network)
         );
         assert_eq!(
             exit(Error, Some(("E_MODEL_CONFIGURATION", None))),
-            Some(Exit::Configuration)
+            Some(CommandExit::Configuration)
         );
     }
 }

@@ -1,68 +1,70 @@
-//! The one place that writes to the terminal.
+//! Central writer for all terminal output.
 //!
-//! Where text of strangers is put into a sentence it is escaped there (`spec::shown`). This is the wall behind: whatever gets
-//! here, nothing but our own styles does anything to a terminal. And while a question stands, it waits.
+//! Foreign text in sentences is escaped where the sentence is built (`spec::shown`). This module is
+//! the second barrier: it lets only gdn's own styles reach a terminal. While a prompt is open, it
+//! holds all other output back.
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
-use goondan::inside::shown::{Escaper, Kept, is_visible, push_escape};
+use goondan::internal::untrusted_text::{KeptCharacters, TextEscaper, is_visible, push_escape};
 
-use super::bottom::{Below, Bottom};
+use super::status_rows::{StatusRowState, StatusRows};
 
-/// So much is kept while a question stands; what comes after that is counted. In bytes.
-const MOST_KEPT: usize = 1024 * 1024;
+/// Maximum size of the output held back during a prompt, in bytes. Further messages are only
+/// counted.
+const MAX_HELD_OUTPUT_BYTES: usize = 1024 * 1024;
 
-/// Where text goes.
+/// Output stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stream {
-    /// Results.
+pub(crate) enum OutputStream {
+    /// Standard output, for results.
     Out,
-    /// Everything else.
+    /// Standard error, for everything else.
     Err,
 }
 
-/// Whose text it is, and who reads it.
+/// Author and reader of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Words {
-    /// Sentences of ours, in our styles, for people.
+pub(crate) enum TextOrigin {
+    /// gdn's own text with its styles, for people.
     Ours,
-    /// What a stranger wrote. People see it harmless, programs get it byte for byte.
+    /// Text of models, tools or users. Terminals get it escaped, programs byte for byte.
     Foreign,
-    /// JSON. On a terminal, what can't be seen is written as JSON escapes it.
+    /// JSON. On a terminal, invisible characters become JSON escapes.
     Json,
 }
 
-static SCREEN: Mutex<Screen> = Mutex::new(Screen::new());
+static SCREEN: Mutex<TerminalScreen> = Mutex::new(TerminalScreen::new());
 
-struct Screen {
-    /// What waits for the end of a question.
-    kept: Option<KeptBack>,
-    /// Answers stream, and a character is judged by the one before.
-    answers: Escaper,
-    /// What stands below everything, in a chat.
-    below: Option<Below>,
+struct TerminalScreen {
+    /// Output held back until the open prompt ends.
+    kept: Option<HeldOutput>,
+    /// Escaper of streamed answers: each character is judged together with the one before it.
+    answers: TextEscaper,
+    /// Status rows of a chat.
+    below: Option<StatusRowState>,
 }
 
 #[derive(Default)]
-struct KeptBack {
-    writes: Vec<(Stream, Words, String)>,
+struct HeldOutput {
+    writes: Vec<(OutputStream, TextOrigin, String)>,
     bytes: usize,
     left_out: usize,
 }
 
-/// Writes `text`. On a terminal it waits until the question that stands is answered; who reads a file or a pipe sees no
-/// question, and whoever does not read must not keep others from writing.
-pub(crate) fn write(stream: Stream, words: Words, text: &str) -> io::Result<()> {
+/// Writes `text`. On a terminal, it is held back while a prompt is open. Files and pipes show no
+/// prompt and are written at once, so a prompt without an answer does not block them.
+pub(crate) fn write(stream: OutputStream, words: TextOrigin, text: &str) -> io::Result<()> {
     match (stream.is_terminal(), words) {
         (true, _) => write_on_terminal(stream, words, text),
-        (false, Words::Ours) => put(stream, words, &harmless(text)),
-        (false, Words::Foreign | Words::Json) => put(stream, words, text),
+        (false, TextOrigin::Ours) => put(stream, words, &escape_terminal_text(text)),
+        (false, TextOrigin::Foreign | TextOrigin::Json) => put(stream, words, text),
     }
 }
 
-fn write_on_terminal(stream: Stream, words: Words, text: &str) -> io::Result<()> {
+fn write_on_terminal(stream: OutputStream, words: TextOrigin, text: &str) -> io::Result<()> {
     let mut screen = screen();
     let text = screen.fit(words, text);
     match &mut screen.kept {
@@ -77,8 +79,8 @@ fn write_on_terminal(stream: Stream, words: Words, text: &str) -> io::Result<()>
     }
 }
 
-/// From now on `bottom` stands below everything that is written on the terminal.
-pub(crate) fn stand_below(bottom: Bottom) -> io::Result<()> {
+/// Sets the status rows below all terminal output.
+pub(crate) fn set_status_rows(bottom: StatusRows) -> io::Result<()> {
     let mut screen = screen();
     let columns = columns();
     match screen.below.get_or_insert_default().want(bottom, columns) {
@@ -87,20 +89,21 @@ pub(crate) fn stand_below(bottom: Bottom) -> io::Result<()> {
     }
 }
 
-/// What stood below is somewhere in what others have written: it is drawn again where the cursor is.
-pub(crate) fn forget_bottom() {
+/// Forgets the drawn status rows after foreign output has overwritten them. The next call draws
+/// them at the cursor.
+pub(crate) fn forget_status_rows() {
     screen().below = None;
 }
 
-/// Clears the screen. What stands below is drawn again.
+/// Clears the screen. The status rows are drawn again later.
 pub(crate) fn clear() -> io::Result<()> {
     let mut screen = screen();
     screen.below = None;
     on_terminal("\u{1b}[H\u{1b}[2J")
 }
 
-/// Nothing stands below any more, and the cursor is at the beginning of a line.
-pub(crate) fn lift() -> io::Result<()> {
+/// Removes the status rows and moves the cursor to the start of a line.
+pub(crate) fn remove_status_rows() -> io::Result<()> {
     let mut screen = screen();
     let Some(mut below) = screen.below.take() else {
         return Ok(());
@@ -113,58 +116,62 @@ pub(crate) fn lift() -> io::Result<()> {
     on_terminal(&text)
 }
 
-/// From now on a question stands, until what is returned is dropped.
-pub(crate) fn question() -> Standing {
-    screen().kept = Some(KeptBack::default());
-    Standing
+/// Opens a prompt: other terminal output is held back until the returned guard is dropped.
+pub(crate) fn open_prompt() -> PromptGuard {
+    screen().kept = Some(HeldOutput::default());
+    PromptGuard
 }
 
-/// The command ends: what is kept is written, whatever stands.
+/// Writes all held-back output. The end of a command or of a prompt calls it.
 pub(crate) fn release() {
     let mut screen = screen();
     let Some(kept) = screen.kept.take() else {
         return;
     };
     for (stream, words, text) in kept.writes {
-        // A stream that is closed has no reader; the others may have one.
+        // One stream can be closed while the other still has a reader.
         let _ = screen.put(stream, words, &text);
     }
     if kept.left_out > 0 {
         let told = format!(
-            "… {} messages that came while the question stood are left out.\n",
+            "… {} messages during the approval prompt are omitted.\n",
             kept.left_out
         );
-        let _ = screen.put(Stream::Err, Words::Ours, &told);
+        let _ = screen.put(OutputStream::Err, TextOrigin::Ours, &told);
     }
 }
 
-/// A question that stands. Only it writes.
-pub(crate) struct Standing;
+/// Guard of an open prompt. Only its own output reaches the terminal.
+pub(crate) struct PromptGuard;
 
-impl Standing {
-    /// Writes a part of the question.
+impl PromptGuard {
+    /// Writes a part of the prompt.
     pub(crate) fn write(&self, text: &str) -> io::Result<()> {
-        screen().put(Stream::Err, Words::Ours, &harmless(text))
+        screen().put(
+            OutputStream::Err,
+            TextOrigin::Ours,
+            &escape_terminal_text(text),
+        )
     }
 }
 
-impl Drop for Standing {
+impl Drop for PromptGuard {
     fn drop(&mut self) {
         release();
     }
 }
 
-impl Screen {
+impl TerminalScreen {
     const fn new() -> Self {
-        Screen {
+        TerminalScreen {
             kept: None,
-            answers: Escaper::new(Kept::Writing),
+            answers: TextEscaper::new(KeptCharacters::Writing),
             below: None,
         }
     }
 
-    /// Writes what fits by now: above what stands below, where anything does.
-    fn put(&mut self, stream: Stream, words: Words, text: &str) -> io::Result<()> {
+    /// Writes text at once, above the status rows if there are any.
+    fn put(&mut self, stream: OutputStream, words: TextOrigin, text: &str) -> io::Result<()> {
         let Some(below) = self.below.as_mut().filter(|_| stream.is_terminal()) else {
             return put(stream, words, text);
         };
@@ -175,32 +182,32 @@ impl Screen {
         let rest = below.partial.split_off(end + 1);
         let lines = std::mem::replace(&mut below.partial, rest);
         match words {
-            Words::Ours if !has_colour() => {
+            TextOrigin::Ours if !has_colour() => {
                 self.above(&anstream::adapter::strip_str(&lines).to_string())
             }
             _ => self.above(&lines),
         }
     }
 
-    /// Writes lines above what stands below.
+    /// Writes lines above the status rows.
     fn above(&mut self, lines: &str) -> io::Result<()> {
         self.below.as_mut().map_or(Ok(()), |below| {
             on_terminal(&below.repaint(lines, columns(), has_colour()))
         })
     }
 
-    fn fit<'t>(&mut self, words: Words, text: &'t str) -> Cow<'t, str> {
+    fn fit<'t>(&mut self, words: TextOrigin, text: &'t str) -> Cow<'t, str> {
         match words {
-            Words::Ours => Cow::Owned(harmless(text)),
-            Words::Foreign => self.answers.escape(text),
-            Words::Json => Cow::Owned(json(text)),
+            TextOrigin::Ours => Cow::Owned(escape_terminal_text(text)),
+            TextOrigin::Foreign => self.answers.escape(text),
+            TextOrigin::Json => Cow::Owned(json(text)),
         }
     }
 }
 
-impl KeptBack {
-    fn keep(&mut self, stream: Stream, words: Words, text: String) {
-        match self.bytes + text.len() <= MOST_KEPT {
+impl HeldOutput {
+    fn keep(&mut self, stream: OutputStream, words: TextOrigin, text: String) {
+        match self.bytes + text.len() <= MAX_HELD_OUTPUT_BYTES {
             true => {
                 self.bytes += text.len();
                 self.writes.push((stream, words, text));
@@ -210,26 +217,27 @@ impl KeptBack {
     }
 }
 
-impl Stream {
-    /// Asked of the system once: events are written by the thousand.
+impl OutputStream {
+    /// Cached, because thousands of events are written.
     fn is_terminal(self) -> bool {
         static OUT: LazyLock<bool> = LazyLock::new(|| io::stdout().is_terminal());
         static ERR: LazyLock<bool> = LazyLock::new(|| io::stderr().is_terminal());
         match self {
-            Stream::Out => *OUT,
-            Stream::Err => *ERR,
+            OutputStream::Out => *OUT,
+            OutputStream::Err => *ERR,
         }
     }
 }
 
-/// Writers of others, such as logs: each write is a message, of which the further lines can't be taken for ours.
-pub(crate) struct Messages;
+/// Writer for logs and panics. Further lines of a message are marked, so that they cannot imitate
+/// gdn's own output.
+pub(crate) struct LogMessageWriter;
 
-impl Write for Messages {
+impl Write for LogMessageWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         write(
-            Stream::Err,
-            Words::Ours,
+            OutputStream::Err,
+            TextOrigin::Ours,
             &message(&String::from_utf8_lossy(bytes)),
         )?;
         Ok(bytes.len())
@@ -244,11 +252,12 @@ fn message(text: &str) -> String {
     text.trim_end_matches('\n').replace('\n', "\n  │ ") + "\n"
 }
 
-fn screen() -> MutexGuard<'static, Screen> {
+fn screen() -> MutexGuard<'static, TerminalScreen> {
     SCREEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// At once, and in one write: others may write there, too.
+/// Writes with one call and flushes, because other processes can write to the terminal between two
+/// calls.
 fn on_terminal(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
@@ -256,33 +265,34 @@ fn on_terminal(text: &str) -> io::Result<()> {
 }
 
 fn has_colour() -> bool {
-    super::Output::stdout_has_colour()
+    super::CommandOutput::stdout_has_colour()
 }
 
-/// As many as people mostly have, where a terminal does not tell.
+/// Returns the terminal width, or a usual width if the terminal does not report one.
 fn columns() -> usize {
     terminal_size::terminal_size_of(io::stdout())
         .map_or(80, |(width, _)| usize::from(width.0).max(1))
 }
 
-/// Writes what fits by now, at once: somebody may be waiting for it.
-fn put(stream: Stream, words: Words, text: &str) -> io::Result<()> {
+/// Writes text at once and flushes standard output, because a reader can be waiting for it.
+fn put(stream: OutputStream, words: TextOrigin, text: &str) -> io::Result<()> {
     let bytes = text.as_bytes();
     match (stream, words) {
-        (Stream::Out, Words::Ours) => anstream::stdout().lock().write_all(bytes),
-        (Stream::Out, _) => io::stdout().lock().write_all(bytes),
-        (Stream::Err, Words::Ours) => anstream::stderr().lock().write_all(bytes),
-        (Stream::Err, _) => io::stderr().lock().write_all(bytes),
+        (OutputStream::Out, TextOrigin::Ours) => anstream::stdout().lock().write_all(bytes),
+        (OutputStream::Out, _) => io::stdout().lock().write_all(bytes),
+        (OutputStream::Err, TextOrigin::Ours) => anstream::stderr().lock().write_all(bytes),
+        (OutputStream::Err, _) => io::stderr().lock().write_all(bytes),
     }?;
     match stream {
-        Stream::Out => io::stdout().flush(),
-        Stream::Err => Ok(()),
+        OutputStream::Out => io::stdout().flush(),
+        OutputStream::Err => Ok(()),
     }
 }
 
-/// `text` in which nothing does anything to a terminal but ends of lines, tabs and our styles.
-pub(crate) fn harmless(text: &str) -> String {
-    let mut escaper = Escaper::new(Kept::Writing);
+/// Escapes all control sequences and invisible characters except line breaks, tabs and gdn's own
+/// styles.
+pub(crate) fn escape_terminal_text(text: &str) -> String {
+    let mut escaper = TextEscaper::new(KeptCharacters::Writing);
     let mut shown = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find('\u{1b}') {
@@ -304,7 +314,8 @@ pub(crate) fn harmless(text: &str) -> String {
     shown
 }
 
-/// How long the sequence is that `text` begins with, where it is a style that we use: it may stress a text, and can't hide it.
+/// Returns the length of the style sequence at the start of `text`, or 0 if it is not one of gdn's
+/// own. These styles can highlight text but not hide it.
 fn style_length(text: &str) -> usize {
     let Some(parameters) = text.strip_prefix("\u{1b}[") else {
         return 0;
@@ -313,7 +324,8 @@ fn style_length(text: &str) -> usize {
         return 0;
     };
     let is_ours = |number: &str| match number.parse::<u8>() {
-        // All off, bold, dim, italic, underlined; colours of letters but for black, and none of the background.
+        // Reset, bold, dim, italic, underline; foreground colors except black; no background
+        // colors.
         Ok(0..=4 | 31..=37 | 39 | 90..=97) => number.len() <= 2,
         _ => number.is_empty(),
     };
@@ -324,7 +336,8 @@ fn style_length(text: &str) -> usize {
     }
 }
 
-/// JSON that means the same and holds nothing that can't be seen. Outside of strings JSON is ASCII.
+/// Escapes invisible characters in JSON. The value stays the same, because JSON is ASCII outside of
+/// strings.
 fn json(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     let mut units = [0; 2];
@@ -348,7 +361,7 @@ mod tests {
     #[test]
     fn nothing_but_our_styles_gets_through() {
         let ours = "\u{1b}[1m\u{1b}[31merror\u{1b}[0m a\tb\n";
-        assert_eq!(harmless(ours), ours);
+        assert_eq!(escape_terminal_text(ours), ours);
         for hostile in [
             "\u{1b}[8mhidden",
             "\u{1b}[30m",
@@ -368,7 +381,7 @@ mod tests {
             "\u{202e}",
             "\u{200b}",
         ] {
-            let shown = harmless(hostile);
+            let shown = escape_terminal_text(hostile);
             assert!(shown.chars().all(is_visible), "{shown:?}");
         }
     }
@@ -388,11 +401,11 @@ mod tests {
 
     #[test]
     fn what_comes_while_a_question_stands_waits() {
-        let standing = question();
-        write_on_terminal(Stream::Err, Words::Ours, "later\u{202e}\n").unwrap();
+        let standing = open_prompt();
+        write_on_terminal(OutputStream::Err, TextOrigin::Ours, "later\u{202e}\n").unwrap();
         write_on_terminal(
-            Stream::Out,
-            Words::Foreign,
+            OutputStream::Out,
+            TextOrigin::Foreign,
             &message("a log line\nof two\n"),
         )
         .unwrap();
@@ -411,8 +424,14 @@ mod tests {
 
     #[test]
     fn what_is_kept_is_bounded() {
-        let mut kept = KeptBack::default();
-        (0..3).for_each(|_| kept.keep(Stream::Err, Words::Ours, "x".repeat(MOST_KEPT / 2)));
+        let mut kept = HeldOutput::default();
+        (0..3).for_each(|_| {
+            kept.keep(
+                OutputStream::Err,
+                TextOrigin::Ours,
+                "x".repeat(MAX_HELD_OUTPUT_BYTES / 2),
+            )
+        });
         assert_eq!((kept.writes.len(), kept.left_out), (2, 1));
     }
 }

@@ -1,33 +1,33 @@
-//! Columns that line up.
+//! Aligned columns.
 
-use goondan::inside::shown;
+use goondan::internal::untrusted_text;
 
 use super::style;
 
-/// A table with a heading; the last column is not padded.
+/// Table with a heading row. The last column is not padded.
 #[derive(Debug)]
-pub(crate) struct Table {
+pub(crate) struct TextTable {
     rows: Vec<Vec<String>>,
 }
 
-impl Table {
+impl TextTable {
     pub(crate) fn new(heading: &[&str]) -> Self {
-        Table {
+        TextTable {
             rows: vec![heading.iter().map(|&cell| cell.to_owned()).collect()],
         }
     }
 
-    /// Adds a row. Its cells may hold words of strangers, and no style.
+    /// Adds a row. Cells may contain foreign text, but no styles.
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         self.rows.push(
             cells
                 .into_iter()
-                .map(|cell| shown::line(cell).to_string())
+                .map(|cell| untrusted_text::line(cell).to_string())
                 .collect(),
         );
     }
 
-    /// The lines, the heading first.
+    /// Renders the rows, the heading first.
     pub(crate) fn lines(&self) -> Vec<String> {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let widths: Vec<usize> = (0..columns).map(|column| self.width(column)).collect();
@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn columns_line_up_by_characters() {
-        let mut table = Table::new(&["NAME", "N"]);
+        let mut table = TextTable::new(&["NAME", "N"]);
         table.row(["größer".to_owned(), "1".to_owned()]);
         table.row(["a".to_owned(), "22".to_owned()]);
         assert_eq!(table.lines()[1..], ["größer  1", "a       22"]);

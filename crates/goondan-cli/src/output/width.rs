@@ -1,12 +1,12 @@
-//! How wide text is on a terminal.
+//! Display width of text on a terminal.
 
 use std::borrow::Cow;
 
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// The columns of `text`, which holds no control character. Terminals disagree about emoji that are joined of several: some
-/// draw one, others all of them. The larger number counts, so nothing is ever cut off or wrapped by surprise.
+/// Returns the columns that `text` needs; it must not contain control characters. Terminals draw
+/// joined emoji as one or as several. The larger width counts, so that no line wraps unexpectedly.
 pub(crate) fn width(text: &str) -> usize {
     if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
         return text.len();
@@ -19,7 +19,7 @@ fn grapheme(text: &str) -> usize {
     apart.max(text.width())
 }
 
-/// The beginning of `text` that has room in `columns`, with a mark where something is left out.
+/// Truncates `text` to `columns`, with an ellipsis if something is cut off.
 pub(crate) fn fit(text: &str, columns: usize) -> Cow<'_, str> {
     if width(text) <= columns {
         return Cow::Borrowed(text);
@@ -33,7 +33,7 @@ pub(crate) fn fit(text: &str, columns: usize) -> Cow<'_, str> {
     Cow::Owned(begin.collect::<String>() + "…")
 }
 
-/// `text` without line breaks, in rows of at most `columns`.
+/// Splits `text`, which has no line breaks, into rows of at most `columns`.
 pub(crate) fn rows(text: &str, columns: usize) -> Vec<&str> {
     let (mut rows, mut begin, mut used) = (Vec::new(), 0, 0);
     for (at, part) in text.grapheme_indices(true) {

@@ -1,6 +1,6 @@
-//! A swarm that another process runs, reached through the door of its workspace.
+//! Connection to a swarm in another process, through the control endpoint of its workspace.
 
-mod listening;
+mod event_listener;
 
 use std::io;
 use std::path::Path;
@@ -8,34 +8,33 @@ use std::time::{Duration, Instant};
 
 use goondan::spec::{Bundle, Code};
 use goondan::{Input, LockError, OpenWorkspaceError, StartError, StateRoot, Workspace};
-use goondan_serve::client::{Client, ClientError};
-use goondan_serve::door::Door;
+use goondan_serve::client::{ClientError, LocalClient};
+use goondan_serve::local_endpoint::LocalEndpoint;
 use goondan_serve::wire::{InputBody, SwarmBody};
 
-pub(crate) use listening::Listening;
+pub(crate) use event_listener::RemoteEventListener;
 
-use crate::commands::run::Signals;
-use crate::exit::{CliError, Exit};
+use crate::commands::run::SignalReceiver;
+use crate::exit::{CliError, CommandExit};
 
-/// So long a process is waited for that is about to open its door, or to end; and how often it is looked at.
-const PATIENCE: Duration = Duration::from_secs(5);
-const LOOK: Duration = Duration::from_millis(20);
+/// Time to wait for a process that is about to open its control endpoint or to exit, and the
+/// polling interval.
+const CONTROL_ENDPOINT_TIMEOUT: Duration = Duration::from_secs(5);
+const ENDPOINT_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// A swarm that another process runs.
+/// Swarm in another process.
 #[derive(Debug, Clone)]
-pub(crate) struct Remote {
-    /// The way to it.
-    pub(crate) client: Client,
-    /// Who it is.
+pub(crate) struct RemoteSwarm {
+    pub(crate) client: LocalClient,
     pub(crate) swarm: SwarmBody,
     workspace: Workspace,
     pid: u32,
 }
 
-impl Remote {
-    /// Waits until its process has ended, which it was about to; false where that takes too long.
+impl RemoteSwarm {
+    /// Waits until the process exits. Returns false if that takes longer than the limit.
     pub(crate) async fn ended(&self) -> bool {
-        let end = patience();
+        let end = wait_end();
         while self
             .workspace
             .running_process()
@@ -44,22 +43,21 @@ impl Remote {
             if Instant::now() >= end {
                 return false;
             }
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(ENDPOINT_POLL_INTERVAL).await;
         }
         true
     }
 
-    /// Where it keeps its state.
     pub(crate) fn workspace(&self) -> &Workspace {
         &self.workspace
     }
 }
 
-/// Why no swarm was started here.
+/// Reason why no swarm started in this process.
 pub(crate) enum NotStarted {
-    /// Another process runs it.
-    Elsewhere(Box<Remote>, Signals),
-    /// It could not be.
+    /// Another process runs the swarm.
+    Elsewhere(Box<RemoteSwarm>, SignalReceiver),
+    /// The start failed.
     Failed(CliError),
 }
 
@@ -74,8 +72,8 @@ impl From<NotStarted> for CliError {
         match not_started {
             NotStarted::Failed(error) => error,
             NotStarted::Elsewhere(remote, _) => {
-                let Remote { workspace, pid, .. } = *remote;
-                // As it is said where the process has not opened its door yet.
+                let RemoteSwarm { workspace, pid, .. } = *remote;
+                // Same error as for a process that has not opened its control endpoint yet.
                 let holder = LockError::Held {
                     dir: workspace.dir,
                     holder: format!("process {pid}"),
@@ -91,22 +89,23 @@ impl From<NotStarted> for CliError {
     }
 }
 
-/// When a process that is about to open its door, or to end, is given up.
-pub(crate) fn patience() -> Instant {
-    Instant::now() + PATIENCE
+/// Returns the end of the wait for a process that is about to open its control endpoint or to exit.
+pub(crate) fn wait_end() -> Instant {
+    Instant::now() + CONTROL_ENDPOINT_TIMEOUT
 }
 
-/// The swarm of that name, where a process runs it. One that has died has left its door behind, and does not answer. One that holds the workspace and has no door open is waited for `until` then: it has just started and opens one, or
-/// it ends.
+/// Returns the named swarm if a process runs it. The endpoint file of a crashed process does not
+/// answer. A process that holds the workspace without an endpoint is starting or exiting; it is
+/// polled until `until`.
 pub(crate) async fn running(
     bundle: &Bundle,
     swarm: Option<&str>,
     state_root: &StateRoot,
     until: Instant,
-) -> Option<Remote> {
+) -> Option<RemoteSwarm> {
     let workspace = state_root.workspace_of(bundle, bundle.choose_swarm(swarm).ok()?);
     loop {
-        if let Some(remote) = through_door(workspace.clone()).await {
+        if let Some(remote) = connect_endpoint(workspace.clone()).await {
             return Some(remote);
         }
         if !workspace
@@ -116,29 +115,34 @@ pub(crate) async fn running(
         {
             return None;
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(ENDPOINT_POLL_INTERVAL).await;
     }
 }
 
-/// The swarms that run in the workspaces of the project in `root`, whatever its files say now.
-pub(crate) async fn running_in(root: &Path, state_root: &StateRoot) -> io::Result<Vec<Remote>> {
+/// Returns all swarms that run in the workspaces of the project in `root`, whatever its files
+/// declare now.
+pub(crate) async fn running_in(
+    root: &Path,
+    state_root: &StateRoot,
+) -> io::Result<Vec<RemoteSwarm>> {
     let mut running = Vec::new();
     for workspace in state_root.workspaces_of(root)? {
-        running.extend(through_door(workspace).await);
+        running.extend(connect_endpoint(workspace).await);
     }
     Ok(running)
 }
 
-async fn through_door(workspace: Workspace) -> Option<Remote> {
-    let door = Door::of(&workspace.dir)?;
-    // Whoever listens now where a process has died does not hold its workspace, and gets no word from us.
+async fn connect_endpoint(workspace: Workspace) -> Option<RemoteSwarm> {
+    let door = LocalEndpoint::of(&workspace.dir)?;
+    // Another program can listen on the port of a crashed process. It does not hold the workspace,
+    // so nothing is sent to it.
     let holder = workspace.running_process().ok()??;
-    let client = Client::through(&door);
+    let client = LocalClient::for_endpoint(&door);
     if holder.is_some_and(|holder| holder != door.pid) {
         return None;
     }
     let swarm = client.get("/api/swarm").await.ok()?;
-    Some(Remote {
+    Some(RemoteSwarm {
         client,
         swarm,
         workspace,
@@ -146,7 +150,7 @@ async fn through_door(workspace: Workspace) -> Option<Remote> {
     })
 }
 
-/// The body of a request that hands `input` in.
+/// Returns the request body for an input.
 pub(crate) fn body(input: Input) -> InputBody {
     InputBody {
         text: input.text,
@@ -159,8 +163,8 @@ pub(crate) fn body(input: Input) -> InputBody {
     }
 }
 
-/// Whether the process was about to end, or gone, and has not taken what it was told.
-pub(crate) fn is_not_taken(error: &ClientError) -> bool {
+/// Returns true if the process was exiting or gone, so that it did not accept the request.
+pub(crate) fn is_not_accepted(error: &ClientError) -> bool {
     match error {
         ClientError::Unreachable(_) => true,
         ClientError::Refused(body) => [Code::SWARM_STOPPING, Code::SWARM_STOPPED]
@@ -175,9 +179,9 @@ impl From<ClientError> for CliError {
         match error {
             ClientError::Refused(body) => {
                 let exit = if body.code == Code::AGENT_NOT_FOUND {
-                    Exit::Usage
+                    CommandExit::Usage
                 } else {
-                    Exit::Failure
+                    CommandExit::Failure
                 };
                 CliError {
                     suggestion: body.suggestion,
@@ -185,7 +189,7 @@ impl From<ClientError> for CliError {
                 }
             }
             error => CliError::failure(Code::INTERNAL_ERROR, capitalised(&error.to_string()))
-                .suggest("What it had accepted is on disk. See what it did with `gdn logs`."),
+                .suggest("Accepted inputs are on disk. See the events with `gdn logs`."),
         }
     }
 }

@@ -1,16 +1,16 @@
 import { createInterface } from 'node:readline';
 
-// Runs as long as the connection does. Each line that somebody types is an event; ask your platform for its messages instead. The
-// page docs/connections.md of gdn lists what `ctx` has.
+// Runs as long as the connection. Each typed line is an event; fetch your platform's messages instead.
+// See docs/connections.md for `ctx`.
 export default async function (ctx) {
-  // An answer that can't be sent has failed: throw an error that says why.
+  // If the answer can't be sent, throw an error with the reason.
   ctx.onReply(async ({ origin, text }) => {
     ctx.logger.info(text, { room: origin.room });
   });
   const { room } = ctx.config;
   for await (const line of createInterface({ input: process.stdin })) {
-    // It returns once the event is on disk. Where the platform has an id of the message, pass it as `id`: the same id starts one
-    // turn, however often it comes.
+    // Returns once the event is on disk. If the platform has a message id, pass it as `id`: events with the
+    // same id start only one turn.
     await ctx.emit({ name: 'line', message: line, instanceKey: room, origin: { room } });
   }
 }

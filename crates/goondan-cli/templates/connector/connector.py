@@ -1,16 +1,16 @@
 import sys
 
 
-# Runs as long as the connection does. Each line that somebody types is an event; ask your platform for its messages instead. The
-# page docs/connections.md of gdn lists what `ctx` has.
+# Runs as long as the connection. Each typed line is an event; fetch your platform's messages instead.
+# See docs/connections.md for `ctx`.
 def run(ctx):
-    # An answer that can't be sent has failed: raise an error that says why.
+    # If the answer can't be sent, raise an error with the reason.
     @ctx.on_reply
     def send(reply):
         ctx.logger.info(reply["text"], room=reply["origin"]["room"])
 
     room = ctx.config["room"]
     for line in sys.stdin:
-        # It returns once the event is on disk. Where the platform has an id of the message, pass it as `id`: the same id starts
-        # one turn, however often it comes.
+        # Returns once the event is on disk. If the platform has a message id, pass it as `id`: events with the
+        # same id start only one turn.
         ctx.emit({"name": "line", "message": line.strip(), "instanceKey": room, "origin": {"room": room}})

@@ -1,6 +1,6 @@
 import { createInterface } from 'node:readline';
 
-// What is used of `ctx`. The page docs/connections.md of gdn lists all of it.
+// The used part of `ctx`. See docs/connections.md for all of it.
 interface Event {
   name: string;
   message: string;
@@ -9,7 +9,7 @@ interface Event {
   origin?: Origin;
 }
 
-// Where an answer goes, in words of your own: the answer brings it back.
+// Target of the answer, in a format of your choice. It is returned with the answer.
 interface Origin {
   room: string;
 }
@@ -21,16 +21,16 @@ interface Context {
   onReply(send: (reply: { origin: Origin; text: string }) => Promise<void>): void;
 }
 
-// Runs as long as the connection does. Each line that somebody types is an event; ask your platform for its messages instead.
+// Runs as long as the connection. Each typed line is an event; fetch your platform's messages instead.
 export default async function (ctx: Context): Promise<void> {
-  // An answer that can't be sent has failed: throw an error that says why.
+  // If the answer can't be sent, throw an error with the reason.
   ctx.onReply(async ({ origin, text }) => {
     ctx.logger.info(text, { room: origin.room });
   });
   const { room } = ctx.config;
   for await (const line of createInterface({ input: process.stdin })) {
-    // It returns once the event is on disk. Where the platform has an id of the message, pass it as `id`: the same id starts one
-    // turn, however often it comes.
+    // Returns once the event is on disk. If the platform has a message id, pass it as `id`: events with the
+    // same id start only one turn.
     await ctx.emit({ name: 'line', message: line, instanceKey: room, origin: { room } });
   }
 }

@@ -1,6 +1,6 @@
-/* The extension `__NAME__`. It registers layers around turns, steps ("step") and tool calls ("toolCall"), once for each
- * conversation. What a layer does before `layer.next` happens before what it wraps, the rest after it. goondan_plugin.h says
- * what the messages hold, and the page docs/extensions.md of gdn what layers are. All runs on the one thread that calls. */
+/* The extension `__NAME__`. It registers layers around turns, steps ("step") and tool calls ("toolCall"), once per
+ * conversation. Code before `layer.next` runs before the wrapped part, the rest after it. See goondan_plugin.h for the
+ * messages and docs/extensions.md for layers. Everything runs on the calling thread. */
 #include "goondan_plugin.h"
 
 #include "json.h"
@@ -48,12 +48,12 @@ static void register_session(uint64_t call, json message, uint64_t number) {
   if (s == NULL) abort();
   s->number = number, s->next = sessions, sessions = s;
   s->what = json_copy(json_text(json_get(json_get(message, "config"), "what")));
-  /* What is kept belongs to the conversation, and is there again after a restart. */
+  /* The state belongs to the conversation and survives a restart. */
   s->turns = json_number(json_get(json_get(message, "state"), "turns"));
   end(call, json_of("{\"layers\":[{\"kind\":\"turn\"}]}"));
 }
 
-/* Around a turn: `reply` goes on when the turn is over. */
+/* Around a turn: `reply` continues when the turn ends. */
 static void layer(uint64_t call, json message, session *s) {
   json kept = json_get(json_get(json_get(message, "news"), "state"), "value");
   s->turns = 1 + (kept.ptr ? json_number(json_get(kept, "turns")) : s->turns);

@@ -1,4 +1,4 @@
-// What is used of `api` and `ctx`. The page docs/extensions.md of gdn lists all of it.
+// The used part of `api` and `ctx`. See docs/extensions.md for all of it.
 interface TurnResult {
   readonly finishReason: string;
 }
@@ -14,11 +14,11 @@ interface ExtensionApi {
   readonly logger: Pick<Console, 'debug' | 'info' | 'warn' | 'error'>;
 }
 
-// Registers layers around turns, steps (`step`) and tool calls (`toolCall`), once for each conversation. What a layer does before
-// `ctx.next()` happens before what it wraps, the rest after it.
+// Registers layers around turns, steps (`step`) and tool calls (`toolCall`), once per conversation. Code before `ctx.next()` runs
+// before the wrapped turn, step or call; the rest runs after it.
 export function register(api: ExtensionApi, config: { what: string }): void {
   api.pipeline.register('turn', async (ctx) => {
-    // What is kept belongs to the conversation, and is there again after a restart.
+    // The state belongs to the conversation and survives a restart.
     const { turns } = ((await api.state.get()) ?? { turns: 0 }) as { turns: number };
     await api.state.set({ turns: turns + 1 });
     const content = `This is ${config.what} ${turns + 1} of the conversation.`;

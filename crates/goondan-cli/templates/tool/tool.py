@@ -1,5 +1,5 @@
-# Each function is the export of the same name in the Tool resource. It gets a context (whose call it is, the folder to work
-# in, a logger, other agents) and the arguments, which were checked against `parameters`. It returns a JSON value.
+# Each function implements the export of the same name in the Tool resource. It receives a context (caller, working directory,
+# logger, other agents) and the arguments, already validated against `parameters`. It returns a JSON value.
 def reverse(ctx, input):
     ctx.logger.debug("turning around", length=len(input["text"]))
     return {"result": input["text"][::-1]}

@@ -71,7 +71,7 @@ fn the_route_of_an_event_is_shown_and_nothing_is_started() {
         r#"{"sendr": "x"}"#,
     ]);
     assert!(
-        odd.code == 2 && odd.stderr.contains("An event has no `sendr`."),
+        odd.code == 2 && odd.stderr.contains("An event has no field `sendr`."),
         "{}",
         odd.report()
     );
@@ -88,7 +88,7 @@ fn the_route_of_an_event_is_shown_and_nothing_is_started() {
         nope.code == 2
             && nope
                 .stderr
-                .contains("has no event `nope`. It has webhook_message."),
+                .contains("has no event `nope`. Use one of: webhook_message."),
         "{}",
         nope.report()
     );
@@ -99,7 +99,7 @@ fn the_route_of_an_event_is_shown_and_nothing_is_started() {
         absent.report()
     );
     assert!(
-        absent.stderr.contains("Its connections are: hook, bot."),
+        absent.stderr.contains("Use one of: hook, bot."),
         "{}",
         absent.report()
     );
@@ -115,10 +115,7 @@ fn connections_are_listed_and_senders_let_in() {
         listed.report()
     );
     let let_in = sandbox.gdn(&["connection", "approve", "bot", "77", "-p", "p"]);
-    assert_eq!(
-        (let_in.code, &*let_in.stderr),
-        (0, "77 may write from now on.\n")
-    );
+    assert_eq!((let_in.code, &*let_in.stderr), (0, "77 is approved.\n"));
     let again = sandbox.gdn(&["connection", "approve", "bot", "77", "-p", "p", "--json"]);
     let answer: Value = serde_json::from_str(again.ok()).unwrap();
     assert_eq!(answer["isNew"], false);
@@ -127,7 +124,7 @@ fn connections_are_listed_and_senders_let_in() {
     assert_eq!(rows[1]["approved"], serde_json::json!(["77"]));
     let open = sandbox.gdn(&["connection", "approve", "hook", "1", "-p", "p"]);
     assert!(
-        open.code == 2 && open.stderr.contains("do not say who has sent them"),
+        open.code == 2 && open.stderr.contains("have no sender"),
         "{}",
         open.report()
     );
@@ -148,7 +145,7 @@ fn what_needs_a_server_says_so_where_there_is_none() {
     );
     assert!(
         run.stderr
-            .contains("Connection/hook does not run: It needs `gdn serve`"),
+            .contains("Connection/hook is not running: The connection needs `gdn serve`"),
         "{}",
         run.report()
     );

@@ -162,7 +162,8 @@ fn reference_project() -> Sandbox {
     let tools = "apiVersion: goondan.ai/v1\nkind: Package\nmetadata: {name: \"@acme/tools\"}\nspec: {version: 1.4.2}\n";
     sandbox.write("p/.goondan/installed/@acme/tools/goondan.yaml", tools);
     let contents =
-        goondan::inside::contents(&sandbox.dir().join("p/.goondan/installed/@acme/tools")).unwrap();
+        goondan::internal::contents(&sandbox.dir().join("p/.goondan/installed/@acme/tools"))
+            .unwrap();
     let locked = format!("{{version: 1.4.2, resolved: \"file:x\", contents: {contents}}}");
     sandbox.write(
         "p/goondan.lock.yaml",

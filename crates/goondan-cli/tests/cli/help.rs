@@ -42,6 +42,20 @@ const COMMANDS: [&[&str]; 36] = [
 ];
 
 #[test]
+fn help_and_version_are_also_commands() {
+    let sandbox = Sandbox::new();
+    let cases: [(&[&str], &[&str]); 4] = [
+        (&["help"], &["--help"]),
+        (&["help", "run"], &["run", "--help"]),
+        (&["help", "mcp", "list"], &["mcp", "list", "--help"]),
+        (&["version"], &["--version"]),
+    ];
+    for (command, flag) in cases {
+        assert_eq!(sandbox.gdn(command).ok(), sandbox.gdn(flag).ok());
+    }
+}
+
+#[test]
 fn every_command_explains_itself() {
     let sandbox = Sandbox::new();
     for command in COMMANDS {

@@ -28,7 +28,7 @@ fn templates_with_a_case_pass_it_and_explain_themselves() {
     let answers = [
         (
             "coding",
-            "The coder found 3 names in the repository, has 1 task left, and changed nothing: a script plays it.\n",
+            "The coder found 3 names in the repository, has 1 task left, and changed nothing, because it is scripted.\n",
         ),
         (
             "research",
@@ -110,7 +110,7 @@ fn a_team_for_a_repository_works_in_it_without_a_key() {
     let mut command = sandbox.stranger(&["run", "--input", "Look around"]);
     command.current_dir(sandbox.dir().join("swarm/prompts"));
     let ran = sandbox.finished(command);
-    let answer = "The coder found 3 names in the repository, and changed nothing: a script plays it.\n\
+    let answer = "The coder found 3 names in the repository, and changed nothing, because it is scripted.\n\
                   The reviewer saw no changes.\n";
     assert_eq!(ran.ok(), answer);
     // What the team may do is asked of nobody: not of the coordinator either.
@@ -182,7 +182,7 @@ fn files_of_others_that_would_become_part_of_the_project_are_told() {
     assert!(
         created
             .stderr
-            .contains("`models/train.yaml` was there before"),
+            .contains("`models/train.yaml` already existed"),
         "{created:?}"
     );
     // Nobody trusts a folder that was not empty.

@@ -25,7 +25,7 @@ fn without_state_there_is_nothing_to_show() {
     let listed = sandbox.gdn(&["instance", "list"]);
     assert_eq!(
         (listed.ok(), listed.stderr.as_str()),
-        ("", "No instances found.\n")
+        ("", "No conversations found.\n")
     );
     assert_eq!(sandbox.gdn(&["instance", "list", "--json"]).ok(), "[]\n");
     let logs = sandbox.gdn(&["logs"]);
@@ -312,7 +312,7 @@ fn all_conversations_go_to_another_machine() {
     );
     assert_eq!(
         sandbox.gdn(&["instance", "list"]).stderr,
-        "No instances found.\n"
+        "No conversations found.\n"
     );
     let refused = sandbox.gdn_reading(&["instance", "import", "-", "--workspace", "neww"], torn);
     assert_eq!(refused.code, 1, "{refused:#?}");

@@ -69,7 +69,7 @@ fn text_shows_every_answer() {
     assert!(
         outcome
             .stderr
-            .contains("worker:other, to a message of another agent: I told the boss.\n"),
+            .contains("worker:other, after a message from another agent: I told the boss.\n"),
         "{outcome:#?}"
     );
 }
@@ -210,7 +210,7 @@ fn a_chat_shows_an_answer_while_somebody_types() {
     person.read_until("boss> ");
     person.write("half a line");
     sandbox.write("p/go", "");
-    person.read_until("boss:main, with the answer that it waited for: The worker found gold.");
+    person.read_until("boss:main, after a response arrived: The worker found gold.");
     person.write("\x15/quit\r");
     assert_eq!(person.exit_code(), Some(0));
 }
@@ -240,13 +240,13 @@ fn a_question_that_comes_while_somebody_types_waits_for_enter() {
     let (sandbox, mut person) = asking();
     sandbox.write("p/go", "");
     person.read_until(
-        "worker:main asks whether it may call bash__exec. Press Enter to see the question.",
+        "worker:main requests approval to call bash__exec. Press Enter to see the request.",
     );
     person.write("\r");
-    person.read_until("Agent worker wants to call bash__exec");
+    person.read_until("Agent worker requests to call bash__exec");
     person.read_until("[N]o: ");
     person.write("yse\r");
-    person.read_until("That is no answer.");
+    person.read_until("That is not an answer.");
     person.read_until("[N]o: ");
     person.write("y\r");
     person.read_until("The worker found gold.");
@@ -260,10 +260,10 @@ fn a_question_whose_asker_is_gone_is_withdrawn() {
     let (sandbox, mut person) = asking();
     person.write("/quit\r");
     sandbox.write("p/go", "");
-    person.read_until("Agent worker wants to call bash__exec");
+    person.read_until("Agent worker requests to call bash__exec");
     person.read_until("[N]o: ");
     // The time is over that turns have to end.
-    person.read_until("This question is withdrawn: the call was cancelled. Press Enter.");
+    person.read_until("This approval request is withdrawn: the call was cancelled. Press Enter.");
     person.write("y\r");
     assert_eq!(person.exit_code(), Some(0));
     assert!(!sandbox.dir().join("p/x").exists(), "a late yes is no yes");

@@ -232,13 +232,13 @@ fn ctrl_c_cancels_then_clears_then_leaves() {
     viewer.write("\x03");
     viewer.wait_prompt("a>");
     viewer.write("\x03");
-    viewer.wait_row("Press Ctrl-C again to leave, or go on typing.");
+    viewer.wait_row("Press Ctrl-C again to leave, or keep typing.");
     viewer.write("h");
     viewer.wait(|rows| !rows.iter().any(|row| row.starts_with("Press Ctrl-C")));
     viewer.write("i\r");
     viewer.wait_idle("heard hi");
     viewer.write("\x03");
-    viewer.wait_row("Press Ctrl-C again to leave, or go on typing.");
+    viewer.wait_row("Press Ctrl-C again to leave, or keep typing.");
     viewer.write("\x03");
     assert_eq!(viewer.end(), 130);
     viewer.wait_text("error[INTERRUPTED]");
@@ -259,7 +259,7 @@ fn what_is_typed_while_a_turn_runs_is_the_next_input() {
     viewer.wait_row("next: two");
     viewer.write("/usage\r");
     viewer.write("\x04");
-    viewer.wait_row("A turn runs. Press Ctrl-D again to cancel it and leave.");
+    viewer.wait_row("A turn is running. Ctrl-D again cancels it and leaves.");
     sandbox.write("p/go", "");
     viewer.wait_row("second");
     let rows = viewer.wait_prompt("a>");
@@ -366,7 +366,8 @@ fn a_question_stands_in_the_place_of_the_prompt_and_only_what_is_typed_then_answ
     viewer.wait_prompt("a> y");
     sandbox.write("p/go", "");
     // Somebody types: the question waits.
-    viewer.wait_text("Esc shows a question of a:main about bash__exec; your line stays.");
+    viewer
+        .wait_text("Press Esc for the approval request of a:main (bash__exec); your input stays.");
     viewer.write("\x1b");
     let question = "Allow this? [y]es, for this [c]onversation, [a]lways, [N]o:";
     let rows = viewer.wait_prompt(question);
@@ -381,7 +382,7 @@ fn a_question_stands_in_the_place_of_the_prompt_and_only_what_is_typed_then_answ
     viewer.wait_prompt(question);
     viewer.wait_row("  │ command: echo two");
     viewer.write("yep\r");
-    viewer.wait_row("That is no answer. Type y, c, a or n, then Enter.");
+    viewer.wait_row("That is not an answer. Type y, c, a or n, then Enter.");
     viewer.write("y\r");
     viewer.wait_row(&format!("{question} yes"));
     viewer.wait_row("  │ command: echo three");
@@ -468,11 +469,11 @@ fn commands_do_what_help_says() {
     let mut viewer = Viewer::at(sandbox.command(&["run", "p"]), 40, 100);
     viewer.wait_prompt("a>");
     viewer.write("/us\t\r");
-    viewer.wait_row("No model has said yet what it took.");
+    viewer.wait_row("No model has reported its usage yet.");
     viewer.write("/nonsense\r");
-    viewer.wait_row("There is no /nonsense; /help lists what there is.");
+    viewer.wait_row("Unknown command /nonsense; /help lists the commands.");
     viewer.write("/export\r");
-    viewer.wait_text("Nothing was said in the conversation a:main yet.");
+    viewer.wait_text("The conversation a:main is empty.");
     viewer.write("hi\r");
     viewer.wait_idle("heard hi");
     viewer.write("/export out.jsonl\r");
@@ -485,13 +486,13 @@ fn commands_do_what_help_says() {
     viewer.write("/export out.jsonl\r");
     viewer.wait_text("can't be written to out.jsonl");
     viewer.write("/clear\r");
-    viewer.wait_text("`/key main` goes back.");
+    viewer.wait_text("Return with `/key main`.");
     viewer.write("there\r");
     viewer.wait_idle("heard there");
     viewer.write("/reload\r");
-    viewer.wait_text("nothing has changed");
+    viewer.wait_text("no changes");
     viewer.write("/cancel\r");
-    viewer.wait_row("No turn runs in this conversation.");
+    viewer.wait_row("No turn is running in this conversation.");
     viewer.write("/quit\r");
     assert_eq!(viewer.end(), 0);
     let listed = sandbox.gdn(&["instance", "list", "--all"]);

@@ -256,7 +256,7 @@ fn servers_are_listed_and_reached_when_that_is_asked_for() {
     let listed = sandbox.finished(command(&sandbox, &["mcp", "list", "--project", "p"]));
     assert_eq!(
         listed.ok(),
-        "shell  /bin/sh server.sh\n  not met yet; `--connect` asks what it has\n"
+        "shell  /bin/sh server.sh\n  tools not known yet; run with `--connect` to list them\n"
     );
     assert!(!sandbox.dir().join("seen").exists());
     let reached = sandbox.finished(command(
@@ -286,7 +286,7 @@ fn a_program_that_is_not_there_is_told_with_what_to_do() {
     ));
     assert_eq!(outcome.code, 1);
     assert!(
-        outcome.stdout.contains("can't be started")
+        outcome.stdout.contains("cannot be started")
             && outcome.stdout.contains("install `no-such-server`"),
         "{outcome:?}"
     );
@@ -299,7 +299,7 @@ fn a_program_that_is_not_there_is_told_with_what_to_do() {
     assert!(
         outcome
             .stdout
-            .contains("there is no program `no-such-server`"),
+            .contains("program `no-such-server` not found"),
         "{outcome:?}"
     );
 }
@@ -344,16 +344,17 @@ fn a_server_that_is_not_taken_over_is_told() {
     );
     assert_eq!(
         some.stderr,
-        "bad: left out: it is not an object with `command` or `url`\n\
-         empty: left out: it has neither `command` nor `url`\n\
-         my files!: Its Tool is called `my-files`: names have letters, digits and hyphens.\n"
+        "bad: skipped: the server is not an object with `command` or `url`\n\
+         empty: skipped: the server has neither `command` nor `url`\n\
+         my files!: The Tool is named `my-files`, because names may contain only \
+         letters, digits and hyphens.\n"
     );
     sandbox.write("none.json", r#"{"mcpServers": {"bad": 5}}"#);
     let none = sandbox.gdn(&["mcp", "import", "none.json"]);
     assert!(none.code == 3 && none.stdout.is_empty(), "{none:?}");
     assert!(
         none.stderr
-            .contains("`none.json` lists no MCP server that can be taken over"),
+            .contains("`none.json` lists no MCP server that can be imported"),
         "{none:?}"
     );
 }

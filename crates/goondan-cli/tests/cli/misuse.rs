@@ -148,7 +148,7 @@ fn a_project_that_is_none_is_told_for_what_it_is() {
     refused(
         &sandbox,
         &["validate", "/dev/null"],
-        &["`/dev/null` is neither a file nor a folder."],
+        &["`/dev/null` is not a file or a directory."],
     );
     refused(
         &sandbox,
@@ -163,7 +163,7 @@ fn a_project_that_is_none_is_told_for_what_it_is() {
     refused(
         &sandbox,
         &["validate", "folder"],
-        &["`folder/goondan.yaml` is a folder, and not a file."],
+        &["`folder/goondan.yaml` is a directory, not a file."],
     );
     refused(
         &sandbox,
@@ -178,12 +178,12 @@ fn a_project_that_is_none_is_told_for_what_it_is() {
     refused(
         &sandbox,
         &["init", "bin.dat"],
-        &["`bin.dat` is not a folder."],
+        &["`bin.dat` is not a directory."],
     );
     refused(
         &sandbox,
         &["trust", ".", "--state-root", "bin.dat"],
-        &["a part of its path is not a folder", "--state-root"],
+        &["a part of its path is not a directory", "--state-root"],
     );
     refused(
         &sandbox,
@@ -220,12 +220,12 @@ fn what_can_not_be_read_or_written_is_named() {
     refused(
         &sandbox,
         &["run", "p", "--input-file", "/dev/zero"],
-        &["`/dev/zero` holds more than 32 MiB."],
+        &["`/dev/zero` is larger than 32 MiB."],
     );
     refused(
         &sandbox,
         &["run", "p", "--input-file", "."],
-        &["can't be read: it is a folder", "suggestion"],
+        &["can't be read: it is a directory", "suggestion"],
     );
     let export = |place: &str| {
         vec![
@@ -237,8 +237,8 @@ fn what_can_not_be_read_or_written_is_named() {
         ]
     };
     for (place, why) in [
-        (".", "it is a folder"),
-        ("/nonexist/x", "there is no such file or folder"),
+        (".", "it is a directory"),
+        ("/nonexist/x", "there is no such file or directory"),
     ] {
         let arguments = export(place);
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
@@ -251,7 +251,7 @@ fn what_can_not_be_read_or_written_is_named() {
     refused(
         &sandbox,
         &["instance", "import", "."],
-        &["`.` can't be read: it is a folder"],
+        &["`.` can't be read: it is a directory"],
     );
 }
 
@@ -266,9 +266,7 @@ fn doctor_looks_at_the_state_root_and_changes_nothing() {
     std::fs::set_permissions(sandbox.state(), std::fs::Permissions::from_mode(0o755)).unwrap();
     let outcome = sandbox.gdn(&["doctor"]);
     assert!(
-        outcome
-            .ok()
-            .contains("warn  state root   others may look into"),
+        outcome.ok().contains("is readable by other users"),
         "{}",
         outcome.report()
     );
@@ -290,13 +288,13 @@ fn words_of_libraries_are_put_into_ours() {
     refused(
         &sandbox,
         &["test", "--runs", "3"],
-        &["`--runs` needs `--live`."],
+        &["`--runs` requires `--live`."],
     );
     refused(&sandbox, &["rnu"], &["Did you mean `run`?"]);
     refused(
         &sandbox,
         &["policy", "approvals", "remove"],
-        &["needs <N>."],
+        &["requires <N>."],
     );
     let outcome = sandbox.gdn(&["policy", "approvals", "remove"]);
     assert!(!outcome.stderr.contains("...."), "{}", outcome.report());

@@ -178,7 +178,10 @@ fn lock(folder: &Path) {
 #[test]
 fn a_tool_in_rust_builds_and_runs_as_it_is() {
     let sandbox = scripted(ECHO);
-    let printed = sandbox.gdn(&["new", "tool", "word-play"]).ok().to_owned();
+    let printed = sandbox
+        .gdn(&["new", "tool", "word-play", "--lang", "rust"])
+        .ok()
+        .to_owned();
     sandbox
         .settings()
         .bind(|| insta::assert_snapshot!("new tool in rust", printed));
@@ -225,9 +228,12 @@ fn the_project_around_gets_a_resource() {
     );
     sandbox.write("script.yaml", ECHO);
     std::fs::remove_dir_all(sandbox.dir().join("p")).unwrap();
-    let told = sandbox.gdn(&["new", "tool", "word-play"]).ok().to_owned();
+    let told = sandbox
+        .gdn(&["new", "tool", "word-play", "--lang", "rust"])
+        .ok()
+        .to_owned();
     assert!(
-        told.ends_with("has it once its `tools` list `- ref: Tool/word-play`.\n"),
+        told.ends_with("To use it, add `- ref: Tool/word-play` to an agent's `tools`.\n"),
         "{told}"
     );
     let resource = std::fs::read_to_string(sandbox.dir().join("tools/word-play.yaml")).unwrap();
@@ -338,12 +344,12 @@ fn nothing_is_overwritten_and_names_are_checked() {
         ("new tool with a bad name", &["new", "tool", "Word_Play"]),
         (
             "new tool with a keyword for a name",
-            &["new", "tool", "match"],
+            &["new", "tool", "match", "--lang", "rust"],
         ),
         ("new tool that is there", &["new", "tool", "there"]),
         (
             "new tool without the sdk",
-            &["new", "tool", "x", "--sdk", "nowhere"],
+            &["new", "tool", "x", "--lang", "rust", "--sdk", "nowhere"],
         ),
         (
             "new tool in c with an sdk",

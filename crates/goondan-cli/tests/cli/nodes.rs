@@ -91,7 +91,7 @@ impl Cluster {
         self.send("hi");
         self.once(&worker, |node| node["running"] == 1);
         worker.signal("TERM");
-        worker.until("Finishing the turns");
+        worker.until("Finishing the running turns");
         (leader, worker)
     }
 

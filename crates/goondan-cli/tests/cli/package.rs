@@ -249,7 +249,7 @@ fn what_nothing_will_install_is_told_when_it_is_packed() {
         told.code == 0
             && told
                 .stderr
-                .contains("package.json depends on zod, x\\u{1b}[2J, and nothing installs"),
+                .contains("package.json depends on zod, x\\u{1b}[2J, which is not installed"),
         "{told:#?}"
     );
     assert!(!told.stderr.contains("node_modules"), "{told:#?}");
@@ -359,7 +359,7 @@ fn a_project_becomes_a_package() {
     // Another name is not passed over in silence.
     let other = gdn(&sandbox, &["package", "init", "--name", "@me/other"]);
     assert!(
-        other.code == 2 && other.stderr.contains("is the package @me/app already"),
+        other.code == 2 && other.stderr.contains("is already the package @me/app"),
         "{other:#?}"
     );
     assert_eq!(read(&sandbox, "app/goondan.yaml"), manifest);

@@ -91,7 +91,7 @@ fn a_test_without_a_path_runs_the_cases_of_the_project_around() {
     assert!(
         nothing
             .stdout
-            .contains("there is no *.case.yaml file in this folder, nor below it"),
+            .contains("there is no *.case.yaml file in this directory or below it"),
         "{nothing:?}"
     );
     let case =

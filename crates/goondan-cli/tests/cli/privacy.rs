@@ -154,15 +154,13 @@ fn a_state_root_that_was_open_is_closed() {
     let run = sandbox.gdn(&["run", "p", "--input", "hi"]);
     assert_eq!(run.ok(), "heard hi\n");
     assert!(
-        run.stderr.contains("others may look into the state root"),
+        run.stderr.contains("state root is readable by other users"),
         "{}",
         run.stderr
     );
     let checked = sandbox.gdn(&["doctor", "p"]);
     assert!(
-        checked
-            .ok()
-            .contains("warn  state root   others may look into"),
+        checked.ok().contains("is readable by other users"),
         "{}",
         checked.stdout
     );

@@ -39,7 +39,7 @@ fn a_conversation_becomes_a_case_that_passes_and_says_the_same_each_time() {
     sandbox
         .settings()
         .bind(|| insta::assert_snapshot!("recorded case", first));
-    assert!(record(&sandbox, &[]).stderr.contains("is there already"));
+    assert!(record(&sandbox, &[]).stderr.contains("already exists"));
     record(&sandbox, &["--force"]).ok();
     assert_eq!(text(&sandbox), first);
     // The model of the project is not asked: it would answer otherwise by now.
@@ -58,7 +58,7 @@ fn a_conversation_becomes_a_case_that_passes_and_says_the_same_each_time() {
     );
     refused(
         &record(&sandbox, &["--force", "--turn", "3"]),
-        "has no turn 3: it has 2",
+        "has no turn 3: its turns are 1 to 2",
     );
 }
 
@@ -109,7 +109,7 @@ fn what_can_not_be_played_is_refused_with_a_reason() {
         &manifest(MODEL, "").replace("{ref: Tool/text-transform}, ", ""),
     );
     let outcome = record(&sandbox, &[]);
-    refused(&outcome, "the conversation goes another way");
+    refused(&outcome, "gives a different result");
     assert!(
         outcome
             .stderr
@@ -183,7 +183,7 @@ fn live_runs_need_a_trusted_project_and_their_figures_are_exact() {
         sandbox
             .gdn(&["test", "cases"])
             .ok()
-            .contains("skip  live: it is run with `--live` alone")
+            .contains("skip  live: it only runs with `--live`")
     );
 }
 

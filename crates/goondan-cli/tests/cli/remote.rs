@@ -83,7 +83,7 @@ fn a_line_goes_to_the_host_as_one_argument() {
         lost["output"]["note"]
             .as_str()
             .unwrap()
-            .contains("not reached me@box"),
+            .contains("could not connect to me@box"),
         "{lost}"
     );
 }
@@ -191,10 +191,10 @@ fn a_host_takes_trust_and_a_plain_name() {
         "{refused:?}"
     );
     for (config, what) in [
-        ("sandbox: true", "`sandbox` holds on this machine alone"),
+        ("sandbox: true", "`sandbox` applies only to local programs"),
         (
             "limits: {processes: 5}",
-            "`limits` holds on this machine alone",
+            "`limits` applies only to local programs",
         ),
         ("hots: x", "unknown field `hots`"),
     ] {
@@ -211,7 +211,7 @@ fn a_host_takes_trust_and_a_plain_name() {
     assert!(
         outcome
             .report()
-            .contains("`host` must be a host as `ssh` takes it"),
+            .contains("`host` must be an `ssh` destination"),
         "{outcome:?}"
     );
 }

@@ -329,7 +329,7 @@ fn what_was_recorded_can_be_replayed() {
     );
     let nowhere = sandbox.gdn(&[&ask[..], &["--record", "no/such/folder.jsonl"]].concat());
     assert_eq!(nowhere.code, 3);
-    let words = "error[CONFIG_ERROR]: `no/such/folder.jsonl` can't be written: there is no such file or folder.\n";
+    let words = "error[CONFIG_ERROR]: `no/such/folder.jsonl` can't be written: there is no such file or directory.\n";
     assert!(nowhere.stderr.starts_with(words), "{nowhere:#?}");
 }
 

@@ -412,7 +412,7 @@ fn secrets_are_found_in_the_keyring_if_it_may_be_asked() {
     sandbox.write("bin/locked", "");
     let (_, _, locked) = run("1");
     assert!(
-        locked.contains("locked object") && locked.contains("unlock it"),
+        locked.contains("locked object") && locked.contains("unlock the keyring"),
         "{locked}"
     );
 }

@@ -170,7 +170,7 @@ fn pages_are_delivered_to_everybody_but_names_with_a_dot_are_not() {
     assert!(
         absent
             .stderr
-            .contains("There is no folder `nowhere` to deliver."),
+            .contains("The directory `nowhere` does not exist."),
         "{}",
         absent.stderr
     );
@@ -218,7 +218,7 @@ fn the_studio_makes_the_case_that_the_command_makes() {
         other["error"]["message"]
             .as_str()
             .unwrap()
-            .contains("goes another way"),
+            .contains("gives a different result"),
         "{other}"
     );
     sandbox.write(
@@ -260,7 +260,7 @@ fn other_commands_go_through_the_door() {
     );
     assert_eq!(
         asked.stderr,
-        "Another process runs this swarm: the input goes there.\n"
+        "Another process runs this swarm and receives the input.\n"
     );
     let json = sandbox.gdn(&["run", "p", "--input", "you", "--output-format", "json"]);
     let report: Value = serde_json::from_str(&json.stdout).unwrap();
@@ -475,7 +475,7 @@ fn a_server_that_would_be_open_to_all_does_not_start() {
     assert_eq!(open.code, 2);
     assert!(
         open.stderr
-            .contains("would let the whole network use the swarm"),
+            .contains("`--no-token` is only allowed on a loopback address"),
         "{}",
         open.stderr
     );

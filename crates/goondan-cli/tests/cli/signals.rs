@@ -75,7 +75,7 @@ impl Running {
         self.stderr.read_line(&mut line).unwrap();
         assert_eq!(
             line,
-            "Finishing the turns that run. Press Ctrl-C again to end at once.\n"
+            "Finishing running turns. Press Ctrl-C again to end at once.\n"
         );
     }
 
@@ -123,7 +123,7 @@ fn a_turn_that_takes_longer_than_the_grace_period_is_cancelled() {
     let (code, stderr) = running.end();
     assert_eq!(code, Some(130));
     assert!(
-        stderr.contains("not over within the grace period"),
+        stderr.contains("did not end within the grace period"),
         "{stderr}"
     );
 }
@@ -175,7 +175,7 @@ fn a_stream_takes_no_more_lines_and_says_which_turns_did_not_begin() {
     let next = sandbox.gdn(&["run", "p", "--input", "three"]);
     assert!(next.ok().contains("late"));
     assert!(
-        next.stderr.contains("a:main has ended that turn: late"),
+        next.stderr.contains("a:main ended that turn: late"),
         "{next:#?}"
     );
 }

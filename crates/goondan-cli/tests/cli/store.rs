@@ -200,7 +200,7 @@ fn a_project_that_was_renamed_adopts_what_it_had() {
         nobody.code == 1
             && nobody
                 .stderr
-                .contains("The database has nothing of a workspace nobody."),
+                .contains("The database has no workspace nobody, or the workspace is empty."),
         "{nobody:?}"
     );
     let adopted = json(&adopt(&former));

@@ -60,7 +60,7 @@ fn a_warning_reads_like_a_note() {
     std::fs::set_permissions(sandbox.state(), std::fs::Permissions::from_mode(0o1777)).unwrap();
     let seen = on_terminal(&sandbox, &["run", "p", "--input", "hi", "--no-color"]);
     assert!(
-        seen.contains("warning: others may look into the state root"),
+        seen.contains("warning: state root is readable by other users"),
         "{seen}"
     );
     assert!(
@@ -340,7 +340,7 @@ fn log_lines() {
             .unwrap();
         let seen = String::from_utf8(output.stderr).unwrap();
         assert!(
-            seen.contains("others may look into the state root"),
+            seen.contains("state root is readable by other users"),
             "{seen}"
         );
         assert_harmless(&seen);

@@ -164,7 +164,7 @@ fn a_program_is_not_started() {
         &sandbox,
         &["run", "p", "--input", "x"],
         &mark(&sandbox),
-        "starts the program that `evil/tool.yaml` names",
+        "starts the program named in `evil/tool.yaml`",
     );
 }
 
@@ -178,7 +178,7 @@ fn a_shell_that_may_do_anything_does_nothing() {
         &project,
         &["run", "p", "--input", "x"],
         &mark(&sandbox),
-        "lets Agent/a run programs without a question: bash__exec, bash__script",
+        "lets Agent/a run programs without approval: bash__exec, bash__script",
     );
 }
 
@@ -189,7 +189,7 @@ fn custom_tools_are_left_alone() {
     sandbox.write("p/script.yaml", &script.replace("toolName", "tool_name"));
     program(&sandbox, "tools/evil", &mark(&sandbox));
     let wants =
-        "lets Agent/a run programs without a question: custom-tools__create, custom-tools__run";
+        "lets Agent/a run programs without approval: custom-tools__create, custom-tools__run";
     refused_then_done(
         &sandbox,
         &["run", "p", "--input", "x"],
@@ -372,7 +372,7 @@ fn what_is_wanted_is_listed_for_people_and_programs() {
     assert!(
         doctor
             .stdout
-            .contains("the project is not trusted and wants 4 things"),
+            .contains("the project is not trusted and requests access to 4 items"),
         "{doctor:?}"
     );
 }
@@ -383,7 +383,7 @@ fn the_list_can_be_seen_and_changed() {
     let runs = || gdn(&sandbox, &["run", "p", "--input", "x"]).code == 0;
     assert_eq!(
         gdn(&sandbox, &["trust", "--list"]).stderr,
-        "No folder is trusted.\n"
+        "No directory is trusted.\n"
     );
     gdn(&sandbox, &["trust", "."]).ok();
     assert!(runs(), "a folder above speaks for it");
@@ -392,7 +392,10 @@ fn the_list_can_be_seen_and_changed() {
         serde_json::from_str(gdn(&sandbox, &["trust", "--list", "--json"]).ok()).unwrap();
     assert_eq!(listed.as_array().unwrap().len(), 2);
     let still = gdn(&sandbox, &["trust", "--revoke", "p"]);
-    assert!(still.ok().contains("It is still trusted"), "{still:?}");
+    assert!(
+        still.ok().contains("The directory is still trusted"),
+        "{still:?}"
+    );
     gdn(&sandbox, &["trust", "--revoke", "."]).ok();
     assert!(!runs());
     std::fs::write(sandbox.state().join("trust.json"), "nonsense").unwrap();
@@ -428,7 +431,7 @@ fn a_person_is_asked_once() {
     let sandbox = calling("bash", "bash__exec", "{command: ls}", "");
     let sit_down = || Person::at(sandbox.stranger(&["run", "p", "--input", "x"]));
     let mut unsure = sit_down();
-    unsure.read_until("lets Agent/a run programs without a question");
+    unsure.read_until("lets Agent/a run programs without approval");
     unsure.read_until("[y/N]");
     unsure.write("\r");
     assert_eq!(unsure.exit_code(), Some(7));
@@ -495,7 +498,9 @@ fn what_a_repository_tells_agents_is_not_obeyed_before_its_folder_is_trusted() {
             "{why}: {outcome:?}"
         );
         assert!(
-            outcome.stderr.contains("has Agent/a do what ")
+            outcome
+                .stderr
+                .contains("makes Agent/a follow the instructions in ")
                 && outcome.stderr.contains("gdn trust "),
             "{why}: {outcome:?}"
         );
@@ -503,7 +508,10 @@ fn what_a_repository_tells_agents_is_not_obeyed_before_its_folder_is_trusted() {
     refused("nobody trusts anything");
     // Trust in the project is no trust in what lies above it.
     let trusted = gdn(&sandbox, &["trust", "r/p"]);
-    assert!(trusted.stderr.contains("too"), "{trusted:?}");
+    assert!(
+        trusted.stderr.contains("also uses files outside"),
+        "{trusted:?}"
+    );
     refused("the project alone is trusted");
     gdn(&sandbox, &["run", "r/p", "--trust", "--input", "x"]).ok();
     gdn(&sandbox, &["trust", "r"]).ok();

@@ -68,6 +68,23 @@ fn strict_fails_on_warnings() {
     assert_eq!(sandbox.gdn(&["validate", "p", "--strict"]).code, 4);
 }
 
+#[test]
+fn other_commands_print_at_most_the_number_of_warnings() {
+    let spare = "---\napiVersion: goondan.ai/v1\nkind: Agent\nmetadata: {name: spare}\n\
+                 spec: {modelConfig: {modelRef: Model/m}}\n";
+    let sandbox = with_tools("{provider: scripted, model: x}", &[], spare);
+    let run = sandbox.gdn(&["run", "p", "--input", "hi"]);
+    assert_eq!(run.code, 0, "{run:?}");
+    assert!(
+        run.stderr
+            .contains("warning: 1 warning in 1 file. List the warnings with `gdn validate`.\n"),
+        "{run:?}"
+    );
+    assert!(!run.stderr.contains("W_CONFIG_UNUSED"), "{run:?}");
+    let list = sandbox.gdn(&["connection", "list", "--project", "p"]);
+    assert!(!list.stderr.contains("warning"), "{list:?}");
+}
+
 /// A project whose agent has a model and the tools that `tools` describes.
 fn with_tools(model: &str, names: &[&str], tools: &str) -> Sandbox {
     let sandbox = Sandbox::new();

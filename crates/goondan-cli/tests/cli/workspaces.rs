@@ -141,7 +141,7 @@ fn inside_a_project_its_conversations_are_meant() {
     assert!(
         nothing
             .stderr
-            .contains("`--all` shows those of all projects."),
+            .contains("List the conversations of all projects with `--all`."),
         "{nothing:?}"
     );
 }
@@ -214,11 +214,11 @@ fn a_project_that_was_moved_is_told_where_its_state_is() {
     );
     std::fs::rename(sandbox.dir().join("p"), sandbox.dir().join("moved")).unwrap();
     let told = sandbox.gdn(&["run", "moved", "--input", "hi"]);
-    assert!(told.stderr.contains("when it stood at"), "{told:?}");
+    assert!(told.stderr.contains("from its former path"), "{told:?}");
     let command = told
         .stderr
         .lines()
-        .find_map(|line| line.split_once("here: gdn "))
+        .find_map(|line| line.split_once("run: gdn "))
         .unwrap()
         .1
         .to_owned();
@@ -267,10 +267,7 @@ fn a_project_that_was_renamed_is_told_where_its_state_is() {
     ] {
         std::fs::write(&path, renamed).unwrap();
         let told = sandbox.gdn(&["doctor", "p"]);
-        assert!(
-            told.stdout.contains("under the names that it had before"),
-            "{told:?}"
-        );
+        assert!(told.stdout.contains("under its former name"), "{told:?}");
     }
     std::fs::write(&path, text).unwrap();
     assert!(

@@ -1,90 +1,93 @@
-//! What must be so in the end.
+//! Expectations for the end of a test case.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, de};
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::trajectory::Trajectory;
-use crate::matcher::Matcher;
+use super::trajectory::TrajectoryExpectation;
+use crate::matcher::ValueMatcher;
 
-/// What must be so in the end. What is absent is not looked at, `diagnostics` excepted.
+/// Expectations for the end of a test case. Absent fields are not checked, except `diagnostics`.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub struct Expect {
-    /// The exact list of diagnostics of loading and starting, in any order. Absent: no errors.
-    pub diagnostics: Option<Matcher>,
-    /// By agent: the exact set of tool names that its model is offered at the first step.
+#[schemars(rename = "Expect")]
+pub struct CaseExpectation {
+    /// Exact list of diagnostics from loading and starting, in any order. Default: no errors.
+    pub diagnostics: Option<ValueMatcher>,
+    /// Exact set of tool names offered to the model at the first step, by agent.
     #[serde(default)]
-    pub catalog: BTreeMap<String, Matcher>,
-    /// By agent: what its model was sent, in order.
+    pub catalog: BTreeMap<String, ValueMatcher>,
+    /// Requests sent to the model in order, by agent.
     #[serde(default)]
-    pub requests: BTreeMap<String, Matcher>,
-    /// By instance (`agent:key`): the messages of its conversation.
+    pub requests: BTreeMap<String, ValueMatcher>,
+    /// Messages of a conversation, by instance (`agent:key`).
     #[serde(default)]
-    pub conversation: BTreeMap<String, Matcher>,
+    pub conversation: BTreeMap<String, ValueMatcher>,
     /// All tool results of all conversations, in the order in which they were appended.
-    pub tool_results: Option<Matcher>,
-    /// Runtime events that happened in this order, others in between.
-    pub events: Option<Vec<Matcher>>,
-    /// What the models called and whom they asked on the way to their answers.
+    pub tool_results: Option<ValueMatcher>,
+    /// Runtime events in this order. Other events may occur in between.
+    pub events: Option<Vec<ValueMatcher>>,
+    /// Tool calls and requests between agents that lead to the answers.
     #[serde(default)]
-    pub trajectory: Vec<Trajectory>,
-    /// With `--live`: criteria that all answers of a run must meet. A model of the project judges them.
+    pub trajectory: Vec<TrajectoryExpectation>,
+    /// With `--live`: criteria that all answers of a run must meet. A Model of the project judges
+    /// them.
     #[serde(default)]
     pub judge: Vec<String>,
-    /// By Tool: what the server that the case plays for it was told, in order: `{call, arguments}` and `{cancelled: true}`.
+    /// Messages that a mocked MCP server received in order, by Tool: `{call, arguments}` and
+    /// `{cancelled: true}`.
     #[serde(default)]
-    pub mcp: BTreeMap<String, Matcher>,
-    /// Files, by place.
+    pub mcp: BTreeMap<String, ValueMatcher>,
+    /// Files, by path.
     #[serde(default)]
-    pub files: BTreeMap<FilePlace, Matcher>,
+    pub files: BTreeMap<RootedPath, ValueMatcher>,
 }
 
-/// Where a file lies: `project:PATH`, `workdir:AGENT:KEY/PATH` or `state:PATH`.
+/// File path with its root: `project:PATH`, `workdir:AGENT:KEY/PATH` or `state:PATH`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, JsonSchema)]
-#[schemars(with = "FilePlaceText")]
-pub enum FilePlace {
-    /// In the project folder.
+#[schemars(with = "RootedPathSchema")]
+pub enum RootedPath {
+    /// File in the project directory.
     Project {
-        /// Below it.
+        /// Path relative to the directory.
         path: String,
     },
-    /// Where the tools of an instance work.
+    /// File in the working directory of an instance's tools.
     Workdir {
-        /// The agent.
+        /// Agent name.
         agent: String,
-        /// The instance's key.
+        /// Instance key.
         instance_key: String,
-        /// Below it.
+        /// Path relative to the directory.
         path: String,
     },
-    /// In the workspace's folder, else in the state root.
+    /// File in the workspace directory, or else in the state root.
     State {
-        /// Below it; `*` stands for anything in a file name.
+        /// Path relative to the directory. `*` matches any part of a file name.
         path: String,
     },
 }
 
-/// For the schema: what a place looks like as text.
+/// String form of a file path, for the schema.
 #[derive(JsonSchema)]
-#[allow(dead_code, reason = "the schema is derived from it; it is never made")]
-struct FilePlaceText(
+#[allow(dead_code, reason = "only used to derive the schema")]
+struct RootedPathSchema(
     #[schemars(regex(pattern = "^(project:.+|workdir:[^:/]+:[^/]+/.+|state:.+)$"))] String,
 );
 
-impl FilePlace {
-    /// Reads a place.
-    pub fn parse(text: &str) -> Result<FilePlace, String> {
+impl RootedPath {
+    /// Parses a file path with its root.
+    pub fn parse(text: &str) -> Result<RootedPath, String> {
         let place = text.split_once(':').and_then(|(root, rest)| match root {
-            "project" => Some(FilePlace::Project { path: inner(rest)? }),
-            "state" => Some(FilePlace::State { path: inner(rest)? }),
+            "project" => Some(RootedPath::Project { path: inner(rest)? }),
+            "state" => Some(RootedPath::State { path: inner(rest)? }),
             "workdir" => {
                 let (instance, path) = rest.split_once('/')?;
                 let (agent, key) = instance
                     .split_once(':')
                     .filter(|(agent, key)| !agent.is_empty() && !key.is_empty())?;
-                Some(FilePlace::Workdir {
+                Some(RootedPath::Workdir {
                     agent: agent.to_owned(),
                     instance_key: key.to_owned(),
                     path: inner(path)?,
@@ -93,35 +96,38 @@ impl FilePlace {
             _ => None,
         });
         place.ok_or_else(|| {
-            format!("`{text}` is not a place of a file: `project:PATH`, `workdir:AGENT:KEY/PATH` or `state:PATH`")
+            format!(
+                "`{text}` is not a file path with a root: `project:PATH`, \
+                    `workdir:AGENT:KEY/PATH` or `state:PATH`"
+            )
         })
     }
 }
 
-impl fmt::Display for FilePlace {
+impl fmt::Display for RootedPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            FilePlace::Project { path } => write!(f, "project:{path}"),
-            FilePlace::Workdir {
+            RootedPath::Project { path } => write!(f, "project:{path}"),
+            RootedPath::Workdir {
                 agent,
                 instance_key,
                 path,
             } => write!(f, "workdir:{agent}:{instance_key}/{path}"),
-            FilePlace::State { path } => write!(f, "state:{path}"),
+            RootedPath::State { path } => write!(f, "state:{path}"),
         }
     }
 }
 
-/// A path that does not leave its root.
+/// Accepts a path that does not leave its root.
 fn inner(path: &str) -> Option<String> {
-    super::ProjectPath::new(path)
+    super::CaseFilePath::new(path)
         .ok()
         .map(|path| path.as_str().to_owned())
 }
 
-impl<'de> Deserialize<'de> for FilePlace {
+impl<'de> Deserialize<'de> for RootedPath {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        FilePlace::parse(&String::deserialize(deserializer)?).map_err(de::Error::custom)
+        RootedPath::parse(&String::deserialize(deserializer)?).map_err(de::Error::custom)
     }
 }
 
@@ -131,24 +137,24 @@ mod tests {
 
     #[test]
     fn places_are_told_apart() {
-        let workdir = FilePlace::Workdir {
+        let workdir = RootedPath::Workdir {
             agent: "assistant".into(),
             instance_key: "telegram:12".into(),
             path: "a/out.txt".into(),
         };
         assert_eq!(
-            FilePlace::parse("workdir:assistant:telegram:12/a/out.txt"),
+            RootedPath::parse("workdir:assistant:telegram:12/a/out.txt"),
             Ok(workdir)
         );
         assert_eq!(
-            FilePlace::parse("project:a.txt"),
-            Ok(FilePlace::Project {
+            RootedPath::parse("project:a.txt"),
+            Ok(RootedPath::Project {
                 path: "a.txt".into()
             })
         );
         assert_eq!(
-            FilePlace::parse("state:instances/*"),
-            Ok(FilePlace::State {
+            RootedPath::parse("state:instances/*"),
+            Ok(RootedPath::State {
                 path: "instances/*".into()
             })
         );
@@ -161,7 +167,7 @@ mod tests {
             "workdir:a/b",
             "state:/etc",
         ] {
-            assert!(FilePlace::parse(wrong).is_err(), "{wrong}");
+            assert!(RootedPath::parse(wrong).is_err(), "{wrong}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Files that a case puts into its project.
+//! Project files of a test case.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,45 +10,46 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-/// A repeated text may not grow beyond that many bytes.
-const MAX_REPEATED: usize = 64 << 20;
+/// Largest size of a repeated string, in bytes.
+const MAX_REPEATED_BYTES: usize = 64 << 20;
 
-/// A path inside the project folder, with `/` between its parts.
+/// Path inside the project directory, with `/` as separator.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, JsonSchema)]
 #[schemars(transparent)]
-pub struct ProjectPath(String);
+#[schemars(rename = "ProjectPath")]
+pub struct CaseFilePath(String);
 
-impl ProjectPath {
+impl CaseFilePath {
     /// Accepts relative paths without `.` and `..`.
     pub fn new(path: impl Into<String>) -> Result<Self, String> {
         let path = path.into();
         let plain = |component| matches!(component, Component::Normal(_));
         if path.is_empty() || path.contains('\\') || !Path::new(&path).components().all(plain) {
             return Err(format!(
-                "`{path}` is not a path inside the project folder, such as `tools/x/run.sh`"
+                "`{path}` is not a path inside the project directory, such as `tools/x/run.sh`"
             ));
         }
-        Ok(ProjectPath(path))
+        Ok(CaseFilePath(path))
     }
 
-    /// The path, relative to the project folder.
+    /// Returns the path, relative to the project directory.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-impl<'de> Deserialize<'de> for ProjectPath {
+impl<'de> Deserialize<'de> for CaseFilePath {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        ProjectPath::new(String::deserialize(deserializer)?).map_err(de::Error::custom)
+        CaseFilePath::new(String::deserialize(deserializer)?).map_err(de::Error::custom)
     }
 }
 
-/// What a file holds, and its mode.
+/// Content and mode of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileContent {
-    /// The bytes.
+    /// File content.
     pub bytes: Vec<u8>,
-    /// Unix permission bits; the default of the system where `None`.
+    /// Unix permission bits. `None`: the system default.
     pub mode: Option<u32>,
 }
 
@@ -61,24 +62,25 @@ impl From<&str> for FileContent {
     }
 }
 
-/// The long form. Exactly one of `content`, `base64` and `repeat` is given.
+/// Long form of a file content. Requires exactly one of `content`, `base64` and `repeat`.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct LongForm {
-    /// Text.
+    /// Content as a string.
     content: Option<String>,
-    /// Bytes in Base64.
+    /// Content in Base64.
     base64: Option<String>,
-    /// A text, many times.
-    repeat: Option<Repeat>,
-    /// Unix permission bits in octal, as text: `"755"`.
+    /// Content as a repeated string.
+    repeat: Option<RepeatedText>,
+    /// Unix permission bits in octal, as a string: `"755"`.
     mode: Option<String>,
 }
 
-/// A text, many times.
+/// A repeated string.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Repeat {
+#[schemars(rename = "Repeat")]
+struct RepeatedText {
     text: String,
     times: usize,
 }
@@ -105,17 +107,19 @@ impl TryFrom<LongForm> for FileContent {
     }
 }
 
-fn repeated(repeat: &Repeat) -> Result<Vec<u8>, String> {
+fn repeated(repeat: &RepeatedText) -> Result<Vec<u8>, String> {
     match repeat.text.len().checked_mul(repeat.times) {
-        Some(size) if size <= MAX_REPEATED => Ok(repeat.text.repeat(repeat.times).into_bytes()),
+        Some(size) if size <= MAX_REPEATED_BYTES => {
+            Ok(repeat.text.repeat(repeat.times).into_bytes())
+        }
         _ => Err(format!(
             "`repeat` makes more than {} MiB",
-            MAX_REPEATED >> 20
+            MAX_REPEATED_BYTES >> 20
         )),
     }
 }
 
-/// Reads permission bits such as `755`.
+/// Parses permission bits such as `755`.
 pub(super) fn octal(text: &str) -> Result<u32, String> {
     let mode = u32::from_str_radix(text, 8)
         .ok()
@@ -129,7 +133,8 @@ impl<'de> Deserialize<'de> for FileContent {
     }
 }
 
-/// Text, or the long form. Not an untagged enum: that would lose what is wrong and where.
+/// Accepts a string or the long form. An untagged enum would lose the cause and the position of an
+/// error.
 struct ContentVisitor;
 
 impl<'de> Visitor<'de> for ContentVisitor {
@@ -213,12 +218,12 @@ mod tests {
     fn paths_stay_inside_the_project() {
         for path in ["a", "tools/x/run.sh", ".squad/a.md", "a b/ü"] {
             assert_eq!(
-                ProjectPath::new(path).map(|p| p.as_str().to_owned()),
+                CaseFilePath::new(path).map(|p| p.as_str().to_owned()),
                 Ok(path.to_owned())
             );
         }
         for path in ["", "/etc/passwd", "../x", "a/../../x", "a\\..\\x"] {
-            assert!(ProjectPath::new(path).is_err(), "{path}");
+            assert!(CaseFilePath::new(path).is_err(), "{path}");
         }
     }
 }

@@ -1,36 +1,37 @@
-//! What makes a case an evaluation: it can be run with the real models of its project.
+//! Evaluations: test cases that can run with the real models of their project.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{Action, Case, Reply};
+use super::{ConformanceCase, ScriptReply, StepAction};
 
-/// How a case is run with `--live`.
+/// Options for `--live`.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
-pub struct Live {
-    /// How often; once by default. `--runs` says otherwise.
+#[schemars(rename = "Live")]
+pub struct LiveCaseOptions {
+    /// Number of runs. Default: 1. `--runs` overrides it.
     #[schemars(range(min = 1, max = 1000))]
     pub runs: Option<u32>,
-    /// The share of runs that must pass, from 0 to 1; all of them by default. `--pass-rate` says otherwise.
+    /// Share of runs that must pass, from 0 to 1. Default: 1. `--pass-rate` overrides it.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub pass_rate: Option<f64>,
-    /// The Model of the project that answers `judge` checks, such as `Model/critic`. `--judge` says otherwise; with neither, it is
-    /// the only Model of the project.
+    /// Model of the project that answers `judge` checks, such as `Model/critic`. Default: the only
+    /// Model of the project. `--judge` overrides it.
     pub judge: Option<String>,
 }
 
-/// The most runs of a case.
-pub const MOST_RUNS: u32 = 1_000;
+/// Maximum number of runs of a test case.
+pub const MAX_RUNS: u32 = 1_000;
 
-/// What makes no sense in a case that is run live, by the top-level key that is concerned.
-pub(super) fn problems(case: &Case) -> Vec<(&'static str, String)> {
+/// Returns errors in the live options of a test case, with the top-level key that they concern.
+pub(super) fn problems(case: &ConformanceCase) -> Vec<(&'static str, String)> {
     let Some(live) = &case.live else {
         return judged(case)
             .map(|what| {
                 (
                     "case",
-                    format!("{what} is asked with `live` alone: add `live: {{}}`"),
+                    format!("{what} is only checked with `live`: add `live: {{}}`"),
                 )
             })
             .collect();
@@ -38,9 +39,9 @@ pub(super) fn problems(case: &Case) -> Vec<(&'static str, String)> {
     let mut problems = Vec::new();
     if live
         .runs
-        .is_some_and(|runs| !(1..=MOST_RUNS).contains(&runs))
+        .is_some_and(|runs| !(1..=MAX_RUNS).contains(&runs))
     {
-        problems.push(("live", format!("`runs` is a number from 1 to {MOST_RUNS}")));
+        problems.push(("live", format!("`runs` is a number from 1 to {MAX_RUNS}")));
     }
     if live
         .pass_rate
@@ -51,18 +52,18 @@ pub(super) fn problems(case: &Case) -> Vec<(&'static str, String)> {
     if case.clock.is_some() {
         problems.push((
             "clock",
-            "a case with `live` has no `clock`: providers go by the time of day".to_owned(),
+            "a case with `live` can't have a `clock`: providers use the real time".to_owned(),
         ));
     }
     if case.watch {
-        problems.push(("watch", "a case with `live` has no `watch`".to_owned()));
+        problems.push(("watch", "a case with `live` can't have `watch`".to_owned()));
     }
     for (index, step) in case.steps.iter().enumerate() {
         if let Some(name) = not_live(&step.action) {
             problems.push((
                 "steps",
                 format!(
-                    "step {}: `{name}` makes no sense in a case with `live`",
+                    "step {}: `{name}` can't be used in a case with `live`",
                     index + 1
                 ),
             ));
@@ -75,7 +76,8 @@ pub(super) fn problems(case: &Case) -> Vec<(&'static str, String)> {
             .filter(|(_, reply)| fails_on_purpose(reply))
         {
             let message = format!(
-                "reply {} of {agent} fails on purpose, which no live model does: put it into a case without `live`",
+                "reply {} of {agent} fails intentionally, which a live model can't do: move the \
+                    reply to a case without `live`",
                 index + 1
             );
             problems.push(("models", message));
@@ -84,15 +86,15 @@ pub(super) fn problems(case: &Case) -> Vec<(&'static str, String)> {
     problems
 }
 
-impl Case {
-    /// Whether it has checks that only a judge can answer.
+impl ConformanceCase {
+    /// Returns true if the test case has `judge` checks.
     pub fn is_judged(&self) -> bool {
         judged(self).next().is_some()
     }
 }
 
-/// The checks of a case that only a judge can answer.
-fn judged(case: &Case) -> impl Iterator<Item = String> + '_ {
+/// Returns the `judge` checks of a test case.
+fn judged(case: &ConformanceCase) -> impl Iterator<Item = String> + '_ {
     let steps = case
         .steps
         .iter()
@@ -102,19 +104,19 @@ fn judged(case: &Case) -> impl Iterator<Item = String> + '_ {
     steps.chain((!case.expect.judge.is_empty()).then(|| "`expect.judge`".to_owned()))
 }
 
-/// What needs a runtime that can be killed at will, or a clock of the case's own.
-fn not_live(action: &Action) -> Option<&'static str> {
+/// Names actions that need a runtime that can be killed, or a simulated clock.
+fn not_live(action: &StepAction) -> Option<&'static str> {
     match action {
-        Action::Kill(_) => Some("kill"),
-        Action::Restart(_) => Some("restart"),
-        Action::Second => Some("second"),
-        Action::Advance(_) => Some("advance"),
-        Action::AwaitReload(_) => Some("awaitReload"),
-        Action::Connect(_) => Some("connect"),
+        StepAction::Kill(_) => Some("kill"),
+        StepAction::Restart(_) => Some("restart"),
+        StepAction::Second => Some("second"),
+        StepAction::Advance(_) => Some("advance"),
+        StepAction::AwaitReload(_) => Some("awaitReload"),
+        StepAction::Connect(_) => Some("connect"),
         _ => None,
     }
 }
 
-fn fails_on_purpose(reply: &Reply) -> bool {
+fn fails_on_purpose(reply: &ScriptReply) -> bool {
     reply.error.is_some() || reply.break_after.is_some() || !reply.raw_calls.is_empty()
 }

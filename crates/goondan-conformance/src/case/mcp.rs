@@ -1,4 +1,4 @@
-//! MCP servers that are played while a case runs.
+//! Mocked MCP servers.
 
 use std::collections::BTreeMap;
 
@@ -6,47 +6,47 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-/// A server that stands in for that of a Tool, whatever its `spec.mcp` says.
+/// Mocked MCP server of a Tool. It replaces the server in `spec.mcp`.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
 pub struct McpFixture {
-    /// The revision of the protocol that it speaks: `2025-11-25`, or `2026-07-28`, which has no handshake.
+    /// Protocol revision: `2025-11-25`, or `2026-07-28`, which has no handshake.
     pub protocol: Option<String>,
-    /// What it does when it is started, one for each time; the last one is what it goes on doing.
+    /// Behavior at each start. The last entry also applies to all later starts.
     pub starts: Vec<McpStart>,
-    /// Its tools, as it says them.
+    /// Tools that the server lists.
     pub tools: Vec<McpToolFixture>,
-    /// What it answers to calls, by tool, in order. Without a list for a tool it answers with the arguments.
+    /// Replies to calls, by tool, in order. Default for a tool: its arguments.
     pub replies: BTreeMap<String, Vec<McpReply>>,
 }
 
-/// What a server does when it is started.
+/// Behavior of a server at its start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum McpStart {
-    /// It answers.
+    /// The server answers.
     #[default]
     Answers,
-    /// It ends at once.
+    /// The server exits immediately.
     Dies,
-    /// It says nothing.
+    /// The server sends nothing.
     Hangs,
-    /// It prints words that are no messages, and no end of them.
+    /// The server endlessly prints lines that are not messages.
     Chatters,
-    /// It prints one line that never ends.
+    /// The server prints one endless line.
     Floods,
 }
 
-/// A tool, as a server says it.
+/// Tool that a server lists.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct McpToolFixture {
-    /// What the server calls it.
+    /// Tool name.
     pub name: String,
-    /// What it says of it.
+    /// Tool description.
     #[serde(default)]
     pub description: Option<String>,
-    /// The schema of its arguments; any object by default.
+    /// Schema of the arguments. Default: any object.
     #[serde(default)]
     pub input_schema: Option<Map<String, Value>>,
     /// Hints, such as `readOnlyHint`.
@@ -54,47 +54,47 @@ pub struct McpToolFixture {
     pub annotations: Option<Map<String, Value>>,
 }
 
-/// What a server answers to a call.
+/// Reply to a call.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
 pub struct McpReply {
-    /// A text.
+    /// Text content.
     pub text: Option<String>,
-    /// Blocks of content, as they are in the protocol.
+    /// Content blocks, in the form of the protocol.
     pub content: Option<Vec<Value>>,
     /// `structuredContent`.
     pub structured: Option<Value>,
-    /// The tool says that it failed.
+    /// The tool reports a failure.
     pub is_error: bool,
-    /// The server refuses the call.
+    /// The server rejects the call.
     pub error: Option<McpRefusal>,
-    /// How long it takes.
+    /// Delay in milliseconds.
     pub delay_ms: u64,
-    /// What it tells of its progress before that: `{progress, total, message}`.
+    /// Progress notifications before the reply: `{progress, total, message}`.
     pub progress: Vec<Map<String, Value>>,
-    /// What it prints before the answer, in a line of its own.
+    /// Line that the server prints before the reply.
     pub noise: Option<String>,
-    /// It ends, and does not answer.
+    /// The server exits without a reply.
     pub dies: bool,
-    /// It never answers.
+    /// The server never replies.
     pub hangs: bool,
-    /// Its tools from then on. It tells that they are other ones.
+    /// New list of tools. The server announces the change.
     pub tools: Option<Vec<McpToolFixture>>,
-    /// Tools that it has no more from then on, which it keeps to itself.
+    /// Tools that the server removes without announcing it.
     pub forgets: Vec<String>,
 }
 
-/// An error of JSON-RPC.
+/// A JSON-RPC error.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct McpRefusal {
-    /// Such as -32602.
+    /// Error code, such as -32602.
     pub code: i64,
-    /// What is wrong.
+    /// Error message.
     pub message: String,
 }
 
-/// What is wrong with servers that are well-formed.
+/// Returns errors in well-formed servers.
 pub(super) fn problems(
     servers: &BTreeMap<String, McpFixture>,
 ) -> impl Iterator<Item = String> + '_ {

@@ -1,6 +1,7 @@
-//! The format of a case: what a `*.case.yaml` document may hold.
+//! Format of a test case: the content of a `*.case.yaml` document.
 //!
-//! Everything here is data that was found to be right; [`read`](read::read) makes it from text and is the only way to.
+//! All values of these types are valid. [`read`](read::read) parses them, and nothing else creates
+//! them.
 
 pub mod expect;
 pub mod file;
@@ -22,95 +23,99 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Map;
 
-pub use expect::Expect;
-pub use file::{FileContent, ProjectPath};
-pub use live::{Live, MOST_RUNS};
+pub use expect::CaseExpectation;
+pub use file::{CaseFilePath, FileContent};
+pub use live::{LiveCaseOptions, MAX_RUNS};
 pub use mcp::{McpFixture, McpRefusal, McpReply, McpStart, McpToolFixture};
-pub use nodes::{MOST_NODES, NodeName, Separation};
-pub use step::{Action, Step};
+pub use nodes::{MAX_NODES, NodeName, PartitionMode};
+pub use step::{CaseStep, StepAction};
 pub use tool::{PlayedError, PlayedResult};
-pub use web::Page;
+pub use web::WebPageFixture;
 
-pub use goondan::models::scripted::Reply;
+pub use goondan::models::scripted::ScriptReply;
 
-/// What `gdn test` runs: files, scripted models, steps, and what must come of them.
+/// A test case for `gdn test`: files, scripted models, steps and expectations.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub struct Case {
-    /// Its name: kebab-case, unique among the cases of a run.
+pub struct ConformanceCase {
+    /// Name in kebab-case, unique among the test cases of a run.
     pub case: String,
-    /// What it shows, in a sentence.
+    /// Purpose of the test case, as a sentence.
     #[serde(default)]
     pub about: String,
-    /// The ids of the rules that it checks, such as `T4`.
+    /// Ids of the rules that it checks, such as `T4`.
     #[serde(default)]
     pub rules: Vec<String>,
-    /// Programs that must be on the `PATH`, such as `node`. Where one is not, the case is skipped and says so.
+    /// Programs that must be on the `PATH`, such as `node`. If one is missing, the test case is
+    /// skipped.
     #[serde(default)]
     pub needs: Vec<String>,
-    /// Files of the project, by path. Laid over `project` where both are given.
+    /// Project files, by path. They replace files of `project`.
     #[serde(default)]
-    pub files: BTreeMap<ProjectPath, FileContent>,
-    /// A project folder, relative to the case's file. It is copied.
+    pub files: BTreeMap<CaseFilePath, FileContent>,
+    /// Project directory to copy, relative to the file of the test case.
     #[serde(default)]
     pub project: Option<PathBuf>,
-    /// The whole environment that value sources see.
+    /// Complete environment that value sources can read.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
-    /// What time it is when the case begins; the time of day if not given. The clock runs on from there.
+    /// Time at the start of the test case. The clock continues from there. Default: the current
+    /// time.
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub clock: Option<DateTime<Utc>>,
-    /// Scripted replies by agent, in the order of that agent's model calls, or by instance (`agent:key`) where each has its own.
-    /// They stand in for every Model. Without them a Model whose provider is `scripted` or `replay` plays its own script.
+    /// Scripted replies by agent, in the order of the agent's model calls, or by instance
+    /// (`agent:key`) for separate replies. They replace every Model. Without them, a Model with the
+    /// provider `scripted` or `replay` plays its own script.
     #[serde(default)]
     #[schemars(with = "BTreeMap<String, Vec<reply::ReplyShape>>")]
-    pub models: BTreeMap<String, Vec<Reply>>,
-    /// Pages, by path, that a server on this machine gives. `${web.url}` in a step stands for its address.
+    pub models: BTreeMap<String, Vec<ScriptReply>>,
+    /// Pages of a local web server, by path. `${web.url}` in a step is the server's URL.
     #[serde(default)]
-    pub web: BTreeMap<String, Page>,
-    /// MCP servers, by the Tool whose server they stand in for.
+    pub web: BTreeMap<String, WebPageFixture>,
+    /// Mocked MCP servers, by the Tool whose server they replace.
     #[serde(default)]
     pub mcp: BTreeMap<String, McpFixture>,
-    /// Results of tools, by the name that models see, which are played instead of being made. Each call takes the first result
-    /// that fits it and was not used yet, or else the last one that fits.
+    /// Mocked tool results, by the tool name that models use. A call gets the first unused result
+    /// that matches, or else the last one that matches.
     #[serde(default)]
     pub tools: BTreeMap<String, Vec<PlayedResult>>,
-    /// Lets the case be run with the real models of its project, by `gdn test --live`.
+    /// Lets `gdn test --live` run the test case with the real models of its project.
     #[serde(default)]
-    pub live: Option<Live>,
-    /// So many nodes run the case, which share the database of `--store`; without one, the case is skipped. The first leads to begin
-    /// with, and the others run the turns.
+    pub live: Option<LiveCaseOptions>,
+    /// Number of nodes that run the test case with the database of `--store`. Without a database,
+    /// the test case is skipped. The first node is the initial leader; the other nodes run the
+    /// turns.
     #[serde(default)]
-    #[schemars(range(min = 2, max = MOST_NODES))]
+    #[schemars(range(min = 2, max = MAX_NODES))]
     pub nodes: Option<usize>,
-    /// Whether the swarm reloads by itself when a file of the project changes (`gdn run --watch`).
+    /// Reload automatically when a project file changes (`gdn run --watch`).
     #[serde(default)]
     pub watch: bool,
-    /// What is done, in order.
+    /// Steps, in order.
     #[serde(default)]
-    pub steps: Vec<Step>,
-    /// What must be so in the end.
+    pub steps: Vec<CaseStep>,
+    /// Expectations for the end.
     #[serde(default)]
-    pub expect: Expect,
+    pub expect: CaseExpectation,
 }
 
-/// A mistake in a case: it says nothing about the runtime.
+/// An error in the file of a test case, independent of the runtime.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, thiserror::Error)]
 #[error("{}: {message}", place(file, *line, *column))]
 #[serde(rename_all = "camelCase")]
 pub struct CaseError {
     /// The file.
     pub file: PathBuf,
-    /// Counted from 1; 0 where the file as a whole is meant.
+    /// Line, from 1; 0 for an error about the whole file.
     pub line: usize,
-    /// In characters, counted from 1; 0 where the line as a whole is meant.
+    /// Column in characters, from 1; 0 for an error about the whole line.
     pub column: usize,
-    /// A sentence that stands alone.
+    /// Message, a complete sentence.
     pub message: String,
 }
 
-/// The JSON Schema of a case, for editors.
+/// Returns the JSON Schema of a test case, for editors.
 pub fn schema() -> serde_json::Value {
     let id = "https://goondan.ai/schemas/conformance-case.schema.json";
     let head = [
@@ -122,7 +127,7 @@ pub fn schema() -> serde_json::Value {
         .into_iter()
         .map(|(key, value)| (key.to_owned(), value.into()))
         .collect();
-    let derived = schemars::schema_for!(Case).to_value();
+    let derived = schemars::schema_for!(ConformanceCase).to_value();
     for (key, value) in derived.as_object().into_iter().flatten() {
         schema.entry(key).or_insert_with(|| value.clone());
     }

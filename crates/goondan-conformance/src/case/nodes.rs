@@ -1,4 +1,4 @@
-//! Several nodes in a case, and what happens to them.
+//! Nodes of a test case, and faults of nodes.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,22 +7,22 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use super::{Action, Case};
+use super::{ConformanceCase, StepAction};
 
-/// So many nodes a case can have at most.
-pub const MOST_NODES: usize = 5;
+/// Maximum number of nodes of a test case.
+pub const MAX_NODES: usize = 5;
 
-/// So long a partition can last that ends by itself.
-const MOST_SECONDS: u32 = 60;
+/// Maximum duration of a timed partition, in seconds.
+const MAX_PARTITION_SECONDS: u32 = 60;
 
-/// Which node is meant.
+/// Selector of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NodeName {
-    /// The one of that number, from 1. The first leads to begin with.
+    /// Node number, from 1. Node 1 is the initial leader.
     Number(usize),
-    /// The one that leads.
+    /// The current leader.
     Leader,
-    /// The one on which the model of an instance (`agent:key`) was asked last.
+    /// The node that made the last model call of an instance (`agent:key`).
     Of(String),
 }
 
@@ -32,19 +32,22 @@ impl<'de> Deserialize<'de> for NodeName {
     }
 }
 
-/// A number or a text. Not an untagged enum: that would lose what is wrong.
+/// Accepts a number or a string. An untagged enum would lose the cause of an error.
 struct NameVisitor;
 
 impl Visitor<'_> for NameVisitor {
     type Value = NodeName;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the number of a node, `leader`, or an instance such as `writer:main`, whose turn it runs")
+        f.write_str(
+            "the number of a node, `leader`, or an instance such as `writer:main`, whose \
+            turn it runs",
+        )
     }
 
     fn visit_u64<E: de::Error>(self, number: u64) -> Result<NodeName, E> {
         match usize::try_from(number) {
-            Ok(number @ 1..=MOST_NODES) => Ok(NodeName::Number(number)),
+            Ok(number @ 1..=MAX_NODES) => Ok(NodeName::Number(number)),
             _ => Err(E::invalid_value(de::Unexpected::Unsigned(number), &self)),
         }
     }
@@ -71,24 +74,25 @@ impl JsonSchema for NodeName {
 
     fn json_schema(_generator: &mut SchemaGenerator) -> Schema {
         json_schema!({
-            "description": "The number of a node, from 1; `leader`; or an instance such as `writer:main`, whose turn it runs.",
+            "description": "The number of a node, from 1; `leader`; or an instance such as \
+                `writer:main`, whose turn it runs.",
             "anyOf": [
-                {"type": "integer", "minimum": 1, "maximum": MOST_NODES},
+                {"type": "integer", "minimum": 1, "maximum": MAX_NODES},
                 {"type": "string", "pattern": "^(leader|.+:.+)$"}
             ]
         })
     }
 }
 
-/// A node, or all.
+/// One node, or all nodes.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SomeNode {
-    /// With `nodes`: this node alone.
+    /// With `nodes`: only this node.
     pub node: Option<NodeName>,
 }
 
-/// A node.
+/// One node.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OneNode {
@@ -96,55 +100,57 @@ pub struct OneNode {
     pub node: NodeName,
 }
 
-/// Keeps a node from its database.
+/// Separates a node from its database.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Partition {
+#[schemars(rename = "Partition")]
+pub struct NodePartition {
     /// The node.
     pub node: NodeName,
-    /// What becomes of its connections.
+    /// Effect on the node's connections.
     #[serde(default)]
-    pub how: Separation,
-    /// It ends by itself after that many seconds; otherwise with `heal`.
-    #[schemars(range(min = 1, max = MOST_SECONDS))]
+    pub how: PartitionMode,
+    /// Duration in seconds. Default: until `heal`.
+    #[schemars(range(min = 1, max = MAX_PARTITION_SECONDS))]
     pub seconds: Option<u32>,
 }
 
-impl Partition {
+impl NodePartition {
     fn is_brief(&self) -> bool {
         self.seconds
-            .is_none_or(|seconds| (1..=MOST_SECONDS).contains(&seconds))
+            .is_none_or(|seconds| (1..=MAX_PARTITION_SECONDS).contains(&seconds))
     }
 }
 
-/// What becomes of the connections of a node.
+/// Effect of a partition on the connections of a node.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Separation {
-    /// They stay open, and nothing comes through.
+#[schemars(rename = "Separation")]
+pub enum PartitionMode {
+    /// Connections stay open, but no data passes.
     #[default]
     Silent,
-    /// They are closed, and new ones too.
+    /// Connections are closed, and new ones are refused.
     Cut,
 }
 
-/// What makes no sense with the number of nodes that a case has, by the top-level key that is concerned.
-pub(super) fn problems(case: &Case) -> Vec<(&'static str, String)> {
+/// Returns errors that depend on the number of nodes, with the top-level key that they concern.
+pub(super) fn problems(case: &ConformanceCase) -> Vec<(&'static str, String)> {
     let mut problems = Vec::new();
     if case
         .nodes
-        .is_some_and(|nodes| !(2..=MOST_NODES).contains(&nodes))
+        .is_some_and(|nodes| !(2..=MAX_NODES).contains(&nodes))
     {
         problems.push((
             "nodes",
-            format!("`nodes` is a number from 2 to {MOST_NODES}"),
+            format!("`nodes` is a number from 2 to {MAX_NODES}"),
         ));
     }
     if case.nodes.is_some() && case.live.is_some() {
-        problems.push(("nodes", "a case with `live` has no `nodes`".to_owned()));
+        problems.push(("nodes", "a case with `live` can't have `nodes`".to_owned()));
     }
     if case.nodes.is_some() && case.watch {
-        problems.push(("nodes", "a case with `watch` has no `nodes`".to_owned()));
+        problems.push(("nodes", "a case with `watch` can't have `nodes`".to_owned()));
     }
     for (index, step) in case.steps.iter().enumerate() {
         let problem = problem_of(&step.action, case.nodes);
@@ -153,38 +159,44 @@ pub(super) fn problems(case: &Case) -> Vec<(&'static str, String)> {
     problems
 }
 
-fn problem_of(action: &Action, nodes: Option<usize>) -> Option<String> {
+fn problem_of(action: &StepAction, nodes: Option<usize>) -> Option<String> {
     let name = action.name();
     let node = match action {
-        Action::Kill(some) | Action::Restart(some) | Action::Resume(some) | Action::Heal(some) => {
-            some.node.as_ref()
-        }
-        Action::Pause(one) => Some(&one.node),
-        Action::Partition(partition) => Some(&partition.node),
+        StepAction::Kill(some)
+        | StepAction::Restart(some)
+        | StepAction::Resume(some)
+        | StepAction::Heal(some) => some.node.as_ref(),
+        StepAction::Pause(one) => Some(&one.node),
+        StepAction::Partition(partition) => Some(&partition.node),
         _ => None,
     };
     let is_for_nodes = matches!(
         action,
-        Action::Pause(_) | Action::Resume(_) | Action::Partition(_) | Action::Heal(_)
+        StepAction::Pause(_)
+            | StepAction::Resume(_)
+            | StepAction::Partition(_)
+            | StepAction::Heal(_)
     );
     match (nodes, node) {
-        (None, None) if is_for_nodes => Some(format!("`{name}` is for a case with `nodes`")),
+        (None, None) if is_for_nodes => Some(format!("`{name}` needs a case with `nodes`")),
         (None, Some(_)) => Some(format!(
-            "`{name}` names a node, which is for a case with `nodes`"
+            "`{name}` names a node, which needs a case with `nodes`"
         )),
         (Some(nodes), Some(NodeName::Number(number))) if *number > nodes => Some(format!(
             "there is no node {number}: the case has `nodes: {nodes}`"
         )),
-        (Some(_), _) if matches!(action, Action::Partition(partition) if !partition.is_brief()) => {
-            Some(format!("`seconds` is a number from 1 to {MOST_SECONDS}"))
+        (Some(_), _) if matches!(action, StepAction::Partition(partition) if !partition.is_brief()) => {
+            Some(format!(
+                "`seconds` is a number from 1 to {MAX_PARTITION_SECONDS}"
+            ))
         }
         (Some(_), _)
             if matches!(
                 action,
-                Action::Reload | Action::AwaitReload(_) | Action::Second
+                StepAction::Reload | StepAction::AwaitReload(_) | StepAction::Second
             ) =>
         {
-            Some(format!("`{name}` makes no sense in a case with `nodes`"))
+            Some(format!("`{name}` can't be used in a case with `nodes`"))
         }
         _ => None,
     }

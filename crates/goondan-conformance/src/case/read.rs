@@ -1,33 +1,33 @@
-//! From the text of a `*.case.yaml` file to cases, or to the mistakes in it.
+//! Parser of `*.case.yaml` files.
 
 use std::path::{Path, PathBuf};
 
-use goondan::inside::yaml;
+use goondan::internal::yaml;
 
-use super::{Action, Case, CaseError, live, mcp, nodes, tool, web};
+use super::{CaseError, ConformanceCase, StepAction, live, mcp, nodes, tool, web};
 use crate::rules;
 
-/// A case and where it is written.
+/// A test case with its position.
 #[derive(Debug, Clone)]
-pub struct Located {
+pub struct LocatedCase {
     /// The file.
     pub file: PathBuf,
-    /// The line of its name, counted from 1.
+    /// Line of the test case's name, from 1.
     pub line: usize,
-    /// The case.
-    pub case: Case,
+    /// The test case.
+    pub case: ConformanceCase,
 }
 
-/// What a file holds. A mistake in one document leaves the others alone.
+/// Content of a file. An error in one document does not affect the others.
 #[derive(Debug, Default)]
 pub struct FileCases {
-    /// The good cases, in file order.
-    pub cases: Vec<Located>,
-    /// The mistakes, in file order.
+    /// Valid test cases, in file order.
+    pub cases: Vec<LocatedCase>,
+    /// Errors, in file order.
     pub errors: Vec<CaseError>,
 }
 
-/// Reads all documents of one file.
+/// Parses all documents of a file.
 pub fn read(file: &Path, text: &str) -> FileCases {
     let mut read = FileCases::default();
     for document in documents(text) {
@@ -37,7 +37,7 @@ pub fn read(file: &Path, text: &str) -> FileCases {
         }
     }
     if read.cases.is_empty() && read.errors.is_empty() {
-        let message = "the file holds no case".to_owned();
+        let message = "the file contains no case".to_owned();
         read.errors.push(CaseError {
             file: file.to_owned(),
             line: 0,
@@ -48,19 +48,20 @@ pub fn read(file: &Path, text: &str) -> FileCases {
     read
 }
 
-/// One document with the number of lines before it.
-struct Document<'a> {
+/// A document and the number of lines before it.
+struct CaseDocument<'a> {
     text: &'a str,
     before: usize,
 }
 
-/// Splits at lines that begin with `---`: in YAML that is a border wherever it stands, in block scalars too.
-fn documents(text: &str) -> Vec<Document<'_>> {
+/// Splits at lines that begin with `---`. In YAML, such a line always separates documents, even in
+/// block scalars.
+fn documents(text: &str) -> Vec<CaseDocument<'_>> {
     let mut documents = Vec::new();
     let (mut start, mut before, mut offset) = (0, 0, 0);
     for (number, line) in text.split_inclusive('\n').enumerate() {
         if offset > start && is_border(line) {
-            documents.push(Document {
+            documents.push(CaseDocument {
                 text: &text[start..offset],
                 before,
             });
@@ -68,7 +69,7 @@ fn documents(text: &str) -> Vec<Document<'_>> {
         }
         offset += line.len();
     }
-    documents.push(Document {
+    documents.push(CaseDocument {
         text: &text[start..],
         before,
     });
@@ -81,7 +82,7 @@ fn is_border(line: &str) -> bool {
         .is_some_and(|rest| rest.chars().next().is_none_or(char::is_whitespace))
 }
 
-impl Document<'_> {
+impl CaseDocument<'_> {
     fn is_blank(&self) -> bool {
         self.text.lines().all(|line| {
             let line = line.strip_prefix("---").unwrap_or(line).trim_start();
@@ -89,8 +90,8 @@ impl Document<'_> {
         })
     }
 
-    fn decode(&self, file: &Path) -> Result<Located, Vec<CaseError>> {
-        let case: Case = yaml::from_str(self.text).map_err(|error| {
+    fn decode(&self, file: &Path) -> Result<LocatedCase, Vec<CaseError>> {
+        let case: ConformanceCase = yaml::from_str(self.text).map_err(|error| {
             let line = error
                 .line
                 .map_or_else(|| self.line_of("case"), |line| self.before + line);
@@ -112,7 +113,7 @@ impl Document<'_> {
             .collect();
         let line = self.line_of("case");
         if errors.is_empty() {
-            Ok(Located {
+            Ok(LocatedCase {
                 file: file.to_owned(),
                 line,
                 case,
@@ -122,7 +123,7 @@ impl Document<'_> {
         }
     }
 
-    /// The line of a top-level key, else the document's first.
+    /// Returns the line of a top-level key, or else the first line of the document.
     fn line_of(&self, key: &str) -> usize {
         let is_key = |line: &str| {
             line.strip_prefix(key)
@@ -136,8 +137,8 @@ impl Document<'_> {
     }
 }
 
-/// What the types can't say, by the top-level key that is concerned.
-fn problems(case: &Case) -> Vec<(&'static str, String)> {
+/// Returns errors that the types cannot exclude, with the top-level key that they concern.
+fn problems(case: &ConformanceCase) -> Vec<(&'static str, String)> {
     let mut problems = Vec::new();
     if !is_kebab(&case.case) {
         problems.push((
@@ -152,7 +153,7 @@ fn problems(case: &Case) -> Vec<(&'static str, String)> {
         problems.push(("rules", format!("there is no rule `{rule}`")));
     }
     if case.files.is_empty() && case.project.is_none() {
-        problems.push(("case", "a case has `files` or a `project`".to_owned()));
+        problems.push(("case", "a case needs `files` or a `project`".to_owned()));
     }
     problems.extend(mcp::problems(&case.mcp).map(|message| ("mcp", message)));
     problems.extend(web::problems(&case.web).map(|message| ("web", message)));
@@ -163,22 +164,25 @@ fn problems(case: &Case) -> Vec<(&'static str, String)> {
     problems
 }
 
-/// `kill` needs something that runs, and so does everything else but `restart`.
-fn problems_of_lives(case: &Case) -> Option<String> {
+/// Checks that all actions except `restart`, `advance` and file changes have a running swarm.
+fn problems_of_lives(case: &ConformanceCase) -> Option<String> {
     let mut alive = true;
     for (index, step) in case.steps.iter().enumerate() {
         let number = index + 1;
         match (&step.action, alive) {
             (
-                Action::Write(..) | Action::Replace(_) | Action::Remove(_) | Action::Advance(_),
+                StepAction::Write(..)
+                | StepAction::Replace(_)
+                | StepAction::Remove(_)
+                | StepAction::Advance(_),
                 _,
             ) => {}
-            (Action::Restart(some), _) if alive || some.node.is_none() => alive = true,
-            (Action::Kill(some), true) => alive = some.node.is_some(),
+            (StepAction::Restart(some), _) if alive || some.node.is_none() => alive = true,
+            (StepAction::Kill(some), true) => alive = some.node.is_some(),
             (_, true) => {}
             (_, false) => {
                 return Some(format!(
-                    "step {number}: nothing runs after `kill` until `restart`"
+                    "step {number}: no swarm runs between `kill` and `restart`"
                 ));
             }
         }
@@ -244,7 +248,8 @@ mod tests {
             "case: x\nfiles: {../a: b}\n".to_owned(),
             format!("{GOOD}steps:\n  - kill: {{}}\n  - send: {{input: a}}\n"),
             format!(
-                "{GOOD}web: {{news: {{body: a}}, /a: {{status: 99}}, /b: {{headers: {{\"a:b\": c}}}}}}\n"
+                "{GOOD}web: {{news: {{body: a}}, /a: {{status: 99}}, /b: {{headers: {{\"a:b\": \
+                c}}}}}}\n"
             ),
             format!("{GOOD}steps:\n  - send: {{input: a, wiat: false}}\n"),
             format!("{GOOD}expect:\n  conversation:\n    a:main: {{$foo: 1}}\n"),
@@ -255,7 +260,8 @@ mod tests {
                 "{GOOD}steps:\n  - pause: {{node: leader}}\n  - kill: {{node: 1}}\n  - heal: {{}}\n"
             ),
             format!(
-                "{GOOD}nodes: 3\nsteps:\n  - partition: {{node: 2, seconds: 0}}\n  - kill: {{node: 4}}\n"
+                "{GOOD}nodes: 3\nsteps:\n  - partition: {{node: 2, seconds: 0}}\n  - kill: {{node: \
+                4}}\n"
             ),
             "# nothing\n---\n\n".to_owned(),
         ];

@@ -1,15 +1,15 @@
-//! The shape of a scripted reply, for the schema alone: the model that plays it also reads it.
+//! Schema of a scripted reply. The scripted model client parses replies itself.
 
 use schemars::JsonSchema;
 use serde_json::{Map, Value};
 
-/// A scripted reply: text, calls (with or without text), rawCalls (likewise), or an error. Texts and the strings in
-/// `args` are templates that can use `{{ input }}` and `{{ results.CALL_ID.output }}`.
+/// A scripted reply: text, calls (with or without text), rawCalls (likewise), or an error. Text and
+/// strings in `args` are templates with `{{ input }}` and `{{ results.CALL_ID.output }}`.
 #[derive(JsonSchema)]
 #[schemars(rename = "Reply", rename_all = "camelCase", deny_unknown_fields)]
-#[allow(dead_code, reason = "the schema is derived from it; it is never made")]
+#[allow(dead_code, reason = "only used to derive the schema")]
 pub(super) struct ReplyShape {
-    /// The text.
+    /// Text of the answer.
     text: Option<String>,
     /// Reasoning that precedes the text.
     reasoning: Option<String>,
@@ -17,25 +17,25 @@ pub(super) struct ReplyShape {
     finish_reason: Option<FinishReasonShape>,
     /// Tool calls.
     calls: Option<Vec<CallShape>>,
-    /// Tool calls whose arguments are sent as they stand, also where they are no JSON.
+    /// Tool calls with unparsed arguments, which may be invalid JSON.
     raw_calls: Option<Vec<RawCallShape>>,
-    /// The provider refuses.
-    error: Option<ErrorShape>,
-    /// How long the model thinks before it answers, in milliseconds.
+    /// Error of the provider.
+    error: Option<ReplyErrorShape>,
+    /// Delay of the answer, in milliseconds.
     #[schemars(default)]
     delay_ms: u64,
-    /// What the call cost.
+    /// Token usage of the call.
     usage: Option<UsageShape>,
-    /// Into how many pieces the text is cut.
+    /// Number of chunks in which the text is streamed.
     chunks: Option<usize>,
-    /// After how many pieces the stream breaks off.
+    /// Number of chunks after which the stream breaks.
     break_after: Option<usize>,
 }
 
 /// The reason why an answer ends.
 #[derive(JsonSchema)]
 #[schemars(rename = "ModelFinishReason", rename_all = "camelCase")]
-#[allow(dead_code, reason = "the schema is derived from it; it is never made")]
+#[allow(dead_code, reason = "only used to derive the schema")]
 enum FinishReasonShape {
     /// The model was done.
     Stop,
@@ -54,57 +54,57 @@ enum FinishReasonShape {
 /// A tool call.
 #[derive(JsonSchema)]
 #[schemars(rename = "ScriptedCall", deny_unknown_fields)]
-#[allow(dead_code, reason = "the schema is derived from it; it is never made")]
+#[allow(dead_code, reason = "only used to derive the schema")]
 struct CallShape {
-    /// Its id; one is made up where it is missing.
+    /// Call id. Default: a generated id.
     #[schemars(default)]
     id: String,
-    /// `resource__export`.
+    /// Tool name, as `resource__export`.
     tool: String,
-    /// The arguments.
+    /// Arguments.
     #[schemars(default)]
     args: Map<String, Value>,
 }
 
-/// A tool call with arguments that need not be JSON.
+/// A tool call with arguments that may be invalid JSON.
 #[derive(JsonSchema)]
 #[schemars(rename = "RawCall", deny_unknown_fields)]
-#[allow(dead_code, reason = "the schema is derived from it; it is never made")]
+#[allow(dead_code, reason = "only used to derive the schema")]
 struct RawCallShape {
-    /// Its id; one is made up where it is missing.
+    /// Call id. Default: a generated id.
     #[schemars(default)]
     id: String,
-    /// `resource__export`.
+    /// Tool name, as `resource__export`.
     tool: String,
-    /// The arguments as the model wrote them.
+    /// Arguments, exactly as the model wrote them.
     args: String,
 }
 
-/// How a provider refuses.
+/// Error of a provider.
 #[derive(JsonSchema)]
 #[schemars(rename = "ReplyError", rename_all = "camelCase", deny_unknown_fields)]
-#[allow(dead_code, reason = "the schema is derived from it; it is never made")]
-struct ErrorShape {
-    /// The HTTP status.
+#[allow(dead_code, reason = "only used to derive the schema")]
+struct ReplyErrorShape {
+    /// HTTP status.
     status: u16,
-    /// The provider's words.
+    /// Message of the provider.
     message: String,
-    /// How long the provider wants to be left alone, in milliseconds.
+    /// Requested delay before a retry, in milliseconds.
     retry_after_ms: Option<u64>,
 }
 
-/// Tokens that a call cost.
+/// Token usage of a call.
 #[derive(JsonSchema)]
 #[schemars(rename = "Usage", rename_all = "camelCase", deny_unknown_fields)]
-#[allow(dead_code, reason = "the schema is derived from it; it is never made")]
+#[allow(dead_code, reason = "only used to derive the schema")]
 struct UsageShape {
-    /// Read.
+    /// Input tokens.
     #[schemars(default)]
     prompt_tokens: u64,
-    /// Written.
+    /// Output tokens.
     #[schemars(default)]
     completion_tokens: u64,
-    /// Those of the tokens read that came from the provider's cache.
+    /// Input tokens that came from the provider's cache.
     #[schemars(default)]
     cached_tokens: u64,
     /// Input tokens that the provider wrote to its cache.

@@ -1,4 +1,4 @@
-//! What a case does, one thing after another.
+//! Steps of a test case.
 
 use std::time::Duration;
 
@@ -7,190 +7,197 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::file::octal;
-pub use super::nodes::{OneNode, Partition, SomeNode};
-use super::{FileContent, ProjectPath};
-use crate::matcher::Matcher;
+pub use super::nodes::{NodePartition, OneNode, SomeNode};
+use super::{CaseFilePath, FileContent};
+use crate::matcher::ValueMatcher;
 
-/// One thing that is done, and what must come of it.
+/// An action with an expectation.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(try_from = "RawStep")]
-pub struct Step {
-    /// What is done.
-    pub action: Action,
-    /// What must come of it.
-    pub expect: Option<Matcher>,
-    /// With `--live`: criteria that the answer must meet. A model of the project judges them.
+pub struct CaseStep {
+    /// Action.
+    pub action: StepAction,
+    /// Expected result.
+    pub expect: Option<ValueMatcher>,
+    /// With `--live`: criteria that the answer must meet. A Model of the project judges them.
     pub judge: Option<String>,
 }
 
-/// What is done.
+/// Action of a step.
 #[derive(Debug, Clone)]
-pub enum Action {
-    /// Hands in an input.
-    Send(Send),
-    /// Calls a tool through dispatch, without a model.
-    Call(Call),
-    /// Runs the file of a Connection by itself.
-    Connect(Connect),
-    /// Writes a file of the project.
-    Write(ProjectPath, FileContent),
-    /// Replaces text in a file of the project.
-    Replace(Replace),
-    /// Removes a file or folder of the project.
-    Remove(ProjectPath),
-    /// Reads the bundle again.
+pub enum StepAction {
+    /// Submits an input.
+    Send(SendStep),
+    /// Calls a tool without a model.
+    Call(CallStep),
+    /// Runs the file of a Connection without a swarm.
+    Connect(ConnectStep),
+    /// Writes a project file.
+    Write(CaseFilePath, FileContent),
+    /// Replaces a string in a project file.
+    Replace(ReplaceText),
+    /// Removes a project file or directory.
+    Remove(CaseFilePath),
+    /// Reloads the project.
     Reload,
-    /// Waits for the next reload that nobody has waited for yet.
+    /// Waits for the next reload that no earlier step waited for.
     AwaitReload(AwaitReload),
     /// Answers the next approval request.
-    Approve(Approve),
-    /// Ends the runtime, or one of its nodes, as if the process had died.
+    Approve(ApproveStep),
+    /// Ends the runtime or one node, like a process that crashes.
     Kill(SomeNode),
-    /// Starts a fresh runtime on the same state, or one of its nodes.
+    /// Starts a new runtime or one node on the same state.
     Restart(SomeNode),
-    /// Lets a node stand still.
+    /// Suspends a node.
     Pause(OneNode),
-    /// Lets a node go on that stands still, or all.
+    /// Resumes one or all suspended nodes.
     Resume(SomeNode),
-    /// Keeps a node from its database.
-    Partition(Partition),
-    /// Ends the partition of a node, or of all.
+    /// Separates a node from its database.
+    Partition(NodePartition),
+    /// Ends the partition of one or all nodes.
     Heal(SomeNode),
     /// Waits for runtime events.
-    Await(Await),
-    /// Starts another runtime on the same state, while the first one runs.
+    Await(AwaitEvents),
+    /// Starts a second runtime on the state of the running one.
     Second,
-    /// Puts the clock forward.
-    Advance(Advance),
+    /// Advances the clock.
+    Advance(AdvanceClock),
 }
 
-impl Action {
-    /// As it is written.
+impl StepAction {
+    /// Returns the name of the action in the file.
     pub fn name(&self) -> &'static str {
         match self {
-            Action::Send(_) => "send",
-            Action::Call(_) => "call",
-            Action::Connect(_) => "connect",
-            Action::Write(..) => "write",
-            Action::Replace(_) => "replace",
-            Action::Remove(_) => "remove",
-            Action::Reload => "reload",
-            Action::AwaitReload(_) => "awaitReload",
-            Action::Approve(_) => "approve",
-            Action::Kill(_) => "kill",
-            Action::Restart(_) => "restart",
-            Action::Pause(_) => "pause",
-            Action::Resume(_) => "resume",
-            Action::Partition(_) => "partition",
-            Action::Heal(_) => "heal",
-            Action::Await(_) => "await",
-            Action::Second => "second",
-            Action::Advance(_) => "advance",
+            StepAction::Send(_) => "send",
+            StepAction::Call(_) => "call",
+            StepAction::Connect(_) => "connect",
+            StepAction::Write(..) => "write",
+            StepAction::Replace(_) => "replace",
+            StepAction::Remove(_) => "remove",
+            StepAction::Reload => "reload",
+            StepAction::AwaitReload(_) => "awaitReload",
+            StepAction::Approve(_) => "approve",
+            StepAction::Kill(_) => "kill",
+            StepAction::Restart(_) => "restart",
+            StepAction::Pause(_) => "pause",
+            StepAction::Resume(_) => "resume",
+            StepAction::Partition(_) => "partition",
+            StepAction::Heal(_) => "heal",
+            StepAction::Await(_) => "await",
+            StepAction::Second => "second",
+            StepAction::Advance(_) => "advance",
         }
     }
 }
 
-/// An input from outside.
+/// An input.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub struct Send {
-    /// The text.
+#[schemars(rename = "Send")]
+pub struct SendStep {
+    /// Message text.
     pub input: String,
-    /// The agent; the entry agent by default.
+    /// Agent. Default: the entry agent.
     pub agent: Option<String>,
-    /// The instance's key; `main` by default.
+    /// Instance key. Default: `main`.
     pub instance: Option<String>,
-    /// Whether the step lasts until the turn is over.
+    /// Wait until the turn is over. Default: true.
     #[serde(default = "yes")]
     pub wait: bool,
-    /// Keeps what came of it, for `${name.…}` in later steps.
+    /// Name of the saved result, for `${name.…}` in later steps.
     pub save_as: Option<String>,
 }
 
 /// A tool call without a model.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub struct Call {
-    /// The tool, as `resource__export`.
+#[schemars(rename = "Call")]
+pub struct CallStep {
+    /// Tool name, as `resource__export`.
     pub tool: String,
-    /// Its arguments: an object, or whatever a model might send instead.
+    /// Arguments: an object, or any other value that a model could send.
     #[serde(default = "no_arguments")]
     pub args: Value,
-    /// The agent; the entry agent by default.
+    /// Agent. Default: the entry agent.
     pub agent: Option<String>,
-    /// The instance's key; `main` by default.
+    /// Instance key. Default: `main`.
     pub instance: Option<String>,
-    /// Keeps what came of it, for `${name.…}` in later steps.
+    /// Name of the saved result, for `${name.…}` in later steps.
     pub save_as: Option<String>,
 }
 
-/// The file of a Connection, run by itself: what it hands in starts no turns.
+/// Runs the file of a Connection without a swarm, so its events start no turns.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub struct Connect {
-    /// The name of the Connection.
+#[schemars(rename = "Connect")]
+pub struct ConnectStep {
+    /// Name of the Connection.
     pub connection: String,
-    /// It is run until it has handed in so many events, or has ended.
+    /// Number of events after which the run ends. It also ends when the file ends.
     #[serde(default = "one")]
     pub events: usize,
-    /// Lines that somebody types meanwhile.
+    /// Lines of standard input.
     #[serde(default)]
     pub lines: Vec<String>,
-    /// What each event that has an `origin` is answered.
+    /// Answer to each event that has an `origin`.
     pub answer: Option<String>,
 }
 
-/// Text that takes the place of other text, wherever that stands in the file.
+/// Replaces all occurrences of a string in a file.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub struct Replace {
-    /// The file.
-    pub path: ProjectPath,
-    /// What stands there at least once.
+#[schemars(rename = "Replace")]
+pub struct ReplaceText {
+    /// File path.
+    pub path: CaseFilePath,
+    /// String to replace. It must occur at least once.
     pub old: String,
-    /// What shall stand there.
+    /// New string.
     pub new: String,
 }
 
 /// An answer to an approval request.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub struct Approve {
-    /// The tool that asks; any by default.
+#[schemars(rename = "Approve")]
+pub struct ApproveStep {
+    /// Tool of the request. Default: any tool.
     pub tool: Option<String>,
-    /// The answer.
-    pub answer: Answer,
-    /// For what an answer holds that holds on: the call by default.
+    /// Decision.
+    pub answer: ApprovalDecision,
+    /// Scope of a remembered approval. Default: `call`.
     #[serde(default)]
-    pub covers: Cover,
-    /// So long it takes somebody to read the question.
+    pub covers: DecisionScope,
+    /// Delay before the answer, in milliseconds.
     #[serde(default)]
     pub after_ms: u64,
 }
 
-/// Yes, for how long, or no.
+/// Decision about an approval request, and its duration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Answer {
-    /// The call runs.
+#[schemars(rename = "Answer")]
+pub enum ApprovalDecision {
+    /// Allow the call.
     Allow,
-    /// The same.
+    /// Same as `allow`.
     Once,
-    /// It runs, and the same call again in this conversation.
+    /// Allow the call and equal calls in this conversation.
     Conversation,
-    /// It runs, and the same call again in the project.
+    /// Allow the call and equal calls in the project.
     Always,
-    /// It is refused.
+    /// Deny the call.
     Deny,
-    /// Nobody has answered yet: the call waits until the case kills the swarm or cancels the turn.
+    /// Give no answer: the call waits until the test case kills the swarm or cancels the turn.
     Wait,
 }
 
-/// For what an answer holds.
+/// Scope of a remembered approval.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Cover {
-    /// The same arguments.
+#[schemars(rename = "Cover")]
+pub enum DecisionScope {
+    /// Calls with the same arguments.
     #[default]
     Call,
     /// Command lines of the same programs.
@@ -199,43 +206,45 @@ pub enum Cover {
     Tool,
 }
 
-/// A number of runtime events to wait for, counted since the case began.
+/// Waits for a number of runtime events, counted from the start of the test case.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub struct Await {
-    /// The type, such as `turn.completed`.
+#[schemars(rename = "Await")]
+pub struct AwaitEvents {
+    /// Event type, such as `turn.completed`.
     pub event: String,
-    /// Only events of that agent.
+    /// Only events of this agent.
     pub agent: Option<String>,
-    /// How many.
+    /// Number of events. Default: 1.
     #[serde(default = "one")]
     pub count: usize,
-    /// How long to wait, in milliseconds.
+    /// Time limit in milliseconds. Default: 5000.
     #[serde(default = "five_seconds")]
     pub within_ms: u64,
 }
 
-/// How far the clock is put forward.
+/// Advances the clock.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub struct Advance {
-    /// In seconds, a year at most.
+#[schemars(rename = "Advance")]
+pub struct AdvanceClock {
+    /// Seconds, at most one year.
     #[schemars(range(min = 1, max = 31_536_000))]
     pub seconds: u32,
 }
 
-impl Await {
-    /// How long to wait.
+impl AwaitEvents {
+    /// Returns the time limit.
     pub fn within(&self) -> Duration {
         Duration::from_millis(self.within_ms)
     }
 }
 
-/// A reload that a change of a file brings about.
+/// Waits for a reload that a file change triggers.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct AwaitReload {
-    /// How long to wait, in milliseconds.
+    /// Time limit in milliseconds. Default: 5000.
     #[serde(default = "five_seconds")]
     pub within_ms: u64,
 }
@@ -256,98 +265,103 @@ fn five_seconds() -> u64 {
     5000
 }
 
-/// A step as it is written: one of the actions, and `expect`.
+/// A step: exactly one action, and optionally `expect`.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 #[schemars(rename = "Step")]
 struct RawStep {
-    send: Option<Send>,
-    call: Option<Call>,
-    connect: Option<Connect>,
-    write: Option<Write>,
-    replace: Option<Replace>,
-    remove: Option<Remove>,
-    reload: Option<Nothing>,
+    send: Option<SendStep>,
+    call: Option<CallStep>,
+    connect: Option<ConnectStep>,
+    write: Option<WriteFile>,
+    replace: Option<ReplaceText>,
+    remove: Option<RemoveFile>,
+    reload: Option<EmptyOptions>,
     await_reload: Option<AwaitReload>,
-    approve: Option<Approve>,
+    approve: Option<ApproveStep>,
     kill: Option<SomeNode>,
     restart: Option<SomeNode>,
     pause: Option<OneNode>,
     resume: Option<SomeNode>,
-    partition: Option<Partition>,
+    partition: Option<NodePartition>,
     heal: Option<SomeNode>,
     #[serde(rename = "await")]
-    await_: Option<Await>,
-    second: Option<Nothing>,
-    advance: Option<Advance>,
-    /// What must come of it.
-    expect: Option<Matcher>,
-    /// With `--live`: criteria that the answer to a `send` must meet. A model of the project judges them.
+    await_: Option<AwaitEvents>,
+    second: Option<EmptyOptions>,
+    advance: Option<AdvanceClock>,
+    /// Expected result.
+    expect: Option<ValueMatcher>,
+    /// With `--live`: criteria that the answer to a `send` must meet. A Model of the project judges
+    /// them.
     judge: Option<String>,
 }
 
 /// A new or changed file.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Write {
-    path: ProjectPath,
+#[schemars(rename = "Write")]
+struct WriteFile {
+    path: CaseFilePath,
     content: String,
-    /// Unix permission bits in octal, as text: `"755"`.
+    /// Unix permission bits in octal, as a string: `"755"`.
     mode: Option<String>,
 }
 
-/// A file or folder that goes.
+/// A file or directory to remove.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Remove {
-    path: ProjectPath,
+#[schemars(rename = "Remove")]
+struct RemoveFile {
+    path: CaseFilePath,
 }
 
-/// `{}`: there is nothing to say.
+/// An empty map, for actions without options.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Nothing {}
+#[schemars(rename = "Nothing")]
+struct EmptyOptions {}
 
-impl TryFrom<RawStep> for Step {
+impl TryFrom<RawStep> for CaseStep {
     type Error = String;
 
-    fn try_from(raw: RawStep) -> Result<Step, String> {
+    fn try_from(raw: RawStep) -> Result<CaseStep, String> {
         let write = raw.write.map(action_of_write).transpose()?;
         let actions = [
-            raw.send.map(Action::Send),
-            raw.call.map(Action::Call),
-            raw.connect.map(Action::Connect),
+            raw.send.map(StepAction::Send),
+            raw.call.map(StepAction::Call),
+            raw.connect.map(StepAction::Connect),
             write,
-            raw.replace.map(Action::Replace),
-            raw.remove.map(|remove| Action::Remove(remove.path)),
-            raw.reload.map(|Nothing {}| Action::Reload),
-            raw.await_reload.map(Action::AwaitReload),
-            raw.approve.map(Action::Approve),
-            raw.kill.map(Action::Kill),
-            raw.restart.map(Action::Restart),
-            raw.pause.map(Action::Pause),
-            raw.resume.map(Action::Resume),
-            raw.partition.map(Action::Partition),
-            raw.heal.map(Action::Heal),
-            raw.await_.map(Action::Await),
-            raw.second.map(|Nothing {}| Action::Second),
-            raw.advance.map(Action::Advance),
+            raw.replace.map(StepAction::Replace),
+            raw.remove.map(|remove| StepAction::Remove(remove.path)),
+            raw.reload.map(|EmptyOptions {}| StepAction::Reload),
+            raw.await_reload.map(StepAction::AwaitReload),
+            raw.approve.map(StepAction::Approve),
+            raw.kill.map(StepAction::Kill),
+            raw.restart.map(StepAction::Restart),
+            raw.pause.map(StepAction::Pause),
+            raw.resume.map(StepAction::Resume),
+            raw.partition.map(StepAction::Partition),
+            raw.heal.map(StepAction::Heal),
+            raw.await_.map(StepAction::Await),
+            raw.second.map(|EmptyOptions {}| StepAction::Second),
+            raw.advance.map(StepAction::Advance),
         ];
         let mut given = actions.into_iter().flatten();
         match (given.next(), given.next()) {
             (Some(action), None) => step(action, raw.expect, raw.judge),
             _ => Err(
-                "a step has exactly one of send, call, connect, write, replace, remove, reload, awaitReload, approve, kill, \
-                      restart, pause, resume, partition, heal, await, second and advance, and may have `expect` beside it"
+                "a step has exactly one of send, call, connect, write, replace, remove, reload, \
+                    awaitReload, approve, kill, restart, pause, resume, partition, heal, await, \
+                    second and advance, and optionally `expect`"
                     .to_owned(),
             ),
         }
     }
 }
 
-fn action_of_write(write: Write) -> Result<Action, String> {
+fn action_of_write(write: WriteFile) -> Result<StepAction, String> {
     let mode = write.mode.as_deref().map(octal).transpose()?;
-    Ok(Action::Write(
+    Ok(StepAction::Write(
         write.path,
         FileContent {
             bytes: write.content.into_bytes(),
@@ -356,33 +370,38 @@ fn action_of_write(write: Write) -> Result<Action, String> {
     ))
 }
 
-fn step(action: Action, expect: Option<Matcher>, judge: Option<String>) -> Result<Step, String> {
+fn step(
+    action: StepAction,
+    expect: Option<ValueMatcher>,
+    judge: Option<String>,
+) -> Result<CaseStep, String> {
     let answers = matches!(
         action,
-        Action::Send(_)
-            | Action::Call(_)
-            | Action::Connect(_)
-            | Action::Reload
-            | Action::AwaitReload(_)
-            | Action::Second
+        StepAction::Send(_)
+            | StepAction::Call(_)
+            | StepAction::Connect(_)
+            | StepAction::Reload
+            | StepAction::AwaitReload(_)
+            | StepAction::Second
     );
     if expect.is_some() && !answers {
         return Err(
-            "only send, call, connect, reload, awaitReload and second bring something back that `expect` can look at"
+            "only send, call, connect, reload, awaitReload and second have a result that `expect` \
+                can check"
                 .to_owned(),
         );
     }
-    if judge.is_some() && !matches!(action, Action::Send(Send { wait: true, .. })) {
-        return Err("only a `send` that waits has an answer that `judge` can look at".to_owned());
+    if judge.is_some() && !matches!(action, StepAction::Send(SendStep { wait: true, .. })) {
+        return Err("only a `send` that waits has an answer that `judge` can check".to_owned());
     }
-    Ok(Step {
+    Ok(CaseStep {
         action,
         expect,
         judge,
     })
 }
 
-impl JsonSchema for Step {
+impl JsonSchema for CaseStep {
     fn schema_name() -> std::borrow::Cow<'static, str> {
         RawStep::schema_name()
     }
@@ -398,14 +417,14 @@ mod tests {
 
     use super::*;
 
-    fn read(value: Value) -> Result<Step, String> {
+    fn read(value: Value) -> Result<CaseStep, String> {
         serde_json::from_value(value).map_err(|error| error.to_string())
     }
 
     #[test]
     fn defaults_are_those_of_the_format() {
-        let Ok(Step {
-            action: Action::Send(send),
+        let Ok(CaseStep {
+            action: StepAction::Send(send),
             expect: None,
             judge: None,
         }) = read(json!({"send": {"input": "hi"}}))
@@ -413,16 +432,16 @@ mod tests {
             panic!("no send")
         };
         assert!(send.wait && send.agent.is_none() && send.instance.is_none());
-        let Ok(Step {
-            action: Action::Await(await_),
+        let Ok(CaseStep {
+            action: StepAction::Await(await_),
             ..
         }) = read(json!({"await": {"event": "turn.completed"}}))
         else {
             panic!("no await")
         };
         assert_eq!((await_.count, await_.within()), (1, Duration::from_secs(5)));
-        let Ok(Step {
-            action: Action::Call(call),
+        let Ok(CaseStep {
+            action: StepAction::Call(call),
             ..
         }) = read(json!({"call": {"tool": "a__b"}}))
         else {

@@ -1,4 +1,4 @@
-//! Results of tools that are played instead of being made.
+//! Mocked tool results.
 
 use std::collections::BTreeMap;
 
@@ -6,57 +6,59 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-use crate::matcher::Matcher;
+use crate::matcher::ValueMatcher;
 
-/// What a call of a tool comes to, without its handler. Arguments and permissions are still checked.
+/// Mocked result of a tool call. The handler does not run, but arguments and permissions are
+/// checked.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct PlayedResult {
-    /// The id of the call that it answers; any by default. With `--live` it does not count: ids are the provider's there.
+    /// Id of the call to answer. Default: any call. Ignored with `--live`, because the provider
+    /// generates the ids.
     pub call: Option<String>,
-    /// What the arguments must look like; anything by default.
-    pub args: Option<Matcher>,
-    /// What the tool returns.
-    #[serde(default, deserialize_with = "stated")]
+    /// Matcher for the arguments. Default: any arguments.
+    pub args: Option<ValueMatcher>,
+    /// Output of the tool.
+    #[serde(default, deserialize_with = "some_value")]
     pub output: Option<Value>,
-    /// Why it fails.
+    /// Error of the tool.
     pub error: Option<PlayedError>,
 }
 
-/// Why a tool fails.
+/// Error of a tool.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct PlayedError {
-    /// For the model.
+    /// Message for the model.
     pub message: String,
-    /// A stable code; `E_TOOL` by default.
+    /// Stable error code. Default: `E_TOOL`.
     pub code: Option<String>,
-    /// The type of error.
+    /// Error type.
     pub name: Option<String>,
-    /// How to go on.
+    /// Suggested fix.
     pub suggestion: Option<String>,
-    /// Where to read more.
+    /// Link to the documentation of the error.
     pub help_url: Option<String>,
 }
 
-/// A value that is written down, also where it is `null`.
-fn stated<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+/// Distinguishes an explicit `null` from an absent value.
+fn some_value<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(deserializer).map(Some)
 }
 
-/// What is wrong with results that are well-formed.
+/// Returns errors in well-formed results.
 pub(super) fn problems(
     tools: &BTreeMap<String, Vec<PlayedResult>>,
 ) -> impl Iterator<Item = String> + '_ {
     let names = tools.keys().filter(|name| !name.contains("__"));
     let names = names.map(|name| {
-        format!("`{name}` is not a tool as models see it, such as `file-system__read`")
+        format!("`{name}` is not a tool name that models use, such as `file-system__read`")
     });
     let results = tools.iter().flat_map(|(name, results)| {
         let both = results
             .iter()
             .filter(|result| result.output.is_some() == result.error.is_some());
-        both.map(move |_| format!("{name}: a result has either `output` or `error`"))
+        both.map(move |_| format!("{name}: a result needs either `output` or `error`"))
     });
     names.chain(results)
 }

@@ -1,77 +1,79 @@
-//! What is expected of the way to an answer: which tools were called, and which agents were asked.
+//! Expected trajectory: tool calls and requests between agents.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Deserializer, de};
 
-use crate::matcher::Matcher;
+use crate::matcher::ValueMatcher;
 
-/// One expectation about the calls of models, in the order in which they began.
+/// An expectation about model-initiated calls, in the order in which they began.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(try_from = "RawTrajectory")]
-pub struct Trajectory {
-    /// Only calls of that agent.
+pub struct TrajectoryExpectation {
+    /// Only calls of this agent.
     pub agent: Option<String>,
-    /// What is expected of them.
-    pub expected: Expected,
+    /// The expectation.
+    pub expected: CallExpectation,
 }
 
-/// What is expected of calls.
+/// Expectation about calls.
 #[derive(Debug, Clone)]
-pub enum Expected {
-    /// That many calls are like that: a matcher for their number, more than none by default.
-    Called(CallPattern, Option<Matcher>),
-    /// Calls like these, in that order, others in between.
+pub enum CallExpectation {
+    /// Number of matching calls. Default: at least one.
+    Called(CallPattern, Option<ValueMatcher>),
+    /// Calls in this order, with other calls in between.
     InOrder(Vec<CallPattern>),
     /// No calls of other tools.
     Only(Vec<String>),
-    /// That many turns of an agent were asked for by others: a matcher for their number, more than none by default.
-    Asked(String, Option<Matcher>),
+    /// Number of turns of an agent that other agents requested. Default: at least one.
+    Asked(String, Option<ValueMatcher>),
 }
 
-/// Which calls are meant.
+/// Pattern of a call.
 #[derive(Debug, Clone)]
 pub struct CallPattern {
-    /// `resource__export`.
+    /// Tool name, as `resource__export`.
     pub tool: String,
-    /// What the arguments look like.
-    pub args: Option<Matcher>,
+    /// Matcher for the arguments.
+    pub args: Option<ValueMatcher>,
     /// `ok` or `error`.
-    pub status: Option<Matcher>,
+    pub status: Option<ValueMatcher>,
 }
 
-/// As it is written. Exactly one of `called`, `inOrder`, `only` and `asked` is given.
+/// An expectation about the trajectory. Requires exactly one of `called`, `inOrder`, `only` and
+/// `asked`.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 #[schemars(rename = "Trajectory")]
 struct RawTrajectory {
-    /// Only calls of that agent; with `asked`, only what that agent asked.
+    /// Only calls of this agent. With `asked`: only requests of this agent.
     agent: Option<String>,
-    /// Calls like that.
+    /// A call like this.
     called: Option<CallPattern>,
-    /// Calls like these, in that order, others in between.
+    /// Calls like these in this order. Other calls may occur in between.
     in_order: Option<Vec<CallPattern>>,
-    /// The tools that may be called; no others.
+    /// Allowed tools. Calls of other tools fail the test case.
     only: Option<Vec<String>>,
-    /// The agent that others asked, or told something.
+    /// Agent that received a request or a message from another agent.
     asked: Option<String>,
-    /// How often, with `called` and `asked`: a number, or a matcher. At least once by default.
-    times: Option<Matcher>,
+    /// Number of occurrences for `called` and `asked`: a number or a matcher. Default: at least
+    /// one.
+    times: Option<ValueMatcher>,
 }
 
-/// The long form of a call.
+/// Long form of a call pattern.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "CallPattern")]
-struct RawCall {
-    /// `resource__export`.
+struct RawCallPattern {
+    /// Tool name, as `resource__export`.
     tool: String,
-    /// What the arguments look like.
-    args: Option<Matcher>,
+    /// Matcher for the arguments.
+    args: Option<ValueMatcher>,
     /// `ok` or `error`.
-    status: Option<Matcher>,
+    status: Option<ValueMatcher>,
 }
 
-impl TryFrom<RawTrajectory> for Trajectory {
+impl TryFrom<RawTrajectory> for TrajectoryExpectation {
     type Error = String;
 
     fn try_from(raw: RawTrajectory) -> Result<Self, String> {
@@ -85,17 +87,17 @@ impl TryFrom<RawTrajectory> for Trajectory {
         } = raw;
         let counted = called.is_some() || asked.is_some();
         let expected = [
-            called.map(|call| Expected::Called(call, times.clone())),
-            in_order.map(Expected::InOrder),
-            only.map(Expected::Only),
-            asked.map(|agent| Expected::Asked(agent, times.clone())),
+            called.map(|call| CallExpectation::Called(call, times.clone())),
+            in_order.map(CallExpectation::InOrder),
+            only.map(CallExpectation::Only),
+            asked.map(|agent| CallExpectation::Asked(agent, times.clone())),
         ];
         let mut given = expected.into_iter().flatten();
         match (given.next(), given.next()) {
             (Some(_), None) if times.is_some() && !counted => {
-                Err("`times` stands beside `called` or `asked`".to_owned())
+                Err("`times` needs `called` or `asked`".to_owned())
             }
-            (Some(expected), None) => Ok(Trajectory { agent, expected }),
+            (Some(expected), None) => Ok(TrajectoryExpectation { agent, expected }),
             _ => Err(
                 "a check of the trajectory has exactly one of called, inOrder, only and asked"
                     .to_owned(),
@@ -104,7 +106,7 @@ impl TryFrom<RawTrajectory> for Trajectory {
     }
 }
 
-impl JsonSchema for Trajectory {
+impl JsonSchema for TrajectoryExpectation {
     fn schema_name() -> std::borrow::Cow<'static, str> {
         RawTrajectory::schema_name()
     }
@@ -124,8 +126,8 @@ impl<'de> Deserialize<'de> for CallPattern {
                 status: None,
             });
         }
-        let RawCall { tool, args, status } =
-            RawCall::deserialize(value).map_err(de::Error::custom)?;
+        let RawCallPattern { tool, args, status } =
+            RawCallPattern::deserialize(value).map_err(de::Error::custom)?;
         Ok(CallPattern { tool, args, status })
     }
 }
@@ -136,7 +138,7 @@ impl JsonSchema for CallPattern {
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let long = generator.subschema_for::<RawCall>();
+        let long = generator.subschema_for::<RawCallPattern>();
         schemars::json_schema!({
             "description": "A tool, as `resource__export`, or a call with its arguments.",
             "anyOf": [{"type": "string"}, long]

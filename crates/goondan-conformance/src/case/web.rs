@@ -1,25 +1,26 @@
-//! Pages that a server on this machine gives while a case runs.
+//! Pages of the local web server of a test case.
 
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// What a path answers with.
+/// Response for a path.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub struct Page {
-    /// The status code; 200 if not given.
+#[schemars(rename = "Page")]
+pub struct WebPageFixture {
+    /// Status code. Default: 200.
     #[serde(default = "ok")]
     #[schemars(range(min = 200, max = 599))]
     pub status: u16,
-    /// Headers besides `content-length`.
+    /// Headers in addition to `content-length`.
     #[serde(default)]
     pub headers: BTreeMap<String, String>,
-    /// What the answer says.
+    /// Response body.
     #[serde(default)]
     pub body: String,
-    /// Whether the body is the request instead, as JSON: `{method, path, body}`.
+    /// Return the request as the body, as JSON: `{method, path, body}`.
     #[serde(default)]
     pub echo: bool,
 }
@@ -28,8 +29,10 @@ fn ok() -> u16 {
     200
 }
 
-/// What is wrong with pages that are well-formed.
-pub(super) fn problems(pages: &BTreeMap<String, Page>) -> impl Iterator<Item = String> + '_ {
+/// Returns errors in well-formed pages.
+pub(super) fn problems(
+    pages: &BTreeMap<String, WebPageFixture>,
+) -> impl Iterator<Item = String> + '_ {
     pages.iter().filter_map(|(path, page)| {
         let is_text = |text: &String| text.chars().all(|c| !c.is_control());
         if !path.starts_with('/') || !is_text(path) || path.contains(' ') {
@@ -41,7 +44,7 @@ pub(super) fn problems(pages: &BTreeMap<String, Page>) -> impl Iterator<Item = S
             .iter()
             .all(|(name, value)| is_text(name) && !name.contains(':') && is_text(value))
         {
-            Some(format!("{path}: a header has one line"))
+            Some(format!("{path}: a header value must be a single line"))
         } else {
             None
         }

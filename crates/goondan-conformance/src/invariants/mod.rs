@@ -1,4 +1,4 @@
-//! What must be so in every case, whatever it expects.
+//! Invariants that hold in every test case, independent of its expectations.
 
 mod nesting;
 mod pairing;
@@ -6,13 +6,13 @@ mod secrets;
 
 use std::collections::BTreeSet;
 
-use crate::report::Failure;
-use crate::runner::evidence::Evidence;
+use crate::report::CheckFailure;
+use crate::runner::evidence::CaseEvidence;
 
-type Check = fn(&Evidence<'_>) -> Vec<String>;
+type Check = fn(&CaseEvidence<'_>) -> Vec<String>;
 
-/// Every check, under the words that a report shows.
-const CHECKS: &[(&str, Check)] = &[
+/// All invariants, by their title in reports.
+const INVARIANTS: &[(&str, Check)] = &[
     (
         "each tool call has exactly one result",
         results_in_conversations,
@@ -21,22 +21,25 @@ const CHECKS: &[(&str, Check)] = &[
     ("requests pair tool results with calls", results_in_requests),
     ("runtime events nest and share a trace", nesting::check),
     ("secrets stay secret", secrets::check),
-    ("nothing is written into the project folder", project_folder),
+    (
+        "nothing is written into the project directory",
+        project_folder,
+    ),
 ];
 
-/// Everything that must always be so and is not.
-pub(crate) fn judge(evidence: &Evidence<'_>) -> Vec<Failure> {
+/// Returns all violations of invariants.
+pub(crate) fn judge(evidence: &CaseEvidence<'_>) -> Vec<CheckFailure> {
     let failures = |(name, check): &(&str, Check)| {
         let messages = check(evidence);
         messages
             .into_iter()
-            .map(|message| Failure::new(format!("always: {name}"), message))
+            .map(|message| CheckFailure::new(format!("always: {name}"), message))
             .collect::<Vec<_>>()
     };
-    CHECKS.iter().flat_map(failures).collect()
+    INVARIANTS.iter().flat_map(failures).collect()
 }
 
-fn results_in_conversations(evidence: &Evidence<'_>) -> Vec<String> {
+fn results_in_conversations(evidence: &CaseEvidence<'_>) -> Vec<String> {
     let problems = |(id, messages): (&_, &Vec<_>)| {
         let problems = pairing::problems(messages.iter().map(AsRef::as_ref), evidence.cut_off);
         problems
@@ -47,7 +50,7 @@ fn results_in_conversations(evidence: &Evidence<'_>) -> Vec<String> {
     evidence.conversations.iter().flat_map(problems).collect()
 }
 
-fn results_in_requests(evidence: &Evidence<'_>) -> Vec<String> {
+fn results_in_requests(evidence: &CaseEvidence<'_>) -> Vec<String> {
     let problems = |(index, request): (usize, &goondan::ports::model::ModelRequest)| {
         let problems = pairing::problems(request.messages.iter().map(AsRef::as_ref), false);
         let name = format!("request {index} ({})", request.instance);
@@ -64,7 +67,7 @@ fn results_in_requests(evidence: &Evidence<'_>) -> Vec<String> {
         .collect()
 }
 
-fn message_ids(evidence: &Evidence<'_>) -> Vec<String> {
+fn message_ids(evidence: &CaseEvidence<'_>) -> Vec<String> {
     let mut problems = Vec::new();
     for (instance, messages) in &evidence.conversations {
         let mut seen = BTreeSet::new();
@@ -76,8 +79,8 @@ fn message_ids(evidence: &Evidence<'_>) -> Vec<String> {
     problems
 }
 
-fn project_folder(evidence: &Evidence<'_>) -> Vec<String> {
-    // What people allow for good is the one thing that belongs there.
+fn project_folder(evidence: &CaseEvidence<'_>) -> Vec<String> {
+    // Permanent approvals are stored there, and are the only allowed files.
     let kept = |problem: &String| problem.starts_with(".goondan/");
     evidence
         .strange_files

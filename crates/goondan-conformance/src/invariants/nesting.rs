@@ -1,54 +1,54 @@
-//! Runtime events nest as turn ⊃ step ⊃ tool, everything that starts ends, and a chain has one trace.
+//! Nesting of runtime events: turn ⊃ step ⊃ tool. Everything that starts ends, and all events of a
+//! chain share a trace.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use goondan::event::{RuntimeEvent, RuntimeEventKind as Kind};
 use goondan::ids::TraceContext;
 
-use crate::runner::evidence::Evidence;
+use crate::runner::evidence::CaseEvidence;
 
-/// What is wrong with the events of a case.
-pub(super) fn check(evidence: &Evidence<'_>) -> Vec<String> {
+pub(super) fn check(evidence: &CaseEvidence<'_>) -> Vec<String> {
     problems(
         &evidence.events,
-        Allowance {
+        GapAllowance {
             cut_off: evidence.cut_off,
             direct_calls: evidence.has_direct_calls(),
         },
     )
 }
 
-/// What the case has done that explains gaps.
+/// Actions of the test case that explain gaps.
 #[derive(Clone, Copy)]
-struct Allowance {
-    /// What was started need not have ended, and may be started again.
+struct GapAllowance {
+    /// Units may have no end, or start twice.
     cut_off: bool,
     /// Tool events may belong to no turn.
     direct_calls: bool,
 }
 
-/// A turn, a step or a tool call: its level, and the ids that tell it from others.
+/// A turn, a step or a tool call, with an id that is unique on its level.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Unit {
-    level: Level,
+struct EventUnit {
+    level: UnitLevel,
     id: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Level {
+enum UnitLevel {
     Turn,
     Step,
     Tool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Edge {
+enum UnitEdge {
     Start,
     End,
 }
 
-fn problems(events: &[RuntimeEvent], allowance: Allowance) -> Vec<String> {
-    let mut walk = Walk {
+fn problems(events: &[RuntimeEvent], allowance: GapAllowance) -> Vec<String> {
+    let mut walk = NestingCheck {
         allowance,
         open: BTreeMap::new(),
         spans: BTreeMap::new(),
@@ -58,48 +58,48 @@ fn problems(events: &[RuntimeEvent], allowance: Allowance) -> Vec<String> {
         walk.check_ids(&event.trace);
         if let Some((edge, unit, parent)) = place(&event.kind) {
             match edge {
-                Edge::Start => walk.start(unit, parent, &event.trace),
-                Edge::End => walk.end(&unit, &event.trace),
+                UnitEdge::Start => walk.start(unit, parent, &event.trace),
+                UnitEdge::End => walk.end(&unit, &event.trace),
             }
         }
     }
     walk.finish()
 }
 
-/// Which unit an event starts or ends, and the unit around it. Other events belong to no unit.
-fn place(kind: &Kind) -> Option<(Edge, Unit, Option<Unit>)> {
-    let turn = |id: &String| Unit {
-        level: Level::Turn,
+/// Returns the unit that an event starts or ends, and its parent. `None` for other events.
+fn place(kind: &Kind) -> Option<(UnitEdge, EventUnit, Option<EventUnit>)> {
+    let turn = |id: &String| EventUnit {
+        level: UnitLevel::Turn,
         id: id.clone(),
     };
-    let step = |id: &String| Unit {
-        level: Level::Step,
+    let step = |id: &String| EventUnit {
+        level: UnitLevel::Step,
         id: id.clone(),
     };
-    let tool = |step: &String, call: &String| Unit {
-        level: Level::Tool,
+    let tool = |step: &String, call: &String| EventUnit {
+        level: UnitLevel::Tool,
         id: format!("{step}/{call}"),
     };
     Some(match kind {
-        Kind::TurnStarted { turn_id, .. } => (Edge::Start, turn(turn_id), None),
+        Kind::TurnStarted { turn_id, .. } => (UnitEdge::Start, turn(turn_id), None),
         Kind::TurnCompleted { turn_id, .. } | Kind::TurnFailed { turn_id, .. } => {
-            (Edge::End, turn(turn_id), None)
+            (UnitEdge::End, turn(turn_id), None)
         }
         Kind::StepStarted {
             step_id, turn_id, ..
-        } => (Edge::Start, step(step_id), Some(turn(turn_id))),
+        } => (UnitEdge::Start, step(step_id), Some(turn(turn_id))),
         Kind::StepCompleted {
             step_id, turn_id, ..
         }
         | Kind::StepFailed {
             step_id, turn_id, ..
-        } => (Edge::End, step(step_id), Some(turn(turn_id))),
+        } => (UnitEdge::End, step(step_id), Some(turn(turn_id))),
         Kind::ToolCalled {
             tool_call_id,
             step_id,
             ..
         } => (
-            Edge::Start,
+            UnitEdge::Start,
             tool(step_id, tool_call_id),
             Some(step(step_id)),
         ),
@@ -112,26 +112,30 @@ fn place(kind: &Kind) -> Option<(Edge, Unit, Option<Unit>)> {
             tool_call_id,
             step_id,
             ..
-        } => (Edge::End, tool(step_id, tool_call_id), Some(step(step_id))),
+        } => (
+            UnitEdge::End,
+            tool(step_id, tool_call_id),
+            Some(step(step_id)),
+        ),
         _ => return None,
     })
 }
 
 /// An open unit.
-struct Open {
+struct OpenUnit {
     trace: TraceContext,
-    parent: Option<Unit>,
+    parent: Option<EventUnit>,
 }
 
-struct Walk {
-    allowance: Allowance,
-    open: BTreeMap<Unit, Open>,
-    /// The trace of every span that was ever started.
+struct NestingCheck {
+    allowance: GapAllowance,
+    open: BTreeMap<EventUnit, OpenUnit>,
+    /// Traces of all spans so far, by span id.
     spans: BTreeMap<String, String>,
     problems: Vec<String>,
 }
 
-impl Walk {
+impl NestingCheck {
     fn check_ids(&mut self, trace: &TraceContext) {
         let parent = trace.parent_span_id.iter().map(|id| (id, 16));
         for (id, digits) in [(&trace.trace_id, 32), (&trace.span_id, 16)]
@@ -148,7 +152,7 @@ impl Walk {
         }
     }
 
-    fn start(&mut self, unit: Unit, parent: Option<Unit>, trace: &TraceContext) {
+    fn start(&mut self, unit: EventUnit, parent: Option<EventUnit>, trace: &TraceContext) {
         match &parent {
             Some(around) => self.check_parent(&unit, around, trace),
             None => self.check_cause(&unit, trace),
@@ -156,7 +160,7 @@ impl Walk {
         self.spans
             .insert(trace.span_id.clone(), trace.trace_id.clone());
         let name = unit.name();
-        let open = Open {
+        let open = OpenUnit {
             trace: trace.clone(),
             parent,
         };
@@ -165,11 +169,11 @@ impl Walk {
         }
     }
 
-    /// A step lies in its turn, a tool call in its step.
-    fn check_parent(&mut self, unit: &Unit, around: &Unit, trace: &TraceContext) {
+    /// Checks that the parent is open and has the same trace.
+    fn check_parent(&mut self, unit: &EventUnit, around: &EventUnit, trace: &TraceContext) {
         let name = unit.name();
         let problem = match self.open.get(around) {
-            None if self.allowance.direct_calls && unit.level == Level::Tool => return,
+            None if self.allowance.direct_calls && unit.level == UnitLevel::Tool => return,
             None => format!("{name} starts outside {}", around.name()),
             Some(outer) if outer.trace.trace_id != trace.trace_id => {
                 format!("{name} has another traceId than {}", around.name())
@@ -182,30 +186,29 @@ impl Walk {
         self.problems.push(problem);
     }
 
-    /// A turn that something caused shares its trace; the cause is a span that was started before.
-    fn check_cause(&mut self, unit: &Unit, trace: &TraceContext) {
+    /// Checks that a turn shares the trace of its cause, which is an earlier span.
+    fn check_cause(&mut self, unit: &EventUnit, trace: &TraceContext) {
         let Some(parent) = &trace.parent_span_id else {
             return;
         };
         match self.spans.get(parent) {
             Some(trace_id) if *trace_id == trace.trace_id => {}
             Some(_) => self.problems.push(format!(
-                "{} has another traceId than what caused it",
+                "{} has another traceId than its cause",
                 unit.name()
             )),
             None if self.allowance.direct_calls => {}
-            None => self.problems.push(format!(
-                "{} has a parent span that nothing has",
-                unit.name()
-            )),
+            None => self
+                .problems
+                .push(format!("the parent span of {} does not exist", unit.name())),
         }
     }
 
-    fn end(&mut self, unit: &Unit, trace: &TraceContext) {
+    fn end(&mut self, unit: &EventUnit, trace: &TraceContext) {
         let Some(opened) = self.open.remove(unit) else {
             return self
                 .problems
-                .push(format!("{} ends and never started", unit.name()));
+                .push(format!("{} ends but never started", unit.name()));
         };
         let same =
             (&opened.trace.trace_id, &opened.trace.span_id) == (&trace.trace_id, &trace.span_id);
@@ -215,7 +218,7 @@ impl Walk {
                 unit.name()
             ));
         }
-        let inside: Vec<Unit> = self
+        let inside: Vec<EventUnit> = self
             .open
             .iter()
             .filter(|(_, open)| open.parent.as_ref() == Some(unit))
@@ -244,12 +247,12 @@ impl Walk {
     }
 }
 
-impl Unit {
+impl EventUnit {
     fn name(&self) -> String {
         let level = match self.level {
-            Level::Turn => "turn",
-            Level::Step => "step",
-            Level::Tool => "tool call",
+            UnitLevel::Turn => "turn",
+            UnitLevel::Step => "step",
+            UnitLevel::Tool => "tool call",
         };
         format!("{level} {}", self.id)
     }
@@ -262,7 +265,7 @@ mod tests {
 
     use super::*;
 
-    const STRICT: Allowance = Allowance {
+    const STRICT: GapAllowance = GapAllowance {
         cut_off: false,
         direct_calls: false,
     };
@@ -393,7 +396,7 @@ mod tests {
 
     #[test]
     fn a_kill_explains_what_never_ended() {
-        let cut = Allowance {
+        let cut = GapAllowance {
             cut_off: true,
             ..STRICT
         };
@@ -410,7 +413,7 @@ mod tests {
     fn traces_and_spans_are_compared() {
         let mut other_trace = good();
         other_trace[3] = turn_started("u", '2', 4, Some(3));
-        assert!(problems(&other_trace, STRICT)[0].contains("another traceId than what caused it"));
+        assert!(problems(&other_trace, STRICT)[0].contains("another traceId than its cause"));
         let mut other_parent = good();
         other_parent[2] = called("s", 3, 1);
         assert!(
@@ -428,7 +431,7 @@ mod tests {
         assert_eq!(
             problems(
                 &events,
-                Allowance {
+                GapAllowance {
                     direct_calls: true,
                     ..STRICT
                 }

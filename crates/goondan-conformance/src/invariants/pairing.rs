@@ -1,11 +1,11 @@
-//! Calls and results: what every provider insists on.
+//! Pairing of calls and results, as all providers require it.
 
 use std::collections::BTreeMap;
 
-use goondan::message::{Message, Role};
+use goondan::message::{Message, MessageRole};
 
-/// What is wrong with the pairs in a conversation. With `may_end_early` the last message may have calls that nobody has
-/// answered yet: the process died there.
+/// Returns errors in the pairs of a conversation. With `may_end_early`, calls of the last message
+/// may lack results, because the process crashed there.
 pub(super) fn problems<'m>(
     messages: impl IntoIterator<Item = &'m Message>,
     may_end_early: bool,
@@ -13,14 +13,14 @@ pub(super) fn problems<'m>(
     let mut problems = Vec::new();
     let mut open: BTreeMap<&str, usize> = BTreeMap::new();
     for message in messages {
-        if message.data.role != Role::Tool {
+        if message.data.role != MessageRole::Tool {
             problems.extend(unanswered(&open));
             open.clear();
         }
         for call in message.tool_calls() {
             if open.insert(&call.tool_call_id, 0).is_some() {
                 problems.push(format!(
-                    "the call id {} stands twice in one message",
+                    "the call id {} occurs twice in one message",
                     call.tool_call_id
                 ));
             }
@@ -29,7 +29,7 @@ pub(super) fn problems<'m>(
             match open.get_mut(result.tool_call_id.as_str()) {
                 Some(answers) => *answers += 1,
                 None => problems.push(format!(
-                    "the result of {} follows no such call",
+                    "the result of {} does not follow its call",
                     result.tool_call_id
                 )),
             }
@@ -55,13 +55,13 @@ fn unanswered(open: &BTreeMap<&str, usize>) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use goondan::message::{MessageData, MessageSource, Part, ToolCall, ToolResultPart};
+    use goondan::message::{MessageData, MessagePart, MessageSource, ToolCall, ToolResultPart};
     use goondan::ports::tool::ToolCallStatus;
     use serde_json::json;
 
     use super::*;
 
-    fn message(role: Role, content: Vec<Part>) -> Message {
+    fn message(role: MessageRole, content: Vec<MessagePart>) -> Message {
         Message {
             id: String::new(),
             data: MessageData { role, content },
@@ -72,13 +72,13 @@ mod tests {
     }
 
     fn calls(ids: &[&str]) -> Message {
-        let call = |id: &&str| Part::ToolCall(ToolCall::new(*id, "a__b", json!({})));
-        message(Role::Assistant, ids.iter().map(call).collect())
+        let call = |id: &&str| MessagePart::ToolCall(ToolCall::new(*id, "a__b", json!({})));
+        message(MessageRole::Assistant, ids.iter().map(call).collect())
     }
 
     fn results(ids: &[&str]) -> Message {
         let result = |id: &&str| {
-            Part::ToolResult(ToolResultPart {
+            MessagePart::ToolResult(ToolResultPart {
                 tool_call_id: (*id).into(),
                 tool_name: "a__b".into(),
                 status: ToolCallStatus::Ok,
@@ -87,21 +87,21 @@ mod tests {
                 untrusted: false,
             })
         };
-        message(Role::Tool, ids.iter().map(result).collect())
+        message(MessageRole::Tool, ids.iter().map(result).collect())
     }
 
-    fn text(role: Role) -> Message {
-        message(role, vec![Part::text("hi")])
+    fn text(role: MessageRole) -> Message {
+        message(role, vec![MessagePart::text("hi")])
     }
 
     #[test]
     fn pairs_are_fine_in_one_message_or_several() {
         let good = [
-            text(Role::User),
+            text(MessageRole::User),
             calls(&["a", "b"]),
             results(&["a"]),
             results(&["b"]),
-            text(Role::Assistant),
+            text(MessageRole::Assistant),
         ];
         assert_eq!(problems(&good, false), Vec::<String>::new());
         let again = [
@@ -116,12 +116,12 @@ mod tests {
     #[test]
     fn every_kind_of_broken_pair_is_found() {
         assert_eq!(
-            problems(&[calls(&["a"]), text(Role::User)], false),
+            problems(&[calls(&["a"]), text(MessageRole::User)], false),
             ["the call a has no result"]
         );
         assert_eq!(
             problems(&[results(&["a"])], false),
-            ["the result of a follows no such call"]
+            ["the result of a does not follow its call"]
         );
         assert_eq!(
             problems(&[calls(&["a"]), results(&["a", "a"])], false),
@@ -129,14 +129,14 @@ mod tests {
         );
         assert_eq!(
             problems(&[calls(&["a", "a"]), results(&["a"])], false),
-            ["the call id a stands twice in one message"]
+            ["the call id a occurs twice in one message"]
         );
-        let late = [calls(&["a"]), text(Role::User), results(&["a"])];
+        let late = [calls(&["a"]), text(MessageRole::User), results(&["a"])];
         assert_eq!(
             problems(&late, false),
             [
                 "the call a has no result",
-                "the result of a follows no such call"
+                "the result of a does not follow its call"
             ]
         );
     }

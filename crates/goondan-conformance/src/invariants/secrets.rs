@@ -1,18 +1,18 @@
-//! No secret of the case's environment shows anywhere.
+//! Invariant: no secret of the test case's environment appears in any output.
 
 use std::path::Path;
 
-use goondan::inside::Masking;
+use goondan::internal::SecretMasking;
 use goondan::spec::Secret;
 
-use crate::runner::evidence::Evidence;
+use crate::runner::evidence::CaseEvidence;
 use crate::runner::{events, walk};
 
-/// Words in the name of a variable that make its value a secret.
-const WORDS: [&str; 4] = ["KEY", "TOKEN", "SECRET", "PASSWORD"];
+/// Substrings of a variable name that mark its value as a secret.
+const SECRET_NAME_PARTS: [&str; 4] = ["KEY", "TOKEN", "SECRET", "PASSWORD"];
 
-/// Each place in which a secret shows. The secret itself is not repeated.
-pub(super) fn check(evidence: &Evidence<'_>) -> Vec<String> {
+/// Returns the places in which a secret appears, without repeating the secret.
+pub(super) fn check(evidence: &CaseEvidence<'_>) -> Vec<String> {
     let mut problems = Vec::new();
     for (name, value) in evidence
         .case
@@ -22,7 +22,7 @@ pub(super) fn check(evidence: &Evidence<'_>) -> Vec<String> {
     {
         let forms = forms(value);
         let shows = |text: &str| forms.iter().any(|form| text.contains(form.as_str()));
-        let found = |place: String| format!("the value of {name} shows in {place}");
+        let found = |place: String| format!("the value of {name} occurs in {place}");
         let events = evidence
             .events
             .iter()
@@ -61,14 +61,14 @@ pub(super) fn check(evidence: &Evidence<'_>) -> Vec<String> {
 fn is_secret(name: &str, value: &str) -> bool {
     let name = name.to_ascii_uppercase();
     // A shorter value also appears by chance, so it may show inside of words.
-    let is_long = Secret::new(value).masking() == Masking::Anywhere;
-    is_long && WORDS.iter().any(|word| name.contains(word))
+    let is_long = Secret::new(value).masking() == SecretMasking::Anywhere;
+    is_long && SECRET_NAME_PARTS.iter().any(|word| name.contains(word))
 }
 
-/// The value as it is, and in the forms in which secrets get about.
+/// Returns the value and its common encodings.
 fn forms(value: &str) -> Vec<String> {
     let mut forms = vec![value.to_owned()];
-    forms.extend(goondan::inside::forms_of(value));
+    forms.extend(goondan::internal::forms_of(value));
     forms
 }
 

@@ -1,45 +1,44 @@
-//! How often each check of a case held.
+//! Pass rates of the checks of a test case.
 
 use serde::Serialize;
 
 use super::RunReport;
-use crate::case::{Action, Case};
+use crate::case::{ConformanceCase, StepAction};
 use crate::runner::trajectory;
 
-/// How often a check held.
+/// Pass rate of a check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CheckRate {
-    /// Its place in the case, as failures name it.
+    /// Position of the check in the test case, as in failures.
     pub check: String,
-    /// In how many runs it held.
+    /// Number of runs in which the check passed.
     pub passed: usize,
-    /// In how many runs it was to be made.
+    /// Number of runs that include the check.
     pub runs: usize,
 }
 
-/// A check, and how many steps must have been performed for it to be made.
-struct Check {
+/// A check, and the number of steps that must be performed before it is made.
+struct CaseCheck {
     name: String,
     steps: usize,
 }
 
-/// The name of a step in reports, from 0.
+/// Returns the name of a step in reports. `index` is counted from 0.
 pub(crate) fn step_place(index: usize, name: &str) -> String {
     format!("step {} ({name})", index + 1)
 }
 
-/// The name of what a judge says of a step.
 pub(crate) fn judge_place(step: &str) -> String {
     format!("{step}: judge")
 }
 
-/// The name of what a judge says of a whole run, from 0.
 pub(crate) fn outcome_judge_place(index: usize) -> String {
     format!("expect.judge[{index}]")
 }
 
-/// The rates of all checks of `case` in `runs`, in the order of the case. A check that a run did not come to has not held.
-pub(super) fn rates(case: &Case, runs: &[RunReport]) -> Vec<CheckRate> {
+/// Returns the rates of all checks in the order of the test case. A check that a run did not reach
+/// counts as failed.
+pub(super) fn rates(case: &ConformanceCase, runs: &[RunReport]) -> Vec<CheckRate> {
     let checks = checks(case);
     let mut rates: Vec<CheckRate> = checks
         .iter()
@@ -78,38 +77,38 @@ pub(super) fn rates(case: &Case, runs: &[RunReport]) -> Vec<CheckRate> {
     rates
 }
 
-/// Whether a failure at `place` belongs to the check `name`: it is about it, or about a part of it.
+/// Returns true if a failure at `place` belongs to the check `name` or to a part of it.
 fn is_of(place: &str, name: &str) -> bool {
     place
         .strip_prefix(name)
         .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
 }
 
-fn checks(case: &Case) -> Vec<Check> {
+fn checks(case: &ConformanceCase) -> Vec<CaseCheck> {
     let mut checks = Vec::new();
     for (index, step) in case.steps.iter().enumerate() {
         let place = step_place(index, step.action.name());
-        if step.expect.is_some() || matches!(step.action, Action::Send(_)) {
-            checks.push(Check {
+        if step.expect.is_some() || matches!(step.action, StepAction::Send(_)) {
+            checks.push(CaseCheck {
                 name: place.clone(),
                 steps: index + 1,
             });
         }
         if step.judge.is_some() {
-            checks.push(Check {
+            checks.push(CaseCheck {
                 name: judge_place(&place),
                 steps: index + 1,
             });
         }
     }
-    checks.extend(outcome(case).into_iter().map(|name| Check {
+    checks.extend(outcome(case).into_iter().map(|name| CaseCheck {
         name,
         steps: case.steps.len(),
     }));
     checks
 }
 
-fn outcome(case: &Case) -> Vec<String> {
+fn outcome(case: &ConformanceCase) -> Vec<String> {
     let expect = &case.expect;
     let parts = [
         ("diagnostics", expect.diagnostics.is_some()),

@@ -1,26 +1,26 @@
-//! The models of a live run.
+//! Models of live runs.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use goondan::models::Providers;
+use goondan::models::ModelProviders;
 use goondan::ports::model::{ModelClient, ModelError, ModelFactory};
 use goondan::spec::kinds::Model;
 use goondan::spec::{Environment, Resource};
 
-/// Makes the clients of one swarm. Scripts go on from run to run; everything else begins anew with each swarm: recordings, and
-/// connections, which live in the runtime of the swarm that has opened them.
+/// Model clients of one swarm. Scripts continue across runs. Recordings and connections are new for
+/// each swarm, because connections belong to the tokio runtime that opened them.
 pub(crate) struct LiveModels {
-    scripts: Arc<Providers>,
-    own: Providers,
+    scripts: Arc<ModelProviders>,
+    own: ModelProviders,
 }
 
 impl LiveModels {
-    /// With scripts that others go on with.
-    pub(crate) fn new(scripts: &Arc<Providers>) -> Self {
+    /// Creates clients with shared scripts.
+    pub(crate) fn new(scripts: &Arc<ModelProviders>) -> Self {
         LiveModels {
             scripts: Arc::clone(scripts),
-            own: Providers::new(),
+            own: ModelProviders::new(),
         }
     }
 }

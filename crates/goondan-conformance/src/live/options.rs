@@ -1,47 +1,48 @@
-//! How cases are run live, and what that comes to for one case.
+//! Options of live runs.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use goondan::models::Providers;
+use goondan::models::ModelProviders;
 use goondan::spec::Environment;
 
-use crate::case::read::Located;
-use crate::case::{Action, Case};
+use crate::case::read::LocatedCase;
+use crate::case::{ConformanceCase, StepAction};
 
-/// How cases are run live. What is not said here, a case says itself.
+/// Options of live runs. They override the options of the test cases.
 #[derive(Debug, Clone, Default)]
 pub struct LiveOptions {
-    /// How often each case is run.
+    /// Number of runs of each test case.
     pub runs: Option<u32>,
-    /// The share of runs that must pass.
+    /// Share of runs that must pass.
     pub pass_rate: Option<f64>,
-    /// The Model that answers `judge` checks.
+    /// Model that answers `judge` checks.
     pub judge: Option<String>,
-    /// The variables that the models of a project see, by [`Located::project_folder`]. Cases of other projects, and cases that
-    /// change files of their project, see those of the case alone.
+    /// Variables for the models of a project, by [`LocatedCase::project_folder`]. Test cases of other
+    /// projects get only their own variables. The same applies to test cases that change project
+    /// files.
     pub environments: BTreeMap<PathBuf, Environment>,
 }
 
-/// One case, about to be run live. Clones share its scripted models, which go on from run to run.
+/// Live options of a test case. Clones share the scripted models, which continue across runs.
 #[derive(Clone)]
 pub(crate) struct LiveCase {
-    /// How often.
+    /// Number of runs.
     pub(crate) runs: u32,
-    /// The share of runs that must pass.
+    /// Share of runs that must pass.
     pub(crate) pass_rate: f64,
-    /// The Model that judges; `None`: the only one of the project.
+    /// Model of the judge. `None`: the only one of the project.
     pub(crate) judge: Option<String>,
-    /// Its scripted models.
-    pub(crate) scripts: Arc<Providers>,
-    /// The variables that it sees beside those of the case.
+    /// Scripted models.
+    pub(crate) scripts: Arc<ModelProviders>,
+    /// Variables in addition to those of the test case.
     pub(crate) environment: Option<Environment>,
 }
 
 impl LiveCase {
-    /// `None` where the case is not meant to be run live.
-    pub(crate) fn of(located: &Located, options: &LiveOptions) -> Option<Self> {
+    /// Returns `None` for a test case that cannot run live.
+    pub(crate) fn of(located: &LocatedCase, options: &LiveOptions) -> Option<Self> {
         let live = located.case.live.as_ref()?;
         let is_plain = !changes_project(&located.case);
         let folder = located.project_folder().filter(|_| is_plain);
@@ -49,19 +50,18 @@ impl LiveCase {
             runs: options.runs.or(live.runs).unwrap_or(1).max(1),
             pass_rate: options.pass_rate.or(live.pass_rate).unwrap_or(1.0),
             judge: options.judge.clone().or(live.judge.clone()),
-            scripts: Arc::new(Providers::new()),
+            scripts: Arc::new(ModelProviders::new()),
             environment: folder
                 .and_then(|folder| options.environments.get(&folder))
                 .cloned(),
         })
     }
 
-    /// Whether that many passed runs are enough.
     pub(crate) fn is_enough(&self, passed: usize) -> bool {
         passed >= self.required()
     }
 
-    /// How many runs must pass: 0.75 of 4 are 3, whatever the last digits of a product are.
+    /// Returns the number of runs that must pass. Tolerates rounding errors: 0.75 of 4 is 3.
     pub(crate) fn required(&self) -> usize {
         let share = self.pass_rate * f64::from(self.runs) - 1e-9;
         let count = (0..=self.runs)
@@ -71,14 +71,16 @@ impl LiveCase {
     }
 }
 
-/// Whether a case writes resources that nobody has looked at when the project was trusted.
-fn changes_project(case: &Case) -> bool {
-    let writes = |action: &Action| matches!(action, Action::Write(..) | Action::Replace(_));
+/// Returns true if the test case adds resources that the user did not see when trusting the
+/// project.
+fn changes_project(case: &ConformanceCase) -> bool {
+    let writes =
+        |action: &StepAction| matches!(action, StepAction::Write(..) | StepAction::Replace(_));
     !case.files.is_empty() || case.steps.iter().any(|step| writes(&step.action))
 }
 
-impl Located {
-    /// The folder that its project is copied from.
+impl LocatedCase {
+    /// Returns the directory from which the project is copied.
     pub fn project_folder(&self) -> Option<PathBuf> {
         Some(
             self.file

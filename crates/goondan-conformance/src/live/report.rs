@@ -1,57 +1,56 @@
-//! What came of the runs of a case.
+//! Results of live runs.
 
 use std::time::Duration;
 
 use serde::Serialize;
 
 use super::checks::rates;
-use super::{CheckRate, LiveCase, Spent, Verdict};
-use crate::case::Case;
-use crate::report::{Failure, Outcome};
+use super::{CheckRate, JudgeVerdict, LiveCase, ModelSpending};
+use crate::case::ConformanceCase;
+use crate::report::{CaseOutcome, CheckFailure};
 
-/// What came of one run.
+/// Result of one run.
 #[derive(Debug, Clone, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RunReport {
-    /// Its number, from 1.
+    /// Run number, from 1.
     pub run: u32,
-    /// Whether everything was as expected.
+    /// True if all expectations are met.
     pub passed: bool,
-    /// What was not.
-    pub failures: Vec<Failure>,
-    /// How many steps were performed.
+    /// Failures of the run.
+    pub failures: Vec<CheckFailure>,
+    /// Number of steps performed.
     pub steps: usize,
-    /// How long the steps took, in milliseconds.
+    /// Duration of the steps, in milliseconds.
     pub duration_ms: u64,
-    /// What the models of the case have used up.
-    pub spent: Spent,
-    /// What the judge has used up.
-    pub judge: Spent,
-    /// What the judge said.
-    pub verdicts: Vec<Verdict>,
+    /// Usage of the test case's models.
+    pub spent: ModelSpending,
+    /// Usage of the judge.
+    pub judge: ModelSpending,
+    /// Verdicts of the judge.
+    pub verdicts: Vec<JudgeVerdict>,
 }
 
-/// What came of all runs of a case.
+/// Result of all runs of a test case.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LiveReport {
-    /// How many runs passed.
+    /// Number of runs that passed.
     pub passed: usize,
-    /// How many must.
+    /// Number of runs that must pass.
     pub required: usize,
-    /// Each run, in order.
+    /// Runs, in order.
     pub runs: Vec<RunReport>,
-    /// How often each check held.
+    /// Pass rates of the checks.
     pub checks: Vec<CheckRate>,
-    /// What all runs have used up, the judge included.
-    pub total: Spent,
+    /// Usage of all runs, including the judge.
+    pub total: ModelSpending,
 }
 
 impl LiveReport {
-    /// Sums up `runs`, which are those of `case`.
-    pub(crate) fn of(case: &Case, live: &LiveCase, mut runs: Vec<RunReport>) -> Self {
+    pub(crate) fn of(case: &ConformanceCase, live: &LiveCase, mut runs: Vec<RunReport>) -> Self {
         runs.sort_by_key(|run| run.run);
-        let mut total = Spent::default();
+        let mut total = ModelSpending::default();
         for run in &runs {
             total.add(&run.spent);
             total.add(&run.judge);
@@ -66,10 +65,10 @@ impl LiveReport {
         }
     }
 
-    /// How the case ended; the failures are those of the runs that failed.
-    pub(crate) fn outcome(&self, live: &LiveCase) -> Outcome {
+    /// Returns the outcome of the test case, with the failures of its failed runs.
+    pub(crate) fn outcome(&self, live: &LiveCase) -> CaseOutcome {
         if live.is_enough(self.passed) {
-            return Outcome::Passed;
+            return CaseOutcome::Passed;
         }
         let message = format!(
             "{} of {} runs passed, and {} must",
@@ -79,21 +78,24 @@ impl LiveReport {
         );
         let of_run = |run: &RunReport| {
             let number = run.run;
-            run.failures.clone().into_iter().map(move |one| Failure {
-                place: format!("run {number}: {}", one.place),
-                ..one
-            })
+            run.failures
+                .clone()
+                .into_iter()
+                .map(move |one| CheckFailure {
+                    place: format!("run {number}: {}", one.place),
+                    ..one
+                })
         };
         let failures = self.runs.iter().flat_map(of_run);
-        Outcome::Failed(
-            [Failure::new("the runs", message)]
+        CaseOutcome::Failed(
+            [CheckFailure::new("the runs", message)]
                 .into_iter()
                 .chain(failures)
                 .collect(),
         )
     }
 
-    /// The middle of the durations, and the longest.
+    /// Returns the median and the longest duration.
     pub fn latency(&self) -> (Duration, Duration) {
         let mut durations: Vec<u64> = self.runs.iter().map(|run| run.duration_ms).collect();
         durations.sort_unstable();

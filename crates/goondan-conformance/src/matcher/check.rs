@@ -1,4 +1,4 @@
-//! Compares a value with what was expected and names every place where they differ.
+//! Comparison of a value with an expectation.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -8,29 +8,29 @@ use serde_json::{Number, Value};
 
 use super::number::compare;
 use super::pairing::pair;
-use super::{Matcher, child, diff};
+use super::{ValueMatcher, child, diff};
 
-/// One place where a value is not as expected.
+/// A difference between a value and its expectation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Mismatch {
-    /// Where, such as `output.tools[0].name`; empty for the value as a whole.
+pub struct ValueMismatch {
+    /// Path of the value, such as `output.tools[0].name`; empty for the root.
     pub path: String,
-    /// What should have been there.
+    /// Expected value.
     pub expected: String,
-    /// What was there.
+    /// Actual value.
     pub actual: String,
-    /// Both as lines with `-` (expected) and `+` (actual), where that helps.
+    /// Line diff with `-` (expected) and `+` (actual), if it helps.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub diff: Option<String>,
 }
 
-impl Matcher {
-    /// Whether `actual` is as expected; `None` stands for absence.
+impl ValueMatcher {
+    /// Returns true if `actual` meets the expectation; `None` is an absent value.
     pub fn matches(&self, actual: Option<&Value>) -> bool {
         match (self, actual) {
-            (Matcher::Exists(wanted), _) => *wanted == actual.is_some(),
-            (Matcher::Not(inner), _) => !inner.matches(actual),
+            (ValueMatcher::Exists(wanted), _) => *wanted == actual.is_some(),
+            (ValueMatcher::Not(inner), _) => !inner.matches(actual),
             (_, Some(value)) => self.matches_value(value),
             (_, None) => false,
         }
@@ -38,64 +38,67 @@ impl Matcher {
 
     fn matches_value(&self, value: &Value) -> bool {
         match self {
-            Matcher::Scalar(wanted) => scalars_equal(wanted, value),
-            Matcher::Map(entries) => value.as_object().is_some_and(|map| {
+            ValueMatcher::Scalar(wanted) => scalars_equal(wanted, value),
+            ValueMatcher::Map(entries) => value.as_object().is_some_and(|map| {
                 entries
                     .iter()
                     .all(|(key, matcher)| matcher.matches(map.get(key)))
             }),
-            Matcher::List(items) => value.as_array().is_some_and(|list| {
+            ValueMatcher::List(items) => value.as_array().is_some_and(|list| {
                 items.len() == list.len()
                     && items
                         .iter()
                         .zip(list)
                         .all(|(item, value)| item.matches(Some(value)))
             }),
-            Matcher::Unordered(items) => value
+            ValueMatcher::Unordered(items) => value
                 .as_array()
                 .is_some_and(|list| items.len() == list.len() && all_paired(items, list)),
-            Matcher::Includes(items) => {
+            ValueMatcher::Includes(items) => {
                 value.as_array().is_some_and(|list| all_paired(items, list))
             }
-            Matcher::Names(names) => names_of(value).is_some_and(|actual| actual == *names),
-            Matcher::Regex(regex) => value.as_str().is_some_and(|text| regex.is_match(text)),
-            Matcher::Contains(piece) => contains(value, piece),
-            Matcher::Length(inner) => {
+            ValueMatcher::Names(names) => names_of(value).is_some_and(|actual| actual == *names),
+            ValueMatcher::Regex(regex) => value.as_str().is_some_and(|text| regex.is_match(text)),
+            ValueMatcher::Contains(piece) => contains(value, piece),
+            ValueMatcher::Length(inner) => {
                 length_of(value).is_some_and(|length| inner.matches(Some(&length)))
             }
-            Matcher::Gt(bound) => compares(value, bound, Ordering::Greater),
-            Matcher::Lt(bound) => compares(value, bound, Ordering::Less),
-            Matcher::Any => true,
-            Matcher::Exists(_) | Matcher::Not(_) => self.matches(Some(value)),
+            ValueMatcher::Gt(bound) => compares(value, bound, Ordering::Greater),
+            ValueMatcher::Lt(bound) => compares(value, bound, Ordering::Less),
+            ValueMatcher::Any => true,
+            ValueMatcher::Exists(_) | ValueMatcher::Not(_) => self.matches(Some(value)),
         }
     }
 
-    /// Every place where `actual` is not as expected; `None` stands for absence.
-    pub fn check(&self, actual: Option<&Value>) -> Vec<Mismatch> {
+    /// Returns all differences; `None` is an absent value.
+    pub fn check(&self, actual: Option<&Value>) -> Vec<ValueMismatch> {
         self.check_at("", actual)
     }
 
-    /// As [`Matcher::check`], with paths that begin with `path`.
-    pub fn check_at(&self, path: &str, actual: Option<&Value>) -> Vec<Mismatch> {
+    /// Like [`ValueMatcher::check`], with paths that begin with `path`.
+    pub fn check_at(&self, path: &str, actual: Option<&Value>) -> Vec<ValueMismatch> {
         let mut mismatches = Vec::new();
         self.collect(path, actual, &mut mismatches);
         mismatches
     }
 
-    fn collect(&self, path: &str, actual: Option<&Value>, out: &mut Vec<Mismatch>) {
+    fn collect(&self, path: &str, actual: Option<&Value>, out: &mut Vec<ValueMismatch>) {
         match (self, actual) {
-            (Matcher::Map(entries), Some(Value::Object(map))) => {
+            (ValueMatcher::Map(entries), Some(Value::Object(map))) => {
                 for (key, matcher) in entries {
                     matcher.collect(&child(path, key), map.get(key), out);
                 }
             }
-            (Matcher::List(items), Some(Value::Array(list))) => {
+            (ValueMatcher::List(items), Some(Value::Array(list))) => {
                 self.collect_list(items, list, path, out)
             }
-            (Matcher::Unordered(items) | Matcher::Includes(items), Some(Value::Array(list))) => {
+            (
+                ValueMatcher::Unordered(items) | ValueMatcher::Includes(items),
+                Some(Value::Array(list)),
+            ) => {
                 self.collect_pairs(items, list, path, out);
             }
-            (Matcher::Length(inner), Some(value)) if length_of(value).is_some() => {
+            (ValueMatcher::Length(inner), Some(value)) if length_of(value).is_some() => {
                 inner.collect(
                     &format!("length of {}", shown(path)),
                     length_of(value).as_ref(),
@@ -107,11 +110,17 @@ impl Matcher {
         }
     }
 
-    fn collect_list(&self, items: &[Matcher], list: &[Value], path: &str, out: &mut Vec<Mismatch>) {
+    fn collect_list(
+        &self,
+        items: &[ValueMatcher],
+        list: &[Value],
+        path: &str,
+        out: &mut Vec<ValueMismatch>,
+    ) {
         if items.len() != list.len() {
             let (expected, actual) = (count(items.len()), count(list.len()));
             let diff = Some(diff::of(self, &Value::Array(list.to_vec())));
-            out.push(Mismatch {
+            out.push(ValueMismatch {
                 path: path.to_owned(),
                 expected,
                 actual,
@@ -126,10 +135,10 @@ impl Matcher {
 
     fn collect_pairs(
         &self,
-        items: &[Matcher],
+        items: &[ValueMatcher],
         list: &[Value],
         path: &str,
-        out: &mut Vec<Mismatch>,
+        out: &mut Vec<ValueMismatch>,
     ) {
         let partners = partners(items, list);
         let taken: BTreeSet<usize> = partners.iter().flatten().copied().collect();
@@ -138,14 +147,14 @@ impl Matcher {
             .enumerate()
             .filter(|(index, _)| !taken.contains(index))
             .collect();
-        let lonely: Vec<&Matcher> = items
+        let lonely: Vec<&ValueMatcher> = items
             .iter()
             .zip(&partners)
             .filter(|(_, partner)| partner.is_none())
             .map(|(item, _)| item)
             .collect();
         out.extend(lonely.iter().map(|item| missing(item, &spare, path)));
-        if matches!(self, Matcher::Unordered(_)) && spare.len() > lonely.len() {
+        if matches!(self, ValueMatcher::Unordered(_)) && spare.len() > lonely.len() {
             out.extend(
                 spare
                     .iter()
@@ -154,16 +163,16 @@ impl Matcher {
         }
     }
 
-    fn mismatch(&self, path: &str, actual: Option<&Value>) -> Mismatch {
+    fn mismatch(&self, path: &str, actual: Option<&Value>) -> ValueMismatch {
         let diff = match (self, actual) {
-            (Matcher::Scalar(Value::String(wanted)), Some(Value::String(actual)))
+            (ValueMatcher::Scalar(Value::String(wanted)), Some(Value::String(actual)))
                 if wanted.contains('\n') || actual.contains('\n') =>
             {
                 Some(diff::lines(wanted, actual))
             }
             _ => None,
         };
-        Mismatch {
+        ValueMismatch {
             path: path.to_owned(),
             expected: diff::short(&self.to_value()),
             actual: actual.map_or_else(|| "nothing".to_owned(), diff::short),
@@ -172,19 +181,19 @@ impl Matcher {
     }
 }
 
-/// The partner of each item.
-fn partners(items: &[Matcher], list: &[Value]) -> Vec<Option<usize>> {
+/// Returns the partner of each item.
+fn partners(items: &[ValueMatcher], list: &[Value]) -> Vec<Option<usize>> {
     pair(items.len(), list.len(), |item, value| {
         items[item].matches(Some(&list[value]))
     })
 }
 
-fn all_paired(items: &[Matcher], list: &[Value]) -> bool {
+fn all_paired(items: &[ValueMatcher], list: &[Value]) -> bool {
     partners(items, list).iter().all(Option::is_some)
 }
 
-/// The mismatch for an item without a partner: what differs from the spare element that comes closest.
-fn missing(item: &Matcher, spare: &[(usize, &Value)], path: &str) -> Mismatch {
+/// Returns the mismatch of an item without a partner, compared with the closest unpaired element.
+fn missing(item: &ValueMatcher, spare: &[(usize, &Value)], path: &str) -> ValueMismatch {
     let closest = spare
         .iter()
         .min_by_key(|(_, value)| item.check(Some(value)).len());
@@ -195,7 +204,7 @@ fn missing(item: &Matcher, spare: &[(usize, &Value)], path: &str) -> Mismatch {
         ),
         None => ("no such element".to_owned(), None),
     };
-    Mismatch {
+    ValueMismatch {
         path: path.to_owned(),
         expected: diff::short(&item.to_value()),
         actual,
@@ -203,9 +212,9 @@ fn missing(item: &Matcher, spare: &[(usize, &Value)], path: &str) -> Mismatch {
     }
 }
 
-fn unexpected(index: usize, value: &Value, path: &str) -> Mismatch {
+fn unexpected(index: usize, value: &Value, path: &str) -> ValueMismatch {
     let (expected, actual) = ("nothing more".to_owned(), diff::short(value));
-    Mismatch {
+    ValueMismatch {
         path: format!("{path}[{index}]"),
         expected,
         actual,

@@ -1,7 +1,7 @@
-//! What a case expects of a value, and what differs when a value is otherwise.
+//! Matchers for values in test cases.
 //!
-//! Scalars are equal (numbers by value), maps are subsets, lists have the same length. A map with one key that begins
-//! with `$` is an operator; [`OPERATORS`](parse::OPERATORS) lists them.
+//! Scalars are equal (numbers by value), maps are subsets, lists have the same length. A map with
+//! one key that begins with `$` is an operator; [`OPERATORS`](parse::OPERATORS) lists them.
 
 mod check;
 mod diff;
@@ -14,34 +14,34 @@ use std::collections::BTreeSet;
 use regex::Regex;
 use serde_json::{Map, Number, Value};
 
-pub use check::Mismatch;
+pub use check::ValueMismatch;
 pub use parse::MatcherError;
 
-/// An expectation about one JSON value, or about its absence.
+/// Expectation about one JSON value or its absence.
 #[derive(Debug, Clone)]
-pub enum Matcher {
-    /// That scalar; numbers by value.
+pub enum ValueMatcher {
+    /// An equal scalar; numbers are compared by value.
     Scalar(Value),
-    /// A map in which every one of these keys matches; other keys do not matter.
-    Map(Vec<(String, Matcher)>),
+    /// A map in which all of these keys match. Other keys are ignored.
+    Map(Vec<(String, ValueMatcher)>),
     /// A list of the same length in which every element matches.
-    List(Vec<Matcher>),
-    /// As [`Matcher::List`], in any order.
-    Unordered(Vec<Matcher>),
-    /// A list with a different element for each of these, in any order; other elements do not matter.
-    Includes(Vec<Matcher>),
+    List(Vec<ValueMatcher>),
+    /// Like [`ValueMatcher::List`], in any order.
+    Unordered(Vec<ValueMatcher>),
+    /// A list with a different element for each of these, in any order. Other elements are ignored.
+    Includes(Vec<ValueMatcher>),
     /// A list of names, or of objects with a `name`, as a set.
     Names(BTreeSet<String>),
-    /// Text in which the expression is found.
+    /// A string that contains a match of the expression.
     Regex(Regex),
-    /// Text with that text in it, or a list with that element.
+    /// A string with this substring, or a list with this element.
     Contains(Value),
-    /// Whether there is a value at all.
+    /// Presence or absence of a value.
     Exists(bool),
     /// The number of characters, elements or keys.
-    Length(Box<Matcher>),
-    /// Anything else than that, absence included.
-    Not(Box<Matcher>),
+    Length(Box<ValueMatcher>),
+    /// Any other value, or no value.
+    Not(Box<ValueMatcher>),
     /// Any value, but not absence.
     Any,
     /// A greater number.
@@ -50,53 +50,55 @@ pub enum Matcher {
     Lt(Number),
 }
 
-impl Matcher {
-    /// The expectation as it is written in a case.
+impl ValueMatcher {
+    /// Returns the expectation as it is written in a test case.
     pub fn to_value(&self) -> Value {
         match self {
-            Matcher::Scalar(value) => value.clone(),
-            Matcher::Map(entries) => Value::Object(
+            ValueMatcher::Scalar(value) => value.clone(),
+            ValueMatcher::Map(entries) => Value::Object(
                 entries
                     .iter()
                     .map(|(key, matcher)| (key.clone(), matcher.to_value()))
                     .collect(),
             ),
-            Matcher::List(items) => values(items),
-            Matcher::Unordered(items) => operator("$unordered", values(items)),
-            Matcher::Includes(items) => operator("$includes", values(items)),
-            Matcher::Names(names) => {
+            ValueMatcher::List(items) => values(items),
+            ValueMatcher::Unordered(items) => operator("$unordered", values(items)),
+            ValueMatcher::Includes(items) => operator("$includes", values(items)),
+            ValueMatcher::Names(names) => {
                 operator("$names", names.iter().cloned().map(Value::String).collect())
             }
-            Matcher::Regex(regex) => operator("$regex", Value::String(regex.as_str().to_owned())),
-            Matcher::Contains(value) => operator("$contains", value.clone()),
-            Matcher::Exists(wanted) => operator("$exists", Value::Bool(*wanted)),
-            Matcher::Length(inner) => operator("$length", inner.to_value()),
-            Matcher::Not(inner) => operator("$not", inner.to_value()),
-            Matcher::Any => operator("$any", Value::Bool(true)),
-            Matcher::Gt(bound) => operator("$gt", Value::Number(bound.clone())),
-            Matcher::Lt(bound) => operator("$lt", Value::Number(bound.clone())),
+            ValueMatcher::Regex(regex) => {
+                operator("$regex", Value::String(regex.as_str().to_owned()))
+            }
+            ValueMatcher::Contains(value) => operator("$contains", value.clone()),
+            ValueMatcher::Exists(wanted) => operator("$exists", Value::Bool(*wanted)),
+            ValueMatcher::Length(inner) => operator("$length", inner.to_value()),
+            ValueMatcher::Not(inner) => operator("$not", inner.to_value()),
+            ValueMatcher::Any => operator("$any", Value::Bool(true)),
+            ValueMatcher::Gt(bound) => operator("$gt", Value::Number(bound.clone())),
+            ValueMatcher::Lt(bound) => operator("$lt", Value::Number(bound.clone())),
         }
     }
 
-    /// A list is taken as a set: what a case means by an exact list in any order. Other matchers stay as they are.
+    /// Converts a list to a set: an exact list in any order. Other matchers stay the same.
     #[must_use]
-    pub fn in_any_order(self) -> Matcher {
+    pub fn in_any_order(self) -> ValueMatcher {
         match self {
-            Matcher::List(items) => Matcher::Unordered(items),
+            ValueMatcher::List(items) => ValueMatcher::Unordered(items),
             other => other,
         }
     }
 }
 
-fn values(items: &[Matcher]) -> Value {
-    items.iter().map(Matcher::to_value).collect()
+fn values(items: &[ValueMatcher]) -> Value {
+    items.iter().map(ValueMatcher::to_value).collect()
 }
 
 fn operator(name: &str, operand: Value) -> Value {
     Value::Object(Map::from_iter([(name.to_owned(), operand)]))
 }
 
-/// `path` extended by `key`, quoted where it would be misread.
+/// Appends `key` to `path`, quoted if it would be ambiguous.
 pub(crate) fn child(path: &str, key: &str) -> String {
     let plain = !key.is_empty()
         && key

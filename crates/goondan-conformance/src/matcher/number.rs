@@ -1,10 +1,11 @@
-//! Numbers compared by value, without loss: `1` is `1.0`, and large integers are not rounded.
+//! Comparison of numbers by value, without loss: `1` equals `1.0`, and large integers are not
+//! rounded.
 
 use std::cmp::Ordering;
 
 use serde_json::Number;
 
-/// How `a` and `b` compare; `None` only where one is not finite, which JSON can't hold.
+/// Compares two numbers; `None` only for non-finite numbers, which JSON excludes.
 pub(super) fn compare(a: &Number, b: &Number) -> Option<Ordering> {
     match (integer(a), integer(b)) {
         (Some(a), Some(b)) => Some(a.cmp(&b)),
@@ -21,13 +22,13 @@ fn integer(number: &Number) -> Option<i128> {
         .or_else(|| number.as_u64().map(i128::from))
 }
 
-/// Splits `float` at its floor: the whole parts decide, then the fraction.
+/// Compares the integer with the floor of `float`, then the fraction.
 fn compare_mixed(integer: i128, float: f64) -> Option<Ordering> {
     if !float.is_finite() {
         return None;
     }
     let floor = float.floor();
-    // The cast saturates, and every JSON integer lies well inside i128: a huge float compares as it should.
+    // The cast saturates. All JSON integers are far inside i128, so huge floats compare correctly.
     let whole = integer.cmp(&(floor as i128));
     Some(if whole == Ordering::Equal && float > floor {
         Ordering::Less

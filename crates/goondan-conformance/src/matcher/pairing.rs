@@ -1,6 +1,6 @@
-//! Pairs expected items with different actual ones, whatever their order.
+//! Pairing of expected items with different actual ones, in any order.
 
-/// For each of `left` the index of its partner in `right`, so that as many as possible have one (augmenting paths).
+/// Returns the index of each item's partner in `right`, for a maximum matching (augmenting paths).
 pub(super) fn pair(
     left: usize,
     right: usize,
@@ -23,7 +23,8 @@ pub(super) fn pair(
     partner
 }
 
-/// Finds `l` a partner, moving others to another partner where that helps. The depth is bounded by `seen`.
+/// Finds a partner for `l`, and moves other items to a new partner if that helps. `seen` bounds the
+/// depth.
 fn claim(l: usize, edges: &[Vec<usize>], owner: &mut [Option<usize>], seen: &mut [bool]) -> bool {
     for &r in &edges[l] {
         if std::mem::replace(&mut seen[r], true) {
@@ -49,7 +50,7 @@ mod tests {
 
     #[test]
     fn a_greedy_choice_is_revised() {
-        // 0 fits both, 1 fits the first alone.
+        // 0 fits both, 1 fits only the first.
         let fits = |l: usize, r: usize| l == 0 || r == 0;
         assert_eq!(pair(2, 2, fits), [Some(1), Some(0)]);
     }

@@ -1,4 +1,4 @@
-//! From what a case writes to a [`Matcher`].
+//! Parser of matchers.
 
 use std::fmt::Display;
 
@@ -8,67 +8,67 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de};
 use serde_json::{Map, Number, Value};
 
-use super::{Matcher, child};
+use super::{ValueMatcher, child};
 
-/// An expectation that is written wrongly. It is an error of the case.
+/// An invalid expectation, which is an error of the test case.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct MatcherError {
-    /// Where in the expectation, such as `output.tools[0]`.
+    /// Path in the expectation, such as `output.tools[0]`.
     pub path: String,
-    /// What is wrong, and what is right.
+    /// Message with the error and the correct form.
     pub message: String,
 }
 
-type Parse = fn(&Value, &str) -> Result<Matcher, MatcherError>;
+type Parse = fn(&Value, &str) -> Result<ValueMatcher, MatcherError>;
 
-/// Every operator, with what reads its operand.
+/// All operators with the parsers of their operands.
 pub(super) const OPERATORS: &[(&str, Parse)] = &[
     ("$regex", regex),
     ("$contains", contains),
     ("$exists", exists),
     ("$length", length),
     ("$unordered", |operand, path| {
-        Ok(Matcher::Unordered(items(operand, path)?))
+        Ok(ValueMatcher::Unordered(items(operand, path)?))
     }),
     ("$includes", |operand, path| {
-        Ok(Matcher::Includes(items(operand, path)?))
+        Ok(ValueMatcher::Includes(items(operand, path)?))
     }),
     ("$not", |operand, path| {
-        Ok(Matcher::Not(Box::new(parse(operand, path)?)))
+        Ok(ValueMatcher::Not(Box::new(parse(operand, path)?)))
     }),
     ("$any", any),
     ("$gt", |operand, path| {
-        Ok(Matcher::Gt(number(operand, path)?))
+        Ok(ValueMatcher::Gt(number(operand, path)?))
     }),
     ("$lt", |operand, path| {
-        Ok(Matcher::Lt(number(operand, path)?))
+        Ok(ValueMatcher::Lt(number(operand, path)?))
     }),
     ("$names", names),
 ];
 
-impl Matcher {
-    /// Reads an expectation. Unknown operators and bad operands are errors.
-    pub fn parse(value: &Value) -> Result<Matcher, MatcherError> {
+impl ValueMatcher {
+    /// Parses an expectation. Fails for unknown operators and invalid operands.
+    pub fn parse(value: &Value) -> Result<ValueMatcher, MatcherError> {
         parse(value, "")
     }
 }
 
-fn parse(value: &Value, path: &str) -> Result<Matcher, MatcherError> {
+fn parse(value: &Value, path: &str) -> Result<ValueMatcher, MatcherError> {
     match value {
         Value::Object(map) => match map.iter().find(|(key, _)| key.starts_with('$')) {
             Some((key, operand)) => parse_operator(map, key, operand, path),
             None => parse_map(map, path),
         },
-        Value::Array(_) => Ok(Matcher::List(items(value, path)?)),
-        scalar => Ok(Matcher::Scalar(scalar.clone())),
+        Value::Array(_) => Ok(ValueMatcher::List(items(value, path)?)),
+        scalar => Ok(ValueMatcher::Scalar(scalar.clone())),
     }
 }
 
-fn parse_map(map: &Map<String, Value>, path: &str) -> Result<Matcher, MatcherError> {
+fn parse_map(map: &Map<String, Value>, path: &str) -> Result<ValueMatcher, MatcherError> {
     let entry =
         |(key, value): (&String, &Value)| Ok((key.clone(), parse(value, &child(path, key))?));
-    Ok(Matcher::Map(
+    Ok(ValueMatcher::Map(
         map.iter().map(entry).collect::<Result<_, _>>()?,
     ))
 }
@@ -78,7 +78,7 @@ fn parse_operator(
     key: &str,
     operand: &Value,
     path: &str,
-) -> Result<Matcher, MatcherError> {
+) -> Result<ValueMatcher, MatcherError> {
     let Some((_, parse)) = OPERATORS.iter().find(|(name, _)| *name == key) else {
         let known: Vec<&str> = OPERATORS.iter().map(|(name, _)| *name).collect();
         return Err(at(
@@ -90,15 +90,12 @@ fn parse_operator(
         ));
     };
     if map.len() > 1 {
-        return Err(at(
-            path,
-            format!("`{key}` stands alone in its map, without other keys"),
-        ));
+        return Err(at(path, format!("`{key}` must be the only key of its map")));
     }
     parse(operand, &child(path, key))
 }
 
-/// What is wrong with what stands at `path`, as a sentence about it.
+/// Creates an error whose message begins with the value at `path`.
 fn error(path: &str, what: impl Display) -> MatcherError {
     let message = if path.is_empty() {
         format!("this {what}")
@@ -111,7 +108,7 @@ fn error(path: &str, what: impl Display) -> MatcherError {
     }
 }
 
-/// What is wrong at `path`.
+/// Creates an error whose message contains the path.
 fn at(path: &str, message: impl Display) -> MatcherError {
     let message = if path.is_empty() {
         message.to_string()
@@ -124,60 +121,65 @@ fn at(path: &str, message: impl Display) -> MatcherError {
     }
 }
 
-fn items(operand: &Value, path: &str) -> Result<Vec<Matcher>, MatcherError> {
+fn items(operand: &Value, path: &str) -> Result<Vec<ValueMatcher>, MatcherError> {
     let list = operand
         .as_array()
-        .ok_or_else(|| error(path, "takes a list"))?;
+        .ok_or_else(|| error(path, "must be a list"))?;
     list.iter()
         .enumerate()
         .map(|(index, item)| parse(item, &format!("{path}[{index}]")))
         .collect()
 }
 
-fn regex(operand: &Value, path: &str) -> Result<Matcher, MatcherError> {
+fn regex(operand: &Value, path: &str) -> Result<ValueMatcher, MatcherError> {
     let text = operand
         .as_str()
-        .ok_or_else(|| error(path, "takes a regular expression as text"))?;
+        .ok_or_else(|| error(path, "must be a regular expression as a string"))?;
     let regex = Regex::new(text).map_err(|cause| {
         error(
             path,
             format!("is not a regular expression: {}", pattern_fault(&cause)),
         )
     })?;
-    Ok(Matcher::Regex(regex))
+    Ok(ValueMatcher::Regex(regex))
 }
 
-fn contains(operand: &Value, path: &str) -> Result<Matcher, MatcherError> {
+fn contains(operand: &Value, path: &str) -> Result<ValueMatcher, MatcherError> {
     match operand {
         Value::Array(_) | Value::Object(_) => Err(error(
             path,
-            "takes text or another scalar; for lists use $includes",
+            "must be a string or another scalar; for lists use $includes",
         )),
-        scalar => Ok(Matcher::Contains(scalar.clone())),
+        scalar => Ok(ValueMatcher::Contains(scalar.clone())),
     }
 }
 
-fn exists(operand: &Value, path: &str) -> Result<Matcher, MatcherError> {
+fn exists(operand: &Value, path: &str) -> Result<ValueMatcher, MatcherError> {
     operand
         .as_bool()
-        .map(Matcher::Exists)
-        .ok_or_else(|| error(path, "takes true or false"))
+        .map(ValueMatcher::Exists)
+        .ok_or_else(|| error(path, "must be a boolean"))
 }
 
-fn any(operand: &Value, path: &str) -> Result<Matcher, MatcherError> {
+fn any(operand: &Value, path: &str) -> Result<ValueMatcher, MatcherError> {
     match operand {
-        Value::Bool(true) => Ok(Matcher::Any),
-        _ => Err(error(path, "takes true; absence is `$exists: false`")),
+        Value::Bool(true) => Ok(ValueMatcher::Any),
+        _ => Err(error(
+            path,
+            "must be true; for absence use `$exists: false`",
+        )),
     }
 }
 
-fn length(operand: &Value, path: &str) -> Result<Matcher, MatcherError> {
+fn length(operand: &Value, path: &str) -> Result<ValueMatcher, MatcherError> {
     match parse(operand, path)? {
-        Matcher::Scalar(value) if value.as_u64().is_none() => {
-            Err(error(path, "takes a whole number or a matcher"))
+        ValueMatcher::Scalar(value) if value.as_u64().is_none() => {
+            Err(error(path, "must be an integer or a matcher"))
         }
-        Matcher::Map(_) | Matcher::List(_) => Err(error(path, "takes a whole number or a matcher")),
-        inner => Ok(Matcher::Length(Box::new(inner))),
+        ValueMatcher::Map(_) | ValueMatcher::List(_) => {
+            Err(error(path, "must be an integer or a matcher"))
+        }
+        inner => Ok(ValueMatcher::Length(Box::new(inner))),
     }
 }
 
@@ -185,39 +187,40 @@ fn number(operand: &Value, path: &str) -> Result<Number, MatcherError> {
     operand
         .as_number()
         .cloned()
-        .ok_or_else(|| error(path, "takes a number"))
+        .ok_or_else(|| error(path, "must be a number"))
 }
 
-fn names(operand: &Value, path: &str) -> Result<Matcher, MatcherError> {
+fn names(operand: &Value, path: &str) -> Result<ValueMatcher, MatcherError> {
     let names = operand.as_array().and_then(|list| {
         list.iter()
             .map(|item| item.as_str().map(str::to_owned))
             .collect()
     });
     names
-        .map(Matcher::Names)
-        .ok_or_else(|| error(path, "takes a list of names"))
+        .map(ValueMatcher::Names)
+        .ok_or_else(|| error(path, "must be a list of names"))
 }
 
-impl<'de> Deserialize<'de> for Matcher {
+impl<'de> Deserialize<'de> for ValueMatcher {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Matcher::parse(&Value::deserialize(deserializer)?).map_err(de::Error::custom)
+        ValueMatcher::parse(&Value::deserialize(deserializer)?).map_err(de::Error::custom)
     }
 }
 
-impl JsonSchema for Matcher {
+impl JsonSchema for ValueMatcher {
     fn schema_name() -> std::borrow::Cow<'static, str> {
         "Matcher".into()
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let this = generator.subschema_for::<Matcher>();
+        let this = generator.subschema_for::<ValueMatcher>();
         let properties: Map<String, Value> = OPERATORS
             .iter()
             .map(|(name, _)| ((*name).to_owned(), Value::Bool(true)))
             .collect();
         json_schema!({
-            "description": "Scalars are equal (numbers by value), maps are subsets, lists have the same length. \
+            "description": "Scalars are equal (numbers by value), maps are subsets, lists have the \
+                same length. \
                             A map with one key that begins with `$` is an operator.",
             "anyOf": [
                 {"type": ["string", "number", "boolean", "null"]},

@@ -1,10 +1,10 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::Matcher;
+use super::ValueMatcher;
 
-fn matcher(value: Value) -> Matcher {
-    Matcher::parse(&value).expect("a valid matcher")
+fn matcher(value: Value) -> ValueMatcher {
+    ValueMatcher::parse(&value).expect("a valid matcher")
 }
 
 fn matches(expected: Value, actual: Value) -> bool {
@@ -101,7 +101,11 @@ fn a_wrong_type_is_a_mismatch_and_no_panic() {
 
 #[test]
 fn mistakes_in_an_expectation_say_where_and_what() {
-    let error = |value: Value| Matcher::parse(&value).expect_err("a mistake").to_string();
+    let error = |value: Value| {
+        ValueMatcher::parse(&value)
+            .expect_err("a mistake")
+            .to_string()
+    };
     insta::assert_snapshot!(
         [
             error(json!({"output": {"$contians": "x"}})),
@@ -123,7 +127,7 @@ fn mistakes_in_an_expectation_say_where_and_what() {
 fn mismatches_are_shown_with_path_and_diff() {
     let shown = |expected: Value, actual: Value| {
         let mismatches = matcher(expected).check_at("expect", Some(&actual));
-        let line = |m: &super::Mismatch| {
+        let line = |m: &super::ValueMismatch| {
             format!(
                 "{}: expected {}, got {}\n{}",
                 m.path,

@@ -1,12 +1,12 @@
-//! The variables that a project looks up, with values that mean nothing.
+//! Placeholder values for the variables that a project reads.
 
 use std::collections::BTreeSet;
 
-use goondan::inside::yaml;
+use goondan::internal::yaml;
 use goondan::spec::Bundle;
 use serde_json::{Map, Value};
 
-/// Every variable that a file of the project takes a value from.
+/// Returns a placeholder for each variable that a project file reads.
 pub(super) fn placeholders(bundle: &Bundle) -> Value {
     let mut names = BTreeSet::new();
     let files = bundle
@@ -14,7 +14,8 @@ pub(super) fn placeholders(bundle: &Bundle) -> Value {
         .iter()
         .filter(|file| file.ends_with(".yaml") || file.ends_with(".yml"));
     for file in files {
-        // A file of the bundle was read before; what is no YAML for this purpose looks nothing up.
+        // The bundle was loaded before, so a file that does not parse here is not a resource file
+        // and reads no variables.
         let text = std::fs::read_to_string(bundle.root().join(file)).unwrap_or_default();
         let documents = yaml::documents_from_str::<Value>(&text).unwrap_or_default();
         documents

@@ -1,33 +1,35 @@
-//! Which turns the chosen inputs have caused, and what happened in them, by the events of the swarm.
+//! Turns that the chosen inputs caused, and their steps, from the swarm's events.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use goondan::event::{FIRED, FinishReason, RESPONSE, RuntimeEvent, RuntimeEventKind as Kind};
+use goondan::event::{
+    CRON_EVENT, FinishReason, RESPONSE_EVENT, RuntimeEvent, RuntimeEventKind as Kind,
+};
 use goondan::ids::{InstanceId, is_message_of};
-use goondan::message::{Message, MessageSource, Part, Role};
+use goondan::message::{Message, MessagePart, MessageRole, MessageSource};
 use goondan::ports::model::ModelFinishReason;
 use serde_json::{Map, Value, json};
 
-use super::{Unrecordable, named};
+use super::{RecordingError, named};
 
-/// The turns that a case is made of.
+/// Turns of a recorded test case.
 #[derive(Debug)]
-pub struct History {
+pub struct CaseHistory {
     instance: InstanceId,
-    /// In the order in which they began.
-    turns: Vec<Turn>,
-    /// The steps of these turns, in the order in which they began.
-    pub(super) steps: Vec<Step>,
+    /// Turns in the order in which they began.
+    turns: Vec<RecordedTurn>,
+    /// Steps of these turns, in the order in which they began.
+    pub(super) steps: Vec<RecordedStep>,
     events: Vec<RuntimeEvent>,
 }
 
-/// One turn.
 #[derive(Debug, Clone)]
-pub(super) struct Turn {
+pub(super) struct RecordedTurn {
     pub(super) id: String,
     pub(super) instance: InstanceId,
-    /// Which input of the recorded conversation began it, from 1; none for a turn that another agent has asked for.
+    /// Number of the input in the recorded conversation, from 1; none for a turn that another agent
+    /// requested.
     pub(super) number: Option<usize>,
     pub(super) finish_reason: Option<FinishReason>,
     event_type: String,
@@ -36,9 +38,9 @@ pub(super) struct Turn {
     failed: Option<String>,
 }
 
-/// One question to a model that was answered.
+/// A successful model call.
 #[derive(Debug, Clone)]
-pub(super) struct Step {
+pub(super) struct RecordedStep {
     pub(super) id: String,
     pub(super) turn_id: String,
     pub(super) instance: InstanceId,
@@ -46,15 +48,15 @@ pub(super) struct Step {
     pub(super) cut: Option<ModelFinishReason>,
 }
 
-impl History {
-    /// The turns of `instance` with those numbers (from 1; all of them where there are none), and all that they have caused, from
-    /// the events of the whole workspace.
+impl CaseHistory {
+    /// Selects turns of `instance` by number, from 1, and all turns that they caused. An empty list
+    /// selects all turns. `events` are the events of the whole workspace.
     pub fn of(
         instance: &InstanceId,
         numbers: &[usize],
         mut events: Vec<RuntimeEvent>,
-    ) -> Result<Self, Unrecordable> {
-        History::sort(&mut events);
+    ) -> Result<Self, RecordingError> {
+        CaseHistory::sort(&mut events);
         let all = numbered(instance, &events);
         let count = all
             .iter()
@@ -63,22 +65,22 @@ impl History {
             .unwrap_or_default();
         if count == 0 {
             return refuse(format!(
-                "The events of {instance} are not kept any more, so it is not known what its turns were."
+                "The events of {instance} are no longer stored, so its turns are unknown."
             ));
         }
         if let Some(number) = numbers.iter().find(|number| !(1..=count).contains(*number)) {
             return refuse(format!(
-                "{instance} has no turn {number}: it has {count}, from 1 on."
+                "{instance} has no turn {number}: its turns are 1 to {count}."
             ));
         }
-        let is_chosen = |turn: &&Turn| {
+        let is_chosen = |turn: &&RecordedTurn| {
             turn.number
                 .is_some_and(|number| numbers.is_empty() || numbers.contains(&number))
         };
-        let chosen: Vec<&Turn> = all.iter().filter(is_chosen).collect();
+        let chosen: Vec<&RecordedTurn> = all.iter().filter(is_chosen).collect();
         chosen.iter().try_for_each(|turn| is_an_input(turn))?;
         let traces: BTreeSet<&str> = chosen.iter().map(|turn| turn.trace_id.as_str()).collect();
-        let caused: Vec<Turn> = all
+        let caused: Vec<RecordedTurn> = all
             .iter()
             .filter(|turn| traces.contains(turn.trace_id.as_str()))
             .cloned()
@@ -86,7 +88,7 @@ impl History {
         caused.iter().try_for_each(is_playable)?;
         let ids: BTreeSet<&str> = caused.iter().map(|turn| turn.id.as_str()).collect();
         let steps = steps(&events, &ids)?;
-        Ok(History {
+        Ok(CaseHistory {
             instance: instance.clone(),
             turns: caused,
             steps,
@@ -94,33 +96,33 @@ impl History {
         })
     }
 
-    /// Puts events of several instances in the order in which they happened.
+    /// Sorts events of several instances by the order in which they occurred.
     pub fn sort(events: &mut [RuntimeEvent]) {
         events.sort_by_key(|event| (event.sequence, event.timestamp));
     }
 
-    /// The number of the turn in which a message came about, from 1. The events are in their order.
+    /// Returns the number of the turn that created a message, from 1. `events` must be sorted.
     pub fn number_of(
         instance: &InstanceId,
         message_id: &str,
         events: &[RuntimeEvent],
-    ) -> Result<usize, Unrecordable> {
+    ) -> Result<usize, RecordingError> {
         let mut turns = numbered(instance, events).into_iter();
         let found = turns.find(|turn| turn.number.is_some() && is_message_of(message_id, &turn.id));
         found.and_then(|turn| turn.number).ok_or_else(|| {
-            Unrecordable(format!(
-                "The events of the turn of that message are not kept: its turn is too long ago, or belongs to the \
-                 conversation that {instance} was made of."
+            RecordingError(format!(
+                "The events of the message's turn are not stored: the turn is too old, or belongs \
+                    to the conversation that {instance} was forked from."
             ))
         })
     }
 
-    /// Whose conversation it is.
+    /// Returns the recorded instance.
     pub fn instance(&self) -> &InstanceId {
         &self.instance
     }
 
-    /// Every instance that had a turn.
+    /// Returns all instances that had a turn.
     pub fn instances(&self) -> BTreeSet<InstanceId> {
         self.turns
             .iter()
@@ -128,19 +130,18 @@ impl History {
             .collect()
     }
 
-    /// The turns that inputs from outside began.
-    pub(super) fn inputs(&self) -> impl Iterator<Item = &Turn> {
+    /// Returns the turns that external inputs started.
+    pub(super) fn inputs(&self) -> impl Iterator<Item = &RecordedTurn> {
         self.turns
             .iter()
             .filter(|turn| turn.number.is_some() && turn.instance == self.instance)
     }
 
-    /// The turn of that id.
-    pub(super) fn turn(&self, id: &str) -> Option<&Turn> {
+    pub(super) fn turn(&self, id: &str) -> Option<&RecordedTurn> {
         self.turns.iter().find(|turn| turn.id == id)
     }
 
-    /// The calls, by step and id, that other agents' turns came of.
+    /// Returns the calls, by step and id, that started turns of other agents.
     pub(super) fn asking_calls(&self) -> BTreeSet<(&str, &str)> {
         let parents: BTreeSet<&str> = self
             .events
@@ -164,8 +165,9 @@ impl History {
             .collect()
     }
 
-    /// What a person answered in the chain of an input, as steps of a case have it.
-    pub(super) fn approvals(&self, input: &Turn) -> impl Iterator<Item = Value> {
+    /// Returns the user's answers to approval requests in an input's trace, as steps of a test
+    /// case.
+    pub(super) fn approvals(&self, input: &RecordedTurn) -> impl Iterator<Item = Value> {
         let of_chain = self
             .events
             .iter()
@@ -200,12 +202,12 @@ impl History {
     }
 }
 
-fn refuse<T>(message: impl Into<String>) -> Result<T, Unrecordable> {
-    Err(Unrecordable(message.into()))
+fn refuse<T>(message: impl Into<String>) -> Result<T, RecordingError> {
+    Err(RecordingError(message.into()))
 }
 
-/// Every turn, those of `instance` with their numbers.
-fn numbered(instance: &InstanceId, events: &[RuntimeEvent]) -> Vec<Turn> {
+/// Returns all turns; turns of `instance` have their numbers.
+fn numbered(instance: &InstanceId, events: &[RuntimeEvent]) -> Vec<RecordedTurn> {
     let mut all = turns(events);
     for (before, turn) in all
         .iter_mut()
@@ -217,9 +219,9 @@ fn numbered(instance: &InstanceId, events: &[RuntimeEvent]) -> Vec<Turn> {
     all
 }
 
-/// Every turn, in the order in which they began. One that was resumed is one turn.
-fn turns(events: &[RuntimeEvent]) -> Vec<Turn> {
-    let mut turns: Vec<Turn> = Vec::new();
+/// Returns all turns in the order in which they began. A resumed turn counts once.
+fn turns(events: &[RuntimeEvent]) -> Vec<RecordedTurn> {
+    let mut turns: Vec<RecordedTurn> = Vec::new();
     let mut places: BTreeMap<String, usize> = BTreeMap::new();
     for event in events {
         match &event.kind {
@@ -229,7 +231,7 @@ fn turns(events: &[RuntimeEvent]) -> Vec<Turn> {
                 ..
             } if !places.contains_key(turn_id) => {
                 places.insert(turn_id.clone(), turns.len());
-                turns.push(Turn {
+                turns.push(RecordedTurn {
                     id: turn_id.clone(),
                     instance: event.instance(),
                     number: None,
@@ -264,34 +266,35 @@ fn turns(events: &[RuntimeEvent]) -> Vec<Turn> {
     turns
 }
 
-/// Whether a chosen turn began with an input that a case can send.
-fn is_an_input(turn: &Turn) -> Result<(), Unrecordable> {
+/// Fails if a test case cannot send the input that started the turn.
+fn is_an_input(turn: &RecordedTurn) -> Result<(), RecordingError> {
     if turn.is_asked_for {
         return refuse(format!(
-            "{} was asked for by another agent: record the conversation in which that agent was asked.",
+            "{} was requested by another agent: record the conversation of that agent.",
             capitalised(&named(turn))
         ));
     }
     match turn.event_type.as_str() {
-        FIRED => refuse(format!(
-            "{} was begun by a schedule, and a case sends inputs alone.",
+        CRON_EVENT => refuse(format!(
+            "{} was started by a schedule, but a case can only send inputs.",
             capitalised(&named(turn))
         )),
         _ => Ok(()),
     }
 }
 
-/// Whether what happened in a turn can happen again.
-fn is_playable(turn: &Turn) -> Result<(), Unrecordable> {
+/// Fails if the turn cannot be reproduced.
+fn is_playable(turn: &RecordedTurn) -> Result<(), RecordingError> {
     let name = capitalised(&named(turn));
     if let Some(error) = &turn.failed {
         return refuse(format!(
-            "{name} failed, and why is not part of the conversation: {error}"
+            "{name} failed, and the conversation does not contain the cause: {error}"
         ));
     }
-    if turn.event_type == RESPONSE {
+    if turn.event_type == RESPONSE_EVENT {
         return refuse(format!(
-            "{name} took the answer to an asynchronous request, which comes at no certain time."
+            "{name} received the answer to an asynchronous request, which arrives at an \
+                unpredictable time."
         ));
     }
     match turn.finish_reason {
@@ -301,19 +304,23 @@ fn is_playable(turn: &Turn) -> Result<(), Unrecordable> {
     }
 }
 
-/// The steps of those turns. Models that were asked otherwise than by one step each have answers that nobody keeps.
-fn steps(events: &[RuntimeEvent], turns: &BTreeSet<&str>) -> Result<Vec<Step>, Unrecordable> {
-    let mut steps: Vec<Step> = Vec::new();
+/// Returns the steps of the turns. Fails for model calls outside of steps, whose answers are not
+/// stored.
+fn steps(
+    events: &[RuntimeEvent],
+    turns: &BTreeSet<&str>,
+) -> Result<Vec<RecordedStep>, RecordingError> {
+    let mut steps: Vec<RecordedStep> = Vec::new();
     let mut answers: BTreeMap<&str, usize> = BTreeMap::new();
     for event in events {
         match &event.kind {
-            // A turn that is resumed begins its steps again.
+            // A resumed turn begins its steps again.
             Kind::StepStarted {
                 step_id, turn_id, ..
             } if turns.contains(turn_id.as_str())
                 && !steps.iter().any(|step| step.id == *step_id) =>
             {
-                steps.push(Step {
+                steps.push(RecordedStep {
                     id: step_id.clone(),
                     turn_id: turn_id.clone(),
                     instance: event.instance(),
@@ -323,7 +330,8 @@ fn steps(events: &[RuntimeEvent], turns: &BTreeSet<&str>) -> Result<Vec<Step>, U
             Kind::ModelCompleted { turn_id, call } if turns.contains(turn_id.as_str()) => {
                 let Some(step) = &call.step_id else {
                     return refuse(format!(
-                        "A model was asked beside the conversation of {}, as extensions do, and its answer is not kept.",
+                        "An extension called a model outside the conversation of {}, and the \
+                            answer is not stored.",
                         event.instance()
                     ));
                 };
@@ -331,7 +339,8 @@ fn steps(events: &[RuntimeEvent], turns: &BTreeSet<&str>) -> Result<Vec<Step>, U
                 *answers += 1;
                 if *answers > 1 {
                     return refuse(format!(
-                        "A step of {} asked its model more than once, and not all of the answers are kept.",
+                        "A step of {} called its model more than once, and not all answers are \
+                            stored.",
                         event.instance()
                     ));
                 }
@@ -346,23 +355,26 @@ fn steps(events: &[RuntimeEvent], turns: &BTreeSet<&str>) -> Result<Vec<Step>, U
     Ok(steps)
 }
 
-/// The text that a turn began with.
-pub(super) fn input_of(turn: &Turn, messages: &[Arc<Message>]) -> Result<String, Unrecordable> {
+/// Returns the text of the input that started a turn.
+pub(super) fn input_of(
+    turn: &RecordedTurn,
+    messages: &[Arc<Message>],
+) -> Result<String, RecordingError> {
     let is_input = |message: &&Arc<Message>| {
-        message.data.role == Role::User
+        message.data.role == MessageRole::User
             && message.source == MessageSource::User
             && is_message_of(&message.id, &turn.id)
     };
     let mut inputs = messages.iter().filter(is_input);
     let Some(input) = inputs.next() else {
         return refuse(format!(
-            "The input of {} is not part of the conversation any more.",
+            "The input of {} is no longer part of the conversation.",
             named(turn)
         ));
     };
     if inputs.next().is_some() {
         return refuse(format!(
-            "An answer joined {} while it ran, which happens at no certain time.",
+            "An answer joined {} while it ran, which happens at an unpredictable time.",
             named(turn)
         ));
     }
@@ -370,30 +382,33 @@ pub(super) fn input_of(turn: &Turn, messages: &[Arc<Message>]) -> Result<String,
     Ok(input.text())
 }
 
-/// The text of the answer of a turn.
-pub(super) fn answer_of(turn: &Turn, messages: &[Arc<Message>]) -> Result<String, Unrecordable> {
+/// Returns the text of a turn's answer.
+pub(super) fn answer_of(
+    turn: &RecordedTurn,
+    messages: &[Arc<Message>],
+) -> Result<String, RecordingError> {
     let is_answer = |message: &&Arc<Message>| {
-        message.data.role == Role::Assistant && is_message_of(&message.id, &turn.id)
+        message.data.role == MessageRole::Assistant && is_message_of(&message.id, &turn.id)
     };
     match messages.iter().rev().find(is_answer) {
         Some(answer) => Ok(answer.text()),
         None => refuse(format!(
-            "The answer of {} is not part of the conversation any more.",
+            "The answer of {} is no longer part of the conversation.",
             named(turn)
         )),
     }
 }
 
-/// Files can't be said in a case.
-pub(super) fn no_files(turn: &Turn, message: &Message) -> Result<(), Unrecordable> {
+/// Fails for attachments, which a test case cannot contain.
+pub(super) fn no_files(turn: &RecordedTurn, message: &Message) -> Result<(), RecordingError> {
     match message
         .data
         .content
         .iter()
-        .any(|part| matches!(part, Part::File(_)))
+        .any(|part| matches!(part, MessagePart::File(_)))
     {
         true => refuse(format!(
-            "A message of {} has an attachment, which a case can't hold.",
+            "A message of {} has an attachment, which a case can't contain.",
             named(turn)
         )),
         false => Ok(()),

@@ -1,10 +1,12 @@
-//! Makes a case of a conversation that has happened.
+//! Recording of conversations as test cases.
 //!
-//! What the store keeps is enough: the events of a swarm say which turns an input has caused, and the conversations what the
-//! models answered and what the tools returned. The case plays both, so that it needs no key and changes nothing outside of its
-//! own folders. What can't be played is refused with a reason, and nothing is written.
+//! The stored data suffices. Events link an input to the turns that it caused, and conversations
+//! contain model answers and tool results. The test case mocks both, so it needs no API key and
+//! changes nothing outside of its own directories. Parts that cannot be mocked are refused with a
+//! reason, and no file is written.
 //!
-//! It deliberately does not know where conversations are kept, or where the case goes.
+//! This module does not depend on the storage of conversations or on the destination of the test
+//! case.
 
 mod env;
 mod history;
@@ -18,39 +20,42 @@ use std::sync::Arc;
 use goondan::event::FinishReason;
 use goondan::ids::InstanceId;
 use goondan::message::Message;
-use goondan::models::Mask;
+use goondan::models::CassetteMask;
 use goondan::spec::Bundle;
 use serde_json::{Map, Value, json};
 
-pub use history::History;
+pub use history::CaseHistory;
 
-use history::Turn;
-use replies::Replies;
+use history::RecordedTurn;
+use replies::RecordedReplies;
 
-/// Why there is no case: a sentence that stands alone.
+/// The reason why a conversation cannot be recorded, as a complete sentence.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct Unrecordable(pub String);
+pub struct RecordingError(pub String);
 
-/// What a case is made of, beside its history.
-pub struct Source<'s> {
-    /// The name of the case.
+/// Data for a recorded test case, in addition to its history.
+pub struct RecordingSource<'s> {
+    /// Name of the test case.
     pub name: String,
-    /// The project folder, relative to the case's file.
+    /// Project directory, relative to the file of the test case.
     pub project: String,
     /// The project.
     pub bundle: &'s Bundle,
-    /// The conversations of all instances of the history.
+    /// Conversations of all instances of the history.
     pub conversations: BTreeMap<InstanceId, Vec<Arc<Message>>>,
-    /// What must not be written down.
-    pub mask: &'s Mask,
-    /// Whether the case runs the tools, instead of playing what they returned.
+    /// Secrets to mask.
+    pub mask: &'s CassetteMask,
+    /// Runs the tools instead of mocking their results.
     pub runs_tools: bool,
 }
 
-/// The case as YAML.
-pub fn record(history: &History, source: &Source<'_>) -> Result<String, Unrecordable> {
-    let replies = Replies::of(history, source)?;
+/// Returns the test case as YAML.
+pub fn record(
+    history: &CaseHistory,
+    source: &RecordingSource<'_>,
+) -> Result<String, RecordingError> {
+    let replies = RecordedReplies::of(history, source)?;
     let mut case = Map::new();
     let mut put = |key: &str, value: Value| {
         let is_empty = value.as_object().is_some_and(Map::is_empty)
@@ -63,7 +68,7 @@ pub fn record(history: &History, source: &Source<'_>) -> Result<String, Unrecord
     put(
         "about",
         json!(format!(
-            "A conversation of {} as it happened.",
+            "A recorded conversation of {}.",
             history.instance()
         )),
     );
@@ -77,12 +82,13 @@ pub fn record(history: &History, source: &Source<'_>) -> Result<String, Unrecord
     put("steps", steps(history, source)?);
     put("expect", expect(&replies));
     let case = source.mask.apply(Value::Object(case));
-    let head = "# yaml-language-server: $schema=https://raw.githubusercontent.com/goondan/gdn/main/schemas/conformance-case.schema.json\n";
+    let head = "# yaml-language-server: \
+        $schema=https://raw.githubusercontent.com/goondan/gdn/main/schemas/conformance-case.schema.json\n";
     Ok(format!("{head}{}", yaml::write(&case)))
 }
 
-/// Each input, with the answers of the person who was asked about calls before it.
-fn steps(history: &History, source: &Source<'_>) -> Result<Value, Unrecordable> {
+/// Returns a step for each input, preceded by the answers to its approval requests.
+fn steps(history: &CaseHistory, source: &RecordingSource<'_>) -> Result<Value, RecordingError> {
     let mut steps = Vec::new();
     for turn in history.inputs() {
         steps.extend(
@@ -111,12 +117,12 @@ fn steps(history: &History, source: &Source<'_>) -> Result<Value, Unrecordable> 
     Ok(Value::Array(steps))
 }
 
-/// What the tools came to, and the way of each agent.
-fn expect(replies: &Replies) -> Value {
+/// Returns the expected tool results and the calls of each agent.
+fn expect(replies: &RecordedReplies) -> Value {
     let mut expect = Map::new();
     let results = replies.results();
     if !results.is_empty() {
-        // Calls of several conversations end in no certain order.
+        // Calls of several conversations end in no fixed order.
         let results = if replies.instances() > 1 {
             json!({"$unordered": results})
         } else {
@@ -135,8 +141,8 @@ fn expect(replies: &Replies) -> Value {
     Value::Object(expect)
 }
 
-/// A turn for a message.
-fn named(turn: &Turn) -> String {
+/// Returns the name of a turn in messages.
+fn named(turn: &RecordedTurn) -> String {
     match turn.number {
         Some(number) => format!("turn {number} of {}", turn.instance),
         None => format!("the turn {} of {}", turn.id, turn.instance),

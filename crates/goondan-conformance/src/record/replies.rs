@@ -1,50 +1,53 @@
-//! What the models answered, as the script of a case.
+//! Model answers as scripted replies.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use goondan::ids::InstanceId;
-use goondan::inside::ANSWER_TOOL;
-use goondan::message::{Message, MessageSource, Role, ToolCall, ToolResultPart};
+use goondan::internal::ANSWER_TOOL;
+use goondan::message::{Message, MessageRole, MessageSource, ToolCall, ToolResultPart};
 use goondan::ports::model::ModelFinishReason;
 use goondan::ports::tool::ToolCallStatus;
 use goondan::spec::Bundle;
 use goondan::spec::kinds::AnswerMode;
 use serde_json::{Map, Value, json};
 
-use super::history::{self, History, Step};
-use super::{Source, Unrecordable, named};
+use super::history::{self, CaseHistory, RecordedStep};
+use super::{RecordingError, RecordingSource, named};
 
-/// The answers of all steps, with their calls under new ids.
-pub(super) struct Replies {
-    steps: Vec<Answered>,
+/// Answers of all steps. Their calls have new ids.
+pub(super) struct RecordedReplies {
+    steps: Vec<RecordedAnswer>,
 }
 
-/// A step and what came of it.
-struct Answered {
+/// A step with its answer and calls.
+struct RecordedAnswer {
     instance: InstanceId,
     message: Arc<Message>,
-    calls: Vec<Played>,
+    calls: Vec<RecordedCall>,
     /// The reason why the answer is incomplete; none for a complete answer.
     cut: Option<ModelFinishReason>,
-    /// The model gave its answer as arguments of a tool that the scripted model is not offered.
+    /// The model submitted its answer through a tool, which scripted models do not have.
     is_submitted: bool,
 }
 
-/// A call.
-pub(super) struct Played {
-    /// In the case.
+/// A recorded call with its result.
+pub(super) struct RecordedCall {
+    /// Call id in the test case.
     pub(super) id: String,
-    /// Where it was: step and id.
+    /// Original step id and call id.
     pub(super) key: (String, String),
     pub(super) tool: String,
     input: Value,
     pub(super) result: ToolResultPart,
 }
 
-impl Replies {
-    /// Every step of the history with its answer. An answer that was replaced or removed is not there any more.
-    pub(super) fn of(history: &History, source: &Source<'_>) -> Result<Self, Unrecordable> {
+impl RecordedReplies {
+    /// Collects the answers of all steps. Fails if an answer was replaced or removed since.
+    pub(super) fn of(
+        history: &CaseHistory,
+        source: &RecordingSource<'_>,
+    ) -> Result<Self, RecordingError> {
         let mut number = 0;
         let mut steps = Vec::new();
         for step in &history.steps {
@@ -60,7 +63,7 @@ impl Replies {
                 calls.push(played(history, step, call, number, messages)?);
             }
             let is_submitted = is_submitted(source.bundle, step, &calls);
-            steps.push(Answered {
+            steps.push(RecordedAnswer {
                 instance: step.instance.clone(),
                 message,
                 calls,
@@ -68,11 +71,12 @@ impl Replies {
                 is_submitted,
             });
         }
-        Ok(Replies { steps })
+        Ok(RecordedReplies { steps })
     }
 
-    /// By agent, or by instance where an agent has several: they may have run at the same time.
-    pub(super) fn models(&self, history: &History) -> Value {
+    /// Returns the replies by agent. Agents with several instances have replies by instance,
+    /// because the instances may run concurrently.
+    pub(super) fn models(&self, history: &CaseHistory) -> Value {
         let mut instances: BTreeMap<&str, BTreeSet<&InstanceId>> = BTreeMap::new();
         for step in &history.steps {
             instances
@@ -99,15 +103,15 @@ impl Replies {
         Value::Object(models)
     }
 
-    /// All calls, in order.
-    pub(super) fn calls(&self) -> impl Iterator<Item = &Played> {
+    /// Returns all calls in order.
+    pub(super) fn calls(&self) -> impl Iterator<Item = &RecordedCall> {
         self.steps
             .iter()
             .filter(|step| !step.is_submitted)
             .flat_map(|step| &step.calls)
     }
 
-    /// How many conversations called tools.
+    /// Returns the number of conversations with tool calls.
     pub(super) fn instances(&self) -> usize {
         let calling = self.steps.iter().filter(|step| !step.calls.is_empty());
         calling
@@ -116,9 +120,9 @@ impl Replies {
             .len()
     }
 
-    /// What each call came to, without what it returned.
+    /// Returns the status of each call, without its output.
     pub(super) fn results(&self) -> Vec<Value> {
-        let result = |call: &Played| {
+        let result = |call: &RecordedCall| {
             let mut view =
                 json!({"toolCallId": call.id, "toolName": call.tool, "status": call.result.status});
             if let Some(error) = &call.result.error {
@@ -129,10 +133,10 @@ impl Replies {
         self.calls().map(result).collect()
     }
 
-    /// The tools that each agent called, in order.
+    /// Returns the tools that each agent called, in order.
     pub(super) fn calls_by_agent(&self) -> BTreeMap<&str, Vec<&str>> {
         let mut calls: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-        // Several conversations of an agent have no certain order among each other.
+        // Several conversations of an agent have no fixed order.
         let mut owners: BTreeMap<&str, BTreeSet<&InstanceId>> = BTreeMap::new();
         for step in self
             .steps
@@ -151,8 +155,8 @@ impl Replies {
     }
 }
 
-impl Answered {
-    /// As a script says it.
+impl RecordedAnswer {
+    /// Returns the scripted reply.
     fn reply(&self) -> Value {
         if self.is_submitted {
             let answer = self
@@ -172,7 +176,7 @@ impl Answered {
             reply.insert("text".to_owned(), json!(literal(&text)));
         }
         let is_plain = self.calls.iter().all(|call| call.input.is_object());
-        let call = |call: &Played| match is_plain {
+        let call = |call: &RecordedCall| match is_plain {
             true => json!({"id": call.id, "tool": call.tool, "args": literals(&call.input)}),
             false => json!({"id": call.id, "tool": call.tool, "args": as_written(&call.input)}),
         };
@@ -190,20 +194,23 @@ impl Answered {
     }
 }
 
-/// The message with which the model answered in a step.
+/// Returns the model's answer in a step.
 fn answer(
-    history: &History,
-    step: &Step,
+    history: &CaseHistory,
+    step: &RecordedStep,
     messages: &[Arc<Message>],
-) -> Result<Arc<Message>, Unrecordable> {
+) -> Result<Arc<Message>, RecordingError> {
     let is_answer = |message: &&Arc<Message>| {
-        message.data.role == Role::Assistant
+        message.data.role == MessageRole::Assistant
             && matches!(&message.source, MessageSource::Assistant { step_id } if *step_id == step.id)
     };
     let turn = history.turn(&step.turn_id);
     let found = messages.iter().find(is_answer).cloned().ok_or_else(|| {
         let turn = turn.map_or_else(|| step.instance.to_string(), named);
-        Unrecordable(format!("An answer of the model in {turn} is not part of the conversation any more: it was summed up, replaced or removed."))
+        RecordingError(format!(
+            "A model answer in {turn} is no longer part of the conversation: it was summarized, \
+                replaced or removed."
+        ))
     })?;
     if let Some(turn) = turn {
         history::no_files(turn, &found)?;
@@ -211,14 +218,14 @@ fn answer(
     Ok(found)
 }
 
-/// A call with its result.
+/// Returns a call with its result.
 fn played(
-    history: &History,
-    step: &Step,
+    history: &CaseHistory,
+    step: &RecordedStep,
     call: &ToolCall,
     number: usize,
     messages: &[Arc<Message>],
-) -> Result<Played, Unrecordable> {
+) -> Result<RecordedCall, RecordingError> {
     let of_step = messages.iter().filter(
         |message| matches!(&message.source, MessageSource::Tool { step_id } if *step_id == step.id),
     );
@@ -228,15 +235,15 @@ fn played(
         .into_iter()
         .find(|(_, result)| result.tool_call_id == call.tool_call_id)
     else {
-        return Err(Unrecordable(format!(
-            "The result of {} in the conversation of {} is not there any more.",
+        return Err(RecordingError(format!(
+            "The result of {} in the conversation of {} is no longer stored.",
             call.tool_name, step.instance
         )));
     };
     if let Some(turn) = history.turn(&step.turn_id) {
         history::no_files(turn, message)?;
     }
-    Ok(Played {
+    Ok(RecordedCall {
         id: format!("c{number}"),
         key: (step.id.clone(), call.tool_call_id.clone()),
         tool: call.tool_name.clone(),
@@ -245,8 +252,9 @@ fn played(
     })
 }
 
-/// Whether the step's one call gives the answer, of an agent that does not insist on being answered like that.
-fn is_submitted(bundle: &Bundle, step: &Step, calls: &[Played]) -> bool {
+/// Returns true if the step's only call submits the answer of an agent that also accepts a plain
+/// answer.
+fn is_submitted(bundle: &Bundle, step: &RecordedStep, calls: &[RecordedCall]) -> bool {
     let agent = bundle
         .agents()
         .values()
@@ -258,7 +266,7 @@ fn is_submitted(bundle: &Bundle, step: &Step, calls: &[Played]) -> bool {
         && output.is_some_and(|output| output.mode != Some(AnswerMode::Tool))
 }
 
-/// Arguments as the model wrote them, as far as that is known.
+/// Returns the arguments as the model wrote them, as far as they are stored.
 fn as_written(input: &Value) -> String {
     match input {
         Value::String(text) => text.clone(),
@@ -266,7 +274,7 @@ fn as_written(input: &Value) -> String {
     }
 }
 
-/// `text` as a template that stands for itself.
+/// Escapes `text`, so that it renders to itself as a template.
 fn literal(text: &str) -> String {
     let mut escaped = String::new();
     let mut rest = text;
@@ -291,7 +299,7 @@ fn literal(text: &str) -> String {
     escaped
 }
 
-/// `value` with each text in it a template that stands for itself.
+/// Escapes all strings in `value` like [`literal`].
 fn literals(value: &Value) -> Value {
     match value {
         Value::String(text) => Value::String(literal(text)),

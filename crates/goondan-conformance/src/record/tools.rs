@@ -1,22 +1,27 @@
-//! What the tools returned, as results that a case plays.
+//! Tool results as mocks.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use goondan::spec::Bundle;
-use goondan::spec::kinds::Entry;
+use goondan::spec::kinds::ToolEntry;
 use serde_json::{Map, Value, json};
 
-use super::Source;
-use super::history::History;
-use super::replies::{Played, Replies};
+use super::RecordingSource;
+use super::history::CaseHistory;
+use super::replies::{RecordedCall, RecordedReplies};
 
-/// Built-in tools that make agents talk to each other: what they do is what is recorded.
-const TALKING: [&str; 3] = ["agents", "squad", "task"];
+/// Built-in tools for messages between agents. Their effects are recorded as turns, so they run for
+/// real.
+const MESSAGING_TOOLS: [&str; 3] = ["agents", "squad", "task"];
 
-/// Results by tool. Calls by which agents asked each other are made, not played.
-pub(super) fn results(history: &History, source: &Source<'_>, replies: &Replies) -> Value {
+/// Returns the mocked results by tool, without the calls that started turns of other agents.
+pub(super) fn results(
+    history: &CaseHistory,
+    source: &RecordingSource<'_>,
+    replies: &RecordedReplies,
+) -> Value {
     let asking = history.asking_calls();
-    let is_played = |call: &&Played| {
+    let is_played = |call: &&RecordedCall| {
         is_a_resource(source.bundle, resource(&call.tool))
             && !asking.contains(&(call.key.0.as_str(), call.key.1.as_str()))
     };
@@ -34,21 +39,22 @@ fn resource(tool: &str) -> &str {
     tool.split("__").next().unwrap_or_default()
 }
 
-/// Whether a Tool of that name stands for more than talk; what extensions offer is no Tool.
+/// Returns true if a Tool resource with this name exists and is not for messages between agents.
+/// Tools of extensions have no resource.
 fn is_a_resource(bundle: &Bundle, name: &str) -> bool {
     let tool = bundle.tools().values().find(|tool| tool.id.name == name);
-    tool.is_some_and(|tool| !matches!(&tool.spec.entry, Entry::Builtin(name) if TALKING.contains(&name.as_str())))
+    tool.is_some_and(|tool| !matches!(&tool.spec.entry, ToolEntry::Builtin(name) if MESSAGING_TOOLS.contains(&name.as_str())))
 }
 
-fn result(call: &Played) -> Value {
+fn result(call: &RecordedCall) -> Value {
     match &call.result.error {
         Some(error) => json!({"call": call.id, "error": error}),
         None => json!({"call": call.id, "output": call.result.output}),
     }
 }
 
-/// Servers in the place of those of MCP tools: none is started. They have the tools that were called.
-pub(super) fn servers(bundle: &Bundle, replies: &Replies) -> Value {
+/// Returns mocked MCP servers with the tools that were called, so that no server is started.
+pub(super) fn servers(bundle: &Bundle, replies: &RecordedReplies) -> Value {
     let mut called: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for call in replies.calls() {
         if let Some((resource, export)) = call.tool.split_once("__") {
@@ -58,7 +64,7 @@ pub(super) fn servers(bundle: &Bundle, replies: &Replies) -> Value {
     let served = bundle
         .tools()
         .values()
-        .filter(|tool| matches!(tool.spec.entry, Entry::Mcp(_)));
+        .filter(|tool| matches!(tool.spec.entry, ToolEntry::Mcp(_)));
     let server = |name: &str| {
         let exports = called.get(name).into_iter().flatten();
         let tools: Vec<Value> = exports

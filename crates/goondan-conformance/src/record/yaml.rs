@@ -1,10 +1,9 @@
-//! Writes YAML that people like to read and edit: blocks, plain words where nothing else could be meant, texts of several lines
-//! as they are.
+//! YAML writer for files that people read and edit: block style, plain scalars if unambiguous,
+//! literal blocks for multi-line strings.
 
-use goondan::inside::shown::{self, Escaper, Kept};
+use goondan::internal::untrusted_text::{self, KeptCharacters, TextEscaper};
 use serde_json::Value;
 
-/// `value` as a document.
 pub(super) fn write(value: &Value) -> String {
     let mut text = String::new();
     match value {
@@ -14,12 +13,11 @@ pub(super) fn write(value: &Value) -> String {
     text
 }
 
-/// A map or list, each entry on lines of its own.
 fn block(value: &Value, depth: usize, out: &mut String) {
     match value {
         Value::Object(fields) => {
             for (index, (key, value)) in fields.iter().enumerate() {
-                // The first key may stand behind the dash of a list.
+                // The first key may follow the dash of a list item.
                 if index > 0 || !out.ends_with("- ") {
                     indent(depth, out);
                 }
@@ -44,7 +42,7 @@ fn block(value: &Value, depth: usize, out: &mut String) {
     }
 }
 
-/// What stands behind a key or a dash.
+/// Writes the value after a key or a dash.
 fn nested(value: &Value, depth: usize, out: &mut String) {
     match value {
         Value::Object(fields) if !fields.is_empty() => {
@@ -84,17 +82,17 @@ fn inline(value: &Value) -> String {
     }
 }
 
-/// Whether a text can stand as a block of lines: nothing at its ends or in it would be lost, and who reads it sees all of it.
+/// Returns true if a literal block preserves the string, and all of its characters are visible.
 fn is_literal(text: &str) -> bool {
     text.contains('\n')
         && !text.contains('\t')
-        && Escaper::new(Kept::Writing).escape(text) == text
+        && TextEscaper::new(KeptCharacters::Writing).escape(text) == text
         && !text.starts_with([' ', '\n'])
         && !text.ends_with("\n\n")
         && !text.trim_end_matches('\n').is_empty()
 }
 
-/// Plain where nothing else could be meant, else as JSON, which is YAML.
+/// Writes a plain scalar if it is unambiguous, or else JSON, which is valid YAML.
 fn scalar(text: &str) -> String {
     let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '/' | '.' | ' ');
     let begins = text.starts_with(|c: char| c.is_ascii_alphabetic());
@@ -111,11 +109,12 @@ fn scalar(text: &str) -> String {
     }
 }
 
-/// As JSON, with what nobody can see written as escapes of YAML: it must not hide from who reads the case.
+/// Writes JSON with invisible characters as YAML escapes, so that nothing is hidden from a reader
+/// of the test case.
 fn escaped(text: &str) -> String {
     let json = Value::from(text).to_string();
     let written = |c: char| match u32::from(c) {
-        _ if shown::is_visible(c) => c.to_string(),
+        _ if untrusted_text::is_visible(c) => c.to_string(),
         code @ ..=0xffff => format!("\\u{code:04x}"),
         code => format!("\\U{code:08x}"),
     };
@@ -124,7 +123,7 @@ fn escaped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use goondan::inside::yaml;
+    use goondan::internal::yaml;
     use proptest::prelude::*;
     use serde_json::json;
 

@@ -1,12 +1,12 @@
-//! For programs: one object.
+//! JSON report.
 
 use serde::Serialize;
 
-use super::{CaseReport, Summary};
+use super::{CaseReport, RunSummary};
 use crate::case::CaseError;
 
 #[derive(Serialize)]
-struct Report<'s> {
+struct JsonReport<'s> {
     passed: usize,
     failed: usize,
     skipped: usize,
@@ -14,9 +14,9 @@ struct Report<'s> {
     errors: &'s [CaseError],
 }
 
-/// The counts, every case, and mistakes in cases.
-pub fn json(summary: &Summary) -> String {
-    let report = Report {
+/// Renders the counts, all test cases, and errors in their files.
+pub fn json(summary: &RunSummary) -> String {
+    let report = JsonReport {
         passed: summary.passed(),
         failed: summary.failed(),
         skipped: summary.skipped(),

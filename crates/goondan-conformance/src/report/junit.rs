@@ -1,14 +1,15 @@
-//! For CI services: a suite a file.
+//! JUnit report for CI services, with one suite per file.
 
 use std::path::Path;
 
 use quick_junit::{NonSuccessKind, Property, Report, TestCase, TestCaseStatus, TestSuite};
 
-use super::{CaseReport, Outcome, Summary, text};
+use super::{CaseOutcome, CaseReport, RunSummary, text};
 use crate::case::CaseError;
 
-/// JUnit XML. A mistake in a case is an error, a broken expectation a failure.
-pub fn junit(summary: &Summary) -> String {
+/// Renders JUnit XML. An error in a test case file is an error, and a failed expectation is a
+/// failure.
+pub fn junit(summary: &RunSummary) -> String {
     let mut report = Report::new("conformance");
     let mut files: Vec<&Path> = summary.cases.iter().map(|case| &*case.file).collect();
     files.extend(summary.errors.iter().map(|error| &*error.file));
@@ -20,7 +21,7 @@ pub fn junit(summary: &Summary) -> String {
         .expect("the XML is written to memory; what it can't hold was dropped from its texts")
 }
 
-fn suite(file: &Path, summary: &Summary) -> TestSuite {
+fn suite(file: &Path, summary: &RunSummary) -> TestSuite {
     let mut suite = TestSuite::new(file.display().to_string());
     let cases = summary
         .cases
@@ -47,7 +48,7 @@ fn test_case(report: &CaseReport) -> TestCase {
     case
 }
 
-/// The figures of a case that was run live, for those who draw them over time.
+/// Adds the metrics of a live run, for dashboards.
 fn properties(report: &CaseReport, case: &mut TestCase) {
     let Some(live) = &report.live else { return };
     let figures = [
@@ -79,13 +80,13 @@ fn properties(report: &CaseReport, case: &mut TestCase) {
 
 fn status(report: &CaseReport) -> TestCaseStatus {
     match &report.outcome {
-        Outcome::Passed => TestCaseStatus::success(),
-        Outcome::Skipped(reason) => {
+        CaseOutcome::Passed => TestCaseStatus::success(),
+        CaseOutcome::Skipped(reason) => {
             let mut status = TestCaseStatus::skipped();
             status.set_message(reason.clone());
             status
         }
-        Outcome::Failed(failures) => {
+        CaseOutcome::Failed(failures) => {
             let mut status = TestCaseStatus::non_success(NonSuccessKind::Failure);
             let first = failures
                 .first()

@@ -1,4 +1,4 @@
-//! What came of the cases, and how it is told. Nothing here prints.
+//! Results of the test cases and their report formats. Nothing here prints.
 
 mod json;
 mod junit;
@@ -10,91 +10,91 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::case::CaseError;
-use crate::case::read::Located;
+use crate::case::read::LocatedCase;
 use crate::live::LiveReport;
-use crate::matcher::Mismatch;
+use crate::matcher::ValueMismatch;
 
 pub use json::json;
 pub use junit::junit;
 pub use text::{case_error, case_line, closing_line, text};
 
-/// One thing that is not as it should be.
+/// A failed check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Failure {
-    /// Where: a step, a part of `expect`, or what is always checked.
+pub struct CheckFailure {
+    /// Place of the check: a step, a part of `expect`, or an invariant.
     pub place: String,
-    /// What is wrong.
+    /// Failure message.
     pub message: String,
-    /// Each difference, where something was compared.
+    /// Differences, if values were compared.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub mismatches: Vec<Mismatch>,
+    pub mismatches: Vec<ValueMismatch>,
 }
 
-impl Failure {
+impl CheckFailure {
     pub(crate) fn new(place: impl Into<String>, message: impl Into<String>) -> Self {
-        Failure {
+        CheckFailure {
             place: place.into(),
             message: message.into(),
             mismatches: Vec::new(),
         }
     }
 
-    /// None where there is no mismatch.
+    /// Returns no failure if there is no mismatch.
     pub(crate) fn of_mismatches(
         place: &str,
         message: &str,
-        mismatches: Vec<Mismatch>,
-    ) -> Vec<Failure> {
+        mismatches: Vec<ValueMismatch>,
+    ) -> Vec<CheckFailure> {
         if mismatches.is_empty() {
             return Vec::new();
         }
-        vec![Failure {
+        vec![CheckFailure {
             mismatches,
-            ..Failure::new(place, message)
+            ..CheckFailure::new(place, message)
         }]
     }
 }
 
-/// How a case ended.
+/// Outcome of a test case.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "outcome", content = "details", rename_all = "lowercase")]
-pub enum Outcome {
-    /// Everything was as expected.
+pub enum CaseOutcome {
+    /// All expectations are met.
     Passed,
-    /// Something was not.
-    Failed(Vec<Failure>),
-    /// It can't run here, for that reason.
+    /// At least one expectation is not met.
+    Failed(Vec<CheckFailure>),
+    /// The test case cannot run here, for this reason.
     Skipped(String),
 }
 
-/// What came of one case.
+/// Result of one test case.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CaseReport {
-    /// Its name.
+    /// Name of the test case.
     pub case: String,
-    /// What it shows.
+    /// Purpose of the test case.
     pub about: String,
-    /// The rules that it checks.
+    /// Rules that it checks.
     pub rules: Vec<String>,
-    /// Where it is written.
+    /// Its file.
     pub file: PathBuf,
-    /// The line of its name, counted from 1.
+    /// Line of its name, from 1.
     pub line: usize,
-    /// How it ended.
+    /// Outcome.
     #[serde(flatten)]
-    pub outcome: Outcome,
-    /// How long it took.
+    pub outcome: CaseOutcome,
+    /// Duration of the run.
     #[serde(rename = "durationMs", serialize_with = "as_millis")]
     pub duration: Duration,
-    /// Of a case that was run live: its runs.
+    /// Runs of a live test case.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub live: Option<LiveReport>,
 }
 
 impl CaseReport {
-    pub(crate) fn new(located: &Located, outcome: Outcome, duration: Duration) -> Self {
+    pub(crate) fn new(located: &LocatedCase, outcome: CaseOutcome, duration: Duration) -> Self {
         CaseReport {
             case: located.case.case.clone(),
             about: located.case.about.clone(),
@@ -112,67 +112,67 @@ fn as_millis<S: serde::Serializer>(duration: &Duration, serializer: S) -> Result
     serializer.serialize_u64(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// What came of all cases.
+/// Results of all test cases.
 #[derive(Debug, Clone, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Summary {
-    /// In the order of their files.
+pub struct RunSummary {
+    /// Results in the order of the files.
     pub cases: Vec<CaseReport>,
-    /// Mistakes in the cases themselves.
+    /// Errors in the files of test cases.
     pub errors: Vec<CaseError>,
 }
 
-impl Summary {
-    /// How many cases passed.
+impl RunSummary {
+    /// Returns the number of test cases that passed.
     pub fn passed(&self) -> usize {
         self.cases
             .iter()
-            .filter(|case| case.outcome == Outcome::Passed)
+            .filter(|case| case.outcome == CaseOutcome::Passed)
             .count()
     }
 
-    /// How many cases failed, cases with mistakes in them included.
+    /// Returns the number of failed test cases, including those with errors in their files.
     pub fn failed(&self) -> usize {
         let failed = self
             .cases
             .iter()
-            .filter(|case| matches!(case.outcome, Outcome::Failed(_)))
+            .filter(|case| matches!(case.outcome, CaseOutcome::Failed(_)))
             .count();
         failed + self.errors.len()
     }
 
-    /// How many cases can't run here.
+    /// Returns the number of test cases that cannot run here.
     pub fn skipped(&self) -> usize {
         self.cases
             .iter()
-            .filter(|case| matches!(case.outcome, Outcome::Skipped(_)))
+            .filter(|case| matches!(case.outcome, CaseOutcome::Skipped(_)))
             .count()
     }
 
-    /// Whether nothing failed.
+    /// Returns true if nothing failed.
     pub fn is_good(&self) -> bool {
         self.failed() == 0
     }
 }
 
-/// How a summary is told.
+/// Format of a report.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Format {
-    /// For people: a line a case, differences, and a closing line.
+pub enum ReportFormat {
+    /// Plain text: one line for each test case, differences, and a closing line.
     #[default]
     Text,
     /// One JSON object.
     Json,
-    /// JUnit XML, as CI services read it.
+    /// JUnit XML for CI services.
     Junit,
 }
 
-/// The whole summary in one of the formats.
-pub fn render(summary: &Summary, format: Format) -> String {
+/// Renders a summary in one of the formats.
+pub fn render(summary: &RunSummary, format: ReportFormat) -> String {
     match format {
-        Format::Text => text(summary),
-        Format::Json => json(summary),
-        Format::Junit => junit(summary),
+        ReportFormat::Text => text(summary),
+        ReportFormat::Json => json(summary),
+        ReportFormat::Junit => junit(summary),
     }
 }
 

@@ -3,11 +3,11 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::{CaseReport, Failure, Format, Outcome, Summary, render};
+use super::{CaseOutcome, CaseReport, CheckFailure, ReportFormat, RunSummary, render};
 use crate::case::CaseError;
-use crate::matcher::Matcher;
+use crate::matcher::ValueMatcher;
 
-fn case(name: &str, outcome: Outcome) -> CaseReport {
+fn case(name: &str, outcome: CaseOutcome) -> CaseReport {
     CaseReport {
         case: name.into(),
         about: "It shows something.".into(),
@@ -20,25 +20,25 @@ fn case(name: &str, outcome: Outcome) -> CaseReport {
     }
 }
 
-fn summary() -> Summary {
-    let matcher = Matcher::parse(&json!({"response": "done", "steps": 2, "text": "a\nb\n"}))
+fn summary() -> RunSummary {
+    let matcher = ValueMatcher::parse(&json!({"response": "done", "steps": 2, "text": "a\nb\n"}))
         .expect("a matcher");
     let mismatches = matcher.check(Some(&json!({"response": "<done>", "text": "a\nc\n"})));
     let failures = vec![
-        Failure {
+        CheckFailure {
             mismatches,
-            ..Failure::new("step 1 (send)", "not as expected")
+            ..CheckFailure::new("step 1 (send)", "not as expected")
         },
-        Failure::new(
+        CheckFailure::new(
             "always: secrets stay secret",
-            "the value of API_KEY shows in the logs",
+            "the value of API_KEY occurs in the logs",
         ),
     ];
-    Summary {
+    RunSummary {
         cases: vec![
-            case("good", Outcome::Passed),
-            case("bad", Outcome::Failed(failures)),
-            case("not-here", Outcome::Skipped("nobody to ask".into())),
+            case("good", CaseOutcome::Passed),
+            case("bad", CaseOutcome::Failed(failures)),
+            case("not-here", CaseOutcome::Skipped("nobody to ask".into())),
         ],
         errors: vec![CaseError {
             file: PathBuf::from("tests/broken.case.yaml"),
@@ -51,23 +51,26 @@ fn summary() -> Summary {
 
 #[test]
 fn text_has_a_line_a_case_and_a_closing_line() {
-    insta::assert_snapshot!(render(&summary(), Format::Text));
+    insta::assert_snapshot!(render(&summary(), ReportFormat::Text));
 }
 
 #[test]
 fn json_is_one_object() {
-    insta::assert_snapshot!(render(&summary(), Format::Json));
+    insta::assert_snapshot!(render(&summary(), ReportFormat::Json));
 }
 
 #[test]
 fn junit_is_xml() {
-    insta::assert_snapshot!(render(&summary(), Format::Junit));
+    insta::assert_snapshot!(render(&summary(), ReportFormat::Junit));
 }
 
 #[test]
 fn the_closing_line_names_skipped_cases_only_where_there_are_any() {
-    let good = Summary {
-        cases: vec![case("a", Outcome::Passed), case("b", Outcome::Passed)],
+    let good = RunSummary {
+        cases: vec![
+            case("a", CaseOutcome::Passed),
+            case("b", CaseOutcome::Passed),
+        ],
         errors: Vec::new(),
     };
     assert_eq!(super::closing_line(&good), "2 passed, 0 failed\n");

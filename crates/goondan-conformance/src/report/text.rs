@@ -1,22 +1,27 @@
-//! For people.
+//! Plain-text report.
 
-use goondan::inside::shown;
+use goondan::internal::untrusted_text;
 
-use super::{CaseReport, Failure, Outcome, Summary};
+use super::{CaseOutcome, CaseReport, CheckFailure, RunSummary};
 use crate::case::CaseError;
 use crate::live::{CheckRate, LiveReport};
-use crate::matcher::Mismatch;
+use crate::matcher::ValueMismatch;
 
-/// Everything: mistakes in cases first, then a line a case, then the closing line.
-pub fn text(summary: &Summary) -> String {
+/// Renders the whole report: file errors first, then a line for each test case, then the closing
+/// line.
+pub fn text(summary: &RunSummary) -> String {
     let errors = summary.errors.iter().map(case_error);
     let cases = summary.cases.iter().map(case_line);
     errors.chain(cases).chain([closing_line(summary)]).collect()
 }
 
-/// A line about one case, with everything that is wrong below it. A case that was run live has its figures there, too.
+/// Renders a test case on one line, followed by its failures. Live test cases also have their
+/// metrics there.
 pub fn case_line(report: &CaseReport) -> String {
-    let (case, millis) = (shown::line(&report.case), report.duration.as_millis());
+    let (case, millis) = (
+        untrusted_text::line(&report.case),
+        report.duration.as_millis(),
+    );
     let head = match &report.live {
         Some(live) => format!(
             ": {} of {} runs passed, {} must",
@@ -28,17 +33,21 @@ pub fn case_line(report: &CaseReport) -> String {
     };
     let figures = report.live.as_ref().map(live_figures).unwrap_or_default();
     match &report.outcome {
-        Outcome::Passed => format!("ok    {case}{head}\n{figures}{}", failed_runs(report)),
-        Outcome::Skipped(reason) => format!("skip  {case}: {}\n", shown::line(reason)),
-        Outcome::Failed(failures) => {
-            let place = format!("{}:{}", shown::line(report.file.display()), report.line);
+        CaseOutcome::Passed => format!("ok    {case}{head}\n{figures}{}", failed_runs(report)),
+        CaseOutcome::Skipped(reason) => format!("skip  {case}: {}\n", untrusted_text::line(reason)),
+        CaseOutcome::Failed(failures) => {
+            let place = format!(
+                "{}:{}",
+                untrusted_text::line(report.file.display()),
+                report.line
+            );
             let failures: String = failures.iter().map(failure).collect();
             format!("FAIL  {case}{head} at {place}\n{figures}{failures}")
         }
     }
 }
 
-/// How often each check held, and what the runs took.
+/// Renders the pass rates of the checks, and the time and cost of the runs.
 fn live_figures(live: &LiveReport) -> String {
     let share = |passed: usize, runs: usize| format!("{passed}/{runs}");
     let width = live
@@ -51,7 +60,7 @@ fn live_figures(live: &LiveReport) -> String {
         format!(
             "      {:>width$}  {}\n",
             share(check.passed, check.runs),
-            shown::line(&check.check)
+            untrusted_text::line(&check.check)
         )
     };
     let (middle, longest) = live.latency();
@@ -62,11 +71,11 @@ fn live_figures(live: &LiveReport) -> String {
     )
 }
 
-/// What went wrong in runs of a case that passed all the same.
+/// Renders the failures in runs of a test case that passed nevertheless.
 fn failed_runs(report: &CaseReport) -> String {
     let runs = report.live.iter().flat_map(|live| &live.runs);
     let lines = runs.flat_map(|run| {
-        let line = |one: &Failure| {
+        let line = |one: &CheckFailure| {
             indented(
                 &format!("run {}: {}: {}", run.run, one.place, one.message),
                 6,
@@ -77,13 +86,13 @@ fn failed_runs(report: &CaseReport) -> String {
     lines.map(|line| format!("{line}\n")).collect()
 }
 
-/// A line about a mistake in a case.
+/// Renders an error in the file of a test case.
 pub fn case_error(error: &CaseError) -> String {
     format!("{}\n", indented(&format!("ERROR {error}"), 6).trim_start())
 }
 
-/// Such as `12 passed, 1 failed`.
-pub fn closing_line(summary: &Summary) -> String {
+/// Renders the closing line, such as `12 passed, 1 failed`.
+pub fn closing_line(summary: &RunSummary) -> String {
     let skipped = match summary.skipped() {
         0 => String::new(),
         count => format!(", {count} skipped"),
@@ -95,7 +104,7 @@ pub fn closing_line(summary: &Summary) -> String {
     )
 }
 
-fn failure(failure: &Failure) -> String {
+fn failure(failure: &CheckFailure) -> String {
     let mismatches: String = failure.mismatches.iter().map(mismatch).collect();
     format!(
         "{}\n{mismatches}",
@@ -103,8 +112,8 @@ fn failure(failure: &Failure) -> String {
     )
 }
 
-fn mismatch(mismatch: &Mismatch) -> String {
-    let Mismatch {
+fn mismatch(mismatch: &ValueMismatch) -> String {
+    let ValueMismatch {
         path,
         expected,
         actual,
@@ -122,9 +131,9 @@ fn mismatch(mismatch: &Mismatch) -> String {
     format!("{line}\n{}", diff.unwrap_or_default())
 }
 
-/// Text of tools, models and files, each line of it deeper than those of the report.
+/// Indents foreign text, so that it cannot imitate lines of the report.
 fn indented(text: &str, by: usize) -> String {
-    let text = shown::lines(text).to_string();
+    let text = untrusted_text::lines(text).to_string();
     let lines: Vec<String> = text
         .lines()
         .map(|line| format!("{:by$}{line}", ""))

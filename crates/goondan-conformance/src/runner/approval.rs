@@ -1,27 +1,30 @@
-//! The answers that a case gives to approval requests.
+//! Answers of a test case to approval requests.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use goondan::ports::approval::{ApprovalAnswer, ApprovalRequest, Approver, Covers, Scope};
+use goondan::ports::approval::{
+    ApprovalAnswer, ApprovalCoverage, ApprovalDuration, ApprovalRequest, Approver,
+};
 
-use crate::case::step::{Answer, Approve, Cover};
+use crate::case::step::{ApprovalDecision, ApproveStep, DecisionScope};
 
-/// Gives each answer to the next request that it fits. Without one, nobody is there to ask. Clones share the answers.
+/// Gives each answer to the next request that matches. Requests without an answer find no user.
+/// Clones share the answers.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Answers(Arc<Mutex<Vec<Approve>>>);
+pub(super) struct ScriptedApprover(Arc<Mutex<Vec<ApproveStep>>>);
 
-impl Answers {
-    /// Keeps `answer` for the next request that it fits.
-    pub(super) fn keep(&self, answer: Approve) {
+impl ScriptedApprover {
+    /// Adds an answer for the next request that matches.
+    pub(super) fn keep(&self, answer: ApproveStep) {
         self.0
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .push(answer);
     }
 
-    fn take(&self, tool: &str) -> Option<Approve> {
+    fn take(&self, tool: &str) -> Option<ApproveStep> {
         let mut answers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let fitting = answers
             .iter()
@@ -31,17 +34,17 @@ impl Answers {
 }
 
 #[async_trait]
-impl Approver for Answers {
+impl Approver for ScriptedApprover {
     async fn ask(&self, request: ApprovalRequest) -> ApprovalAnswer {
         let kept = self.take(&request.tool_name);
-        if let Some(Approve {
+        if let Some(ApproveStep {
             after_ms: reading @ 1..,
             ..
         }) = kept
         {
             tokio::time::sleep(Duration::from_millis(reading)).await;
         }
-        let Some(Approve { answer, covers, .. }) = kept else {
+        let Some(ApproveStep { answer, covers, .. }) = kept else {
             return ApprovalAnswer::NobodyThere;
         };
         let allow = |scope| ApprovalAnswer::Allow {
@@ -49,24 +52,24 @@ impl Approver for Answers {
             covers: covered(covers),
         };
         match answer {
-            // Whoever wants what is not on offer must see it.
-            _ if covers != Cover::Call && !request.is_offered(covered(covers)) => {
+            // A scope that is not offered must fail visibly.
+            _ if covers != DecisionScope::Call && !request.is_offered(covered(covers)) => {
                 ApprovalAnswer::Deny
             }
-            Answer::Allow | Answer::Once => allow(Scope::Once),
-            Answer::Conversation => allow(Scope::Conversation),
-            Answer::Always => allow(Scope::Always),
-            Answer::Deny => ApprovalAnswer::Deny,
-            Answer::Wait => std::future::pending().await,
+            ApprovalDecision::Allow | ApprovalDecision::Once => allow(ApprovalDuration::Once),
+            ApprovalDecision::Conversation => allow(ApprovalDuration::Conversation),
+            ApprovalDecision::Always => allow(ApprovalDuration::Always),
+            ApprovalDecision::Deny => ApprovalAnswer::Deny,
+            ApprovalDecision::Wait => std::future::pending().await,
         }
     }
 }
 
-fn covered(cover: Cover) -> Covers {
+fn covered(cover: DecisionScope) -> ApprovalCoverage {
     match cover {
-        Cover::Call => Covers::Call,
-        Cover::Program => Covers::Program,
-        Cover::Tool => Covers::Tool,
+        DecisionScope::Call => ApprovalCoverage::Call,
+        DecisionScope::Program => ApprovalCoverage::Program,
+        DecisionScope::Tool => ApprovalCoverage::Tool,
     }
 }
 
@@ -76,27 +79,27 @@ mod tests {
 
     #[test]
     fn an_answer_waits_for_its_tool_and_is_used_once() {
-        let answers = Answers::default();
-        answers.keep(Approve {
+        let answers = ScriptedApprover::default();
+        answers.keep(ApproveStep {
             tool: Some("bash__exec".into()),
-            answer: Answer::Deny,
-            covers: Cover::Call,
+            answer: ApprovalDecision::Deny,
+            covers: DecisionScope::Call,
             after_ms: 0,
         });
-        answers.keep(Approve {
+        answers.keep(ApproveStep {
             tool: None,
-            answer: Answer::Allow,
-            covers: Cover::Call,
+            answer: ApprovalDecision::Allow,
+            covers: DecisionScope::Call,
             after_ms: 0,
         });
         let take = |tool| answers.take(tool).map(|taken| taken.answer);
         assert_eq!(
             (take("fs__write"), take("fs__write")),
-            (Some(Answer::Allow), None)
+            (Some(ApprovalDecision::Allow), None)
         );
         assert_eq!(
             (take("bash__exec"), take("bash__exec")),
-            (Some(Answer::Deny), None)
+            (Some(ApprovalDecision::Deny), None)
         );
     }
 }

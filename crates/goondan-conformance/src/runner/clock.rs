@@ -1,4 +1,4 @@
-//! The clock of a case: it begins where the case says, runs on, and is put forward by `advance`.
+//! Clock of a test case: starts at the configured time, runs, and is advanced by `advance`.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -7,7 +7,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use goondan::ports::clock::{Clock, SystemClock};
 use tokio::sync::watch;
 
-/// Survives `kill` and `restart`. Clones share their time.
+/// Clock that survives `kill` and `restart`. Clones share the time.
 #[derive(Clone)]
 pub(super) struct CaseClock {
     begin: DateTime<Utc>,
@@ -16,7 +16,7 @@ pub(super) struct CaseClock {
 }
 
 impl CaseClock {
-    /// A clock that begins at `begin`, or now.
+    /// Creates a clock that starts at `begin`, or now.
     pub(super) fn new(begin: Option<DateTime<Utc>>) -> Self {
         CaseClock {
             begin: begin.unwrap_or_else(Utc::now),
@@ -25,7 +25,7 @@ impl CaseClock {
         }
     }
 
-    /// Puts it forward. Whoever waits for a time looks again.
+    /// Advances the clock and wakes all sleepers.
     pub(super) fn advance(&self, by: TimeDelta) {
         self.ahead.send_modify(|ahead| *ahead += by);
     }
@@ -49,7 +49,7 @@ impl Clock for CaseClock {
                 let wait = (at - clock.now()).to_std().unwrap_or_default();
                 tokio::select! {
                     () = tokio::time::sleep(wait) => return,
-                    // The sender lives as long as `clock`.
+                    // The sender exists as long as `clock`.
                     _ = ahead.changed() => {}
                 }
             }

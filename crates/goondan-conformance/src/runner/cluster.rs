@@ -1,64 +1,63 @@
-//! The nodes of a case that has several.
+//! Nodes of a test case.
 
 use std::collections::HashSet;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use goondan::database::NodeInfo;
 use goondan::spec::Bundle;
+use goondan::workspace::database::NodeInfo;
 use goondan::{Database, StartError, Swarm};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{oneshot, watch};
 
-use super::life::{LOOK, OutOfTime, TO_ASK};
+use super::case_context::CaseContext;
 use super::models::NodeModels;
-use super::node::{Led, NodeParts, Order, RunningNode};
-use super::outfit::{Outfit, built};
-use super::world::World;
-use crate::case::{NodeName, Separation};
-use crate::proxy::{Flow, Proxy};
+use super::node::{LeaderHandle, NodeCommand, NodeConfig, RunningNode};
+use super::swarm_config::{SwarmConfig, built};
+use super::swarm_process::{MODEL_CALL_DELAY, NODE_POLL_INTERVAL, OutOfTime};
+use crate::case::{NodeName, PartitionMode};
+use crate::proxy::{FaultProxy, ProxyFlow};
 
-/// Whoever stood still for longer than that was expelled meanwhile.
-const EXPELLED: Duration = Duration::from_millis(11_500);
+/// A node that is suspended longer than this time is evicted.
+const PAUSE_EVICTION_TIME: Duration = Duration::from_millis(11_500);
 
-/// The same of whoever had no connection.
-const CUT_OFF: Duration = Duration::from_secs(2);
+/// A node without connections for longer than this time is evicted.
+const DISCONNECT_EVICTION_TIME: Duration = Duration::from_secs(2);
 
-/// How long it may take until a node is at work again.
-const TO_COME_BACK: Duration = Duration::from_secs(20);
+/// Time limit for a node to join again.
+const REJOIN_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The nodes of a case that has several.
-pub(crate) struct Cluster {
-    /// In which steps wait.
+pub(crate) struct CaseCluster {
+    /// Tokio runtime of waiting steps.
     runtime: Runtime,
-    nodes: Vec<Node>,
-    leader: Arc<watch::Sender<Option<Led>>>,
+    nodes: Vec<NodeSlot>,
+    leader: Arc<watch::Sender<Option<LeaderHandle>>>,
     database: Database,
-    outfit: Outfit,
+    outfit: SwarmConfig,
 }
 
-/// A place for a node.
-struct Node {
-    proxy: Arc<Proxy>,
+/// A node and its faults.
+struct NodeSlot {
+    proxy: Arc<FaultProxy>,
     running: Option<RunningNode>,
-    paused: Option<Paused>,
-    /// Since when it is kept from the database, and how soon that is noticed.
+    paused: Option<PausedNode>,
+    /// Start of a partition, and the time after which the cluster evicts the node.
     parted: Option<(Instant, Duration)>,
 }
 
-/// A node that stands still. Dropped, it goes on.
-struct Paused {
+/// A suspended node. Dropping this resumes the node.
+struct PausedNode {
     since: Instant,
     _going_on: mpsc::Sender<()>,
 }
 
-/// Why a step could not be done. What it brought back is not judged here.
+/// The reason why a step could not be performed. Failed expectations are not errors of this type.
 pub(crate) type Broken = String;
 
-impl Cluster {
-    /// Starts all nodes, and waits until the first leads and the others work for it.
+impl CaseCluster {
+    /// Starts all nodes. Waits until node 1 is the leader and the others are workers.
     pub(super) fn start(
-        world: &World<'_>,
+        world: &CaseContext<'_>,
         bundle: Arc<Bundle>,
         database: &Database,
         nodes: usize,
@@ -66,30 +65,30 @@ impl Cluster {
         let mut threads = Builder::new_multi_thread();
         threads.worker_threads(1);
         let places = (0..nodes).map(|_| {
-            let proxy = Proxy::start(database.server()).map(Arc::new)?;
-            Ok(Node {
+            let proxy = FaultProxy::start(database.server()).map(Arc::new)?;
+            Ok(NodeSlot {
                 proxy,
                 running: None,
                 paused: None,
                 parted: None,
             })
         });
-        let nodes: Vec<Node> = match places.collect::<std::io::Result<_>>() {
+        let nodes: Vec<NodeSlot> = match places.collect::<std::io::Result<_>>() {
             Ok(nodes) => nodes,
             Err(error) => return Ok(Err(error.into())),
         };
-        let mut cluster = Cluster {
+        let mut cluster = CaseCluster {
             runtime: built(threads, &world.logs),
             nodes,
             leader: Arc::new(watch::channel(None).0),
             database: database.clone(),
-            outfit: Outfit::of(world, bundle),
+            outfit: SwarmConfig::of(world, bundle),
         };
         let (refused, refusal) = oneshot::channel();
         cluster.spawn(world, 1, Some(refused));
-        let leads = async |cluster: &Cluster| {
+        let leads = async |cluster: &CaseCluster| {
             tokio::select! {
-                // Who leads is refused nothing more.
+                // After a node is the leader, its start cannot be refused any more.
                 Ok(error) = refusal => Err(error),
                 () = cluster.is_led() => Ok(()),
             }
@@ -104,16 +103,16 @@ impl Cluster {
 
     fn spawn(
         &mut self,
-        world: &World<'_>,
+        world: &CaseContext<'_>,
         number: usize,
         refused: Option<oneshot::Sender<StartError>>,
     ) {
         let proxy = &self.nodes[number - 1].proxy;
         let database = self.database.clone().by_way_of(proxy.place()).waiting();
-        let parts = NodeParts {
+        let parts = NodeConfig {
             number,
             outfit: self.outfit.clone().of_node(number),
-            // The first leaves the turns to the others.
+            // Node 1 leaves all turns to the other nodes.
             database: if number == 1 {
                 database.turns(0)
             } else {
@@ -126,21 +125,21 @@ impl Cluster {
         self.nodes[number - 1].running = Some(RunningNode::start(parts, refused));
     }
 
-    /// Runs `work`, but not longer than the case may.
+    /// Runs `work` within the time limit of the test case.
     pub(super) fn run<T>(
         &self,
-        world: &World<'_>,
+        world: &CaseContext<'_>,
         work: impl Future<Output = T>,
     ) -> Result<T, OutOfTime> {
         world
             .logs
-            .hear(|| self.runtime.block_on(world.in_time(work)))
+            .collect(|| self.runtime.block_on(world.in_time(work)))
     }
 
-    /// The swarm of the node that leads, once there is one that is reached.
-    pub(super) fn swarm(&self, world: &World<'_>) -> Result<Swarm, OutOfTime> {
+    /// Returns the leader's swarm, as soon as there is a reachable leader.
+    pub(super) fn swarm(&self, world: &CaseContext<'_>) -> Result<Swarm, OutOfTime> {
         self.run(world, self.is_led())?;
-        // It may have ended just then.
+        // The leader may have ended since.
         match self.leader.borrow().clone() {
             Some(led) => Ok(led.swarm),
             None => Err(OutOfTime),
@@ -148,11 +147,11 @@ impl Cluster {
     }
 
     async fn is_led(&self) {
-        // The sender lives as long as `self`.
+        // The sender exists as long as `self`.
         let _ = self.leader.subscribe().wait_for(Option::is_some).await;
     }
 
-    /// The nodes of the case that lead or work, also those that have gone a moment ago.
+    /// Returns leaders and workers of the test case, including nodes that ended recently.
     async fn at_work(&self) -> Vec<NodeInfo> {
         let name = self.database.name(&self.outfit.workspace);
         let mut nodes = self.database.nodes().await.unwrap_or_default();
@@ -162,11 +161,11 @@ impl Cluster {
 
     async fn all_work(&self) {
         while self.at_work().await.len() < self.nodes.len() {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(NODE_POLL_INTERVAL).await;
         }
     }
 
-    /// Which number is meant.
+    /// Returns the number of the selected node.
     pub(super) fn number(&self, name: &NodeName) -> Result<usize, Broken> {
         match name {
             NodeName::Number(number) => Ok(*number),
@@ -175,30 +174,32 @@ impl Cluster {
                 .borrow()
                 .as_ref()
                 .map(|led| led.number)
-                .ok_or_else(|| "no node leads".to_owned()),
+                .ok_or_else(|| "there is no leader".to_owned()),
             NodeName::Of(instance) => self.outfit.models.node_of(instance).ok_or_else(|| {
-                format!("the model of {instance} was not asked yet: no node runs its turn")
+                format!("{instance} has made no model call yet: no node runs its turn")
             }),
         }
     }
 
-    fn node(&mut self, number: usize) -> Result<&mut Node, Broken> {
+    fn node(&mut self, number: usize) -> Result<&mut NodeSlot, Broken> {
         let node = &mut self.nodes[number - 1];
         if node.running.is_some() {
             Ok(node)
         } else {
-            Err(format!("node {number} does not run"))
+            Err(format!("node {number} is not running"))
         }
     }
 
-    /// Ends a node as if its process had died.
-    pub(super) fn kill(&mut self, world: &World<'_>, number: usize) -> Result<(), Broken> {
+    /// Kills a node like a crashed process.
+    pub(super) fn kill(&mut self, world: &CaseContext<'_>, number: usize) -> Result<(), Broken> {
         self.node(number)?;
         let asked = self
             .outfit
             .models
             .asked(world.events.count("step.started", None));
-        let _ = self.run(world, async { tokio::time::timeout(TO_ASK, asked).await });
+        let _ = self.run(world, async {
+            tokio::time::timeout(MODEL_CALL_DELAY, asked).await
+        });
         self.hide(number);
         let node = self.node(number)?;
         node.paused = None;
@@ -208,14 +209,14 @@ impl Cluster {
         Ok(())
     }
 
-    /// Starts a node that was killed, or ends and starts it, and waits until it is at work.
-    pub(super) fn restart(&mut self, world: &World<'_>, number: usize) -> Result<(), Broken> {
+    /// Starts a killed node, or restarts a running one, and waits until it joins.
+    pub(super) fn restart(&mut self, world: &CaseContext<'_>, number: usize) -> Result<(), Broken> {
         let known = self.known(world)?;
         let node = &mut self.nodes[number - 1];
         node.paused = None;
         if let Some(running) = node.running.take() {
             let (done, ended) = oneshot::channel();
-            running.order(Order::End(done));
+            running.order(NodeCommand::End(done));
             let _ = self.run(world, ended);
             running.kill();
         }
@@ -223,31 +224,32 @@ impl Cluster {
         self.await_return(world, number, &known)
     }
 
-    /// Lets a node stand still.
+    /// Suspends a node.
     pub(super) fn pause(&mut self, number: usize) -> Result<(), Broken> {
         self.hide(number);
         let node = self.node(number)?;
         let (Some(running), None) = (&node.running, &node.paused) else {
-            return Err(format!("node {number} stands still already"));
+            return Err(format!("node {number} is already paused"));
         };
         let ((going_on, until), (stands, standing)) = (mpsc::channel(), mpsc::channel());
-        running.order(Order::Pause { stands, until });
-        // Nothing comes where it is about to start again, and hears of it then.
-        let _ = standing.recv_timeout(TO_ASK);
-        node.paused = Some(Paused {
+        running.order(NodeCommand::Pause { stands, until });
+        // No answer comes from a node that is between two starts. It handles the order at its next
+        // start.
+        let _ = standing.recv_timeout(MODEL_CALL_DELAY);
+        node.paused = Some(PausedNode {
             since: Instant::now(),
             _going_on: going_on,
         });
         Ok(())
     }
 
-    /// Lets a node go on. One that was expelled meanwhile is waited for.
-    pub(super) fn resume(&mut self, world: &World<'_>, number: usize) -> Result<(), Broken> {
+    /// Resumes a node. If it was evicted, waits until it joins again.
+    pub(super) fn resume(&mut self, world: &CaseContext<'_>, number: usize) -> Result<(), Broken> {
         let known = self.known(world)?;
         let Some(paused) = self.node(number)?.paused.take() else {
-            return Err(format!("node {number} does not stand still"));
+            return Err(format!("node {number} is not paused"));
         };
-        let was_expelled = paused.since.elapsed() > EXPELLED;
+        let was_expelled = paused.since.elapsed() > PAUSE_EVICTION_TIME;
         drop(paused);
         if was_expelled {
             self.await_return(world, number, &known)
@@ -256,25 +258,25 @@ impl Cluster {
         }
     }
 
-    /// Those that stand still.
+    /// Returns the suspended nodes.
     pub(super) fn paused(&self) -> Vec<usize> {
         (1..=self.nodes.len())
             .filter(|number| self.nodes[number - 1].paused.is_some())
             .collect()
     }
 
-    /// Keeps a node from its database, for a time or until it is healed.
-    pub(super) fn part(
+    /// Separates a node from its database, for a time or until `heal`.
+    pub(super) fn partition(
         &mut self,
         number: usize,
-        how: Separation,
+        how: PartitionMode,
         time: Option<Duration>,
     ) -> Result<(), Broken> {
         self.hide(number);
         let node = self.node(number)?;
         let (flow, noticed) = match how {
-            Separation::Silent => (Flow::Silent, EXPELLED),
-            Separation::Cut => (Flow::Cut, CUT_OFF),
+            PartitionMode::Silent => (ProxyFlow::Silent, PAUSE_EVICTION_TIME),
+            PartitionMode::Cut => (ProxyFlow::Cut, DISCONNECT_EVICTION_TIME),
         };
         node.proxy.set(flow);
         node.parted = Some((Instant::now(), noticed));
@@ -283,21 +285,21 @@ impl Cluster {
             let proxy = Arc::clone(&node.proxy);
             self.runtime.spawn(async move {
                 tokio::time::sleep(time).await;
-                proxy.set(Flow::Open);
+                proxy.set(ProxyFlow::Open);
             });
         }
         Ok(())
     }
 
-    /// Lets a node reach its database again. One that was expelled meanwhile is waited for.
-    pub(super) fn heal(&mut self, world: &World<'_>, number: usize) -> Result<(), Broken> {
+    /// Ends a partition. If the node was evicted, waits until it joins again.
+    pub(super) fn heal(&mut self, world: &CaseContext<'_>, number: usize) -> Result<(), Broken> {
         let known = self.known(world)?;
         let node = self.node(number)?;
         let Some((since, noticed)) = node.parted.take() else {
-            return Err(format!("node {number} reaches its database"));
+            return Err(format!("node {number} has no partition"));
         };
         let was_expelled = since.elapsed() > noticed;
-        node.proxy.set(Flow::Open);
+        node.proxy.set(ProxyFlow::Open);
         if was_expelled {
             self.await_return(world, number, &known)
         } else {
@@ -305,31 +307,31 @@ impl Cluster {
         }
     }
 
-    /// Those that are kept from their database until they are healed.
-    pub(super) fn parted(&self) -> Vec<usize> {
+    /// Returns the nodes with a partition that ends only with `heal`.
+    pub(super) fn partitioned(&self) -> Vec<usize> {
         (1..=self.nodes.len())
             .filter(|number| self.nodes[number - 1].parted.is_some())
             .collect()
     }
 
-    /// A node that can't be reached any more leads nobody whom steps would talk to.
+    /// Removes an unreachable leader, so that steps do not use it.
     fn hide(&self, number: usize) {
         self.leader.send_if_modified(|leader| {
             leader.as_ref().is_some_and(|led| led.number == number) && leader.take().is_some()
         });
     }
 
-    fn known(&self, world: &World<'_>) -> Result<HashSet<String>, Broken> {
+    fn known(&self, world: &CaseContext<'_>) -> Result<HashSet<String>, Broken> {
         let nodes = self
             .run(world, self.at_work())
-            .map_err(|OutOfTime| "the nodes can't be read in time".to_owned())?;
+            .map_err(|OutOfTime| "reading the nodes timed out".to_owned())?;
         Ok(nodes.into_iter().map(|node| node.id).collect())
     }
 
-    /// Waits until there is a node that was not there before.
+    /// Waits for a node with a new id.
     fn await_return(
         &self,
-        world: &World<'_>,
+        world: &CaseContext<'_>,
         number: usize,
         known: &HashSet<String>,
     ) -> Result<(), Broken> {
@@ -340,24 +342,24 @@ impl Cluster {
                 .iter()
                 .all(|node| known.contains(&node.id))
             {
-                tokio::time::sleep(LOOK).await;
+                tokio::time::sleep(NODE_POLL_INTERVAL).await;
             }
         };
         match self.run(world, async {
-            tokio::time::timeout(TO_COME_BACK, back).await
+            tokio::time::timeout(REJOIN_TIMEOUT, back).await
         }) {
             Ok(Ok(())) => Ok(()),
             _ => Err(format!(
-                "node {number} is not at work again within {} s",
-                TO_COME_BACK.as_secs()
+                "node {number} did not rejoin within {} s",
+                REJOIN_TIMEOUT.as_secs()
             )),
         }
     }
 
-    /// Ends all as if the processes had died.
+    /// Kills all nodes like crashed processes.
     pub(super) fn kill_all(self) {
         self.leader.send_replace(None);
-        let Cluster { nodes, runtime, .. } = self;
+        let CaseCluster { nodes, runtime, .. } = self;
         for node in nodes {
             drop(node.paused);
             node.running.into_iter().for_each(RunningNode::kill);
@@ -365,20 +367,20 @@ impl Cluster {
         runtime.shutdown_background();
     }
 
-    /// Ends all as a user would, who begins with the one that leads; false where turns had to be cut off.
+    /// Shuts down all nodes, the leader first. Returns false if turns were interrupted.
     pub(super) fn end(mut self) -> bool {
         for node in &mut self.nodes {
             node.paused = None;
-            node.proxy.set(Flow::Open);
+            node.proxy.set(ProxyFlow::Open);
         }
         let number = self.leader.borrow().as_ref().map(|led| led.number);
         let leader = number.and_then(|number| self.nodes[number - 1].running.as_ref());
         let is_done = leader.is_some_and(|leader| {
             let (done, ended) = oneshot::channel();
-            leader.order(Order::End(done));
+            leader.order(NodeCommand::End(done));
             self.runtime.block_on(ended).unwrap_or(false)
         });
-        // None of them is to lead once that one is gone.
+        // The workers end before the leader, so that none of them becomes the leader.
         let number = number.unwrap_or(1);
         let leader = self.nodes[number - 1].running.take();
         self.leader.send_replace(None);

@@ -1,53 +1,55 @@
-//! Runs the file of a Connection by itself: what it hands in is noted instead of starting turns, and answers are made up.
+//! Runs the file of a Connection without a swarm. Its events are recorded instead of starting
+//! turns, and answers are generated.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use goondan::Swarm;
-use goondan::connectors::{Bound, ConnectorDesk};
+use goondan::adapters::connectors::{BoundConnection, ConnectorHost};
 use goondan::ports::tool::{LogLevel, ToolError};
 use goondan::spec::{Code, JsonObject};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-use crate::case::step::Connect;
+use crate::case::step::ConnectStep;
 
-/// What has come of the file so far: where the swarm would be.
-struct Counter {
+/// Recorder of the file's events, in place of a swarm.
+struct EventRecorder {
     events: Vec<String>,
     answer: Option<String>,
-    state: Mutex<State>,
+    state: Mutex<RecorderState>,
     changed: Notify,
 }
 
 #[derive(Default)]
-struct State {
+struct RecorderState {
     lines: VecDeque<String>,
     handed_in: Vec<Value>,
-    /// Answers that the file has not taken.
+    /// Answers that the file did not read yet.
     waiting: VecDeque<Value>,
     last: u64,
-    /// Answers that were owed, by number, with what came of them.
+    /// Answers by number, with their delivery results.
     answers: Vec<(u64, Value)>,
-    /// Answers of which nothing is known yet.
+    /// Number of answers without a delivery result.
     open: usize,
 }
 
-/// Runs the file of a Connection until it has handed in what is wanted and has sent its answers, or has ended.
-pub(super) async fn connect(swarm: &Swarm, wanted: &Connect) -> Result<Value, String> {
+/// Runs the file of a Connection until it has emitted the requested events and sent its answers, or
+/// ends.
+pub(super) async fn connect(swarm: &Swarm, wanted: &ConnectStep) -> Result<Value, String> {
     let bound = bound(swarm, &wanted.connection).await?;
-    let state = State {
+    let state = RecorderState {
         lines: wanted.lines.iter().cloned().collect(),
-        ..State::default()
+        ..RecorderState::default()
     };
-    let counter = Arc::new(Counter {
+    let counter = Arc::new(EventRecorder {
         events: bound.events.clone(),
         answer: wanted.answer.clone(),
         state: Mutex::new(state),
         changed: Notify::new(),
     });
-    let desk: Arc<dyn ConnectorDesk> = Arc::clone(&counter) as _;
+    let desk: Arc<dyn ConnectorHost> = Arc::clone(&counter) as _;
     let ended = tokio::select! {
         biased;
         () = counter.until(wanted.events) => None,
@@ -64,7 +66,7 @@ pub(super) async fn connect(swarm: &Swarm, wanted: &Connect) -> Result<Value, St
     )
 }
 
-async fn bound(swarm: &Swarm, name: &str) -> Result<Bound, String> {
+async fn bound(swarm: &Swarm, name: &str) -> Result<BoundConnection, String> {
     let connections = swarm.connections().await;
     let bound = connections
         .into_iter()
@@ -77,13 +79,13 @@ async fn bound(swarm: &Swarm, name: &str) -> Result<Bound, String> {
     match bound.file {
         Some(_) => Ok(bound),
         None => Err(format!(
-            "the connector of `{name}` is built in: only one that is a file can be run by itself"
+            "the connector of `{name}` is built in: `connect` needs a connector that is a file"
         )),
     }
 }
 
-impl Counter {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl EventRecorder {
+    fn state(&self) -> MutexGuard<'_, RecorderState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -102,7 +104,7 @@ impl Counter {
 }
 
 #[async_trait]
-impl ConnectorDesk for Counter {
+impl ConnectorHost for EventRecorder {
     async fn emit(&self, event: Value) -> Result<(), ToolError> {
         let refused = |why: String| Err(ToolError::new(why).code(Code::CONNECTOR_EVENT));
         match event["name"].as_str() {
@@ -129,7 +131,7 @@ impl ConnectorDesk for Counter {
     async fn line(&self) -> Option<String> {
         let line = self.state().lines.pop_front();
         if line.is_none() {
-            // Nobody types any more, but the file goes on until its answers are sent.
+            // After the end of the input, the file continues until its answers are sent.
             self.until(0).await;
         }
         line

@@ -1,32 +1,32 @@
-//! One live run of a case: its steps with the real models of its project, then what a judge says of the answers.
+//! One live run of a test case: its steps with real models, then the verdicts of the judge.
 
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::evidence::Evidence;
-use super::steps::Performed;
-use super::trajectory::{Called, calls};
-use super::world::{Conditions, World, alone};
+use super::case_context::{CaseContext, RunConditions, run_detached};
+use super::evidence::CaseEvidence;
+use super::steps::StepResults;
+use super::trajectory::{ModelToolCall, calls};
 use super::{guarded, perform_and_judge, unsupported};
-use crate::case::Action;
-use crate::case::read::Located;
-use crate::live::judge::{Judge, Question};
-use crate::live::{LiveCase, RunReport, judge_place, outcome_judge_place, spent, step_place};
-use crate::report::Failure;
-use crate::run::Options;
+use crate::case::StepAction;
+use crate::case::read::LocatedCase;
+use crate::live::judge::{JudgeQuestion, LlmJudge};
+use crate::live::{LiveCase, RunReport, judge_place, outcome_judge_place, step_place, usage_of};
+use crate::report::CheckFailure;
+use crate::run::RunOptions;
 
-/// Why a case can't be run live here, if it can't.
-pub(crate) fn not_here(located: &Located, options: &Options) -> Option<String> {
+/// Returns the reason why a test case cannot run live here, if any.
+pub(crate) fn not_here(located: &LocatedCase, options: &RunOptions) -> Option<String> {
     unsupported(&located.case, options.database.is_some())
 }
 
-/// Does the run of that number, from 1.
+/// Executes a live run. Runs are numbered from 1.
 pub(crate) fn run_live(
-    located: &Located,
+    located: &LocatedCase,
     live: &LiveCase,
     number: u32,
-    options: &Options,
+    options: &RunOptions,
 ) -> RunReport {
     let (case, time_limit) = (located.clone(), options.time_limit);
     let (database, live, tool_host) = (
@@ -34,7 +34,7 @@ pub(crate) fn run_live(
         Some(live.clone()),
         options.tool_host.clone(),
     );
-    let conditions = Conditions {
+    let conditions = RunConditions {
         time_limit,
         database,
         nodes: 1,
@@ -53,12 +53,12 @@ pub(crate) fn run_live(
     }
 }
 
-fn run(located: &Located, conditions: Conditions) -> RunReport {
+fn run(located: &LocatedCase, conditions: RunConditions) -> RunReport {
     let broken = |message: String| RunReport {
-        failures: vec![Failure::new("the case", message)],
+        failures: vec![CheckFailure::new("the case", message)],
         ..RunReport::default()
     };
-    let mut world = match World::create(located, conditions) {
+    let mut world = match CaseContext::create(located, conditions) {
         Ok(world) => world,
         Err(message) => return broken(message),
     };
@@ -70,7 +70,7 @@ fn run(located: &Located, conditions: Conditions) -> RunReport {
             let report = RunReport {
                 steps: performed.count,
                 duration_ms,
-                spent: spent(&evidence.events),
+                spent: usage_of(&evidence.events),
                 failures: performed.failures,
                 ..RunReport::default()
             };
@@ -82,8 +82,13 @@ fn run(located: &Located, conditions: Conditions) -> RunReport {
     report
 }
 
-/// What is asked about a run. Where the steps broke off there is nothing to judge, and the run has failed.
-fn questions(located: &Located, performed: &Performed, evidence: &Evidence<'_>) -> Vec<Question> {
+/// Returns the questions for the judge. If the steps stopped early, the run has failed and there is
+/// nothing to judge.
+fn questions(
+    located: &LocatedCase,
+    performed: &StepResults,
+    evidence: &CaseEvidence<'_>,
+) -> Vec<JudgeQuestion> {
     let case = &located.case;
     if performed.count < case.steps.len() {
         return Vec::new();
@@ -98,7 +103,7 @@ fn questions(located: &Located, performed: &Performed, evidence: &Evidence<'_>) 
         let step = &case.steps[*index];
         let criteria = step.judge.clone()?;
         let check = judge_place(&step_place(*index, step.action.name()));
-        Some(Question {
+        Some(JudgeQuestion {
             check,
             criteria,
             conversation: Value::Array(vec![turn.clone()]),
@@ -110,7 +115,7 @@ fn questions(located: &Located, performed: &Performed, evidence: &Evidence<'_>) 
         .judge
         .iter()
         .enumerate()
-        .map(|(index, criteria)| Question {
+        .map(|(index, criteria)| JudgeQuestion {
             check: outcome_judge_place(index),
             criteria: criteria.clone(),
             conversation: whole.clone(),
@@ -118,9 +123,9 @@ fn questions(located: &Located, performed: &Performed, evidence: &Evidence<'_>) 
     of_steps.chain(of_outcome).collect()
 }
 
-/// What was said, what was called and what was answered, as the judge sees it.
-fn exchange(located: &Located, index: usize, view: &Value, calls: &[Called]) -> Value {
-    let Action::Send(send) = &located.case.steps[index].action else {
+/// Returns the input, the calls and the answer in the form that the judge receives.
+fn exchange(located: &LocatedCase, index: usize, view: &Value, calls: &[ModelToolCall]) -> Value {
+    let StepAction::Send(send) = &located.case.steps[index].action else {
         return Value::Null;
     };
     let of_turn = calls
@@ -138,12 +143,12 @@ fn exchange(located: &Located, index: usize, view: &Value, calls: &[Called]) -> 
     json!({"input": send.input, "toolCalls": calls, "answer": answer})
 }
 
-/// `report` with what the judge says.
+/// Adds the judge's verdicts to `report`.
 fn judged(
     report: RunReport,
-    world: &World<'_>,
-    located: &Located,
-    questions: &[Question],
+    world: &CaseContext<'_>,
+    located: &LocatedCase,
+    questions: &[JudgeQuestion],
 ) -> RunReport {
     if questions.is_empty() {
         return report;
@@ -152,7 +157,7 @@ fn judged(
         report.failures.extend(
             questions
                 .iter()
-                .map(|question| Failure::new(question.check.clone(), message.clone())),
+                .map(|question| CheckFailure::new(question.check.clone(), message.clone())),
         );
         report
     };
@@ -164,14 +169,14 @@ fn judged(
         Err(message) => return refused(message, report),
     };
     let (project, state) = (folder.join("project"), folder.join("state"));
-    let judge = Judge {
+    let judge = LlmJudge {
         project: &project,
         state,
         model: live.judge.as_deref(),
         scripts: Arc::clone(&live.scripts),
         environment: world.environment(),
     };
-    let (verdicts, spent) = alone(judge.ask(questions));
+    let (verdicts, spent) = run_detached(judge.ask(questions));
     let mut report = RunReport {
         judge: spent,
         ..report
@@ -179,12 +184,12 @@ fn judged(
     for (question, verdict) in questions.iter().zip(verdicts) {
         let failed = match &verdict {
             Ok(verdict) if verdict.passed => None,
-            Ok(verdict) => Some(format!("the judge says no: {}", verdict.reason)),
+            Ok(verdict) => Some(format!("the judge's verdict is fail: {}", verdict.reason)),
             Err(message) => Some(message.clone()),
         };
         report
             .failures
-            .extend(failed.map(|message| Failure::new(question.check.clone(), message)));
+            .extend(failed.map(|message| CheckFailure::new(question.check.clone(), message)));
         report.verdicts.extend(verdict);
     }
     report

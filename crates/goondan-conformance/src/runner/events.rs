@@ -1,4 +1,4 @@
-//! Every runtime event of a case, over all its lives.
+//! Runtime events of a test case, across all restarts.
 
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,27 +9,28 @@ use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::watch;
 
-/// A subscription that is being read.
-pub(crate) struct Followed(mpsc::Receiver<()>);
+/// A subscription with a reader thread.
+pub(crate) struct EventDrain(mpsc::Receiver<()>);
 
-impl Followed {
-    /// Waits until everything is read, but no longer than `limit`: something may keep the swarm.
+impl EventDrain {
+    /// Waits until all events are read, at most for `limit`: leaked references can keep the swarm
+    /// alive.
     pub(crate) fn wait(self, limit: Duration) {
-        // Nothing is ever sent: the wait ends with the thread that holds the sender.
+        // The channel carries no messages. The wait ends when the thread drops the sender.
         let _ = self.0.recv_timeout(limit);
     }
 }
 
-/// Collects events and wakes those who wait for them. Clones share what was collected.
+/// Collects events and wakes waiting tasks. Clones share the events.
 #[derive(Debug, Clone)]
-pub(crate) struct EventLog {
+pub(crate) struct CaseEvents {
     shared: Arc<Mutex<Vec<RuntimeEvent>>>,
     grown: Arc<watch::Sender<usize>>,
 }
 
-impl EventLog {
+impl CaseEvents {
     pub(crate) fn new() -> Self {
-        EventLog {
+        CaseEvents {
             shared: Arc::default(),
             grown: Arc::new(watch::Sender::new(0)),
         }
@@ -41,9 +42,9 @@ impl EventLog {
         self.grown.send_replace(events.len());
     }
 
-    /// Collects what `receiver` brings until the swarm is gone; the answer ends with that. A thread of its own does, so
-    /// that a kill loses nothing.
-    pub(crate) fn follow(&self, mut receiver: UnboundedReceiver<SwarmEvent>) -> Followed {
+    /// Collects events until the swarm ends; the returned value waits for that. Uses a separate
+    /// thread, so that a kill loses no events.
+    pub(crate) fn follow(&self, mut receiver: UnboundedReceiver<SwarmEvent>) -> EventDrain {
         let log = self.clone();
         let (ended, followed) = mpsc::channel();
         std::thread::spawn(move || {
@@ -54,15 +55,15 @@ impl EventLog {
                 }
             }
         });
-        Followed(followed)
+        EventDrain(followed)
     }
 
-    /// Everything so far, in the order in which it happened.
+    /// Returns all events so far, in the order in which they occurred.
     pub(crate) fn all(&self) -> Vec<RuntimeEvent> {
         self.lock().clone()
     }
 
-    /// How many events of type `event` there are, of `agent` where one is named.
+    /// Returns the number of events of a type, optionally of one agent.
     pub(crate) fn count(&self, event: &str, agent: Option<&str>) -> usize {
         let wanted = |e: &&RuntimeEvent| {
             type_of(e) == event && agent.is_none_or(|agent| e.agent_name == agent)
@@ -70,7 +71,7 @@ impl EventLog {
         self.lock().iter().filter(wanted).count()
     }
 
-    /// Waits until there are `count` such events; the number that there was when time ran out otherwise.
+    /// Waits for `count` events of a type. On timeout, returns the current number.
     pub(crate) async fn wait(
         &self,
         event: &str,
@@ -81,7 +82,7 @@ impl EventLog {
         let mut grown = self.grown.subscribe();
         let enough = async {
             while self.count(event, agent) < count {
-                // The sender lives as long as `self`.
+                // The sender exists as long as `self`.
                 let _ = grown.changed().await;
             }
         };
@@ -96,12 +97,12 @@ impl EventLog {
     }
 }
 
-/// The event as a line of `runtime-events.jsonl`.
+/// Returns the event as a line of `runtime-events.jsonl`.
 pub(crate) fn json(event: &RuntimeEvent) -> Value {
     serde_json::to_value(event).unwrap_or_default()
 }
 
-/// The event's `type`, such as `turn.started`.
+/// Returns the event's `type`, such as `turn.started`.
 pub(crate) fn type_of(event: &RuntimeEvent) -> String {
     match json(event).get("type") {
         Some(Value::String(name)) => name.clone(),

@@ -1,68 +1,67 @@
-//! What a case has left behind, for the expectations and for what is always checked.
+//! Final state of a test case, for expectations and invariants.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use goondan::Workspace;
-use goondan::database::Database;
 use goondan::event::RuntimeEvent;
 use goondan::ids::InstanceId;
-use goondan::inside::layout;
+use goondan::internal::layout;
 use goondan::message::Message;
 use goondan::ports::model::ModelRequest;
 use goondan::ports::store::StoreError;
 use goondan::spec::Diagnostic;
-use goondan::spec::kinds::Workdir;
+use goondan::spec::kinds::AgentWorkdir;
+use goondan::workspace::database::Database;
 
-use super::mcp::McpServers;
-use super::world::{World, alone};
-use crate::case::{Action, Case};
+use super::case_context::{CaseContext, run_detached};
+use super::mcp_mocks::McpServers;
+use crate::case::{ConformanceCase, StepAction};
 
-/// Names of tools by agent, as its model is offered them at the first step.
+/// Tool names by agent, as offered to its model at the first step.
 pub(crate) type Catalog = BTreeMap<String, Vec<String>>;
 
 /// Messages by instance.
 pub(crate) type Conversations = BTreeMap<InstanceId, Vec<Arc<Message>>>;
 
-/// What a case has left behind, read once its last life has ended.
-pub(crate) struct Evidence<'c> {
-    pub(crate) case: &'c Case,
+/// Final state of a test case, read after its last shutdown.
+pub(crate) struct CaseEvidence<'c> {
+    pub(crate) case: &'c ConformanceCase,
     pub(crate) diagnostics: Vec<Diagnostic>,
-    /// Whether there ever was a running swarm.
+    /// A swarm was running at some time.
     pub(crate) started: bool,
     pub(crate) catalog: Catalog,
     pub(crate) requests: Vec<ModelRequest>,
     pub(crate) mcp: Arc<McpServers>,
-    /// As they were kept.
+    /// Conversations as stored.
     pub(crate) conversations: Conversations,
     pub(crate) events: Vec<RuntimeEvent>,
     pub(crate) logs: String,
     pub(crate) state_root: PathBuf,
     pub(crate) workspaces: Vec<Workspace>,
     pub(crate) project: PathBuf,
-    /// What in the project is otherwise than the case has written it; `None` where tools may write there.
+    /// Project files that differ from the test case's files; `None` if tools may write there.
     pub(crate) strange_files: Option<Vec<String>>,
-    /// What was started need not have ended.
+    /// Events may lack their end.
     pub(crate) cut_off: bool,
-    /// Where agents have their tools work.
-    workdirs: BTreeMap<String, Workdir>,
+    /// Working directories of the agents' tools.
+    workdirs: BTreeMap<String, AgentWorkdir>,
 }
 
-impl<'c> Evidence<'c> {
-    /// Reads everything.
-    pub(crate) fn collect(world: &World<'c>, catalog: Catalog) -> Result<Self, String> {
+impl<'c> CaseEvidence<'c> {
+    pub(crate) fn collect(world: &CaseContext<'c>, catalog: Catalog) -> Result<Self, String> {
         let workspaces = world.workspaces();
         let tools_in_project = world
             .workdirs
             .values()
-            .any(|workdir| *workdir != Workdir::Instance);
+            .any(|workdir| *workdir != AgentWorkdir::Instance);
         let strange = if tools_in_project {
             None
         } else {
-            Some(world.project.strange())
+            Some(world.project.unexpected_changes())
         };
-        Ok(Evidence {
+        Ok(CaseEvidence {
             case: world.case,
             diagnostics: world.diagnostics.clone(),
             started: world.started,
@@ -70,7 +69,7 @@ impl<'c> Evidence<'c> {
             requests: world.models.requests(),
             mcp: Arc::clone(&world.mcp),
             conversations: match &world.database {
-                Some(database) => alone(conversations_in(database, &workspaces))?,
+                Some(database) => run_detached(conversations_in(database, &workspaces))?,
                 None => conversations(&workspaces)?,
             },
             events: world.events.all(),
@@ -79,28 +78,28 @@ impl<'c> Evidence<'c> {
             project: world.project.root().to_owned(),
             strange_files: strange
                 .transpose()
-                .map_err(|error| format!("the project folder can't be read: {error}"))?,
+                .map_err(|error| format!("the project directory can't be read: {error}"))?,
             cut_off: world.cut_off,
             workdirs: world.workdirs.clone(),
             workspaces,
         })
     }
 
-    /// Whether the case calls tools itself: such calls belong to no turn.
+    /// Returns true if the test case calls tools directly. Such calls belong to no turn.
     pub(crate) fn has_direct_calls(&self) -> bool {
         self.case
             .steps
             .iter()
-            .any(|step| matches!(step.action, Action::Call(_)))
+            .any(|step| matches!(step.action, StepAction::Call(_)))
     }
 
-    /// Where the tools of an instance work.
+    /// Returns the working directory of an instance's tools.
     pub(crate) fn workdir(&self, agent: &str, instance_key: &str) -> Option<PathBuf> {
         match self.workdirs.get(agent)? {
-            Workdir::Project => Some(self.project.clone()),
-            Workdir::Path(path) => Some(self.project.join(path)),
-            Workdir::Repository(folder) => Some(folder.clone()),
-            Workdir::Instance => {
+            AgentWorkdir::Project => Some(self.project.clone()),
+            AgentWorkdir::Path(path) => Some(self.project.join(path)),
+            AgentWorkdir::Repository(folder) => Some(folder.clone()),
+            AgentWorkdir::Instance => {
                 let id = InstanceId::new(agent, instance_key);
                 Some(
                     self.workspaces

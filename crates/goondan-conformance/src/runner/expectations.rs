@@ -1,4 +1,4 @@
-//! Compares what a case has left behind with what it expects in the end.
+//! Comparison of a test case's final state with its expectations.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,17 +9,17 @@ use goondan::message::Message;
 use goondan::spec::Severity;
 use serde_json::{Value, json};
 
-use super::evidence::Evidence;
+use super::evidence::CaseEvidence;
 use super::{events, trajectory, view};
-use crate::case::expect::{Expect, FilePlace};
-use crate::matcher::{Matcher, child};
-use crate::report::Failure;
+use crate::case::expect::{CaseExpectation, RootedPath};
+use crate::matcher::{ValueMatcher, child};
+use crate::report::CheckFailure;
 
-/// Everything that is not as expected.
-pub(super) fn judge(expect: &Expect, evidence: &Evidence<'_>) -> Vec<Failure> {
+/// Returns all failed expectations.
+pub(super) fn judge(expect: &CaseExpectation, evidence: &CaseEvidence<'_>) -> Vec<CheckFailure> {
     let mut failures = diagnostics(expect, evidence);
     if !failures.is_empty() && !evidence.started {
-        // Everything else follows from that.
+        // All other failures would only be consequences.
         return failures;
     }
     failures.extend(catalog(expect, evidence));
@@ -33,11 +33,11 @@ pub(super) fn judge(expect: &Expect, evidence: &Evidence<'_>) -> Vec<Failure> {
     failures
 }
 
-fn fails(place: &str, matcher: &Matcher, actual: Option<&Value>) -> Vec<Failure> {
-    Failure::of_mismatches(place, "not as expected", matcher.check(actual))
+fn fails(place: &str, matcher: &ValueMatcher, actual: Option<&Value>) -> Vec<CheckFailure> {
+    CheckFailure::of_mismatches(place, "not as expected", matcher.check(actual))
 }
 
-fn diagnostics(expect: &Expect, evidence: &Evidence<'_>) -> Vec<Failure> {
+fn diagnostics(expect: &CaseExpectation, evidence: &CaseEvidence<'_>) -> Vec<CheckFailure> {
     let place = "expect.diagnostics";
     match &expect.diagnostics {
         Some(matcher) => fails(
@@ -55,14 +55,14 @@ fn diagnostics(expect: &Expect, evidence: &Evidence<'_>) -> Vec<Failure> {
             if errors.is_empty() {
                 Vec::new()
             } else {
-                vec![Failure::new(place, message())]
+                vec![CheckFailure::new(place, message())]
             }
         }
     }
 }
 
-fn catalog(expect: &Expect, evidence: &Evidence<'_>) -> Vec<Failure> {
-    let judge = |(agent, matcher): (&String, &Matcher)| {
+fn catalog(expect: &CaseExpectation, evidence: &CaseEvidence<'_>) -> Vec<CheckFailure> {
+    let judge = |(agent, matcher): (&String, &ValueMatcher)| {
         let names = evidence.catalog.get(agent).map(|names| json!(names));
         fails(
             &child("expect.catalog", agent),
@@ -73,8 +73,8 @@ fn catalog(expect: &Expect, evidence: &Evidence<'_>) -> Vec<Failure> {
     expect.catalog.iter().flat_map(judge).collect()
 }
 
-fn requests(expect: &Expect, evidence: &Evidence<'_>) -> Vec<Failure> {
-    let judge = |(agent, matcher): (&String, &Matcher)| {
+fn requests(expect: &CaseExpectation, evidence: &CaseEvidence<'_>) -> Vec<CheckFailure> {
+    let judge = |(agent, matcher): (&String, &ValueMatcher)| {
         let of_agent = evidence
             .requests
             .iter()
@@ -85,24 +85,24 @@ fn requests(expect: &Expect, evidence: &Evidence<'_>) -> Vec<Failure> {
     expect.requests.iter().flat_map(judge).collect()
 }
 
-fn mcp(expect: &Expect, evidence: &Evidence<'_>) -> Vec<Failure> {
-    let judge = |(tool, matcher): (&String, &Matcher)| {
+fn mcp(expect: &CaseExpectation, evidence: &CaseEvidence<'_>) -> Vec<CheckFailure> {
+    let judge = |(tool, matcher): (&String, &ValueMatcher)| {
         fails(
             &child("expect.mcp", tool),
             matcher,
-            evidence.mcp.heard(tool).as_ref(),
+            evidence.mcp.received(tool).as_ref(),
         )
     };
     expect.mcp.iter().flat_map(judge).collect()
 }
 
-fn conversations(expect: &Expect, evidence: &Evidence<'_>) -> Vec<Failure> {
+fn conversations(expect: &CaseExpectation, evidence: &CaseEvidence<'_>) -> Vec<CheckFailure> {
     let by_name: BTreeMap<String, &Vec<Arc<Message>>> = evidence
         .conversations
         .iter()
         .map(|(id, messages)| (id.to_string(), messages))
         .collect();
-    let judge = |(instance, matcher): (&String, &Matcher)| {
+    let judge = |(instance, matcher): (&String, &ValueMatcher)| {
         let messages = by_name
             .get(instance)
             .map(|messages| view::messages(messages));
@@ -115,8 +115,8 @@ fn conversations(expect: &Expect, evidence: &Evidence<'_>) -> Vec<Failure> {
     expect.conversation.iter().flat_map(judge).collect()
 }
 
-/// Results stand in the order in which they were appended, over all conversations.
-fn tool_results(expect: &Expect, evidence: &Evidence<'_>) -> Vec<Failure> {
+/// Results are in the order in which they were appended, over all conversations.
+fn tool_results(expect: &CaseExpectation, evidence: &CaseEvidence<'_>) -> Vec<CheckFailure> {
     let Some(matcher) = &expect.tool_results else {
         return Vec::new();
     };
@@ -130,8 +130,8 @@ fn tool_results(expect: &Expect, evidence: &Evidence<'_>) -> Vec<Failure> {
     fails("expect.toolResults", matcher, Some(&results))
 }
 
-/// Each expected event is found behind the one before it.
-fn event_sequence(expect: &Expect, all: &[RuntimeEvent]) -> Vec<Failure> {
+/// Searches each expected event after the previous match.
+fn event_sequence(expect: &CaseExpectation, all: &[RuntimeEvent]) -> Vec<CheckFailure> {
     let actual: Vec<Value> = all.iter().map(events::json).collect();
     let mut next = 0;
     for (index, matcher) in expect.events.iter().flatten().enumerate() {
@@ -149,16 +149,20 @@ fn event_sequence(expect: &Expect, all: &[RuntimeEvent]) -> Vec<Failure> {
                 };
                 let wanted = matcher.to_value();
                 let message = format!(
-                    "no event like {wanted} behind the one before it; there came\n  {rest}"
+                    "no event like {wanted} after the previous match; the later events are\n  \
+                        {rest}"
                 );
-                return vec![Failure::new(format!("expect.events[{index}]"), message)];
+                return vec![CheckFailure::new(
+                    format!("expect.events[{index}]"),
+                    message,
+                )];
             }
         }
     }
     Vec::new()
 }
 
-/// An event without ids and prompts: what tells it from others at a glance.
+/// Removes ids and prompts from an event, for short messages.
 fn short_event(event: &Value) -> String {
     let boring = [
         "timestamp",
@@ -183,8 +187,8 @@ fn short_event(event: &Value) -> String {
     .to_string()
 }
 
-fn files(expect: &Expect, evidence: &Evidence<'_>) -> Vec<Failure> {
-    let judge = |(place, matcher): (&FilePlace, &Matcher)| {
+fn files(expect: &CaseExpectation, evidence: &CaseEvidence<'_>) -> Vec<CheckFailure> {
+    let judge = |(place, matcher): (&RootedPath, &ValueMatcher)| {
         let content = locate(place, evidence).and_then(|path| read(&path));
         fails(
             &child("expect.files", &place.to_string()),
@@ -195,15 +199,15 @@ fn files(expect: &Expect, evidence: &Evidence<'_>) -> Vec<Failure> {
     expect.files.iter().flat_map(judge).collect()
 }
 
-fn locate(place: &FilePlace, evidence: &Evidence<'_>) -> Option<PathBuf> {
+fn locate(place: &RootedPath, evidence: &CaseEvidence<'_>) -> Option<PathBuf> {
     match place {
-        FilePlace::Project { path } => Some(evidence.project.join(path)),
-        FilePlace::Workdir {
+        RootedPath::Project { path } => Some(evidence.project.join(path)),
+        RootedPath::Workdir {
             agent,
             instance_key,
             path,
         } => Some(evidence.workdir(agent, instance_key)?.join(path)),
-        FilePlace::State { path } => {
+        RootedPath::State { path } => {
             let mut roots = evidence
                 .workspaces
                 .iter()
@@ -215,13 +219,14 @@ fn locate(place: &FilePlace, evidence: &Evidence<'_>) -> Option<PathBuf> {
     }
 }
 
-/// A colon in the names of the state. Cases write it as Unix systems do; Windows has none in names.
-const COLON: &str = if cfg!(windows) { "%3A" } else { ":" };
+/// Colon in names of state files. Test cases use the Unix form; Windows forbids colons in file
+/// names.
+const STATE_NAME_COLON: &str = if cfg!(windows) { "%3A" } else { ":" };
 
-/// The first path below `root` that fits; `*` stands for anything in a name.
+/// Returns the first matching path below `root`. `*` matches any part of a name.
 fn expand(root: &Path, pattern: &str) -> Option<PathBuf> {
     let mut found = vec![root.to_owned()];
-    for part in pattern.replace(':', COLON).split('/') {
+    for part in pattern.replace(':', STATE_NAME_COLON).split('/') {
         let fits = |folder: &PathBuf| match part.contains('*') {
             true => names_like(folder, part)
                 .into_iter()
@@ -251,13 +256,13 @@ fn names_like(folder: &Path, pattern: &str) -> Vec<String> {
     names
 }
 
-/// The text of a file, or the sorted names in a folder.
+/// Returns the content of a file, or the sorted names in a directory.
 fn read(path: &Path) -> Option<Value> {
     if path.is_dir() {
         return Some(json!(
             names_like(path, "*")
                 .iter()
-                .map(|name| name.replace(COLON, ":"))
+                .map(|name| name.replace(STATE_NAME_COLON, ":"))
                 .collect::<Vec<_>>()
         ));
     }

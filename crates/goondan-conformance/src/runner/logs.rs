@@ -1,27 +1,27 @@
-//! What the runtime logs while a case runs. Each case has its own buffer, although the subscriber of a process is one:
-//! every thread that works for a case gets a subscriber of its own.
+//! Log output of the runtime for one test case. The process has only one default log subscriber, so
+//! every thread of a test case gets its own.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use goondan::inside::{Redacted, Redactor};
+use goondan::internal::{RedactingWriter, SecretRedactor};
 use tracing::Dispatch;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
-/// Later lines are dropped once there are that many bytes.
-const LIMIT: usize = 8 << 20;
+/// Maximum size of the log in bytes. Later lines are dropped.
+const MAX_LOG_BYTES: usize = 8 << 20;
 
-/// Log lines, collected. Clones share them.
+/// Collected log lines. Clones share them.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Logs {
+pub(crate) struct CaseLogs {
     bytes: Arc<Mutex<Vec<u8>>>,
-    /// As in the command, the log writer knows the secrets of the run.
-    pub(crate) redactor: Redactor,
+    /// Masks secrets, like the log writer of the command.
+    pub(crate) redactor: SecretRedactor,
 }
 
-impl Logs {
-    /// A subscriber that writes here.
+impl CaseLogs {
+    /// Returns a subscriber that writes to this log.
     pub(crate) fn dispatch(&self) -> Dispatch {
         let subscriber = tracing_subscriber::fmt()
             .with_max_level(LevelFilter::TRACE)
@@ -29,22 +29,22 @@ impl Logs {
         Dispatch::new(subscriber.with_writer(self.clone()).finish())
     }
 
-    /// Does `work`, with what it logs collected here.
-    pub(crate) fn hear<T>(&self, work: impl FnOnce() -> T) -> T {
+    /// Runs `work` and collects its log lines.
+    pub(crate) fn collect<T>(&self, work: impl FnOnce() -> T) -> T {
         tracing::dispatcher::with_default(&self.dispatch(), work)
     }
 
-    /// Everything so far.
+    /// Returns all lines so far.
     pub(crate) fn text(&self) -> String {
         let bytes = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
         String::from_utf8_lossy(&bytes).into_owned()
     }
 }
 
-impl io::Write for Logs {
+impl io::Write for CaseLogs {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let mut bytes = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
-        if bytes.len() < LIMIT {
+        if bytes.len() < MAX_LOG_BYTES {
             bytes.extend_from_slice(line);
         }
         Ok(line.len())
@@ -55,10 +55,10 @@ impl io::Write for Logs {
     }
 }
 
-impl<'w> MakeWriter<'w> for Logs {
-    type Writer = Redacted<Logs>;
+impl<'w> MakeWriter<'w> for CaseLogs {
+    type Writer = RedactingWriter<CaseLogs>;
 
-    fn make_writer(&'w self) -> Redacted<Logs> {
+    fn make_writer(&'w self) -> RedactingWriter<CaseLogs> {
         self.redactor.writer(self.clone())
     }
 }

@@ -1,48 +1,47 @@
-//! What stands in for the models of a case, and a record of what they were asked.
+//! Models of a test case, with a log of their requests.
 
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use goondan::models::Providers;
+use goondan::models::ModelProviders;
 use goondan::models::scripted::ScriptedFactory;
 use goondan::ports::model::{ModelClient, ModelError, ModelFactory, ModelRequest, ModelStream};
 use goondan::spec::kinds::Model;
 use goondan::spec::{Environment, Resource};
 use tokio::sync::watch;
 
-use crate::case::Case;
+use crate::case::ConformanceCase;
 use crate::live::{LiveCase, LiveModels};
 
-/// The models of a case, over all its lives: how far each script is belongs to the case.
+/// Models of a test case. Positions in the scripts survive `kill` and `restart`.
 pub(super) struct CaseModels {
     replies: ScriptedFactory,
-    /// Which Models answer themselves.
-    own: Own,
-    log: Log,
+    own: OwnProviders,
+    log: ModelRequestLog,
 }
 
-/// Which Models answer themselves, instead of the replies of the case.
-enum Own {
-    /// None of them.
+/// Models that use their own provider, instead of replies in the test case.
+enum OwnProviders {
+    /// None.
     Nothing,
-    /// Those that need no network.
-    Offline(Providers),
-    /// All of them.
+    /// Models that need no network.
+    Offline(ModelProviders),
+    /// All models.
     Live(LiveModels),
 }
 
-/// Requests, and how many there are for those who wait for them. Clones share both.
+/// Request log with a counter to wait for. Clones share both.
 #[derive(Clone, Default)]
-struct Log {
+struct ModelRequestLog {
     requests: Arc<Mutex<Vec<ModelRequest>>>,
     count: Arc<watch::Sender<usize>>,
-    /// On which node the model of an instance was asked last.
+    /// Node of the last model call of each instance.
     nodes: Arc<Mutex<HashMap<String, usize>>>,
 }
 
-impl Log {
+impl ModelRequestLog {
     fn push(&self, node: usize, request: ModelRequest) {
         let instance = request.instance.to_string();
         self.nodes
@@ -56,20 +55,20 @@ impl Log {
 }
 
 impl CaseModels {
-    pub(super) fn of(case: &Case, live: Option<&LiveCase>) -> Self {
+    pub(super) fn of(case: &ConformanceCase, live: Option<&LiveCase>) -> Self {
         let own = match live {
-            Some(live) => Own::Live(LiveModels::new(&live.scripts)),
-            None if case.models.is_empty() => Own::Offline(Providers::new()),
-            None => Own::Nothing,
+            Some(live) => OwnProviders::Live(LiveModels::new(&live.scripts)),
+            None if case.models.is_empty() => OwnProviders::Offline(ModelProviders::new()),
+            None => OwnProviders::Nothing,
         };
         CaseModels {
             replies: ScriptedFactory::new(case.models.clone()),
             own,
-            log: Log::default(),
+            log: ModelRequestLog::default(),
         }
     }
 
-    /// Every request so far, also those that failed or were cut off.
+    /// Returns all requests so far, including failed and interrupted ones.
     pub(super) fn requests(&self) -> Vec<ModelRequest> {
         self.log
             .requests
@@ -78,7 +77,7 @@ impl CaseModels {
             .clone()
     }
 
-    /// On which node the model of an instance was asked last.
+    /// Returns the node of an instance's last model call.
     pub(super) fn node_of(&self, instance: &str) -> Option<usize> {
         self.log
             .nodes
@@ -88,9 +87,9 @@ impl CaseModels {
             .copied()
     }
 
-    /// Waits until there were `count` requests.
+    /// Waits until there are `count` requests.
     pub(super) async fn asked(&self, count: usize) {
-        // The sender lives as long as `self`.
+        // The sender exists as long as `self`.
         let _ = self
             .log
             .count
@@ -100,7 +99,7 @@ impl CaseModels {
     }
 }
 
-/// The models of a case, as one of its nodes asks them.
+/// Models of a test case, as one of its nodes calls them.
 pub(super) struct NodeModels {
     node: usize,
     models: Arc<CaseModels>,
@@ -145,12 +144,12 @@ impl CaseModels {
     ) -> Result<Arc<dyn ModelClient>, ModelError> {
         let provider = model.spec.provider.as_str();
         let factory: &dyn ModelFactory = match &self.own {
-            Own::Live(models) => models,
-            Own::Offline(own) if matches!(provider, "scripted" | "replay") => own,
-            Own::Offline(_) | Own::Nothing => &self.replies,
+            OwnProviders::Live(models) => models,
+            OwnProviders::Offline(own) if matches!(provider, "scripted" | "replay") => own,
+            OwnProviders::Offline(_) | OwnProviders::Nothing => &self.replies,
         };
         let client = factory.client(model, bundle_root, environment)?;
-        Ok(Arc::new(Recorded {
+        Ok(Arc::new(LoggedClient {
             client,
             node,
             log: self.log.clone(),
@@ -158,15 +157,15 @@ impl CaseModels {
     }
 }
 
-/// A client with a record.
-struct Recorded {
+/// A model client that logs its requests.
+struct LoggedClient {
     client: Arc<dyn ModelClient>,
     node: usize,
-    log: Log,
+    log: ModelRequestLog,
 }
 
 #[async_trait]
-impl ModelClient for Recorded {
+impl ModelClient for LoggedClient {
     async fn stream(&self, request: ModelRequest) -> Result<ModelStream, ModelError> {
         self.log.push(self.node, request.clone());
         self.client.stream(request).await

@@ -1,4 +1,5 @@
-//! A node of a case: a thread with a runtime of its own, which can die, stand still or be cut off without the others.
+//! A node of a test case: a thread with its own tokio runtime, which can crash, hang or lose its
+//! connections independently of other nodes.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
@@ -10,101 +11,101 @@ use goondan::{Database, StartError, Swarm};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{oneshot, watch};
 
-use super::events::{EventLog, Followed};
-use super::life::{GRACE, STRAGGLERS};
+use super::events::{CaseEvents, EventDrain};
 use super::models::NodeModels;
-use super::outfit::Outfit;
+use super::swarm_config::SwarmConfig;
+use super::swarm_process::{SHUTDOWN_TIMEOUT, THREAD_EXIT_TIMEOUT};
 
-/// Before a node that could not start, or was taken over, starts again.
-const RESPAWN: Duration = Duration::from_millis(200);
+/// Delay before a node starts again after a failed start or a takeover.
+const RESPAWN_DELAY: Duration = Duration::from_millis(200);
 
-/// What a node is told.
-pub(super) enum Order {
-    /// Tell that you stand, and stand still until something comes, or nothing can.
+/// Command for a node.
+pub(super) enum NodeCommand {
+    /// Confirm, then block until a message arrives or the sender is dropped.
     Pause {
         stands: Sender<()>,
         until: Receiver<()>,
     },
-    /// End as a user would; says whether it was done in time.
+    /// Shut down. The answer is true if the shutdown was in time.
     End(oneshot::Sender<bool>),
-    /// End as if the process had died.
+    /// End like a crashed process.
     Kill,
 }
 
-/// The node that leads, as steps reach it.
+/// The leader, as steps use it.
 #[derive(Clone)]
-pub(super) struct Led {
+pub(super) struct LeaderHandle {
     pub(super) number: usize,
     pub(super) swarm: Swarm,
 }
 
-/// What a node has and whom it tells.
-pub(super) struct NodeParts {
+/// Configuration of a node and its shared channels.
+pub(super) struct NodeConfig {
     pub(super) number: usize,
-    pub(super) outfit: Outfit,
+    pub(super) outfit: SwarmConfig,
     pub(super) database: Database,
     pub(super) models: Arc<NodeModels>,
-    pub(super) events: EventLog,
-    pub(super) leader: Arc<watch::Sender<Option<Led>>>,
+    pub(super) events: CaseEvents,
+    pub(super) leader: Arc<watch::Sender<Option<LeaderHandle>>>,
 }
 
-/// A node that runs.
+/// A running node.
 pub(super) struct RunningNode {
-    orders: UnboundedSender<Order>,
+    orders: UnboundedSender<NodeCommand>,
     thread: JoinHandle<()>,
 }
 
 impl RunningNode {
-    /// Starts it. What keeps the swarm from starting is told, once, where somebody wants to know.
-    pub(super) fn start(parts: NodeParts, refused: Option<oneshot::Sender<StartError>>) -> Self {
+    /// Starts the node. Sends the first start error to `refused`, if given.
+    pub(super) fn start(parts: NodeConfig, refused: Option<oneshot::Sender<StartError>>) -> Self {
         let (orders, mut heard) = unbounded_channel();
         let thread = std::thread::spawn(move || {
             let mut refused = refused;
-            while parts.live(&mut heard, &mut refused) {
-                std::thread::sleep(RESPAWN);
+            while parts.run_once(&mut heard, &mut refused) {
+                std::thread::sleep(RESPAWN_DELAY);
             }
         });
         RunningNode { orders, thread }
     }
 
-    /// Tells it something. One that has ended hears nothing.
-    pub(super) fn order(&self, order: Order) {
+    /// Sends a command. A node that has ended ignores it.
+    pub(super) fn order(&self, order: NodeCommand) {
         let _ = self.orders.send(order);
     }
 
-    /// Ends it as if the process had died.
+    /// Ends the node like a crashed process.
     pub(super) fn kill(self) {
-        self.order(Order::Kill);
-        // A panic was told.
+        self.order(NodeCommand::Kill);
+        // A panic was reported already.
         let _ = self.thread.join();
     }
 }
 
-/// A node while it leads.
-struct Leading {
+/// State of a node while it is the leader.
+struct LeaderState {
     swarm: Swarm,
-    followed: Followed,
+    followed: EventDrain,
     lost: BoxFuture<'static, ()>,
 }
 
-/// How a life ended.
-struct Ended {
-    leading: Option<Leading>,
+/// End of one start of a node.
+struct NodeExit {
+    leading: Option<LeaderState>,
     again: bool,
 }
 
-impl NodeParts {
-    /// Lives once; says whether it is to live again, as a supervisor would see to.
-    fn live(
+impl NodeConfig {
+    /// Runs the node once. Returns true if it is to be started again, as a supervisor would do.
+    fn run_once(
         &self,
-        orders: &mut UnboundedReceiver<Order>,
+        orders: &mut UnboundedReceiver<NodeCommand>,
         refused: &mut Option<oneshot::Sender<StartError>>,
     ) -> bool {
         let runtime = self.outfit.runtime();
-        let Ended { leading, again } = self
+        let NodeExit { leading, again } = self
             .outfit
             .logs
-            .hear(|| runtime.block_on(self.work_or_lead(orders, refused)));
+            .collect(|| runtime.block_on(self.work_or_lead(orders, refused)));
         self.leader.send_if_modified(|leader| {
             let is_mine =
                 leading.is_some() && leader.as_ref().is_some_and(|led| led.number == self.number);
@@ -113,78 +114,78 @@ impl NodeParts {
         if let Some(leading) = &leading {
             leading.swarm.kill();
         }
-        runtime.shutdown_timeout(STRAGGLERS);
-        if let Some(Leading {
+        runtime.shutdown_timeout(THREAD_EXIT_TIMEOUT);
+        if let Some(LeaderState {
             swarm,
             followed,
             lost,
         }) = leading
         {
             drop((swarm, lost));
-            followed.wait(STRAGGLERS);
+            followed.wait(THREAD_EXIT_TIMEOUT);
         }
         again
     }
 
     async fn work_or_lead(
         &self,
-        orders: &mut UnboundedReceiver<Order>,
+        orders: &mut UnboundedReceiver<NodeCommand>,
         refused: &mut Option<oneshot::Sender<StartError>>,
-    ) -> Ended {
+    ) -> NodeExit {
         let builder = self
             .outfit
             .builder_with(Some(self.database.clone()), Arc::clone(&self.models) as _);
         let mut starting = std::pin::pin!(builder.start_watched());
-        let mut leading: Option<Leading> = None;
+        let mut leading: Option<LeaderState> = None;
         loop {
             tokio::select! {
                 biased;
                 order = orders.recv() => match order {
-                    // Its only thread stands still, and with it everything that it does.
-                    Some(Order::Pause { stands, until }) => {
+                    // Blocking the only thread of the runtime suspends the whole node.
+                    Some(NodeCommand::Pause { stands, until }) => {
                         let _ = stands.send(());
                         let _ = until.recv();
                     }
-                    Some(Order::End(done)) => {
+                    Some(NodeCommand::End(done)) => {
                         let _ = done.send(end(leading.as_ref()).await);
                     }
-                    Some(Order::Kill) | None => return Ended { leading, again: false },
+                    Some(NodeCommand::Kill) | None => return NodeExit { leading, again: false },
                 },
                 started = &mut starting, if leading.is_none() => match started {
                     Ok((swarm, events)) => {
                         let lost = Box::pin(swarm.taken_over());
                         let followed = self.events.follow(events);
-                        self.leader.send_replace(Some(Led { number: self.number, swarm: swarm.clone() }));
-                        leading = Some(Leading { swarm, followed, lost });
+                        self.leader.send_replace(Some(LeaderHandle { number: self.number, swarm: swarm.clone() }));
+                        leading = Some(LeaderState { swarm, followed, lost });
                     }
                     Err(error) => {
                         let again = !matches!(error, StartError::Diagnostics(_));
-                        tracing::debug!(%error, node = self.number, "a node does not start");
+                        tracing::debug!(%error, node = self.number, "a node failed to start");
                         return match refused.take() {
                             Some(told) => {
                                 let _ = told.send(error);
-                                Ended { leading, again: false }
+                                NodeExit { leading, again: false }
                             }
-                            None => Ended { leading, again },
+                            None => NodeExit { leading, again },
                         };
                     }
                 },
-                () = lost(leading.as_mut()) => return Ended { leading, again: true },
+                () = lost(leading.as_mut()) => return NodeExit { leading, again: true },
             }
         }
     }
 }
 
-/// Ends a swarm as a user would, if this node has one.
-async fn end(leading: Option<&Leading>) -> bool {
+/// Shuts down the swarm, if this node has one.
+async fn end(leading: Option<&LeaderState>) -> bool {
     let Some(leading) = leading else { return true };
-    tokio::time::timeout(GRACE, leading.swarm.shutdown())
+    tokio::time::timeout(SHUTDOWN_TIMEOUT, leading.swarm.shutdown())
         .await
         .is_ok()
 }
 
-/// Is done when another node has taken over from this one.
-async fn lost(leading: Option<&mut Leading>) {
+/// Waits until another node takes over from this one.
+async fn lost(leading: Option<&mut LeaderState>) {
     match leading {
         Some(leading) => (&mut leading.lost).await,
         None => std::future::pending().await,

@@ -1,15 +1,15 @@
-//! The project folder of a case: what is put there, and what must still be there in the end.
+//! Project directory of a test case: its files, and the check for unexpected changes.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::case::{FileContent, ProjectPath};
+use crate::case::{CaseFilePath, FileContent};
 
-/// Folders of a copied project that are large and never part of a bundle.
-const NOT_COPIED: [&str; 2] = [".git", "node_modules"];
+/// Large directories that are never part of a bundle.
+const EXCLUDED_DIRECTORIES: [&str; 2] = [".git", "node_modules"];
 
-/// The project folder, with a record of what the case has put into it.
+/// Project directory with a record of the files that the test case wrote.
 #[derive(Debug)]
 pub(crate) struct ProjectFolder {
     root: PathBuf,
@@ -17,7 +17,7 @@ pub(crate) struct ProjectFolder {
 }
 
 impl ProjectFolder {
-    /// An empty folder.
+    /// Creates an empty directory.
     pub(crate) fn create(root: PathBuf) -> io::Result<Self> {
         std::fs::create_dir_all(&root)?;
         Ok(ProjectFolder {
@@ -30,10 +30,10 @@ impl ProjectFolder {
         &self.root
     }
 
-    /// Copies a project into it. Build output is copied only where the project's bundle needs it.
+    /// Copies a project. Build output is copied only if the project's bundle needs it.
     pub(crate) fn copy_from(&mut self, source: &Path) -> io::Result<()> {
         for (path, file) in walk(source, &|name| {
-            NOT_COPIED.contains(&name) || name == "target"
+            EXCLUDED_DIRECTORIES.contains(&name) || name == "target"
         })? {
             self.copy(&file, &path)?;
         }
@@ -46,8 +46,8 @@ impl ProjectFolder {
                 self.copy(&source.join(path), path)?;
             }
         }
-        if goondan::project::repository(source).is_some() {
-            // Agents may work in the repository around the project. A case has a copy of the project alone.
+        if goondan::start::project::repository(source).is_some() {
+            // Agents may work in the repository of the project, but the copy has only the project.
             std::fs::create_dir_all(self.root.join(".git"))?;
         }
         Ok(())
@@ -62,8 +62,8 @@ impl ProjectFolder {
         Ok(())
     }
 
-    /// Writes a file as an editor does: the new one takes the old one's place at once.
-    pub(crate) fn write(&mut self, path: &ProjectPath, content: &FileContent) -> io::Result<()> {
+    /// Writes a file like an editor: the new file replaces the old one atomically.
+    pub(crate) fn write(&mut self, path: &CaseFilePath, content: &FileContent) -> io::Result<()> {
         let target = self.root.join(path.as_str());
         create_parent(&target)?;
         let fresh = tempfile::NamedTempFile::new_in(target.parent().unwrap_or(&self.root))?;
@@ -78,10 +78,10 @@ impl ProjectFolder {
         Ok(())
     }
 
-    /// Replaces every `old` in a file.
+    /// Replaces all occurrences of `old` in a file.
     pub(crate) fn replace(
         &mut self,
-        path: &ProjectPath,
+        path: &CaseFilePath,
         old: &str,
         new: &str,
     ) -> Result<(), String> {
@@ -94,8 +94,8 @@ impl ProjectFolder {
             .map_err(|error| error.to_string())
     }
 
-    /// Removes a file, or a folder with everything in it.
-    pub(crate) fn remove(&mut self, path: &ProjectPath) -> io::Result<()> {
+    /// Removes a file, or a directory with its content.
+    pub(crate) fn remove(&mut self, path: &CaseFilePath) -> io::Result<()> {
         let target = self.root.join(path.as_str());
         if target.is_dir() {
             std::fs::remove_dir_all(&target)?
@@ -107,8 +107,8 @@ impl ProjectFolder {
         Ok(())
     }
 
-    /// What is otherwise than the case has written it.
-    pub(crate) fn strange(&self) -> io::Result<Vec<String>> {
+    /// Returns all differences from the files that the test case wrote.
+    pub(crate) fn unexpected_changes(&self) -> io::Result<Vec<String>> {
         let present = walk(&self.root, &|_| false)?;
         let mut strange = Vec::new();
         for (path, file) in &present {
@@ -129,7 +129,8 @@ impl ProjectFolder {
     }
 }
 
-/// All files below `root`, by their path relative to it. Links are taken as what they point at, folders excepted.
+/// Returns all files below `root`, by relative path. Follows symbolic links to files, but not to
+/// directories.
 pub(crate) fn walk(
     root: &Path,
     skip: &dyn Fn(&str) -> bool,
@@ -182,8 +183,8 @@ fn mode_of(_: &Path) -> Option<u32> {
 mod tests {
     use super::*;
 
-    fn path(text: &str) -> ProjectPath {
-        ProjectPath::new(text).expect("a path")
+    fn path(text: &str) -> CaseFilePath {
+        CaseFilePath::new(text).expect("a path")
     }
 
     #[test]
@@ -201,13 +202,13 @@ mod tests {
             std::fs::read_to_string(project.root().join("a/b.txt")).unwrap(),
             "one 2 2"
         );
-        assert_eq!(project.strange().unwrap(), Vec::<String>::new());
+        assert_eq!(project.unexpected_changes().unwrap(), Vec::<String>::new());
 
         std::fs::write(project.root().join("a/b.txt"), "other").unwrap();
         std::fs::write(project.root().join("new.txt"), "").unwrap();
         std::fs::remove_file(project.root().join("gone.txt")).unwrap();
         assert_eq!(
-            project.strange().unwrap(),
+            project.unexpected_changes().unwrap(),
             ["a/b.txt is changed", "new.txt is new", "gone.txt is gone"]
         );
     }

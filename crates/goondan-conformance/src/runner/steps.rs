@@ -1,53 +1,56 @@
-//! Performs the steps of a case, one after another.
+//! Performs the steps of a test case.
 
 use std::time::{Duration, Instant};
 
 use chrono::TimeDelta;
 use goondan::event::TurnResult;
-use goondan::swarm::SendError;
+use goondan::start::swarm::SendError;
 use goondan::{Input, ReloadOutcome, StartError, Swarm};
 use serde_json::{Value, json};
 
+use super::case_context::CaseContext;
 use super::cluster::Broken;
-use super::life::{Life, OutOfTime};
-use super::world::World;
+use super::swarm_process::{OutOfTime, SwarmProcess};
 use super::{substitute, view};
-use crate::case::step::{Await, AwaitReload, Call, Connect, OneNode, Partition, Send, SomeNode};
-use crate::case::{Action, Step};
+use crate::case::step::{
+    AwaitEvents, AwaitReload, CallStep, ConnectStep, NodePartition, OneNode, SendStep, SomeNode,
+};
+use crate::case::{CaseStep, StepAction};
 use crate::live::step_place;
-use crate::matcher::Matcher;
-use crate::report::Failure;
+use crate::matcher::ValueMatcher;
+use crate::report::CheckFailure;
 
-/// What came of the steps.
+/// Result of the steps.
 #[derive(Debug, Default)]
-pub(super) struct Performed {
-    /// What was not as expected.
-    pub(super) failures: Vec<Failure>,
-    /// How many steps were performed.
+pub(super) struct StepResults {
+    /// Failed expectations.
+    pub(super) failures: Vec<CheckFailure>,
+    /// Number of steps performed.
     pub(super) count: usize,
-    /// What the `send` steps that waited were answered, by step.
+    /// Answers of the `send` steps that waited, by step index.
     pub(super) answers: Vec<(usize, Value)>,
-    /// How long they took.
+    /// Duration of the steps.
     pub(super) duration: Duration,
 }
 
-/// Performs all steps. A step that can't be done ends the case; an expectation that fails does not.
-pub(super) fn perform(world: &mut World<'_>) -> Performed {
-    let (begun, mut performed) = (Instant::now(), Performed::default());
+/// Performs all steps. A step that cannot be performed ends the test case. A failed expectation
+/// does not.
+pub(super) fn perform(world: &mut CaseContext<'_>) -> StepResults {
+    let (begun, mut performed) = (Instant::now(), StepResults::default());
     let case = world.case;
     for (index, step) in case.steps.iter().enumerate() {
         let place = step_place(index, step.action.name());
         let view = match perform_one(world, step) {
             Ok(view) => view,
             Err(message) => {
-                performed.failures.push(Failure::new(place, message));
+                performed.failures.push(CheckFailure::new(place, message));
                 break;
             }
         };
         performed.count += 1;
         if let Some(view) = view {
             performed.failures.extend(judge(world, step, &place, &view));
-            if matches!(&step.action, Action::Send(send) if send.wait) {
+            if matches!(&step.action, StepAction::Send(send) if send.wait) {
                 performed.answers.push((index, view));
             }
         }
@@ -56,56 +59,56 @@ pub(super) fn perform(world: &mut World<'_>) -> Performed {
     performed
 }
 
-fn perform_one(world: &mut World<'_>, step: &Step) -> Result<Option<Value>, Broken> {
+fn perform_one(world: &mut CaseContext<'_>, step: &CaseStep) -> Result<Option<Value>, Broken> {
     match &step.action {
-        Action::Send(send) => self::send(world, send, step.expect.is_some()).map(Some),
-        Action::Call(call) => self::call(world, call).map(Some),
-        Action::Connect(connect) => self::connect(world, connect).map(Some),
-        Action::Reload => reload(world).map(Some),
-        Action::AwaitReload(wanted) => await_reload(world, wanted).map(Some),
-        Action::Write(path, content) => world
+        StepAction::Send(send) => self::send(world, send, step.expect.is_some()).map(Some),
+        StepAction::Call(call) => self::call(world, call).map(Some),
+        StepAction::Connect(connect) => self::connect(world, connect).map(Some),
+        StepAction::Reload => reload(world).map(Some),
+        StepAction::AwaitReload(wanted) => await_reload(world, wanted).map(Some),
+        StepAction::Write(path, content) => world
             .project
             .write(path, content)
             .map(|()| None)
             .map_err(|error| error.to_string()),
-        Action::Replace(edit) => world
+        StepAction::Replace(edit) => world
             .project
             .replace(&edit.path, &edit.old, &edit.new)
             .map(|()| None),
-        Action::Remove(path) => world
+        StepAction::Remove(path) => world
             .project
             .remove(path)
             .map(|()| None)
             .map_err(|error| error.to_string()),
-        Action::Approve(answer) => {
+        StepAction::Approve(answer) => {
             world.answers.keep(answer.clone());
             Ok(None)
         }
-        Action::Kill(SomeNode { node: Some(node) }) => world
-            .trouble(|nodes, world| nodes.kill(world, nodes.number(node)?))
+        StepAction::Kill(SomeNode { node: Some(node) }) => world
+            .with_cluster(|nodes, world| nodes.kill(world, nodes.number(node)?))
             .map(|()| None),
-        Action::Kill(_) => {
+        StepAction::Kill(_) => {
             world.kill();
             Ok(None)
         }
-        Action::Restart(SomeNode { node: Some(node) }) => world
-            .trouble(|nodes, world| nodes.restart(world, nodes.number(node)?))
+        StepAction::Restart(SomeNode { node: Some(node) }) => world
+            .with_cluster(|nodes, world| nodes.restart(world, nodes.number(node)?))
             .map(|()| None),
-        Action::Restart(_) => restart(world).map(|()| None),
-        Action::Pause(OneNode { node }) => world
-            .trouble(|nodes, _| nodes.pause(nodes.number(node)?))
+        StepAction::Restart(_) => restart(world).map(|()| None),
+        StepAction::Pause(OneNode { node }) => world
+            .with_cluster(|nodes, _| nodes.pause(nodes.number(node)?))
             .map(|()| None),
-        Action::Resume(some) => resume(world, some).map(|()| None),
-        Action::Partition(Partition { node, how, seconds }) => {
+        StepAction::Resume(some) => resume(world, some).map(|()| None),
+        StepAction::Partition(NodePartition { node, how, seconds }) => {
             let time = seconds.map(|seconds| Duration::from_secs(seconds.into()));
             world
-                .trouble(|nodes, _| nodes.part(nodes.number(node)?, *how, time))
+                .with_cluster(|nodes, _| nodes.partition(nodes.number(node)?, *how, time))
                 .map(|()| None)
         }
-        Action::Heal(some) => heal(world, some).map(|()| None),
-        Action::Await(wanted) => wait(world, wanted).map(|()| None),
-        Action::Second => second(world).map(Some),
-        Action::Advance(by) => {
+        StepAction::Heal(some) => heal(world, some).map(|()| None),
+        StepAction::Await(wanted) => wait(world, wanted).map(|()| None),
+        StepAction::Second => second(world).map(Some),
+        StepAction::Advance(by) => {
             world
                 .clock
                 .advance(TimeDelta::seconds(i64::from(by.seconds)));
@@ -114,9 +117,9 @@ fn perform_one(world: &mut World<'_>, step: &Step) -> Result<Option<Value>, Brok
     }
 }
 
-/// The node that is named, or all that stand still.
-fn resume(world: &mut World<'_>, SomeNode { node }: &SomeNode) -> Result<(), Broken> {
-    world.trouble(|nodes, world| {
+/// Resumes one node, or all suspended nodes.
+fn resume(world: &mut CaseContext<'_>, SomeNode { node }: &SomeNode) -> Result<(), Broken> {
+    world.with_cluster(|nodes, world| {
         let numbers = node.as_ref().map_or_else(
             || Ok(nodes.paused()),
             |node| nodes.number(node).map(|one| vec![one]),
@@ -127,11 +130,11 @@ fn resume(world: &mut World<'_>, SomeNode { node }: &SomeNode) -> Result<(), Bro
     })
 }
 
-/// The node that is named, or all that are kept from their database.
-fn heal(world: &mut World<'_>, SomeNode { node }: &SomeNode) -> Result<(), Broken> {
-    world.trouble(|nodes, world| {
+/// Heals one node, or all nodes with a partition.
+fn heal(world: &mut CaseContext<'_>, SomeNode { node }: &SomeNode) -> Result<(), Broken> {
+    world.with_cluster(|nodes, world| {
         let numbers = node.as_ref().map_or_else(
-            || Ok(nodes.parted()),
+            || Ok(nodes.partitioned()),
             |node| nodes.number(node).map(|one| vec![one]),
         )?;
         numbers
@@ -140,29 +143,32 @@ fn heal(world: &mut World<'_>, SomeNode { node }: &SomeNode) -> Result<(), Broke
     })
 }
 
-fn judge(world: &World<'_>, step: &Step, place: &str, view: &Value) -> Vec<Failure> {
+fn judge(world: &CaseContext<'_>, step: &CaseStep, place: &str, view: &Value) -> Vec<CheckFailure> {
     let Some(expected) = &step.expect else {
-        // A script says what it wants; of a live model, an answer is the least.
+        // A script can expect an error, but a live model has to answer at least.
         let error = view.get("error").filter(|_| world.live.is_some());
         return error
-            .map(|error| Failure::new(place, format!("it failed: {error}")))
+            .map(|error| CheckFailure::new(place, format!("it failed: {error}")))
             .into_iter()
             .collect();
     };
     let filled = substitute::value(&expected.to_value(), &world.saved)
-        .and_then(|value| Matcher::parse(&value).map_err(|error| error.to_string()));
+        .and_then(|value| ValueMatcher::parse(&value).map_err(|error| error.to_string()));
     match filled {
-        Err(message) => vec![Failure::new(place, message)],
-        Ok(matcher) => {
-            Failure::of_mismatches(place, &otherwise(expected, view), matcher.check(Some(view)))
-        }
+        Err(message) => vec![CheckFailure::new(place, message)],
+        Ok(matcher) => CheckFailure::of_mismatches(
+            place,
+            &mismatch_message(expected, view),
+            matcher.check(Some(view)),
+        ),
     }
 }
 
-/// That what came is not what was expected, with the reason where a step failed that was not meant to.
-fn otherwise(expected: &Matcher, view: &Value) -> String {
+/// Returns the message of a mismatch. If the step failed unexpectedly, the message contains the
+/// error.
+fn mismatch_message(expected: &ValueMatcher, view: &Value) -> String {
     let is_meant =
-        matches!(expected, Matcher::Map(keys) if keys.iter().any(|(key, _)| key == "error"));
+        matches!(expected, ValueMatcher::Map(keys) if keys.iter().any(|(key, _)| key == "error"));
     match view
         .get("error")
         .filter(|error| !is_meant && !error.is_null())
@@ -179,7 +185,11 @@ fn otherwise(expected: &Matcher, view: &Value) -> String {
     }
 }
 
-fn send(world: &mut World<'_>, send: &Send, may_be_refused: bool) -> Result<Value, Broken> {
+fn send(
+    world: &mut CaseContext<'_>,
+    send: &SendStep,
+    may_be_refused: bool,
+) -> Result<Value, Broken> {
     let text = substitute::text(&send.input, &world.saved)?;
     let (agent, instance_key) = (send.agent.clone(), send.instance.clone());
     let input = Input {
@@ -193,19 +203,19 @@ fn send(world: &mut World<'_>, send: &Send, may_be_refused: bool) -> Result<Valu
     let swarm = led(world, life)?;
     let view = match in_time(
         life.run(world, swarm.send(input)),
-        "the input is not accepted",
+        "the input was not accepted",
     )? {
         Err(refused) if may_be_refused => refusal(&refused),
         Err(refused) => {
             return Err(format!(
-                "the input is refused: {} ({})",
+                "the input was refused: {} ({})",
                 refused.message, refused.code
             ));
         }
         Ok(turn) if send.wait => {
             let event_id = turn.event_id.clone();
             let result: Option<TurnResult> =
-                in_time(life.run(world, turn.result()), "the turn does not end")?;
+                in_time(life.run(world, turn.result()), "the turn did not end")?;
             let result = result.ok_or("the swarm ended before the turn did")?;
             let mut view = view::turn(&result, millis(begun));
             view["eventId"] = json!(event_id);
@@ -217,14 +227,14 @@ fn send(world: &mut World<'_>, send: &Send, may_be_refused: bool) -> Result<Valu
     Ok(view)
 }
 
-fn call(world: &mut World<'_>, call: &Call) -> Result<Value, Broken> {
+fn call(world: &mut CaseContext<'_>, call: &CallStep) -> Result<Value, Broken> {
     let arguments = substitute::value(&call.args, &world.saved)?;
     let begun = Instant::now();
     let life = alive(world)?;
     let (agent, instance) = (call.agent.as_deref(), call.instance.as_deref());
     let swarm = led(world, life)?;
     let calling = swarm.call_tool(agent, instance, &call.tool, arguments);
-    let view = match in_time(life.run(world, calling), "the call does not end")? {
+    let view = match in_time(life.run(world, calling), "the call did not end")? {
         Ok(result) => view::tool_result(&result, millis(begun)),
         Err(refused) => refusal(&refused),
     };
@@ -232,13 +242,13 @@ fn call(world: &mut World<'_>, call: &Call) -> Result<Value, Broken> {
     Ok(view)
 }
 
-fn connect(world: &World<'_>, wanted: &Connect) -> Result<Value, Broken> {
+fn connect(world: &CaseContext<'_>, wanted: &ConnectStep) -> Result<Value, Broken> {
     let life = alive(world)?;
     let swarm = led(world, life)?;
     let running = super::connect::connect(&swarm, wanted);
     in_time(
         life.run(world, running),
-        "the connector has neither ended nor handed in so many events",
+        "the connector neither ended nor emitted `events` events",
     )?
 }
 
@@ -246,34 +256,39 @@ fn refusal(error: &SendError) -> Value {
     json!({"status": "error", "error": {"code": error.code, "message": error.message, "suggestion": error.suggestion}})
 }
 
-fn reload(world: &mut World<'_>) -> Result<Value, Broken> {
+fn reload(world: &mut CaseContext<'_>) -> Result<Value, Broken> {
     let life = alive(world)?;
     let swarm = led(world, life)?;
-    let outcome = in_time(life.run(world, swarm.reload()), "the reload does not end")?;
-    // It was told as well, and nobody has to wait for it.
+    let outcome = in_time(life.run(world, swarm.reload()), "the reload did not end")?;
+    // The reload is also reported as an event, which no step has to wait for.
     in_time(
-        life.run(world, life.next_reload(WITHIN_REACH)),
-        "the reload is not told",
+        life.run(world, life.next_reload(PENDING_EVENT_TIMEOUT)),
+        "the reload event did not arrive",
     )?;
     Ok(reload_view(world, &outcome))
 }
 
-/// What is told already comes at once.
-const WITHIN_REACH: Duration = Duration::from_secs(1);
+/// Time limit for an event that was already sent.
+const PENDING_EVENT_TIMEOUT: Duration = Duration::from_secs(1);
 
-fn await_reload(world: &mut World<'_>, wanted: &AwaitReload) -> Result<Value, Broken> {
+fn await_reload(world: &mut CaseContext<'_>, wanted: &AwaitReload) -> Result<Value, Broken> {
     if !world.case.watch {
-        return Err("nothing reloads by itself here: the case needs `watch: true`".to_owned());
+        return Err(
+            "the swarm does not reload automatically: the case needs `watch: true`".to_owned(),
+        );
     }
     let life = alive(world)?;
     let within = Duration::from_millis(wanted.within_ms);
-    match in_time(life.run(world, life.next_reload(within)), "no reload comes")? {
+    match in_time(
+        life.run(world, life.next_reload(within)),
+        "no reload happened",
+    )? {
         Some(outcome) => Ok(reload_view(world, &outcome)),
         None => Err(format!("no reload within {} ms", wanted.within_ms)),
     }
 }
 
-fn reload_view(world: &mut World<'_>, outcome: &ReloadOutcome) -> Value {
+fn reload_view(world: &mut CaseContext<'_>, outcome: &ReloadOutcome) -> Value {
     if outcome.result.is_ok() {
         world.reloaded();
     }
@@ -289,20 +304,20 @@ fn reload_view(world: &mut World<'_>, outcome: &ReloadOutcome) -> Value {
     }
 }
 
-fn restart(world: &mut World<'_>) -> Result<(), Broken> {
+fn restart(world: &mut CaseContext<'_>) -> Result<(), Broken> {
     world.end();
     world.start()?;
     match &world.life {
         Some(_) => Ok(()),
         None => Err(format!(
-            "the swarm does not start again:{}",
+            "the swarm failed to start again:{}",
             view::brief(&world.diagnostics)
         )),
     }
 }
 
-/// Starts a second runtime on the state of the first, and ends it again where that is possible.
-fn second(world: &World<'_>) -> Result<Value, Broken> {
+/// Starts a second runtime on the state of the first, and ends it if it starts.
+fn second(world: &CaseContext<'_>) -> Result<Value, Broken> {
     let project = goondan::load(world.project.root());
     let Some(bundle) = project.bundle else {
         return Ok(json!({"ok": false, "diagnostics": view::diagnostics(&project.diagnostics)}));
@@ -310,7 +325,7 @@ fn second(world: &World<'_>) -> Result<Value, Broken> {
     Ok(
         match in_time(
             alive(world)?.second(world, bundle),
-            "the second runtime does not start",
+            "the second runtime did not start",
         )? {
             Ok(()) => json!({"ok": true}),
             Err(StartError::Diagnostics(diagnostics)) => {
@@ -323,19 +338,19 @@ fn second(world: &World<'_>) -> Result<Value, Broken> {
     )
 }
 
-fn wait(world: &World<'_>, wanted: &Await) -> Result<(), Broken> {
+fn wait(world: &CaseContext<'_>, wanted: &AwaitEvents) -> Result<(), Broken> {
     let life = alive(world)?;
     let agent = wanted.agent.as_deref();
     let waiting = world
         .events
         .wait(&wanted.event, agent, wanted.count, wanted.within());
-    match in_time(life.run(world, waiting), "the events do not come")? {
+    match in_time(life.run(world, waiting), "the events did not occur")? {
         Ok(()) => Ok(()),
         Err(seen) => {
             let whose = agent
                 .map(|agent| format!(" of {agent}"))
                 .unwrap_or_default();
-            let Await {
+            let AwaitEvents {
                 event,
                 count,
                 within_ms,
@@ -349,8 +364,8 @@ fn wait(world: &World<'_>, wanted: &Await) -> Result<(), Broken> {
     }
 }
 
-/// The types of everything that happened, for a message.
-fn seen_types(world: &World<'_>) -> String {
+/// Returns the types of all events so far, for a message.
+fn seen_types(world: &CaseContext<'_>) -> String {
     let types: Vec<String> = world
         .events
         .all()
@@ -364,15 +379,15 @@ fn seen_types(world: &World<'_>) -> String {
     }
 }
 
-fn alive<'w>(world: &'w World<'_>) -> Result<&'w Life, Broken> {
+fn alive<'w>(world: &'w CaseContext<'_>) -> Result<&'w SwarmProcess, Broken> {
     world
         .life
         .as_ref()
         .ok_or_else(|| "the swarm did not start".to_owned())
 }
 
-fn led(world: &World<'_>, life: &Life) -> Result<Swarm, Broken> {
-    in_time(life.swarm(world), "no node leads")
+fn led(world: &CaseContext<'_>, life: &SwarmProcess) -> Result<Swarm, Broken> {
+    in_time(life.swarm(world), "there was no leader")
 }
 
 fn in_time<T>(done: Result<T, OutOfTime>, what: &str) -> Result<T, Broken> {
@@ -390,7 +405,8 @@ mod tests {
     #[test]
     fn a_step_that_failed_says_why_unless_it_was_meant_to() {
         let view = json!({"status": "error", "error": {"code": "E_X", "message": "no such file"}});
-        let said = |expected: Value| otherwise(&Matcher::parse(&expected).unwrap(), &view);
+        let said =
+            |expected: Value| mismatch_message(&ValueMatcher::parse(&expected).unwrap(), &view);
         assert_eq!(
             said(json!({"status": "ok"})),
             "not as expected: it failed with E_X: no such file"

@@ -1,13 +1,14 @@
-//! `${name.output.field}`: what an earlier step kept, in later steps.
+//! References such as `${name.output.field}` to saved results of earlier steps.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// What steps have kept so far, by name.
+/// Saved results by name.
 pub(crate) type Saved = BTreeMap<String, Value>;
 
-/// `value` with every reference filled in. Text that is one reference and nothing else takes the kept value's type.
+/// Replaces all references in a value. A string that consists of one reference gets the type of the
+/// saved value.
 pub(crate) fn value(value: &Value, saved: &Saved) -> Result<Value, String> {
     Ok(match value {
         Value::String(template) => match sole_reference(template, saved) {
@@ -28,7 +29,8 @@ pub(crate) fn value(value: &Value, saved: &Saved) -> Result<Value, String> {
     })
 }
 
-/// `template` with every reference filled in. `${…}` with a name that nobody kept stays: shells use the same signs.
+/// Replaces all references in a string. `${…}` with an unknown name stays, because shells use the
+/// same syntax.
 pub(crate) fn text(template: &str, saved: &Saved) -> Result<String, String> {
     let mut result = String::new();
     let mut rest = template;
@@ -74,7 +76,7 @@ fn lookup<'s>(reference: &str, saved: &'s Saved) -> Result<&'s Value, String> {
         .flatten();
     found.ok_or_else(|| {
         let kept = kept.map(ToString::to_string).unwrap_or_default();
-        format!("`${{{reference}}}` leads nowhere; what was kept is {kept}")
+        format!("`${{{reference}}}` does not exist; the saved result is {kept}")
     })
 }
 

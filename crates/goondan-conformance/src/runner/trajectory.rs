@@ -1,4 +1,4 @@
-//! What the models called and whom they asked, and whether that is as expected.
+//! Check of the trajectory: tool calls and requests between agents.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,36 +6,37 @@ use goondan::event::{RuntimeEvent, RuntimeEventKind as Kind};
 use goondan::message::MessageSource;
 use serde_json::{Value, json};
 
-use super::evidence::{Conversations, Evidence};
-use crate::case::trajectory::{CallPattern, Expected, Trajectory};
-use crate::matcher::Matcher;
-use crate::report::Failure;
+use super::evidence::{CaseEvidence, Conversations};
+use crate::case::trajectory::{CallExpectation, CallPattern, TrajectoryExpectation};
+use crate::matcher::ValueMatcher;
+use crate::report::CheckFailure;
 
-/// A call that a model made.
+/// A tool call of a model.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Called {
-    /// Whose model.
+pub(crate) struct ModelToolCall {
+    /// Agent of the model.
     pub(crate) agent: String,
-    /// In which turn.
+    /// Turn of the call.
     pub(crate) turn_id: String,
-    /// `resource__export`.
+    /// Tool name, as `resource__export`.
     pub(crate) tool: String,
-    /// As the model wrote them.
+    /// Arguments, as the model wrote them.
     pub(crate) args: Value,
-    /// `ok` or `error`; absent while it runs.
+    /// `ok` or `error`; absent while the call runs.
     pub(crate) status: Option<Value>,
 }
 
-/// An agent that another one asked, or told something.
+/// An agent that received a request or a message from another agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Asked {
+struct AgentDelegation {
     agent: String,
-    /// Who did.
+    /// Agent that sent the request.
     by: Option<String>,
 }
 
-/// All calls of models, in the order in which they began. Calls that the case makes itself are none of them.
-pub(crate) fn calls(events: &[RuntimeEvent], conversations: &Conversations) -> Vec<Called> {
+/// Returns all tool calls of models, in the order in which they began. Excludes direct calls of the
+/// test case.
+pub(crate) fn calls(events: &[RuntimeEvent], conversations: &Conversations) -> Vec<ModelToolCall> {
     let written = arguments(conversations);
     let turns: BTreeSet<&str> = events
         .iter()
@@ -63,7 +64,7 @@ pub(crate) fn calls(events: &[RuntimeEvent], conversations: &Conversations) -> V
             ..
         } if turns.contains(turn_id.as_str()) => {
             let key = (step_id.as_str(), tool_call_id.as_str());
-            Some(Called {
+            Some(ModelToolCall {
                 agent: event.agent_name.clone(),
                 turn_id: turn_id.clone(),
                 tool: tool_name.clone(),
@@ -83,7 +84,8 @@ fn begun_turn(kind: &Kind) -> Option<&str> {
     }
 }
 
-/// The arguments of all calls, by step and call. Those in events are cut.
+/// Returns the complete arguments of all calls, by step and call id. Events contain only truncated
+/// arguments.
 fn arguments(conversations: &Conversations) -> BTreeMap<(&str, &str), &Value> {
     let messages = conversations.values().flatten();
     let of_steps = messages.filter_map(|message| match &message.source {
@@ -99,8 +101,8 @@ fn arguments(conversations: &Conversations) -> BTreeMap<(&str, &str), &Value> {
         .collect()
 }
 
-/// Turns that calls have caused.
-fn asked(events: &[RuntimeEvent]) -> Vec<Asked> {
+/// Returns the turns that calls caused.
+fn asked(events: &[RuntimeEvent]) -> Vec<AgentDelegation> {
     let callers: BTreeMap<&str, &str> = events
         .iter()
         .filter(|event| matches!(event.kind, Kind::ToolCalled { .. }))
@@ -114,7 +116,7 @@ fn asked(events: &[RuntimeEvent]) -> Vec<Asked> {
             let by = callers
                 .get(event.trace.parent_span_id.as_deref()?)
                 .map(|agent| (*agent).to_owned());
-            Some(Asked {
+            Some(AgentDelegation {
                 agent: event.agent_name.clone(),
                 by,
             })
@@ -122,13 +124,16 @@ fn asked(events: &[RuntimeEvent]) -> Vec<Asked> {
         .collect()
 }
 
-/// The name of a check in reports.
+/// Returns the name of a check in reports.
 pub(crate) fn place(index: usize) -> String {
     format!("expect.trajectory[{index}]")
 }
 
-/// Everything that is not as expected.
-pub(super) fn judge(expected: &[Trajectory], evidence: &Evidence<'_>) -> Vec<Failure> {
+/// Returns all failed checks.
+pub(super) fn judge(
+    expected: &[TrajectoryExpectation],
+    evidence: &CaseEvidence<'_>,
+) -> Vec<CheckFailure> {
     if expected.is_empty() {
         return Vec::new();
     }
@@ -136,19 +141,23 @@ pub(super) fn judge(expected: &[Trajectory], evidence: &Evidence<'_>) -> Vec<Fai
         calls(&evidence.events, &evidence.conversations),
         asked(&evidence.events),
     );
-    let check = |(index, one): (usize, &Trajectory)| {
+    let check = |(index, one): (usize, &TrajectoryExpectation)| {
         let problem = problem(one, &calls, &asked)?;
-        Some(Failure::new(place(index), problem))
+        Some(CheckFailure::new(place(index), problem))
     };
     expected.iter().enumerate().filter_map(check).collect()
 }
 
-/// What is wrong, in a sentence.
-fn problem(one: &Trajectory, calls: &[Called], asked: &[Asked]) -> Option<String> {
+/// Returns the failure of a check as a sentence.
+fn problem(
+    one: &TrajectoryExpectation,
+    calls: &[ModelToolCall],
+    asked: &[AgentDelegation],
+) -> Option<String> {
     let is_of = |agent: &str| one.agent.as_deref().is_none_or(|wanted| wanted == agent);
-    let calls: Vec<&Called> = calls.iter().filter(|call| is_of(&call.agent)).collect();
+    let calls: Vec<&ModelToolCall> = calls.iter().filter(|call| is_of(&call.agent)).collect();
     match &one.expected {
-        Expected::Called(pattern, times) => {
+        CallExpectation::Called(pattern, times) => {
             let count = calls.iter().filter(|call| pattern.fits(call)).count();
             let wrong = wrong_number("called", times.as_ref(), count)?;
             Some(format!(
@@ -157,27 +166,28 @@ fn problem(one: &Trajectory, calls: &[Called], asked: &[Asked]) -> Option<String
                 listing(&calls)
             ))
         }
-        Expected::InOrder(patterns) => {
+        CallExpectation::InOrder(patterns) => {
             let mut rest = calls.iter();
             let missing = patterns
                 .iter()
                 .find(|pattern| !rest.any(|call| pattern.fits(call)))?;
             Some(format!(
-                "no call of {} comes in its turn; the calls were{}",
+                "there is no call of {} in this order; the calls were{}",
                 missing.words(),
                 listing(&calls)
             ))
         }
-        Expected::Only(tools) => {
+        CallExpectation::Only(tools) => {
             let other = calls.iter().find(|call| !tools.contains(&call.tool))?;
             Some(format!(
-                "{} was called, which is not among {}",
+                "{} was called, but is not one of {}",
                 other.tool,
                 tools.join(", ")
             ))
         }
-        Expected::Asked(agent, times) => {
-            let by = |asked: &&Asked| asked.by.as_deref().map_or(one.agent.is_none(), is_of);
+        CallExpectation::Asked(agent, times) => {
+            let by =
+                |asked: &&AgentDelegation| asked.by.as_deref().map_or(one.agent.is_none(), is_of);
             let count = asked
                 .iter()
                 .filter(|asked| asked.agent == *agent)
@@ -186,17 +196,19 @@ fn problem(one: &Trajectory, calls: &[Called], asked: &[Asked]) -> Option<String
             let wrong = wrong_number("asked", times.as_ref(), count)?;
             let names: Vec<&str> = asked.iter().map(|asked| asked.agent.as_str()).collect();
             let names = if names.is_empty() {
-                "nobody".to_owned()
+                "none".to_owned()
             } else {
                 names.join(", ")
             };
-            Some(format!("{agent} was {wrong}; asked were: {names}"))
+            Some(format!(
+                "{agent} was {wrong}; the requested agents were: {names}"
+            ))
         }
     }
 }
 
-/// What is wrong with how often something was done, such as `never called (expected once)`.
-fn wrong_number(done: &str, times: Option<&Matcher>, count: usize) -> Option<String> {
+/// Returns the message for a wrong number of occurrences, such as `never called (expected once)`.
+fn wrong_number(done: &str, times: Option<&ValueMatcher>, count: usize) -> Option<String> {
     let words = match count {
         0 => format!("never {done}"),
         count => format!("{done} {}", times_in_words(count as u64)),
@@ -223,7 +235,7 @@ fn times_in_words(count: u64) -> String {
 }
 
 impl CallPattern {
-    fn fits(&self, call: &Called) -> bool {
+    fn fits(&self, call: &ModelToolCall) -> bool {
         self.tool == call.tool
             && self
                 .args
@@ -250,15 +262,20 @@ impl CallPattern {
     }
 }
 
-/// Longer arguments are cut; counted in characters.
-const LONGEST: usize = 200;
+/// Maximum length in characters of arguments in a message.
+const MAX_ARGUMENT_CHARS: usize = 200;
 
-fn listing(calls: &[&Called]) -> String {
+fn listing(calls: &[&ModelToolCall]) -> String {
     if calls.is_empty() {
         return ": none".to_owned();
     }
-    let line = |call: &&Called| {
-        let args: String = call.args.to_string().chars().take(LONGEST).collect();
+    let line = |call: &&ModelToolCall| {
+        let args: String = call
+            .args
+            .to_string()
+            .chars()
+            .take(MAX_ARGUMENT_CHARS)
+            .collect();
         format!("\n  {} {args}", call.tool)
     };
     calls.iter().map(line).collect()

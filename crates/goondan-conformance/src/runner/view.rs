@@ -1,4 +1,4 @@
-//! How messages, requests and results look to the expectations of a case.
+//! JSON forms of messages, requests and results for expectations.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use goondan::spec::Diagnostic;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-/// `{role, text, reasoning, calls, results, metadata}`; what is empty is absent.
+/// Returns `{role, text, reasoning, calls, results, metadata}` without empty fields.
 pub(crate) fn message(message: &Message) -> Value {
     let calls: Vec<Value> = message.tool_calls().map(call).collect();
     let results: Vec<Value> = message.tool_results().map(result).collect();
@@ -27,7 +27,6 @@ pub(crate) fn message(message: &Message) -> Value {
     Value::Object(view)
 }
 
-/// Messages, in order.
 pub(crate) fn messages(list: &[Arc<Message>]) -> Value {
     list.iter().map(|one| message(one)).collect()
 }
@@ -36,12 +35,12 @@ fn call(call: &ToolCall) -> Value {
     json!({"id": call.tool_call_id, "tool": call.tool_name, "args": call.input})
 }
 
-/// `{toolCallId, toolName, status, output | error}`.
+/// Returns `{toolCallId, toolName, status, output | error}`.
 pub(crate) fn result(result: &ToolResultPart) -> Value {
     plain(result)
 }
 
-/// `{instance, system, tools, messages, params}`.
+/// Returns `{instance, system, tools, messages, params}`.
 pub(crate) fn request(request: &ModelRequest) -> Value {
     let mut view = Map::from_iter([("instance".to_owned(), json!(request.instance.to_string()))]);
     put(
@@ -55,7 +54,8 @@ pub(crate) fn request(request: &ModelRequest) -> Value {
     Value::Object(view)
 }
 
-/// `{finishReason, modelFinishReason, response, output, error, steps, usage, turnId, durationMs}`.
+/// Returns `{finishReason, modelFinishReason, response, output, error, steps, usage, turnId,
+/// durationMs}`.
 pub(crate) fn turn(result: &TurnResult, duration_ms: u64) -> Value {
     let mut view = Map::from_iter([
         ("turnId".to_owned(), json!(result.turn_id)),
@@ -79,19 +79,19 @@ pub(crate) fn turn(result: &TurnResult, duration_ms: u64) -> Value {
     Value::Object(view)
 }
 
-/// The result of a direct call, with `durationMs`.
+/// Returns the result of a direct call, with `durationMs`.
 pub(crate) fn tool_result(result: &ToolCallResult, duration_ms: u64) -> Value {
     let mut view = plain(result);
     view["durationMs"] = json!(duration_ms);
     view
 }
 
-/// Diagnostics as the JSON report shows them.
+/// Returns diagnostics in the form of the JSON report.
 pub(crate) fn diagnostics(list: &[Diagnostic]) -> Value {
     list.iter().map(plain).collect()
 }
 
-/// Diagnostics for people: a line each.
+/// Returns diagnostics as text, one line each.
 pub(crate) fn brief(list: &[Diagnostic]) -> String {
     let line = |diagnostic: &Diagnostic| {
         let Diagnostic {
@@ -116,7 +116,8 @@ pub(crate) fn brief(list: &[Diagnostic]) -> String {
     list.iter().map(line).collect()
 }
 
-/// These types hold strings, numbers and maps with text keys: writing them as JSON can't fail.
+/// Converts to JSON. It cannot fail: these types contain only strings, numbers, and maps with
+/// string keys.
 fn plain<T: Serialize + ?Sized>(value: &T) -> Value {
     serde_json::to_value(value).unwrap_or_default()
 }

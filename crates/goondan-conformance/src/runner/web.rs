@@ -1,4 +1,4 @@
-//! The server that gives a case's pages: on this machine, for as long as the case runs.
+//! Local web server for the pages of a test case.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -10,15 +10,15 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::case::Page;
+use crate::case::WebPageFixture;
 
-/// A client that is silent that long is given up.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Read and write timeout of a client.
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// More than a case sends. What is longer is cut.
-const MAX_REQUEST: u64 = 1 << 20;
+/// Maximum size of a request in bytes. The rest is cut off.
+const MAX_REQUEST_BYTES: u64 = 1 << 20;
 
-/// A running server. It ends when it is dropped.
+/// A running server. Dropping it ends the server.
 #[derive(Debug)]
 pub(crate) struct WebServer {
     address: SocketAddr,
@@ -27,8 +27,8 @@ pub(crate) struct WebServer {
 }
 
 impl WebServer {
-    /// Listens on a free port of the loopback address.
-    pub(crate) fn start(pages: BTreeMap<String, Page>) -> io::Result<Self> {
+    /// Starts a server on a free port of the loopback address.
+    pub(crate) fn start(pages: BTreeMap<String, WebPageFixture>) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let (address, ending) = (listener.local_addr()?, Arc::new(AtomicBool::new(false)));
         let ends = Arc::clone(&ending);
@@ -39,7 +39,7 @@ impl WebServer {
                     if ends.load(Ordering::Acquire) {
                         return;
                     }
-                    // What goes wrong with one client is that client's to notice.
+                    // An error of one connection is visible to its client.
                     let _ = client.and_then(|client| serve(client, &pages));
                 }
             })?;
@@ -50,7 +50,7 @@ impl WebServer {
         })
     }
 
-    /// What `${web.url}` stands for, and its parts.
+    /// Returns the values for `${web.url}` and `${web.port}`.
     pub(crate) fn view(&self) -> Value {
         json!({"url": format!("http://{}", self.address), "port": self.address.port()})
     }
@@ -59,7 +59,7 @@ impl WebServer {
 impl Drop for WebServer {
     fn drop(&mut self) {
         self.ending.store(true, Ordering::Release);
-        // It waits for a client. Where it can't be reached it has ended.
+        // A connection wakes the server's accept loop. If it fails, the server has ended.
         if TcpStream::connect(self.address).is_ok()
             && let Some(thread) = self.thread.take()
         {
@@ -68,17 +68,17 @@ impl Drop for WebServer {
     }
 }
 
-/// A request, as far as it matters.
-struct Request {
+/// The parts of a request that are used.
+struct WebRequest {
     method: String,
     path: String,
     body: String,
 }
 
 /// Answers one request and closes the connection.
-fn serve(mut client: TcpStream, pages: &BTreeMap<String, Page>) -> io::Result<()> {
-    client.set_read_timeout(Some(PATIENCE))?;
-    client.set_write_timeout(Some(PATIENCE))?;
+fn serve(mut client: TcpStream, pages: &BTreeMap<String, WebPageFixture>) -> io::Result<()> {
+    client.set_read_timeout(Some(CLIENT_TIMEOUT))?;
+    client.set_write_timeout(Some(CLIENT_TIMEOUT))?;
     let Some(request) = read(&client)? else {
         return Ok(());
     };
@@ -105,8 +105,8 @@ fn serve(mut client: TcpStream, pages: &BTreeMap<String, Page>) -> io::Result<()
     client.write_all(answer.as_bytes())
 }
 
-fn read(client: &TcpStream) -> io::Result<Option<Request>> {
-    let mut input = BufReader::new(client.take(MAX_REQUEST));
+fn read(client: &TcpStream) -> io::Result<Option<WebRequest>> {
+    let mut input = BufReader::new(client.take(MAX_REQUEST_BYTES));
     let mut line = String::new();
     input.read_line(&mut line)?;
     let mut words = line.split(' ');
@@ -114,7 +114,7 @@ fn read(client: &TcpStream) -> io::Result<Option<Request>> {
         return Ok(None);
     };
     let path = target.split('?').next().unwrap_or_default();
-    let mut request = Request {
+    let mut request = WebRequest {
         method: method.to_owned(),
         path: path.to_owned(),
         body: String::new(),
@@ -137,7 +137,7 @@ fn read(client: &TcpStream) -> io::Result<Option<Request>> {
     Ok(Some(request))
 }
 
-impl Request {
+impl WebRequest {
     fn to_json(&self) -> String {
         json!({"method": self.method, "path": self.path, "body": self.body}).to_string()
     }
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn pages_are_given_and_others_are_not_found() {
-        let page = |value| serde_json::from_value::<Page>(value).expect("a page");
+        let page = |value| serde_json::from_value::<WebPageFixture>(value).expect("a page");
         let pages = BTreeMap::from([
             (
                 "/a".to_owned(),

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use goondan_conformance::live::{LiveOptions, LiveReport};
-use goondan_conformance::report::{Outcome, Summary, case_line, junit};
-use goondan_conformance::{Options, run};
+use goondan_conformance::report::{CaseOutcome, RunSummary, case_line, junit};
+use goondan_conformance::{RunOptions, run};
 
 /// A case of a swarm of one agent, whose Models are `models`.
 fn case(models: &str, rest: &str) -> String {
@@ -48,24 +48,24 @@ fn scripted(name: &str, replies: &[&str]) -> String {
     )
 }
 
-fn run_with(text: &str, live: Option<LiveOptions>) -> Summary {
+fn run_with(text: &str, live: Option<LiveOptions>) -> RunSummary {
     let dir = tempfile::tempdir().expect("a folder");
     run_in(dir.path(), text, live)
 }
 
-fn run_in(dir: &Path, text: &str, live: Option<LiveOptions>) -> Summary {
+fn run_in(dir: &Path, text: &str, live: Option<LiveOptions>) -> RunSummary {
     let file = dir.join("x.case.yaml");
     std::fs::write(&file, text).expect("a file");
     run(
-        &Options {
+        &RunOptions {
             live,
-            ..Options::new([file])
+            ..RunOptions::new([file])
         },
         &mut |_| {},
     )
 }
 
-fn report(summary: &Summary) -> &LiveReport {
+fn report(summary: &RunSummary) -> &LiveReport {
     assert_eq!(summary.errors, []);
     summary.cases[0]
         .live
@@ -98,7 +98,7 @@ fn three_of_four_are_enough_where_the_case_says_so() {
     );
     assert_eq!(
         summary.cases[0].outcome,
-        Outcome::Passed,
+        CaseOutcome::Passed,
         "{}",
         case_line(&summary.cases[0])
     );
@@ -176,13 +176,14 @@ fn a_judge_answers_with_data_and_what_is_no_verdict_fails() {
     assert_eq!((report.passed, verdicts), (2, 6));
     let line = case_line(&summary.cases[0]);
     assert!(
-        line.contains("the judge says no: No.") && line.contains("the judge gave no verdict: "),
+        line.contains("the judge's verdict is fail: No.")
+            && line.contains("the judge gave no verdict: "),
         "{line}"
     );
     let nobody = case(&models, &format!("live: {{}}\n{steps}"));
     let line = case_line(&run_with(&nobody, Some(LiveOptions::default())).cases[0]);
     assert!(
-        line.contains("it is not said which Model judges") && line.contains("are m, critic"),
+        line.contains("the judge's Model is not set") && line.contains("are m, critic"),
         "{line}"
     );
     let flag = LiveOptions {
@@ -229,15 +230,15 @@ fn the_way_to_an_answer_is_checked_in_both_modes() {
         ),
         (
             "[{inOrder: [{tool: text-transform__case, args: {text: flies}}, {tool: text-transform__case, args: {text: bees}}]}]",
-            "comes in its turn",
+            "in this order",
         ),
         (
             "[{only: []}]",
-            "text-transform__case was called, which is not among",
+            "text-transform__case was called, but is not one of",
         ),
         (
             "[{asked: writer}]",
-            "writer was never asked; asked were: nobody",
+            "writer was never asked; the requested agents were: none",
         ),
     ] {
         let line = way(bad);
@@ -278,7 +279,7 @@ fn a_case_is_live_only_where_it_says_so() {
     );
     assert!(
         skipped(&case(&models, &format!("live: {{}}\n{ASK}")), None)
-            .contains("with `--live` alone")
+            .contains("only runs with `--live`")
     );
 }
 

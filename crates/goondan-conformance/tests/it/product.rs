@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use goondan_conformance::Coverage;
-use goondan_conformance::case::Case;
+use goondan_conformance::RuleCoverage;
+use goondan_conformance::case::ConformanceCase;
 use goondan_conformance::discover::discover;
 use serde_json::{Value, json};
 
@@ -15,7 +15,7 @@ fn repository() -> PathBuf {
 fn every_rule_that_is_built_has_a_case() {
     let found = discover(&[repository().join("tests/conformance")]);
     assert_eq!(found.errors, []);
-    let coverage = Coverage::of(found.cases.iter().map(|located| &located.case));
+    let coverage = RuleCoverage::of(found.cases.iter().map(|located| &located.case));
     let built = |id: &str| {
         id.starts_with(['L', 'T', 'A', 'M', 'E']) || ["C1", "C2", "C2b", "C3", "C4"].contains(&id)
     };
@@ -30,7 +30,7 @@ fn every_rule_that_is_built_has_a_case() {
 #[test]
 fn every_case_says_what_it_shows() {
     for located in discover(&[repository().join("tests/conformance")]).cases {
-        let Case {
+        let ConformanceCase {
             case, about, rules, ..
         } = located.case;
         assert!(
@@ -65,7 +65,7 @@ fn the_schema_takes_the_cases_and_refuses_mistakes() {
     assert!(!files.is_empty());
     for file in files {
         let text = std::fs::read_to_string(&file).unwrap();
-        for case in goondan::inside::yaml::documents_from_str::<Value>(&text).unwrap() {
+        for case in goondan::internal::yaml::documents_from_str::<Value>(&text).unwrap() {
             let problems: Vec<String> = schema
                 .iter_errors(&case)
                 .map(|error| format!("{error} at {}", error.instance_path()))

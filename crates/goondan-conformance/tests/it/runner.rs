@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use goondan_conformance::report::{Outcome, Summary, case_line};
-use goondan_conformance::{Options, run};
+use goondan_conformance::report::{CaseOutcome, RunSummary, case_line};
+use goondan_conformance::{RunOptions, run};
 
 /// A swarm of one agent, in a case that `{rest}` completes.
 fn case(name: &str, tools: &str, rest: &str) -> String {
@@ -32,19 +32,19 @@ files:
     )
 }
 
-fn run_in(dir: &Path, text: &str, time_limit: Duration) -> Summary {
+fn run_in(dir: &Path, text: &str, time_limit: Duration) -> RunSummary {
     let file = dir.join("x.case.yaml");
     std::fs::write(&file, text).expect("a file");
     run(
-        &Options {
+        &RunOptions {
             time_limit,
-            ..Options::new([file])
+            ..RunOptions::new([file])
         },
         &mut |_| {},
     )
 }
 
-fn run_text(text: &str) -> Summary {
+fn run_text(text: &str) -> RunSummary {
     run_in(
         tempfile::tempdir().expect("a folder").path(),
         text,
@@ -53,7 +53,7 @@ fn run_text(text: &str) -> Summary {
 }
 
 /// The report without what differs between runs.
-fn report(summary: &Summary) -> String {
+fn report(summary: &RunSummary) -> String {
     let text: String = summary.cases.iter().map(case_line).collect();
     let mut text = text;
     for (pattern, mark) in [
@@ -147,7 +147,7 @@ fn a_secret_is_found_wherever_it_is_written() {
         &format!("{instance}/messages/base.jsonl"),
     ] {
         assert!(
-            text.contains(&format!("the value of API_KEY shows in {place}")),
+            text.contains(&format!("the value of API_KEY occurs in {place}")),
             "{place}: {text}"
         );
     }
@@ -169,7 +169,7 @@ fn a_file_that_a_tool_leaves_in_the_project_is_found() {
     );
     let text = report(&run_in(dir.path(), &text, Duration::from_secs(30)));
     assert!(
-        text.contains("nothing is written into the project folder: left.txt is new"),
+        text.contains("nothing is written into the project directory: left.txt is new"),
         "{text}"
     );
 }
@@ -183,7 +183,7 @@ fn a_case_that_takes_too_long_is_ended() {
     let summary = run_in(dir.path(), &case("x", "", slow), Duration::from_millis(500));
     let text = report(&summary);
     assert!(
-        text.contains("step 1 (send): the turn does not end within the case's time limit"),
+        text.contains("step 1 (send): the turn did not end within the case's time limit"),
         "{text}"
     );
     assert!(begun.elapsed() < Duration::from_secs(60));
@@ -216,7 +216,7 @@ fn results_come_in_file_order_whatever_ends_first() {
     let file = dir.path().join("x.case.yaml");
     std::fs::write(&file, text).unwrap();
     let mut heard = Vec::new();
-    let summary = run(&Options::new([file]), &mut |report| {
+    let summary = run(&RunOptions::new([file]), &mut |report| {
         heard.push(report.case.clone())
     });
     assert_eq!(heard, ["slow", "fast", "middle"]);
@@ -224,7 +224,7 @@ fn results_come_in_file_order_whatever_ends_first() {
         summary
             .cases
             .iter()
-            .all(|case| case.outcome == Outcome::Passed),
+            .all(|case| case.outcome == CaseOutcome::Passed),
         "{}",
         report(&summary)
     );

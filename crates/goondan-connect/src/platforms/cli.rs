@@ -1,51 +1,56 @@
-//! `cli`: what people type where the swarm runs, a line an event, and the answers there.
+//! `cli`: one event for each line typed where the swarm runs; answers are printed there.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use serde_json::{Value, json};
 
-use super::Platform;
-use crate::console::Console;
-use crate::desk::Desk;
-use crate::event::{Event, plain_values, random_id};
-use crate::http::Failure;
+use super::PlatformConnector;
+use crate::connection_runtime::ConnectionRuntime;
+use crate::console::LineConsole;
+use crate::event::{PlatformEvent, plain_values, random_id};
+use crate::http::PlatformFailure;
 
-/// A terminal or a pipe.
-pub(super) struct Cli {
-    console: Arc<Console>,
+pub(super) struct CliConnector {
+    console: Arc<LineConsole>,
 }
 
-impl Cli {
-    pub(super) fn new(console: Option<Arc<Console>>) -> Result<Self, String> {
-        let console = console.ok_or("Nobody can type here: it needs `gdn run` or `gdn serve`.")?;
-        Ok(Cli { console })
+impl CliConnector {
+    pub(super) fn new(console: Option<Arc<LineConsole>>) -> Result<Self, String> {
+        let console =
+            console.ok_or("The connection needs a terminal: use `gdn run` or `gdn serve`.")?;
+        Ok(CliConnector { console })
     }
 }
 
 #[async_trait]
-impl Platform for Cli {
-    async fn receive(&self, desk: &Arc<Desk>) -> Result<(), String> {
+impl PlatformConnector for CliConnector {
+    async fn receive(&self, desk: &Arc<ConnectionRuntime>) -> Result<(), String> {
         while let Some(line) = self.console.line().await {
             let Some(event) = event(&desk.bound.name, &line) else {
                 continue;
             };
             if let Err(error) = desk.accept(event).await {
                 self.console
-                    .print(&format!("This line was not taken: {error}"));
+                    .print(&format!("The line was not accepted: {error}"));
             }
         }
         Ok(())
     }
 
-    async fn send(&self, _origin: &Value, _number: usize, text: &str) -> Result<(), Failure> {
+    async fn send(
+        &self,
+        _origin: &Value,
+        _number: usize,
+        text: &str,
+    ) -> Result<(), PlatformFailure> {
         self.console.print(text);
         Ok(())
     }
 }
 
-/// A line is the text, or an object that says more.
-fn event(connection: &str, line: &str) -> Option<Event> {
+/// Parses a line: plain text, or a JSON object with further fields.
+fn event(connection: &str, line: &str) -> Option<PlatformEvent> {
     let line = line.trim();
     if line.is_empty() {
         return None;
@@ -55,7 +60,7 @@ fn event(connection: &str, line: &str) -> Option<Event> {
         let texts = names.into_iter().filter_map(|name| object[name].as_str());
         texts.map(str::to_owned).find(|text| !text.is_empty())
     };
-    Some(Event {
+    Some(PlatformEvent {
         name: field(["name", "event"]).unwrap_or_else(|| "stdin_message".to_owned()),
         id: random_id(),
         text: field(["text", "message"]).unwrap_or_else(|| line.to_owned()),
@@ -65,11 +70,11 @@ fn event(connection: &str, line: &str) -> Option<Event> {
             .map(plain_values)
             .unwrap_or_default(),
         origin: Some(json!({})),
-        ..Event::default()
+        ..PlatformEvent::default()
     })
 }
 
-pub(super) fn sample(connection: &str) -> Event {
+pub(super) fn sample(connection: &str) -> PlatformEvent {
     event(connection, "Hello").unwrap_or_default()
 }
 

@@ -1,43 +1,45 @@
-//! `cron`: an event whenever a schedule is due. What was missed while nothing ran fires once at the next start.
+//! `cron`: an event at each time of a schedule. Times missed while the swarm was stopped fire once
+//! at the next start.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use chrono::{DateTime, SecondsFormat, Utc};
-use goondan::Schedule;
-use goondan::connectors::Bound;
-use goondan::inside::private;
+use goondan::CronSchedule;
+use goondan::adapters::connectors::BoundConnection;
+use goondan::internal::private_files;
 
-use super::Platform;
-use crate::desk::Desk;
-use crate::event::Event;
+use super::PlatformConnector;
+use crate::connection_runtime::ConnectionRuntime;
+use crate::event::PlatformEvent;
 
-/// The last time that has fired, in the folder of the connection.
-const FILE: &str = "cron.json";
-/// The zone of a schedule that names none.
-const ZONE: &str = "UTC";
+/// File with the time of the last firing.
+const LAST_FIRING_FILE: &str = "cron.json";
+/// Default time zone of a schedule.
+const DEFAULT_ZONE: &str = "UTC";
 
-/// A schedule with what it says.
-pub(super) struct Cron {
-    schedule: Schedule,
+/// A schedule with the text of its events.
+pub(super) struct CronConnector {
+    schedule: CronSchedule,
     text: String,
 }
 
-impl Cron {
-    pub(super) fn new(bound: &Bound) -> Result<Self, String> {
+impl CronConnector {
+    pub(super) fn new(bound: &BoundConnection) -> Result<Self, String> {
         let setting = |name| bound.setting(name);
-        let schedule = Schedule::parse(
+        let schedule = CronSchedule::parse(
             setting("schedule").unwrap_or_default(),
-            setting("timezone").unwrap_or(ZONE),
+            setting("timezone").unwrap_or(DEFAULT_ZONE),
         )?;
-        Ok(Cron {
+        Ok(CronConnector {
             schedule,
             text: setting("text").unwrap_or_default().to_owned(),
         })
     }
 
-    /// When it is due next after it has fired at `last`: of all times that were missed, the latest.
+    /// Returns the next time after `last`. If several times have passed, returns the latest of
+    /// them.
     fn due(&self, last: DateTime<Utc>, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
         let next = self.schedule.next(last)?;
         if next > now {
@@ -51,10 +53,11 @@ impl Cron {
 }
 
 #[async_trait]
-impl Platform for Cron {
-    async fn receive(&self, desk: &Arc<Desk>) -> Result<(), String> {
-        let unusable =
-            |error: std::io::Error| format!("the time of the last firing can't be kept: {error}");
+impl PlatformConnector for CronConnector {
+    async fn receive(&self, desk: &Arc<ConnectionRuntime>) -> Result<(), String> {
+        let unusable = |error: std::io::Error| {
+            format!("the time of the last scheduled event cannot be stored: {error}")
+        };
         let mut last = match read(&desk.folder) {
             Some(last) => last,
             None => {
@@ -76,10 +79,11 @@ impl Platform for Cron {
                 }
                 tracing::warn!(
                     connection = desk.bound.name,
-                    "a firing was not taken: {error}"
+                    "could not accept a scheduled event: {error}"
                 );
             }
-            // Behind the input: a process that dies in between fires again under the same id.
+            // Written after the input: after a crash in between, the same time fires again under
+            // the same event id.
             write(&desk.folder, due).map_err(unusable)?;
             last = due;
         }
@@ -87,26 +91,26 @@ impl Platform for Cron {
 }
 
 fn read(folder: &Path) -> Option<DateTime<Utc>> {
-    serde_json::from_slice(&std::fs::read(folder.join(FILE)).ok()?).ok()
+    serde_json::from_slice(&std::fs::read(folder.join(LAST_FIRING_FILE)).ok()?).ok()
 }
 
 fn write(folder: &Path, last: DateTime<Utc>) -> std::io::Result<()> {
-    private::replace(&folder.join(FILE), &serde_json::to_vec(&last)?)
+    private_files::replace(&folder.join(LAST_FIRING_FILE), &serde_json::to_vec(&last)?)
 }
 
-fn event(connection: &str, text: &str, due: DateTime<Utc>) -> Event {
+fn event(connection: &str, text: &str, due: DateTime<Utc>) -> PlatformEvent {
     let at = due.to_rfc3339_opts(SecondsFormat::Secs, true);
-    Event {
+    PlatformEvent {
         name: "cron_tick".to_owned(),
         id: at.clone(),
         text: text.to_owned(),
         key: format!("cron:{connection}"),
         properties: [("scheduledAt".to_owned(), at)].into(),
-        ..Event::default()
+        ..PlatformEvent::default()
     }
 }
 
-pub(super) fn sample(bound: &Bound) -> Event {
+pub(super) fn sample(bound: &BoundConnection) -> PlatformEvent {
     event(
         &bound.name,
         "The text of the schedule",
@@ -120,8 +124,8 @@ mod tests {
 
     #[test]
     fn what_was_missed_is_due_once() {
-        let cron = Cron {
-            schedule: Schedule::parse("0 * * * *", "UTC").unwrap(),
+        let cron = CronConnector {
+            schedule: CronSchedule::parse("0 * * * *", "UTC").unwrap(),
             text: String::new(),
         };
         let at = |text: &str| text.parse::<DateTime<Utc>>().unwrap();

@@ -1,4 +1,5 @@
-//! `discord`: commands and buttons of an application, which Discord delivers by HTTP. The answer takes the place of "thinking…".
+//! `discord`: commands and buttons of a Discord application over HTTP. The answer replaces the
+//! "thinking…" message.
 
 use std::time::Duration;
 
@@ -8,50 +9,50 @@ use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
-use goondan::connectors::Bound;
-use goondan::spec::kinds::Reply as ReplyMode;
+use goondan::adapters::connectors::BoundConnection;
+use goondan::spec::kinds::ReplyMode;
 use reqwest::RequestBuilder;
 use reqwest::multipart::Form;
 use serde_json::{Value, json};
 
-use super::{Heard, Platform, fenced, header, senseless, unsigned};
-use crate::asking::{Press, Verdict, button, of_button};
-use crate::desk::Taken;
-use crate::event::{Event, Sender, plain};
-use crate::files::{self, Sent};
-use crate::http::{self, Failure};
-use crate::lanes;
+use super::{ParsedRequest, PlatformConnector, bad_request, fenced, header, unauthorized};
+use crate::answer_files::AnswerFile;
+use crate::channel_approvals::{ButtonPress, PressOutcome, button, parse_button};
+use crate::connection_runtime::EventAcceptance;
+use crate::event::{EventSender, PlatformEvent, plain};
+use crate::event_files::{self, EventFile};
+use crate::http::{self, PlatformFailure};
+use crate::reply_queue;
 use crate::signature::{is_ed25519, is_fresh};
-use crate::uploads::Upload;
 
-/// Where Discord's API is, unless it is said otherwise.
-const BASE: &str = "https://discord.com/api/v10";
-/// The longest message, in characters.
-const LONGEST: usize = 2_000;
-/// Kinds of interactions.
-const PING: u64 = 1;
-const COMMAND: u64 = 2;
-const COMPONENT: u64 = 3;
-/// The type of an option that is a file.
-const ATTACHMENT: u64 = 11;
-/// Only who has asked sees the message.
-const EPHEMERAL: u64 = 64;
-/// What a stranger gets.
-const STRANGER: &str = "Sorry, I do not know you yet. The people who run me can let you in.";
+/// Default URL of the API.
+const DEFAULT_API_URL: &str = "https://discord.com/api/v10";
+/// Maximum characters of a message.
+const MAX_MESSAGE_CHARS: usize = 2_000;
+/// Interaction types.
+const INTERACTION_PING: u64 = 1;
+const INTERACTION_COMMAND: u64 = 2;
+const INTERACTION_COMPONENT: u64 = 3;
+/// Option type of a file.
+const OPTION_ATTACHMENT: u64 = 11;
+/// Message flag: visible only to the person who sent the interaction.
+const FLAG_EPHEMERAL: u64 = 64;
+/// Reply to an unknown sender.
+const UNKNOWN_SENDER_REPLY: &str =
+    "Sorry, you are not approved yet. The operators of this bot can approve you.";
 
-/// An application.
-pub(super) struct Discord {
+pub(super) struct DiscordConnector {
     base: String,
     public_key: String,
     answers: bool,
 }
 
-impl Discord {
-    pub(super) fn new(bound: &Bound) -> Self {
-        Discord {
+impl DiscordConnector {
+    pub(super) fn new(bound: &BoundConnection) -> Self {
+        DiscordConnector {
             base: bound
                 .setting("apiBaseUrl")
-                .unwrap_or(BASE)
+                .unwrap_or(DEFAULT_API_URL)
                 .trim_end_matches('/')
                 .to_owned(),
             public_key: bound
@@ -65,7 +66,7 @@ impl Discord {
 }
 
 #[async_trait]
-impl Platform for Discord {
+impl PlatformConnector for DiscordConnector {
     fn needs_server(&self) -> bool {
         true
     }
@@ -74,39 +75,43 @@ impl Platform for Discord {
         true
     }
 
-    fn hear(
+    fn parse_request(
         &self,
         headers: &HeaderMap,
         body: &Bytes,
         now: DateTime<Utc>,
-    ) -> Result<Heard, Response> {
+    ) -> Result<ParsedRequest, Response> {
         let [timestamp, given] =
             ["x-signature-timestamp", "x-signature-ed25519"].map(|name| header(headers, name));
         if !is_fresh(timestamp, now)
             || !is_ed25519(&self.public_key, &[timestamp.as_bytes(), body], given)
         {
-            return Err(unsigned());
+            return Err(unauthorized());
         }
         let interaction: Value =
-            serde_json::from_slice(body).map_err(|_| senseless("The body is not JSON."))?;
-        if interaction["type"].as_u64() == Some(PING) {
-            return Ok(Heard::Answer(Json(json!({"type": 1})).into_response()));
+            serde_json::from_slice(body).map_err(|_| bad_request("The body is not JSON."))?;
+        if interaction["type"].as_u64() == Some(INTERACTION_PING) {
+            return Ok(ParsedRequest::Answer(
+                Json(json!({"type": 1})).into_response(),
+            ));
         }
         if let Some(press) = press(&interaction) {
-            return Ok(Heard::Press(Box::new(press)));
+            return Ok(ParsedRequest::Press(Box::new(press)));
         }
         match event(&interaction) {
-            Some(event) => Ok(Heard::Event(Box::new(event))),
-            None => Ok(Heard::Answer(told("Sorry, I can't do anything with that."))),
+            Some(event) => Ok(ParsedRequest::Event(Box::new(event))),
+            None => Ok(ParsedRequest::Answer(told(
+                "Sorry, this command is not supported.",
+            ))),
         }
     }
 
-    fn acknowledge(&self, taken: Taken) -> Response {
+    fn acknowledge(&self, taken: EventAcceptance) -> Response {
         match taken {
-            // It shows "thinking…" until the answer comes.
-            Taken::Accepted if self.answers => Json(json!({"type": 5})).into_response(),
-            Taken::Accepted => told("Accepted."),
-            Taken::Stranger | Taken::NotLetIn => told(STRANGER),
+            // Response type 5 shows "thinking…" until the answer arrives.
+            EventAcceptance::Accepted if self.answers => Json(json!({"type": 5})).into_response(),
+            EventAcceptance::Accepted => told("Accepted."),
+            EventAcceptance::Stranger | EventAcceptance::NotLetIn => told(UNKNOWN_SENDER_REPLY),
         }
     }
 
@@ -115,13 +120,16 @@ impl Platform for Discord {
     }
 
     fn pieces(&self, text: &str) -> Vec<String> {
-        lanes::pieces(text, LONGEST, |_| 1)
+        reply_queue::pieces(text, MAX_MESSAGE_CHARS, |_| 1)
     }
 
-    /// The first message takes the place of the one that says that an answer is coming.
-    async fn send(&self, origin: &Value, number: usize, text: &str) -> Result<(), Failure> {
+    /// The first message replaces the "thinking…" message.
+    async fn send(&self, origin: &Value, number: usize, text: &str) -> Result<(), PlatformFailure> {
         match number {
-            0 => self.edit(origin, &ORIGINAL.into(), text, None).await,
+            0 => {
+                self.edit(origin, &ORIGINAL_MESSAGE_ID.into(), text, None)
+                    .await
+            }
             _ => self.post(origin, text, None).await.map(drop),
         }
     }
@@ -130,23 +138,36 @@ impl Platform for Discord {
         true
     }
 
-    async fn send_file(&self, origin: &Value, number: usize, file: &Upload) -> Result<(), Failure> {
+    async fn send_file(
+        &self,
+        origin: &Value,
+        number: usize,
+        file: &AnswerFile,
+    ) -> Result<(), PlatformFailure> {
         let client = http::client().await?;
         let request = match number {
-            // "thinking…" becomes the file.
-            0 => client.patch(format!("{}/messages/{ORIGINAL}", self.hook(origin))),
+            // The file replaces the "thinking…" message.
+            0 => client.patch(format!(
+                "{}/messages/{ORIGINAL_MESSAGE_ID}",
+                self.hook(origin)
+            )),
             _ => client.post(format!("{}?wait=true", self.hook(origin))),
         };
         let told = json!({"allowed_mentions": {"parse": []}}).to_string();
         let form = Form::new()
             .text("payload_json", told)
             .part("files[0]", file.part());
-        http::done_within(request.multipart(form), http::UPLOAD)
+        http::done_within(request.multipart(form), http::UPLOAD_TIMEOUT)
             .await
             .map(drop)
     }
 
-    async fn post(&self, origin: &Value, text: &str, mark: Option<&str>) -> Result<Value, Failure> {
+    async fn post(
+        &self,
+        origin: &Value,
+        text: &str,
+        mark: Option<&str>,
+    ) -> Result<Value, PlatformFailure> {
         let request = http::client()
             .await?
             .post(format!("{}?wait=true", self.hook(origin)));
@@ -159,7 +180,7 @@ impl Platform for Discord {
         posted: &Value,
         text: &str,
         mark: Option<&str>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), PlatformFailure> {
         let id = posted
             .as_str()
             .filter(|id| is_plain(id.trim_start_matches('@')))
@@ -172,14 +193,14 @@ impl Platform for Discord {
             .map(drop)
     }
 
-    async fn draft(&self, origin: &Value, text: &str) -> Result<Value, Failure> {
-        self.edit(origin, &ORIGINAL.into(), text, None)
+    async fn draft(&self, origin: &Value, text: &str) -> Result<Value, PlatformFailure> {
+        self.edit(origin, &ORIGINAL_MESSAGE_ID.into(), text, None)
             .await
-            .map(|()| ORIGINAL.into())
+            .map(|()| ORIGINAL_MESSAGE_ID.into())
     }
 
-    async fn download(&self, file: &Sent) -> Result<RequestBuilder, Failure> {
-        files::at(
+    async fn download(&self, file: &EventFile) -> Result<RequestBuilder, PlatformFailure> {
+        event_files::at(
             &file.place,
             &["cdn.discordapp.com", "media.discordapp.net"],
             &self.base,
@@ -187,8 +208,8 @@ impl Platform for Discord {
         .await
     }
 
-    /// Discord wants to know within three seconds that the interaction was taken.
-    fn patience(&self) -> Duration {
+    /// Discord requires a response to an interaction within three seconds.
+    fn files_timeout(&self) -> Duration {
         Duration::from_secs(2)
     }
 
@@ -196,16 +217,16 @@ impl Platform for Discord {
         true
     }
 
-    fn pressed(&self, verdict: &Verdict) -> Response {
+    fn pressed(&self, verdict: &PressOutcome) -> Response {
         match &verdict.text {
-            // The question becomes its answer, without buttons.
+            // The request message shows its result, without buttons.
             Some(text) => Json(json!({"type": 7, "data": message(text, None)})).into_response(),
             None => told(verdict.words),
         }
     }
 }
 
-impl Discord {
+impl DiscordConnector {
     fn hook(&self, origin: &Value) -> String {
         let [application, token] =
             ["application", "token"].map(|name| origin[name].as_str().unwrap_or_default());
@@ -213,10 +234,10 @@ impl Discord {
     }
 }
 
-/// The message that says that an answer is coming.
-const ORIGINAL: &str = "@original";
+/// Id of the "thinking…" message.
+const ORIGINAL_MESSAGE_ID: &str = "@original";
 
-/// A message that calls nobody, whatever an agent writes.
+/// Builds a message without mentions, regardless of the agent's text.
 fn message(text: &str, mark: Option<&str>) -> Value {
     let key = |label, style, allows, mark| json!({"type": 2, "style": style, "label": label, "custom_id": button(allows, mark)});
     let keys = mark.map(|mark| [key("Allow", 3, true, mark), key("Deny", 4, false, mark)]);
@@ -227,12 +248,12 @@ fn message(text: &str, mark: Option<&str>) -> Value {
     json!({"content": text, "allowed_mentions": {"parse": []}, "components": rows})
 }
 
-/// A button of one of our questions.
-fn press(interaction: &Value) -> Option<Press> {
+/// Parses a press of an approval button.
+fn press(interaction: &Value) -> Option<ButtonPress> {
     let carried = interaction
         .pointer("/data/custom_id")
-        .filter(|_| interaction["type"] == COMPONENT)?;
-    let (allows, mark) = of_button(carried.as_str()?)?;
+        .filter(|_| interaction["type"] == INTERACTION_COMPONENT)?;
+    let (allows, mark) = parse_button(carried.as_str()?)?;
     let user = interaction
         .pointer("/member/user")
         .or(interaction.get("user"))?;
@@ -241,11 +262,11 @@ fn press(interaction: &Value) -> Option<Press> {
         .or(user["username"].as_str())
         .unwrap_or_default()
         .to_owned();
-    let sender = Sender {
+    let sender = EventSender {
         id: user["id"].as_str()?.to_owned(),
         name,
     };
-    Some(Press {
+    Some(ButtonPress {
         mark,
         allows,
         sender,
@@ -255,15 +276,15 @@ fn press(interaction: &Value) -> Option<Press> {
 }
 
 fn told(text: &str) -> Response {
-    Json(json!({"type": 4, "data": {"content": text, "flags": EPHEMERAL}})).into_response()
+    Json(json!({"type": 4, "data": {"content": text, "flags": FLAG_EPHEMERAL}})).into_response()
 }
 
-/// A command with its options, or a button that was pressed.
-fn event(interaction: &Value) -> Option<Event> {
+/// Parses a command with its options, or a button press.
+fn event(interaction: &Value) -> Option<PlatformEvent> {
     let data = &interaction["data"];
     let (name, text) = match interaction["type"].as_u64()? {
-        COMMAND => ("slash_command", command(data)?),
-        COMPONENT => ("component_interaction", component(data)?),
+        INTERACTION_COMMAND => ("slash_command", command(data)?),
+        INTERACTION_COMPONENT => ("component_interaction", component(data)?),
         _ => return None,
     };
     let user = interaction
@@ -271,7 +292,7 @@ fn event(interaction: &Value) -> Option<Event> {
         .or(interaction.get("user"))?;
     let [id, token, application] =
         ["id", "token", "application_id"].map(|field| interaction[field].as_str());
-    // Both become parts of an address.
+    // Both values become parts of a URL.
     let (id, token, application) = (
         id?,
         token.filter(|token| is_plain(token))?,
@@ -297,7 +318,7 @@ fn event(interaction: &Value) -> Option<Event> {
         .as_str()
         .or(user["username"].as_str())
         .unwrap_or_default();
-    Some(Event {
+    Some(PlatformEvent {
         name: name.to_owned(),
         id: id.to_owned(),
         text,
@@ -306,7 +327,7 @@ fn event(interaction: &Value) -> Option<Event> {
             .into_iter()
             .filter_map(|(name, value)| Some((name.to_owned(), plain(value)?)))
             .collect(),
-        sender: Some(Sender {
+        sender: Some(EventSender {
             id: sender.to_owned(),
             name: shown.to_owned(),
         }),
@@ -317,15 +338,15 @@ fn event(interaction: &Value) -> Option<Event> {
     })
 }
 
-/// The text of the only option where there is one; otherwise the command with its options.
+/// Returns the text of a single option, or else the command with its options.
 fn command(data: &Value) -> Option<String> {
     let name = data["name"].as_str()?;
-    // Files come beside the text.
+    // Files are attached separately.
     let (files, options): (Vec<&Value>, Vec<&Value>) = data["options"]
         .as_array()
         .into_iter()
         .flatten()
-        .partition(|option| option["type"] == ATTACHMENT);
+        .partition(|option| option["type"] == OPTION_ATTACHMENT);
     if let ([option], []) = (options.as_slice(), files.as_slice())
         && let Some(text) = option["value"]
             .as_str()
@@ -356,13 +377,13 @@ fn command(data: &Value) -> Option<String> {
     )
 }
 
-/// Files that are options of a command.
-fn attached(data: &Value) -> Vec<Sent> {
+/// Returns the files that are options of a command.
+fn attached(data: &Value) -> Vec<EventFile> {
     let text = |file: &Value, name: &str| file[name].as_str().map(str::to_owned);
     let sent = |file: &Value| {
         let place = text(file, "url").unwrap_or_default();
         let bytes = file["size"].as_u64();
-        Sent {
+        EventFile {
             place,
             name: text(file, "filename"),
             media_type: text(file, "content_type"),
@@ -399,9 +420,9 @@ fn is_plain(text: &str) -> bool {
             .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
 }
 
-pub(super) fn sample() -> Event {
+pub(super) fn sample() -> PlatformEvent {
     let interaction = json!({
-        "id": "1", "application_id": "2", "token": "sample", "type": COMMAND, "channel_id": "C1", "guild_id": "G1",
+        "id": "1", "application_id": "2", "token": "sample", "type": INTERACTION_COMMAND, "channel_id": "C1", "guild_id": "G1",
         "data": {"name": "ask", "options": [{"name": "question", "value": "Hello"}]},
         "member": {"user": {"id": "U1", "username": "ada"}},
     });

@@ -1,41 +1,41 @@
-//! `github`: webhooks of repositories; answers become comments.
+//! `github`: repository webhooks; answers become comments.
 
 use async_trait::async_trait;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
-use goondan::connectors::{Bound, GITHUB_MARK as MARK};
+use goondan::adapters::connectors::{BoundConnection, GITHUB_MARK};
 use serde_json::{Value, json};
 
-use super::{Heard, Platform, fenced, header, senseless, unsigned};
-use crate::event::{Event, Sender, plain};
-use crate::http::{self, Failure};
-use crate::lanes;
+use super::{ParsedRequest, PlatformConnector, bad_request, fenced, header, unauthorized};
+use crate::event::{EventSender, PlatformEvent, plain};
+use crate::http::{self, PlatformFailure};
+use crate::reply_queue;
 use crate::signature::{digest, is_hmac_hex};
 
-/// Where GitHub's API is, unless it is said otherwise.
-const BASE: &str = "https://api.github.com";
-/// The longest comment, in bytes: GitHub counts characters, of which there are no more.
-const LONGEST: usize = 65_000;
-/// Payloads may be that large.
-const LARGEST: usize = 25 * 1024 * 1024;
-/// Of a text that comes with an event so much is passed on, in characters.
-const LONGEST_TEXT: usize = 20_000;
+/// Default URL of the API.
+const DEFAULT_API_URL: &str = "https://api.github.com";
+/// Maximum bytes of a comment. GitHub's limit counts characters, of which there are never more than
+/// bytes.
+const MAX_COMMENT_BYTES: usize = 65_000;
+/// Maximum bytes of a webhook payload.
+const MAX_PAYLOAD_BYTES: usize = 25 * 1024 * 1024;
+/// Maximum characters of an event's text.
+const MAX_EVENT_TEXT_CHARS: usize = 20_000;
 
-/// The webhooks of repositories.
-pub(super) struct GitHub {
+pub(super) struct GitHubConnector {
     base: String,
     token: String,
     secret: String,
 }
 
-impl GitHub {
-    pub(super) fn new(bound: &Bound) -> Self {
-        GitHub {
+impl GitHubConnector {
+    pub(super) fn new(bound: &BoundConnection) -> Self {
+        GitHubConnector {
             base: bound
                 .setting("apiBaseUrl")
-                .unwrap_or(BASE)
+                .unwrap_or(DEFAULT_API_URL)
                 .trim_end_matches('/')
                 .to_owned(),
             token: bound.secret("token").trim().to_owned(),
@@ -45,35 +45,36 @@ impl GitHub {
 }
 
 #[async_trait]
-impl Platform for GitHub {
+impl PlatformConnector for GitHubConnector {
     fn needs_server(&self) -> bool {
         true
     }
 
     fn largest(&self) -> usize {
-        LARGEST
+        MAX_PAYLOAD_BYTES
     }
 
-    /// GitHub signs the body alone, and no time. So what is delivered again is known by its body: a header could be another one.
-    fn hear(
+    /// GitHub signs only the body, without a time. The event id is therefore derived from the body,
+    /// because the headers are not signed.
+    fn parse_request(
         &self,
         headers: &HeaderMap,
         body: &Bytes,
         _now: DateTime<Utc>,
-    ) -> Result<Heard, Response> {
+    ) -> Result<ParsedRequest, Response> {
         let given = header(headers, "x-hub-signature-256").strip_prefix("sha256=");
         if !given.is_some_and(|given| is_hmac_hex(self.secret.as_bytes(), &[body], given)) {
-            return Err(unsigned());
+            return Err(unauthorized());
         }
         let payload: Value = serde_json::from_slice(body).map_err(|_| {
-            senseless(
+            bad_request(
                 "The body is not JSON. Set the content type of the webhook to application/json.",
             )
         })?;
         Ok(
             match event(header(headers, "x-github-event"), digest(&[body]), &payload) {
-                Some(event) => Heard::Event(Box::new(event)),
-                None => Heard::Answer("ignored\n".into_response()),
+                Some(event) => ParsedRequest::Event(Box::new(event)),
+                None => ParsedRequest::Answer("ignored\n".into_response()),
             },
         )
     }
@@ -83,10 +84,15 @@ impl Platform for GitHub {
     }
 
     fn pieces(&self, text: &str) -> Vec<String> {
-        lanes::pieces(text, LONGEST, char::len_utf8)
+        reply_queue::pieces(text, MAX_COMMENT_BYTES, char::len_utf8)
     }
 
-    async fn send(&self, origin: &Value, _number: usize, text: &str) -> Result<(), Failure> {
+    async fn send(
+        &self,
+        origin: &Value,
+        _number: usize,
+        text: &str,
+    ) -> Result<(), PlatformFailure> {
         let (repository, number) = (
             origin["repository"].as_str().unwrap_or_default(),
             &origin["number"],
@@ -94,25 +100,26 @@ impl Platform for GitHub {
         let address = format!("{}/repos/{repository}/issues/{number}/comments", self.base);
         let request = http::client().await?.post(address).bearer_auth(&self.token);
         let request = request.header("accept", "application/vnd.github+json");
-        http::done(request.json(&json!({"body": format!("{text}\n\n{MARK}")})))
+        http::done(request.json(&json!({"body": format!("{text}\n\n{GITHUB_MARK}")})))
             .await
             .map(drop)
     }
 }
 
-/// What the events of one kind are about.
-struct About<'p> {
+/// Content of a GitHub event.
+struct GitHubEventContent<'p> {
     name: &'static str,
-    /// The first line.
+    /// First line of the text.
     line: String,
     body: &'p Value,
-    /// Who has written the body; null where nobody says.
+    /// Author of the body; null if GitHub states none.
     author: &'p Value,
     number: Option<u64>,
 }
 
-/// An event of a person that asks for something; none for pings, labels, closed issues and what bots do.
-fn event(kind: &str, id: String, payload: &Value) -> Option<Event> {
+/// Parses an event that needs a reaction of the agent. Returns `None` for pings, labels, closed
+/// issues and bots.
+fn event(kind: &str, id: String, payload: &Value) -> Option<PlatformEvent> {
     let repository = payload
         .pointer("/repository/full_name")
         .and_then(Value::as_str)
@@ -121,20 +128,20 @@ fn event(kind: &str, id: String, payload: &Value) -> Option<Event> {
     if sender["type"] == "Bot" {
         return None;
     }
-    let About {
+    let GitHubEventContent {
         name,
         line,
         body,
         author,
         number,
-    } = about(kind, payload)?;
+    } = event_content(kind, payload)?;
     let body: String = body
         .as_str()
         .unwrap_or_default()
         .chars()
-        .take(LONGEST_TEXT)
+        .take(MAX_EVENT_TEXT_CHARS)
         .collect();
-    if body.contains(MARK) {
+    if body.contains(GITHUB_MARK) {
         return None;
     }
     let facts = [
@@ -149,7 +156,7 @@ fn event(kind: &str, id: String, payload: &Value) -> Option<Event> {
         None => format!("github:{repository}"),
     };
     let login = sender["login"].as_str();
-    Some(Event {
+    Some(PlatformEvent {
         name: name.to_owned(),
         id,
         text: format!("{line}\n\n{body}").trim_end().to_owned(),
@@ -158,19 +165,19 @@ fn event(kind: &str, id: String, payload: &Value) -> Option<Event> {
             .iter()
             .filter_map(|(name, value)| Some(((*name).to_owned(), plain(value)?)))
             .collect(),
-        sender: login.map(|login| Sender {
+        sender: login.map(|login| EventSender {
             id: login.to_owned(),
             name: login.to_owned(),
         }),
         channel: Some(repository.to_owned()),
-        // Who reopens an issue or pushes a commit passes on what others wrote.
+        // Reopening an issue or pushing a commit quotes text that others may have written.
         quotes: author.as_str().is_none_or(|author| Some(author) != login),
         files: Vec::new(),
         origin: number.map(|number| json!({"repository": repository, "number": number})),
     })
 }
 
-fn about<'p>(kind: &str, payload: &'p Value) -> Option<About<'p>> {
+fn event_content<'p>(kind: &str, payload: &'p Value) -> Option<GitHubEventContent<'p>> {
     let action = payload["action"].as_str().unwrap_or_default();
     let who = payload
         .pointer("/sender/login")
@@ -192,7 +199,7 @@ fn about<'p>(kind: &str, payload: &'p Value) -> Option<About<'p>> {
             let branch = payload["ref"].as_str().unwrap_or_default();
             let line = format!("{who} pushed {commits} commits to {branch} of {where_}.");
             let (body, author) = (&payload["head_commit"]["message"], &Value::Null);
-            Some(About {
+            Some(GitHubEventContent {
                 name: "github_push",
                 line,
                 body,
@@ -210,7 +217,7 @@ fn about<'p>(kind: &str, payload: &'p Value) -> Option<About<'p>> {
                 &payload["pull_request"]["body"],
                 &payload["pull_request"]["user"]["login"],
             );
-            Some(About {
+            Some(GitHubEventContent {
                 name: "github_pull_request",
                 line,
                 body,
@@ -228,7 +235,7 @@ fn about<'p>(kind: &str, payload: &'p Value) -> Option<About<'p>> {
                 &payload["issue"]["body"],
                 &payload["issue"]["user"]["login"],
             );
-            Some(About {
+            Some(GitHubEventContent {
                 name: "github_issue",
                 line,
                 body,
@@ -243,7 +250,7 @@ fn about<'p>(kind: &str, payload: &'p Value) -> Option<About<'p>> {
                 &payload["comment"]["body"],
                 &payload["comment"]["user"]["login"],
             );
-            Some(About {
+            Some(GitHubEventContent {
                 name: "github_issue_comment",
                 line,
                 body,
@@ -255,7 +262,7 @@ fn about<'p>(kind: &str, payload: &'p Value) -> Option<About<'p>> {
     }
 }
 
-/// `owner/name`: it becomes a part of an address.
+/// Checks for `owner/name`, which becomes part of a URL.
 fn is_repository(name: &str) -> bool {
     let is_plain = |part: &str| {
         !part.is_empty()
@@ -264,14 +271,14 @@ fn is_repository(name: &str) -> bool {
                 .bytes()
                 .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
     };
-    // A name may begin with a dot, such as `.github`; `..` leads elsewhere.
+    // Repository names may start with a dot, such as `.github`; `..` would change the path.
     name.split_once('/').is_some_and(|(owner, name)| {
         is_plain(owner) && (is_plain(name) || name.strip_prefix('.').is_some_and(is_plain))
     })
 }
 
-/// An event of that name, or one about an issue.
-pub(super) fn sample(name: &str) -> Event {
+/// Returns a sample of the named event, or of an issue event.
+pub(super) fn sample(name: &str) -> PlatformEvent {
     let thing =
         json!({"number": 12, "title": "It crashes", "body": "Hello", "user": {"login": "ada"}});
     let (kind, mut payload) = match name {
@@ -348,7 +355,7 @@ mod tests {
         for ignored in [
             json!({"action": "deleted"}),
             json!({"sender": {"login": "x[bot]", "type": "Bot"}}),
-            json!({"comment": {"body": format!("so\n\n{MARK}")}}),
+            json!({"comment": {"body": format!("so\n\n{GITHUB_MARK}")}}),
             json!({"repository": {"full_name": "octo/../x"}}),
             json!({"repository": {"full_name": "octo/.."}}),
             json!({"issue": {}}),
@@ -371,7 +378,7 @@ mod tests {
         assert_eq!(of("ping", &comment(json!({}))), None);
     }
 
-    /// Ada may answer questions, and passes on what Eve has written.
+    /// Ada is an approver and quotes text that Eve wrote.
     #[test]
     fn the_words_of_others_are_not_those_of_the_sender() {
         let by = |author: &str| json!({"number": 3, "title": "t", "body": "/approve 0123456789abcdef", "user": {"login": author}});

@@ -1,4 +1,4 @@
-//! One file for each platform.
+//! The platforms: one file each.
 
 mod cli;
 mod cron;
@@ -20,200 +20,212 @@ use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
-use goondan::connectors::Bound;
+use goondan::adapters::connectors::BoundConnection;
 use reqwest::RequestBuilder;
 use serde_json::Value;
 
-use crate::asking::{Press, Verdict};
-use crate::console::Console;
-use crate::desk::{Desk, NotTaken, Taken};
-use crate::event::Event;
-use crate::files::{self, Sent};
-use crate::http::Failure;
-use crate::uploads::Upload;
+use crate::answer_files::AnswerFile;
+use crate::channel_approvals::{ButtonPress, PressOutcome};
+use crate::connection_runtime::{ConnectionRuntime, EventAcceptance, EventRefusal};
+use crate::console::LineConsole;
+use crate::event::PlatformEvent;
+use crate::event_files::{self, EventFile};
+use crate::http::PlatformFailure;
 
-/// The largest body of a request, in bytes, where the platform does not send larger ones.
-const LARGEST: usize = 1024 * 1024;
-/// How long a body may take to arrive.
-const BODY_TIME: Duration = Duration::from_secs(10);
+/// Default maximum bytes of a request body.
+const MAX_REQUEST_BODY_BYTES: usize = 1024 * 1024;
+/// Time limit for receiving a request body.
+const REQUEST_BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What a platform makes of a request.
-pub(crate) enum Heard {
-    /// An event.
-    Event(Box<Event>),
-    /// A button of a question.
-    Press(Box<Press>),
-    /// Something else, which gets this answer.
+/// Parsed platform request.
+pub(crate) enum ParsedRequest {
+    Event(Box<PlatformEvent>),
+    /// A press of an approval button.
+    Press(Box<ButtonPress>),
+    /// Any other request, with its response.
     Answer(Response),
 }
 
-/// A connector, for one connection.
+/// A connector of one connection.
 #[async_trait]
-pub(crate) trait Platform: Send + Sync {
-    /// Whether events arrive by HTTP.
+pub(crate) trait PlatformConnector: Send + Sync {
+    /// Returns true if events arrive over HTTP.
     fn needs_server(&self) -> bool {
         false
     }
 
-    /// Whether nobody may send unless somebody has let him in.
+    /// Returns true if unknown senders need approval unless `allow` is set.
     fn is_guarded(&self) -> bool {
         false
     }
 
-    /// Fetches events until that fails, or there are no more.
-    async fn receive(&self, _desk: &Arc<Desk>) -> Result<(), String> {
+    /// Receives events until it fails or the source ends.
+    async fn receive(&self, _desk: &Arc<ConnectionRuntime>) -> Result<(), String> {
         std::future::pending().await
     }
 
-    /// The largest body of a request, in bytes.
+    /// Returns the maximum bytes of a request body.
     fn largest(&self) -> usize {
-        LARGEST
+        MAX_REQUEST_BODY_BYTES
     }
 
-    /// Checks who has signed a request, and reads it. Nothing that it says counts before.
-    fn hear(
+    /// Checks the signature of a request before parsing it.
+    fn parse_request(
         &self,
         _headers: &HeaderMap,
         _body: &Bytes,
         _now: DateTime<Utc>,
-    ) -> Result<Heard, Response> {
+    ) -> Result<ParsedRequest, Response> {
         Err(StatusCode::NOT_FOUND.into_response())
     }
 
-    /// The answer to a request whose event was taken, or not.
-    fn acknowledge(&self, _taken: Taken) -> Response {
+    /// Returns the response to an accepted or refused event.
+    fn acknowledge(&self, _taken: EventAcceptance) -> Response {
         (StatusCode::ACCEPTED, "accepted\n").into_response()
     }
 
-    /// A text as it has to be written so that the platform shows each character of it, and makes nothing of any.
+    /// Escapes `text` so that the platform shows every character literally.
     fn literal(&self, text: &str) -> String {
         text.to_owned()
     }
 
-    /// Cuts an answer into messages.
+    /// Splits an answer into messages.
     fn pieces(&self, text: &str) -> Vec<String> {
         vec![text.to_owned()]
     }
 
-    /// Sends a message of an answer, counted from 0.
-    async fn send(&self, _origin: &Value, _number: usize, _text: &str) -> Result<(), Failure> {
-        Err(Failure::Refused("there is no way back".to_owned()))
+    /// Sends message `number` of an answer, counted from 0.
+    async fn send(
+        &self,
+        _origin: &Value,
+        _number: usize,
+        _text: &str,
+    ) -> Result<(), PlatformFailure> {
+        Err(PlatformFailure::Refused(
+            "the connection cannot send replies".to_owned(),
+        ))
     }
 
-    /// Whether an answer may have files.
+    /// Returns true if answers may contain files.
     fn takes_files(&self) -> bool {
         false
     }
 
-    /// Sends a file as the message of that number.
+    /// Sends a file as message `number` of an answer.
     async fn send_file(
         &self,
         _origin: &Value,
         _number: usize,
-        _file: &Upload,
-    ) -> Result<(), Failure> {
-        Err(Failure::Refused("files can't be sent there".to_owned()))
+        _file: &AnswerFile,
+    ) -> Result<(), PlatformFailure> {
+        Err(PlatformFailure::Refused(
+            "the platform does not support sending files".to_owned(),
+        ))
     }
 
-    /// Sends a message and says how it can be changed. With the mark of a question it has the buttons that answer it.
+    /// Posts a message and returns the handle for edits. An approval code adds the answer buttons.
     async fn post(
         &self,
         origin: &Value,
         text: &str,
         _mark: Option<&str>,
-    ) -> Result<Value, Failure> {
+    ) -> Result<Value, PlatformFailure> {
         self.send(origin, 0, text).await.map(|()| Value::Null)
     }
 
-    /// Changes a message that was posted, and its buttons.
+    /// Edits a posted message and its buttons.
     async fn edit(
         &self,
         _origin: &Value,
         message: &Value,
         _text: &str,
         _mark: Option<&str>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), PlatformFailure> {
         match message {
-            // What can't be changed stays as it is.
+            // Messages without a handle cannot be edited and stay unchanged.
             Value::Null => Ok(()),
-            _ => Err(Failure::Refused(
-                "messages can't be changed there".to_owned(),
+            _ => Err(PlatformFailure::Refused(
+                "the platform does not support editing messages".to_owned(),
             )),
         }
     }
 
-    /// Sends the message that an answer will be, while it is being written.
-    async fn draft(&self, origin: &Value, text: &str) -> Result<Value, Failure> {
+    /// Sends the message that grows into the answer.
+    async fn draft(&self, origin: &Value, text: &str) -> Result<Value, PlatformFailure> {
         self.post(origin, text, None).await
     }
 
-    /// How long a message stays as it is, at least.
+    /// Minimum time between two edits of a message.
     fn pace(&self) -> Duration {
         Duration::from_secs(1)
     }
 
-    /// Whether its messages have buttons. Without them, questions are answered in words.
+    /// Returns true if messages can have buttons. Otherwise approval requests are answered with
+    /// text commands.
     fn has_buttons(&self) -> bool {
         false
     }
 
-    /// Tells somebody what his press has come to, where the answer to the request can't.
-    async fn tell(&self, _press: &Press, _verdict: &Verdict) {}
+    /// Reports the outcome of a button press if the HTTP response cannot do so.
+    async fn tell(&self, _press: &ButtonPress, _verdict: &PressOutcome) {}
 
-    /// The answer to a request that was a press.
-    fn pressed(&self, _verdict: &Verdict) -> Response {
+    /// Returns the response to a button press.
+    fn pressed(&self, _verdict: &PressOutcome) -> Response {
         StatusCode::OK.into_response()
     }
 
-    /// Tells a stranger, once, that he is not known.
-    async fn turn_away(&self, _origin: &Value) {}
+    /// Notifies an unknown sender once.
+    async fn notify_unknown_sender(&self, _origin: &Value) {}
 
-    /// Asks for a file that somebody has sent.
-    async fn download(&self, _file: &Sent) -> Result<RequestBuilder, Failure> {
-        Err(Failure::Refused("files can't be fetched there".to_owned()))
+    /// Creates the download request for a file of an event.
+    async fn download(&self, _file: &EventFile) -> Result<RequestBuilder, PlatformFailure> {
+        Err(PlatformFailure::Refused(
+            "the platform does not support fetching files".to_owned(),
+        ))
     }
 
-    /// How long an event may wait for its files.
-    fn patience(&self) -> Duration {
-        files::PATIENCE
+    /// Returns the time limit for downloading the files of an event.
+    fn files_timeout(&self) -> Duration {
+        event_files::EVENT_FILES_TIMEOUT
     }
 
-    /// Says that an answer is being written.
-    async fn busy(&self, _origin: &Value) {}
+    /// Sends a typing indicator.
+    async fn send_typing(&self, _origin: &Value) {}
 
-    /// How long people see it.
-    fn busy_for(&self) -> Duration {
+    /// Returns the interval of typing indicators.
+    fn typing_interval(&self) -> Duration {
         Duration::from_secs(4)
     }
 }
 
-/// The connector of a connection.
+/// Creates the connector of a connection.
 pub(crate) fn make(
-    bound: &Bound,
-    console: Option<&Arc<Console>>,
-) -> Result<Arc<dyn Platform>, String> {
+    bound: &BoundConnection,
+    console: Option<&Arc<LineConsole>>,
+) -> Result<Arc<dyn PlatformConnector>, String> {
     if bound.file.is_some() {
-        return Ok(Arc::new(script::Scripted::new(console.cloned())));
+        return Ok(Arc::new(script::ScriptConnector::new(console.cloned())));
     }
     Ok(match bound.connector.as_str() {
-        "webhook" => Arc::new(webhook::Webhook::new(bound)),
-        "cli" => Arc::new(cli::Cli::new(console.cloned())?),
-        "cron" => Arc::new(cron::Cron::new(bound)?),
-        "slack" => Arc::new(slack::Slack::new(bound)),
-        "github" => Arc::new(github::GitHub::new(bound)),
-        "discord" => Arc::new(discord::Discord::new(bound)),
-        "telegram" | "telegram-polling" => Arc::new(telegram::Telegram::new(bound)),
+        "webhook" => Arc::new(webhook::WebhookConnector::new(bound)),
+        "cli" => Arc::new(cli::CliConnector::new(console.cloned())?),
+        "cron" => Arc::new(cron::CronConnector::new(bound)?),
+        "slack" => Arc::new(slack::SlackConnector::new(bound)),
+        "github" => Arc::new(github::GitHubConnector::new(bound)),
+        "discord" => Arc::new(discord::DiscordConnector::new(bound)),
+        "telegram" | "telegram-polling" => Arc::new(telegram::TelegramConnector::new(bound)),
         other => return Err(format!("There is no connector `{other}`.")),
     })
 }
 
-/// Why letting a sender in changes nothing for a connection, as a sentence; `None` where it does.
-pub fn needs_no_approval(bound: &Bound) -> Option<String> {
+/// Returns a sentence that explains why approving senders has no effect on a connection, or `None`
+/// if it has one.
+pub fn needs_no_approval(bound: &BoundConnection) -> Option<String> {
     let knows_senders =
         bound.file.is_some() || !matches!(bound.connector.as_str(), "cli" | "cron" | "webhook");
     if !knows_senders {
         return Some(format!(
-            "The events of the connector `{}` do not say who has sent them.",
+            "Events of the connector `{}` have no sender.",
             bound.connector
         ));
     }
@@ -225,31 +237,31 @@ pub fn needs_no_approval(bound: &Bound) -> Option<String> {
     let lets_everybody_in = match bound
         .allow
         .as_ref()
-        .filter(|allow| allow.is_about_senders())
+        .filter(|allow| allow.restricts_senders())
     {
-        Some(allow) => allow.lets_everybody_in(),
+        Some(allow) => allow.accepts_all_senders(),
         None => !is_guarded,
     };
     lets_everybody_in.then(|| {
         format!(
-            "Everybody may write to the connection `{}` already.",
+            "The connection `{}` already accepts all senders.",
             bound.name
         )
     })
 }
 
-/// A made-up event of a connection; `given`, a JSON object, says what is different about it.
+/// Returns a sample event of a connection. `given` is a JSON object that overrides fields.
 ///
 /// # Errors
-/// A sentence about what is wrong with `given`.
-pub fn sample(bound: &Bound, given: Option<&Value>) -> Result<Event, String> {
+/// A sentence about the invalid part of `given`.
+pub fn sample(bound: &BoundConnection, given: Option<&Value>) -> Result<PlatformEvent, String> {
     let name = given
         .and_then(|given| given.get("name"))
         .and_then(Value::as_str);
     if let Some(name) = name.filter(|name| !bound.events.iter().any(|known| known == name)) {
         let known = bound.events.join(", ");
         return Err(format!(
-            "The connector `{}` has no event `{name}`. It has {known}.",
+            "The connector `{}` has no event `{name}`. Use one of: {known}.",
             bound.connector
         ));
     }
@@ -266,7 +278,7 @@ pub fn sample(bound: &Bound, given: Option<&Value>) -> Result<Event, String> {
     given.map_or(Ok(event.clone()), |given| with(event, given))
 }
 
-fn with(mut event: Event, given: &Value) -> Result<Event, String> {
+fn with(mut event: PlatformEvent, given: &Value) -> Result<PlatformEvent, String> {
     let object = given
         .as_object()
         .ok_or("The event must be a JSON object.")?;
@@ -275,14 +287,14 @@ fn with(mut event: Event, given: &Value) -> Result<Event, String> {
             value
                 .as_str()
                 .map(str::to_owned)
-                .ok_or(format!("`{name}` of the event must be text."))
+                .ok_or(format!("`{name}` of the event must be a string."))
         };
         match name.as_str() {
             "name" => event.name = text()?,
             "text" => event.text = text()?,
             "instanceKey" => event.key = text()?,
             "sender" => {
-                event.sender = Some(crate::event::Sender {
+                event.sender = Some(crate::event::EventSender {
                     id: text()?,
                     name: String::new(),
                 })
@@ -296,48 +308,51 @@ fn with(mut event: Event, given: &Value) -> Result<Event, String> {
             }
             other => {
                 let known = "name, text, instanceKey, sender, channel and properties";
-                return Err(format!("An event has no `{other}`. It has {known}."));
+                return Err(format!("An event has no field `{other}`. Use {known}."));
             }
         }
     }
     Ok(event)
 }
 
-/// Answers a request to a connection.
-pub(crate) async fn request(desk: Arc<Desk>, request: Request) -> Response {
+/// Handles an HTTP request to a connection.
+pub(crate) async fn request(desk: Arc<ConnectionRuntime>, request: Request) -> Response {
     if request.method() != Method::POST {
         return (
             StatusCode::METHOD_NOT_ALLOWED,
             [("allow", "POST")],
-            "Events are delivered by POST.\n",
+            "Send events with POST.\n",
         )
             .into_response();
     }
-    // The limit of the server counts as well.
+    // Applies the body limit of the server as well.
     let (head, body) = request.with_limited_body().into_parts();
     let body = match read(body, desk.platform.largest()).await {
         Ok(body) => body,
         Err(refusal) => return refusal,
     };
-    let heard = match desk.platform.hear(&head.headers, &body, desk.now()) {
+    let heard = match desk
+        .platform
+        .parse_request(&head.headers, &body, desk.now())
+    {
         Ok(heard) => heard,
         Err(refusal) => return refusal,
     };
     match heard {
-        Heard::Answer(answer) => answer,
-        Heard::Press(press) => {
+        ParsedRequest::Answer(answer) => answer,
+        ParsedRequest::Press(press) => {
             let verdict = desk.press(&press);
             let answer = desk.platform.pressed(&verdict);
-            // The platform waits for the answer alone.
+            // The platform waits for the response, so the report is sent in the background.
             tokio::spawn(async move { desk.platform.tell(&press, &verdict).await });
             answer
         }
-        Heard::Event(event) => match take_for_good(&desk, *event).await {
+        ParsedRequest::Event(event) => match accept_detached(&desk, *event).await {
             Ok(taken) => desk.platform.acknowledge(taken),
             Err(error) => {
                 tracing::warn!(
                     connection = desk.bound.name,
-                    "an event was not taken: {error}"
+                    "could not accept an event: {error}"
                 );
                 let status = match error.is_passing {
                     true => StatusCode::SERVICE_UNAVAILABLE,
@@ -349,61 +364,68 @@ pub(crate) async fn request(desk: Arc<Desk>, request: Request) -> Response {
     }
 }
 
-/// As [`take`], also where the platform has given up waiting: it may fetch files.
-async fn take_for_good(desk: &Arc<Desk>, event: Event) -> Result<Taken, NotTaken> {
+/// Same as [`take`], but completes even if the platform closes the request, because fetching files
+/// may take long.
+async fn accept_detached(
+    desk: &Arc<ConnectionRuntime>,
+    event: PlatformEvent,
+) -> Result<EventAcceptance, EventRefusal> {
     let task = tokio::spawn({
         let desk = Arc::clone(desk);
-        async move { take(&desk, event).await }
+        async move { accept_event(&desk, event).await }
     });
-    let broken = |error| NotTaken {
-        message: format!("A fault of gdn: {error}."),
+    let broken = |error| EventRefusal {
+        message: format!("Internal error in gdn: {error}."),
         is_passing: true,
     };
     task.await.unwrap_or_else(|error| Err(broken(error)))
 }
 
-/// Takes an event in, and is polite to a stranger.
-pub(crate) async fn take(desk: &Arc<Desk>, event: Event) -> Result<Taken, NotTaken> {
+/// Accepts an event and notifies an unknown sender.
+pub(crate) async fn accept_event(
+    desk: &Arc<ConnectionRuntime>,
+    event: PlatformEvent,
+) -> Result<EventAcceptance, EventRefusal> {
     let origin = event.origin.clone().unwrap_or_default();
     let taken = desk.accept(event).await?;
-    if taken == Taken::Stranger {
-        desk.platform.turn_away(&origin).await;
+    if taken == EventAcceptance::Stranger {
+        desk.platform.notify_unknown_sender(&origin).await;
     }
     Ok(taken)
 }
 
 async fn read(body: Body, largest: usize) -> Result<Bytes, Response> {
-    match tokio::time::timeout(BODY_TIME, to_bytes(body, largest)).await {
+    match tokio::time::timeout(REQUEST_BODY_TIMEOUT, to_bytes(body, largest)).await {
         Ok(Ok(body)) => Ok(body),
         Ok(Err(_)) => Err((
             StatusCode::PAYLOAD_TOO_LARGE,
-            "The body is too large, or broke off.\n",
+            "The body is too large or incomplete.\n",
         )
             .into_response()),
         Err(_) => Err((StatusCode::REQUEST_TIMEOUT, "The body took too long.\n").into_response()),
     }
 }
 
-/// A text that Markdown shows as it is. Where it would end the block, there is an escape.
+/// Formats text as a Markdown code block. Backticks that would end the block are escaped.
 pub(crate) fn fenced(text: &str) -> String {
     format!("```\n{}\n```", text.replace("``", "`\\u{60}"))
 }
 
-/// The answer to a request whose signature is missing, wrong or too old. It does not say which.
-pub(crate) fn unsigned() -> Response {
+/// Returns the response for a missing, wrong or expired signature. It does not reveal which.
+pub(crate) fn unauthorized() -> Response {
     (
         StatusCode::UNAUTHORIZED,
-        "The request is not signed as it should be, or too old.\n",
+        "The request has no valid signature or is too old.\n",
     )
         .into_response()
 }
 
-/// The answer to a request that makes no sense.
-pub(crate) fn senseless(why: &str) -> Response {
+/// Returns the response for an invalid request.
+pub(crate) fn bad_request(why: &str) -> Response {
     (StatusCode::BAD_REQUEST, format!("{why}\n")).into_response()
 }
 
-/// A header as text; empty where it is missing.
+/// Returns a header value, or an empty string if it is missing.
 pub(crate) fn header<'h>(headers: &'h HeaderMap, name: &str) -> &'h str {
     headers
         .get(name)

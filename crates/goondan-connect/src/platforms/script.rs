@@ -1,75 +1,74 @@
-//! A connector that is a file: its function runs in a process of its own, and hands events in.
+//! A connector file: its function runs in a separate process and emits events.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use goondan::connectors::{Bound, ConnectorDesk};
+use goondan::adapters::connectors::{BoundConnection, ConnectorHost};
 use goondan::ports::tool::{LogLevel, ToolError};
 use goondan::spec::{Code, JsonObject};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
-use super::Platform;
-use crate::console::Console;
-use crate::desk::Desk;
-use crate::event::{Event, Sender, plain, plain_values, random_id};
-use crate::http::Failure;
+use super::PlatformConnector;
+use crate::connection_runtime::ConnectionRuntime;
+use crate::console::LineConsole;
+use crate::event::{EventSender, PlatformEvent, plain, plain_values, random_id};
+use crate::http::PlatformFailure;
 
-/// So many answers wait for the file. Further ones wait behind them.
-const MOST_WAITING: usize = 32;
-/// How long an answer waits for the file to take it. Then it is tried again later.
-const TAKEN: Duration = Duration::from_secs(30);
-/// How long the file may take to send an answer.
-const SENT: Duration = Duration::from_secs(60);
-/// The largest origin of an event, in bytes.
-const LARGEST_ORIGIN: usize = 4_096;
+/// Maximum number of answers queued for the connector file; further senders wait.
+const MAX_QUEUED_REPLIES: usize = 32;
+/// Time limit until the connector file takes an answer. The delivery is then retried later.
+const REPLY_PICKUP_TIMEOUT: Duration = Duration::from_secs(30);
+/// Time limit for sending an answer.
+const REPLY_SEND_TIMEOUT: Duration = Duration::from_secs(60);
+/// Maximum bytes of an event's origin.
+const MAX_ORIGIN_BYTES: usize = 4_096;
 
-/// A file.
-pub(super) struct Scripted {
-    console: Option<Arc<Console>>,
-    replies: Arc<Replies>,
+pub(super) struct ScriptConnector {
+    console: Option<Arc<LineConsole>>,
+    replies: Arc<ScriptReplies>,
 }
 
-impl Scripted {
-    pub(super) fn new(console: Option<Arc<Console>>) -> Self {
-        Scripted {
+impl ScriptConnector {
+    pub(super) fn new(console: Option<Arc<LineConsole>>) -> Self {
+        ScriptConnector {
             console,
             replies: Arc::default(),
         }
     }
 }
 
-/// Answers on their way to the file, and back from it.
-struct Replies {
-    queue: mpsc::Sender<Waiting>,
-    waiting: tokio::sync::Mutex<mpsc::Receiver<Waiting>>,
-    /// What the file has taken, by number.
-    taken: Mutex<Taken>,
+/// Answers queued for the connector file, and answers in progress.
+struct ScriptReplies {
+    queue: mpsc::Sender<QueuedScriptReply>,
+    waiting: tokio::sync::Mutex<mpsc::Receiver<QueuedScriptReply>>,
+    /// Answers that the connector file has taken, by number.
+    taken: Mutex<TakenReplies>,
 }
 
-/// Why an answer was not sent, for who waits for that.
-type Outcome = oneshot::Sender<Option<String>>;
+/// Sender of the result: `None` for success, or the error message.
+type ReplyResultSender = oneshot::Sender<Option<String>>;
 
 #[derive(Default)]
-struct Taken {
+struct TakenReplies {
     last: u64,
-    open: HashMap<u64, Outcome>,
+    open: HashMap<u64, ReplyResultSender>,
 }
 
-/// An answer that the file has not taken.
-struct Waiting {
+/// An answer that the connector file has not taken yet.
+struct QueuedScriptReply {
     answer: Value,
-    sent: Outcome,
-    /// Says that it was taken.
+    sent: ReplyResultSender,
+    /// Signals that the answer was taken.
     taken: oneshot::Sender<()>,
 }
 
-impl Default for Replies {
+impl Default for ScriptReplies {
     fn default() -> Self {
-        let (queue, waiting) = mpsc::channel(MOST_WAITING);
-        Replies {
+        let (queue, waiting) = mpsc::channel(MAX_QUEUED_REPLIES);
+        ScriptReplies {
             queue,
             waiting: tokio::sync::Mutex::new(waiting),
             taken: Mutex::default(),
@@ -77,14 +76,14 @@ impl Default for Replies {
     }
 }
 
-impl Replies {
-    async fn send(&self, answer: Value) -> Result<(), Failure> {
+impl ScriptReplies {
+    async fn send(&self, answer: Value) -> Result<(), PlatformFailure> {
         let ((sent, outcome), (taken, is_taken)) = (oneshot::channel(), oneshot::channel());
         let waiting = async {
-            // The receiver is in the same struct.
+            // The receiver is in the same struct, so sending cannot fail.
             let _ = self
                 .queue
-                .send(Waiting {
+                .send(QueuedScriptReply {
                     answer,
                     sent,
                     taken,
@@ -92,27 +91,29 @@ impl Replies {
                 .await;
             is_taken.await
         };
-        match tokio::time::timeout(TAKEN, waiting).await {
+        match tokio::time::timeout(REPLY_PICKUP_TIMEOUT, waiting).await {
             Ok(Ok(())) => {}
             _ => {
-                return Err(Failure::Unreached(
-                    "the connector has called no `onReply`, or does not run".to_owned(),
+                return Err(PlatformFailure::Unreached(
+                    "the connector did not call `onReply` or is not running".to_owned(),
                 ));
             }
         }
-        match tokio::time::timeout(SENT, outcome).await {
+        match tokio::time::timeout(REPLY_SEND_TIMEOUT, outcome).await {
             Ok(Ok(None)) => Ok(()),
-            Ok(Ok(Some(why))) => Err(Failure::Refused(why)),
-            Ok(Err(_)) => Err(Failure::Unknown("the connector has ended".to_owned())),
-            Err(_) => Err(Failure::Unknown("the connector took too long".to_owned())),
+            Ok(Ok(Some(why))) => Err(PlatformFailure::Refused(why)),
+            Ok(Err(_)) => Err(PlatformFailure::Unknown("the connector exited".to_owned())),
+            Err(_) => Err(PlatformFailure::Unknown(
+                "the connector took too long".to_owned(),
+            )),
         }
     }
 
-    /// The next one that somebody still waits for.
+    /// Returns the next answer whose sender still waits.
     async fn next(&self) -> Option<Value> {
         let mut waiting = self.waiting.lock().await;
         loop {
-            let Waiting {
+            let QueuedScriptReply {
                 mut answer,
                 sent,
                 taken,
@@ -132,12 +133,12 @@ impl Replies {
     fn done(&self, number: u64, error: Option<String>) {
         let mut state = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(sent) = state.open.remove(&number) {
-            // Who has waited too long knows what to think of it.
+            // The sender may have timed out.
             let _ = sent.send(error);
         }
     }
 
-    /// The process has ended: nobody knows what came of what it has taken.
+    /// Drops the senders of taken answers after the process has ended: their results are unknown.
     fn ended(&self) {
         self.taken
             .lock()
@@ -148,10 +149,10 @@ impl Replies {
 }
 
 #[async_trait]
-impl Platform for Scripted {
-    async fn receive(&self, desk: &Arc<Desk>) -> Result<(), String> {
+impl PlatformConnector for ScriptConnector {
+    async fn receive(&self, desk: &Arc<ConnectionRuntime>) -> Result<(), String> {
         let replies = Arc::clone(&self.replies);
-        let counter = Arc::new(Counter {
+        let counter = Arc::new(ScriptConnectorHost {
             desk: Arc::clone(desk),
             console: self.console.clone(),
             replies,
@@ -164,23 +165,28 @@ impl Platform for Scripted {
         })
     }
 
-    /// As it is: only the file knows how long a message may be.
-    async fn send(&self, origin: &Value, _number: usize, text: &str) -> Result<(), Failure> {
+    /// Sends the answer undivided: only the connector file knows the platform's message limit.
+    async fn send(
+        &self,
+        origin: &Value,
+        _number: usize,
+        text: &str,
+    ) -> Result<(), PlatformFailure> {
         self.replies
             .send(json!({"origin": origin, "text": text}))
             .await
     }
 }
 
-/// What the file talks with.
-struct Counter {
-    desk: Arc<Desk>,
-    console: Option<Arc<Console>>,
-    replies: Arc<Replies>,
+/// Host interface of the connector file.
+struct ScriptConnectorHost {
+    desk: Arc<ConnectionRuntime>,
+    console: Option<Arc<LineConsole>>,
+    replies: Arc<ScriptReplies>,
 }
 
 #[async_trait]
-impl ConnectorDesk for Counter {
+impl ConnectorHost for ScriptConnectorHost {
     async fn emit(&self, event: Value) -> Result<(), ToolError> {
         let event = read(&event, &self.desk.bound.name)
             .map_err(|problem| ToolError::new(problem).code(Code::CONNECTOR_EVENT))?;
@@ -189,7 +195,7 @@ impl ConnectorDesk for Counter {
             Err(error) => {
                 tracing::warn!(
                     connection = self.desk.bound.name,
-                    "an event was not taken: {error}"
+                    "could not accept an event: {error}"
                 );
                 Err(ToolError::new(error.message).code(Code::CONNECTOR_EVENT))
             }
@@ -230,8 +236,8 @@ impl ConnectorDesk for Counter {
     }
 }
 
-/// What a file hands in. One without an id is a new event each time.
-fn read(event: &Value, connection: &str) -> Result<Event, String> {
+/// Parses an emitted event. An event without an id is always new.
+fn read(event: &Value, connection: &str) -> Result<PlatformEvent, String> {
     let text = |name: &str| {
         event[name]
             .as_str()
@@ -244,13 +250,13 @@ fn read(event: &Value, connection: &str) -> Result<Event, String> {
         );
     }
     let origin = Some(&event["origin"]).filter(|origin| !origin.is_null());
-    if origin.is_some_and(|origin| origin.to_string().len() > LARGEST_ORIGIN) {
+    if origin.is_some_and(|origin| origin.to_string().len() > MAX_ORIGIN_BYTES) {
         return Err(format!(
-            "the `origin` of an event has at most {LARGEST_ORIGIN} bytes"
+            "the `origin` of an event may have at most {MAX_ORIGIN_BYTES} bytes"
         ));
     }
     let sender = match &event["sender"] {
-        Value::Object(sender) => sender.get("id").and_then(plain).map(|id| Sender {
+        Value::Object(sender) => sender.get("id").and_then(plain).map(|id| EventSender {
             id,
             name: sender
                 .get("name")
@@ -258,12 +264,12 @@ fn read(event: &Value, connection: &str) -> Result<Event, String> {
                 .unwrap_or_default()
                 .to_owned(),
         }),
-        other => plain(other).map(|id| Sender {
+        other => plain(other).map(|id| EventSender {
             id,
             name: String::new(),
         }),
     };
-    Ok(Event {
+    Ok(PlatformEvent {
         name: text("name").ok_or("an event needs a `name`")?,
         id: plain(&event["id"])
             .filter(|id| !id.is_empty())
@@ -282,14 +288,14 @@ fn read(event: &Value, connection: &str) -> Result<Event, String> {
     })
 }
 
-/// What the agent reads. Pictures and files are named, and not fetched.
+/// Returns the text of the message. Images and files are mentioned but not fetched.
 fn said(message: &Value) -> Result<String, String> {
     let field = |name: &str| message[name].as_str().unwrap_or_default().trim();
     let text = match (message.as_str(), message["type"].as_str()) {
         (Some(text), _) => text.trim().to_owned(),
         (None, Some("text")) => field("text").to_owned(),
         (None, Some("image")) if !field("url").is_empty() => {
-            format!("[a picture] {}", field("url"))
+            format!("[image] {}", field("url"))
         }
         (None, Some("file")) if !field("url").is_empty() => {
             format!("[a file: {}] {}", field("name"), field("url"))
@@ -298,21 +304,21 @@ fn said(message: &Value) -> Result<String, String> {
     };
     match text.is_empty() {
         true => Err(
-            "an event needs a `message`: a text, or {type: 'text', text}, {type: 'image', url} or {type: 'file', url, \
-                     name}"
+            "an event needs a `message`: a string, or {type: 'text', text}, {type: 'image', url} \
+            or {type: 'file', url, name}"
                 .to_owned(),
         ),
         false => Ok(text),
     }
 }
 
-pub(super) fn sample(bound: &Bound) -> Event {
-    Event {
+pub(super) fn sample(bound: &BoundConnection) -> PlatformEvent {
+    PlatformEvent {
         name: bound.events.first().cloned().unwrap_or_default(),
         id: "1".to_owned(),
         text: "Hello".to_owned(),
         key: bound.name.clone(),
-        ..Event::default()
+        ..PlatformEvent::default()
     }
 }
 
@@ -338,7 +344,7 @@ mod tests {
         );
         assert_eq!(
             event.sender,
-            Some(Sender {
+            Some(EventSender {
                 id: "ada".to_owned(),
                 name: "Ada".to_owned()
             })

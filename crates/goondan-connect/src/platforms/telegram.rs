@@ -1,7 +1,8 @@
-//! `telegram`: a bot that fetches its messages (long polling), or gets them delivered (a webhook), and answers in the same chat.
+//! `telegram`: a bot that receives messages by long polling or a webhook, and answers in the same
+//! chat.
 //!
-//! What the bot has taken is confirmed by the next call. A process that dies in between gets the same updates again, which
-//! start no second turn.
+//! Each poll confirms the updates of the previous one. After a crash in between, Telegram delivers
+//! the same updates again, which start no second turn.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,105 +12,118 @@ use axum::http::{HeaderMap, StatusCode as Status};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
-use goondan::connectors::Bound;
+use goondan::adapters::connectors::BoundConnection;
 use reqwest::multipart::Form;
 use reqwest::{RequestBuilder, StatusCode};
 use serde_json::{Value, json};
 
-use super::{Heard, Platform, header, senseless, unsigned};
-use crate::asking::{Press, Verdict, button, of_button};
-use crate::desk::{Desk, NotTaken, Taken};
-use crate::event::{Event, Sender, plain};
-use crate::files::Sent;
-use crate::http::{self, Failure, PATIENCE};
-use crate::lanes;
-use crate::signature::{hmac_hex, is_same};
-use crate::uploads::Upload;
+use super::{ParsedRequest, PlatformConnector, bad_request, header, unauthorized};
+use crate::answer_files::AnswerFile;
+use crate::channel_approvals::{ButtonPress, PressOutcome, button, parse_button};
+use crate::connection_runtime::{ConnectionRuntime, EventAcceptance, EventRefusal};
+use crate::event::{EventSender, PlatformEvent, plain};
+use crate::event_files::EventFile;
+use crate::http::{self, PlatformFailure, REQUEST_TIMEOUT};
+use crate::reply_queue;
+use crate::signature::{constant_time_eq, hmac_hex};
 
-/// Where bots talk to Telegram, unless it is said otherwise.
-const BASE: &str = "https://api.telegram.org";
-/// How long a call waits for messages, in seconds, unless it is said otherwise.
-const POLL: u64 = 30;
-/// The longest message, in UTF-16 units.
-const LONGEST: usize = 4_096;
-/// What a stranger gets, once.
-const STRANGER: &str = "Sorry, I do not know you yet. The people who run me can let you in.";
+/// Default URL of the API.
+const DEFAULT_API_URL: &str = "https://api.telegram.org";
+/// Default duration of a long poll in seconds.
+const DEFAULT_POLL_SECONDS: u64 = 30;
+/// Maximum UTF-16 units of a message.
+const MAX_MESSAGE_UNITS: usize = 4_096;
+/// Reply to an unknown sender, sent once.
+const UNKNOWN_SENDER_REPLY: &str =
+    "Sorry, you are not approved yet. The operators of this bot can approve you.";
 
-/// A bot.
-pub(super) struct Telegram {
+pub(super) struct TelegramConnector {
     base: String,
     token: String,
     poll: u64,
-    /// Where Telegram delivers, and what it proves itself with.
-    webhook: Option<Webhook>,
+    /// Webhook URL and secret; `None` for long polling.
+    webhook: Option<TelegramWebhook>,
 }
 
-struct Webhook {
+struct TelegramWebhook {
     url: String,
     secret: String,
 }
 
-/// What a bot gets.
-const UPDATES: [&str; 2] = ["message", "callback_query"];
+/// Update types that the bot receives.
+const UPDATE_TYPES: [&str; 2] = ["message", "callback_query"];
 
-impl Telegram {
-    pub(super) fn new(bound: &Bound) -> Self {
+impl TelegramConnector {
+    pub(super) fn new(bound: &BoundConnection) -> Self {
         let token = bound.secret("botToken").trim().to_owned();
-        Telegram {
-            // Who knows it knows the token of the bot; so it needs no place of its own.
-            webhook: bound.setting("webhookUrl").map(|url| Webhook {
+        TelegramConnector {
+            // The secret is derived from the bot token, so it needs no storage.
+            webhook: bound.setting("webhookUrl").map(|url| TelegramWebhook {
                 url: url.trim().to_owned(),
                 secret: hmac_hex(token.as_bytes(), &[b"webhook of ", bound.name.as_bytes()]),
             }),
             base: bound
                 .setting("apiBaseUrl")
-                .unwrap_or(BASE)
+                .unwrap_or(DEFAULT_API_URL)
                 .trim_end_matches('/')
                 .to_owned(),
             token,
             poll: bound
                 .setting("pollTimeoutSeconds")
                 .and_then(|seconds| seconds.parse().ok())
-                .unwrap_or(POLL),
+                .unwrap_or(DEFAULT_POLL_SECONDS),
         }
     }
 
-    async fn request(&self, method: &str, body: &Value) -> Result<RequestBuilder, Failure> {
+    async fn request(&self, method: &str, body: &Value) -> Result<RequestBuilder, PlatformFailure> {
         Ok(http::client()
             .await?
             .post(format!("{}/bot{}/{method}", self.base, self.token))
             .json(body))
     }
 
-    /// The updates from `offset` on, which confirms all before.
-    async fn updates(&self, offset: i64) -> Result<Vec<Value>, Failure> {
-        let body = json!({"offset": offset, "timeout": self.poll, "allowed_updates": UPDATES});
+    /// Fetches the updates from `offset` on, which confirms all earlier ones.
+    async fn updates(&self, offset: i64) -> Result<Vec<Value>, PlatformFailure> {
+        let body = json!({"offset": offset, "timeout": self.poll, "allowed_updates": UPDATE_TYPES});
         let request = self.request("getUpdates", &body).await?;
         let (status, mut body) =
-            http::ask(request, Duration::from_secs(self.poll) + PATIENCE).await?;
+            http::ask(request, Duration::from_secs(self.poll) + REQUEST_TIMEOUT).await?;
         match (status, body["result"].take()) {
             (StatusCode::OK, Value::Array(updates)) => Ok(updates),
-            (StatusCode::CONFLICT, _) => Err(Failure::Refused(
-                "another program fetches the messages of this bot, or it has a webhook; end the one, or call deleteWebhook"
+            (StatusCode::CONFLICT, _) => Err(PlatformFailure::Refused(
+                "another program receives the messages of this bot, or the bot has a webhook; stop \
+                the program or call deleteWebhook"
                     .to_owned(),
             )),
             (status, _) => {
-                let said: String = body["description"].as_str().unwrap_or_default().chars().take(300).collect();
-                Err(Failure::Refused(format!("{} {said}", status.as_u16())))
+                let said: String = body["description"]
+                    .as_str()
+                    .unwrap_or_default()
+                    .chars()
+                    .take(300)
+                    .collect();
+                Err(PlatformFailure::Refused(format!(
+                    "{} {said}",
+                    status.as_u16()
+                )))
             }
         }
     }
 
-    async fn take(&self, desk: &Arc<Desk>, update: &Value) -> Result<(), NotTaken> {
+    async fn take(
+        &self,
+        desk: &Arc<ConnectionRuntime>,
+        update: &Value,
+    ) -> Result<(), EventRefusal> {
         if let Some(press) = press(update) {
             self.tell(&press, &desk.press(&press)).await;
         } else if let Some(event) = event(update) {
-            super::take(desk, event).await?;
+            super::accept_event(desk, event).await?;
         }
         Ok(())
     }
 
-    async fn call(&self, method: &str, body: &Value) -> Result<Value, Failure> {
+    async fn call(&self, method: &str, body: &Value) -> Result<Value, PlatformFailure> {
         http::done(self.request(method, body).await?)
             .await
             .map(|mut answer| answer["result"].take())
@@ -120,8 +134,8 @@ impl Telegram {
         method: &str,
         field: &'static str,
         origin: &Value,
-        file: &Upload,
-    ) -> Result<(), Failure> {
+        file: &AnswerFile,
+    ) -> Result<(), PlatformFailure> {
         let mut form = Form::new()
             .text("chat_id", origin["chat"].to_string())
             .part(field, file.part());
@@ -131,26 +145,25 @@ impl Telegram {
         let request = http::client()
             .await?
             .post(format!("{}/bot{}/{method}", self.base, self.token));
-        http::done_within(request.multipart(form), http::UPLOAD)
+        http::done_within(request.multipart(form), http::UPLOAD_TIMEOUT)
             .await
             .map(drop)
     }
 
-    /// Tells Telegram where to deliver. What waits there comes at once.
-    async fn deliver_to(&self, webhook: &Webhook) -> Result<(), String> {
-        let body =
-            json!({"url": webhook.url, "secret_token": webhook.secret, "allowed_updates": UPDATES});
+    /// Registers the webhook. Telegram then delivers waiting updates immediately.
+    async fn deliver_to(&self, webhook: &TelegramWebhook) -> Result<(), String> {
+        let body = json!({"url": webhook.url, "secret_token": webhook.secret, "allowed_updates": UPDATE_TYPES});
         loop {
             match self.call("setWebhook", &body).await {
                 Ok(_) => return Ok(()),
-                Err(Failure::Later(wait)) => tokio::time::sleep(wait).await,
+                Err(PlatformFailure::Later(wait)) => tokio::time::sleep(wait).await,
                 Err(failure) => return Err(failure.to_string()),
             }
         }
     }
 }
 
-/// The body of a message in the chat of an event.
+/// Builds a message for the chat of an event.
 fn message(origin: &Value, text: &str, mark: Option<&str>) -> Value {
     let mut body = json!({"chat_id": origin["chat"], "text": text});
     if !origin["thread"].is_null() {
@@ -164,16 +177,16 @@ fn message(origin: &Value, text: &str, mark: Option<&str>) -> Value {
     body
 }
 
-/// A button of one of our questions.
-fn press(update: &Value) -> Option<Press> {
+/// Parses a press of an approval button.
+fn press(update: &Value) -> Option<ButtonPress> {
     let query = update.get("callback_query")?;
-    let (allows, mark) = of_button(query["data"].as_str()?)?;
+    let (allows, mark) = parse_button(query["data"].as_str()?)?;
     let (from, chat) = (&query["from"], query.pointer("/message/chat/id")?.as_i64()?);
-    let sender = Sender {
+    let sender = EventSender {
         id: from["id"].as_i64()?.to_string(),
         name: name(from),
     };
-    Some(Press {
+    Some(ButtonPress {
         mark,
         allows,
         sender,
@@ -183,7 +196,7 @@ fn press(update: &Value) -> Option<Press> {
 }
 
 #[async_trait]
-impl Platform for Telegram {
+impl PlatformConnector for TelegramConnector {
     fn is_guarded(&self) -> bool {
         true
     }
@@ -192,35 +205,35 @@ impl Platform for Telegram {
         self.webhook.is_some()
     }
 
-    /// Telegram signs nothing. What it delivers has the secret that it was told.
-    fn hear(
+    /// Telegram does not sign requests; it sends the registered secret in a header.
+    fn parse_request(
         &self,
         headers: &HeaderMap,
         body: &Bytes,
         _now: DateTime<Utc>,
-    ) -> Result<Heard, Response> {
+    ) -> Result<ParsedRequest, Response> {
         let given = header(headers, "x-telegram-bot-api-secret-token");
         if !self
             .webhook
             .as_ref()
-            .is_some_and(|webhook| is_same(given, &webhook.secret))
+            .is_some_and(|webhook| constant_time_eq(given, &webhook.secret))
         {
-            return Err(unsigned());
+            return Err(unauthorized());
         }
         let update: Value =
-            serde_json::from_slice(body).map_err(|_| senseless("The body is not JSON."))?;
+            serde_json::from_slice(body).map_err(|_| bad_request("The body is not JSON."))?;
         Ok(match (press(&update), event(&update)) {
-            (Some(press), _) => Heard::Press(Box::new(press)),
-            (None, Some(event)) => Heard::Event(Box::new(event)),
-            (None, None) => Heard::Answer(Status::OK.into_response()),
+            (Some(press), _) => ParsedRequest::Press(Box::new(press)),
+            (None, Some(event)) => ParsedRequest::Event(Box::new(event)),
+            (None, None) => ParsedRequest::Answer(Status::OK.into_response()),
         })
     }
 
-    fn acknowledge(&self, _taken: Taken) -> Response {
+    fn acknowledge(&self, _taken: EventAcceptance) -> Response {
         Status::OK.into_response()
     }
 
-    async fn receive(&self, desk: &Arc<Desk>) -> Result<(), String> {
+    async fn receive(&self, desk: &Arc<ConnectionRuntime>) -> Result<(), String> {
         if let Some(webhook) = &self.webhook {
             self.deliver_to(webhook).await?;
             return std::future::pending().await;
@@ -229,7 +242,7 @@ impl Platform for Telegram {
         loop {
             let updates = match self.updates(offset).await {
                 Ok(updates) => updates,
-                Err(Failure::Later(wait)) => {
+                Err(PlatformFailure::Later(wait)) => {
                     tokio::time::sleep(wait).await;
                     continue;
                 }
@@ -240,11 +253,11 @@ impl Platform for Telegram {
                     continue;
                 };
                 match self.take(desk, update).await {
-                    // It will never be taken: whoever waits behind it must not wait for it.
+                    // The message would fail again, and later messages must not wait for it.
                     Err(error) if !error.is_passing => {
                         tracing::warn!(
                             connection = desk.bound.name,
-                            "a message was not taken: {error}"
+                            "could not accept a message: {error}"
                         );
                     }
                     outcome => outcome.map_err(|error| error.to_string())?,
@@ -255,10 +268,15 @@ impl Platform for Telegram {
     }
 
     fn pieces(&self, text: &str) -> Vec<String> {
-        lanes::pieces(text, LONGEST, char::len_utf16)
+        reply_queue::pieces(text, MAX_MESSAGE_UNITS, char::len_utf16)
     }
 
-    async fn send(&self, origin: &Value, _number: usize, text: &str) -> Result<(), Failure> {
+    async fn send(
+        &self,
+        origin: &Value,
+        _number: usize,
+        text: &str,
+    ) -> Result<(), PlatformFailure> {
         self.call("sendMessage", &message(origin, text, None))
             .await
             .map(drop)
@@ -268,23 +286,28 @@ impl Platform for Telegram {
         true
     }
 
-    /// A picture that Telegram does not show is sent as it is.
+    /// Images that Telegram refuses to display are sent as documents.
     async fn send_file(
         &self,
         origin: &Value,
         _number: usize,
-        file: &Upload,
-    ) -> Result<(), Failure> {
-        if file.is_picture() {
+        file: &AnswerFile,
+    ) -> Result<(), PlatformFailure> {
+        if file.is_displayable_image() {
             match self.upload("sendPhoto", "photo", origin, file).await {
-                Err(Failure::Refused(_)) => {}
+                Err(PlatformFailure::Refused(_)) => {}
                 outcome => return outcome,
             }
         }
         self.upload("sendDocument", "document", origin, file).await
     }
 
-    async fn post(&self, origin: &Value, text: &str, mark: Option<&str>) -> Result<Value, Failure> {
+    async fn post(
+        &self,
+        origin: &Value,
+        text: &str,
+        mark: Option<&str>,
+    ) -> Result<Value, PlatformFailure> {
         Ok(self
             .call("sendMessage", &message(origin, text, mark))
             .await?["message_id"]
@@ -297,12 +320,12 @@ impl Platform for Telegram {
         posted: &Value,
         text: &str,
         mark: Option<&str>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), PlatformFailure> {
         let mut body = message(origin, text, mark);
         body["message_id"] = posted.clone();
         match self.call("editMessageText", &body).await {
-            // It says so already.
-            Err(Failure::Refused(why)) if why.contains("message is not modified") => Ok(()),
+            // The message already has this text.
+            Err(PlatformFailure::Refused(why)) if why.contains("message is not modified") => Ok(()),
             outcome => outcome.map(drop),
         }
     }
@@ -311,45 +334,46 @@ impl Platform for Telegram {
         true
     }
 
-    async fn tell(&self, press: &Press, verdict: &Verdict) {
+    async fn tell(&self, press: &ButtonPress, verdict: &PressOutcome) {
         let body = json!({"callback_query_id": press.back, "text": verdict.words});
         if let Err(error) = self.call("answerCallbackQuery", &body).await {
-            tracing::debug!(%error, "somebody was not told what his press has come to");
+            tracing::debug!(%error, "could not send the result of a button click");
         }
     }
 
-    /// Politeness: no more than a try.
-    async fn turn_away(&self, origin: &Value) {
-        if let Err(error) = self.send(origin, 0, STRANGER).await {
-            tracing::debug!(%error, "a stranger was not told");
+    /// Best effort: a failure is only logged.
+    async fn notify_unknown_sender(&self, origin: &Value) {
+        if let Err(error) = self.send(origin, 0, UNKNOWN_SENDER_REPLY).await {
+            tracing::debug!(%error, "could not notify an unknown sender");
         }
     }
 
-    async fn download(&self, file: &Sent) -> Result<RequestBuilder, Failure> {
+    async fn download(&self, file: &EventFile) -> Result<RequestBuilder, PlatformFailure> {
         let found = self
             .call("getFile", &json!({"file_id": file.place}))
             .await?;
         let path = found["file_path"].as_str().filter(|path| is_path(path));
-        let path =
-            path.ok_or_else(|| Failure::Refused("it did not say where the file is".to_owned()))?;
+        let path = path.ok_or_else(|| {
+            PlatformFailure::Refused("the response contains no file path".to_owned())
+        })?;
         Ok(http::client()
             .await?
             .get(format!("{}/file/bot{}/{path}", self.base, self.token)))
     }
 
-    async fn busy(&self, origin: &Value) {
+    async fn send_typing(&self, origin: &Value) {
         let mut body = json!({"chat_id": origin["chat"], "action": "typing"});
         if !origin["thread"].is_null() {
             body["message_thread_id"] = origin["thread"].clone();
         }
         if let Ok(request) = self.request("sendChatAction", &body).await {
-            let _ = http::ask(request, PATIENCE).await;
+            let _ = http::ask(request, REQUEST_TIMEOUT).await;
         }
     }
 }
 
-/// A message of a person with a text, or a picture or a file with one.
-fn event(update: &Value) -> Option<Event> {
+/// Parses a message of a user with text, an image or a file.
+fn event(update: &Value) -> Option<PlatformEvent> {
     let id = update["update_id"].as_i64()?;
     let message = update.get("message")?;
     let (from, chat) = (&message["from"], &message["chat"]);
@@ -386,13 +410,13 @@ fn event(update: &Value) -> Option<Event> {
     let thread = message
         .get("message_thread_id")
         .filter(|_| message["is_topic_message"].as_bool() == Some(true));
-    Some(Event {
+    Some(PlatformEvent {
         name: "telegram_message".to_owned(),
         id: id.to_string(),
         text,
         key: format!("telegram:{chat_id}"),
         properties,
-        sender: from["id"].as_i64().map(|sender| Sender {
+        sender: from["id"].as_i64().map(|sender| EventSender {
             id: sender.to_string(),
             name: name(from),
         }),
@@ -405,12 +429,12 @@ fn event(update: &Value) -> Option<Event> {
     })
 }
 
-/// The id of what came with a message, a line that says what it is, and how it can be fetched.
-fn file(message: &Value) -> (&Value, String, Option<Sent>) {
+/// Returns the file id of an attachment, a line that describes it, and the file to fetch.
+fn file(message: &Value) -> (&Value, String, Option<EventFile>) {
     let sent = |file: &Value, media_type: Option<&str>| {
         let place = file["file_id"].as_str()?.to_owned();
         let name = file["file_name"].as_str().map(str::to_owned);
-        Some(Sent {
+        Some(EventFile {
             place,
             name,
             media_type: media_type.map(str::to_owned),
@@ -429,7 +453,7 @@ fn file(message: &Value) -> (&Value, String, Option<Sent>) {
         true => {
             let line = format!(
                 "[a file: {}]",
-                document["file_name"].as_str().unwrap_or("without a name")
+                document["file_name"].as_str().unwrap_or("unnamed")
             );
             (
                 &document["file_id"],
@@ -441,7 +465,7 @@ fn file(message: &Value) -> (&Value, String, Option<Sent>) {
     }
 }
 
-/// A path below the files of a bot, and nothing else.
+/// Checks that a path stays below the bot's file directory.
 fn is_path(path: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     path.split('/')
@@ -455,7 +479,7 @@ fn name(from: &Value) -> String {
     parts.collect::<Vec<_>>().join(" ")
 }
 
-pub(super) fn sample() -> Event {
+pub(super) fn sample() -> PlatformEvent {
     let update = json!({"update_id": 1, "message": {
         "message_id": 2, "text": "Hello", "chat": {"id": 1001, "type": "private"},
         "from": {"id": 1001, "is_bot": false, "first_name": "Ada", "username": "ada"},

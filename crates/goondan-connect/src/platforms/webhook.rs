@@ -1,7 +1,7 @@
-//! `webhook`: signed requests of any program.
+//! `webhook`: signed requests from any program.
 //!
-//! They are signed as the Standard Webhooks say: HMAC-SHA256 of `id.timestamp.body`. A sender that signs the body alone, in a
-//! header of its own, can be told by `signatureHeader`.
+//! Signatures follow Standard Webhooks: HMAC-SHA256 of `id.timestamp.body`. For senders that sign
+//! only the body, `signatureHeader` names the header.
 
 use axum::http::HeaderMap;
 use axum::response::Response;
@@ -9,48 +9,49 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
-use goondan::connectors::Bound;
+use goondan::adapters::connectors::BoundConnection;
 use goondan::spec::JsonObject;
 use serde_json::Value;
 
-use super::{Heard, Platform, header, senseless, unsigned};
-use crate::event::{Event, plain_values};
-use crate::signature::{FRESH, digest, is_fresh, is_hmac, is_hmac_hex};
+use super::{ParsedRequest, PlatformConnector, bad_request, header, unauthorized};
+use crate::event::{PlatformEvent, plain_values};
+use crate::signature::{MAX_CLOCK_DIFFERENCE, digest, is_fresh, is_hmac, is_hmac_hex};
 
-/// What a key begins with that is written in base64.
+/// Prefix of a base64-encoded key.
 const KEY_PREFIX: &str = "whsec_";
-/// The conversation of an event that names none.
-const KEY: &str = "webhook:default";
+/// Default conversation key.
+const DEFAULT_INSTANCE_KEY: &str = "webhook:default";
 
-/// A webhook.
-pub(super) struct Webhook {
+pub(super) struct WebhookConnector {
     key: Vec<u8>,
-    /// The header with the signature of the body alone.
+    /// Header with a signature of the body only.
     signature_header: Option<String>,
-    /// The first is the one that a request is which names none.
+    /// Known events; the first one is the default.
     events: Vec<String>,
 }
 
-impl Webhook {
-    pub(super) fn new(bound: &Bound) -> Self {
+impl WebhookConnector {
+    pub(super) fn new(bound: &BoundConnection) -> Self {
         let secret = bound.secret("signingSecret");
         let encoded = secret
             .strip_prefix(KEY_PREFIX)
             .and_then(|encoded| STANDARD.decode(encoded).ok());
-        Webhook {
+        WebhookConnector {
             key: encoded.unwrap_or_else(|| secret.as_bytes().to_owned()),
             signature_header: bound.setting("signatureHeader").map(str::to_owned),
             events: bound.events.clone(),
         }
     }
 
-    /// The id of a request that is signed as it should be.
+    /// Returns the id of a correctly signed request.
     fn signed_id(&self, headers: &HeaderMap, body: &Bytes, now: DateTime<Utc>) -> Option<String> {
         if let Some(name) = &self.signature_header {
             let given = header(headers, name);
             let given = given.strip_prefix("sha256=").unwrap_or(given);
-            // The same body some minutes later is another event: there is nothing else to go by.
-            let window = (now.timestamp().unsigned_abs() / FRESH.as_secs()).to_string();
+            // The signature covers no id or time, so the same body in another time window counts as
+            // another event.
+            let window =
+                (now.timestamp().unsigned_abs() / MAX_CLOCK_DIFFERENCE.as_secs()).to_string();
             return is_hmac_hex(&self.key, &[body], given)
                 .then(|| digest(&[window.as_bytes(), b".", body]));
         }
@@ -63,7 +64,7 @@ impl Webhook {
                 .and_then(|given| STANDARD.decode(given).ok());
             given.is_some_and(|given| is_hmac(&self.key, &message, &given))
         };
-        // While a key is changed, senders sign with both.
+        // During a key rotation, senders sign with both keys.
         let is_signed = !id.is_empty()
             && is_fresh(timestamp, now)
             && signatures.split(' ').take(8).any(is_right);
@@ -71,29 +72,35 @@ impl Webhook {
     }
 }
 
-impl Platform for Webhook {
+impl PlatformConnector for WebhookConnector {
     fn needs_server(&self) -> bool {
         true
     }
 
-    fn hear(
+    fn parse_request(
         &self,
         headers: &HeaderMap,
         body: &Bytes,
         now: DateTime<Utc>,
-    ) -> Result<Heard, Response> {
-        let id = self.signed_id(headers, body, now).ok_or_else(unsigned)?;
+    ) -> Result<ParsedRequest, Response> {
+        let id = self
+            .signed_id(headers, body, now)
+            .ok_or_else(unauthorized)?;
         let text =
-            std::str::from_utf8(body).map_err(|_| senseless("The body is not UTF-8 text."))?;
+            std::str::from_utf8(body).map_err(|_| bad_request("The body is not UTF-8 text."))?;
         if text.trim().is_empty() {
-            return Err(senseless("The body is empty."));
+            return Err(bad_request("The body is empty."));
         }
-        Ok(Heard::Event(Box::new(event(id, text, &self.events))))
+        Ok(ParsedRequest::Event(Box::new(event(
+            id,
+            text,
+            &self.events,
+        ))))
     }
 }
 
-/// An object with a `text` says what it is. Anything else is read by the agent as it is.
-fn event(id: String, body: &str, events: &[String]) -> Event {
+/// Parses a body: an object with `text` sets the event's fields; any other body becomes the text.
+fn event(id: String, body: &str, events: &[String]) -> PlatformEvent {
     let object: JsonObject = serde_json::from_str(body).unwrap_or_default();
     let text = |name: &str| {
         object
@@ -110,17 +117,20 @@ fn event(id: String, body: &str, events: &[String]) -> Event {
         Some(properties) => plain_values(properties),
         None => plain_values(&object),
     };
-    Event {
+    PlatformEvent {
         name: name.cloned().unwrap_or_default(),
         id,
         text: said.unwrap_or(body).to_owned(),
-        key: said.and(text("instanceKey")).unwrap_or(KEY).to_owned(),
+        key: said
+            .and(text("instanceKey"))
+            .unwrap_or(DEFAULT_INSTANCE_KEY)
+            .to_owned(),
         properties,
-        ..Event::default()
+        ..PlatformEvent::default()
     }
 }
 
-pub(super) fn sample(bound: &Bound) -> Event {
+pub(super) fn sample(bound: &BoundConnection) -> PlatformEvent {
     event(
         "sample".to_owned(),
         r#"{"text": "Hello", "properties": {}}"#,
@@ -138,7 +148,7 @@ mod tests {
 
     #[test]
     fn the_example_of_the_reference_libraries() {
-        let webhook = Webhook {
+        let webhook = WebhookConnector {
             key: STANDARD.decode("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap(),
             signature_header: None,
             events: events(),
@@ -194,7 +204,7 @@ mod tests {
         );
         assert_eq!(
             (theirs.name.as_str(), theirs.key.as_str()),
-            ("webhook_message", KEY)
+            ("webhook_message", DEFAULT_INSTANCE_KEY)
         );
         assert_eq!(theirs.properties["status"], "firing");
         assert!(theirs.text.starts_with("{\"status\""));

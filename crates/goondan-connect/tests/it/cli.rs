@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use goondan_connect::{Console, Options};
+use goondan_connect::{ConnectionOptions, LineConsole};
 use tokio::sync::mpsc;
 
 use crate::support::{Running, within};
@@ -10,7 +10,7 @@ use crate::support::{Running, within};
 /// A console with what is typed there, and what is shown.
 pub(crate) fn console(
     lines: &'static [&'static str],
-) -> (Arc<Console>, mpsc::UnboundedReceiver<String>) {
+) -> (Arc<LineConsole>, mpsc::UnboundedReceiver<String>) {
     let (shown, seen) = mpsc::unbounded_channel();
     let open = move |sender: mpsc::Sender<String>| {
         for line in lines {
@@ -18,7 +18,7 @@ pub(crate) fn console(
         }
     };
     (
-        Arc::new(Console::new(open, move |text| {
+        Arc::new(LineConsole::new(open, move |text| {
             drop(shown.send(text.to_owned()))
         })),
         seen,
@@ -38,9 +38,9 @@ async fn each_line_is_an_event_and_answers_are_shown_in_order() {
                       {kind: Connector, name: cli, package: \"@goondan/base\"}\n  ingress:\n    rules:\n      - {match: \
                       {event: stdin_message, properties: {who: ada}}, route: {instanceKey: ada}}\n      - {route: \
                       {instanceKey: typed}}\n";
-    let options = Options {
+    let options = ConnectionOptions {
         console: Some(console),
-        ..Options::default()
+        ..ConnectionOptions::default()
     };
     let running = Running::start_with(state.path(), connection, &[], options).await;
     let mut shown = Vec::new();
@@ -62,7 +62,7 @@ async fn each_line_is_an_event_and_answers_are_shown_in_order() {
 #[tokio::test]
 async fn without_anybody_who_types_it_does_not_run() {
     let state = tempfile::tempdir().unwrap();
-    let none = Running::start_with(state.path(), "", &[], Options::default()).await;
+    let none = Running::start_with(state.path(), "", &[], ConnectionOptions::default()).await;
     let text = "apiVersion: goondan.ai/v1\nkind: Connection\nmetadata: {name: desk}\nspec: {connectorRef: Connector/cli}\n";
     none.reload(text).await;
     within(async {

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 
 use goondan::HostCommand;
-use goondan_connect::{Options, State};
+use goondan_connect::{ConnectionOptions, ConnectionState};
 use serde_json::Value;
 
 use crate::cli::console;
@@ -87,7 +87,7 @@ fn put_library(folder: &Path, marker: &[u8; 16]) {
     std::fs::write(folder.join("liblistener.so"), bytes).unwrap();
 }
 
-async fn start(state: &Path, connections: &str, options: Options) -> Running {
+async fn start(state: &Path, connections: &str, options: ConnectionOptions) -> Running {
     let host = HostCommand {
         program: BUILT["tool-host"].clone(),
         args: Vec::new(),
@@ -105,7 +105,7 @@ async fn why(running: &Running, connection: &str) -> String {
         .until(connection, |look| {
             look.status
                 .as_ref()
-                .is_some_and(|status| status.state == State::Failing)
+                .is_some_and(|status| status.state == ConnectionState::Failing)
         })
         .await;
     running.look(connection).status.unwrap().why.unwrap()
@@ -114,7 +114,12 @@ async fn why(running: &Running, connection: &str) -> String {
 #[tokio::test]
 async fn a_library_hands_events_in_once_each_and_in_order() {
     let state = tempfile::tempdir().unwrap();
-    let running = start(state.path(), &all(&["orders"]), Options::default()).await;
+    let running = start(
+        state.path(),
+        &all(&["orders"]),
+        ConnectionOptions::default(),
+    )
+    .await;
     let heard = running.answered("orders:4", 6).await;
     assert_eq!(
         heard,
@@ -127,16 +132,19 @@ async fn a_library_hands_events_in_once_each_and_in_order() {
             "refused E_CONNECTOR_EVENT"
         ]
     );
-    assert_eq!(running.look("orders").status.unwrap().state, State::Running);
+    assert_eq!(
+        running.look("orders").status.unwrap().state,
+        ConnectionState::Running
+    );
 }
 
 #[tokio::test]
 async fn a_library_reads_what_is_typed_and_ends() {
     let state = tempfile::tempdir().unwrap();
     let (console, _seen) = console(&["tea", "cake"]);
-    let options = Options {
+    let options = ConnectionOptions {
         console: Some(console),
-        ..Options::default()
+        ..ConnectionOptions::default()
     };
     let running = start(state.path(), &all(&["lines"]), options).await;
     assert_eq!(running.answered("lines:desk", 2).await, ["tea", "cake"]);
@@ -144,7 +152,7 @@ async fn a_library_reads_what_is_typed_and_ends() {
         .until("lines", |look| {
             look.status
                 .as_ref()
-                .is_some_and(|status| status.state == State::Stopped)
+                .is_some_and(|status| status.state == ConnectionState::Stopped)
         })
         .await;
 }
@@ -167,7 +175,7 @@ async fn what_goes_wrong_in_a_library_disturbs_nobody() {
     let running = start(
         state.path(),
         &format!("{}---\n{tools}", all(&does)),
-        Options::default(),
+        ConnectionOptions::default(),
     )
     .await;
     for (connection, told) in [
@@ -184,7 +192,7 @@ async fn what_goes_wrong_in_a_library_disturbs_nobody() {
         .until("returns", |look| {
             look.status
                 .as_ref()
-                .is_some_and(|status| status.state == State::Stopped)
+                .is_some_and(|status| status.state == ConnectionState::Stopped)
         })
         .await;
     assert_eq!(running.answered("prints:4", 1).await, ["printed"]);
@@ -200,7 +208,7 @@ async fn what_goes_wrong_in_a_library_disturbs_nobody() {
     for connection in ["prints", "panicsinthread", "floods", "orders"] {
         assert_eq!(
             running.look(connection).status.unwrap().state,
-            State::Running,
+            ConnectionState::Running,
             "{connection}"
         );
     }
@@ -210,7 +218,7 @@ async fn what_goes_wrong_in_a_library_disturbs_nobody() {
 async fn a_new_library_takes_the_place_of_the_old_one() {
     let state = tempfile::tempdir().unwrap();
     let text = all(&["generation"]);
-    let running = start(state.path(), &text, Options::default()).await;
+    let running = start(state.path(), &text, ConnectionOptions::default()).await;
     assert_eq!(
         running.answered("generation:4", 1).await,
         ["GENERATION-00000"]
@@ -232,7 +240,7 @@ async fn one_that_does_not_end_is_killed() {
         "{value: hello}",
         &format!("{{value: {:?}}}", file.display().to_string()),
     );
-    let running = start(state.path(), &text, Options::default()).await;
+    let running = start(state.path(), &text, ConnectionOptions::default()).await;
     running.answered("never:4", 1).await;
     let pid = std::fs::read_to_string(&file).unwrap();
     let lives = || {
@@ -264,7 +272,7 @@ async fn a_library_sends_answers() {
     );
     for _ in 0..2 {
         // At the second start, the same events come again: they have been answered.
-        let running = start(state.path(), &text, Options::default()).await;
+        let running = start(state.path(), &text, ConnectionOptions::default()).await;
         running.answered("answers:2", 1).await;
         running
             .until("answers", |look| look.owed == 0 && look.failed.len() == 1)
@@ -284,13 +292,13 @@ async fn a_program_that_hosts_no_libraries_says_so() {
         state.path(),
         &all(&["lines"]),
         put,
-        Options::default(),
+        ConnectionOptions::default(),
         None,
     )
     .await;
     let why = why(&running, "lines").await;
     assert!(
-        why.contains("E_HOST_START") && why.contains("host libraries"),
+        why.contains("E_HOST_START") && why.contains("library host process"),
         "{why}"
     );
 }

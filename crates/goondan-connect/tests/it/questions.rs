@@ -112,23 +112,23 @@ async fn who_may_approves_by_a_button_and_nobody_else_does() {
     assert!(
         chat.press(2, 7, 7, &allow)
             .await
-            .starts_with("You can't answer this."),
+            .starts_with("You can't answer this request."),
         "who has asked"
     );
     assert!(
         chat.press(3, 66, 7, &deny)
             .await
-            .starts_with("You can't answer this."),
+            .starts_with("You can't answer this request."),
         "a stranger"
     );
     assert_eq!(
         chat.press(4, 1, 99, &allow).await,
-        "There is no such question any more.",
+        "This request is no longer open.",
         "another chat"
     );
     assert_eq!(
         chat.press(5, 1, 7, "gdn:allow:0123456789abcdef").await,
-        "There is no such question any more.",
+        "This request is no longer open.",
         "forged"
     );
     assert_eq!(
@@ -150,7 +150,7 @@ async fn who_may_approves_by_a_button_and_nobody_else_does() {
     assert_eq!(closed[0]["reply_markup"], Value::Null);
     assert_eq!(
         chat.press(7, 1, 7, &deny).await,
-        "There is no such question any more.",
+        "This request is no longer open.",
         "it was answered"
     );
     assert_eq!(
@@ -209,7 +209,7 @@ async fn what_has_not_the_secret_is_refused() {
         told[0]["text"]
             .as_str()
             .unwrap()
-            .starts_with("Sorry, I do not know you")
+            .starts_with("Sorry, you are not approved yet.")
     );
     assert_eq!(chat.running.swarm.instances().await, []);
 }
@@ -229,7 +229,7 @@ async fn a_question_is_shown_whole_or_cannot_be_allowed() {
         .map(|call| call["text"].as_str().unwrap())
         .collect();
     assert!(
-        texts.len() > 2 && texts[0].starts_with("It is asked for by:"),
+        texts.len() > 2 && texts[0].starts_with("Reason for the request:"),
         "{texts:?}"
     );
     assert!(
@@ -250,7 +250,7 @@ async fn a_question_is_shown_whole_or_cannot_be_allowed() {
     assert!(
         chat.press(4, 1, 7, &allow)
             .await
-            .starts_with("It is too long to be shown here")
+            .starts_with("This request is too long")
     );
     assert_eq!(chat.press(5, 1, 7, &deny).await, "Denied.");
 }
@@ -311,7 +311,7 @@ async fn on_github_a_question_is_answered_in_words() {
         told[1]["body"]
             .as_str()
             .unwrap()
-            .starts_with("There is no such question any more.")
+            .starts_with("This request is no longer open.")
     );
     comment(
         "4",

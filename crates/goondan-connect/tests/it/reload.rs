@@ -3,7 +3,7 @@
 use axum::http::StatusCode;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use goondan_connect::State;
+use goondan_connect::ConnectionState;
 use ring::hmac;
 use serde_json::json;
 
@@ -90,15 +90,15 @@ async fn a_connection_that_fails_says_so_and_disturbs_nobody() {
         platform.base
     );
     let running = Running::start(state.path(), &format!("{bot}---\n{}", hook("one", OLD))).await;
-    let failing = |look: &goondan_connect::Look| {
+    let failing = |look: &goondan_connect::ConnectionSnapshot| {
         look.status
             .as_ref()
-            .is_some_and(|status| status.state == State::Failing)
+            .is_some_and(|status| status.state == ConnectionState::Failing)
     };
     running.until("bot", failing).await;
     let why = running.look("bot").status.unwrap().why.unwrap();
     assert!(
-        why.contains("another program fetches") && !why.contains("secret"),
+        why.contains("another program receives") && !why.contains("secret"),
         "{why}"
     );
     assert_eq!(

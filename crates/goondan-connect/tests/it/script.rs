@@ -3,7 +3,7 @@
 
 use std::process::Command;
 
-use goondan_connect::{Options, State};
+use goondan_connect::{ConnectionOptions, ConnectionState};
 
 use crate::cli::console;
 use crate::support::{Running, within};
@@ -55,7 +55,7 @@ async fn a_file_hands_events_in_once_each_and_in_order() {
         state.path(),
         &text,
         &[("orders.mjs", ORDERS)],
-        Options::default(),
+        ConnectionOptions::default(),
     )
     .await;
     let heard = running.answered("table:4", 6).await;
@@ -70,7 +70,10 @@ async fn a_file_hands_events_in_once_each_and_in_order() {
             "refused E_CONNECTOR_EVENT"
         ]
     );
-    assert_eq!(running.look("orders").status.unwrap().state, State::Running);
+    assert_eq!(
+        running.look("orders").status.unwrap().state,
+        ConnectionState::Running
+    );
 }
 
 #[tokio::test]
@@ -82,9 +85,9 @@ async fn one_in_python_reads_what_is_typed_and_ends() {
     let program = "import sys\n\ndef run(ctx):\n    for line in sys.stdin:\n        ctx.emit({'name': 'order', 'message': \
                    line.strip(), 'properties': {'table': 5}})\n";
     let (console, _seen) = console(&["tea", "cake"]);
-    let options = Options {
+    let options = ConnectionOptions {
         console: Some(console),
-        ..Options::default()
+        ..ConnectionOptions::default()
     };
     let text = connection("typed", "typed.py");
     let running = Running::start_with(state.path(), &text, &[("typed.py", program)], options).await;
@@ -93,7 +96,7 @@ async fn one_in_python_reads_what_is_typed_and_ends() {
         .until("typed", |look| {
             look.status
                 .as_ref()
-                .is_some_and(|status| status.state == State::Stopped)
+                .is_some_and(|status| status.state == ConnectionState::Stopped)
         })
         .await;
 }
@@ -111,18 +114,22 @@ async fn one_that_ends_again_and_again_disturbs_nobody() {
         connection("orders", "orders.mjs")
     );
     let files = [("crash.mjs", crash), ("orders.mjs", ORDERS)];
-    let running = Running::start_with(state.path(), &text, &files, Options::default()).await;
+    let running =
+        Running::start_with(state.path(), &text, &files, ConnectionOptions::default()).await;
     running
         .until("crash", |look| {
             look.status
                 .as_ref()
-                .is_some_and(|status| status.state == State::Failing)
+                .is_some_and(|status| status.state == ConnectionState::Failing)
         })
         .await;
     let why = running.look("crash").status.unwrap().why.unwrap();
     assert!(why.contains("E_HOST_DIED"), "{why}");
     assert_eq!(running.answered("table:4", 6).await.len(), 6);
-    assert_eq!(running.look("orders").status.unwrap().state, State::Running);
+    assert_eq!(
+        running.look("orders").status.unwrap().state,
+        ConnectionState::Running
+    );
 }
 
 #[tokio::test]
@@ -142,7 +149,7 @@ async fn an_edit_restarts_it() {
         state.path(),
         &text,
         &[("say.mjs", &say("old"))],
-        Options::default(),
+        ConnectionOptions::default(),
     )
     .await;
     assert_eq!(running.answered("table:6", 1).await, ["old"]);
@@ -205,7 +212,7 @@ async fn answers(program: &str, file: &str, text: &str) {
         );
     for _ in 0..2 {
         // At the second start, the same events come again: they have been answered.
-        let options = Options::default();
+        let options = ConnectionOptions::default();
         let running =
             Running::start_with(state.path(), &connections, &[(file, text)], options).await;
         running.answered("table:2", 1).await;

@@ -164,7 +164,7 @@ async fn with_a_port_of_its_own_it_needs_no_server() {
         state.path(),
         &text,
         &[],
-        goondan_connect::Options::default(),
+        goondan_connect::ConnectionOptions::default(),
     )
     .await;
     let ask = async |path: &str, secret: &str| {

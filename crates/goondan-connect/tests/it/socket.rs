@@ -92,7 +92,7 @@ async fn an_event_is_acknowledged_once_it_is_on_disk_and_answered_once() {
         state.path(),
         &slack.app(""),
         &[],
-        goondan_connect::Options::default(),
+        goondan_connect::ConnectionOptions::default(),
     )
     .await;
     let mut socket = slack.connected().await;
@@ -129,7 +129,7 @@ async fn an_event_is_acknowledged_once_it_is_on_disk_and_answered_once() {
         state.path(),
         &slack.app(""),
         &[],
-        goondan_connect::Options::default(),
+        goondan_connect::ConnectionOptions::default(),
     )
     .await;
     let mut socket = slack.connected().await;
@@ -178,7 +178,7 @@ async fn nonsense_is_survived_and_a_link_that_is_disabled_is_told() {
                 .as_ref()
                 .and_then(|status| status.why.clone())
                 .unwrap_or_default();
-            why.contains("socket mode is switched off")
+            why.contains("socket mode is disabled")
         })
         .await;
 }

@@ -8,11 +8,11 @@ use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{Request, StatusCode};
 use goondan::ids::InstanceId;
-use goondan::message::Role;
+use goondan::message::MessageRole;
 use goondan::ports::clock::{Clock, SystemClock};
 use goondan::spec::Environment;
-use goondan::{Broker, HostCommand, Swarm};
-use goondan_connect::{Connections, Look, Options, Shelf};
+use goondan::{ApprovalBroker, HostCommand, Swarm};
+use goondan_connect::{ConnectionOptions, ConnectionSnapshot, ConnectionStateDir, Connections};
 use tower::ServiceExt as _;
 
 /// The model repeats what it hears, fails, takes forever, or wants to do something that a policy asks about.
@@ -54,7 +54,7 @@ pub(crate) struct Running {
     pub(crate) connections: Connections,
     router: Router,
     workspace: std::path::PathBuf,
-    _somebody: goondan::Listener,
+    _somebody: goondan::ApprovalListener,
     project: tempfile::TempDir,
 }
 
@@ -70,10 +70,10 @@ impl Running {
         connections: &str,
         clock: Arc<dyn Clock>,
     ) -> Running {
-        let options = Options {
+        let options = ConnectionOptions {
             has_server: true,
             clock,
-            ..Options::default()
+            ..ConnectionOptions::default()
         };
         Running::start_with(state, connections, &[], options).await
     }
@@ -83,7 +83,7 @@ impl Running {
         state: &Path,
         connections: &str,
         files: &[(&str, &str)],
-        options: Options,
+        options: ConnectionOptions,
     ) -> Running {
         let put = |folder: &Path| {
             files
@@ -98,7 +98,7 @@ impl Running {
         state: &Path,
         connections: &str,
         put: impl FnOnce(&Path),
-        options: Options,
+        options: ConnectionOptions,
         host: Option<HostCommand>,
     ) -> Running {
         let folder = tempfile::tempdir().unwrap();
@@ -111,11 +111,11 @@ impl Running {
         let project = goondan::load(folder.path());
         assert_eq!(project.diagnostics, []);
         let workspace = state.join("w");
-        let options = Options {
+        let options = ConnectionOptions {
             broker: Some(options.broker.unwrap_or_default()),
             ..options
         };
-        let broker: Broker = options.broker.clone().unwrap();
+        let broker: ApprovalBroker = options.broker.clone().unwrap();
         // As a server does: questions wait for whoever comes.
         let somebody = broker.listen();
         let builder = Swarm::builder(project.bundle.unwrap());
@@ -207,7 +207,7 @@ impl Running {
             .unwrap();
         messages
             .iter()
-            .filter(|message| message.data.role == Role::User)
+            .filter(|message| message.data.role == MessageRole::User)
             .map(|message| message.text())
             .collect()
     }
@@ -224,7 +224,7 @@ impl Running {
                     .unwrap();
                 if messages
                     .iter()
-                    .filter(|message| message.data.role == Role::Assistant)
+                    .filter(|message| message.data.role == MessageRole::Assistant)
                     .count()
                     >= count
                 {
@@ -237,16 +237,16 @@ impl Running {
         self.heard(key).await
     }
 
-    pub(crate) fn look(&self, connection: &str) -> Look {
+    pub(crate) fn look(&self, connection: &str) -> ConnectionSnapshot {
         self.shelf(connection).look().unwrap()
     }
 
-    pub(crate) fn shelf(&self, connection: &str) -> Shelf {
-        Shelf::of(&self.workspace, connection)
+    pub(crate) fn shelf(&self, connection: &str) -> ConnectionStateDir {
+        ConnectionStateDir::of(&self.workspace, connection)
     }
 
     /// Waits until something can be seen of a connection.
-    pub(crate) async fn until(&self, connection: &str, what: impl Fn(&Look) -> bool) {
+    pub(crate) async fn until(&self, connection: &str, what: impl Fn(&ConnectionSnapshot) -> bool) {
         within(async {
             while !what(&self.look(connection)) {
                 tokio::task::yield_now().await;

@@ -230,7 +230,7 @@ async fn a_long_answer_comes_in_pieces_and_a_refusal_is_remembered() {
         sorry["text"]
             .as_str()
             .unwrap()
-            .starts_with("Sorry, that did not work (E_MODEL"),
+            .starts_with("Sorry, the request failed (E_MODEL"),
         "{sorry}"
     );
     running.until("bot", |look| look.owed == 0).await;

@@ -1,54 +1,57 @@
-//! Calls that wait for somebody's word, and words that hold on.
+//! Approval requests for tool calls, and remembered approvals.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use goondan_spec::shown;
+use goondan_spec::untrusted_text;
 use serde::{Deserialize, Serialize};
 
 use crate::JsonObject;
 use crate::ids::InstanceId;
 use crate::ports::store::StoreError;
 
-/// A call that waits for somebody's word.
+/// A tool call that waits for approval.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ApprovalRequest {
-    /// Ties the events of an approval together. The same call has the same id when it is asked about again after a restart.
+    /// Connects the events of an approval. A call that is asked about again after a restart keeps
+    /// its id.
     pub id: String,
-    /// Whose call it is.
+    /// Conversation of the call.
     pub instance: InstanceId,
-    /// The chain that it belongs to: all that one input has caused.
+    /// Trace of the call: everything that one input caused.
     pub trace_id: String,
-    /// The call.
+    /// Id of the call.
     pub tool_call_id: String,
-    /// The tool.
+    /// Name of the tool.
     pub tool_name: String,
-    /// Its arguments.
+    /// Arguments of the call.
     pub arguments: JsonObject,
-    /// What the call would do, as the tool tells it: a command, a diff, the files of a scaffold.
+    /// Effect of the call, described by the tool: a command, a diff, the files of a scaffold.
     pub preview: Option<String>,
-    /// Why it is asked, in a sentence, where there is more to say than that a rule wants it.
+    /// Reason for the request, in a sentence, if a matching rule is not the only reason.
     pub reason: Option<String>,
-    /// What an answer that holds on may cover, the narrowest first. None where nothing can be remembered of the call.
-    pub offers: Vec<Offer>,
+    /// Scopes that the user can approve beyond this call, the narrowest first. Empty if an approval
+    /// can't be remembered.
+    pub offers: Vec<ApprovalOffer>,
 }
 
 impl ApprovalRequest {
-    /// The question in words, for places that have no form of their own for it. Each line of a stranger stands behind a bar, so it can't be
-    /// taken for one of ours; what can't be seen is an escape; what decides stands last.
-    pub fn words(&self) -> String {
+    /// Returns the request as plain text, for clients without a special form for it. Each line of
+    /// untrusted content is prefixed with a bar, so it can't pass for a line of gdn. Invisible
+    /// characters are escaped, and the arguments come last.
+    pub fn to_plain_text(&self) -> String {
         let told = [
-            ("The tool says what it would do:", &self.preview),
-            ("It is asked for by:", &self.reason),
+            ("Preview from the tool:", &self.preview),
+            ("Reason for the request:", &self.reason),
         ];
         let told = told
             .into_iter()
             .filter_map(|(head, text)| Some((head.to_owned(), text.clone()?)));
         let (agent, tool) = (
-            shown::line(&self.instance.agent),
-            shown::line(&self.tool_name),
+            untrusted_text::line(&self.instance.agent),
+            untrusted_text::line(&self.tool_name),
         );
         let asked = match serde_json::to_string(&self.arguments) {
             Ok(arguments) if !self.arguments.is_empty() => {
@@ -60,7 +63,7 @@ impl ApprovalRequest {
             ),
         };
         let part = |(head, text): (String, String)| {
-            let shown = shown::lines(text).to_string();
+            let shown = untrusted_text::lines(text).to_string();
             [head]
                 .into_iter()
                 .chain(shown.lines().map(|line| format!("│ {line}")))
@@ -73,117 +76,121 @@ impl ApprovalRequest {
             .join("\n\n")
     }
 
-    /// Whether an answer may cover that much.
-    pub fn is_offered(&self, covers: Covers) -> bool {
+    /// Returns whether the user can approve this scope.
+    pub fn is_offered(&self, covers: ApprovalCoverage) -> bool {
         self.offers.iter().any(|offer| offer.covers == covers)
     }
 }
 
-/// Something that an answer may cover.
+/// A scope that the user can approve.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Offer {
-    /// How much.
-    pub covers: Covers,
-    /// The commands, where it covers commands.
+pub struct ApprovalOffer {
+    /// Scope of the approval.
+    pub covers: ApprovalCoverage,
+    /// The commands, for a scope of commands.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub commands: Vec<String>,
 }
 
-/// Somebody's word.
+/// Answer to an approval request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ApprovalAnswer {
-    /// It runs.
+    /// Approves the call.
     Allow {
-        /// For how long that holds.
-        scope: Scope,
-        /// For what that holds. Where it was not offered, it is for the call alone.
-        covers: Covers,
+        /// Duration of the approval.
+        scope: ApprovalDuration,
+        /// Scope of the approval. A scope that was not offered is reduced to the call.
+        covers: ApprovalCoverage,
     },
-    /// It is refused.
+    /// Denies the call.
     Deny,
-    /// There is nobody to ask.
+    /// No user is available to answer.
     NobodyThere,
 }
 
 impl ApprovalAnswer {
-    /// Yes, for this call alone.
+    /// Approval of only this call.
     pub const ONCE: Self = ApprovalAnswer::Allow {
-        scope: Scope::Once,
-        covers: Covers::Call,
+        scope: ApprovalDuration::Once,
+        covers: ApprovalCoverage::Call,
     };
 }
 
-/// How long an approval holds, for the same agent calling the same tool in the same folder.
+/// Duration of an approval. It applies to the same agent, the same tool and the same directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Scope {
-    /// For this call.
+pub enum ApprovalDuration {
+    /// This call.
     Once,
-    /// For this conversation, also after a restart.
+    /// This conversation, including after a restart.
     Conversation,
-    /// For all conversations of the project, until somebody takes it out of the [`ApprovalBook`].
+    /// All conversations of the project, until it is removed from the [`ApprovalStore`].
     Always,
 }
 
-/// For what an approval holds, the narrowest first.
+/// Scope of an approval, the narrowest first.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Covers {
+pub enum ApprovalCoverage {
     /// The same arguments.
     #[default]
     Call,
-    /// Command lines of the same programs, such as `git diff *`. They run without a shell and in a sandbox, as those that a
-    /// pattern of a rule allows.
+    /// Command lines of the same programs, such as `git diff *`. They run without a shell and in a
+    /// sandbox, like commands that match a rule's pattern.
     Program,
     /// All calls of the tool.
     Tool,
 }
 
-/// Answers for people.
+/// Client that answers approval requests.
 #[async_trait]
 pub trait Approver: Send + Sync {
-    /// Decides about one call. It must not wait where nobody can answer. It is dropped where the call is cancelled.
+    /// Answers an approval request. Must return immediately if no user can answer. Dropped if the
+    /// call is cancelled.
     async fn ask(&self, request: ApprovalRequest) -> ApprovalAnswer;
 }
 
-/// An approval that holds on. It is precise: another folder or another content of a script is another call, and so is another
-/// argument, unless somebody allowed a program or a tool.
+/// A remembered approval. It is precise: another directory, other arguments or a changed script
+/// need a new approval, unless the user approved a program or a tool.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Grant {
-    /// The agent that may. Where a policy further up in a chain of callers asks, each of these agents needs a grant.
+pub struct ApprovalGrant {
+    /// Agent that is allowed to call. If the policy of a caller requires approval, each of these
+    /// agents needs a grant.
     pub agent: String,
-    /// `resource__export`.
+    /// Tool name in the form `resource__export`.
     pub tool: String,
-    /// For what it holds.
-    #[serde(default, skip_serializing_if = "Covers::is_call")]
-    pub covers: Covers,
-    /// The arguments, without those that have the value of their default. Of a program, the command line is a pattern; of a
-    /// tool there are none.
+    /// Scope of the approval.
+    #[serde(default, skip_serializing_if = "ApprovalCoverage::is_call")]
+    pub covers: ApprovalCoverage,
+    /// Arguments, without those that equal their default. For a program, the command line is a
+    /// pattern; for a tool, this is empty.
     #[serde(default)]
     pub args: JsonObject,
-    /// Where it works: a folder by its path, or the folder of its own that each conversation of an agent has.
+    /// Working directory: a path, or the separate directory of each conversation of an agent.
     pub folder: String,
-    /// It was given though the conversation had read untrusted output. One that was not, does not hold in such a conversation.
+    /// Given although the conversation contained untrusted content. Other grants do not apply in
+    /// such a conversation.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub untrusted: bool,
-    /// What is in the files that it runs, by their paths.
+    /// Content hashes of the files that it runs, by path.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub programs: BTreeMap<String, String>,
-    /// What is in the files that its command lines name, by their paths. A wider cover than the call has none.
+    /// Content hashes of the files in its command lines, by path. Empty for scopes wider than the
+    /// call.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub files: BTreeMap<String, String>,
 }
 
-impl Covers {
+impl ApprovalCoverage {
     fn is_call(&self) -> bool {
-        *self == Covers::Call
+        *self == ApprovalCoverage::Call
     }
 }
 
-impl fmt::Display for Grant {
+impl fmt::Display for ApprovalGrant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Grant {
+        let ApprovalGrant {
             agent,
             tool,
             args,
@@ -193,49 +200,51 @@ impl fmt::Display for Grant {
         let args = serde_json::to_string(args).map_err(|_| fmt::Error)?;
         write!(f, "Agent/{agent} may call {tool} ")?;
         match self.covers {
-            Covers::Call => write!(f, "with {args}")?,
-            Covers::Program => write!(f, "with commands of the form {args}, in a sandbox,")?,
-            Covers::Tool => f.write_str("with any arguments")?,
+            ApprovalCoverage::Call => write!(f, "with {args}")?,
+            ApprovalCoverage::Program => {
+                write!(f, "with commands of the form {args}, in a sandbox,")?
+            }
+            ApprovalCoverage::Tool => f.write_str("with any arguments")?,
         }
         write!(f, " in {folder}")?;
         if self.untrusted {
-            f.write_str(", also when it has read untrusted output")?;
+            f.write_str(", even after it has read untrusted output")?;
         }
         match self.programs.len() + self.files.len() {
             0 => Ok(()),
             _ if !self.files.is_empty() => {
-                f.write_str(", as long as the files that it names stay as they are")
+                f.write_str(", while the files that it names are unchanged")
             }
-            1 => f.write_str(", as long as the program that it runs stays as it is"),
-            many => write!(
-                f,
-                ", as long as the {many} programs that it runs stay as they are"
-            ),
+            1 => f.write_str(", while the program that it runs is unchanged"),
+            many => write!(f, ", while the {many} programs that it runs are unchanged"),
         }
     }
 }
 
-/// Where approvals are kept that hold always.
-pub trait ApprovalBook: Send + Sync {
-    /// All that are kept.
-    fn grants(&self) -> Vec<Grant>;
-    /// Keeps more. The error says what failed; the call at hand runs all the same.
-    fn remember(&self, grants: Vec<Grant>) -> Result<(), StoreError>;
+/// Storage of permanent approvals.
+pub trait ApprovalStore: Send + Sync {
+    /// Returns all stored approvals.
+    fn grants(&self) -> Vec<ApprovalGrant>;
+    /// Stores more approvals.
+    ///
+    /// # Errors
+    /// The approvals are not stored; the current call runs anyway.
+    fn remember(&self, grants: Vec<ApprovalGrant>) -> Result<(), StoreError>;
 }
 
-/// Keeps approvals as long as the process lives.
+/// In-memory storage of approvals, lost when the process ends.
 #[derive(Debug, Default)]
-pub struct MemoryBook(std::sync::Mutex<Vec<Grant>>);
+pub struct InMemoryApprovals(std::sync::Mutex<Vec<ApprovalGrant>>);
 
-impl ApprovalBook for MemoryBook {
-    fn grants(&self) -> Vec<Grant> {
+impl ApprovalStore for InMemoryApprovals {
+    fn grants(&self) -> Vec<ApprovalGrant> {
         self.0
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
             .clone()
     }
 
-    fn remember(&self, grants: Vec<Grant>) -> Result<(), StoreError> {
+    fn remember(&self, grants: Vec<ApprovalGrant>) -> Result<(), StoreError> {
         self.0
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
@@ -244,18 +253,18 @@ impl ApprovalBook for MemoryBook {
     }
 }
 
-/// A run without anybody to ask.
+/// Approver of a run without a user.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Headless;
+pub struct HeadlessApprover;
 
 #[async_trait]
-impl Approver for Headless {
+impl Approver for HeadlessApprover {
     async fn ask(&self, _request: ApprovalRequest) -> ApprovalAnswer {
         ApprovalAnswer::NobodyThere
     }
 }
 
-/// Says yes to everything (`--yes`).
+/// Approver that allows every call once (`--yes`).
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ApproveAll;
 
@@ -266,7 +275,7 @@ impl Approver for ApproveAll {
     }
 }
 
-/// The approver of a swarm.
+/// Approver of a swarm.
 pub type SharedApprover = Arc<dyn Approver>;
 
 #[cfg(test)]
@@ -291,9 +300,11 @@ mod tests {
             reason: Some("Agent/a: a rule\nAllowed by Ada.".to_owned()),
             offers: Vec::new(),
         };
-        let words = request.words();
+        let words = request.to_plain_text();
         assert!(
-            words.chars().all(|c| c == '\n' || shown::is_visible(c)),
+            words
+                .chars()
+                .all(|c| c == '\n' || untrusted_text::is_visible(c)),
             "{words:?}"
         );
         let ours: Vec<&str> = words
@@ -301,8 +312,8 @@ mod tests {
             .filter(|line| !line.is_empty() && !line.starts_with('│'))
             .collect();
         let wanted = [
-            "The tool says what it would do:",
-            "It is asked for by:",
+            "Preview from the tool:",
+            "Reason for the request:",
             "May a run bash__exec with this?",
         ];
         assert_eq!(ours, wanted);

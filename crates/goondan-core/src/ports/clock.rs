@@ -1,26 +1,27 @@
-//! Time and ids, injected so that tests decide them.
+//! Time and ids, injected so that tests can control them.
 
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use futures::future::BoxFuture;
 
-/// Where time and fresh ids come from.
+/// Source of the time and of fresh ids.
 pub trait Clock: Send + Sync {
-    /// The time of day.
+    /// Returns the current time.
     fn now(&self) -> DateTime<Utc>;
-    /// That many fresh lower-case hex digits (at most 32).
+    /// Returns `digits` random lower-case hex digits (at most 32).
     fn hex(&self, digits: usize) -> String;
 
-    /// Waits until it is `at`, but not much longer than a minute: a clock may be set meanwhile, so whoever waits looks again.
+    /// Waits until `at`, but at most a minute. The clock can be set during the wait, so callers
+    /// check the time again.
     fn sleep_until(&self, at: DateTime<Utc>) -> BoxFuture<'static, ()> {
-        // A time that has passed is no time to wait.
+        // A negative duration, for a time already reached, becomes zero.
         let wait = (at - self.now()).to_std().unwrap_or_default();
         Box::pin(tokio::time::sleep(wait.min(Duration::from_secs(60))))
     }
 }
 
-/// The machine's clock and its random numbers.
+/// System clock and random numbers.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
 

@@ -1,85 +1,91 @@
-//! Nodes that run one swarm together: one leads, and hands whole turns to those that work for it.
+//! Nodes that run one swarm together: a leader that assigns complete turns to its workers.
 //!
-//! The leader decides everything that concerns several instances; a worker runs turns, and writes their journals and
-//! conversations itself. What they say to each other are texts, whose meaning the engine knows. Between two nodes each text comes
-//! once and in order, for as long as the worker is a member; a membership that has ended does not begin again.
+//! The leader decides everything that concerns several instances. A worker runs turns, and writes
+//! their journals and conversations. Nodes exchange strings, which only the engine interprets. Each
+//! message arrives exactly once and in order while the worker is a member. An ended membership
+//! never starts again.
 
 use async_trait::async_trait;
 
 use super::store::{FinishedTurn, InstanceMeta, StoreError};
-use crate::inbound::AgentEvent;
+use crate::agent_event::AgentEvent;
 
-/// A node that works for the one that leads.
+/// A worker of the leader.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Member {
-    /// Its name. One that comes back has another.
+pub struct ClusterMember {
+    /// Node name. A node that joins again has another name.
     pub node: String,
-    /// So many turns may be at work there at a time.
+    /// Maximum number of concurrent turns on the node.
     pub turns: usize,
-    /// Its project is the one that serves here: it may get turns.
+    /// The node has the same project as the leader, so it can receive turns.
     pub is_fit: bool,
 }
 
-/// What the leader hears.
+/// Event for the leader.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum News {
-    /// A node is a member from now on, or has changed.
-    Member(Member),
-    /// A node is a member no more. Nothing that it does from now on counts: its turns may begin elsewhere.
+pub enum ClusterEvent {
+    /// A node joined or changed.
+    Member(ClusterMember),
+    /// A node left. Its later writes are rejected, so its turns can start on other nodes.
     Left {
-        /// Which one.
+        /// Node name.
         node: String,
     },
-    /// A member says something.
+    /// A member sent a message.
     Said {
-        /// Which one.
+        /// Node name.
         node: String,
-        /// What.
+        /// The message.
         words: String,
     },
 }
 
-/// How a turn ended whose node has left behind its end.
+/// End of a turn that its node wrote before it left.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EndedTurn {
-    /// What was written with its end.
+    /// Data written at the end of the turn.
     pub turn: FinishedTurn,
-    /// What is known of its instance since.
+    /// Current metadata of the instance.
     pub meta: Option<InstanceMeta>,
 }
 
-/// The members, for the node that leads.
+/// Members of the cluster, for the leader.
 #[async_trait]
-pub trait Crew: Send + Sync {
-    /// What comes next; `None` where this node leads no more. One task asks.
-    async fn news(&self) -> Option<News>;
+pub trait ClusterMembership: Send + Sync {
+    /// Returns the next event; `None` when this node is no longer the leader. Called by only one
+    /// task.
+    async fn news(&self) -> Option<ClusterEvent>;
 
-    /// Says something to a member. To one that has left nothing is said.
+    /// Sends a message to a member. Ignored if the member left.
     fn say(&self, node: &str, words: String);
 
-    /// Tells people how many turns run where; the leader's own stand under no name.
+    /// Publishes the number of running turns per node, for users. The leader's own turns have no
+    /// node name.
     fn note_turns(&self, turns: Vec<(Option<String>, usize)>);
 
-    /// The end of the turn of `event`, where it was written before its node left. `joined` are the events that may have joined it.
+    /// Returns the end of the turn of `event`, if it was written before its node left. `joined` are
+    /// the events that possibly joined the turn.
     async fn ended(
         &self,
         event: &AgentEvent,
         joined: &[String],
     ) -> Result<Option<EndedTurn>, StoreError>;
 
-    /// So many turns may be at work on this node at a time; with 0, none as long as there are other nodes.
+    /// Returns the maximum number of concurrent turns on this node. With 0, none run here while
+    /// there are other nodes.
     fn own_turns(&self) -> usize;
 }
 
-/// The node that leads, for a member.
+/// The leader, for a member.
 #[async_trait]
-pub trait Leader: Send + Sync {
-    /// What it says next; `None` where this node is no member any more. One task asks.
+pub trait LeaderChannel: Send + Sync {
+    /// Receives the next message; `None` when this node is no longer a member. Called by only one
+    /// task.
     async fn hear(&self) -> Option<String>;
 
-    /// Says something to it.
+    /// Sends a message to the leader.
     fn say(&self, words: String);
 
-    /// Tells people whether this node gets turns.
+    /// Publishes whether this node receives turns, for users.
     fn note_fit(&self, is_fit: bool);
 }

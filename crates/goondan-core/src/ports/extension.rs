@@ -1,20 +1,22 @@
-//! Extensions whose code is not part of this program: how it is opened, takes its seat at an instance, and runs.
+//! Extensions whose code is not part of this program: opening, registration for an instance, and
+//! running.
 //!
-//! The code registers itself for each instance: it says which layers it has and which tools it offers. A layer wraps a turn, a
-//! step or a tool call. While it runs it talks with the engine over a [`LayerDesk`]: it has what it wraps run, at most once, and
-//! asks other agents. What it changes comes along with that, and with its end ([`Changes`]).
+//! The code registers for each instance, with its layers and tools. A layer wraps a turn, a step or
+//! a tool call. While it runs, it calls the engine through a [`LayerHost`]: it runs the wrapped
+//! operation at most once, and sends requests to other agents. It returns its changes with these
+//! calls and at its end ([`LayerChanges`]).
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use goondan_spec::Resource;
-use goondan_spec::kinds::{Extension, Sandbox};
+use goondan_spec::kinds::{Extension, SandboxSettings};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::tool::{OpenError, ToolError, ToolHandler, ToolLogger};
+use super::tool::{EntryOpenError, ToolError, ToolHandler, ToolLogger};
 use crate::JsonObject;
 use crate::event::RuntimeEvent;
 use crate::ids::InstanceId;
@@ -23,7 +25,7 @@ use crate::message::{Message, MessageEvent};
 /// Opens the code of Extensions.
 #[async_trait]
 pub trait ExtensionSource: Send + Sync {
-    /// Opens `extension` with its whole config. Starts nothing.
+    /// Opens `extension` with its complete configuration. Starts nothing.
     ///
     /// # Errors
     /// Its entry can't be run here.
@@ -32,10 +34,10 @@ pub trait ExtensionSource: Send + Sync {
         extension: &Resource<Extension>,
         config: JsonObject,
         bundle_root: &Path,
-    ) -> Result<Arc<dyn ExtensionCode>, OpenError>;
+    ) -> Result<Arc<dyn ExtensionCode>, EntryOpenError>;
 }
 
-/// Opens nothing.
+/// Source that rejects every Extension.
 #[async_trait]
 impl ExtensionSource for () {
     async fn open(
@@ -43,93 +45,94 @@ impl ExtensionSource for () {
         extension: &Resource<Extension>,
         _config: JsonObject,
         _bundle_root: &Path,
-    ) -> Result<Arc<dyn ExtensionCode>, OpenError> {
-        Err(OpenError::new(
+    ) -> Result<Arc<dyn ExtensionCode>, EntryOpenError> {
+        Err(EntryOpenError::new(
             &extension.id,
-            "this program opens no extensions",
+            "this program can't open extensions",
         ))
     }
 }
 
-/// The code of an extension, with its config.
+/// Code of an extension, with its configuration.
 #[async_trait]
 pub trait ExtensionCode: Send + Sync {
-    /// Has it take its seat for a turn. Unless it runs for the instance already, it registers itself.
+    /// Attaches the extension to a turn. Registers it first, unless it is already registered for
+    /// the instance.
     ///
     /// # Errors
-    /// It can't be loaded, or registering failed.
+    /// The code can't be loaded, or the registration failed.
     async fn attach(
         self: Arc<Self>,
-        seat: Arc<Seat>,
+        seat: Arc<ExtensionContext>,
     ) -> Result<Arc<dyn AttachedExtension>, ToolError>;
 }
 
-/// Where an extension sits during a turn.
-pub struct Seat {
-    /// Whose turn it is.
+/// Context of an extension during a turn.
+pub struct ExtensionContext {
+    /// Conversation of the turn.
     pub instance: InstanceId,
-    /// Which turn.
+    /// Id of the turn.
     pub turn_id: String,
-    /// The causal chain that the turn belongs to.
+    /// Trace of the turn.
     pub trace_id: String,
-    /// The folder in which the tools of the agent work.
+    /// Working directory of the agent's tools.
     pub workdir: PathBuf,
-    /// The sandboxes of the agent and of those who call it.
-    pub sandboxes: Vec<Sandbox>,
-    /// What it keeps for the instance.
-    pub state: SeatState,
-    /// The conversation as the turn sees it.
-    pub transcript: Arc<Transcript>,
-    /// Where it logs.
+    /// Sandboxes of the agent and of its callers.
+    pub sandboxes: Vec<SandboxSettings>,
+    /// State of the extension for the instance.
+    pub state: ExtensionState,
+    /// Conversation in the view of the turn.
+    pub transcript: Arc<TurnTranscript>,
+    /// Destination of log lines.
     pub logger: Arc<dyn ToolLogger>,
     /// Fires when the turn is cancelled.
     pub cancellation: CancellationToken,
 }
 
-/// What an extension keeps for an instance, while a turn lasts.
+/// State of an extension for an instance, during a turn.
 #[derive(Default)]
-pub struct SeatState(Mutex<Kept>);
+pub struct ExtensionState(Mutex<StateValue>);
 
 #[derive(Default)]
-struct Kept {
+struct StateValue {
     value: Option<Value>,
-    /// How often it was set.
+    /// Number of writes.
     version: u64,
-    /// It was put back by the engine, and its code does not know.
+    /// The engine reset the value, and the code has not received it yet.
     is_news: bool,
 }
 
-impl SeatState {
-    /// It keeps `value`.
+impl ExtensionState {
+    /// Returns a state with an initial value.
     pub fn new(value: Option<Value>) -> Self {
-        SeatState(Mutex::new(Kept {
+        ExtensionState(Mutex::new(StateValue {
             value,
-            ..Kept::default()
+            ..StateValue::default()
         }))
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, StateValue> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What it keeps, and how often that was set in this turn.
+    /// Returns the value, and the number of writes in this turn.
     pub fn get(&self) -> (Option<Value>, u64) {
         let kept = self.kept();
         (kept.value.clone(), kept.version)
     }
 
-    /// Its code keeps something else.
+    /// Sets the value, on behalf of the code.
     pub fn set(&self, value: Value) {
         let mut kept = self.kept();
         kept.value = Some(value);
         kept.version += 1;
     }
 
-    /// Puts back what was kept before the turn was resumed, unless something newer is there.
-    pub fn put_back(&self, value: Value, version: u64) {
+    /// Restores the value from before the turn was resumed, unless a newer value exists.
+    pub fn restore(&self, value: Value, version: u64) {
         let mut kept = self.kept();
         if version >= kept.version {
-            *kept = Kept {
+            *kept = StateValue {
                 value: Some(value),
                 version,
                 is_news: true,
@@ -137,8 +140,8 @@ impl SeatState {
         }
     }
 
-    /// What its code does not know yet, once.
-    pub fn news(&self) -> Option<Value> {
+    /// Returns a restored value that the code has not received yet. Returns each value only once.
+    pub fn take_restored(&self) -> Option<Value> {
         let mut kept = self.kept();
         std::mem::take(&mut kept.is_news)
             .then(|| kept.value.clone())
@@ -146,33 +149,33 @@ impl SeatState {
     }
 }
 
-/// The conversation of a turn: what was there when it began, and what has changed since.
+/// Conversation of a turn: the messages at its beginning, and the changes since then.
 #[derive(Default)]
-pub struct Transcript {
+pub struct TurnTranscript {
     base: Vec<Arc<Message>>,
     events: Mutex<Vec<Arc<MessageEvent>>>,
 }
 
-impl Transcript {
-    /// A conversation that holds `base` and is changed by nothing yet.
+impl TurnTranscript {
+    /// Returns a transcript that begins with `base` and has no changes.
     pub fn new(base: Vec<Arc<Message>>) -> Self {
-        Transcript {
+        TurnTranscript {
             base,
             events: Mutex::default(),
         }
     }
 
-    /// What was there when the turn began.
+    /// Returns the messages at the beginning of the turn.
     pub fn base(&self) -> &[Arc<Message>] {
         &self.base
     }
 
-    /// Notes a change.
+    /// Adds a change.
     pub fn push(&self, event: MessageEvent) {
         self.events().push(Arc::new(event));
     }
 
-    /// The changes behind the first `known`.
+    /// Returns the changes after the first `known`.
     pub fn since(&self, known: usize) -> Vec<Arc<MessageEvent>> {
         self.events().get(known..).unwrap_or_default().to_vec()
     }
@@ -182,10 +185,10 @@ impl Transcript {
     }
 }
 
-/// What a layer wraps.
+/// Operation that a layer wraps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum LayerKind {
+pub enum LayerTarget {
     /// A turn.
     Turn,
     /// A step of a turn.
@@ -194,109 +197,110 @@ pub enum LayerKind {
     ToolCall,
 }
 
-/// A layer that an extension has registered.
+/// A registered layer of an extension.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
-pub struct Layer {
-    /// What it wraps.
-    pub kind: LayerKind,
-    /// The lower it is, the further out the layer lies.
+pub struct ExtensionLayer {
+    /// Operation that it wraps.
+    pub kind: LayerTarget,
+    /// Order of layers: a lower priority is further outside.
     #[serde(default)]
     pub priority: f64,
 }
 
-/// A tool that an extension offers.
+/// A tool of an extension.
 #[derive(Clone)]
-pub struct OfferedTool {
-    /// In the form `resource__export`.
+pub struct ExtensionTool {
+    /// Name in the form `resource__export`.
     pub name: String,
-    /// What the model reads.
+    /// Description for the model.
     pub description: String,
-    /// The JSON Schema of its arguments.
+    /// JSON Schema of the arguments.
     pub parameters: Value,
-    /// What runs.
+    /// Implementation of the tool.
     pub handler: Arc<dyn ToolHandler>,
 }
 
-/// An extension that sits at a turn.
+/// An extension that is attached to a turn.
 #[async_trait]
 pub trait AttachedExtension: Send + Sync {
-    /// Its layers, in the order in which it has registered them.
-    fn layers(&self) -> &[Layer];
+    /// Returns its layers, in the order of their registration.
+    fn layers(&self) -> &[ExtensionLayer];
 
-    /// Its tools.
-    fn tools(&self) -> Vec<OfferedTool>;
+    /// Returns its tools.
+    fn tools(&self) -> Vec<ExtensionTool>;
 
-    /// Tells it that something happened in its instance. Waits for nothing.
+    /// Notifies it of an event in its instance. Never blocks.
     fn happened(&self, event: &RuntimeEvent);
 
-    /// Runs one of its layers. `context` is what the layer sees beside the conversation.
+    /// Runs one of its layers. `context` is the data of the layer in addition to the conversation.
     ///
     /// # Errors
-    /// The layer threw, broke a rule, took longer than it may, or its process ended.
+    /// The layer threw an error, broke the protocol or exceeded its time limit, or its process
+    /// ended.
     async fn run(
         &self,
         layer: usize,
         context: JsonObject,
-        desk: &mut dyn LayerDesk,
-    ) -> Result<(Value, Changes), ToolError>;
+        desk: &mut dyn LayerHost,
+    ) -> Result<(Value, LayerChanges), ToolError>;
 }
 
-/// What a layer can have done while it runs.
+/// Request handler of a running layer.
 #[async_trait]
-pub trait LayerDesk: Send {
-    /// Takes up what the layer has changed so far, then runs what it wraps, once; its result.
+pub trait LayerHost: Send {
+    /// Applies the changes so far, then runs the wrapped operation once and returns its result.
     ///
     /// # Errors
-    /// What it wraps has failed, or a change makes no sense.
-    async fn next(&mut self, changes: Changes) -> Result<Wrapped, ToolError>;
+    /// The wrapped operation failed, or a change is not valid.
+    async fn next(&mut self, changes: LayerChanges) -> Result<WrappedResult, ToolError>;
 
-    /// Asks another agent, and waits for its answer.
+    /// Sends a request to another agent, and waits for its answer.
     ///
     /// # Errors
-    /// As for a tool that asks. Layers of tool calls may not.
-    async fn request(&mut self, what: AgentQuestion) -> Result<Value, ToolError>;
+    /// The errors of a tool's request. Also fails in a layer of tool calls.
+    async fn request(&mut self, what: AgentMessage) -> Result<Value, ToolError>;
 
-    /// Tells another agent something.
+    /// Sends a message to another agent.
     ///
     /// # Errors
-    /// As for a tool that tells. Layers of tool calls may not.
-    async fn send(&mut self, what: AgentQuestion) -> Result<Value, ToolError>;
+    /// The errors of a tool's message. Also fails in a layer of tool calls.
+    async fn send(&mut self, what: AgentMessage) -> Result<Value, ToolError>;
 }
 
-/// What a layer has changed since it said so the last time.
+/// Changes of a layer since the last report.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Changes {
-    /// Fields of its context, by name.
+pub struct LayerChanges {
+    /// Changed fields of its context, by name.
     pub fields: JsonObject,
-    /// Changes to the conversation, as the layer has written them.
+    /// Changes to the conversation, in the layer's form.
     pub events: Vec<Value>,
 }
 
-/// What came of what a layer wraps.
+/// Result of a wrapped operation.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Wrapped {
-    /// Its result.
+pub struct WrappedResult {
+    /// The result.
     pub result: Value,
-    /// What the layers have told each other, those further in included.
+    /// Metadata that layers exchange, including inner layers.
     pub metadata: JsonObject,
 }
 
-/// What an extension says to another agent.
+/// Request or message of an extension to another agent.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct AgentQuestion {
-    /// The agent.
+pub struct AgentMessage {
+    /// Name of the agent.
     pub target: String,
-    /// What is said.
+    /// Text of the request.
     pub input: String,
-    /// The conversation; the one of the extension where nothing is said.
+    /// Key of the conversation. Default: the conversation of the extension.
     pub instance_key: Option<String>,
-    /// How long an answer is waited for, in milliseconds.
+    /// Maximum wait for the answer, in milliseconds.
     pub timeout_ms: Option<u64>,
-    /// Whether the answer is not waited for and comes as an event.
+    /// Returns immediately; the answer arrives as an event.
     #[serde(rename = "async")]
     pub async_: bool,
-    /// Free, for whoever is asked.
+    /// Data for the other agent.
     pub metadata: JsonObject,
 }

@@ -1,7 +1,8 @@
 //! Records the side effects of a turn, so that a resumed turn does not repeat them (rule C2b).
 //!
-//! A turn is a deterministic program over its journal: what it does to the world, and what it learns from it, goes through
-//! [`TurnJournal::run`](trait.TurnJournal.html#method.run). Resumed, the turn runs again from its start and is handed the recorded outcomes.
+//! A turn is a deterministic program over its journal. Its effects on the world, and all input from
+//! it, go through [`TurnJournal::run`](trait.TurnJournal.html#method.run). A resumed turn runs
+//! again from its start and gets the recorded outcomes.
 
 use std::sync::Arc;
 
@@ -13,46 +14,51 @@ use serde_json::Value;
 use super::store::StoreError;
 use crate::ids::InstanceId;
 
-/// Keeps the journals of turns. The embedded one serves one machine; a durable-execution engine fits behind it too.
+/// Storage of turn journals. The embedded implementation serves one machine; a durable-execution
+/// engine can implement it as well.
 #[async_trait]
-pub trait Journal: Send + Sync {
-    /// The journal of a turn, with what is recorded of it.
+pub trait TurnJournalStore: Send + Sync {
+    /// Opens the journal of a turn, with its recorded effects.
     async fn open_journal(
         &self,
         instance: &InstanceId,
         turn_id: &str,
     ) -> Result<Arc<dyn TurnJournal>, StoreError>;
-    /// Forgets a turn that is over.
+    /// Deletes the journal of a turn that ended.
     async fn close_journal(&self, instance: &InstanceId, turn_id: &str) -> Result<(), StoreError>;
-    /// The journal of an instance was written by another node: what is remembered of it here may be out of date.
+    /// Drops cached data of an instance's journal, because another node wrote to it.
     fn doubt_journal(&self, _instance: &InstanceId) {}
 }
 
-/// The journal of one turn.
+/// Journal of one turn.
 #[async_trait]
 pub trait TurnJournal: Send + Sync {
-    /// Records the intent, does the work, records the outcome; or gives back what is recorded.
+    /// Records the intent, does the work and records the outcome. Returns the recorded outcome
+    /// instead, if there is one.
     async fn run_value(
         &self,
-        effect: Effect,
+        effect: TurnEffect,
         work: BoxFuture<'_, Value>,
-    ) -> Result<Outcome<Arc<Value>>, StoreError>;
-    /// Whether anything is recorded: the turn was cut off and begins again.
+    ) -> Result<EffectOutcome<Arc<Value>>, StoreError>;
+    /// Returns whether any effect is recorded: the turn was interrupted and is resumed.
     fn is_resumed(&self) -> bool;
-    /// Whether it is recorded that the effect began.
+    /// Returns whether the beginning of the effect is recorded.
     fn has_intent(&self, effect_id: &str) -> bool;
-    /// Whether the outcome of the effect is recorded.
+    /// Returns whether the outcome of the effect is recorded.
     fn has_outcome(&self, effect_id: &str) -> bool;
 }
 
 impl dyn TurnJournal {
-    /// As [`TurnJournal::run_value`], with outcomes of a type of one's own. An outcome that is recorded and can't be read is an
-    /// error: what was done must not be done again.
+    /// Runs an effect like [`TurnJournal::run_value`], with a typed outcome.
+    ///
+    /// # Errors
+    /// A recorded outcome can't be decoded. The work is not repeated in this case, because it was
+    /// done already.
     pub async fn run<T: Serialize + DeserializeOwned + Send>(
         &self,
-        effect: Effect,
+        effect: TurnEffect,
         work: BoxFuture<'_, T>,
-    ) -> Result<Outcome<T>, StoreError> {
+    ) -> Result<EffectOutcome<T>, StoreError> {
         let id = effect.id.clone();
         let unreadable = |cause: serde_json::Error| StoreError::Damaged {
             what: format!("the outcome of `{id}`"),
@@ -62,76 +68,80 @@ impl dyn TurnJournal {
         let kept = &mut done;
         let encoded = async {
             let value = work.await;
-            let encoded = serde_json::to_value(&value).expect("every outcome has a form in JSON");
+            let encoded =
+                serde_json::to_value(&value).expect("every outcome can be written as JSON");
             *kept = Some(value);
             encoded
         };
         let outcome = self.run_value(effect, Box::pin(encoded)).await?;
         match (outcome, done) {
-            (Outcome::Interrupted, _) => Ok(Outcome::Interrupted),
-            (Outcome::Done { replayed, .. }, Some(value)) => Ok(Outcome::Done { value, replayed }),
-            (Outcome::Done { value, replayed }, None) => {
+            (EffectOutcome::Interrupted, _) => Ok(EffectOutcome::Interrupted),
+            (EffectOutcome::Done { replayed, .. }, Some(value)) => {
+                Ok(EffectOutcome::Done { value, replayed })
+            }
+            (EffectOutcome::Done { value, replayed }, None) => {
                 let value =
                     serde_json::from_value(Arc::unwrap_or_clone(value)).map_err(unreadable)?;
-                Ok(Outcome::Done { value, replayed })
+                Ok(EffectOutcome::Done { value, replayed })
             }
         }
     }
 }
 
-/// Something that a turn is about to do.
+/// A side effect of a turn.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Effect {
-    /// Unique in its turn, and the same when the turn is resumed.
+pub struct TurnEffect {
+    /// Unique in its turn, and identical when the turn is resumed.
     pub id: String,
-    /// What kind of thing it is.
+    /// Kind of the effect.
     pub kind: EffectKind,
-    /// What it is about, for people who look at an interrupted turn.
+    /// Data of the effect, to help users to analyze an interrupted turn.
     pub intent: Value,
-    /// What a resumed turn does where the intent is recorded and the outcome is not.
-    pub when_interrupted: WhenInterrupted,
+    /// Handling in a resumed turn, if the intent is recorded and the outcome is not.
+    pub when_interrupted: InterruptionPolicy,
 }
 
-/// What kind of thing a turn does.
+/// Kind of a side effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum EffectKind {
-    /// Asks the model.
+    /// Calls the model.
     ModelCall,
     /// Runs a tool.
     ToolCall,
-    /// Asks somebody whether a tool may run. The outcome is on disk before [`TurnJournal::run`](trait.TurnJournal.html#method.run) returns: what was allowed
-    /// may begin behind it.
+    /// Requests approval for a tool call. The outcome is on disk before
+    /// [`TurnJournal::run`](trait.TurnJournal.html#method.run) returns, because the approved call
+    /// can start immediately.
     Approval,
-    /// Takes in what arrived meanwhile.
+    /// Receives the events that arrived during the turn.
     Inbox,
-    /// Reads the instructions of a folder that a tool has worked in.
+    /// Reads the instructions of a directory that a tool has worked in.
     Instructions,
-    /// Reads, or notes, what an extension keeps for the instance.
+    /// Reads or writes the state of an extension for the instance.
     ExtensionState,
-    /// An extension asks another agent, or tells it something.
+    /// Sends a request or a message of an extension to another agent.
     ExtensionQuestion,
 }
 
-/// What to do about an effect that began and has no outcome.
+/// Handling of an effect that began and has no outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WhenInterrupted {
-    /// It is safe to do it again.
+pub enum InterruptionPolicy {
+    /// Repeats the effect, which is safe.
     RunAgain,
-    /// Nobody knows how far it came; say so.
+    /// Reports that its progress is unknown.
     Report,
 }
 
-/// What came of an effect.
+/// Outcome of an effect.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Outcome<T> {
-    /// It was done, now or before the turn was resumed.
+pub enum EffectOutcome<T> {
+    /// The effect was done, in this run or before the turn was resumed.
     Done {
         /// The recorded value.
         value: T,
-        /// It was done before the turn was resumed.
+        /// The effect was done before the turn was resumed.
         replayed: bool,
     },
-    /// It began before the turn was resumed, and nobody knows how far it came.
+    /// The effect began before the turn was resumed, and its progress is unknown.
     Interrupted,
 }

@@ -1,33 +1,38 @@
-//! What a model is to the engine: a stream of chunks for a request.
+//! Port for models: a stream of chunks for each request.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::stream::BoxStream;
-use goondan_spec::diagnostic::Position;
+use goondan_spec::diagnostic::SourcePosition;
 use goondan_spec::kinds::{Model, ModelParams};
 use goondan_spec::{Bundle, Code, Diagnostic, Environment, Resource, ResourceId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::caller::Caller;
-use crate::history::History;
+use crate::caller::CallerTrace;
+use crate::history::MessageHistory;
 use crate::ids::InstanceId;
-use crate::message::Part;
+use crate::message::MessagePart;
 
-/// Talks to one model.
+/// Client of one model.
 #[async_trait]
 pub trait ModelClient: Send + Sync {
-    /// Asks once; retries are the engine's work. Dropping the stream abandons the call.
+    /// Makes one attempt; the engine is responsible for retries. Dropping the stream aborts the
+    /// call.
     async fn stream(&self, request: ModelRequest) -> Result<ModelStream, ModelError>;
 
-    /// Whether the provider is asked to answer as [`ModelRequest::output`] says. Where it is not, the model has to be told.
+    /// Returns whether [`ModelRequest::output`] is sent to the provider. Otherwise the schema must
+    /// be part of the prompt.
     fn is_schema_sent(&self) -> bool {
         false
     }
 
-    /// A vector for each text, in order. A model without embeddings says so.
+    /// Returns a vector for each text, in order.
+    ///
+    /// # Errors
+    /// The model has no embeddings, or the call failed.
     async fn embed(&self, texts: Vec<String>) -> Result<Vec<Vec<f32>>, ModelError> {
         let _ = texts;
         Err(ModelError::new(
@@ -37,9 +42,10 @@ pub trait ModelClient: Send + Sync {
     }
 }
 
-/// Makes clients from Model resources.
+/// Creates clients from Model resources.
 pub trait ModelFactory: Send + Sync {
-    /// A client for `model`. It must not connect to anything yet. Paths in `options` are relative to `bundle_root`.
+    /// Creates a client for `model`, without connecting. Paths in `options` are relative to
+    /// `bundle_root`.
     fn client(
         &self,
         model: &Resource<Model>,
@@ -48,60 +54,62 @@ pub trait ModelFactory: Send + Sync {
     ) -> Result<Arc<dyn ModelClient>, ModelError>;
 }
 
-/// An answer as it arrives.
+/// Stream of an answer.
 pub type ModelStream = BoxStream<'static, Result<ModelChunk, ModelError>>;
 
-/// One question to a model.
+/// One model call.
 #[derive(Debug, Clone)]
 pub struct ModelRequest {
-    /// Who asks.
+    /// Conversation of the call.
     pub instance: InstanceId,
-    /// The system prompt.
+    /// System prompt.
     pub system: Option<String>,
-    /// The conversation so far. Shared with the turn, so that a step does not cost what the conversation has grown to.
-    pub messages: History,
-    /// What it may call.
+    /// Conversation so far. Shared with the turn, so its cost per step does not grow with the
+    /// conversation.
+    pub messages: MessageHistory,
+    /// Available tools.
     pub tools: Arc<[ToolDefinition]>,
     /// Sampling settings.
     pub params: Arc<ModelParams>,
-    /// The JSON Schema that a text answer shall fit. Clients that can't send one ignore it.
+    /// JSON Schema of a structured answer. Ignored by clients that can't send one.
     pub output: Option<Arc<Value>>,
-    /// As whom the provider sees who asks; `None` where it is told nothing.
-    pub caller: Option<Caller>,
+    /// Trace context for the provider; `None` to send none.
+    pub caller: Option<CallerTrace>,
 }
 
-/// A tool as the model sees it.
+/// A tool in the form for a model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolDefinition {
-    /// `resource__export`.
+    /// Name in the form `resource__export`.
     pub name: String,
-    /// What it does.
+    /// Description for the model.
     pub description: String,
-    /// A JSON Schema of type object.
+    /// JSON Schema of type object.
     pub parameters: Value,
 }
 
-/// Characters of a schema that make a token, roughly.
-const PER_TOKEN: usize = 4;
+/// Approximate number of characters of a schema per token.
+const CHARACTERS_PER_TOKEN: usize = 4;
 
 impl ToolDefinition {
-    /// The name of the Tool that it belongs to.
+    /// Returns the name of its Tool resource.
     pub fn resource(&self) -> &str {
         self.name.split("__").next().unwrap_or_default()
     }
 
-    /// What it takes up of every request that offers it, in tokens, roughly.
+    /// Returns the approximate number of tokens of the definition in a request.
     pub fn tokens(&self) -> usize {
-        (self.name.len() + self.description.len() + self.parameters.to_string().len()) / PER_TOKEN
+        (self.name.len() + self.description.len() + self.parameters.to_string().len())
+            / CHARACTERS_PER_TOKEN
     }
 }
 
-/// A piece of an answer. `Finish` comes last; a stream that ends without it broke off.
+/// A piece of an answer. `Finish` comes last; a stream without it was interrupted.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ModelChunk {
-    /// More text of the answer, as it arrives.
+    /// More text of the answer.
     Text(String),
-    /// More readable reasoning, as it arrives.
+    /// More readable reasoning.
     Reasoning(String),
     /// The complete answer, including all text and reasoning that was streamed.
     Finish(Box<CompletedAnswer>),
@@ -111,9 +119,9 @@ pub enum ModelChunk {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CompletedAnswer {
-    /// Reasoning, text and tool calls in the order in which the provider sent them. Arguments that are not valid JSON
-    /// are a JSON string.
-    pub parts: Vec<Part>,
+    /// Reasoning, text and tool calls in the order of the provider. Arguments that are not valid
+    /// JSON are a JSON string.
+    pub parts: Vec<MessagePart>,
     /// The reason why the answer ended.
     #[serde(default)]
     pub finish_reason: ModelFinishReason,
@@ -126,7 +134,7 @@ pub struct CompletedAnswer {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", from = "String")]
 pub enum ModelFinishReason {
-    /// The model was done.
+    /// The answer is complete.
     #[default]
     Stop,
     /// The model waits for tool results.
@@ -137,7 +145,7 @@ pub enum ModelFinishReason {
     ContextWindow,
     /// The provider paused a long answer; the next model call continues it.
     Pause,
-    /// A reason that only the provider's documentation explains.
+    /// A provider-specific reason.
     Other(String),
 }
 
@@ -150,7 +158,7 @@ impl ModelFinishReason {
         )
     }
 
-    /// Returns the reason as events and results name it.
+    /// Returns the name of the reason in events and results.
     pub fn as_str(&self) -> &str {
         match self {
             ModelFinishReason::Stop => "stop",
@@ -187,9 +195,12 @@ impl From<String> for ModelFinishReason {
 }
 
 impl CompletedAnswer {
-    /// Returns an answer of `parts` that ended with tool calls if it contains any, and normally otherwise.
-    pub fn of_parts(parts: Vec<Part>, usage: Option<TokenUsage>) -> Self {
-        let has_calls = parts.iter().any(|part| matches!(part, Part::ToolCall(_)));
+    /// Returns an answer of `parts`. The finish reason is [`ModelFinishReason::ToolCalls`] if it
+    /// contains any, otherwise [`ModelFinishReason::Stop`].
+    pub fn of_parts(parts: Vec<MessagePart>, usage: Option<TokenUsage>) -> Self {
+        let has_calls = parts
+            .iter()
+            .any(|part| matches!(part, MessagePart::ToolCall(_)));
         let finish_reason = if has_calls {
             ModelFinishReason::ToolCalls
         } else {
@@ -205,7 +216,7 @@ impl CompletedAnswer {
 
 impl ModelChunk {
     /// Returns the end of an answer that consists of `parts`.
-    pub fn finish(parts: Vec<Part>, usage: Option<TokenUsage>) -> Self {
+    pub fn finish(parts: Vec<MessagePart>, usage: Option<TokenUsage>) -> Self {
         ModelChunk::Finish(Box::new(CompletedAnswer::of_parts(parts, usage)))
     }
 }
@@ -242,56 +253,57 @@ impl std::ops::AddAssign for TokenUsage {
     }
 }
 
-/// Why a model call failed. The message never holds a secret.
+/// Error of a model call. The message never contains a secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
 #[serde(rename_all = "camelCase")]
 pub struct ModelError {
-    /// What kind of failure it is.
+    /// Kind of the failure.
     pub kind: ModelErrorKind,
-    /// For people: the provider's status and words.
+    /// Message for people: the status and the message of the provider.
     pub message: String,
-    /// What to do about it, where that is known.
+    /// Suggested fix, if one is known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub suggestion: Option<String>,
-    /// How long the provider wants us to wait.
+    /// Minimum wait before a retry, requested by the provider.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub retry_after: Option<Duration>,
-    /// What of the Model resource is at fault, where that is known.
+    /// Faulty part of the Model resource, if it is known.
     #[serde(skip)]
     pub place: Option<Box<ModelErrorPlace>>,
 }
 
-/// What of a Model resource is at fault.
+/// Faulty part of a Model resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelErrorPlace {
-    /// The field.
+    /// Name of the field.
     pub field: &'static str,
-    /// The place in a file that the field names: the file, the line and the column.
+    /// Position in a file that the field names: file, line and column.
     pub file: Option<(String, usize, usize)>,
 }
 
-/// What kind of failure it is.
+/// Kind of a model failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ModelErrorKind {
-    /// The provider answered with that HTTP status.
+    /// The provider returned this HTTP status.
     Status(u16),
-    /// Nobody answers, or the connection or the stream broke.
+    /// The server does not answer, or the connection or the stream broke.
     Connection,
     /// The server refuses connections or is still loading its model.
     Starting,
-    /// The answer makes no sense (HTML instead of JSON, say).
+    /// The answer is not valid, for example HTML instead of JSON.
     Protocol,
     /// The account has no credit or quota left. A retry cannot help.
     Quota(u16),
-    /// The server does not accept the schema of a structured answer. A request without it may succeed.
+    /// The server does not accept the schema of a structured answer. A request without it may
+    /// succeed.
     SchemaRefused(u16),
     /// The model or the provider's filter refused to answer. A retry cannot help.
     Declined,
-    /// The Model resource can't be used as it is (unknown provider, broken script).
+    /// The Model resource is not usable (unknown provider, broken script).
     Configuration,
-    /// Its key is not set on this machine.
+    /// The API key of the model is not set on this machine.
     NoKey,
 }
 
@@ -306,7 +318,7 @@ impl ModelErrorKind {
         }
     }
 
-    /// The code of a turn that it ends.
+    /// Returns the error code of a turn that fails with this kind.
     pub fn code(self) -> Code {
         match self {
             ModelErrorKind::Status(_)
@@ -321,7 +333,7 @@ impl ModelErrorKind {
 }
 
 impl ModelError {
-    /// A failure without more to say.
+    /// Returns an error with a kind and a message only.
     pub fn new(kind: ModelErrorKind, message: impl Into<String>) -> Self {
         ModelError {
             kind,
@@ -332,7 +344,7 @@ impl ModelError {
         }
     }
 
-    /// With what of the resource is at fault.
+    /// Adds the faulty part of the resource, unless one is set.
     #[must_use]
     pub fn within(mut self, field: &'static str, file: Option<(String, usize, usize)>) -> Self {
         self.place
@@ -340,7 +352,8 @@ impl ModelError {
         self
     }
 
-    /// `diagnostic` about the Model `id`, with the place that is at fault, where that is known.
+    /// Returns `diagnostic` about the Model `id`, with the faulty field or file position if it is
+    /// known.
     pub fn locate(
         &self,
         mut diagnostic: Diagnostic,
@@ -353,7 +366,7 @@ impl ModelError {
         diagnostic.field = Some(place.field.to_owned());
         match &place.file {
             Some((file, line, column)) => {
-                let position = Position {
+                let position = SourcePosition {
                     line: *line,
                     column: *column,
                     start: 0,
@@ -373,7 +386,7 @@ impl ModelError {
         self.kind == ModelErrorKind::Starting
     }
 
-    /// Whether asking again may help (rule M4).
+    /// Returns whether a retry can help (rule M4).
     pub fn is_transient(&self) -> bool {
         match self.kind {
             ModelErrorKind::Status(status) => matches!(status, 408 | 409 | 429) || status >= 500,

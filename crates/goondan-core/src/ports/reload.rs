@@ -1,30 +1,33 @@
-//! Reloading, as a running tool may ask for it.
+//! Port for reloads that a running tool requests.
 
 use async_trait::async_trait;
 use goondan_spec::{Diagnostic, ReloadPlan};
 
-/// Reads the project again and puts the new generation in place, or changes nothing (rules R2, R3).
+/// Reads the project again and activates the new generation, or changes nothing (rules R2, R3).
 #[async_trait]
-pub trait Reloader: Send + Sync {
-    /// Reloads now. Nothing that runs is waited for, so a turn may ask for it: its own next step sees the new tools, its next
-    /// turn everything else.
-    async fn reload(&self) -> Result<Reloaded, NotReloaded>;
+pub trait ProjectReloader: Send + Sync {
+    /// Reloads immediately, without waiting for running turns. So a turn can request it: its next
+    /// step uses the new tools, and its next turn everything else.
+    ///
+    /// # Errors
+    /// The project is not valid; the old generation stays active.
+    async fn reload(&self) -> Result<ReloadSuccess, ReloadFailure>;
 }
 
-/// A new generation serves.
+/// Result of a reload: a new generation is active.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reloaded {
-    /// Its number.
+pub struct ReloadSuccess {
+    /// Number of the new generation.
     pub generation: u64,
-    /// What has changed.
+    /// Changes of the reload.
     pub plan: ReloadPlan,
 }
 
-/// The old generation serves on.
+/// Error of a reload: the old generation stays active.
 #[derive(Debug, Clone)]
-pub struct NotReloaded {
-    /// Its number.
+pub struct ReloadFailure {
+    /// Number of the old generation.
     pub generation: u64,
-    /// What is wrong with the project.
+    /// Errors of the project.
     pub diagnostics: Vec<Diagnostic>,
 }

@@ -1,97 +1,105 @@
-//! What a tool is to the engine: a handler, its context, and a result that is always a value.
+//! Port for tools: a handler, its context, and a result that is always a value.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use goondan_spec::kinds::{ExportSpec, Permission, Sandbox, Tool};
+use goondan_spec::kinds::{ExportSpec, Permission, SandboxSettings, Tool};
 use goondan_spec::{Code, Resource, ResourceId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::powers::{Embeddings, Schedules, Sessions, ToolState};
-use super::reload::Reloader;
+use super::capabilities::{ConversationAccess, EmbeddingModels, PromptScheduler, ToolStateStore};
+use super::reload::ProjectReloader;
 use crate::JsonObject;
-use crate::caller::Caller;
+use crate::agent_event::TurnTerms;
+use crate::caller::CallerTrace;
 use crate::ids::InstanceId;
-use crate::inbound::Terms;
 use crate::message::Message;
-use crate::narrowing::Narrowing;
-pub use crate::run_mode::{Containment, Direct, RunMode};
+pub use crate::run_mode::{CommandContainment, DirectExecution, RunMode};
+use crate::tool_allowlist::ToolAllowlist;
 
-/// The function behind one export. Arguments were checked against the export's schema, with defaults filled in.
+/// Implementation of one export. Arguments are checked against the export's schema, and defaults
+/// are filled in.
 #[async_trait]
 pub trait ToolHandler: Send + Sync {
-    /// Runs one call. It is dropped on time-out; before that `ctx.cancellation` fires, with a short grace period.
+    /// Runs one call. On timeout `ctx.cancellation` fires, and after a short grace period the call
+    /// is dropped.
     async fn call(&self, ctx: &ToolContext, input: JsonObject) -> Result<ToolOutput, ToolError>;
 
-    /// What a call with these arguments would do, for somebody who is asked to allow it: a command, a diff, the files of a
-    /// scaffold. It changes nothing. `None` where the arguments say it all.
+    /// Describes the effect of a call for an approval request: a command, a diff, the files of a
+    /// scaffold. Changes nothing. `None` if the arguments are sufficient.
     async fn preview(&self, _ctx: &ToolContext, _input: &JsonObject) -> Option<String> {
         None
     }
 
-    /// What tells the code that runs from other code, where that may change without the program that is running: the hash of a
-    /// library. An approval holds for that code.
+    /// Identifies code that can change without the running program, such as the hash of a library.
+    /// An approval applies only to this code.
     fn code(&self) -> Option<&str> {
         None
     }
 
-    /// The files that a call with these arguments runs, beside those that the arguments name. An approval holds for what is
-    /// in them now.
+    /// Returns the files that a call with these arguments runs, except those in the arguments. An
+    /// approval applies only to their current content.
     async fn programs(&self, _ctx: &ToolContext, _input: &JsonObject) -> Vec<PathBuf> {
         Vec::new()
     }
 }
 
-/// Makes handlers for one form of entry (built-in, library, executable).
+/// Creates handlers for one kind of entry (built-in, library, executable).
 #[async_trait]
 pub trait ToolSource: Send + Sync {
-    /// The handlers of `tool`, by export name. What the resource selects or overrides is the caller's work.
-    async fn open(&self, tool: &Resource<Tool>, bundle_root: &Path) -> Result<ToolSet, OpenError>;
+    /// Returns the handlers of `tool`, by export name. The caller applies the selections and
+    /// overrides of the resource.
+    async fn open(
+        &self,
+        tool: &Resource<Tool>,
+        bundle_root: &Path,
+    ) -> Result<ToolSet, EntryOpenError>;
 }
 
-/// Is told about instances that are put away, so that what belongs to them ends with them.
+/// Observer of instances that are retired or deleted, which releases their resources.
 pub trait InstanceObserver: Send + Sync {
-    /// An instance was retired or deleted. It may come back. Must not block.
+    /// Handles the retirement or deletion of an instance. The instance can come back. Must not
+    /// block.
     fn ended(&self, id: &InstanceId);
 }
 
-/// Nobody.
+/// Observer that does nothing.
 impl InstanceObserver for () {
     fn ended(&self, _id: &InstanceId) {}
 }
 
 /// An opened tool.
 pub struct ToolSet {
-    /// Every export with its handler, as the entry describes them.
+    /// Every export with its handler, in the form of the entry.
     pub exports: Vec<(ExportSpec, Arc<dyn ToolHandler>)>,
 }
 
-/// Why a tool could not be opened.
+/// Error of opening a tool.
 #[derive(Debug, thiserror::Error)]
 #[error("failed to open {tool}: {cause}")]
-pub struct OpenError {
+pub struct EntryOpenError {
     /// The resource.
     pub tool: ResourceId,
-    /// What went wrong.
+    /// Cause of the error.
     #[source]
     pub cause: Box<dyn std::error::Error + Send + Sync>,
-    /// What to do about it.
+    /// Suggested fix.
     pub suggestion: Option<String>,
-    /// The export of `spec.exports` that it is about; the entry itself where there is none.
+    /// Faulty export in `spec.exports`; `None` for an error of the entry.
     pub export: Option<String>,
 }
 
-impl OpenError {
-    /// An error of the entry itself that only says what went wrong: an error, or a sentence.
+impl EntryOpenError {
+    /// Returns an error of the entry with only a cause: an error, or a sentence.
     pub fn new(
         tool: &ResourceId,
         cause: impl Into<Box<dyn std::error::Error + Send + Sync>>,
     ) -> Self {
-        OpenError {
+        EntryOpenError {
             tool: tool.clone(),
             cause: cause.into(),
             suggestion: None,
@@ -99,7 +107,7 @@ impl OpenError {
         }
     }
 
-    /// Adds what to do next.
+    /// Adds a suggested fix.
     #[must_use]
     pub fn suggest(mut self, suggestion: impl Into<String>) -> Self {
         self.suggestion = Some(suggestion.into());
@@ -107,83 +115,84 @@ impl OpenError {
     }
 }
 
-/// What a handler knows about its call (rule T5). No bundle, no credentials.
+/// Context of a tool call for its handler (rule T5). Excludes the bundle and credentials.
 #[derive(Clone)]
 pub struct ToolContext {
-    /// The agent whose model made the call.
+    /// Agent of the model that made the call.
     pub agent_name: String,
-    /// The conversation.
+    /// Key of the conversation.
     pub instance_key: String,
-    /// The turn.
+    /// Id of the turn.
     pub turn_id: String,
-    /// The causal chain.
+    /// Id of the trace.
     pub trace_id: String,
-    /// As whom a server sees the call that is asked because of it; `None` where it is told nothing.
-    pub caller: Option<Caller>,
-    /// This call.
+    /// Trace context for servers that the call sends requests to; `None` to send none.
+    pub caller: Option<CallerTrace>,
+    /// Id of the call.
     pub tool_call_id: String,
-    /// The assistant message that holds the call.
+    /// Assistant message that contains the call.
     pub message: Arc<Message>,
-    /// Where file tools work. Created before the first call that the instance makes.
+    /// Working directory of file tools. Created before the first call of the instance.
     pub workdir: PathBuf,
-    /// The bundle's folder.
+    /// Directory of the bundle.
     pub project_dir: PathBuf,
-    /// What contains the programs that the call runs: each holds, whether the agent or one of its callers has it.
-    pub sandboxes: Vec<Sandbox>,
-    /// What the call may do: all that the export needs, and of what is optional to it what the agent and its callers are
-    /// allowed without being asked.
+    /// Sandboxes for the programs that the call runs, from the agent and its callers. All of them
+    /// apply.
+    pub sandboxes: Vec<SandboxSettings>,
+    /// Permissions of the call. Contains everything the export requires, and those optional
+    /// permissions that the agent and its callers have without approval.
     pub granted: BTreeSet<Permission>,
-    /// How command lines among the arguments run.
+    /// Execution mode of command lines in the arguments.
     pub run_mode: RunMode,
-    /// Other agents.
+    /// Access to other agents.
     pub runtime: Arc<dyn AgentToolRuntime>,
-    /// Structured log lines that end up beside the conversation.
+    /// Structured log lines, stored next to the conversation.
     pub logger: Arc<dyn ToolLogger>,
-    /// Updates for whoever watches.
+    /// Progress updates for subscribers.
     pub progress: Arc<dyn ProgressSink>,
-    /// Fires on time-out, on cancel and on shutdown.
+    /// Fires on timeout, on cancellation and on shutdown.
     pub cancellation: CancellationToken,
 }
 
-/// Takes log lines of a handler.
+/// Receiver of a handler's log lines.
 pub trait ToolLogger: Send + Sync {
-    /// Logs `message`, with fields.
+    /// Writes `message`, with fields.
     fn log(&self, level: LogLevel, message: &str, fields: JsonObject);
 }
 
-/// How loud a log line is, the quietest first.
+/// Severity of a log line, the lowest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogLevel {
-    /// For the author of the tool.
+    /// Details for the author of the tool.
     Debug,
-    /// Worth knowing.
+    /// Normal operation.
     Info,
-    /// Worth a look.
+    /// Possible problem.
     Warn,
-    /// Something failed.
+    /// Failure.
     Error,
 }
 
-/// Takes metadata updates of a running call.
+/// Receiver of a running call's metadata updates.
 pub trait ProgressSink: Send + Sync {
-    /// A new title, and data for whoever shows it.
+    /// Publishes a new title, and data for subscribers.
     fn update(&self, title: &str, metadata: JsonObject);
 }
 
-/// What a handler returns: a JSON value, and what people may see of it beside the model.
+/// Result of a handler: a JSON value, and data for users.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolOutput {
-    /// What the model gets.
+    /// Output for the model.
     pub output: Value,
-    /// A short summary for people.
+    /// Short summary for people.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub title: Option<String>,
-    /// Data for people and programs.
+    /// Structured data for people and programs.
     #[serde(skip_serializing_if = "JsonObject::is_empty", default)]
     pub metadata: JsonObject,
-    /// Things that are not text, for models that can see them.
+    /// Content that is not text, for models with support for it.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub attachments: Vec<Attachment>,
 }
@@ -197,37 +206,37 @@ impl From<Value> for ToolOutput {
     }
 }
 
-/// Binary content beside a result.
+/// Binary content next to a result.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Attachment {
-    /// Such as `image/png`.
+    /// Media type, such as `image/png`.
     pub media_type: String,
-    /// Base64.
+    /// Content in base64.
     pub data: String,
-    /// A file name, where there is one.
+    /// File name, if there is one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub name: Option<String>,
 }
 
-/// Why a handler failed. Without a code it gets `E_TOOL` (rule T6).
+/// Error of a handler. Default code: `E_TOOL` (rule T6).
 #[derive(Debug, Clone, Default, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[error("{message}")]
 pub struct ToolError {
-    /// The type of error, such as `NotFound`.
+    /// Type of the error, such as `NotFound`.
     pub name: Option<String>,
-    /// What went wrong, for the model.
+    /// Message for the model.
     pub message: String,
-    /// A stable code: one of the table, or one of whoever wrote the tool.
+    /// Stable code: from the table of gdn, or defined by the tool's author.
     pub code: Option<String>,
-    /// How to go on.
+    /// Suggested next action.
     pub suggestion: Option<String>,
-    /// Where to read more.
+    /// Address of further documentation.
     pub help_url: Option<String>,
 }
 
 impl ToolError {
-    /// An error that only says what went wrong.
+    /// Returns an error with a message only.
     pub fn new(message: impl Into<String>) -> Self {
         ToolError {
             message: message.into(),
@@ -242,7 +251,7 @@ impl ToolError {
         self
     }
 
-    /// Adds what to do next.
+    /// Adds a suggested next action.
     #[must_use]
     pub fn suggest(mut self, suggestion: impl Into<String>) -> Self {
         self.suggestion = Some(suggestion.into());
@@ -250,25 +259,25 @@ impl ToolError {
     }
 }
 
-/// How a call ended.
+/// Outcome of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ToolCallStatus {
-    /// The handler returned.
+    /// The handler returned a result.
     Ok,
-    /// Anything else.
+    /// Any other outcome.
     Error,
 }
 
-/// The one way out of a tool call (rule T6).
+/// Result of a tool call in every case (rule T6).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolCallResult {
-    /// The call it answers.
+    /// Id of the call.
     pub tool_call_id: String,
-    /// `resource__export`.
+    /// Tool name in the form `resource__export`.
     pub tool_name: String,
-    /// How it ended.
+    /// Outcome of the call.
     pub status: ToolCallStatus,
     /// Present on `ok`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -276,38 +285,38 @@ pub struct ToolCallResult {
     /// Present on `error`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub error: Option<ToolCallError>,
-    /// A short summary for people.
+    /// Short summary for people.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub title: Option<String>,
-    /// Data for people and programs.
+    /// Structured data for people and programs.
     #[serde(skip_serializing_if = "JsonObject::is_empty", default)]
     pub metadata: JsonObject,
-    /// Things that are not text.
+    /// Content that is not text.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub attachments: Vec<Attachment>,
 }
 
-/// The error part of a result.
+/// Error part of a result.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolCallError {
-    /// The type of error.
+    /// Type of the error.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub name: Option<String>,
-    /// What went wrong, cut to the tool's limit.
+    /// Message, truncated to the tool's limit.
     pub message: String,
-    /// A stable code.
+    /// Stable code.
     pub code: String,
-    /// How to go on.
+    /// Suggested next action.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub suggestion: Option<String>,
-    /// Where to read more.
+    /// Address of further documentation.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub help_url: Option<String>,
 }
 
 impl ToolCallError {
-    /// The stable text that goes back to the model (rule T8).
+    /// Returns the stable text form for the model (rule T8).
     pub fn to_model_text(&self) -> String {
         let mut text = format!("ERROR: {}\nCODE: {}", self.message, self.code);
         if let Some(suggestion) = &self.suggestion {
@@ -320,167 +329,178 @@ impl ToolCallError {
     }
 }
 
-/// Other agents, as a handler reaches them (rules A1 to A8). Errors carry the codes of the rules.
+/// Access of a handler to other agents (rules A1 to A8). Errors have the codes of these rules.
 #[async_trait]
 pub trait AgentToolRuntime: Send + Sync {
-    /// Asks `target` and waits, or with `async_` set returns once the question is accepted.
+    /// Sends a request to `target` and waits for the answer. With `async_` set, returns once the
+    /// request is accepted.
     async fn request(
         &self,
         target: &str,
         event: AgentEventInput,
         options: RequestOptions,
-    ) -> Result<RequestResult, ToolError>;
-    /// Tells `target` something; accepted means on disk.
-    async fn send(&self, target: &str, event: AgentEventInput) -> Result<SendResult, ToolError>;
+    ) -> Result<AgentRequestResult, ToolError>;
+    /// Sends a message to `target`; durable on return.
+    async fn send(
+        &self,
+        target: &str,
+        event: AgentEventInput,
+    ) -> Result<AgentSendResult, ToolError>;
     /// Prepares an instance of a declared agent.
-    async fn spawn(&self, target: &str, options: SpawnOptions) -> Result<SpawnResult, ToolError>;
-    /// Instances that the caller spawned, or all.
-    async fn list(&self, include_all: bool) -> Result<Vec<SpawnedAgentInfo>, ToolError>;
-    /// The agents of the running swarm.
+    async fn spawn(
+        &self,
+        target: &str,
+        options: SpawnOptions,
+    ) -> Result<AgentSpawnResult, ToolError>;
+    /// Returns the instances that the caller spawned, or all.
+    async fn list(&self, include_all: bool) -> Result<Vec<SpawnedInstanceInfo>, ToolError>;
+    /// Returns the agents of the running swarm.
     async fn catalog(&self) -> Result<AgentCatalog, ToolError>;
 
-    /// Reloads the project, where the host lets tools do so.
-    fn reloader(&self) -> Option<&dyn Reloader> {
+    /// Returns the reload capability, if the host grants it.
+    fn reloader(&self) -> Option<&dyn ProjectReloader> {
         None
     }
 
-    /// Looks at conversations, where the host lets tools do so.
-    fn sessions(&self) -> Option<&dyn Sessions> {
+    /// Returns the access to conversations, if the host grants it.
+    fn sessions(&self) -> Option<&dyn ConversationAccess> {
         None
     }
 
-    /// Keeps values for the calling instance, where the host lets tools do so.
-    fn state(&self) -> Option<&dyn ToolState> {
+    /// Returns the storage of the calling instance, if the host grants it.
+    fn state(&self) -> Option<&dyn ToolStateStore> {
         None
     }
 
-    /// Has prompts come by the clock, where the host lets tools do so.
-    fn schedules(&self) -> Option<&dyn Schedules> {
+    /// Returns the scheduler of prompts, if the host grants it.
+    fn schedules(&self) -> Option<&dyn PromptScheduler> {
         None
     }
 
-    /// Asks embedding models, where the host lets tools do so.
-    fn embeddings(&self) -> Option<&dyn Embeddings> {
+    /// Returns the access to embedding models, if the host grants it.
+    fn embeddings(&self) -> Option<&dyn EmbeddingModels> {
         None
     }
 }
 
-/// What one agent says to another.
+/// Request or message from one agent to another.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct AgentEventInput {
-    /// Such as `agent.request`; a default is set by the operation.
+    /// Type, such as `agent.request`. Default: set by the operation.
     pub event_type: Option<String>,
-    /// The text.
+    /// Text of the event.
     pub input: String,
-    /// The target's conversation; the caller's key by default.
+    /// Conversation key of the target. Default: the caller's key.
     pub instance_key: Option<String>,
-    /// Free data that travels along.
+    /// Metadata of the event.
     pub metadata: JsonObject,
-    /// What the target is told beside its own system prompt, in the turn that handles this.
+    /// Instructions after the target's own system prompt, only for the turn that handles this
+    /// event.
     pub instructions: Option<String>,
-    /// Under which terms the target handles it. Its tools are narrowed at least as far as the caller's.
-    pub terms: Terms,
+    /// Conditions of the target's turn. Its tools are at least as restricted as the caller's.
+    pub terms: TurnTerms,
 }
 
-/// How a request waits.
+/// Wait options of a request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RequestOptions {
-    /// How long who is asked may give no sign of life: no step, no progress or end of a call, none of an agent that it waits
-    /// for in turn. While a person is asked nothing counts. Default 30 minutes.
+    /// Maximum time without a heartbeat of the target, in milliseconds. Heartbeats are steps, and
+    /// progress or ends of calls, including those of agents that it waits for. Time in a pending
+    /// approval does not count. Default: 30 minutes.
     pub timeout_ms: Option<u64>,
-    /// Return at once; the answer comes before a later step.
+    /// Returns immediately; the answer arrives before a later step.
     pub async_: bool,
 }
 
-/// What a request brings back.
+/// Result of a request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct RequestResult {
-    /// The id of the answer's event, or for an asynchronous request the request's own.
+pub struct AgentRequestResult {
+    /// Event id of the answer; for an asynchronous request, event id of the request.
     pub event_id: String,
-    /// The agent that was asked.
+    /// Name of the target agent.
     pub target: String,
-    /// Its answer; absent for an asynchronous request.
+    /// The answer; absent for an asynchronous request.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub response: Option<Value>,
-    /// Ties question and answer together.
+    /// Id that connects request and answer.
     pub correlation_id: String,
-    /// The question is on disk.
+    /// The request is durable.
     pub accepted: bool,
-    /// The answer comes later.
+    /// The answer arrives later.
     #[serde(rename = "async")]
     pub async_: bool,
 }
 
-/// What a send brings back.
+/// Result of a message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct SendResult {
-    /// The id of the event.
+pub struct AgentSendResult {
+    /// Id of the event.
     pub event_id: String,
-    /// The agent that was told.
+    /// Name of the target agent.
     pub target: String,
-    /// It is on disk.
+    /// The message is durable.
     pub accepted: bool,
 }
 
-/// How an instance is prepared.
+/// Options of a new instance.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SpawnOptions {
-    /// Its key; made up from the agent's name by default.
+    /// Key of the instance. Default: derived from the agent's name.
     pub instance_key: Option<String>,
-    /// Where its tools work, instead of the agent's own `workdir`.
+    /// Working directory of its tools. Default: the agent's `workdir`.
     pub cwd: Option<String>,
-    /// The only tools that may run in any of its turns.
-    pub narrowing: Option<Narrowing>,
+    /// Allowlist of tools for all its turns.
+    pub narrowing: Option<ToolAllowlist>,
 }
 
-/// What a spawn brings back.
+/// Result of a spawn.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct SpawnResult {
-    /// The agent.
+pub struct AgentSpawnResult {
+    /// Name of the agent.
     pub target: String,
-    /// The instance's key.
+    /// Key of the instance.
     pub instance_key: String,
-    /// False where the instance was there already.
+    /// False if the instance existed already.
     pub spawned: bool,
-    /// Where its tools work, if that was said.
+    /// Working directory of its tools, if it was set.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cwd: Option<String>,
 }
 
-/// An instance as others see it.
+/// Metadata of an instance, for other agents.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct SpawnedAgentInfo {
-    /// The agent.
+pub struct SpawnedInstanceInfo {
+    /// Name of the agent.
     pub target: String,
-    /// The instance's key.
+    /// Key of the instance.
     pub instance_key: String,
-    /// Who spawned it; empty for one that an input from outside made.
+    /// Agent that spawned it; empty if an input from outside created it.
     pub owner_agent: String,
-    /// In which conversation.
+    /// Conversation key of that agent.
     pub owner_instance_key: String,
-    /// ISO 8601.
+    /// Time of creation in ISO 8601.
     pub created_at: String,
-    /// Where its tools work, if that was said.
+    /// Working directory of its tools, if it was set.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cwd: Option<String>,
 }
 
-/// The agents of a swarm, sorted by name.
+/// Agents of a swarm, sorted by name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AgentCatalog {
-    /// The Swarm resource.
+    /// Name of the Swarm resource.
     pub swarm_name: String,
-    /// Who gets inputs that name nobody.
+    /// Agent for inputs without a target.
     pub entry_agent: String,
-    /// The caller.
+    /// The calling agent.
     pub self_agent: String,
     /// All agents.
     pub available_agents: Vec<String>,
-    /// All but the caller.
+    /// All agents except the caller.
     pub callable_agents: Vec<String>,
 }

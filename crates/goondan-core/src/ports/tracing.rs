@@ -1,25 +1,27 @@
-//! What servers outside are told of the trace that a question to them is part of.
+//! Trace context in requests to external servers.
 
-use crate::caller::Caller;
+use crate::caller::CallerTrace;
 use crate::ids::TraceContext;
 
-/// Decides what goes along with what is asked of other servers: models, MCP servers, agents of other programs.
-pub trait Tracing: Send + Sync {
-    /// As whom a server sees who asks in this span; `None` where it is told nothing.
-    fn caller(&self, span: &TraceContext) -> Option<Caller>;
+/// Chooses the trace context for requests to other servers: models, MCP servers, agents of other
+/// programs.
+pub trait TracePolicy: Send + Sync {
+    /// Returns the trace context for requests in this span; `None` to send none.
+    fn caller(&self, span: &TraceContext) -> Option<CallerTrace>;
 
-    /// Whether whoever watches is to have what is said in that span.
+    /// Returns whether telemetry captures the content of this span.
     fn wants_words(&self, _span: &TraceContext) -> bool {
         false
     }
 }
 
-/// Passes on what the one who handed the input in has told of its own trace, as the W3C asks of whoever records no spans.
+/// Forwards the trace context of the input's sender. W3C requires this from programs that record no
+/// spans.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct PassOn;
+pub struct ForwardCallerTrace;
 
-impl Tracing for PassOn {
-    fn caller(&self, span: &TraceContext) -> Option<Caller> {
+impl TracePolicy for ForwardCallerTrace {
+    fn caller(&self, span: &TraceContext) -> Option<CallerTrace> {
         span.caller.as_deref().cloned()
     }
 }

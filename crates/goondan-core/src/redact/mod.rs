@@ -1,12 +1,12 @@
-//! Keeps secrets out of what is written down and shown (rules L8, E2): logs, runtime events, tool results.
+//! Masks secrets in stored and displayed data (rules L8, E2): logs, runtime events, tool results.
 //!
-//! A [`Redactor`] has the secrets of a run and finds them as they are and in common forms: escaped for JSON, for a URL, as
-//! base64 (anywhere in a longer text) and as hex. A secret of fewer than eight characters appears by chance, so it is found
-//! only as a whole word, and one of fewer than four characters not at all. A secret that is cut in pieces, compressed or
-//! encrypted is not found, except in a text that streams.
+//! A [`Redactor`] has the secrets of a run. It finds them in plain form and in common encodings:
+//! JSON escapes, URL escapes, base64 (inside longer text as well) and hex. Short secrets occur by
+//! chance: below eight characters only whole words are masked, and below four nothing. A secret
+//! that is split, compressed or encrypted is not found, except when a streamed text splits it.
 
-mod forms;
-mod known;
+mod secret_forms;
+mod secret_matcher;
 mod stream;
 
 use std::borrow::Cow;
@@ -17,31 +17,31 @@ use arc_swap::ArcSwapOption;
 use goondan_spec::{Environment, Secret};
 use serde_json::Value;
 
-pub use forms::forms_of;
-use known::Known;
+pub use secret_forms::forms_of;
+use secret_matcher::SecretMatcher;
 pub use stream::TextStream;
 
-/// The text in the place of a secret.
+/// Replacement of a secret.
 const MASK: &str = "***";
 
-/// The shortest value that is masked although the project does not call it a secret, in bytes. Shorter values are words like
-/// `true`.
-const SHORTEST_GUESS: usize = 6;
+/// Minimum length of a masked value that the project does not declare as a secret, in bytes.
+/// Shorter values are words like `true`.
+const MIN_GUESS_BYTES: usize = 6;
 
-/// Finds the secrets of a run. Clones share what they know.
+/// Finds and masks the secrets of a run. Clones share their secrets.
 #[derive(Clone, Default)]
-pub struct Redactor {
-    known: Arc<ArcSwapOption<Known>>,
+pub struct SecretRedactor {
+    known: Arc<ArcSwapOption<SecretMatcher>>,
 }
 
-impl Redactor {
-    /// Knows nothing yet.
+impl SecretRedactor {
+    /// Returns a redactor without secrets.
     pub fn new() -> Self {
-        Redactor::default()
+        SecretRedactor::default()
     }
 
     /// Adds secrets.
-    pub fn learn(&self, secrets: impl IntoIterator<Item = Secret>) {
+    pub fn add_secrets(&self, secrets: impl IntoIterator<Item = Secret>) {
         let mut forms = self
             .known
             .load()
@@ -51,28 +51,28 @@ impl Redactor {
         let before = forms.clone();
         secrets
             .into_iter()
-            .for_each(|secret| forms::add(&secret, &mut forms));
+            .for_each(|secret| secret_forms::add(&secret, &mut forms));
         if forms == before {
             return;
         }
-        // Without a new finder, the old one stays in use.
-        if let Some(known) = Known::new(forms) {
+        // If no new finder can be built, the old one stays in use.
+        if let Some(known) = SecretMatcher::new(forms) {
             self.known.store(Some(Arc::new(known)));
         }
     }
 
-    /// Adds values that may be secrets, except short ones.
-    pub fn learn_guesses(&self, values: impl IntoIterator<Item = Secret>) {
-        let long_enough = |value: &Secret| value.expose().trim().len() >= SHORTEST_GUESS;
-        self.learn(values.into_iter().filter(long_enough));
+    /// Adds values that can be secrets, except short ones.
+    pub fn add_likely_secrets(&self, values: impl IntoIterator<Item = Secret>) {
+        let long_enough = |value: &Secret| value.expose().trim().len() >= MIN_GUESS_BYTES;
+        self.add_secrets(values.into_iter().filter(long_enough));
     }
 
-    /// Adds the variables that are named like secrets.
-    pub fn learn_environment(&self, environment: &Environment) {
-        self.learn_guesses(environment.named_like_secrets());
+    /// Adds the variables with names of secrets.
+    pub fn add_environment(&self, environment: &Environment) {
+        self.add_likely_secrets(environment.named_like_secrets());
     }
 
-    /// `text` without secrets.
+    /// Returns `text` without secrets.
     pub fn text<'t>(&self, text: &'t str) -> Cow<'t, str> {
         match self.known.load().as_ref() {
             Some(known) => known.masked(text, None),
@@ -80,14 +80,14 @@ impl Redactor {
         }
     }
 
-    /// Takes the secrets out of `text`.
+    /// Masks the secrets in `text`.
     pub fn clean(&self, text: &mut String) {
         if let Cow::Owned(clean) = self.text(text) {
             *text = clean;
         }
     }
 
-    /// Takes the secrets out of every text and every key in `value`.
+    /// Masks the secrets in every string and every key of `value`.
     pub fn clean_value(&self, value: &mut Value) {
         match value {
             Value::String(text) => self.clean(text),
@@ -97,7 +97,7 @@ impl Redactor {
         }
     }
 
-    /// Takes the secrets out of every text and every key in `object`.
+    /// Masks the secrets in every string and every key of `object`.
     pub fn clean_object(&self, object: &mut crate::JsonObject) {
         object
             .values_mut()
@@ -113,33 +113,34 @@ impl Redactor {
         }
     }
 
-    /// For a text that comes in pieces.
+    /// Returns a redactor for a text that arrives in pieces.
     pub fn stream(&self) -> TextStream {
         TextStream::new(self.clone())
     }
 
-    /// A writer for log lines: what is written in one go is looked through as a whole.
-    pub fn writer<W: io::Write>(&self, inner: W) -> Redacted<W> {
-        Redacted {
+    /// Returns a writer for log lines. Each write is searched separately, so a secret must not span
+    /// two writes.
+    pub fn writer<W: io::Write>(&self, inner: W) -> RedactingWriter<W> {
+        RedactingWriter {
             redactor: self.clone(),
             inner,
         }
     }
 }
 
-impl std::fmt::Debug for Redactor {
+impl std::fmt::Debug for SecretRedactor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Redactor(***)")
     }
 }
 
-/// Takes secrets out of what is written.
-pub struct Redacted<W> {
-    redactor: Redactor,
+/// Writer that masks secrets.
+pub struct RedactingWriter<W> {
+    redactor: SecretRedactor,
     inner: W,
 }
 
-impl<W: io::Write> io::Write for Redacted<W> {
+impl<W: io::Write> io::Write for RedactingWriter<W> {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(line);
         match self.redactor.text(&text) {
@@ -165,9 +166,9 @@ mod tests {
 
     use super::*;
 
-    fn knows(secret: &str) -> Redactor {
-        let redactor = Redactor::new();
-        redactor.learn([Secret::new(secret)]);
+    fn knows(secret: &str) -> SecretRedactor {
+        let redactor = SecretRedactor::new();
+        redactor.add_secrets([Secret::new(secret)]);
         redactor
     }
 
@@ -228,15 +229,15 @@ mod tests {
 
     #[test]
     fn a_short_secret_does_not_hide_a_long_one() {
-        let redactor = Redactor::new();
-        redactor.learn(["abcd", "bcdefghi", "abcd-e"].map(Secret::new));
+        let redactor = SecretRedactor::new();
+        redactor.add_secrets(["abcd", "bcdefghi", "abcd-e"].map(Secret::new));
         assert_eq!(redactor.text("xabcdefghi"), "xa***");
         assert_eq!(redactor.text("abcd-ef abcd-e"), "***-ef ***");
     }
 
     #[test]
     fn short_values_are_not_guessed_to_be_secrets() {
-        let redactor = Redactor::new();
+        let redactor = SecretRedactor::new();
         let environment: Environment = [
             ("API_KEY", "short"),
             ("TOKENIZERS_PARALLELISM", "false"),
@@ -247,7 +248,7 @@ mod tests {
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .into_iter()
         .collect();
-        redactor.learn_environment(&environment);
+        redactor.add_environment(&environment);
         assert_eq!(
             redactor.text("short false /home/somebody long-enough sixsix sixsixes"),
             "short false /home/somebody *** *** sixsixes"

@@ -1,10 +1,11 @@
-//! Takes secrets out of a text that comes in pieces, also where they are split.
+//! Masks secrets in a text that arrives in pieces, including secrets that are split between pieces.
 
-use super::{MASK, Redactor};
+use super::{MASK, SecretRedactor};
 
-/// A text that comes in pieces. The clean pieces make up what [`Redactor::text`] makes of the whole.
+/// Redactor of a text that arrives in pieces. The clean pieces together equal [`SecretRedactor::text`] of
+/// the complete text.
 pub struct TextStream {
-    redactor: Redactor,
+    redactor: SecretRedactor,
     /// Possible beginning of a secret, at most as long as its longest form.
     held: String,
     /// The character before `held`.
@@ -12,7 +13,7 @@ pub struct TextStream {
 }
 
 impl TextStream {
-    pub(super) fn new(redactor: Redactor) -> Self {
+    pub(super) fn new(redactor: SecretRedactor) -> Self {
         TextStream {
             redactor,
             held: String::new(),
@@ -20,7 +21,8 @@ impl TextStream {
         }
     }
 
-    /// Takes in a piece; what comes back can be shown. It is empty while everything may still be a secret.
+    /// Adds a piece and returns the text that is safe to show. Empty while the whole rest can be
+    /// the beginning of a secret.
     pub fn push(&mut self, piece: &str) -> String {
         let known = self.redactor.known.load();
         let mut text = std::mem::take(&mut self.held);
@@ -33,7 +35,7 @@ impl TextStream {
         let mut done = 0;
         let open = loop {
             let open = known.beginning(&text, done);
-            // Whatever begins before `open` is complete, and so is the character after it.
+            // Secrets that begin before `open` are complete, and so is the character after them.
             let found = known.find(&text, done, self.before);
             let Some(found) = found.filter(|found| found.start < open) else {
                 break open;
@@ -48,7 +50,7 @@ impl TextStream {
         clean
     }
 
-    /// The rest, when nothing more comes.
+    /// Returns the rest after the last piece.
     pub fn finish(&mut self) -> String {
         let rest = std::mem::take(&mut self.held);
         let known = self.redactor.known.load();
@@ -66,14 +68,14 @@ mod tests {
 
     use super::*;
 
-    fn knows(secrets: &[String]) -> Redactor {
-        let redactor = Redactor::new();
-        redactor.learn(secrets.iter().map(Secret::new));
+    fn knows(secrets: &[String]) -> SecretRedactor {
+        let redactor = SecretRedactor::new();
+        redactor.add_secrets(secrets.iter().map(Secret::new));
         redactor
     }
 
-    /// What comes out of a text that is cut at these places.
-    fn streamed(redactor: &Redactor, text: &str, cuts: &[usize]) -> Vec<String> {
+    /// Returns the output for a text that is cut at these positions.
+    fn streamed(redactor: &SecretRedactor, text: &str, cuts: &[usize]) -> Vec<String> {
         let mut stream = redactor.stream();
         let mut cuts: Vec<usize> = cuts
             .iter()
@@ -101,7 +103,7 @@ mod tests {
         assert_eq!(stream.push("sk-"), "");
         assert_eq!(stream.finish(), "sk-");
         assert_eq!(
-            (Redactor::new().stream().push("sk-"), stream.finish()),
+            (SecretRedactor::new().stream().push("sk-"), stream.finish()),
             ("sk-".to_owned(), String::new())
         );
     }

@@ -1,110 +1,114 @@
-//! What a shell command line does, as far as it can be told before it runs: every command in it and every file that it
-//! opens.
+//! Static analysis of a shell command line: every command in it and every file that it opens.
 //!
-//! A line of the small grammar ([`command_line`]) is known whole, and can be run without a shell, so that what runs is what was
-//! judged. Any other line is one part that is [`What::Hidden`]: somebody has to look at it.
+//! A line in the small grammar ([`command_line`]) is understood completely and can run without a
+//! shell. So gdn runs exactly the commands that the policy checked. Any other line is one part that
+//! is [`CommandPartKind::Hidden`], which a user has to approve.
 //!
-//! Well-known programs that run other programs (`timeout`, `xargs`, …) are looked through, so that rules find what they
-//! name. This deliberately does not know what a program does with its arguments: a sandbox bounds that.
+//! Well-known programs that run other programs (`timeout`, `xargs`, …) are unwrapped, so rules
+//! apply to the inner command. The effects of a program's arguments are deliberately not analyzed:
+//! a sandbox limits them.
 
-mod opened;
-mod options;
+mod command_forms;
+mod opened_files;
 mod parts;
-mod patterns;
-mod programs;
+mod running_options;
 mod unwrap;
+mod wrapper_programs;
 
-use goondan_spec::command_line::{self, Beyond, Script, parse};
-use goondan_spec::pattern::Atom;
+use goondan_spec::command_line::{self, CommandScript, ShellRequired, parse};
+use goondan_spec::pattern::PatternAtom;
 
-pub use opened::{Opened, opened};
+pub use command_forms::{CommandForm, form};
+pub use opened_files::{OpenedFile, opened};
 pub use parts::{file, fold, is_protected, is_secret};
-pub use patterns::{Form, form};
 
 /// A part of a command line that a policy decides about.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Part {
-    /// As a person reads it.
+pub struct CommandPart {
+    /// Display form.
     pub shown: String,
-    /// What it is.
-    pub what: What,
-    /// What an allowing pattern must match: the command as it stands, with assignments before it.
-    pub whole: Vec<Atom>,
-    /// What a restricting pattern may match: also without assignments, folders and the programs around it.
-    pub names: Vec<Vec<Atom>>,
-    /// Which command of the script it belongs to ([`command_line::Command::number`]).
+    /// Kind of the part.
+    pub what: CommandPartKind,
+    /// String that an allowing pattern must match: the complete command, with assignments before
+    /// it.
+    pub whole: Vec<PatternAtom>,
+    /// Strings that a restricting pattern can match: additionally without assignments, directories
+    /// and wrapping programs.
+    pub names: Vec<Vec<PatternAtom>>,
+    /// Number of the command in the script ([`command_line::Command::number`]).
     pub command: Option<usize>,
-    /// The file that a redirection opens, as [`file`] calls it.
+    /// File that a redirection opens, in the form of [`file`].
     pub file: Option<String>,
-    /// The names of the programs that it starts, the outermost first.
+    /// Names of the programs that it starts, the outermost first.
     pub programs: Vec<String>,
-    /// Its first words, as far as they are known and no quotes stand around them; three at most.
+    /// Its first words, up to three, while they are known and unquoted.
     pub start: Vec<String>,
 }
 
-/// What a part is.
+/// Kind of a part.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum What {
+pub enum CommandPartKind {
     /// A command that runs.
     Command,
-    /// An environment variable that is set beside the line.
+    /// An environment variable that is set outside the line.
     Variable,
-    /// A program that reads what the call is about.
+    /// A program that reads the arguments of the call.
     Program,
-    /// One of several files that a call is about.
+    /// One of several files of a call.
     Path,
     /// A file that a redirection reads.
     Read {
-        /// It is a path below the working folder, as far as its text tells.
+        /// The path is below the working directory, judged by its string only.
         inside: bool,
     },
     /// A file that a redirection writes.
     Write {
-        /// It is a path below the working folder, as far as its text tells.
+        /// The path is below the working directory, judged by its string only.
         inside: bool,
     },
-    /// Nobody can tell what runs.
+    /// A command that can't be determined before it runs.
     Hidden {
-        /// Why not.
+        /// Reason.
         why: String,
     },
 }
 
-impl Part {
-    /// A variable that is set beside a command line.
+impl CommandPart {
+    /// Returns the part of a variable that is set outside a command line.
     pub fn variable(name: &str, value: &str) -> Self {
-        Part::text(&format!("{name}={value}"), What::Variable)
+        CommandPart::text(&format!("{name}={value}"), CommandPartKind::Variable)
     }
 
-    /// A program that a call names.
+    /// Returns the part of a program that a call names.
     pub fn program(given: &str) -> Self {
-        Part::text(given, What::Program)
+        CommandPart::text(given, CommandPartKind::Program)
     }
 
-    /// One of several paths.
+    /// Returns the part of one of several paths.
     pub fn path(given: &str) -> Self {
-        Part {
+        CommandPart {
             whole: Vec::new(),
             names: Vec::new(),
-            ..Part::text(given, What::Path)
+            ..CommandPart::text(given, CommandPartKind::Path)
         }
     }
 
-    /// The folder outside of the working folder that a command line runs in. It is judged as `cd` would be.
+    /// Returns the part of a directory, outside the working directory, that a command line runs in.
+    /// A policy treats it like `cd`.
     pub fn folder(given: &str) -> Self {
-        Part::text(
-            &format!("{} {}", command_line::CD, fold(given)),
-            What::Command,
+        CommandPart::text(
+            &format!("{} {}", command_line::CD_COMMAND, fold(given)),
+            CommandPartKind::Command,
         )
     }
 
     fn hidden(shown: &str, why: impl Into<String>) -> Self {
-        Part::text(shown.trim(), What::Hidden { why: why.into() })
+        CommandPart::text(shown.trim(), CommandPartKind::Hidden { why: why.into() })
     }
 
-    fn text(text: &str, what: What) -> Self {
+    fn text(text: &str, what: CommandPartKind) -> Self {
         let whole = goondan_spec::pattern::atoms(text);
-        Part {
+        CommandPart {
             shown: excerpt(text),
             what,
             names: vec![whole.clone()],
@@ -117,16 +121,16 @@ impl Part {
     }
 }
 
-/// The parts of `line`. There is at least one.
-pub fn parts(line: &str) -> Vec<Part> {
+/// Returns the parts of `line`, at least one.
+pub fn parts(line: &str) -> Vec<CommandPart> {
     match parse(line) {
         Ok(script) => parts::of(&script),
-        Err(Beyond(why)) => vec![Part::hidden(line, format!("it {why}"))],
+        Err(ShellRequired(why)) => vec![CommandPart::hidden(line, format!("it {why}"))],
     }
 }
 
-/// The names of the programs that each command of a script starts, by its number.
-pub fn programs(script: &Script) -> Vec<Vec<String>> {
+/// Returns the names of the programs that each command of a script starts, by command number.
+pub fn programs(script: &CommandScript) -> Vec<Vec<String>> {
     let mut all: Vec<Vec<String>> = Vec::new();
     for part in parts::of(script) {
         let Some(number) = part.command else { continue };

@@ -1,48 +1,50 @@
-//! What a policy decides about in a script: its commands, the files that it opens, and the folders that it goes to.
+//! Parts of a script that a policy decides about: its commands, the files that it opens, and its
+//! directory changes.
 
 use goondan_spec::command_line::{
-    Command, Group, Piece, Redirect, Script, Stage, Target, stays_inside,
+    CommandGroup, CommandScript, PipelineStage, RedirectTarget, ShellCommand, StreamRedirect,
+    WordPiece, is_path_inside,
 };
 use goondan_spec::discover::is_resource_file;
-use goondan_spec::pattern::{Atom, atoms};
+use goondan_spec::pattern::{PatternAtom, atoms};
 
-use super::unwrap::{self, Known, Simple};
-use super::{Part, What, excerpt};
-use crate::protected::Why;
+use super::unwrap::{self, PartialWord, SimpleCommand};
+use super::{CommandPart, CommandPartKind, excerpt};
+use crate::protected_names::ProtectionReason;
 
-/// The parts of a script, in its order.
-pub(super) fn of(script: &Script) -> Vec<Part> {
-    let mut walk = Walk {
+/// Returns the parts of a script, in order.
+pub(super) fn of(script: &CommandScript) -> Vec<CommandPart> {
+    let mut walk = PartCollector {
         parts: Vec::new(),
-        stays: script.stays(),
+        stays: script.stays_below_start(),
     };
     walk.script(script);
     walk.parts
 }
 
-struct Walk {
-    parts: Vec<Part>,
-    /// No `cd` leaves the folder.
+struct PartCollector {
+    parts: Vec<CommandPart>,
+    /// No `cd` leaves the working directory.
     stays: bool,
 }
 
-impl Walk {
-    fn script(&mut self, script: &Script) {
+impl PartCollector {
+    fn script(&mut self, script: &CommandScript) {
         for stage in script.steps.iter().flat_map(|step| &step.stages) {
             match stage {
-                Stage::Command(command) => self.command(command),
-                Stage::Group(group) => self.group(group),
+                PipelineStage::Command(command) => self.command(command),
+                PipelineStage::Group(group) => self.group(group),
             }
         }
     }
 
-    fn group(&mut self, group: &Group) {
+    fn group(&mut self, group: &CommandGroup) {
         let first = self.parts.len();
         self.script(&group.script);
         if let Some(shell) = &group.shell {
-            // What restricts the shell restricts all that it is given.
+            // A restriction of the shell applies to all commands that it runs.
             let mut named = atoms(shell);
-            named.extend([Atom::Char(' '), Atom::Any]);
+            named.extend([PatternAtom::Char(' '), PatternAtom::Any]);
             self.parts
                 .iter_mut()
                 .skip(first)
@@ -54,25 +56,25 @@ impl Walk {
             .for_each(|redirect| self.redirect(redirect));
     }
 
-    fn command(&mut self, command: &Command) {
+    fn command(&mut self, command: &ShellCommand) {
         for piece in command.words.iter().flat_map(|word| &word.pieces) {
-            if let Piece::Output(inner) = piece {
+            if let WordPiece::Output(inner) = piece {
                 self.script(inner);
             }
         }
         let assignment = |(name, value): &(String, String)| {
-            let value = Known::new(atoms(value));
+            let value = PartialWord::new(atoms(value));
             [atoms(&format!("{name}=")), value.quoted()].concat()
         };
-        let simple = Simple {
+        let simple = SimpleCommand {
             number: command.number,
             assignments: command.assignments.iter().map(assignment).collect(),
             words: command
                 .words
                 .iter()
-                .map(|word| Known {
+                .map(|word| PartialWord {
                     is_open: word.is_glob(),
-                    ..Known::new(word.atoms())
+                    ..PartialWord::new(word.atoms())
                 })
                 .collect(),
         };
@@ -83,21 +85,21 @@ impl Walk {
             .for_each(|redirect| self.redirect(redirect));
     }
 
-    fn redirect(&mut self, redirect: &Redirect) {
+    fn redirect(&mut self, redirect: &StreamRedirect) {
         let (sign, path, is_read) = match &redirect.target {
-            Target::Stream(_) | Target::Null => return,
-            Target::Read(path) => ("< ", path, true),
-            Target::Write { path, .. } => ("> ", path, false),
+            RedirectTarget::Stream(_) | RedirectTarget::Null => return,
+            RedirectTarget::Read(path) => ("< ", path, true),
+            RedirectTarget::Write { path, .. } => ("> ", path, false),
         };
-        let inside = self.stays && stays_inside(path) && (is_read || !is_protected(path));
-        let path = Known::new(atoms(&fold(path)));
+        let inside = self.stays && is_path_inside(path) && (is_read || !is_protected(path));
+        let path = PartialWord::new(atoms(&fold(path)));
         let whole = [atoms(sign), path.quoted()].concat();
         let what = if is_read {
-            What::Read { inside }
+            CommandPartKind::Read { inside }
         } else {
-            What::Write { inside }
+            CommandPartKind::Write { inside }
         };
-        self.parts.push(Part {
+        self.parts.push(CommandPart {
             shown: show(&whole),
             what,
             names: vec![whole.clone()],
@@ -110,32 +112,35 @@ impl Walk {
     }
 }
 
-/// What a redirection opens, and what for: `> path` or `< path`. Nothing where it opens no file.
-pub fn file(target: &Target) -> Option<String> {
+/// Returns the file that a redirection opens, in the form `> path` or `< path`. `None` if it opens
+/// no file.
+pub fn file(target: &RedirectTarget) -> Option<String> {
     match target {
-        Target::Stream(_) | Target::Null => None,
-        Target::Read(path) => Some(format!("< {}", fold(path))),
-        Target::Write { path, .. } => Some(format!("> {}", fold(path))),
+        RedirectTarget::Stream(_) | RedirectTarget::Null => None,
+        RedirectTarget::Read(path) => Some(format!("< {}", fold(path))),
+        RedirectTarget::Write { path, .. } => Some(format!("> {}", fold(path))),
     }
 }
 
-/// Whether a file that is written there may run later, or say what is allowed: a rule must name it.
+/// Returns whether a file at `path` can run later or define permissions. A rule must name such a
+/// file to allow a write.
 pub fn is_protected(path: &str) -> bool {
     let path = path.to_lowercase();
     let (folder, name) = path.rsplit_once('/').unwrap_or(("", &path));
-    path.split('/').any(|part| Why::of_name(part).is_some())
+    path.split('/')
+        .any(|part| ProtectionReason::of_name(part).is_some())
         || name == ".gitignore"
         || is_resource_file(folder, name)
 }
 
-/// Whether a file there may hold keys, so that who reads it is asked about.
+/// Returns whether a file at `path` can contain keys, so that reading it requires approval.
 pub fn is_secret(path: &str) -> bool {
     path.to_lowercase()
         .split('/')
-        .any(|part| Why::of_name(part) == Some(Why::Secrets))
+        .any(|part| ProtectionReason::of_name(part) == Some(ProtectionReason::Secrets))
 }
 
-/// A path without `.`, `..` and doubled slashes, as far as its text tells.
+/// Returns a path without `.`, `..` and doubled slashes. Symbolic links are not resolved.
 pub fn fold(path: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in path.split('/') {
@@ -152,11 +157,17 @@ pub fn fold(path: &str) -> String {
     format!("{start}{}", parts.join("/"))
 }
 
-/// Atoms as a person reads them: `…` stands for what is unknown.
-pub(super) fn show(atoms: &[Atom]) -> String {
+/// Returns the display form of atoms; `…` is an unknown part.
+pub(super) fn show(atoms: &[PatternAtom]) -> String {
     let text: String = atoms
         .iter()
-        .map(|atom| if let Atom::Char(c) = atom { *c } else { '…' })
+        .map(|atom| {
+            if let PatternAtom::Char(c) = atom {
+                *c
+            } else {
+                '…'
+            }
+        })
         .collect();
     excerpt(&text)
 }

@@ -1,129 +1,127 @@
-//! Looks through programs that run other programs.
+//! Unwraps programs that run other programs.
 
-use goondan_spec::pattern::{Atom, atoms};
+use goondan_spec::pattern::{PatternAtom, atoms};
 
-use super::options::is_unknown_option;
 use super::parts::show;
-use super::programs::{self, Wrapper};
-use super::{Part, What};
+use super::running_options::is_unknown_option;
+use super::wrapper_programs::{self, WrapperProgram};
+use super::{CommandPart, CommandPartKind};
 
-/// What is known of a word.
+/// A word of a command, possibly with unknown parts.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Known {
-    pub(super) atoms: Vec<Atom>,
-    /// Nobody knows how many words it makes.
+pub(super) struct PartialWord {
+    pub(super) atoms: Vec<PatternAtom>,
+    /// Can expand to any number of words.
     pub(super) is_open: bool,
-    /// It begins as a path does, and never as an option.
+    /// Begins like a path, and never like an option.
     pub(super) is_path: bool,
 }
 
-impl Known {
-    /// One word.
-    pub(super) fn new(atoms: Vec<Atom>) -> Self {
-        Known {
+impl PartialWord {
+    pub(super) fn new(atoms: Vec<PatternAtom>) -> Self {
+        PartialWord {
             atoms,
             is_open: false,
             is_path: false,
         }
     }
 
-    /// The text, where all of it is known.
+    /// Returns the text if all of it is known.
     pub(super) fn text(&self) -> Option<String> {
         let text = self.atoms.iter().map(|atom| match atom {
-            Atom::Char(c) => Some(*c),
-            Atom::One | Atom::Any => None,
+            PatternAtom::Char(c) => Some(*c),
+            PatternAtom::One | PatternAtom::Any => None,
         });
         text.collect()
     }
 
-    /// The atoms as they stand in a command line; a known word with blanks in it is quoted.
-    pub(super) fn quoted(&self) -> Vec<Atom> {
-        let needs_quotes = |atom: &Atom| matches!(atom, Atom::Char(c) if c.is_whitespace() || ";&|<>()`'\"".contains(*c));
+    /// Returns the atoms in the form of a command line; a known word with blanks is quoted.
+    pub(super) fn quoted(&self) -> Vec<PatternAtom> {
+        let needs_quotes = |atom: &PatternAtom| matches!(atom, PatternAtom::Char(c) if c.is_whitespace() || ";&|<>()`'\"".contains(*c));
         if !self.atoms.is_empty() && !self.atoms.iter().any(needs_quotes) {
             return self.atoms.clone();
         }
-        let quote = [Atom::Char('\'')];
+        let quote = [PatternAtom::Char('\'')];
         [&quote, self.atoms.as_slice(), &quote].concat()
     }
 }
 
-/// A simple command, as far as it is known.
+/// A simple command, possibly with unknown parts.
 #[derive(Debug, Clone)]
-pub(super) struct Simple {
-    /// Which one of the script it is, or is run by.
+pub(super) struct SimpleCommand {
+    /// Number of the command in the script that it is, or that runs it.
     pub(super) number: usize,
     /// `NAME=value` before the command.
-    pub(super) assignments: Vec<Vec<Atom>>,
+    pub(super) assignments: Vec<Vec<PatternAtom>>,
     /// The command and its arguments.
-    pub(super) words: Vec<Known>,
+    pub(super) words: Vec<PartialWord>,
 }
 
-/// How many programs may stand before a command. Each takes a part of its own.
-const DEEPEST: usize = 16;
+/// Maximum number of wrapping programs before a command. Each makes a separate part.
+const MAX_WRAPPER_DEPTH: usize = 16;
 
-/// The parts that a simple command makes.
-pub(super) fn command(simple: Simple, parts: &mut Vec<Part>) {
+/// Appends the parts of a simple command.
+pub(super) fn command(simple: SimpleCommand, parts: &mut Vec<CommandPart>) {
     inner(simple, 0, parts);
 }
 
-/// The parts of a command that stands behind `depth` others.
-fn inner(simple: Simple, depth: usize, parts: &mut Vec<Part>) {
+/// Appends the parts of a command inside `depth` wrapping programs.
+fn inner(simple: SimpleCommand, depth: usize, parts: &mut Vec<CommandPart>) {
     let shown = show(&whole(&simple));
-    if depth > DEEPEST {
-        parts.push(Part::hidden(
+    if depth > MAX_WRAPPER_DEPTH {
+        parts.push(CommandPart::hidden(
             &shown,
-            "too many programs stand before what runs",
+            "too many nested programs run the command",
         ));
         return;
     }
     let Some(name) = simple
         .words
         .first()
-        .and_then(Known::text)
+        .and_then(PartialWord::text)
         .filter(|name| !name.is_empty())
     else {
-        parts.push(Part::hidden(
+        parts.push(CommandPart::hidden(
             &shown,
-            "which command runs is not known before",
+            "the command is unknown before it runs",
         ));
         return;
     };
     let base = base_name(&name);
-    if let Some(why) = programs::hides(base, &simple.words) {
-        parts.push(Part::hidden(&shown, why));
+    if let Some(why) = wrapper_programs::hides(base, &simple.words) {
+        parts.push(CommandPart::hidden(&shown, why));
     } else if base == "find" {
         parts.push(plain(&simple));
         find(&simple, &shown, depth, parts);
-    } else if let Some(wrapper) = programs::wrapper(base) {
+    } else if let Some(wrapper) = wrapper_programs::wrapper(base) {
         wrapped(&simple, wrapper, &shown, depth, parts);
     } else {
         parts.push(plain(&simple));
     }
 }
 
-/// The file name of a program.
 pub(super) fn base_name(name: &str) -> &str {
     name.rsplit('/').next().unwrap_or(name)
 }
 
-/// A command that stands for itself.
-fn plain(simple: &Simple) -> Part {
+/// Returns the part of a command, without unwrapping.
+fn plain(simple: &SimpleCommand) -> CommandPart {
     let all = whole(simple);
     let mut names = vec![all.clone()];
-    let name = simple.words.first().and_then(Known::text);
+    let name = simple.words.first().and_then(PartialWord::text);
     if let Some(name) = &name {
         let words = simple.words.get(1..).unwrap_or_default();
         let named = |name: &str| {
             let first = std::iter::once(atoms(name));
-            join(first.chain(words.iter().map(Known::quoted)))
+            join(first.chain(words.iter().map(PartialWord::quoted)))
         };
         names.push(named(name));
         names.push(named(base_name(name)));
         names.dedup();
     }
-    Part {
+    CommandPart {
         shown: show(&all),
-        what: What::Command,
+        what: CommandPartKind::Command,
         whole: all,
         names,
         command: Some(simple.number),
@@ -133,40 +131,46 @@ fn plain(simple: &Simple) -> Part {
     }
 }
 
-/// The text of a word that is known, and that stands in a command line as it is.
-fn bare(word: &Known) -> Option<String> {
+/// Returns the text of a known word that needs no quotes.
+fn bare(word: &PartialWord) -> Option<String> {
     word.text()
         .filter(|_| !word.is_open && word.quoted() == word.atoms)
 }
 
-fn whole(simple: &Simple) -> Vec<Atom> {
+fn whole(simple: &SimpleCommand) -> Vec<PatternAtom> {
     join(
         simple
             .assignments
             .iter()
             .cloned()
-            .chain(simple.words.iter().map(Known::quoted)),
+            .chain(simple.words.iter().map(PartialWord::quoted)),
     )
 }
 
-fn join(words: impl Iterator<Item = Vec<Atom>>) -> Vec<Atom> {
+fn join(words: impl Iterator<Item = Vec<PatternAtom>>) -> Vec<PatternAtom> {
     let mut joined = Vec::new();
     for (index, word) in words.enumerate() {
         if index > 0 {
-            joined.push(Atom::Char(' '));
+            joined.push(PatternAtom::Char(' '));
         }
         joined.extend(word);
     }
     joined
 }
 
-/// A command that `wrapper` runs.
-fn wrapped(simple: &Simple, wrapper: &Wrapper, shown: &str, depth: usize, parts: &mut Vec<Part>) {
+/// Appends the parts of a command that `wrapper` runs.
+fn wrapped(
+    simple: &SimpleCommand,
+    wrapper: &WrapperProgram,
+    shown: &str,
+    depth: usize,
+    parts: &mut Vec<CommandPart>,
+) {
     let outer = plain(simple);
-    let Some((assignments, at)) = behind_options(&simple.words, wrapper) else {
-        parts.push(Part::hidden(
+    let Some((assignments, at)) = skip_options(&simple.words, wrapper) else {
+        parts.push(CommandPart::hidden(
             shown,
-            format!("what `{}` runs is not certain", wrapper.name),
+            format!("the command that `{}` runs is unknown", wrapper.name),
         ));
         return;
     };
@@ -176,13 +180,13 @@ fn wrapped(simple: &Simple, wrapper: &Wrapper, shown: &str, depth: usize, parts:
         return;
     }
     if wrapper.appends {
-        words.push(Known {
+        words.push(PartialWord {
             is_open: true,
-            ..Known::new(vec![Atom::Any])
+            ..PartialWord::new(vec![PatternAtom::Any])
         });
     }
     let assignments = [simple.assignments.clone(), assignments].concat();
-    let inner = Simple {
+    let inner = SimpleCommand {
         number: simple.number,
         assignments,
         words,
@@ -200,19 +204,26 @@ fn wrapped(simple: &Simple, wrapper: &Wrapper, shown: &str, depth: usize, parts:
     parts.append(&mut inside);
 }
 
-/// Something that runs with other rights: only a pattern for the whole of it allows it, while a restriction of what is
-/// inside holds, too.
-fn elevated(mut outer: Part, inside: Vec<Part>, parts: &mut Vec<Part>) {
+/// Appends the parts of a command with other privileges. Only a pattern for the complete command
+/// allows it; restrictions of the inner command also apply.
+fn elevated(mut outer: CommandPart, inside: Vec<CommandPart>, parts: &mut Vec<CommandPart>) {
     outer
         .names
         .extend(inside.iter().flat_map(|part| part.names.iter().cloned()));
     parts.push(outer);
-    parts.extend(inside.into_iter().filter(|part| part.what != What::Command));
+    parts.extend(
+        inside
+            .into_iter()
+            .filter(|part| part.what != CommandPartKind::Command),
+    );
 }
 
-/// The assignments among the wrapper's arguments, and where the command that it runs begins. `None` where that is not
-/// certain.
-fn behind_options(words: &[Known], wrapper: &Wrapper) -> Option<(Vec<Vec<Atom>>, usize)> {
+/// Returns the assignments among the wrapper's arguments, and the index of the inner command.
+/// `None` if that is not certain.
+fn skip_options(
+    words: &[PartialWord],
+    wrapper: &WrapperProgram,
+) -> Option<(Vec<Vec<PatternAtom>>, usize)> {
     let mut assignments = Vec::new();
     let mut positional = wrapper.positional;
     let mut at = 1;
@@ -250,12 +261,12 @@ fn behind_options(words: &[Known], wrapper: &Wrapper) -> Option<(Vec<Vec<Atom>>,
     Some((assignments, at))
 }
 
-fn is_assignment(word: &Known) -> bool {
+fn is_assignment(word: &PartialWord) -> bool {
     let name: String = word
         .atoms
         .iter()
         .map_while(|atom| {
-            if let Atom::Char(c) = atom {
+            if let PatternAtom::Char(c) = atom {
                 Some(*c)
             } else {
                 None
@@ -269,15 +280,18 @@ fn is_assignment(word: &Known) -> bool {
     name.split_once('=').is_some_and(|(name, _)| is_name(name))
 }
 
-/// What `find` runs for what it finds.
-fn find(simple: &Simple, shown: &str, depth: usize, parts: &mut Vec<Part>) {
+/// Appends the parts of commands that `find` runs for its results.
+fn find(simple: &SimpleCommand, shown: &str, depth: usize, parts: &mut Vec<CommandPart>) {
     let words = &simple.words;
     if words.iter().skip(1).any(is_unknown_option) {
-        parts.push(Part::hidden(shown, "what `find` runs is not certain"));
+        parts.push(CommandPart::hidden(
+            shown,
+            "the command that `find` runs is unknown",
+        ));
         return;
     }
-    let text = |at: usize| words.get(at).and_then(Known::text);
-    // Folders that are read from a file may have any name.
+    let text = |at: usize| words.get(at).and_then(PartialWord::text);
+    // Directories that are read from a file can have any name.
     let is_path = (1..words.len()).all(|at| text(at).as_deref() != Some("-files0-from"));
     let mut at = 1;
     while at < words.len() {
@@ -290,8 +304,8 @@ fn find(simple: &Simple, shown: &str, depth: usize, parts: &mut Vec<Part>) {
             continue;
         }
         let rest = words.get(at..).unwrap_or_default();
-        let text_of = |index: usize| rest.get(index).and_then(Known::text);
-        // `+` ends nothing but a list of what was found.
+        let text_of = |index: usize| rest.get(index).and_then(PartialWord::text);
+        // `+` is only an end after `{}`.
         let ends = |index: usize| match text_of(index).as_deref() {
             Some(";") => true,
             Some("+") => index > 0 && text_of(index - 1).as_deref() == Some("{}"),
@@ -303,10 +317,10 @@ fn find(simple: &Simple, shown: &str, depth: usize, parts: &mut Vec<Part>) {
         let words = rest
             .iter()
             .take(length)
-            .map(|word| found(word, is_path))
+            .map(|word| substitute_path(word, is_path))
             .collect();
         inner(
-            Simple {
+            SimpleCommand {
                 words,
                 ..simple.clone()
             },
@@ -317,18 +331,19 @@ fn find(simple: &Simple, shown: &str, depth: usize, parts: &mut Vec<Part>) {
     }
 }
 
-/// A word of a command that `find` runs: `{}` stands for a path, which begins as the folders do that are searched.
-fn found(word: &Known, is_path: bool) -> Known {
+/// Returns a word of a command that `find` runs. `{}` is replaced by a path, which begins like the
+/// searched directories.
+fn substitute_path(word: &PartialWord, is_path: bool) -> PartialWord {
     let Some(text) = word.text().filter(|text| text.contains("{}")) else {
         return word.clone();
     };
     let mut atoms_of_word = Vec::new();
     for (index, piece) in text.split("{}").enumerate() {
-        atoms_of_word.extend((index > 0).then_some(Atom::Any));
+        atoms_of_word.extend((index > 0).then_some(PatternAtom::Any));
         atoms_of_word.extend(atoms(piece));
     }
-    Known {
+    PartialWord {
         is_path: is_path && text.starts_with("{}"),
-        ..Known::new(atoms_of_word)
+        ..PartialWord::new(atoms_of_word)
     }
 }

@@ -5,16 +5,15 @@ use std::time::Duration;
 /// Number of consecutive crashes after which the process is still restarted at once.
 const QUICK_CRASHES: u32 = 5;
 
-const LONGEST: Duration = Duration::from_secs(5 * 60);
+const MAX_RESTART_DELAY: Duration = Duration::from_secs(5 * 60);
 
 /// Returns the pause after consecutive crashes: none for the first five, then 1 s, 2 s, 4 s … 5
 /// min.
 pub(crate) fn pause_after(crashes: u32) -> Duration {
     match crashes.checked_sub(QUICK_CRASHES + 1) {
         None => Duration::ZERO,
-        Some(doublings) => {
-            Duration::from_secs(1_u64.checked_shl(doublings).unwrap_or(u64::MAX)).min(LONGEST)
-        }
+        Some(doublings) => Duration::from_secs(1_u64.checked_shl(doublings).unwrap_or(u64::MAX))
+            .min(MAX_RESTART_DELAY),
     }
 }
 

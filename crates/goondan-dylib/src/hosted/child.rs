@@ -10,17 +10,17 @@ use std::time::{Duration, Instant};
 use goondan_abi::wire::{self, code};
 use tokio::sync::{mpsc, oneshot};
 
-use super::protocol::{Up, read_line, to_line};
-use crate::calls::Calls;
-use crate::connection::{Connection, new_calls};
-use crate::failure::Failure;
-use crate::lane;
-use crate::limits::Limits;
-use crate::link::{Down, Event, Upcalls};
-use crate::metrics::Counters;
+use super::protocol::{ToolHostMessage, read_line, to_line};
+use crate::calls::LibraryCalls;
+use crate::connection::{LibraryConnection, new_calls};
+use crate::failure::LibraryFailure;
+use crate::library_messages::{LibraryCallEvent, LibraryCallbacks, LibraryCommand};
+use crate::library_thread;
+use crate::limits::LibraryLimits;
+use crate::metrics::LibraryCounters;
 
 /// Interval of checking if a process has ended.
-const LOOK: Duration = Duration::from_millis(20);
+const EXIT_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The command that starts a host process, with the library's path as last argument, such as `gdn
 /// tool-host PATH`.
@@ -34,7 +34,7 @@ pub struct HostCommand {
 
 /// The handling of a request if the call's queue is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Hearing {
+pub(crate) enum FullQueuePolicy {
     /// The request is dropped: calls of a process must not wait for each other.
     OrLost,
     /// Reading from the process pauses, because there is only one call.
@@ -42,15 +42,15 @@ pub(crate) enum Hearing {
 }
 
 pub(crate) struct HostProcess {
-    pub(crate) connection: Arc<Connection>,
+    pub(crate) connection: Arc<LibraryConnection>,
     child: Arc<SharedChild>,
 }
 
 /// The result of a start: the process, its library's manifest, and the reader thread.
-pub(crate) struct Started {
+pub(crate) struct StartedHostProcess {
     pub(crate) process: HostProcess,
     pub(crate) manifest: wire::Manifest,
-    pub(crate) down: mpsc::WeakUnboundedSender<Down>,
+    pub(crate) down: mpsc::WeakUnboundedSender<LibraryCommand>,
     pub(crate) reader: JoinHandle<()>,
 }
 
@@ -66,18 +66,18 @@ impl SharedChild {
 }
 
 /// The first message of a host process: the manifest of its library, or the failure.
-type Opened = Result<wire::Manifest, Failure>;
+type Opened = Result<wire::Manifest, LibraryFailure>;
 
 impl HostProcess {
     pub(crate) async fn start(
         command: &HostCommand,
         path: &Path,
         name: &str,
-        limits: &Limits,
-        counters: &Arc<Counters>,
-        hearing: Hearing,
-    ) -> Result<Started, Failure> {
-        let child = spawn(command, path).map_err(|cause| Failure::NoHost {
+        limits: &LibraryLimits,
+        counters: &Arc<LibraryCounters>,
+        hearing: FullQueuePolicy,
+    ) -> Result<StartedHostProcess, LibraryFailure> {
+        let child = spawn(command, path).map_err(|cause| LibraryFailure::NoHost {
             name: name.to_owned(),
             program: command.program.clone(),
             cause,
@@ -85,7 +85,7 @@ impl HostProcess {
         let calls = new_calls(name, limits, counters);
         let (down, commands) = mpsc::unbounded_channel();
         let weak = down.downgrade();
-        let connection = Arc::new(Connection::new(down, Arc::clone(&calls), limits));
+        let connection = Arc::new(LibraryConnection::new(down, Arc::clone(&calls), limits));
         let shared = Arc::new(SharedChild {
             child: Mutex::new(child),
             ended: OnceLock::new(),
@@ -100,13 +100,13 @@ impl HostProcess {
             .serve(name, &calls, commands, ready, limits, hearing)
             .map_err(|cause| {
                 process.kill();
-                Failure::MuteHost {
+                LibraryFailure::MuteHost {
                     name: name.to_owned(),
                     cause,
                 }
             })?;
         let manifest = process.handshake(opened, name, limits.open_timeout).await?;
-        Ok(Started {
+        Ok(StartedHostProcess {
             process,
             manifest,
             down: weak,
@@ -118,22 +118,22 @@ impl HostProcess {
     fn serve(
         &self,
         name: &str,
-        calls: &Arc<Calls>,
-        commands: mpsc::UnboundedReceiver<Down>,
+        calls: &Arc<LibraryCalls>,
+        commands: mpsc::UnboundedReceiver<LibraryCommand>,
         ready: oneshot::Sender<Opened>,
-        limits: &Limits,
-        hearing: Hearing,
+        limits: &LibraryLimits,
+        hearing: FullQueuePolicy,
     ) -> std::io::Result<JoinHandle<()>> {
         let pipes = |child: &mut Child| child.stdin.take().zip(child.stdout.take());
         let (stdin, stdout) = pipes(&mut self.child.lock())
             .ok_or_else(|| std::io::Error::other("it has no pipes"))?;
-        let writer = Writer {
+        let writer = HostProcessWriter {
             calls: Arc::clone(calls),
             child: Arc::clone(&self.child),
             line_limit: limits.max_line(),
             patience: limits.close_grace * 2,
         };
-        let reader = Reader {
+        let reader = HostProcessReader {
             name: name.to_owned(),
             calls: Arc::clone(calls),
             child: Arc::clone(&self.child),
@@ -154,12 +154,12 @@ impl HostProcess {
     ) -> Opened {
         match tokio::time::timeout(patience, opened).await {
             Ok(Ok(opened)) => opened,
-            Ok(Err(_)) => Err(Failure::DeadHost {
+            Ok(Err(_)) => Err(LibraryFailure::DeadHost {
                 name: name.to_owned(),
             }),
             Err(_) => {
                 self.kill();
-                Err(Failure::SlowHost {
+                Err(LibraryFailure::SlowHost {
                     name: name.to_owned(),
                     patience,
                 })
@@ -199,19 +199,20 @@ fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<J
         .spawn(work)
 }
 
-/// Writes messages until `Down::Close`.
-struct Writer {
-    calls: Arc<Calls>,
+/// Writes messages until `LibraryCommand::Close`.
+struct HostProcessWriter {
+    calls: Arc<LibraryCalls>,
     child: Arc<SharedChild>,
     line_limit: u64,
     /// Time that the process then has to exit.
     patience: Duration,
 }
 
-impl Writer {
-    fn run(self, mut stdin: ChildStdin, mut commands: mpsc::UnboundedReceiver<Down>) {
-        while let Some(command) = lane::next(&mut commands) {
-            if matches!(command, Down::Close) || self.write(&mut stdin, command).is_err() {
+impl HostProcessWriter {
+    fn run(self, mut stdin: ChildStdin, mut commands: mpsc::UnboundedReceiver<LibraryCommand>) {
+        while let Some(command) = library_thread::next(&mut commands) {
+            if matches!(command, LibraryCommand::Close) || self.write(&mut stdin, command).is_err()
+            {
                 break;
             }
         }
@@ -222,11 +223,11 @@ impl Writer {
                 let _ = self.child.lock().kill();
                 return;
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(EXIT_POLL_INTERVAL);
         }
     }
 
-    fn write(&self, stdin: &mut ChildStdin, command: Down) -> std::io::Result<()> {
+    fn write(&self, stdin: &mut ChildStdin, command: LibraryCommand) -> std::io::Result<()> {
         let line = to_line(&command)?;
         if line.len() as u64 <= self.line_limit {
             return stdin.write_all(&line);
@@ -239,15 +240,15 @@ impl Writer {
 }
 
 /// Reads messages until the process ends.
-struct Reader {
+struct HostProcessReader {
     name: String,
-    calls: Arc<Calls>,
+    calls: Arc<LibraryCalls>,
     child: Arc<SharedChild>,
     line_limit: u64,
-    hearing: Hearing,
+    hearing: FullQueuePolicy,
 }
 
-impl Reader {
+impl HostProcessReader {
     fn run(self, stdout: ChildStdout, ready: oneshot::Sender<Opened>) {
         let mut input = BufReader::new(stdout);
         let mut ready = Some(ready);
@@ -263,33 +264,36 @@ impl Reader {
             let _ = self.child.lock().kill();
         }
         let how = self.wait();
-        let why = problem.map_or(how, |problem| format!("it was ended: {problem}"));
+        let why = problem.map_or(how, |problem| format!("it was killed: {problem}"));
         self.calls.close(
-            &wire::ToolError::new(format!("the host of {} is gone: {why}", self.name))
-                .code(code::UNAVAILABLE)
-                .suggest("It is started again at the next call. Try other arguments."),
+            &wire::ToolError::new(format!(
+                "the library host process of {} ended: {why}",
+                self.name
+            ))
+            .code(code::UNAVAILABLE)
+            .suggest("The next call restarts it. Try other arguments."),
         );
     }
 
-    fn take(&self, up: Up, ready: &mut Option<oneshot::Sender<Opened>>) {
+    fn take(&self, up: ToolHostMessage, ready: &mut Option<oneshot::Sender<Opened>>) {
         let mut tell = |opened| {
             if let Some(ready) = ready.take() {
                 let _ = ready.send(opened);
             }
         };
         match up {
-            Up::Opened(manifest) => tell(Ok(manifest)),
-            Up::Failed(told) => tell(Err(Failure::Told(told))),
-            Up::Complete { call, outcome } => {
+            ToolHostMessage::Opened(manifest) => tell(Ok(manifest)),
+            ToolHostMessage::Failed(told) => tell(Err(LibraryFailure::Told(told))),
+            ToolHostMessage::Complete { call, outcome } => {
                 self.calls.complete(call, outcome);
             }
-            Up::Event {
+            ToolHostMessage::Event {
                 call,
-                event: event @ Event::Request { .. },
-            } if self.hearing == Hearing::InTurn => {
+                event: event @ LibraryCallEvent::Request { .. },
+            } if self.hearing == FullQueuePolicy::InTurn => {
                 self.calls.ask_in_turn(call, event);
             }
-            Up::Event { call, event } => {
+            ToolHostMessage::Event { call, event } => {
                 self.calls.event(call, event);
             }
         }
@@ -303,7 +307,7 @@ impl Reader {
                 Ok(None) => {}
                 Err(cause) => break cause.to_string(),
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(EXIT_POLL_INTERVAL);
         };
         let _ = self.child.ended.set(Instant::now());
         status

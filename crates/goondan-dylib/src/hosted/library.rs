@@ -9,13 +9,13 @@ use goondan_abi::wire::{self, code};
 use tokio::sync::Mutex;
 
 use super::backoff::pause_after;
-use super::child::{Hearing, HostCommand, HostProcess, Started};
-use crate::connection::Connection;
-use crate::failure::Failure;
-use crate::limits::Limits;
-use crate::link::Outcome;
-use crate::metrics::Counters;
-use crate::threads::Threads;
+use super::child::{FullQueuePolicy, HostCommand, HostProcess, StartedHostProcess};
+use crate::connection::LibraryConnection;
+use crate::failure::LibraryFailure;
+use crate::library_messages::Outcome;
+use crate::limits::LibraryLimits;
+use crate::metrics::LibraryCounters;
+use crate::threads::LibraryThreads;
 
 /// A library in a host process that is restarted after a crash.
 pub(crate) struct HostedLibrary {
@@ -23,14 +23,14 @@ pub(crate) struct HostedLibrary {
     /// The private copy to load.
     path: PathBuf,
     name: String,
-    limits: Limits,
-    counters: Arc<Counters>,
-    threads: Arc<Threads>,
-    state: Mutex<State>,
+    limits: LibraryLimits,
+    counters: Arc<LibraryCounters>,
+    threads: Arc<LibraryThreads>,
+    state: Mutex<HostProcessHistory>,
 }
 
 #[derive(Default)]
-struct State {
+struct HostProcessHistory {
     current: Option<HostProcess>,
     /// Number of crashes since the last success.
     crashes: u32,
@@ -42,9 +42,9 @@ impl HostedLibrary {
         command: HostCommand,
         path: PathBuf,
         name: String,
-        limits: Limits,
-        counters: Arc<Counters>,
-        threads: Arc<Threads>,
+        limits: LibraryLimits,
+        counters: Arc<LibraryCounters>,
+        threads: Arc<LibraryThreads>,
     ) -> Self {
         HostedLibrary {
             command,
@@ -58,14 +58,14 @@ impl HostedLibrary {
     }
 
     /// Starts the process for the first time, and returns the library's manifest.
-    pub(crate) async fn first_start(&self) -> Result<wire::Manifest, Failure> {
+    pub(crate) async fn first_start(&self) -> Result<wire::Manifest, LibraryFailure> {
         let (_, manifest) = self.start(&mut *self.state.lock().await).await?;
         Ok(manifest)
     }
 
     /// Returns the connection of the running process, or starts one. Fails if the pause after a
     /// crash is not over.
-    pub(crate) async fn connect(&self) -> Outcome<Arc<Connection>> {
+    pub(crate) async fn connect(&self) -> Outcome<Arc<LibraryConnection>> {
         let mut state = self.state.lock().await;
         if let Some(process) = &state.current {
             if process.connection.calls().is_healthy() {
@@ -85,7 +85,7 @@ impl HostedLibrary {
             .not_before
             .and_then(|at| at.checked_duration_since(Instant::now()))
         {
-            return Err(self.resting(state.crashes, left));
+            return Err(self.restart_delay_error(state.crashes, left));
         }
         let started = self.start(&mut state).await;
         started
@@ -100,8 +100,11 @@ impl HostedLibrary {
             })
     }
 
-    async fn start(&self, state: &mut State) -> Result<(Arc<Connection>, wire::Manifest), Failure> {
-        let (command, hearing) = (&self.command, Hearing::OrLost);
+    async fn start(
+        &self,
+        state: &mut HostProcessHistory,
+    ) -> Result<(Arc<LibraryConnection>, wire::Manifest), LibraryFailure> {
+        let (command, hearing) = (&self.command, FullQueuePolicy::OrLost);
         let started = HostProcess::start(
             command,
             &self.path,
@@ -111,7 +114,7 @@ impl HostedLibrary {
             hearing,
         )
         .await?;
-        let Started {
+        let StartedHostProcess {
             process,
             manifest,
             down,
@@ -123,7 +126,7 @@ impl HostedLibrary {
         Ok((connection, manifest))
     }
 
-    fn note_crash(&self, state: &mut State, answered: bool, at: Instant) {
+    fn note_crash(&self, state: &mut HostProcessHistory, answered: bool, at: Instant) {
         self.counters.crashes.fetch_add(1, Ordering::Relaxed);
         state.crashes = if answered {
             1
@@ -131,16 +134,18 @@ impl HostedLibrary {
             state.crashes.saturating_add(1)
         };
         state.not_before = Some(at + pause_after(state.crashes));
-        tracing::warn!(library = %self.name, crashes = state.crashes, "the host of the library died");
+        tracing::warn!(library = %self.name, crashes = state.crashes, "library host process \
+            crashed");
     }
 
-    fn resting(&self, crashes: u32, left: Duration) -> wire::ToolError {
+    fn restart_delay_error(&self, crashes: u32, left: Duration) -> wire::ToolError {
         let seconds = left.as_secs() + 1;
         wire::ToolError::new(format!(
-            "the host of {} died {crashes} times in a row and rests for {seconds} s",
+            "the library host process of {} crashed {crashes} times in a row; it restarts in \
+            {seconds} s",
             self.name
         ))
         .code(code::UNAVAILABLE)
-        .suggest("Use another tool, or try again after that.")
+        .suggest("Use another tool, or retry after the restart.")
     }
 }

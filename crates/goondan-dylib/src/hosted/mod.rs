@@ -6,5 +6,5 @@ mod library;
 pub(crate) mod protocol;
 
 pub use child::HostCommand;
-pub(crate) use child::{Hearing, HostProcess, Started};
+pub(crate) use child::{FullQueuePolicy, HostProcess, StartedHostProcess};
 pub(crate) use library::HostedLibrary;

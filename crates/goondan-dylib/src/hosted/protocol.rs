@@ -6,17 +6,17 @@ use std::io::{self, BufRead};
 use goondan_abi::wire;
 use serde::{Deserialize, Serialize};
 
-use crate::failure::Told;
-use crate::link::{Event, Outcome};
+use crate::failure::ReportedFailure;
+use crate::library_messages::{LibraryCallEvent, Outcome};
 
-/// A message of a host process. The opposite direction is [`crate::link::Down`].
+/// A message of a host process. The opposite direction is [`crate::link::LibraryCommand`].
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) enum Up {
+pub(crate) enum ToolHostMessage {
     /// The first line, if the library was opened.
     Opened(wire::Manifest),
     /// The first and last line, if the library was not opened.
-    Failed(Told),
+    Failed(ReportedFailure),
     Complete {
         call: u64,
         outcome: Outcome<wire::ToolOutput>,
@@ -24,7 +24,7 @@ pub(crate) enum Up {
     Event {
         /// Id of the call, or `NO_CALL`.
         call: u64,
-        event: Event,
+        event: LibraryCallEvent,
     },
 }
 

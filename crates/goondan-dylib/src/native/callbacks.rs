@@ -12,19 +12,19 @@ use goondan_abi::raw::{ABI_MAJOR, ABI_MINOR, Bytes, Host, Status};
 use goondan_abi::wire::{self, code, operation};
 use serde::de::DeserializeOwned;
 
-use crate::link::{Event, Outcome, Upcalls};
+use crate::library_messages::{LibraryCallEvent, LibraryCallbacks, Outcome};
 
 /// The target of a host table's `ctx`. Leaked, because a library may call at any time until the
 /// process ends.
 pub(crate) struct HostPort {
-    up: Arc<dyn Upcalls>,
+    up: Arc<dyn LibraryCallbacks>,
     max_payload: u64,
 }
 
 impl HostPort {
     /// Creates the table for one library. It is never freed, like the mapping of the library that
     /// uses it.
-    pub(crate) fn leak(up: Arc<dyn Upcalls>, max_payload: u64) -> &'static Host {
+    pub(crate) fn leak(up: Arc<dyn LibraryCallbacks>, max_payload: u64) -> &'static Host {
         let port: &'static HostPort = Box::leak(Box::new(HostPort { up, max_payload }));
         Box::leak(Box::new(Host {
             ctx: std::ptr::from_ref(port).cast_mut().cast::<c_void>(),
@@ -82,9 +82,8 @@ impl HostPort {
                 self.max_payload
             ))
             .code(code::FAILED)
-            .suggest("Ask for less at once."),
-            _ => wire::ToolError::new("its result is not in memory that can be read")
-                .code(code::FAILED),
+            .suggest("Request less per call."),
+            _ => wire::ToolError::new("its result is not in readable memory").code(code::FAILED),
         }
     }
 }
@@ -95,9 +94,7 @@ fn read_outcome(status: Status, bytes: &[u8]) -> (Outcome<wire::ToolOutput>, Opt
         return match serde_json::from_slice(bytes) {
             Ok(output) => (Ok(output), None),
             Err(cause) => {
-                let error = wire::ToolError::new(format!(
-                    "its result is not the JSON that it should be: {cause}"
-                ));
+                let error = wire::ToolError::new(format!("its result is not valid JSON: {cause}"));
                 (Err(error.code(code::FAILED)), Some(Status::BAD_ARGUMENT))
             }
         };
@@ -149,7 +146,7 @@ unsafe extern "C" fn progress(ctx: *mut c_void, call: u64, bytes: Bytes) -> Stat
         let progress = unsafe { port.decode(bytes) };
         progress.map_or_else(
             |refused| refused,
-            |progress| port.up.event(call, Event::Progress(progress)),
+            |progress| port.up.event(call, LibraryCallEvent::Progress(progress)),
         )
     };
     // SAFETY: the caller passes the table's own `ctx`.
@@ -165,7 +162,7 @@ unsafe extern "C" fn log(ctx: *mut c_void, call: u64, bytes: Bytes) -> Status {
         let line = unsafe { port.decode(bytes) };
         line.map_or_else(
             |refused| refused,
-            |line| port.up.event(call, Event::Log(line)),
+            |line| port.up.event(call, LibraryCallEvent::Log(line)),
         )
     };
     // SAFETY: the caller passes the table's own `ctx`.
@@ -202,7 +199,7 @@ unsafe extern "C" fn request(
         match unsafe { port.decode(bytes) } {
             Ok(payload) => port.up.event(
                 call,
-                Event::Request {
+                LibraryCallEvent::Request {
                     operation,
                     name: name.to_owned(),
                     payload,

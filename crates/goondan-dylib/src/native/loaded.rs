@@ -12,10 +12,10 @@ use goondan_abi::raw::{
 };
 use goondan_abi::wire;
 
-use crate::failure::Failure;
+use crate::failure::LibraryFailure;
 
 /// Maximum size of a manifest in bytes.
-const MAX_MANIFEST: usize = 4 * 1024 * 1024;
+const MAX_MANIFEST_BYTES: usize = 4 * 1024 * 1024;
 
 /// A library that is mapped and open. It contains a raw pointer, so the compiler keeps it on the
 /// thread that created it.
@@ -40,7 +40,7 @@ impl LoadedLibrary {
         name: &str,
         host: impl FnOnce() -> &'static Host,
         mapped: impl FnOnce(),
-    ) -> Result<LoadedLibrary, Failure> {
+    ) -> Result<LoadedLibrary, LibraryFailure> {
         let mapping = map(path, name)?;
         mapped();
         let plugin = read_header(&mapping, name)?;
@@ -59,7 +59,7 @@ impl LoadedLibrary {
             )
         };
         if status != Status::OK {
-            return Err(Failure::Refused {
+            return Err(LibraryFailure::Refused {
                 name: name.to_owned(),
                 status,
             });
@@ -69,17 +69,17 @@ impl LoadedLibrary {
         from_table(unsafe { table.assume_init() }, name)
     }
 
-    pub(crate) fn describe(&self, name: &str) -> Result<wire::Manifest, Failure> {
+    pub(crate) fn describe(&self, name: &str) -> Result<wire::Manifest, LibraryFailure> {
         let mut bytes: Vec<u8> = Vec::new();
         // SAFETY: `this` is open; `put` takes a `Vec<u8>`, which lives during this call.
         let status = unsafe { (self.describe)(self.this, (&raw mut bytes).cast(), put) };
         if status != Status::OK {
-            return Err(Failure::NotDescribed {
+            return Err(LibraryFailure::NotDescribed {
                 name: name.to_owned(),
                 status,
             });
         }
-        serde_json::from_slice(&bytes).map_err(|cause| Failure::NoManifest {
+        serde_json::from_slice(&bytes).map_err(|cause| LibraryFailure::NoManifest {
             name: name.to_owned(),
             cause,
         })
@@ -125,7 +125,7 @@ impl LoadedLibrary {
 type Mapping = ManuallyDrop<libloading::Library>;
 
 /// Maps a library. All symbols are bound immediately, and none is visible to other libraries.
-fn map(path: &Path, name: &str) -> Result<Mapping, Failure> {
+fn map(path: &Path, name: &str) -> Result<Mapping, LibraryFailure> {
     // SAFETY: loading runs the library's initializers, which are trusted like linked code. The file
     // is a private copy that no program writes, and `image::check` has verified that it is
     // complete.
@@ -134,7 +134,7 @@ fn map(path: &Path, name: &str) -> Result<Mapping, Failure> {
         // The source error contains the system's message, which includes the path of the copy.
         let words = std::error::Error::source(&cause)
             .map_or_else(|| cause.to_string(), ToString::to_string);
-        Failure::NotLoaded {
+        LibraryFailure::NotLoaded {
             name: name.to_owned(),
             words: words.replace(&*path.to_string_lossy(), name),
             cause,
@@ -157,10 +157,10 @@ unsafe fn system_open(path: &Path) -> Result<libloading::Library, libloading::Er
 
 /// Reads the header as plain data, before any function of the library is called, and checks its
 /// version.
-fn read_header(mapping: &Mapping, name: &str) -> Result<Plugin, Failure> {
+fn read_header(mapping: &Mapping, name: &str) -> Result<Plugin, LibraryFailure> {
     // SAFETY: the type is a raw pointer, so nothing is read here.
     let symbol = unsafe { mapping.get::<*const Plugin>(SYMBOL) };
-    let header: *const Plugin = *symbol.map_err(|_| Failure::NoSymbol {
+    let header: *const Plugin = *symbol.map_err(|_| LibraryFailure::NoSymbol {
         name: name.to_owned(),
     })?;
     const START: usize = std::mem::offset_of!(Plugin, library_size);
@@ -169,12 +169,12 @@ fn read_header(mapping: &Mapping, name: &str) -> Result<Plugin, Failure> {
     // magic number differs.
     let start = unsafe { raw::read_prefix(header, START) };
     if start.magic != MAGIC {
-        return Err(Failure::OtherSymbol {
+        return Err(LibraryFailure::OtherSymbol {
             name: name.to_owned(),
         });
     }
     if start.abi_major != ABI_MAJOR {
-        return Err(Failure::OtherMajor {
+        return Err(LibraryFailure::OtherMajor {
             name: name.to_owned(),
             theirs: start.abi_major,
         });
@@ -182,21 +182,21 @@ fn read_header(mapping: &Mapping, name: &str) -> Result<Plugin, Failure> {
     // SAFETY: with this magic number and major version, the object has the stated size.
     let plugin = unsafe { raw::read_prefix(header, start.struct_size as usize) };
     if plugin.flags & FLAG_PANICS_STOP_HERE == 0 {
-        return Err(Failure::PanicsAbort {
+        return Err(LibraryFailure::PanicsAbort {
             name: name.to_owned(),
         });
     }
     Ok(plugin)
 }
 
-fn incomplete(name: &str, function: &'static str) -> Failure {
-    Failure::Incomplete {
+fn incomplete(name: &str, function: &'static str) -> LibraryFailure {
+    LibraryFailure::Incomplete {
         name: name.to_owned(),
         function,
     }
 }
 
-fn from_table(table: ExtendingLibrary, name: &str) -> Result<LoadedLibrary, Failure> {
+fn from_table(table: ExtendingLibrary, name: &str) -> Result<LoadedLibrary, LibraryFailure> {
     let ExtendingLibrary {
         library: table,
         extend,
@@ -227,7 +227,7 @@ unsafe extern "C" fn put(sink: *mut c_void, bytes: Bytes) {
     };
     // Only the allocator can panic here; that must not unwind into the library either.
     let _ = catch_unwind(AssertUnwindSafe(|| {
-        if collected.len().saturating_add(piece.len()) <= MAX_MANIFEST {
+        if collected.len().saturating_add(piece.len()) <= MAX_MANIFEST_BYTES {
             collected.extend_from_slice(piece);
         }
     }));

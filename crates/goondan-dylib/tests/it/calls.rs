@@ -257,7 +257,7 @@ async fn workers_that_never_come_back_make_the_library_unavailable() {
         .expect_err("it is refused");
     assert_eq!(refused.code.as_deref(), Some("E_TOOL_UNAVAILABLE"));
     assert!(
-        refused.message.contains("2 calls did not come back"),
+        refused.message.contains("2 cancelled calls did not end"),
         "{}",
         refused.message
     );

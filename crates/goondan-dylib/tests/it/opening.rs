@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use goondan_core::ports::tool::OpenError;
-use goondan_dylib::Limits;
+use goondan_core::ports::tool::EntryOpenError;
+use goondan_dylib::LibraryLimits;
 use goondan_spec::kinds::ExportSpec;
 
 use crate::support::{Bench, compile_c, impatient, plugin, tool};
 
 /// Checks the message and the suggestion of an error.
-fn says(result: Result<impl Sized, OpenError>, message: &str, suggestion: &str) {
+fn says(result: Result<impl Sized, EntryOpenError>, message: &str, suggestion: &str) {
     let error = result.err().expect("it is refused");
     assert!(error.to_string().contains(message), "{error}");
     let advice = error.suggestion.unwrap_or_default();
@@ -50,7 +50,7 @@ async fn files_that_are_no_libraries_are_told_apart() {
         (script, "is not a dynamic library", "cdylib"),
         (
             &whole[..whole.len() / 2],
-            "damaged or not completely written",
+            "damaged or incompletely written",
             "build it again",
         ),
     ];
@@ -103,15 +103,15 @@ async fn a_library_of_something_else_is_not_loaded() {
 async fn headers_that_do_not_fit_are_refused_before_anything_is_called() {
     // `open` would crash, which shows that it is not called.
     let cases = [
-        ("MAGIC=5", "its magic number is wrong", "goondan_plugin.h"),
+        ("MAGIC=5", "a wrong magic number", "goondan_plugin.h"),
         (
             "MAJOR=2",
-            "speaks version 2 of the tool ABI, this program speaks 1",
+            "uses version 2 of the tool ABI, but this program uses version 1",
             "rebuild libsubject.so with goondan-abi 1.x",
         ),
         (
             "MAJOR=0",
-            "speaks version 0",
+            "uses version 0",
             "rebuild libsubject.so with goondan-abi 1.x",
         ),
         (
@@ -149,14 +149,14 @@ async fn libraries_that_do_not_open_are_told() {
     );
     says(
         bench.c_hostile(&["MANIFEST=\"{\""]).await,
-        "is not the JSON that it should be",
-        "fault of the library",
+        "is not valid JSON",
+        "bug in the library",
     );
 }
 
 #[tokio::test]
 async fn a_library_that_hangs_is_given_up() {
-    let bench = Bench::with_limits(Limits {
+    let bench = Bench::with_limits(LibraryLimits {
         open_timeout: Duration::from_millis(200),
         ..impatient()
     });
@@ -193,7 +193,7 @@ async fn manifests_that_make_no_sense_are_told() {
                 .c_hostile(&[&format!("MANIFEST={manifest}")])
                 .await,
             message,
-            "fault of the library",
+            "bug in the library",
         );
     }
 }
@@ -211,7 +211,7 @@ async fn a_missing_export_is_told_with_those_that_are_there() {
     says(
         bench.open_tool(&tool).await,
         "has no export `decrement`",
-        "it has: current, increment",
+        "its exports are: current, increment",
     );
 }
 
@@ -233,7 +233,7 @@ async fn a_missing_symbol_is_told_when_it_is_loaded_and_not_when_it_is_called() 
     says(
         bench.open("unbound").await,
         "the system cannot load libunbound.so",
-        "linked into it",
+        "link missing symbols",
     );
     says(bench.open("unbound").await, "nowhere", "rebuild");
 }
@@ -256,7 +256,7 @@ fn a_library_that_would_abort_on_a_panic_does_not_compile() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success());
     assert!(
-        said.contains("a library has to be built with panic = \"unwind\""),
+        said.contains("a library must be built with panic = \"unwind\""),
         "{said}"
     );
 }

@@ -9,14 +9,15 @@ use std::time::Duration;
 use async_trait::async_trait;
 use chrono::DateTime;
 use goondan_core::JsonObject;
-use goondan_core::message::{Message, MessageData, MessageSource, Role};
+use goondan_core::message::{Message, MessageData, MessageRole, MessageSource};
 use goondan_core::ports::tool::{
-    AgentCatalog, AgentEventInput, AgentToolRuntime, LogLevel, OpenError, ProgressSink,
-    RequestOptions, RequestResult, SendResult, SpawnOptions, SpawnResult, SpawnedAgentInfo,
-    ToolContext, ToolError, ToolHandler, ToolLogger, ToolOutput, ToolSet, ToolSource,
+    AgentCatalog, AgentEventInput, AgentRequestResult, AgentSendResult, AgentSpawnResult,
+    AgentToolRuntime, EntryOpenError, LogLevel, ProgressSink, RequestOptions, SpawnOptions,
+    SpawnedInstanceInfo, ToolContext, ToolError, ToolHandler, ToolLogger, ToolOutput, ToolSet,
+    ToolSource,
 };
-use goondan_dylib::{HostCommand, Libraries, Limits};
-use goondan_spec::kinds::{Entry, ExportSpec, Tool};
+use goondan_dylib::{DynamicLibraries, HostCommand, LibraryLimits};
+use goondan_spec::kinds::{ExportSpec, Tool, ToolEntry};
 use goondan_spec::{Code, Kind, Resource, ResourceId};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -130,17 +131,17 @@ pub(crate) fn compile_c(source: &str, defines: &[&str], target: &Path) {
 /// A directory with libraries, and the source that opens them.
 pub(crate) struct Bench {
     pub(crate) folder: TempDir,
-    pub(crate) libraries: Libraries,
+    pub(crate) libraries: DynamicLibraries,
 }
 
 /// Returns short limits, so that tests do not wait.
-pub(crate) fn impatient() -> Limits {
-    Limits {
+pub(crate) fn impatient() -> LibraryLimits {
+    LibraryLimits {
         open_timeout: Duration::from_secs(20),
         cancel_grace: Duration::from_millis(50),
         close_grace: Duration::from_millis(50),
         max_written_off: 2,
-        ..Limits::default()
+        ..LibraryLimits::default()
     }
 }
 
@@ -149,15 +150,16 @@ impl Bench {
         Bench::with_limits(impatient())
     }
 
-    pub(crate) fn with_limits(limits: Limits) -> Bench {
+    pub(crate) fn with_limits(limits: LibraryLimits) -> Bench {
         let folder = tempfile::tempdir().expect("a folder");
-        let libraries = Libraries::new(folder.path().join("staging"), limits);
+        let libraries = DynamicLibraries::new(folder.path().join("staging"), limits);
         Bench { folder, libraries }
     }
 
-    pub(crate) fn hosted(limits: Limits) -> Bench {
+    pub(crate) fn hosted(limits: LibraryLimits) -> Bench {
         let folder = tempfile::tempdir().expect("a folder");
-        let libraries = Libraries::hosted(folder.path().join("staging"), limits, host_command());
+        let libraries =
+            DynamicLibraries::hosted(folder.path().join("staging"), limits, host_command());
         Bench { folder, libraries }
     }
 
@@ -166,11 +168,11 @@ impl Bench {
     }
 
     /// Opens `entry`, relative to the directory.
-    pub(crate) async fn open(&self, entry: &str) -> Result<Exports, OpenError> {
+    pub(crate) async fn open(&self, entry: &str) -> Result<Exports, EntryOpenError> {
         self.open_tool(&tool(entry)).await
     }
 
-    pub(crate) async fn open_tool(&self, tool: &Resource<Tool>) -> Result<Exports, OpenError> {
+    pub(crate) async fn open_tool(&self, tool: &Resource<Tool>) -> Result<Exports, EntryOpenError> {
         self.libraries
             .open(tool, self.folder.path())
             .await
@@ -184,7 +186,7 @@ impl Bench {
     }
 
     /// Compiles the hostile C library into the directory, and opens it.
-    pub(crate) async fn c_hostile(&self, defines: &[&str]) -> Result<Exports, OpenError> {
+    pub(crate) async fn c_hostile(&self, defines: &[&str]) -> Result<Exports, EntryOpenError> {
         compile_c("c-hostile/hostile.c", defines, &self.path("libsubject.so"));
         self.open("libsubject.so").await
     }
@@ -200,7 +202,7 @@ pub(crate) fn tool(entry: &str) -> Resource<Tool> {
         labels: BTreeMap::new(),
         annotations: BTreeMap::new(),
         origin: None,
-        spec: Tool::new(Entry::Library(entry.to_owned())),
+        spec: Tool::new(ToolEntry::Library(entry.to_owned())),
     }
 }
 
@@ -272,7 +274,7 @@ impl Engine {
         let message = Message {
             id: "m1".to_owned(),
             data: MessageData {
-                role: Role::Assistant,
+                role: MessageRole::Assistant,
                 content: Vec::new(),
             },
             metadata: JsonObject::new(),
@@ -333,7 +335,7 @@ impl AgentToolRuntime for Heard {
         target: &str,
         event: AgentEventInput,
         options: RequestOptions,
-    ) -> Result<RequestResult, ToolError> {
+    ) -> Result<AgentRequestResult, ToolError> {
         self.asked
             .lock()
             .expect("not poisoned")
@@ -344,7 +346,7 @@ impl AgentToolRuntime for Heard {
                 .code(Code::AGENT_NOT_FOUND)
                 .suggest("ask writer")),
             "silent" => std::future::pending().await,
-            _ => Ok(RequestResult {
+            _ => Ok(AgentRequestResult {
                 event_id: "e1".to_owned(),
                 target: target.to_owned(),
                 response: Some(Value::String(format!("you asked: {}", event.input))),
@@ -355,24 +357,32 @@ impl AgentToolRuntime for Heard {
         }
     }
 
-    async fn send(&self, target: &str, event: AgentEventInput) -> Result<SendResult, ToolError> {
+    async fn send(
+        &self,
+        target: &str,
+        event: AgentEventInput,
+    ) -> Result<AgentSendResult, ToolError> {
         let key = event.instance_key.unwrap_or_default();
         self.asked
             .lock()
             .expect("not poisoned")
             .push(format!("send {target}:{key}: {}", event.input));
-        Ok(SendResult {
+        Ok(AgentSendResult {
             event_id: "e2".to_owned(),
             target: target.to_owned(),
             accepted: true,
         })
     }
 
-    async fn spawn(&self, target: &str, options: SpawnOptions) -> Result<SpawnResult, ToolError> {
+    async fn spawn(
+        &self,
+        target: &str,
+        options: SpawnOptions,
+    ) -> Result<AgentSpawnResult, ToolError> {
         let instance_key = options
             .instance_key
             .unwrap_or_else(|| format!("{target}-1"));
-        Ok(SpawnResult {
+        Ok(AgentSpawnResult {
             target: target.to_owned(),
             instance_key,
             spawned: true,
@@ -380,8 +390,8 @@ impl AgentToolRuntime for Heard {
         })
     }
 
-    async fn list(&self, _include_all: bool) -> Result<Vec<SpawnedAgentInfo>, ToolError> {
-        Ok(vec![SpawnedAgentInfo {
+    async fn list(&self, _include_all: bool) -> Result<Vec<SpawnedInstanceInfo>, ToolError> {
+        Ok(vec![SpawnedInstanceInfo {
             target: "writer".to_owned(),
             instance_key: "writer-1".to_owned(),
             owner_agent: "assistant".to_owned(),

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use goondan_core::conversation::Conversation;
 use goondan_core::event::{RuntimeEvent, RuntimeEventKind};
 use goondan_core::ids::TraceContext;
-use goondan_core::message::{Message, MessageData, MessageEvent, MessageSource, Part, Role};
+use goondan_core::message::{
+    Message, MessageData, MessageEvent, MessagePart, MessageRole, MessageSource,
+};
 use goondan_core::ports::clock::{Clock, SystemClock};
 use goondan_core::ports::store::StoredConversation;
 use goondan_core::ports::tool::ToolCallStatus;
@@ -112,8 +114,8 @@ fn fold() -> Box<dyn FnMut()> {
     let message = |number: usize| Message {
         id: format!("m{number}"),
         data: MessageData {
-            role: Role::User,
-            content: vec![Part::text("hello".to_owned())],
+            role: MessageRole::User,
+            content: vec![MessagePart::text("hello".to_owned())],
         },
         metadata: goondan_core::JsonObject::new(),
         created_at: now,
@@ -134,8 +136,8 @@ fn fold() -> Box<dyn FnMut()> {
         for event in &events {
             drop(conversation.apply(event.clone()));
         }
-        std::hint::black_box(conversation.fold());
-        conversation.folded();
+        std::hint::black_box(conversation.base_change());
+        conversation.mark_base_stored();
         std::hint::black_box(Arc::new(conversation));
     })
 }

@@ -7,18 +7,18 @@ use async_trait::async_trait;
 use futures::StreamExt;
 use goondan_core::JsonObject;
 use goondan_core::ids::InstanceId;
-use goondan_core::message::{Part, Role, ToolCall};
+use goondan_core::message::{MessagePart, MessageRole, ToolCall};
 use goondan_core::ports::approval::ApproveAll;
 use goondan_core::ports::clock::SystemClock;
 use goondan_core::ports::model::{
     ModelChunk, ModelClient, ModelError, ModelFactory, ModelRequest, ModelStream,
 };
 use goondan_core::ports::tool::{
-    OpenError, ToolContext, ToolError, ToolHandler, ToolOutput, ToolSet, ToolSource,
+    EntryOpenError, ToolContext, ToolError, ToolHandler, ToolOutput, ToolSet, ToolSource,
 };
-use goondan_core::ports::tracing::PassOn;
+use goondan_core::ports::tracing::ForwardCallerTrace;
 use goondan_engine::plan::{PlanPorts, plan};
-use goondan_engine::runtime::{ExternalInput, NodeParts, Runtime, RuntimeParts};
+use goondan_engine::runtime::{EngineNodeParts, ExternalInput, RuntimeParts, SwarmRuntime};
 use goondan_spec::kinds::{ExportSpec, Model, Tool, ToolManifest};
 use goondan_spec::{BasePackage, Environment, LoadInput, MemoryFiles, Resource, load};
 use goondan_store::memory::MemoryStore;
@@ -76,7 +76,7 @@ pub(super) fn turn() -> Box<dyn FnMut()> {
     })
 }
 
-fn start() -> (tokio::runtime::Runtime, Runtime) {
+fn start() -> (tokio::runtime::Runtime, SwarmRuntime) {
     // The fewest threads that there can be, so that instructions can be counted.
     let executor = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -104,10 +104,10 @@ fn start() -> (tokio::runtime::Runtime, Runtime) {
         let generation = plan(&bundle, swarm, 1, &ports, &Environment::default(), None)
             .await
             .expect("a plan");
-        let node = NodeParts {
-            tracing: Arc::new(PassOn),
+        let node = EngineNodeParts {
+            tracing: Arc::new(ForwardCallerTrace),
             has_sandbox: false,
-            redactor: goondan_engine::policy::redact::Redactor::new(),
+            redactor: goondan_engine::policy::redact::SecretRedactor::new(),
             generation: Arc::new(generation),
             store: Arc::new(MemoryStore::new(PathBuf::from("/nowhere"))),
             clock: Arc::new(SystemClock),
@@ -116,13 +116,13 @@ fn start() -> (tokio::runtime::Runtime, Runtime) {
         };
         let parts = RuntimeParts {
             node,
-            approvals: Arc::new(goondan_core::ports::approval::MemoryBook::default()),
+            approvals: Arc::new(goondan_core::ports::approval::InMemoryApprovals::default()),
             approver: Arc::new(ApproveAll),
             watchers: Vec::new(),
             crew: None,
             reloader: None,
         };
-        Runtime::start(parts).await.expect("it starts").0
+        SwarmRuntime::start(parts).await.expect("it starts").0
     });
     (executor, runtime)
 }
@@ -145,7 +145,7 @@ struct Empty;
 
 #[async_trait]
 impl ToolSource for Empty {
-    async fn open(&self, tool: &Resource<Tool>, _root: &Path) -> Result<ToolSet, OpenError> {
+    async fn open(&self, tool: &Resource<Tool>, _root: &Path) -> Result<ToolSet, EntryOpenError> {
         let exports = tool
             .spec
             .exports
@@ -183,17 +183,17 @@ impl ModelClient for Calls {
         let results = request
             .messages
             .iter()
-            .filter(|message| message.data.role == Role::Tool)
+            .filter(|message| message.data.role == MessageRole::Tool)
             .count();
         let part = if results < STEPS {
             let arguments = Value::Object(JsonObject::new());
-            Part::ToolCall(ToolCall::new(
+            MessagePart::ToolCall(ToolCall::new(
                 format!("c{results}"),
                 "empty__call",
                 arguments,
             ))
         } else {
-            Part::text("done")
+            MessagePart::text("done")
         };
         let answer = ModelChunk::finish(vec![part], None);
         Ok(futures::stream::iter([Ok(answer)]).boxed())

@@ -1,18 +1,19 @@
-//! Several nodes at one swarm. The node that leads has the orchestrator; a worker has none, and runs the turns that it is handed.
+//! A swarm on several nodes. The leader has the orchestrator. Workers have none and run the turns
+//! that the leader assigns.
 //!
-//! * [`wire`]: what the two say to each other;
-//! * [`roster`]: which nodes work for the one that leads, and where a turn runs;
-//! * [`turn`]: a turn, wherever it runs, as the orchestrator sees it;
-//! * [`desk`]: what the leader does for the turns of a worker;
-//! * [`worker`]: what a worker does instead of an orchestrator;
-//! * [`uplink`]: how a turn on a worker asks the leader.
+//! * [`wire`]: messages between leader and workers;
+//! * [`roster`]: workers and the placement of turns;
+//! * [`turn`]: a local or remote turn, as the orchestrator runs it;
+//! * [`desk`]: the leader's service for the turns of workers;
+//! * [`worker`]: main loop of a worker;
+//! * [`uplink`]: a worker's client for the leader.
 
-pub(crate) mod desk;
-pub(crate) mod roster;
+pub(crate) mod leader_client;
+pub(crate) mod leader_service;
+pub(crate) mod placement;
+pub(crate) mod protocol;
 pub(crate) mod turn;
-pub(crate) mod uplink;
-pub(crate) mod wire;
 pub(crate) mod worker;
 
-pub(crate) use roster::{Place, Roster};
-pub(crate) use uplink::Uplink;
+pub(crate) use leader_client::LeaderClient;
+pub(crate) use placement::{TurnPlacement, WorkerPool};

@@ -1,22 +1,26 @@
-//! A turn, wherever it runs, as the orchestrator sees it: it ends once.
+//! A local or remote turn, as the orchestrator runs it: it ends exactly once.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::roster::{Ended, Place, Roster};
-use super::wire::{EndOfTurn, ToWorker};
+use super::placement::{RemoteTurnEnd, TurnPlacement, WorkerPool};
+use super::protocol::{EndOfTurn, ToWorker};
 use crate::turn::instance::{self, TurnEnd, TurnStart, failed_result};
 use crate::turn::{publish_end, store_failed};
 use goondan_core::ports::cluster::EndedTurn;
 use goondan_core::ports::store::StoreError;
 
-/// How often it is asked how a turn ended whose node has gone, while the store fails.
-const ASK_AGAIN: Duration = Duration::from_secs(1);
+/// Retry interval for reading the end of a turn on a disconnected node while the store fails.
+const TURN_END_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Runs a turn at its place. Where that node goes away, the turn goes on elsewhere from its journal, as after a restart, unless
-/// its end was written.
-pub(crate) async fn run(roster: Arc<Roster>, mut place: Place, mut start: TurnStart) -> TurnEnd {
+/// Runs a turn at its place. If that node disconnects, the turn resumes on another node from its
+/// journal, unless its end is already stored.
+pub(crate) async fn run(
+    roster: Arc<WorkerPool>,
+    mut place: TurnPlacement,
+    mut start: TurnStart,
+) -> TurnEnd {
     loop {
         let Some(node) = place.node.clone() else {
             if !place.is_home {
@@ -26,17 +30,17 @@ pub(crate) async fn run(roster: Arc<Roster>, mut place: Place, mut start: TurnSt
             return instance::handle(start).await;
         };
         start.warm = None;
-        match there(&roster, &node, place.is_home, &start).await {
-            Some(Ended::Done(end)) => {
-                roster.was_told(&end.result.turn_id);
+        match run_remote(&roster, &node, place.is_home, &start).await {
+            Some(RemoteTurnEnd::Done(end)) => {
+                roster.take_published(&end.result.turn_id);
                 return of_worker(*end, &start);
             }
-            // As if it had panicked here.
-            Some(Ended::Panicked) => {
+            // Same effect as a panic on this node.
+            Some(RemoteTurnEnd::Panicked) => {
                 std::panic::resume_unwind(Box::new("the turn panicked on another node"))
             }
-            Some(Ended::Declined) => {
-                place = Place {
+            Some(RemoteTurnEnd::Declined) => {
+                place = TurnPlacement {
                     node: None,
                     is_home: false,
                 }
@@ -45,10 +49,11 @@ pub(crate) async fn run(roster: Arc<Roster>, mut place: Place, mut start: TurnSt
                 Some(end) => return end,
                 None => {
                     let id = &start.facts.instance;
-                    tracing::info!(instance = %id, node, "a turn goes on elsewhere: its node has gone");
+                    tracing::info!(instance = %id, node, "a turn resumes on another node: its \
+                        node has left");
                     let is_bound = start.engine.is_bound_here(id);
                     let next = roster.choose(id, is_bound, |_| false);
-                    place = next.unwrap_or(Place {
+                    place = next.unwrap_or(TurnPlacement {
                         node: None,
                         is_home: false,
                     });
@@ -61,8 +66,13 @@ pub(crate) async fn run(roster: Arc<Roster>, mut place: Place, mut start: TurnSt
     }
 }
 
-/// Runs it on another node; `None` where that has gone.
-async fn there(roster: &Roster, node: &str, is_home: bool, start: &TurnStart) -> Option<Ended> {
+/// Runs the turn on another node. Returns `None` if that node disconnects.
+async fn run_remote(
+    roster: &WorkerPool,
+    node: &str,
+    is_home: bool,
+    start: &TurnStart,
+) -> Option<RemoteTurnEnd> {
     let grants = start.engine.approvals.grants();
     let (turn, mut given, mut ended) = roster.begin(node, start, is_home, grants)?;
     let mut is_cancelled = false;
@@ -70,7 +80,7 @@ async fn there(roster: &Roster, node: &str, is_home: bool, start: &TurnStart) ->
         tokio::select! {
             end = &mut ended => return end.ok(),
             () = start.joined.came() => {
-                let events = start.joined.behind(given);
+                let events = start.joined.after_first(given);
                 given += events.len();
                 if !events.is_empty() {
                     roster.say(node, &ToWorker::Join { turn, events });
@@ -104,11 +114,11 @@ fn of_worker(end: EndOfTurn, start: &TurnStart) -> TurnEnd {
     }
 }
 
-/// How the turn ended whose node has gone; `None` where it has not.
-async fn end_of_lost(roster: &Roster, start: &TurnStart) -> Option<TurnEnd> {
+/// Reads the stored end of a turn whose node disconnected, or returns `None` if it did not end.
+async fn end_of_lost(roster: &WorkerPool, start: &TurnStart) -> Option<TurnEnd> {
     let joined: Vec<String> = start
         .joined
-        .behind(0)
+        .after_first(0)
         .into_iter()
         .map(|event| event.id)
         .collect();
@@ -117,15 +127,15 @@ async fn end_of_lost(roster: &Roster, start: &TurnStart) -> Option<TurnEnd> {
             Ok(ended) => break ended?,
             Err(error @ StoreError::Damaged { .. }) => return Some(damaged(start, &error)),
             Err(error) => {
-                tracing::warn!(%error, "it is not known how a turn ended whose node has gone")
+                tracing::warn!(%error, "a node left and the outcome of its turn is unknown")
             }
         }
-        tokio::time::sleep(ASK_AGAIN).await;
+        tokio::time::sleep(TURN_END_RETRY_INTERVAL).await;
     };
     let EndedTurn { turn, meta } = ended;
     let handled: HashSet<&str> = turn.event_ids.iter().map(String::as_str).collect();
     start.joined.forget(&handled);
-    if !roster.was_told(&turn.result.turn_id) {
+    if !roster.take_published(&turn.result.turn_id) {
         publish_end(&start.engine, &start.facts, &turn.result, None, 0);
     }
     let meta = meta.unwrap_or_else(|| start.meta.clone());

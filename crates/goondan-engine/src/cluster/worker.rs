@@ -1,4 +1,4 @@
-//! A node that works for another: it runs the turns that it is handed, and has no orchestrator.
+//! Main loop of a worker: it runs the turns that the leader assigns, and has no orchestrator.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -11,45 +11,47 @@ use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::uplink::{Book, Uplink, Waiting};
-use super::wire::{Begin, EndOfTurn, Question, Reply, ToLeader, ToWorker, TurnNumber, decode};
-use crate::delivery::orchestrator::Command;
+use super::leader_client::{CallWaiter, GrantCache, LeaderClient};
+use super::protocol::{
+    EndOfTurn, LeaderReply, LeaderRequest, ToLeader, ToWorker, TurnAssignment, TurnNumber, decode,
+};
+use crate::activity::RemoteActivity;
+use crate::delivery::orchestrator::OrchestratorCommand;
 use crate::engine::Engine;
-use crate::life::Mirror;
-use crate::runtime::Orders;
+use crate::runtime::WorkerControl;
 use crate::turn::instance::{self, TurnEnd, TurnStart};
-use crate::turn::{JoinBox, Warm};
+use crate::turn::{ConversationCache, LateResponses};
 use goondan_core::ids::InstanceId;
 
-/// A turn that runs here.
-struct Running {
+struct AssignedTurn {
     instance: InstanceId,
     cancel: CancellationToken,
-    joined: JoinBox,
-    /// Tells the leader that it lives.
+    joined: LateResponses,
+    /// Task that sends heartbeats of the turn to the leader.
     pulse: AbortHandle,
 }
 
-impl Drop for Running {
+impl Drop for AssignedTurn {
     fn drop(&mut self) {
         self.pulse.abort();
     }
 }
 
-/// A worker on its way out. It asks the leader twice: once that has answered, no more turns come; and once that has answered
-/// behind the end of the last turn, it has heard everything.
-struct Leave {
-    /// What is not over by then goes on elsewhere.
+/// Shutdown of a worker. It sends the leave request twice. After the first answer no turns are
+/// assigned. The second answer follows the end of the last turn, so the leader has received
+/// everything.
+struct WorkerShutdown {
+    /// Deadline; turns that are still running then resume on another node.
     until: Instant,
-    /// The answer that it waits for.
+    /// Pending answer of the leader.
     answer: Option<BoxFuture<'static, Option<()>>>,
-    /// The leader hands it no more turns.
+    /// The leader assigns no further turns.
     is_known: bool,
 }
 
-impl Leave {
-    fn begin(uplink: &Arc<Uplink>, until: Instant) -> Self {
-        let mut leave = Leave {
+impl WorkerShutdown {
+    fn begin(uplink: &Arc<LeaderClient>, until: Instant) -> Self {
+        let mut leave = WorkerShutdown {
             until,
             answer: None,
             is_known: false,
@@ -58,11 +60,11 @@ impl Leave {
         leave
     }
 
-    fn ask(&mut self, uplink: &Arc<Uplink>) {
-        self.answer = Some(uplink.ask(Question::Leave).answer().boxed());
+    fn ask(&mut self, uplink: &Arc<LeaderClient>) {
+        self.answer = Some(uplink.ask(LeaderRequest::Leave).answer().boxed());
     }
 
-    /// Waits for what it waits for. Gives back whether it is time to go.
+    /// Waits for the pending answer or the deadline. Returns true if the worker may exit.
     async fn step(leave: Option<&mut Self>) -> bool {
         let Some(leave) = leave else {
             return std::future::pending().await;
@@ -82,39 +84,43 @@ impl Leave {
     }
 }
 
-/// A worker. Dropped, its turns end where they stand, as if the process had died.
-pub(crate) struct Worker {
+/// A worker. Dropping it aborts its turns as if the process had crashed.
+pub(crate) struct TurnWorker {
     engine: Arc<Engine>,
-    uplink: Arc<Uplink>,
-    book: Arc<Book>,
+    uplink: Arc<LeaderClient>,
+    book: Arc<GrantCache>,
     turns: JoinSet<(TurnNumber, TurnEnd)>,
     tasks: HashMap<Id, TurnNumber>,
-    running: HashMap<TurnNumber, Running>,
-    warm: Warm,
-    /// Those that have had a turn here.
+    running: HashMap<TurnNumber, AssignedTurn>,
+    warm: ConversationCache,
+    /// Instances that have had a turn on this node.
     seen: HashSet<InstanceId>,
     pulse: AbortHandle,
-    leave: Option<Leave>,
+    leave: Option<WorkerShutdown>,
 }
 
-impl Drop for Worker {
+impl Drop for TurnWorker {
     fn drop(&mut self) {
         self.engine.dead.store(true, Ordering::Release);
         self.pulse.abort();
         self.turns.abort_all();
-        self.uplink.hang_up();
-        // They go on elsewhere, and nothing of them here.
+        self.uplink.drop_waiters();
+        // The instances continue on other nodes, so their local resources are released.
         self.seen
             .iter()
             .for_each(|instance| self.engine.observer.ended(instance));
     }
 }
 
-impl Worker {
-    pub(crate) fn new(engine: Arc<Engine>, uplink: Arc<Uplink>, book: Arc<Book>) -> Self {
+impl TurnWorker {
+    pub(crate) fn new(
+        engine: Arc<Engine>,
+        uplink: Arc<LeaderClient>,
+        book: Arc<GrantCache>,
+    ) -> Self {
         let (run, told) = (Arc::clone(&engine.lives.run), Arc::clone(&uplink));
         let pulse = tokio::spawn(async move {
-            run.report(|is_asked| {
+            run.report_heartbeats(|is_asked| {
                 told.tell(&ToLeader::Sign {
                     turn: None,
                     is_asked,
@@ -122,25 +128,25 @@ impl Worker {
             })
             .await;
         });
-        Worker {
+        TurnWorker {
             engine,
             uplink,
             book,
             turns: JoinSet::new(),
             tasks: HashMap::new(),
             running: HashMap::new(),
-            warm: Warm::default(),
+            warm: ConversationCache::default(),
             seen: HashSet::new(),
             pulse: pulse.abort_handle(),
             leave: None,
         }
     }
 
-    /// Works until this node is no member any more, or until it has left as it was ordered to.
+    /// Runs until this node leaves the cluster, on command or because it is disconnected.
     pub(crate) async fn run(
         mut self,
-        mut commands: UnboundedReceiver<Command>,
-        mut orders: Orders,
+        mut commands: UnboundedReceiver<OrchestratorCommand>,
+        mut orders: WorkerControl,
     ) {
         let uplink = Arc::clone(&self.uplink);
         loop {
@@ -148,7 +154,7 @@ impl Worker {
                 words = uplink.hear() => match words {
                     Some(words) => {
                         if let Some(words) = decode(&words) {
-                            self.obey(words);
+                            self.handle_message(words);
                         }
                     }
                     None => return,
@@ -158,9 +164,9 @@ impl Worker {
                 Some(generation) = orders.generations.recv() => self.engine.generation.store(generation),
                 () = orders.leave.cancelled(), if self.leave.is_none() => {
                     let grace = self.engine.generation.load().policy.shutdown_grace;
-                    self.leave = Some(Leave::begin(&uplink, Instant::now() + grace));
+                    self.leave = Some(WorkerShutdown::begin(&uplink, Instant::now() + grace));
                 }
-                is_time = Leave::step(self.leave.as_mut()) => if is_time {
+                is_time = WorkerShutdown::step(self.leave.as_mut()) => if is_time {
                     return;
                 },
             }
@@ -175,7 +181,7 @@ impl Worker {
         }
     }
 
-    fn obey(&mut self, words: ToWorker) {
+    fn handle_message(&mut self, words: ToWorker) {
         match words {
             ToWorker::Fit { is_fit } => self.uplink.note_fit(is_fit),
             ToWorker::Begin(begin) => self.begin(*begin),
@@ -201,8 +207,8 @@ impl Worker {
         }
     }
 
-    fn begin(&mut self, begin: Begin) {
-        let Begin {
+    fn begin(&mut self, begin: TurnAssignment) {
+        let TurnAssignment {
             turn,
             event,
             meta,
@@ -222,11 +228,11 @@ impl Worker {
         self.book.put(grants);
         self.seen.insert(id.clone());
         let facts = Arc::new(self.engine.facts(agent, &event, &meta));
-        let (joined, cancel) = (JoinBox::default(), CancellationToken::new());
+        let (joined, cancel) = (LateResponses::default(), CancellationToken::new());
         answers.into_iter().for_each(|answer| joined.put(answer));
         let (life, told) = (Arc::clone(&facts.life), Arc::clone(&self.uplink));
         let pulse = tokio::spawn(async move {
-            life.report(|is_asked| {
+            life.report_heartbeats(|is_asked| {
                 told.tell(&ToLeader::Sign {
                     turn: Some(turn),
                     is_asked,
@@ -235,7 +241,7 @@ impl Worker {
             .await;
         });
         let pulse = pulse.abort_handle();
-        let running = Running {
+        let running = AssignedTurn {
             instance: id,
             cancel: cancel.clone(),
             joined: joined.clone(),
@@ -299,66 +305,67 @@ impl Worker {
         }
     }
 
-    /// What a turn says to the orchestrator goes to the leader.
-    fn pass_on(&self, command: Command) {
+    /// Forwards commands of turns to the leader.
+    fn pass_on(&self, command: OrchestratorCommand) {
         let uplink = &self.uplink;
         match command {
-            Command::Submit {
+            OrchestratorCommand::Submit {
                 event,
                 waiter,
                 accepted,
             } => {
                 let result = waiter.map(|waiter| {
-                    let mirror = Mirror::of(self.engine.lives.of(&event.target));
-                    uplink.expect(Waiting::ForResult {
+                    let mirror = RemoteActivity::of(self.engine.lives.of(&event.target));
+                    uplink.register_waiter(CallWaiter::ForResult {
                         event_id: event.id.clone(),
                         waiter,
                         mirror,
                     })
                 });
                 let (call, uplink) = (
-                    uplink.ask(Question::Submit { event, result }),
+                    uplink.ask(LeaderRequest::Submit { event, result }),
                     Arc::clone(uplink),
                 );
                 tokio::spawn(async move {
-                    let Some(answer) = call.answer::<Reply<()>>().await else {
+                    let Some(answer) = call.answer::<LeaderReply<()>>().await else {
                         return;
                     };
                     if let (Err(_), Some(result)) = (&answer, result) {
                         uplink.forget(result);
                     }
-                    // Whoever asked may be gone.
+                    // The caller may have been cancelled.
                     let _ = accepted.send(answer.map_err(Into::into));
                 });
             }
-            Command::Spawn { request, answer } => {
-                let call = uplink.ask(Question::Spawn(request));
+            OrchestratorCommand::Spawn { request, answer } => {
+                let call = uplink.ask(LeaderRequest::Spawn(request));
                 tokio::spawn(async move {
-                    if let Some(spawned) = call.answer::<Reply<bool>>().await {
+                    if let Some(spawned) = call.answer::<LeaderReply<bool>>().await {
                         let _ = answer.send(spawned.map_err(Into::into));
                     }
                 });
             }
-            Command::List { answer } => {
-                let call = uplink.ask(Question::List);
+            OrchestratorCommand::List { answer } => {
+                let call = uplink.ask(LeaderRequest::List);
                 tokio::spawn(async move {
                     if let Some(metas) = call.answer().await {
                         let _ = answer.send(metas);
                     }
                 });
             }
-            Command::Abandon { event_id, reason } => uplink.abandon(event_id, reason),
-            // The leader learns from signs of life who waits for a person; the others are nothing that a turn says.
-            Command::Room
-            | Command::Cancel { .. }
-            | Command::CancelEvent { .. }
-            | Command::Find { .. }
-            | Command::Has { .. }
-            | Command::Settled { .. }
-            | Command::Looked(_)
-            | Command::Swapped
-            | Command::Tended { .. }
-            | Command::Shutdown { .. } => {}
+            OrchestratorCommand::Abandon { event_id, reason } => uplink.abandon(event_id, reason),
+            // Heartbeats inform the leader about pending approvals. Turns send none of the other
+            // commands.
+            OrchestratorCommand::Room
+            | OrchestratorCommand::Cancel { .. }
+            | OrchestratorCommand::CancelEvent { .. }
+            | OrchestratorCommand::Find { .. }
+            | OrchestratorCommand::Has { .. }
+            | OrchestratorCommand::Settled { .. }
+            | OrchestratorCommand::Looked(_)
+            | OrchestratorCommand::Swapped
+            | OrchestratorCommand::Tended { .. }
+            | OrchestratorCommand::Shutdown { .. } => {}
         }
     }
 }

@@ -1,49 +1,47 @@
-//! Carries events to whoever watches, and to the store.
+//! Delivers runtime events to observers and to the store.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::ears::Ears;
-use crate::cluster::Uplink;
-use crate::cluster::wire::ToLeader;
-use crate::policy::redact::{Redactor, TextStream};
+use super::extension_events::ExtensionSubscribers;
+use crate::cluster::LeaderClient;
+use crate::cluster::protocol::ToLeader;
+use crate::policy::redact::{SecretRedactor, TextStream};
 use goondan_core::event::{RuntimeEvent, RuntimeEventKind, SwarmEvent};
 use goondan_core::ids::{InstanceId, TraceContext};
 use goondan_core::ports::clock::Clock;
 use goondan_core::ports::store::Store;
 
-/// Is told of each event where it happens, in order, and says whether it wants to hear more. All turns wait for it meanwhile: it
-/// only takes note, and never publishes anything itself.
-pub type Observer = Box<dyn FnMut(&SwarmEvent) -> bool + Send>;
+/// Callback for each event, in publication order. Returning `false` unsubscribes it.
+///
+/// All turns block while it runs, so it must return quickly and must not publish events itself.
+pub type EventObserver = Box<dyn FnMut(&SwarmEvent) -> bool + Send>;
 
 /// Publishes events in the order in which they happen.
 pub struct EventBus {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
-    redactor: Redactor,
-    /// The node that leads, where this one works for it: everything goes there.
-    uplink: Option<Arc<Uplink>>,
-    observers: Mutex<Vec<Observer>>,
-    /// The extensions of the turns that run on this node.
-    ears: Ears,
-    /// What [`EventBus::sequence_at_start`] gives.
+    redactor: SecretRedactor,
+    /// Connection to the leader node if this node is a worker; all events are sent there.
+    uplink: Option<Arc<LeaderClient>>,
+    observers: Mutex<Vec<EventObserver>>,
+    ears: ExtensionSubscribers,
     first_sequence: u64,
     last_sequence: AtomicU64,
 }
 
 impl EventBus {
-    /// A bus without subscribers.
     pub(crate) fn new(
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
-        redactor: Redactor,
-        uplink: Option<Arc<Uplink>>,
+        redactor: SecretRedactor,
+        uplink: Option<Arc<LeaderClient>>,
     ) -> Self {
         let first_sequence = u64::try_from(clock.now().timestamp_micros()).unwrap_or_default();
         let (observers, last_sequence) = (Mutex::default(), AtomicU64::new(first_sequence));
-        let ears = Ears::default();
+        let ears = ExtensionSubscribers::default();
         EventBus {
             store,
             clock,
@@ -56,31 +54,30 @@ impl EventBus {
         }
     }
 
-    /// A number that lies between the events of earlier processes and those of this one.
+    /// Returns a sequence number between the events of earlier processes and the events of this
+    /// one.
     pub(crate) fn sequence_at_start(&self) -> u64 {
         self.first_sequence
     }
 
-    /// Everything from now on.
+    /// Subscribes to all events from now on.
     pub fn subscribe(&self) -> UnboundedReceiver<SwarmEvent> {
-        // Unbounded on purpose: a test or a recorder must see every event, and a slow one must not slow a turn down. A
-        // subscriber that has had enough drops its receiver.
+        // Unbounded on purpose: a test or a recorder must see every event, and a slow subscriber
+        // must not slow a turn down. A subscriber unsubscribes by dropping its receiver.
         let (sender, receiver) = unbounded_channel();
         self.pass_to(sender);
         receiver
     }
 
-    /// Passes everything from now on to `receiver`, too.
     pub(crate) fn pass_to(&self, receiver: UnboundedSender<SwarmEvent>) {
         self.observe(Box::new(move |event| receiver.send(event.clone()).is_ok()));
     }
 
-    /// Tells `observer` of everything from now on.
-    pub(crate) fn observe(&self, observer: Observer) {
+    pub(crate) fn observe(&self, observer: EventObserver) {
         self.observers().push(observer);
     }
 
-    /// Something happened in an instance: it is stored and published.
+    /// Stores and publishes an event of an instance.
     pub fn runtime(&self, instance: &InstanceId, trace: &TraceContext, mut kind: RuntimeEventKind) {
         clean(&self.redactor, &mut kind);
         let event = RuntimeEvent {
@@ -91,16 +88,17 @@ impl EventBus {
             instance_key: instance.instance_key.clone(),
             trace: trace.clone(),
         };
-        self.ears.hear(&event);
+        self.ears.deliver(&event);
         match &self.uplink {
-            None => self.happened(event),
+            None => self.record_event(event),
             Some(uplink) => uplink.tell(&ToLeader::Happened(Box::new(event))),
         }
     }
 
-    /// Something happened, here or on another node: it gets its number, is stored and published.
-    pub(crate) fn happened(&self, event: RuntimeEvent) {
-        // Numbered and published under one lock: who reads on from a number must not have missed a smaller one.
+    /// Numbers, stores and publishes an event of this node or of another one.
+    pub(crate) fn record_event(&self, event: RuntimeEvent) {
+        // Numbered and published under one lock: a client that resumes from a number must not have
+        // missed a smaller one.
         let mut observers = self.observers();
         let event = Arc::new(RuntimeEvent {
             sequence: self.next_sequence(),
@@ -110,7 +108,8 @@ impl EventBus {
         tell(&mut observers, &SwarmEvent::Runtime(event));
     }
 
-    /// A number that is greater than all before it, also than those of earlier processes: it follows the clock.
+    /// Returns a number greater than all earlier ones, including those of earlier processes: it
+    /// follows the clock.
     pub(crate) fn next_sequence(&self) -> u64 {
         let now = u64::try_from(self.clock.now().timestamp_micros()).unwrap_or_default();
         let next = |last: u64| Some(now.max(last + 1));
@@ -120,22 +119,20 @@ impl EventBus {
         now.max(last.unwrap_or_default() + 1)
     }
 
-    /// The extensions of the turns that run on this node.
-    pub(crate) fn ears(&self) -> &Ears {
+    pub(crate) fn extension_subscribers(&self) -> &ExtensionSubscribers {
         &self.ears
     }
 
-    /// What makes the pieces of an answer fit to be published.
+    /// Returns a redactor for the chunks of a streamed answer.
     pub fn text_stream(&self) -> TextStream {
         self.redactor.stream()
     }
 
-    /// The node that leads, where this one works for it.
-    pub(crate) fn uplink(&self) -> Option<&Arc<Uplink>> {
+    pub(crate) fn uplink(&self) -> Option<&Arc<LeaderClient>> {
         self.uplink.as_ref()
     }
 
-    /// Only for those who watch now.
+    /// Publishes an event to the current observers only; it is not stored.
     pub fn publish(&self, event: SwarmEvent) {
         if let Some(uplink) = &self.uplink {
             return uplink.publish(event);
@@ -143,21 +140,22 @@ impl EventBus {
         tell(&mut self.observers(), &event);
     }
 
-    fn observers(&self) -> MutexGuard<'_, Vec<Observer>> {
+    fn observers(&self) -> MutexGuard<'_, Vec<EventObserver>> {
         self.observers
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn tell(observers: &mut Vec<Observer>, event: &SwarmEvent) {
+fn tell(observers: &mut Vec<EventObserver>, event: &SwarmEvent) {
     observers.retain_mut(|observer| observer(event));
 }
 
-/// Texts that somebody else wrote may hold a secret; ids and names come from the project and the engine.
-fn clean(redactor: &Redactor, kind: &mut RuntimeEventKind) {
+/// Removes secrets from strings that a model, tool or external service wrote. Ids and names come
+/// from the project and the engine, so they need no redaction.
+fn clean(redactor: &SecretRedactor, kind: &mut RuntimeEventKind) {
     match kind {
-        // A model may have made it up.
+        // The model may have invented this type.
         RuntimeEventKind::TurnStarted { event_type, .. } => redactor.clean(event_type),
         RuntimeEventKind::TurnFailed { error_message, .. }
         | RuntimeEventKind::StepFailed { error_message, .. }
@@ -189,7 +187,7 @@ fn clean(redactor: &Redactor, kind: &mut RuntimeEventKind) {
             tool_name,
             ..
         } => {
-            // A model makes these up.
+            // The model invents these.
             redactor.clean(tool_call_id);
             redactor.clean(tool_name);
         }
@@ -203,7 +201,7 @@ fn clean(redactor: &Redactor, kind: &mut RuntimeEventKind) {
             redactor.clean(tool_name);
             grants.iter_mut().for_each(|grant| redactor.clean(grant));
         }
-        // A model may have made it up.
+        // The model may have invented this key.
         RuntimeEventKind::AgentSpawned {
             target_instance_key,
             ..
@@ -222,7 +220,7 @@ mod tests {
     #[test]
     fn an_observer_is_told_where_it_happens_until_it_has_heard_enough() {
         let store = Arc::new(MemoryStore::new("/nowhere".into()));
-        let bus = EventBus::new(store, Arc::new(SystemClock), Redactor::new(), None);
+        let bus = EventBus::new(store, Arc::new(SystemClock), SecretRedactor::new(), None);
         let heard = Arc::new(Mutex::new(Vec::new()));
         let notes = Arc::clone(&heard);
         bus.observe(Box::new(move |event| {

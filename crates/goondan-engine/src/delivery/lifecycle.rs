@@ -1,65 +1,66 @@
-//! When idle instances go (rule C6). Pure.
+//! Rules for retiring and deleting idle instances (rule C6). Pure functions.
 //!
-//! An instance that was idle for `ttl` is retired: it is no longer counted nor listed by default, and nothing of it is kept
-//! in memory. An event or a spawn brings it back as it was. One that was retired for `gcGrace` is deleted with its folder;
-//! an event for it then begins a new conversation. Without a `ttl` nothing is retired, without a grace nothing is deleted.
+//! An instance that is idle for `ttl` is retired: it no longer counts, is hidden by default and
+//! leaves memory. An event or a spawn revives it unchanged.
+//!
+//! An instance that is retired for `gcGrace` is deleted with its directory. The next event for it
+//! begins a new conversation. Without `ttl` no instance is retired, and without `gcGrace` none is
+//! deleted.
 
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use goondan_spec::kinds::Lifecycle;
+use goondan_spec::kinds::ConversationRetention;
 
-/// How long an instance has had nothing to do.
+/// Idle time of an instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Idle {
-    /// When its last turn ended.
+pub(crate) struct IdleTime {
+    /// End of the last turn.
     pub since: DateTime<Utc>,
-    /// When it was retired.
+    /// Time of retirement, if retired.
     pub retired: Option<DateTime<Utc>>,
 }
 
-/// What becomes of an instance that has nothing to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fate {
-    /// It was idle for too long.
+pub(crate) enum LifecycleStep {
     Retire,
-    /// It was retired for too long.
     Delete,
 }
 
-impl Idle {
-    /// What is due at `now`; `None` where nothing is.
-    pub(crate) fn fate(&self, now: DateTime<Utc>, lifecycle: &Lifecycle) -> Option<Fate> {
+impl IdleTime {
+    pub(crate) fn next_step(
+        &self,
+        now: DateTime<Utc>,
+        lifecycle: &ConversationRetention,
+    ) -> Option<LifecycleStep> {
         match self.retired {
-            None => is_over(self.since, lifecycle.ttl, now).then_some(Fate::Retire),
-            Some(since) => is_over(since, lifecycle.gc_grace, now).then_some(Fate::Delete),
+            None => is_over(self.since, lifecycle.ttl, now).then_some(LifecycleStep::Retire),
+            Some(since) => is_over(since, lifecycle.gc_grace, now).then_some(LifecycleStep::Delete),
         }
     }
 }
 
-/// What has to be done now, to instances with names of any kind.
+/// Instances to retire or delete now, under any kind of name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Due<Name> {
-    /// Idle for too long.
+pub(crate) struct DueInstances<Name> {
     pub retire: Vec<Name>,
-    /// Retired for too long.
     pub delete: Vec<Name>,
 }
 
-/// What is due at `now` among instances without a turn and without events that wait.
+/// Returns the instances that are due at `now`. `instances` must have no turn and no queued events.
 pub(crate) fn due<Name>(
-    instances: impl Iterator<Item = (Name, Idle)>,
+    instances: impl Iterator<Item = (Name, IdleTime)>,
     now: DateTime<Utc>,
-    lifecycle: &Lifecycle,
-) -> Due<Name> {
-    let mut due = Due {
+    lifecycle: &ConversationRetention,
+) -> DueInstances<Name> {
+    let mut due = DueInstances {
         retire: Vec::new(),
         delete: Vec::new(),
     };
     for (name, idle) in instances {
-        match idle.fate(now, lifecycle) {
-            Some(Fate::Retire) => due.retire.push(name),
-            Some(Fate::Delete) => due.delete.push(name),
+        match idle.next_step(now, lifecycle) {
+            Some(LifecycleStep::Retire) => due.retire.push(name),
+            Some(LifecycleStep::Delete) => due.delete.push(name),
             None => {}
         }
     }
@@ -72,17 +73,17 @@ fn is_over(since: DateTime<Utc>, limit: Option<Duration>, now: DateTime<Utc>) ->
     limit.is_some_and(|limit| elapsed >= limit)
 }
 
-/// It is not worth to look more often.
-pub(crate) const SHORTEST: Duration = Duration::from_millis(100);
+/// Minimum interval between two checks.
+pub(crate) const MIN_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How often it is worth to look; `None` where nothing is ever due.
-pub(crate) fn interval(lifecycle: &Lifecycle) -> Option<Duration> {
-    const LONGEST: Duration = Duration::from_secs(60);
+/// Returns the interval between checks; `None` if no instance is ever due.
+pub(crate) fn interval(lifecycle: &ConversationRetention) -> Option<Duration> {
+    const MAX_CHECK_INTERVAL: Duration = Duration::from_secs(60);
     let shorter = [lifecycle.ttl, lifecycle.gc_grace]
         .into_iter()
         .flatten()
         .min()?;
-    Some((shorter / 4).clamp(SHORTEST, LONGEST))
+    Some((shorter / 4).clamp(MIN_CHECK_INTERVAL, MAX_CHECK_INTERVAL))
 }
 
 #[cfg(test)]
@@ -91,7 +92,7 @@ mod tests {
 
     use super::*;
 
-    const LIFECYCLE: Lifecycle = Lifecycle {
+    const LIFECYCLE: ConversationRetention = ConversationRetention {
         ttl: Some(Duration::from_secs(10)),
         gc_grace: Some(Duration::from_secs(5)),
     };
@@ -100,20 +101,20 @@ mod tests {
         DateTime::UNIX_EPOCH + TimeDelta::seconds(seconds)
     }
 
-    fn idle(name: &str, seconds: i64) -> (&str, Idle) {
+    fn idle(name: &str, seconds: i64) -> (&str, IdleTime) {
         (
             name,
-            Idle {
+            IdleTime {
                 since: at(seconds),
                 retired: None,
             },
         )
     }
 
-    fn retired(name: &str, seconds: i64) -> (&str, Idle) {
+    fn retired(name: &str, seconds: i64) -> (&str, IdleTime) {
         (
             name,
-            Idle {
+            IdleTime {
                 since: at(0),
                 retired: Some(at(seconds)),
             },
@@ -131,7 +132,7 @@ mod tests {
         let due = due(instances.into_iter(), at(10), &LIFECYCLE);
         assert_eq!(
             due,
-            Due {
+            DueInstances {
                 retire: vec!["old"],
                 delete: vec!["long"]
             }
@@ -143,16 +144,16 @@ mod tests {
         let due = due(
             [idle("old", 0), retired("long", 0)].into_iter(),
             at(1_000_000),
-            &Lifecycle::default(),
+            &ConversationRetention::default(),
         );
         assert_eq!(
             due,
-            Due {
+            DueInstances {
                 retire: vec![],
                 delete: vec![]
             }
         );
-        assert_eq!(interval(&Lifecycle::default()), None);
+        assert_eq!(interval(&ConversationRetention::default()), None);
     }
 
     #[test]
@@ -160,7 +161,7 @@ mod tests {
         let due = due([idle("old", 0)].into_iter(), at(-100), &LIFECYCLE);
         assert_eq!(
             due,
-            Due {
+            DueInstances {
                 retire: vec![],
                 delete: vec![]
             }
@@ -172,7 +173,7 @@ mod tests {
         assert_eq!(interval(&LIFECYCLE), Some(Duration::from_millis(1_250)));
         let none = Duration::ZERO;
         assert_eq!(
-            interval(&Lifecycle {
+            interval(&ConversationRetention {
                 ttl: Some(none),
                 gc_grace: None
             }),
@@ -180,7 +181,7 @@ mod tests {
         );
         let day = Duration::from_secs(86_400);
         assert_eq!(
-            interval(&Lifecycle {
+            interval(&ConversationRetention {
                 ttl: Some(day),
                 gc_grace: None
             }),

@@ -1,8 +1,9 @@
-//! How events reach agent instances: one task owns the instances and decides whose turn begins.
+//! Delivery of events to agent instances: one task owns the instances and decides which turn
+//! begins.
 
 pub mod bus;
-pub(crate) mod dead_letters;
-pub(crate) mod ears;
+pub(crate) mod extension_events;
+pub(crate) mod failed_events;
 pub(crate) mod lifecycle;
 pub mod orchestrator;
 pub mod responses;

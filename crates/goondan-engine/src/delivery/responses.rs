@@ -1,18 +1,19 @@
-//! What an answer looks like to the one who asked.
+//! Answers to requests between agents, as the caller receives them.
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use goondan_spec::Code;
 use serde_json::{Value, json};
 
 use goondan_core::JsonObject;
+use goondan_core::agent_event::{AgentEvent, EventTrace, RESPONSE_EVENT};
 use goondan_core::event::{FinishReason, TurnResult};
 use goondan_core::ids::TraceContext;
-use goondan_core::inbound::{AgentEvent, EventTrace, RESPONSE};
 use goondan_core::ports::model::ModelFinishReason;
 use goondan_core::ports::tool::ToolError;
-use goondan_core::reserved::INTER_AGENT_RESPONSE;
+use goondan_core::reserved_names::INTER_AGENT_RESPONSE_KEY;
 
-/// What answers a request (a text, or data where the agent states its output), or the error where the turn failed (rule A2).
+/// Returns the answer to a request: a string, or data if the agent declares an output. Fails with
+/// `AGENT_REQUEST_FAILED` if the turn failed (rule A2).
 pub(crate) fn response_of(target: &str, result: &TurnResult) -> Result<Value, ToolError> {
     let text = result.response_text();
     match result.finish_reason {
@@ -36,7 +37,8 @@ pub(crate) fn response_of(target: &str, result: &TurnResult) -> Result<Value, To
     }
 }
 
-/// Adds a note to an incomplete answer, so that the agent that asked does not take it for a whole one.
+/// Adds a note to an incomplete answer, so that the calling agent does not mistake it for a
+/// complete one.
 fn with_cut_note(text: String, reason: Option<&ModelFinishReason>) -> String {
     match reason {
         Some(reason) => format!(
@@ -50,15 +52,15 @@ fn with_cut_note(text: String, reason: Option<&ModelFinishReason>) -> String {
 fn request_failed(target: &str, why: &str) -> ToolError {
     ToolError::new(format!("agent {target} did not answer: {why}"))
         .code(Code::AGENT_REQUEST_FAILED)
-        .suggest("Ask again, ask somebody else, or go on without the answer.")
+        .suggest("Retry, ask another agent, or continue without the answer.")
 }
 
-/// The id of the event that answers `event_id`.
 pub(crate) fn answer_id(event_id: &str) -> String {
     format!("{event_id}-answer")
 }
 
-/// The event that brings an asynchronous answer to the one who asked; `None` where nobody asked that way.
+/// Returns the event that delivers an asynchronous answer to its caller; `None` for any other
+/// event.
 pub(crate) fn answer(
     event: &AgentEvent,
     trace: &TraceContext,
@@ -102,16 +104,16 @@ pub(crate) fn answer(
     }
     Some(AgentEvent {
         id: answer_id(&event.id),
-        event_type: RESPONSE.to_owned(),
+        event_type: RESPONSE_EVENT.to_owned(),
         created_at: now,
         target: reply_to.caller.clone(),
         input: content.to_string(),
         files: Vec::new(),
         history: Vec::new(),
-        metadata: JsonObject::from_iter([(INTER_AGENT_RESPONSE.to_owned(), metadata)]),
+        metadata: JsonObject::from_iter([(INTER_AGENT_RESPONSE_KEY.to_owned(), metadata)]),
         instructions: None,
         trace: EventTrace::from(trace),
-        // The answer goes back up: it is as deep as the question was when it was asked.
+        // The answer returns to the caller, so it has the call depth of the caller's turn.
         callers: event.callers[..event.callers.len().saturating_sub(1)].to_vec(),
         reply_to: None,
         terms: reply_to.terms.clone(),
@@ -124,16 +126,16 @@ mod tests {
 
     use super::*;
     use crate::turn::instance::failed_result;
-    use goondan_core::inbound::{ReplyTo, Terms};
-    use goondan_core::narrowing::Narrowing;
+    use goondan_core::agent_event::{ReplyTo, TurnTerms};
+    use goondan_core::tool_allowlist::ToolAllowlist;
     use goondan_store::suite::samples::{event, instance};
 
     #[test]
     fn an_answer_brings_back_what_bounded_the_turn_that_asked() {
-        let terms = Terms {
-            narrowing: Some(Narrowing::to(["fs__read"])),
+        let terms = TurnTerms {
+            narrowing: Some(ToolAllowlist::of_exports(["fs__read"])),
             bound_by: BTreeSet::from(["careful".to_owned()]),
-            ..Terms::default()
+            ..TurnTerms::default()
         };
         let reply_to = ReplyTo {
             caller: instance("asks"),

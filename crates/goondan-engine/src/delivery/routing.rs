@@ -1,17 +1,19 @@
-//! Who waits for whom: a request that would wait on itself is refused at once (rule A4). Pure.
+//! Detection of circular waits: a request that would wait for itself is rejected immediately (rule
+//! A4). Pure.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use goondan_core::ids::InstanceId;
 
-/// Instances whose turn waits for the answer of another instance.
+/// Graph of instances whose turn waits for the answer of another instance.
 #[derive(Debug, Default)]
 pub(crate) struct WaitGraph {
     edges: HashMap<InstanceId, BTreeMap<InstanceId, usize>>,
 }
 
 impl WaitGraph {
-    /// Notes that `caller` waits for `target`; or gives the chain that would close.
+    /// Adds a wait of `caller` for `target`. Fails with the chain of instances if that would close
+    /// a circle.
     pub(crate) fn wait(
         &mut self,
         caller: &InstanceId,
@@ -30,7 +32,6 @@ impl WaitGraph {
         Ok(())
     }
 
-    /// Notes that `caller` no longer waits for `target`.
     pub(crate) fn done(&mut self, caller: &InstanceId, target: &InstanceId) {
         let Some(targets) = self.edges.get_mut(caller) else {
             return;
@@ -46,12 +47,10 @@ impl WaitGraph {
         }
     }
 
-    /// Whether the turn of `instance` waits for anybody.
     pub(crate) fn is_waiting(&self, instance: &InstanceId) -> bool {
         self.edges.contains_key(instance)
     }
 
-    /// Whether a turn waits for `instance`.
     pub(crate) fn is_awaited(&self, instance: &InstanceId) -> bool {
         self.edges
             .values()

@@ -1,4 +1,4 @@
-//! The built-in extensions: their names, and how a config becomes middleware.
+//! Built-in extensions: names and constructors.
 
 use std::sync::Arc;
 
@@ -9,70 +9,69 @@ use super::{
     Middleware, context_message, inter_agent_response_format, logging, message_compaction,
     message_window, required_tools_guard, tool_search,
 };
-use crate::tooling::registry::Catalog;
+use crate::tooling::registry::ToolCatalog;
 use goondan_core::JsonObject;
 
-/// A built-in extension: `Extension/<name>` of `@goondan/base`, and the entry `builtin:<name>`.
-pub(super) struct Builtin {
+/// Built-in extension: `Extension/<name>` of `@goondan/base`, and the entry `builtin:<name>`.
+pub(super) struct BuiltinExtension {
     pub(super) name: &'static str,
-    pub(super) make: Make,
+    pub(super) make: MiddlewareFactory,
 }
 
-/// Makes middleware from a config and the tools of the agent that it is for.
-type Make = fn(JsonObject, &Catalog) -> Result<Arc<dyn Middleware>, ConfigProblem>;
+/// Constructor of middleware from a config and the agent's tools.
+type MiddlewareFactory = fn(JsonObject, &ToolCatalog) -> Result<Arc<dyn Middleware>, ConfigProblem>;
 
-/// What is wrong with a config.
+/// Error in the config of an extension.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ConfigProblem {
-    /// Where in the config, such as `maxMessages` or `requiredTools[0]`; empty for the whole.
+    /// Path in the config, such as `maxMessages` or `requiredTools[0]`; empty for the whole config.
     pub(super) field: String,
     pub(super) message: String,
     pub(super) suggestion: Option<String>,
 }
 
-/// All of them, sorted by name.
-const BUILTINS: &[Builtin] = &[
-    Builtin {
+/// All built-in extensions, sorted by name.
+const BUILTINS: &[BuiltinExtension] = &[
+    BuiltinExtension {
         name: context_message::NAME,
         make: context_message::make,
     },
-    Builtin {
+    BuiltinExtension {
         name: inter_agent_response_format::NAME,
         make: inter_agent_response_format::make,
     },
-    Builtin {
+    BuiltinExtension {
         name: logging::NAME,
         make: logging::make,
     },
-    Builtin {
+    BuiltinExtension {
         name: message_compaction::NAME,
         make: message_compaction::make,
     },
-    Builtin {
+    BuiltinExtension {
         name: message_window::NAME,
         make: message_window::make,
     },
-    Builtin {
+    BuiltinExtension {
         name: required_tools_guard::NAME,
         make: required_tools_guard::make,
     },
-    Builtin {
+    BuiltinExtension {
         name: tool_search::NAME,
         make: tool_search::make,
     },
 ];
 
-/// The names of the built-in extensions, sorted.
+/// Returns the names of the built-in extensions, sorted.
 pub fn names() -> impl Iterator<Item = &'static str> {
     BUILTINS.iter().map(|builtin| builtin.name)
 }
 
-/// The built-in extension of that name.
-pub(super) fn find(name: &str) -> Option<&'static Builtin> {
+pub(super) fn find(name: &str) -> Option<&'static BuiltinExtension> {
     BUILTINS.iter().find(|builtin| builtin.name == name)
 }
 
-/// A config as its extension declares it. What is left out has its default.
+/// Decodes a config; omitted fields get their defaults. Fails with the path of the invalid field.
 pub(super) fn decode<C: DeserializeOwned>(config: JsonObject) -> Result<C, ConfigProblem> {
     serde_path_to_error::deserialize(Value::Object(config)).map_err(|error| {
         let path = error.path().to_string();
@@ -95,7 +94,7 @@ mod tests {
         let Value::Object(config) = config else {
             unreachable!("a config is an object")
         };
-        let made = (find(name).unwrap().make)(config, &Catalog::new(Vec::new()));
+        let made = (find(name).unwrap().make)(config, &ToolCatalog::new(Vec::new()));
         made.err().expect("the config is wrong")
     }
 
@@ -103,7 +102,7 @@ mod tests {
     fn the_table_is_sorted_and_every_default_config_is_right() {
         assert!(names().is_sorted());
         for builtin in BUILTINS {
-            let made = (builtin.make)(JsonObject::new(), &Catalog::new(Vec::new())).unwrap();
+            let made = (builtin.make)(JsonObject::new(), &ToolCatalog::new(Vec::new())).unwrap();
             assert_eq!(made.name(), builtin.name);
         }
     }
@@ -168,7 +167,7 @@ mod tests {
         }
     }
 
-    /// The error about an unknown field lists the known ones.
+    /// The error about an unknown field lists the valid fields.
     #[test]
     fn each_field_is_documented() {
         let docs = include_str!("../../../../docs/extensions.md");

@@ -1,4 +1,4 @@
-//! The extensions of an agent become its middleware.
+//! Builds the middleware of an agent from its extensions.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,45 +9,46 @@ use goondan_spec::{Code, Diagnostic, JsonObject, Resource};
 use serde_json::Value;
 
 use super::builtin::{self, ConfigProblem};
-use super::layers::{Extensions, Hosted, Wrapping};
+use super::layers::{AgentExtensions, HostedExtension, WrappingExtension};
 use super::structured_output::StructuredOutput;
 use super::{Middleware, required_tools_guard, tool_search};
 use crate::plan::at;
-use crate::tooling::registry::Catalog;
+use crate::tooling::registry::ToolCatalog;
 use goondan_core::ports::extension::ExtensionSource;
 
-/// An extension of an agent, with its whole config.
-struct Wanted<'a> {
-    /// The name of a built-in one, or of the resource of one that is a file.
+/// Extension of an agent with its merged config.
+struct RequestedExtension<'a> {
+    /// Name of a built-in extension, or of the Extension resource.
     name: &'a str,
     is_builtin: bool,
     config: JsonObject,
-    /// Its place in the agent's list; `None` for a guard that only `requiredTools` asks for.
+    /// Index in the agent's list; `None` for an extension that only `requiredTools` or deferred
+    /// tools require.
     index: Option<usize>,
     resource: Option<&'a Resource<Extension>>,
 }
 
-/// What the extensions of an agent are made from.
-pub(crate) struct Sources<'a> {
-    /// All extensions of the bundle.
+pub(crate) struct ExtensionInputs<'a> {
     pub(crate) extensions: &'a Resources<Extension>,
-    /// Opens those that are files.
+    /// Opens extensions that have a handler file or a library.
     pub(crate) code: &'a dyn ExtensionSource,
-    /// The bundle's folder.
+    /// Directory of the bundle.
     pub(crate) root: &'a Path,
 }
 
-/// The extensions of `agent`, outermost first, with everything that is wrong with them. `tools` are the agent's own, of which the
-/// `deferred` ones are to be looked for. `output` is the guard of its answers, where they are data.
+/// Returns the extensions of `agent`, outermost first, and all errors in them.
+///
+/// `tools` are the agent's own tools; the `deferred` ones are hidden until the model searches for
+/// them. `output` checks the agent's answers if they are structured data.
 pub(crate) async fn chain(
     agent: &Resource<Agent>,
-    sources: &Sources<'_>,
-    tools: &Catalog,
+    sources: &ExtensionInputs<'_>,
+    tools: &ToolCatalog,
     deferred: &[String],
     output: Option<StructuredOutput>,
-) -> (Extensions, Vec<Diagnostic>) {
-    let mut wanted: Vec<Wanted<'_>> = listed(agent, sources.extensions);
-    // Names that the agent does not have are told at `spec.requiredTools`.
+) -> (AgentExtensions, Vec<Diagnostic>) {
+    let mut wanted: Vec<RequestedExtension<'_>> = listed(agent, sources.extensions);
+    // Unknown names are reported at `spec.requiredTools`.
     let required = agent
         .spec
         .required_tools
@@ -56,25 +57,25 @@ pub(crate) async fn chain(
     add_names(
         &mut wanted,
         required_tools_guard::NAME,
-        required_tools_guard::TOOLS,
+        required_tools_guard::REQUIRED_TOOLS_FIELD,
         required,
     );
     add_names(
         &mut wanted,
         tool_search::NAME,
-        tool_search::DEFERRED,
+        tool_search::DEFERRED_TOOLS_FIELD,
         deferred.iter(),
     );
     let (mut chain, mut problems) = (Vec::new(), Vec::new());
-    // The outermost: it sees the answer that everything else has let through.
+    // Outermost, so that it sees the answer that all other middleware has accepted.
     if let Some(guard) = output {
         problems.extend(taken_name(agent, tools, &guard));
-        chain.push(Wrapping::Outermost(Arc::new(guard)));
+        chain.push(WrappingExtension::Outermost(Arc::new(guard)));
     }
     for wanted in wanted {
         match wanted.resource.filter(|_| !wanted.is_builtin) {
             None => match make(&wanted, tools) {
-                Ok(middleware) => chain.push(Wrapping::BuiltIn(middleware)),
+                Ok(middleware) => chain.push(WrappingExtension::BuiltIn(middleware)),
                 Err(problem) => problems.push(diagnostic(agent, &wanted, problem)),
             },
             Some(resource) => match sources
@@ -82,7 +83,7 @@ pub(crate) async fn chain(
                 .open(resource, wanted.config.clone(), sources.root)
                 .await
             {
-                Ok(code) => chain.push(Wrapping::Hosted(Hosted {
+                Ok(code) => chain.push(WrappingExtension::Hosted(HostedExtension {
                     name: wanted.name.to_owned(),
                     code,
                 })),
@@ -99,13 +100,13 @@ pub(crate) async fn chain(
             },
         }
     }
-    (Extensions::new(chain), problems)
+    (AgentExtensions::new(chain), problems)
 }
 
-/// That a tool of the agent has the name of the one that takes its answer.
+/// Returns an error if a tool of the agent has the same name as the answer tool.
 fn taken_name(
     agent: &Resource<Agent>,
-    tools: &Catalog,
+    tools: &ToolCatalog,
     guard: &StructuredOutput,
 ) -> Option<Diagnostic> {
     let own = guard
@@ -113,7 +114,7 @@ fn taken_name(
         .into_iter()
         .find(|own| tools.get(own.name.as_str()).is_some())?;
     let message = format!(
-        "the agent has a tool `{}`, which is the one that takes its answer, as `output` states it",
+        "the agent has a tool `{}`, but `output` reserves this name for the answer tool",
         own.name
     );
     let diagnostic =
@@ -126,8 +127,10 @@ fn taken_name(
     ))
 }
 
-/// The extensions that an agent lists.
-fn listed<'a>(agent: &'a Resource<Agent>, extensions: &'a Resources<Extension>) -> Vec<Wanted<'a>> {
+fn listed<'a>(
+    agent: &'a Resource<Agent>,
+    extensions: &'a Resources<Extension>,
+) -> Vec<RequestedExtension<'a>> {
     let wanted = agent
         .spec
         .extensions
@@ -143,7 +146,7 @@ fn listed<'a>(agent: &'a Resource<Agent>, extensions: &'a Resources<Extension>) 
             };
             let mut config = resource.spec.config.clone();
             config.extend(used.config.clone());
-            Wanted {
+            RequestedExtension {
                 name,
                 is_builtin,
                 config,
@@ -154,9 +157,10 @@ fn listed<'a>(agent: &'a Resource<Agent>, extensions: &'a Resources<Extension>) 
     wanted.collect()
 }
 
-/// Adds `tools` to a list in the config of an extension; where the agent does not have it, it becomes the innermost.
+/// Adds `tools` to a list in the config of an extension. If the agent does not use the extension,
+/// it becomes the innermost.
 fn add_names<'a, 'w>(
-    wanted: &mut Vec<Wanted<'w>>,
+    wanted: &mut Vec<RequestedExtension<'w>>,
     extension: &'w str,
     key: &str,
     tools: impl Iterator<Item = &'a String>,
@@ -175,11 +179,11 @@ fn add_names<'a, 'w>(
             .or_insert_with(|| Value::Array(vec![]))
     }) {
         Some(Value::Array(listed)) => listed.extend(tools),
-        // No list at all: the extension tells it.
+        // Not a list: the extension reports the error.
         Some(_) => {}
         None => {
             let config = JsonObject::from_iter([(key.to_owned(), Value::Array(tools))]);
-            wanted.push(Wanted {
+            wanted.push(RequestedExtension {
                 name: extension,
                 is_builtin: true,
                 config,
@@ -190,7 +194,10 @@ fn add_names<'a, 'w>(
     }
 }
 
-fn make(wanted: &Wanted<'_>, tools: &Catalog) -> Result<Arc<dyn Middleware>, ConfigProblem> {
+fn make(
+    wanted: &RequestedExtension<'_>,
+    tools: &ToolCatalog,
+) -> Result<Arc<dyn Middleware>, ConfigProblem> {
     match builtin::find(wanted.name) {
         Some(builtin) => (builtin.make)(wanted.config.clone(), tools),
         None => Err(ConfigProblem {
@@ -204,8 +211,12 @@ fn make(wanted: &Wanted<'_>, tools: &Catalog) -> Result<Arc<dyn Middleware>, Con
     }
 }
 
-/// Points at the Agent, or at the Extension where that is what says it.
-fn diagnostic(agent: &Resource<Agent>, wanted: &Wanted<'_>, problem: ConfigProblem) -> Diagnostic {
+/// Locates the error at the Agent, or at the Extension if only that contains the field.
+fn diagnostic(
+    agent: &Resource<Agent>,
+    wanted: &RequestedExtension<'_>,
+    problem: ConfigProblem,
+) -> Diagnostic {
     let key = problem.field.split(['.', '[']).next().unwrap_or_default();
     let own = wanted
         .index
@@ -216,11 +227,11 @@ fn diagnostic(agent: &Resource<Agent>, wanted: &Wanted<'_>, problem: ConfigProbl
     });
     let message = match problem.field.as_str() {
         "" => format!(
-            "the config of the extension {} is not right: {}",
+            "the config of the extension {} is invalid: {}",
             wanted.name, problem.message
         ),
         field => format!(
-            "`{field}` in the config of the extension {} is not right: {}",
+            "`{field}` in the config of the extension {} is invalid: {}",
             wanted.name, problem.message
         ),
     };

@@ -1,4 +1,4 @@
-//! What middleware may learn of its turn, and do beside changing the conversation.
+//! Turn data and operations for middleware.
 
 use std::any::{Any, TypeId};
 use std::collections::{BTreeMap, HashMap};
@@ -6,52 +6,52 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::Layers;
-use crate::engine::Spending;
+use super::MiddlewareStack;
+use crate::engine::UsageIncrement;
 use crate::plan::AgentPlan;
 use crate::turn::model_call::ModelCall;
-use crate::turn::model_course::Course;
+use crate::turn::model_call_timing::ModelCallTiming;
 use crate::turn::step;
 use crate::turn::{TurnContext, store_failed};
+use goondan_core::agent_event::AgentEvent;
 use goondan_core::event::TurnError;
 use goondan_core::ids::InstanceId;
-use goondan_core::inbound::AgentEvent;
-use goondan_core::message::{Message, MessageSource, Part, Role};
-use goondan_core::ports::journal::{Effect, EffectKind, Outcome, WhenInterrupted};
+use goondan_core::message::{Message, MessagePart, MessageRole, MessageSource};
+use goondan_core::ports::journal::{EffectKind, EffectOutcome, InterruptionPolicy, TurnEffect};
 use goondan_core::ports::model::{ModelError, ModelRequest};
 use goondan_core::ports::store::{Store, StoreError, update};
 use goondan_core::ports::tool::AgentCatalog;
-use goondan_core::reserved::is_extension_state;
+use goondan_core::reserved_names::is_extension_state;
 
-/// A question to the agent's own model, beside the conversation.
-pub struct Question<'a> {
-    /// The extension that asks.
+/// Call of the agent's own model outside the conversation.
+pub struct ModelQuery<'a> {
+    /// Name of the calling extension.
     pub extension: &'a str,
-    /// What it is for; unique among the questions of the extension in one turn.
+    /// Purpose; unique among the calls of the extension in one turn.
     pub purpose: &'a str,
-    /// Takes the place of the agent's system prompt.
+    /// System prompt, instead of the agent's own.
     pub instructions: String,
-    /// The question itself.
+    /// User message.
     pub text: String,
 }
 
 impl TurnContext {
-    /// Whose turn it is.
+    /// Returns the instance of the turn.
     pub fn instance(&self) -> &InstanceId {
         &self.facts.instance
     }
 
-    /// The event that started the turn.
+    /// Returns the event that started the turn.
     pub fn event(&self) -> &AgentEvent {
         &self.event
     }
 
-    /// The agent as it was when the turn began.
+    /// Returns the agent in the generation in which the turn began.
     pub fn agent(&self) -> &AgentPlan {
         &self.facts.agent
     }
 
-    /// The agents of the running swarm, as this one sees them.
+    /// Returns the agents of the running swarm that are visible to this agent.
     pub fn agents(&self) -> AgentCatalog {
         self.engine
             .generation
@@ -59,17 +59,18 @@ impl TurnContext {
             .seen_from(&self.facts.instance.agent)
     }
 
-    /// The causal chain that the turn belongs to.
+    /// Returns the trace id of the turn's causal chain.
     pub fn trace_id(&self) -> &str {
         &self.facts.trace.trace_id
     }
 
-    /// How many steps have begun.
+    /// Returns the number of steps begun so far.
     pub fn steps(&self) -> u32 {
         self.progress.steps
     }
 
-    /// Whether this turn made `message`. What shortens a conversation leaves those alone.
+    /// Returns `true` if this turn created `message`. Middleware that shortens a conversation keeps
+    /// such messages.
     pub fn is_own(&self, message: &Message) -> bool {
         let number = message
             .id
@@ -78,7 +79,7 @@ impl TurnContext {
         number.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
     }
 
-    /// The messages that this turn has made so far, newest first.
+    /// Returns the messages that this turn has created, newest first.
     pub fn own_messages(&self) -> impl Iterator<Item = &Arc<Message>> {
         self.conversation()
             .messages()
@@ -87,23 +88,25 @@ impl TurnContext {
             .filter(|message| self.is_own(message))
     }
 
-    /// What middleware notes for its later steps in this turn, by type. A turn that is resumed begins without notes, and its
-    /// steps make them again.
+    /// Returns the note of type `T`, for later steps of this turn. A resumed turn starts without
+    /// notes; its steps create them again.
     pub fn note<T: Any + Default + Send + Sync>(&mut self) -> &mut T {
         let note = self
             .notes
             .0
             .entry(TypeId::of::<T>())
             .or_insert_with(|| Box::new(T::default()));
-        note.downcast_mut().expect("a note lies under its own type")
+        note.downcast_mut()
+            .expect("a note is stored under its own type")
     }
 
-    /// Asks the agent's own model, without tools; the answer's text, or why there is none. The question is asked once in
-    /// the life of the turn (rule C2b), its cost is the turn's, and nobody sees its text stream. An `Err` outside means
-    /// that the turn has to end.
+    /// Calls the agent's own model without tools. Returns its text or the model error.
+    ///
+    /// A finished call is not repeated when the turn resumes (rule C2b). Its cost counts for the
+    /// turn, and its text is not streamed. An outer `Err` ends the turn.
     pub async fn ask_model(
         &mut self,
-        question: Question<'_>,
+        question: ModelQuery<'_>,
     ) -> Result<Result<String, ModelError>, TurnError> {
         let agent = Arc::clone(&self.facts.agent);
         let effect_id = format!("{}/{}", question.extension, question.purpose);
@@ -113,8 +116,8 @@ impl TurnContext {
         let id = format!("{}-{effect_id}", self.turn_id());
         let message = step::message(
             id,
-            Role::User,
-            vec![Part::text(question.text)],
+            MessageRole::User,
+            vec![MessagePart::text(question.text)],
             source,
             self,
         );
@@ -136,7 +139,7 @@ impl TurnContext {
             turn_id: self.turn_id(),
             step_id: None,
             trace,
-            course: Course::default(),
+            course: ModelCallTiming::default(),
             bus: None,
             swarm: (&self.engine.pace, self.engine.generation.load().limits),
             engine_bus: &self.engine.bus,
@@ -150,18 +153,25 @@ impl TurnContext {
         Ok(answer.map(|answer| {
             let usage = answer.usage.unwrap_or_default();
             self.progress.usage += usage;
-            self.engine.spend(Spending {
+            self.engine.spend(UsageIncrement {
                 usage,
                 is_step: false,
                 cost: answer.cost.clone(),
             });
             self.progress.pay(answer.cost);
-            answer.parts.iter().filter_map(Part::as_text).collect()
+            answer
+                .parts
+                .iter()
+                .filter_map(MessagePart::as_text)
+                .collect()
         }))
     }
 
-    /// What `extension` keeps for this instance: what it set in this turn, else what an earlier turn left. Journaled, so
-    /// that a resumed turn finds what it found before. Names with a dot are the engine's: nothing is found there.
+    /// Returns the state of `extension` for this instance: the value set in this turn or saved by
+    /// an earlier turn.
+    ///
+    /// The value is journaled, so that a resumed turn reads it again. Names with a dot are reserved
+    /// for the engine and return `None`.
     pub async fn state(&mut self, extension: &str) -> Result<Option<Value>, TurnError> {
         if !is_extension_state(extension) {
             return Ok(None);
@@ -175,21 +185,21 @@ impl TurnContext {
         } else {
             self.stored_state(extension).await?
         };
-        let effect = Effect {
+        let effect = TurnEffect {
             id: effect_id,
             kind: EffectKind::ExtensionState,
             intent: Value::Null,
-            when_interrupted: WhenInterrupted::RunAgain,
+            when_interrupted: InterruptionPolicy::RunAgain,
         };
         let outcome = self
             .journal
             .run(effect, Box::pin(async { stored }))
             .await
             .map_err(|error| store_failed(&error))?;
-        let Outcome::Done { value: found, .. } = outcome else {
-            unreachable!("reading is run again")
+        let EffectOutcome::Done { value: found, .. } = outcome else {
+            unreachable!("an interrupted effect runs again")
         };
-        let kept = KeptState {
+        let kept = StoredState {
             stored: found.clone(),
             current: found.clone(),
         };
@@ -197,8 +207,8 @@ impl TurnContext {
         Ok(found)
     }
 
-    /// Keeps what the hosted extensions of the turn have set.
-    pub(crate) fn keep_states(&mut self, layers: &Layers) {
+    /// Takes over the states that hosted extensions have set in the turn.
+    pub(crate) fn keep_states(&mut self, layers: &MiddlewareStack) {
         for (extension, seat) in &layers.seats {
             if let (Some(value), 1..) = seat.state.get() {
                 self.set_state(extension, value);
@@ -216,12 +226,13 @@ impl TurnContext {
         Ok(record.map(|record| record.value))
     }
 
-    /// Keeps `state` for the later turns of this instance. It is written when the turn ends, whatever its outcome.
+    /// Sets the state of `extension` for later turns of this instance. It is saved when the turn
+    /// ends, including after an error.
     pub fn set_state(&mut self, extension: &str, state: Value) {
         if !is_extension_state(extension) {
             tracing::error!(
                 extension,
-                "nothing is kept under this name: names with a dot are the engine's"
+                "this name is reserved: names with a dot belong to the engine"
             );
             return;
         }
@@ -233,29 +244,27 @@ impl TurnContext {
     }
 }
 
-/// What middleware notes while a turn lasts.
+/// Notes of middleware during a turn, by type.
 #[derive(Default)]
-pub(crate) struct Notes(HashMap<TypeId, Box<dyn Any + Send + Sync>>);
+pub(crate) struct TurnNotes(HashMap<TypeId, Box<dyn Any + Send + Sync>>);
 
-/// What extensions keep from turn to turn, as far as the running turn has asked for it or set it.
+/// Extension states that the running turn has read or set.
 #[derive(Debug, Default)]
-pub(crate) struct ExtensionStates(BTreeMap<String, KeptState>);
+pub(crate) struct ExtensionStates(BTreeMap<String, StoredState>);
 
 #[derive(Debug, Default)]
-struct KeptState {
+struct StoredState {
     stored: Option<Value>,
     current: Option<Value>,
 }
 
 impl ExtensionStates {
-    /// What has changed, by extension.
     fn changes(&self) -> impl Iterator<Item = (&String, &Value)> {
-        let changed = |kept: &&KeptState| kept.current.is_some() && kept.stored != kept.current;
+        let changed = |kept: &&StoredState| kept.current.is_some() && kept.stored != kept.current;
         let kept = self.0.iter().filter(move |(_, kept)| changed(kept));
         kept.filter_map(|(extension, kept)| Some((extension, kept.current.as_ref()?)))
     }
 
-    /// Writes what has changed.
     pub(crate) async fn save(
         &self,
         store: &dyn Store,

@@ -1,4 +1,5 @@
-//! `context-message`: tells the model, in a message before its first step, about the swarm and where an input comes from.
+//! `context-message`: adds a message about the swarm and the source of an input before the first
+//! step.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -10,54 +11,54 @@ use sha2::{Digest, Sha256};
 
 use super::builtin::{ConfigProblem, decode};
 use super::{Middleware, TurnNext};
-use crate::tooling::registry::Catalog;
+use crate::tooling::registry::ToolCatalog;
 use crate::turn::{TurnContext, TurnOutcome};
 use goondan_core::JsonObject;
+use goondan_core::agent_event::AgentEvent;
 use goondan_core::event::TurnError;
 use goondan_core::ids::hex;
-use goondan_core::inbound::AgentEvent;
-use goondan_core::message::{Message, MessageEvent, Role};
+use goondan_core::message::{Message, MessageEvent, MessageRole};
 use goondan_core::ports::tool::AgentCatalog;
-use goondan_core::reserved::CONTEXT_MESSAGE;
+use goondan_core::reserved_names::CONTEXT_MESSAGE_KEY;
 
 pub(super) const NAME: &str = "context-message";
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
-struct Config {
-    /// Repeats the system prompt, which the model gets with every request, inside the conversation.
+struct ContextMessageConfig {
+    /// Repeats the system prompt in the conversation. The model also receives it with every
+    /// request.
     include_agent_prompt: bool,
     include_swarm_catalog: bool,
     include_inbound_context: bool,
     include_call_context: bool,
-    /// One sentence on where the answer goes; needs one of the two above.
+    /// Adds a sentence about the recipient of the answer. Requires one of the two fields above.
     include_route_summary: bool,
-    /// Added to the catalog.
+    /// Text added to the agent catalog.
     swarm_catalog_instruction: String,
 }
 
 struct ContextMessage {
-    config: Config,
+    config: ContextMessageConfig,
 }
 
 pub(super) fn make(
     config: JsonObject,
-    _tools: &Catalog,
+    _tools: &ToolCatalog,
 ) -> Result<Arc<dyn Middleware>, ConfigProblem> {
     Ok(Arc::new(ContextMessage {
         config: decode(config)?,
     }))
 }
 
-/// What a turn knows that segments are made of.
-struct Facts<'a> {
+struct SegmentFacts<'a> {
     prompt: Option<&'a str>,
     agents: AgentCatalog,
     event: &'a AgentEvent,
 }
 
-/// The text of the enabled segments, in a fixed order; empty where none has anything to say.
-fn text(config: &Config, facts: &Facts<'_>) -> String {
+/// Returns the enabled segments in a fixed order; empty if there is no content.
+fn text(config: &ContextMessageConfig, facts: &SegmentFacts<'_>) -> String {
     let tells_origin = config.include_inbound_context || config.include_call_context;
     let segments = [
         config
@@ -113,7 +114,7 @@ fn inbound(event: &AgentEvent) -> String {
     segment("runtime_inbound", &lines)
 }
 
-/// Who calls; nothing for an input from outside.
+/// Returns the caller segment; `None` for an external input.
 fn call(event: &AgentEvent) -> Option<String> {
     let caller = event.caller()?;
     let chain = event
@@ -143,17 +144,16 @@ fn route(event: &AgentEvent) -> String {
             caller.agent
         ),
         (Some(caller), None) => {
-            format!("Agent {} sent this and waits for no answer.", caller.agent)
+            format!("Agent {} sent this and expects no answer.", caller.agent)
         }
         (None, _) => {
-            "The input came from outside the swarm; the final answer goes to whoever sent it."
-                .to_owned()
+            "The input came from outside the swarm; the final answer goes to its sender.".to_owned()
         }
     };
     segment("runtime_route", &[("route", sentence)])
 }
 
-/// Lines between tags. Keys and ids come from outside: they can't add lines of their own.
+/// Formats lines between tags. Keys and ids are external data, so line breaks in them are removed.
 fn segment(name: &str, lines: &[(&str, String)]) -> String {
     let mut text = format!("<{name}>\n");
     for (label, value) in lines {
@@ -167,19 +167,20 @@ fn segment(name: &str, lines: &[(&str, String)]) -> String {
 fn marker(message: &Message) -> Option<&str> {
     message
         .metadata
-        .get(CONTEXT_MESSAGE)
+        .get(CONTEXT_MESSAGE_KEY)
         .and_then(|marker| marker.get("sha256"))
         .and_then(Value::as_str)
 }
 
 impl ContextMessage {
-    /// Puts the message behind the input, unless it stands in the conversation already; one of an earlier turn goes.
-    async fn tell(&self, context: &mut TurnContext) -> Result<(), TurnError> {
+    /// Appends the message after the input, unless it is already in the conversation. Removes
+    /// outdated ones of earlier turns.
+    async fn add_message(&self, context: &mut TurnContext) -> Result<(), TurnError> {
         let text = {
             let prompt = context.agent().system.as_deref();
             text(
                 &self.config,
-                &Facts {
+                &SegmentFacts {
                     prompt,
                     agents: context.agents(),
                     event: context.event(),
@@ -200,10 +201,10 @@ impl ContextMessage {
             return Ok(());
         }
         let metadata = JsonObject::from_iter([(
-            CONTEXT_MESSAGE.to_owned(),
+            CONTEXT_MESSAGE_KEY.to_owned(),
             serde_json::json!({"sha256": hash}),
         )]);
-        let message = context.new_message(Role::System, NAME, &text, metadata);
+        let message = context.new_message(MessageRole::System, NAME, &text, metadata);
         context.emit(MessageEvent::Append { message }).await
     }
 }
@@ -219,7 +220,7 @@ impl Middleware for ContextMessage {
         context: &mut TurnContext,
         next: TurnNext<'_>,
     ) -> Result<TurnOutcome, TurnError> {
-        self.tell(context).await?;
+        self.add_message(context).await?;
         next.run(context).await
     }
 }
@@ -229,8 +230,8 @@ mod tests {
     use chrono::DateTime;
 
     use super::*;
+    use goondan_core::agent_event::{EventTrace, ReplyTo};
     use goondan_core::ids::InstanceId;
-    use goondan_core::inbound::{EventTrace, ReplyTo};
 
     fn event(callers: &[&str], replies: bool) -> AgentEvent {
         let callers: Vec<InstanceId> = callers
@@ -265,7 +266,7 @@ mod tests {
         }
     }
 
-    fn told(config: &Config, event: &AgentEvent) -> String {
+    fn told(config: &ContextMessageConfig, event: &AgentEvent) -> String {
         let agents = AgentCatalog {
             swarm_name: "pair".to_owned(),
             entry_agent: "boss".to_owned(),
@@ -275,7 +276,7 @@ mod tests {
         };
         text(
             config,
-            &Facts {
+            &SegmentFacts {
                 prompt: Some("You are terse."),
                 agents,
                 event,
@@ -285,7 +286,7 @@ mod tests {
 
     #[test]
     fn all_segments_come_in_their_order() {
-        let config = Config {
+        let config = ContextMessageConfig {
             include_agent_prompt: true,
             include_swarm_catalog: true,
             include_inbound_context: true,
@@ -298,19 +299,19 @@ mod tests {
 
     #[test]
     fn an_input_from_outside_has_no_caller() {
-        let config = Config {
+        let config = ContextMessageConfig {
             include_call_context: true,
             include_route_summary: true,
-            ..Config::default()
+            ..ContextMessageConfig::default()
         };
         insta::assert_snapshot!(told(&config, &event(&[], false)));
     }
 
     #[test]
     fn a_route_alone_says_nothing() {
-        let config = Config {
+        let config = ContextMessageConfig {
             include_route_summary: true,
-            ..Config::default()
+            ..ContextMessageConfig::default()
         };
         assert_eq!(told(&config, &event(&["boss"], false)), "");
     }

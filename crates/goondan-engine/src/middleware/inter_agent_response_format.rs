@@ -1,4 +1,5 @@
-//! `inter-agent-response-format`: answers to asynchronous requests reach the model as text instead of JSON.
+//! `inter-agent-response-format`: shows answers to asynchronous requests to the model as plain text
+//! instead of JSON.
 
 use std::sync::Arc;
 
@@ -9,46 +10,46 @@ use serde_json::Value;
 
 use super::builtin::{ConfigProblem, decode};
 use super::{Middleware, StepNext};
-use crate::tooling::registry::Catalog;
+use crate::tooling::registry::ToolCatalog;
 use crate::turn::step::{StepContext, StepOutcome};
 use goondan_core::JsonObject;
 use goondan_core::event::TurnError;
-use goondan_core::message::{Message, MessageEvent, Part, Role};
-use goondan_core::reserved::INTER_AGENT_RESPONSE;
+use goondan_core::message::{Message, MessageEvent, MessagePart, MessageRole};
+use goondan_core::reserved_names::INTER_AGENT_RESPONSE_KEY;
 
 pub(super) const NAME: &str = "inter-agent-response-format";
 
-/// Set in the metadata of a message whose text is written already.
-const FORMATTED: &str = "__goondanInterAgentResponseFormatted";
+/// Metadata field of a message that is already formatted.
+const FORMATTED_FIELD: &str = "__goondanInterAgentResponseFormatted";
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
-struct Config {
-    /// Tell the request's event, its chain and when the answer came, too.
+struct ResponseFormatConfig {
+    /// Also show the request event, its trace and the time of the answer.
     include_request_metadata: bool,
 }
 
 struct InterAgentResponseFormat {
-    config: Config,
+    config: ResponseFormatConfig,
 }
 
 pub(super) fn make(
     config: JsonObject,
-    _tools: &Catalog,
+    _tools: &ToolCatalog,
 ) -> Result<Arc<dyn Middleware>, ConfigProblem> {
     Ok(Arc::new(InterAgentResponseFormat {
         config: decode(config)?,
     }))
 }
 
-/// What the metadata of an answer says. Metadata of another shape is left alone.
+/// Metadata of an answer. Metadata of another shape is ignored.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Response {
+struct ResponseMetadata {
     request_id: String,
     from_agent_id: String,
     to_agent_id: String,
-    status: Status,
+    status: ResponseStatus,
     error_code: Option<String>,
     error_message: Option<String>,
     request_event_id: Option<String>,
@@ -59,30 +60,31 @@ struct Response {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Status {
+enum ResponseStatus {
     Ok,
     Error,
 }
 
-/// The message as text; `None` where it brings no answer, or is text already.
+/// Returns the formatted message; `None` if it is not an answer or is already formatted.
 fn formatted(message: &Message, include_request_metadata: bool) -> Option<Message> {
-    if message.data.role != Role::User || message.metadata.contains_key(FORMATTED) {
+    if message.data.role != MessageRole::User || message.metadata.contains_key(FORMATTED_FIELD) {
         return None;
     }
-    let response = Response::deserialize(message.metadata.get(INTER_AGENT_RESPONSE)?).ok()?;
+    let response =
+        ResponseMetadata::deserialize(message.metadata.get(INTER_AGENT_RESPONSE_KEY)?).ok()?;
     let text = text(&response, &message.text(), include_request_metadata);
     let mut message = message.clone();
-    message.data.content = vec![Part::text(text)];
+    message.data.content = vec![MessagePart::text(text)];
     message
         .metadata
-        .insert(FORMATTED.to_owned(), Value::Bool(true));
+        .insert(FORMATTED_FIELD.to_owned(), Value::Bool(true));
     Some(message)
 }
 
-fn text(response: &Response, content: &str, include_request_metadata: bool) -> String {
+fn text(response: &ResponseMetadata, content: &str, include_request_metadata: bool) -> String {
     let status = match response.status {
-        Status::Ok => "ok",
-        Status::Error => "error",
+        ResponseStatus::Ok => "ok",
+        ResponseStatus::Error => "error",
     };
     let mut lines = vec![
         "[Answer to a request]".to_owned(),
@@ -105,8 +107,8 @@ fn text(response: &Response, content: &str, include_request_metadata: bool) -> S
         );
     }
     let payload = match response.status {
-        Status::Ok => payload(content),
-        Status::Error => {
+        ResponseStatus::Ok => payload(content),
+        ResponseStatus::Error => {
             let code = response
                 .error_code
                 .as_deref()
@@ -120,7 +122,7 @@ fn text(response: &Response, content: &str, include_request_metadata: bool) -> S
     format!("{}\n\n{payload}", lines.join("\n"))
 }
 
-/// What was answered; the whole content where it is not in the usual shape.
+/// Returns the answer, or the whole content if it has another shape.
 fn payload(content: &str) -> String {
     let parsed: Option<Value> = serde_json::from_str(content).ok();
     match parsed.as_ref().and_then(|content| content.get("response")) {
@@ -143,10 +145,10 @@ impl Middleware for InterAgentResponseFormat {
     ) -> Result<StepOutcome, TurnError> {
         let is_first = context.index == 0;
         let turn = context.turn();
-        // What stands before the last step's answer was looked at then.
+        // Messages before the last model answer were formatted in an earlier step.
         let messages = turn.conversation().messages().iter().rev();
         let unseen =
-            messages.take_while(|message| is_first || message.data.role != Role::Assistant);
+            messages.take_while(|message| is_first || message.data.role != MessageRole::Assistant);
         let formatted: Vec<Message> = unseen
             .filter_map(|message| formatted(message, self.config.include_request_metadata))
             .collect();
@@ -172,8 +174,8 @@ mod tests {
         let mut message = (*conversation("u")[0]).clone();
         message
             .metadata
-            .insert(INTER_AGENT_RESPONSE.to_owned(), metadata);
-        message.data.content = vec![Part::text(content)];
+            .insert(INTER_AGENT_RESPONSE_KEY.to_owned(), metadata);
+        message.data.content = vec![MessagePart::text(content)];
         message
     }
 

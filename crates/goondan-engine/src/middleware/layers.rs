@@ -1,14 +1,16 @@
-//! Which layers wrap the turns, steps and tool calls of an agent, and in which order.
+//! Middleware that wraps the turns, steps and tool calls of an agent, in order.
 //!
-//! Those of built-in extensions are known when the agent is planned. Those of the others register when they take their seats at
-//! a turn; so the order is made anew for each turn where an agent has any.
+//! Built-in middleware is known when the agent is planned. Extensions outside this program register
+//! their layers when they attach to a turn. Therefore an agent with such extensions gets a new
+//! order for each turn.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use goondan_core::event::TurnError;
 use goondan_core::ports::extension::{
-    AttachedExtension, ExtensionCode, LayerKind, OfferedTool, Seat, SeatState, Transcript,
+    AttachedExtension, ExtensionCode, ExtensionContext, ExtensionState, ExtensionTool, LayerTarget,
+    TurnTranscript,
 };
 use goondan_core::ports::model::ToolDefinition;
 use goondan_core::ports::tool::ToolError;
@@ -16,78 +18,74 @@ use goondan_spec::Code;
 use goondan_spec::kinds::ExportSpec;
 
 use super::Middleware;
-use super::hosted::{HostedLayer, Journalist, failed};
+use super::hosted::{HostedLayer, StateJournal, failed};
 use crate::policy::permission;
-use crate::tooling::registry::{Catalog, RegisteredTool, ToolLimits, ToolName};
+use crate::tooling::registry::{RegisteredTool, ToolCatalog, ToolLimits, ToolName};
 use crate::tooling::reporter::ExtensionLog;
 use crate::turn::TurnContext;
 
-/// Limits of a tool that an extension offers: those of a Tool of which nothing is said.
-const LIMITS: ToolLimits = ToolLimits {
+/// Limits of a tool that an extension provides; equal to the defaults of a Tool resource.
+const EXTENSION_TOOL_LIMITS: ToolLimits = ToolLimits {
     error_message: 1_000,
     output: 100_000,
     timeout: Duration::from_secs(120),
 };
 
-/// The extensions of an agent, outermost first.
+/// Extensions of an agent, outermost first.
 #[derive(Clone)]
-pub struct Extensions {
-    list: Arc<[Wrapping]>,
-    /// The layers of the built-in ones.
-    built_in: Arc<Layers>,
+pub struct AgentExtensions {
+    list: Arc<[WrappingExtension]>,
+    built_in: Arc<MiddlewareStack>,
 }
 
-/// One of them.
 #[derive(Clone)]
-pub(crate) enum Wrapping {
-    /// Middleware of this program.
+pub(crate) enum WrappingExtension {
     BuiltIn(Arc<dyn Middleware>),
-    /// The same, outside of everything else whatever its priority.
+    /// Built-in middleware that wraps everything else, regardless of priority.
     Outermost(Arc<dyn Middleware>),
-    /// Code that runs elsewhere.
-    Hosted(Hosted),
+    Hosted(HostedExtension),
 }
 
-/// An extension whose code runs elsewhere.
+/// Extension whose code runs outside this program.
 #[derive(Clone)]
-pub(crate) struct Hosted {
-    /// Its resource.
+pub(crate) struct HostedExtension {
+    /// Name of the Extension resource.
     pub(crate) name: String,
     pub(crate) code: Arc<dyn ExtensionCode>,
 }
 
-impl Extensions {
-    pub(crate) fn new(list: Vec<Wrapping>) -> Self {
+impl AgentExtensions {
+    pub(crate) fn new(list: Vec<WrappingExtension>) -> Self {
         let built_in = list.iter().filter_map(|wrapping| match wrapping {
-            Wrapping::BuiltIn(middleware) | Wrapping::Outermost(middleware) => {
+            WrappingExtension::BuiltIn(middleware) | WrappingExtension::Outermost(middleware) => {
                 Some(Arc::clone(middleware))
             }
-            Wrapping::Hosted(_) => None,
+            WrappingExtension::Hosted(_) => None,
         });
         let all: Arc<[Arc<dyn Middleware>]> = built_in.collect();
-        let built_in = Layers {
+        let built_in = MiddlewareStack {
             turn: Arc::clone(&all),
             step: Arc::clone(&all),
             tool_call: all,
-            ..Layers::default()
+            ..MiddlewareStack::default()
         };
-        Extensions {
+        AgentExtensions {
             list: list.into(),
             built_in: Arc::new(built_in),
         }
     }
 
-    /// These inside of `outermost`.
+    /// Returns these extensions, wrapped in `outermost`.
     pub(crate) fn inside(&self, outermost: Arc<dyn Middleware>) -> Self {
-        Extensions::new(
-            [Wrapping::Outermost(outermost)]
+        AgentExtensions::new(
+            [WrappingExtension::Outermost(outermost)]
                 .into_iter()
                 .chain(self.list.iter().cloned())
                 .collect(),
         )
     }
 
-    /// The tools that the built-in ones add.
+    /// Returns the tools that the built-in extensions add.
     pub(crate) fn tools(&self) -> impl Iterator<Item = Arc<RegisteredTool>> {
         self.built_in
             .turn
@@ -95,43 +93,45 @@ impl Extensions {
             .flat_map(|middleware| middleware.tools())
     }
 
-    /// The layers of the built-in ones, for what happens outside of turns.
-    pub(crate) fn built_in(&self) -> &Arc<Layers> {
+    /// Returns the built-in middleware, for calls outside turns.
+    pub(crate) fn built_in(&self) -> &Arc<MiddlewareStack> {
         &self.built_in
     }
 
-    /// Whether the code of any of them runs elsewhere.
+    /// Returns `true` if any extension runs outside this program.
     pub(crate) fn any_hosted(&self) -> bool {
         self.hosted().next().is_some()
     }
 
-    fn hosted(&self) -> impl Iterator<Item = &Hosted> {
+    fn hosted(&self) -> impl Iterator<Item = &HostedExtension> {
         self.list.iter().filter_map(|wrapping| match wrapping {
-            Wrapping::Hosted(hosted) => Some(hosted),
-            Wrapping::BuiltIn(_) | Wrapping::Outermost(_) => None,
+            WrappingExtension::Hosted(hosted) => Some(hosted),
+            WrappingExtension::BuiltIn(_) | WrappingExtension::Outermost(_) => None,
         })
     }
 }
 
-/// The layers of a turn, outermost first.
+/// Middleware of a turn, outermost first.
 #[derive(Default)]
-pub(crate) struct Layers {
+pub(crate) struct MiddlewareStack {
     pub(crate) turn: Arc<[Arc<dyn Middleware>]>,
     pub(crate) step: Arc<[Arc<dyn Middleware>]>,
     pub(crate) tool_call: Arc<[Arc<dyn Middleware>]>,
-    /// What hosted extensions keep.
-    pub(crate) seats: Vec<(String, Arc<Seat>)>,
-    /// What they offer.
+    /// Contexts of the hosted extensions, with their saved state.
+    pub(crate) seats: Vec<(String, Arc<ExtensionContext>)>,
+    /// Tools that hosted extensions provide.
     tools: Vec<Arc<RegisteredTool>>,
-    /// A catalog with these tools, so that the same is offered again: a client encodes it once.
-    offered: Mutex<Option<(Arc<[ToolDefinition]>, Catalog)>>,
-    /// What they see of the conversation; nothing where there are none.
-    transcript: Option<Arc<Transcript>>,
+    /// Cached catalog with these tools. Offering the same catalog again lets a model client encode
+    /// it only once.
+    offered: Mutex<Option<(Arc<[ToolDefinition]>, ToolCatalog)>>,
+    /// Conversation for hosted extensions; `None` if there are none.
+    transcript: Option<Arc<TurnTranscript>>,
 }
 
-impl Layers {
-    /// The tools of an agent with those of its extensions. A later one of the same name takes the place of the earlier one.
-    pub(crate) fn catalog(&self, own: Catalog) -> Catalog {
+impl MiddlewareStack {
+    /// Returns the agent's tools and those of its extensions. A later tool replaces an earlier one
+    /// of the same name.
+    pub(crate) fn catalog(&self, own: ToolCatalog) -> ToolCatalog {
         if self.tools.is_empty() {
             return own;
         }
@@ -147,30 +147,33 @@ impl Layers {
         }
     }
 
-    /// What hosted extensions see of the conversation.
-    pub(crate) fn transcript(&self) -> Option<&Arc<Transcript>> {
+    pub(crate) fn transcript(&self) -> Option<&Arc<TurnTranscript>> {
         self.transcript.as_ref()
     }
 
-    /// What hosted extensions keep, with how often they have set it.
-    pub(crate) fn journalist(&self) -> Option<Journalist<'_>> {
-        (!self.seats.is_empty()).then_some(Journalist(&self.seats))
+    /// Returns the journal of extension states; `None` without hosted extensions.
+    pub(crate) fn journalist(&self) -> Option<StateJournal<'_>> {
+        (!self.seats.is_empty()).then_some(StateJournal(&self.seats))
     }
 }
 
-/// Has the hosted extensions of a turn take their seats.
+/// Attaches the hosted extensions to a turn.
 pub(crate) async fn attach(context: &mut TurnContext) -> Result<(), TurnError> {
     let extensions = context.facts.agent.extensions.clone();
     if !extensions.any_hosted() {
         return Ok(());
     }
-    let transcript = Arc::new(Transcript::new(context.conversation().messages().to_vec()));
-    let mut gathered = Gathered::default();
+    let transcript = Arc::new(TurnTranscript::new(
+        context.conversation().messages().to_vec(),
+    ));
+    let mut gathered = RegisteredLayers::default();
     for wrapping in extensions.list.iter() {
         match wrapping {
-            Wrapping::BuiltIn(middleware) => gathered.built_in(middleware, 0.0),
-            Wrapping::Outermost(middleware) => gathered.built_in(middleware, f64::NEG_INFINITY),
-            Wrapping::Hosted(hosted) => {
+            WrappingExtension::BuiltIn(middleware) => gathered.built_in(middleware, 0.0),
+            WrappingExtension::Outermost(middleware) => {
+                gathered.built_in(middleware, f64::NEG_INFINITY)
+            }
+            WrappingExtension::Hosted(hosted) => {
                 let state = context.state(&hosted.name).await?;
                 let seat = Arc::new(seat(context, hosted, state, &transcript));
                 let attached = Arc::clone(&hosted.code).attach(Arc::clone(&seat)).await;
@@ -185,8 +188,8 @@ pub(crate) async fn attach(context: &mut TurnContext) -> Result<(), TurnError> {
     context
         .engine
         .bus
-        .ears()
-        .seat(context.instance(), std::mem::take(&mut gathered.attached));
+        .extension_subscribers()
+        .attach(context.instance(), std::mem::take(&mut gathered.attached));
     let layers = gathered.layers(transcript);
     Arc::make_mut(&mut context.facts).layers = Arc::new(layers);
     Ok(())
@@ -194,36 +197,36 @@ pub(crate) async fn attach(context: &mut TurnContext) -> Result<(), TurnError> {
 
 fn seat(
     context: &TurnContext,
-    hosted: &Hosted,
+    hosted: &HostedExtension,
     state: Option<serde_json::Value>,
-    transcript: &Arc<Transcript>,
-) -> Seat {
-    Seat {
+    transcript: &Arc<TurnTranscript>,
+) -> ExtensionContext {
+    ExtensionContext {
         instance: context.instance().clone(),
         turn_id: context.turn_id().to_owned(),
         trace_id: context.trace_id().to_owned(),
         workdir: context.facts.workdir.clone(),
         sandboxes: permission::sandboxes_of(&context.engine, &context.facts),
-        state: SeatState::new(state),
+        state: ExtensionState::new(state),
         transcript: Arc::clone(transcript),
         logger: Arc::new(ExtensionLog::of(context, &hosted.name)),
         cancellation: context.cancel.clone(),
     }
 }
 
-/// Layers with what decides on their order.
+/// Layers with their priorities, before sorting.
 #[derive(Default)]
-struct Gathered {
+struct RegisteredLayers {
     turn: Vec<(f64, Arc<dyn Middleware>)>,
     step: Vec<(f64, Arc<dyn Middleware>)>,
     tool_call: Vec<(f64, Arc<dyn Middleware>)>,
-    seats: Vec<(String, Arc<Seat>)>,
+    seats: Vec<(String, Arc<ExtensionContext>)>,
     tools: Vec<Arc<RegisteredTool>>,
     attached: Vec<Arc<dyn AttachedExtension>>,
 }
 
-impl Gathered {
-    /// A built-in extension has one layer of each kind; its priority is that of those that state none.
+impl RegisteredLayers {
+    /// Adds the three layers of a built-in extension. They have the default priority.
     fn built_in(&mut self, middleware: &Arc<dyn Middleware>, priority: f64) {
         for list in [&mut self.turn, &mut self.step, &mut self.tool_call] {
             list.push((priority, Arc::clone(middleware)));
@@ -232,9 +235,9 @@ impl Gathered {
 
     fn hosted(
         &mut self,
-        hosted: &Hosted,
+        hosted: &HostedExtension,
         attached: Arc<dyn AttachedExtension>,
-        seat: Arc<Seat>,
+        seat: Arc<ExtensionContext>,
     ) -> Result<(), TurnError> {
         for (index, layer) in attached.layers().iter().enumerate() {
             let middleware: Arc<dyn Middleware> = Arc::new(HostedLayer::new(
@@ -244,9 +247,9 @@ impl Gathered {
                 layer.kind,
             ));
             let list = match layer.kind {
-                LayerKind::Turn => &mut self.turn,
-                LayerKind::Step => &mut self.step,
-                LayerKind::ToolCall => &mut self.tool_call,
+                LayerTarget::Turn => &mut self.turn,
+                LayerTarget::Step => &mut self.step,
+                LayerTarget::ToolCall => &mut self.tool_call,
             };
             list.push((layer.priority, middleware));
         }
@@ -259,8 +262,8 @@ impl Gathered {
         Ok(())
     }
 
-    fn layers(self, transcript: Arc<Transcript>) -> Layers {
-        Layers {
+    fn layers(self, transcript: Arc<TurnTranscript>) -> MiddlewareStack {
+        MiddlewareStack {
             turn: in_order(self.turn),
             step: in_order(self.step),
             tool_call: in_order(self.tool_call),
@@ -272,17 +275,17 @@ impl Gathered {
     }
 }
 
-/// Lower priorities lie further out; where they are the same, who came first does.
+/// Sorts by priority, lowest outermost. Equal priorities keep the registration order.
 fn in_order(mut layers: Vec<(f64, Arc<dyn Middleware>)>) -> Arc<[Arc<dyn Middleware>]> {
     layers.sort_by(|(a, _), (b, _)| a.total_cmp(b));
     layers.into_iter().map(|(_, layer)| layer).collect()
 }
 
-fn registered(tool: OfferedTool) -> Result<Arc<RegisteredTool>, ToolError> {
+fn registered(tool: ExtensionTool) -> Result<Arc<RegisteredTool>, ToolError> {
     let name: ToolName =
         tool.name
             .parse()
-            .map_err(|error: crate::tooling::registry::NotAToolName| {
+            .map_err(|error: crate::tooling::registry::InvalidToolName| {
                 ToolError::new(error.to_string())
                     .code(Code::EXT_INIT)
                     .suggest("Call it `<extension>__<tool>`.")
@@ -297,6 +300,6 @@ fn registered(tool: OfferedTool) -> Result<Arc<RegisteredTool>, ToolError> {
         name.resource(),
         spec,
         tool.handler,
-        LIMITS,
+        EXTENSION_TOOL_LIMITS,
     )))
 }

@@ -1,4 +1,4 @@
-//! `logging`: log lines for turns, steps and tool calls of an agent, beside the runtime events.
+//! `logging`: log lines for turns, steps and tool calls of an agent, in addition to runtime events.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::builtin::{ConfigProblem, decode};
 use super::{Middleware, StepNext, ToolCallNext, TurnNext};
 use crate::tooling::dispatch::ToolCallContext;
-use crate::tooling::registry::Catalog;
+use crate::tooling::registry::ToolCatalog;
 use crate::turn::step::{StepContext, StepOutcome};
 use crate::turn::{TurnContext, TurnOutcome};
 use goondan_core::JsonObject;
@@ -18,22 +18,22 @@ use goondan_core::ports::tool::{LogLevel, ToolCallResult};
 
 pub(super) const NAME: &str = "logging";
 
-/// Characters of arguments and metadata in a line.
-const MAX_DATA: usize = 2_000;
+/// Length limit of arguments and metadata in a log line, in characters.
+const MAX_LOGGED_CHARS: usize = 2_000;
 
 #[derive(Debug, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
-struct Config {
-    /// Lines below it are left out.
+struct LoggingConfig {
+    /// Minimum level; lines below it are omitted.
     level: LogLevel,
-    /// Arguments may hold what should not lie in a log.
+    /// Off by default: arguments may contain data that must not be logged.
     include_tool_args: bool,
     include_turn_metadata: bool,
 }
 
-impl Default for Config {
+impl Default for LoggingConfig {
     fn default() -> Self {
-        Config {
+        LoggingConfig {
             level: LogLevel::Info,
             include_tool_args: false,
             include_turn_metadata: true,
@@ -41,21 +41,21 @@ impl Default for Config {
     }
 }
 
-struct Logging {
-    config: Config,
+struct LoggingMiddleware {
+    config: LoggingConfig,
 }
 
 pub(super) fn make(
     config: JsonObject,
-    _tools: &Catalog,
+    _tools: &ToolCatalog,
 ) -> Result<Arc<dyn Middleware>, ConfigProblem> {
-    Ok(Arc::new(Logging {
+    Ok(Arc::new(LoggingMiddleware {
         config: decode(config)?,
     }))
 }
 
-/// A line of the target `gdn::agent`, where the config wants that level. The level of a line is a constant to `tracing`,
-/// so this can't be a function.
+/// Logs to the target `gdn::agent` if the config enables the level. This is a macro because
+/// `tracing` requires a constant level.
 macro_rules! line {
     ($logging:expr, Debug, $($rest:tt)*) => { line!($logging, Debug => debug, $($rest)*) };
     ($logging:expr, Info, $($rest:tt)*) => { line!($logging, Info => info, $($rest)*) };
@@ -67,8 +67,8 @@ macro_rules! line {
     };
 }
 
-impl Logging {
-    /// Where a turn comes from, where the config wants it told.
+impl LoggingMiddleware {
+    /// Returns the source of a turn, if the config enables it.
     fn origin(&self, context: &TurnContext) -> Option<String> {
         if !self.config.include_turn_metadata {
             return None;
@@ -83,13 +83,13 @@ impl Logging {
             event.id,
             event.event_type,
             context.trace_id(),
-            head(&metadata, MAX_DATA)
+            head(&metadata, MAX_LOGGED_CHARS)
         ))
     }
 }
 
 #[async_trait]
-impl Middleware for Logging {
+impl Middleware for LoggingMiddleware {
     fn name(&self) -> &str {
         NAME
     }
@@ -153,7 +153,7 @@ impl Middleware for Logging {
             .then(|| context.call.input.to_string());
         let arguments = arguments
             .as_deref()
-            .map(|arguments| head(arguments, MAX_DATA));
+            .map(|arguments| head(arguments, MAX_LOGGED_CHARS));
         line!(self, Debug, %instance, tool, call, arguments, "tool called");
         let result = next.run(context).await;
         match &result.error {

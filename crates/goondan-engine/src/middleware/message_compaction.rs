@@ -1,4 +1,5 @@
-//! `message-compaction`: when a conversation has become too large, its oldest messages give way to a summary.
+//! `message-compaction`: replaces the oldest messages with a summary when a conversation becomes
+//! too large.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -7,26 +8,26 @@ use async_trait::async_trait;
 use serde::Deserialize;
 
 use super::builtin::{ConfigProblem, decode};
-use super::context::Question;
-use super::summary::{self, Removed};
-use super::trim::{Size, Trim, is_pinned};
+use super::context::ModelQuery;
+use super::summary::{self, RemovedMessages};
+use super::trim::{ConversationSize, ConversationTrim, is_pinned};
 use super::{Middleware, TurnNext};
-use crate::tooling::registry::Catalog;
+use crate::tooling::registry::ToolCatalog;
 use crate::turn::{TurnContext, TurnOutcome};
 use goondan_core::JsonObject;
 use goondan_core::event::TurnError;
-use goondan_core::message::{Message, MessageEvent, Role};
+use goondan_core::message::{Message, MessageEvent, MessageRole};
 
 pub(super) const NAME: &str = "message-compaction";
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
-struct Config {
+struct CompactionConfig {
     max_messages: NonZeroUsize,
     max_characters: NonZeroUsize,
-    /// That many of the last messages stay where the limits can be kept without them.
+    /// Number of last messages to keep, unless the limits require removing them.
     retain_last_messages: usize,
-    mode: Mode,
+    mode: CompactionMode,
     append_summary: bool,
     summary_by: SummaryBy,
     summary_prefix: String,
@@ -34,29 +35,29 @@ struct Config {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
-enum Mode {
-    /// The oldest messages go.
+enum CompactionMode {
+    /// Removes the oldest messages.
     Remove,
-    /// All messages go.
+    /// Removes all messages.
     Truncate,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 enum SummaryBy {
-    /// The agent's model writes what was said.
+    /// The agent's model writes the summary.
     Model,
-    /// Only the numbers are told; the model is not asked.
+    /// The summary only contains the number of messages; no model call.
     Plain,
 }
 
-impl Default for Config {
+impl Default for CompactionConfig {
     fn default() -> Self {
-        Config {
+        CompactionConfig {
             max_messages: NonZeroUsize::new(40).expect("40 is not zero"),
             max_characters: NonZeroUsize::new(12_000).expect("12,000 is not zero"),
             retain_last_messages: 8,
-            mode: Mode::Remove,
+            mode: CompactionMode::Remove,
             append_summary: true,
             summary_by: SummaryBy::Model,
             summary_prefix: "[message-compaction]".to_owned(),
@@ -64,8 +65,8 @@ impl Default for Config {
     }
 }
 
-impl Config {
-    fn is_too_much(&self, size: Size) -> bool {
+impl CompactionConfig {
+    fn is_too_much(&self, size: ConversationSize) -> bool {
         size.messages > self.max_messages.get() || size.characters > self.max_characters.get()
     }
 
@@ -73,20 +74,20 @@ impl Config {
         self.append_summary && self.summary_by == SummaryBy::Model
     }
 
-    /// What a model may write: a quarter of what the conversation may hold.
+    /// Returns the length limit of a model summary: a quarter of `max_characters`.
     fn summary_limit(&self) -> usize {
         (self.max_characters.get() / 4).max(1)
     }
 
-    /// The room that a summary takes at most.
-    fn summary_room(&self) -> Size {
+    /// Returns the maximum size of a summary.
+    fn summary_room(&self) -> ConversationSize {
         match (self.append_summary, self.summary_by) {
-            (false, _) => Size::default(),
-            (true, SummaryBy::Plain) => Size {
+            (false, _) => ConversationSize::default(),
+            (true, SummaryBy::Plain) => ConversationSize {
                 messages: 1,
                 characters: summary::room(&self.summary_prefix),
             },
-            (true, SummaryBy::Model) => Size {
+            (true, SummaryBy::Model) => ConversationSize {
                 messages: 1,
                 characters: summary::room(&self.summary_prefix) + self.summary_limit(),
             },
@@ -95,39 +96,40 @@ impl Config {
 }
 
 struct MessageCompaction {
-    config: Config,
+    config: CompactionConfig,
 }
 
 pub(super) fn make(
     config: JsonObject,
-    _tools: &Catalog,
+    _tools: &ToolCatalog,
 ) -> Result<Arc<dyn Middleware>, ConfigProblem> {
     Ok(Arc::new(MessageCompaction {
         config: decode(config)?,
     }))
 }
 
-/// The places of the messages that go; none where the conversation is small enough, or where only a summary would go.
+/// Returns the indexes of the messages to remove. Empty if the conversation is small enough, or if
+/// only summaries would be removed.
 fn outdated(
-    config: &Config,
+    config: &CompactionConfig,
     messages: &[Arc<Message>],
     stays: impl Fn(&Message) -> bool,
 ) -> Vec<usize> {
-    let mut trim = Trim::new(messages, stays);
+    let mut trim = ConversationTrim::new(messages, stays);
     if !config.is_too_much(trim.left()) {
         return Vec::new();
     }
     let room = config.summary_room();
-    let too_much = |mut left: Size| {
+    let too_much = |mut left: ConversationSize| {
         left += room;
         config.is_too_much(left)
     };
     let retained = retained(messages, config.retain_last_messages);
     match config.mode {
-        Mode::Truncate => trim.drop_oldest(0, |_| true),
-        // The summary stands for everything that goes: the more goes at once, the more seldom the model is asked.
-        Mode::Remove if config.asks_model() => trim.drop_oldest(retained, |_| true),
-        Mode::Remove => trim.drop_oldest(retained, too_much),
+        CompactionMode::Truncate => trim.drop_oldest(0, |_| true),
+        // Removing more messages at once reduces the number of model calls.
+        CompactionMode::Remove if config.asks_model() => trim.drop_oldest(retained, |_| true),
+        CompactionMode::Remove => trim.drop_oldest(retained, too_much),
     }
     trim.drop_orphans();
     if too_much(trim.left()) {
@@ -141,13 +143,17 @@ fn outdated(
     if only_summaries { Vec::new() } else { gone }
 }
 
-/// At least the last `count` messages, and as many before them as it takes to begin with a question.
+/// Returns the number of last messages to keep: at least `count`, extended to begin with a user
+/// message.
 fn retained(messages: &[Arc<Message>], count: usize) -> usize {
     let mut start = messages.len().saturating_sub(count);
     while start > 0
-        && messages
-            .get(start)
-            .is_some_and(|message| matches!(message.data.role, Role::Assistant | Role::Tool))
+        && messages.get(start).is_some_and(|message| {
+            matches!(
+                message.data.role,
+                MessageRole::Assistant | MessageRole::Tool
+            )
+        })
     {
         start -= 1;
     }
@@ -179,13 +185,13 @@ impl MessageCompaction {
         Ok(())
     }
 
-    /// The message that takes the place of the first of the `gone` messages.
+    /// Returns the message that replaces the first of the `gone` messages.
     async fn summary(
         &self,
         context: &mut TurnContext,
         gone: &[Arc<Message>],
     ) -> Result<Message, TurnError> {
-        let removed = Removed::of(gone);
+        let removed = RemovedMessages::of(gone);
         let written = if self.config.asks_model() {
             self.written_by_model(context, gone).await?
         } else {
@@ -193,17 +199,18 @@ impl MessageCompaction {
         };
         let text = summary::text(&self.config.summary_prefix, &removed, written.as_deref());
         let metadata = summary::metadata(self.mode_name(), &removed, written.is_some());
-        Ok(context.new_message(Role::System, NAME, &text, metadata))
+        Ok(context.new_message(MessageRole::System, NAME, &text, metadata))
     }
 
-    /// `None` where the model fails or has nothing to say: a turn does not fail for want of a summary.
+    /// Returns `None` if the model fails or returns no text: a turn must not fail because of a
+    /// missing summary.
     async fn written_by_model(
         &self,
         context: &mut TurnContext,
         gone: &[Arc<Message>],
     ) -> Result<Option<String>, TurnError> {
         let limit = self.config.summary_limit();
-        let question = Question {
+        let question = ModelQuery {
             extension: NAME,
             purpose: "summary",
             instructions: summary::instructions(limit),
@@ -215,7 +222,8 @@ impl MessageCompaction {
                 goondan_core::limits::head(text.trim(), limit).to_owned(),
             )),
             Err(error) => {
-                tracing::warn!(instance = %context.instance(), %error, "the model wrote no summary; only numbers are kept");
+                tracing::warn!(instance = %context.instance(), %error, "the model wrote no \
+                    summary; only the number of messages is kept");
                 Ok(None)
             }
         }
@@ -223,8 +231,8 @@ impl MessageCompaction {
 
     fn mode_name(&self) -> &'static str {
         match self.config.mode {
-            Mode::Remove => "remove",
-            Mode::Truncate => "truncate",
+            CompactionMode::Remove => "remove",
+            CompactionMode::Truncate => "truncate",
         }
     }
 }
@@ -252,17 +260,21 @@ mod tests {
     use super::super::trim::testing::{assert_pairs_are_whole, conversation, conversations, kept};
     use super::*;
 
-    fn config(max_messages: usize, retain_last_messages: usize, summary_by: SummaryBy) -> Config {
+    fn config(
+        max_messages: usize,
+        retain_last_messages: usize,
+        summary_by: SummaryBy,
+    ) -> CompactionConfig {
         let max_messages = NonZeroUsize::new(max_messages).unwrap();
-        Config {
+        CompactionConfig {
             max_messages,
             retain_last_messages,
             summary_by,
-            ..Config::default()
+            ..CompactionConfig::default()
         }
     }
 
-    fn compacted(words: &str, config: &Config) -> String {
+    fn compacted(words: &str, config: &CompactionConfig) -> String {
         let messages = conversation(words);
         let last = messages.last().map(|message| message.id.clone());
         let gone = outdated(config, &messages, |message| {
@@ -317,8 +329,8 @@ mod tests {
 
     #[test]
     fn truncate_leaves_only_what_must_stay() {
-        let config = Config {
-            mode: Mode::Truncate,
+        let config = CompactionConfig {
+            mode: CompactionMode::Truncate,
             ..config(4, 4, SummaryBy::Plain)
         };
         assert_eq!(compacted("u s! u a u", &config), "s!1 u4");
@@ -326,15 +338,15 @@ mod tests {
 
     #[test]
     fn characters_count_like_messages() {
-        let config = Config {
+        let config = CompactionConfig {
             max_characters: NonZeroUsize::new(30).unwrap(),
             append_summary: false,
-            ..Config::default()
+            ..CompactionConfig::default()
         };
         assert_eq!(
             compacted(
                 "u a u a u",
-                &Config {
+                &CompactionConfig {
                     retain_last_messages: 0,
                     ..config
                 }
@@ -353,13 +365,13 @@ mod tests {
             truncate in any::<bool>(),
         ) {
             let by = if model { SummaryBy::Model } else { SummaryBy::Plain };
-            let mode = if truncate { Mode::Truncate } else { Mode::Remove };
-            let config = Config { mode, ..config(max, retain, by) };
+            let mode = if truncate { CompactionMode::Truncate } else { CompactionMode::Remove };
+            let config = CompactionConfig { mode, ..config(max, retain, by) };
             let gone = outdated(&config, &messages, is_pinned);
             assert_pairs_are_whole(&messages, &gone);
             prop_assert!(gone.iter().all(|index| !is_pinned(&messages[*index])));
             let left: Vec<_> = (0..messages.len()).filter(|i| !gone.contains(i)).map(|i| Arc::clone(&messages[i])).collect();
-            let mut rest = Trim::new(&left, is_pinned);
+            let mut rest = ConversationTrim::new(&left, is_pinned);
             rest.drop_oldest(0, |_| true);
             let with_summary = left.len() + usize::from(!gone.is_empty());
             prop_assert!(with_summary <= max || rest.gone().is_empty());

@@ -1,4 +1,5 @@
-//! `message-window`: a turn begins with at most so many messages. The oldest go, and are gone for good.
+//! `message-window`: limits the number of messages at the start of a turn. The oldest messages are
+//! removed permanently.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -7,9 +8,9 @@ use async_trait::async_trait;
 use serde::Deserialize;
 
 use super::builtin::{ConfigProblem, decode};
-use super::trim::{Trim, is_pinned};
+use super::trim::{ConversationTrim, is_pinned};
 use super::{Middleware, TurnNext};
-use crate::tooling::registry::Catalog;
+use crate::tooling::registry::ToolCatalog;
 use crate::turn::{TurnContext, TurnOutcome};
 use goondan_core::JsonObject;
 use goondan_core::event::TurnError;
@@ -21,13 +22,13 @@ const DEFAULT_MAX_MESSAGES: NonZeroUsize = NonZeroUsize::new(80).expect("80 is n
 
 #[derive(Debug, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
-struct Config {
+struct MessageWindowConfig {
     max_messages: NonZeroUsize,
 }
 
-impl Default for Config {
+impl Default for MessageWindowConfig {
     fn default() -> Self {
-        Config {
+        MessageWindowConfig {
             max_messages: DEFAULT_MAX_MESSAGES,
         }
     }
@@ -39,21 +40,21 @@ struct MessageWindow {
 
 pub(super) fn make(
     config: JsonObject,
-    _tools: &Catalog,
+    _tools: &ToolCatalog,
 ) -> Result<Arc<dyn Middleware>, ConfigProblem> {
-    let config: Config = decode(config)?;
+    let config: MessageWindowConfig = decode(config)?;
     Ok(Arc::new(MessageWindow {
         max_messages: config.max_messages.get(),
     }))
 }
 
-/// The places of the messages that go.
+/// Returns the indexes of the messages to remove.
 fn outside(
     messages: &[Arc<Message>],
     max_messages: usize,
     stays: impl Fn(&Message) -> bool,
 ) -> Vec<usize> {
-    let mut trim = Trim::new(messages, stays);
+    let mut trim = ConversationTrim::new(messages, stays);
     trim.drop_orphans();
     if trim.left().messages > max_messages {
         trim.drop_oldest(0, |left| left.messages > max_messages);
@@ -138,7 +139,7 @@ mod tests {
             prop_assert!((0..messages.len()).filter(is_gone).all(|index| !is_pinned(&messages[index])));
             let left: Vec<_> = (0..messages.len()).filter(|index| !is_gone(index)).map(|i| Arc::clone(&messages[i])).collect();
             let only_what_must_stay = {
-                let mut rest = Trim::new(&left, is_pinned);
+                let mut rest = ConversationTrim::new(&left, is_pinned);
                 rest.drop_oldest(0, |_| true);
                 rest.gone().is_empty()
             };

@@ -1,14 +1,14 @@
-//! The onion around a turn, a step and a tool call.
+//! Middleware around a turn, a step and a tool call.
 //!
-//! Each middleware may act before and after what it wraps. `next` is consumed by running it, so the core runs at most
-//! once. The first of an agent's extensions is the outermost.
+//! Each middleware may act before and after the part that it wraps. Running `next` consumes it, so
+//! the core runs at most once. The first extension of an agent is the outermost.
 //!
-//! Middleware belongs to the plan of an agent: all of its instances and turns share it. What it has to know about a turn
-//! it finds in the conversation, notes with [`TurnContext::note`], or keeps with [`TurnContext::set_state`]; so nothing has to be cleaned up, and a resumed
-//! turn does what it did before.
+//! Middleware is part of the agent plan: all instances and turns share it. Its data about a turn
+//! comes from the conversation, from [`TurnContext::note`] or from [`TurnContext::set_state`].
+//! Therefore it needs no cleanup, and a resumed turn behaves in the same way.
 //!
-//! The code of other extensions is not part of this program (`hosted/`). It takes its seat at each turn, and its layers stand
-//! among those of the built-in ones in the order of their priorities (`layers.rs`).
+//! The code of other extensions runs outside this program (`hosted/`). It attaches to each turn,
+//! and its layers are sorted among the built-in ones by priority (`layers.rs`).
 
 mod builtin;
 mod chain;
@@ -38,26 +38,26 @@ use goondan_core::event::TurnError;
 use goondan_core::ports::tool::ToolCallResult;
 
 pub use builtin::names as builtin_names;
-pub(crate) use chain::{Sources, chain};
-pub use context::Question;
-pub(crate) use context::{ExtensionStates, Notes};
-pub(crate) use hosted::Journalist;
-pub use layers::Extensions;
-pub(crate) use layers::{Layers, attach};
+pub(crate) use chain::{ExtensionInputs, chain};
+pub use context::ModelQuery;
+pub(crate) use context::{ExtensionStates, TurnNotes};
+pub(crate) use hosted::StateJournal;
+pub use layers::AgentExtensions;
+pub(crate) use layers::{MiddlewareStack, attach};
 pub(crate) use structured_output::StructuredOutput;
 
-/// Wraps what an agent does.
+/// Layer around the turns, steps and tool calls of an agent.
 #[async_trait]
 pub trait Middleware: Send + Sync {
-    /// For messages and logs.
+    /// Returns the name for messages and logs.
     fn name(&self) -> &str;
 
-    /// Tools that it adds to those of its agent.
+    /// Returns tools to add to those of the agent.
     fn tools(&self) -> Vec<Arc<RegisteredTool>> {
         Vec::new()
     }
 
-    /// Around a whole turn. The user message is there already.
+    /// Wraps a whole turn. The user message is already in the conversation.
     async fn turn(
         &self,
         context: &mut TurnContext,
@@ -66,7 +66,7 @@ pub trait Middleware: Send + Sync {
         next.run(context).await
     }
 
-    /// Around one step: one model call and the tool calls that it asks for.
+    /// Wraps one step: one model call and the tool calls that it requests.
     async fn step(
         &self,
         context: &mut StepContext<'_>,
@@ -75,7 +75,7 @@ pub trait Middleware: Send + Sync {
         next.run(context).await
     }
 
-    /// Around one tool call. Calls of one step run at the same time.
+    /// Wraps one tool call. The calls of one step run concurrently.
     async fn tool_call(
         &self,
         context: &mut ToolCallContext,
@@ -85,27 +85,27 @@ pub trait Middleware: Send + Sync {
     }
 }
 
-/// The rest of a chain.
+/// Remaining middleware of a chain.
 #[derive(Clone, Copy)]
-struct Rest<'a>(&'a [Arc<dyn Middleware>]);
+struct RemainingChain<'a>(&'a [Arc<dyn Middleware>]);
 
-impl<'a> Rest<'a> {
-    fn split(self) -> Option<(&'a Arc<dyn Middleware>, Rest<'a>)> {
+impl<'a> RemainingChain<'a> {
+    fn split(self) -> Option<(&'a Arc<dyn Middleware>, RemainingChain<'a>)> {
         self.0
             .split_first()
-            .map(|(first, rest)| (first, Rest(rest)))
+            .map(|(first, rest)| (first, RemainingChain(rest)))
     }
 }
 
-/// What a turn middleware wraps.
-pub struct TurnNext<'a>(Rest<'a>);
+/// The part that turn middleware wraps.
+pub struct TurnNext<'a>(RemainingChain<'a>);
 
 impl<'a> TurnNext<'a> {
     pub(crate) fn new(chain: &'a [Arc<dyn Middleware>]) -> Self {
-        TurnNext(Rest(chain))
+        TurnNext(RemainingChain(chain))
     }
 
-    /// Runs it.
+    /// Runs the wrapped part.
     pub async fn run(self, context: &mut TurnContext) -> Result<TurnOutcome, TurnError> {
         match self.0.split() {
             Some((middleware, rest)) => middleware.turn(context, TurnNext(rest)).await,
@@ -114,15 +114,15 @@ impl<'a> TurnNext<'a> {
     }
 }
 
-/// What a step middleware wraps.
-pub struct StepNext<'a>(Rest<'a>);
+/// The part that step middleware wraps.
+pub struct StepNext<'a>(RemainingChain<'a>);
 
 impl<'a> StepNext<'a> {
     pub(crate) fn new(chain: &'a [Arc<dyn Middleware>]) -> Self {
-        StepNext(Rest(chain))
+        StepNext(RemainingChain(chain))
     }
 
-    /// Runs it.
+    /// Runs the wrapped part.
     pub async fn run(self, context: &mut StepContext<'_>) -> Result<StepOutcome, TurnError> {
         match self.0.split() {
             Some((middleware, rest)) => middleware.step(context, StepNext(rest)).await,
@@ -131,15 +131,15 @@ impl<'a> StepNext<'a> {
     }
 }
 
-/// What a tool-call middleware wraps.
-pub struct ToolCallNext<'a>(Rest<'a>);
+/// The part that tool-call middleware wraps.
+pub struct ToolCallNext<'a>(RemainingChain<'a>);
 
 impl<'a> ToolCallNext<'a> {
     pub(crate) fn new(chain: &'a [Arc<dyn Middleware>]) -> Self {
-        ToolCallNext(Rest(chain))
+        ToolCallNext(RemainingChain(chain))
     }
 
-    /// Runs it.
+    /// Runs the wrapped part.
     pub async fn run(self, context: &mut ToolCallContext) -> ToolCallResult {
         match self.0.split() {
             Some((middleware, rest)) => middleware.tool_call(context, ToolCallNext(rest)).await,

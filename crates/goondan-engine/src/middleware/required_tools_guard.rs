@@ -1,4 +1,5 @@
-//! `required-tools-guard`: a text answer does not end a turn before any of the required tools has succeeded in it (rule M5).
+//! `required-tools-guard`: a text answer does not end a turn until one of the required tools has
+//! succeeded (rule M5).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,24 +9,24 @@ use serde::Deserialize;
 
 use super::builtin::{ConfigProblem, decode};
 use super::{Middleware, StepNext};
-use crate::tooling::registry::Catalog;
+use crate::tooling::registry::ToolCatalog;
 use crate::turn::TurnContext;
 use crate::turn::step::{StepContext, StepOutcome};
 use goondan_core::JsonObject;
 use goondan_core::event::TurnError;
-use goondan_core::message::Role;
+use goondan_core::message::MessageRole;
 use goondan_core::ports::tool::ToolCallStatus;
 
 pub(super) const NAME: &str = "required-tools-guard";
-/// The field that `Agent.spec.requiredTools` adds to.
-pub(super) const TOOLS: &str = "requiredTools";
+/// Config field to which `Agent.spec.requiredTools` is added.
+pub(super) const REQUIRED_TOOLS_FIELD: &str = "requiredTools";
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
-struct Config {
-    /// Any of these is enough. None: the guard does nothing.
+struct RequiredToolsConfig {
+    /// Tools of which one must succeed. With an empty list, the guard does nothing.
     required_tools: Vec<String>,
-    /// What the model is told instead of the default text.
+    /// Message to the model, instead of the default.
     error_message: String,
 }
 
@@ -36,9 +37,9 @@ struct RequiredToolsGuard {
 
 pub(super) fn make(
     config: JsonObject,
-    tools: &Catalog,
+    tools: &ToolCatalog,
 ) -> Result<Arc<dyn Middleware>, ConfigProblem> {
-    let config: Config = decode(config)?;
+    let config: RequiredToolsConfig = decode(config)?;
     if let Some(index) = config
         .required_tools
         .iter()
@@ -46,7 +47,7 @@ pub(super) fn make(
     {
         let known = tools.names().collect::<Vec<_>>().join(", ");
         return Err(ConfigProblem {
-            field: format!("{TOOLS}[{index}]"),
+            field: format!("{REQUIRED_TOOLS_FIELD}[{index}]"),
             message: format!("the agent has no tool `{}`", config.required_tools[index]),
             suggestion: Some(format!("its tools are: {known}")),
         });
@@ -91,12 +92,12 @@ impl Middleware for RequiredToolsGuard {
         next: StepNext<'_>,
     ) -> Result<StepOutcome, TurnError> {
         let mut outcome = next.run(context).await?;
-        // An empty answer has a reminder of its own.
+        // An empty answer has its own reminder.
         let would_end = !outcome.should_continue && outcome.message.is_some();
         if would_end && !self.tools.is_empty() && !self.is_satisfied(context.turn()) {
             context
                 .turn()
-                .append_text(Role::User, NAME, &self.reminder)
+                .append_text(MessageRole::User, NAME, &self.reminder)
                 .await?;
             outcome.should_continue = true;
         }

@@ -1,8 +1,11 @@
 //! The guard of `Agent.spec.output`: a turn ends with JSON that fits the schema, or with an error.
 //!
-//! Either the request contains the schema and the model answers with text, or the model calls a tool whose arguments are
-//! the answer. Both are checked here. A text that fits the schema counts in both modes. A model whose answer does not fit
-//! reads the problems and answers again. If a server refuses the schema, the turn changes to the tool.
+//! Either the request contains the schema and the model answers with text, or the model calls a
+//! tool with the answer as arguments. Both are validated here. Text that fits the schema is
+//! accepted in both modes.
+//!
+//! A model whose answer does not fit receives the errors and answers again. If a server rejects the
+//! schema, the turn changes to the tool.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,22 +23,22 @@ use crate::turn::step::{StepContext, StepOutcome};
 use crate::turn::{TurnContext, TurnOutcome};
 use goondan_core::JsonObject;
 use goondan_core::event::{FinishReason, SwarmEvent, TurnError};
-use goondan_core::message::{Message, MessageSource, Part, Role};
+use goondan_core::message::{Message, MessagePart, MessageRole, MessageSource};
 use goondan_core::ports::tool::{
     ToolCallResult, ToolCallStatus, ToolContext, ToolError, ToolHandler, ToolOutput,
 };
-use goondan_core::reserved::ANSWER_TOOL as TOOL;
+use goondan_core::reserved_names::ANSWER_TOOL as TOOL;
 use goondan_core::schema::ArgumentSchema;
 
-/// What messages of the guard name as their source.
+/// Source name of the guard's messages.
 const NAME: &str = "structured-output";
-/// The resource of the tool that takes an answer.
+/// Resource name of the answer tool.
 const RESOURCE: &str = "answer";
-/// Its export.
+/// Export name of the answer tool.
 const EXPORT: &str = "submit";
 
-/// So many answers in a row that do not fit end a turn.
-const MOST_ATTEMPTS: u32 = 3;
+/// Limit of consecutive invalid answers; the turn then fails.
+const MAX_ANSWER_ATTEMPTS: u32 = 3;
 
 pub(crate) struct StructuredOutput {
     schema: Arc<ArgumentSchema>,
@@ -45,15 +48,15 @@ pub(crate) struct StructuredOutput {
     tool: Arc<RegisteredTool>,
 }
 
-/// Answers of the turn that did not fit, since the last step that did something else.
+/// Number of consecutive invalid answers in the turn.
 #[derive(Default)]
-struct Refused(u32);
+struct InvalidAnswers(u32);
 
-/// Takes an answer that was found to fit.
-struct Taken;
+/// Handler of the answer tool; the answer is already validated.
+struct AnswerToolHandler;
 
 #[async_trait]
-impl ToolHandler for Taken {
+impl ToolHandler for AnswerToolHandler {
     async fn call(&self, _ctx: &ToolContext, input: JsonObject) -> Result<ToolOutput, ToolError> {
         Ok(ToolOutput::from(Value::Object(input)))
     }
@@ -99,34 +102,38 @@ impl StructuredOutput {
         })
     }
 
-    /// Returns whether the answer comes through the tool in this turn.
+    /// Returns `true` if the answer comes through the tool in this turn.
     fn is_by_tool(&self, turn: &TurnContext) -> bool {
         !self.is_sent || turn.progress.answer_fallback.is_active
     }
 
     fn read(&self, text: &str) -> Result<Value, String> {
         let answer = serde_json::from_str(without_fence(text)).map_err(|error| {
-            format!("Your answer is not valid JSON ({error}). Answer with JSON alone, without any other text.")
+            format!(
+                "Your answer is not valid JSON ({error}). Answer with JSON only, without other \
+                    text."
+            )
         })?;
         match self.schema.check_answer(&answer) {
             Ok(()) => Ok(answer),
             Err(problems) => Err(format!(
-                "Your answer does not fit the schema: {problems}. Answer again, with the whole corrected JSON and nothing else."
+                "Your answer does not fit the schema: {problems}. Answer again, with the whole \
+                corrected JSON and nothing else."
             )),
         }
     }
 
-    /// What the call of the tool comes to.
+    /// Validates the arguments of an answer tool call.
     fn submit(&self, context: &ToolCallContext) -> ToolCallResult {
         let call = &context.call;
         let answers = context.message.tool_calls().count();
         let checked = match answers {
             1 => dispatch::checked_arguments(&self.schema, call),
             _ => Err(
-                ToolError::new("the answer was not taken: other tools were called beside it")
+                ToolError::new("the answer was rejected: other tools were called with it")
                     .code(Code::TOOL_INVALID_ARGS)
                     .suggest(format!(
-                        "Call `{TOOL}` alone, once the results of all other calls are there."
+                        "Call only `{TOOL}`, after all other calls have results."
                     )),
             ),
         };
@@ -170,7 +177,7 @@ impl Middleware for StructuredOutput {
         }
         let mut outcome = next.run(context).await?;
         if outcome.finish_reason == FinishReason::MaxSteps {
-            // What was said last is no answer.
+            // The last message of the model is not an answer.
             outcome.response = None;
         }
         Ok(outcome)
@@ -184,7 +191,7 @@ impl Middleware for StructuredOutput {
         let mut outcome = next.run(context).await?;
         let by_tool = self.is_by_tool(context.turn());
         match self.answer(&outcome, by_tool) {
-            None => context.turn().note::<Refused>().0 = 0,
+            None => context.turn().note::<InvalidAnswers>().0 = 0,
             Some(Ok(answer)) => {
                 if !outcome.results.is_empty() {
                     outcome.message = Some(say(context, &answer).await?);
@@ -215,7 +222,8 @@ impl Middleware for StructuredOutput {
 
 fn answer_tool(schema: &Value) -> RegisteredTool {
     let spec = ExportSpec {
-        description: "Gives your final answer. Call it alone, once, when you are done; do not answer with text."
+        description: "Submits your final answer. Call only this tool, once, when done; do not \
+            answer with text."
             .to_owned(),
         parameters: schema.clone(),
         read_only: true,
@@ -227,10 +235,10 @@ fn answer_tool(schema: &Value) -> RegisteredTool {
         output: usize::MAX,
         timeout: Duration::from_secs(10),
     };
-    RegisteredTool::new(RESOURCE, spec, Arc::new(Taken), limits)
+    RegisteredTool::new(RESOURCE, spec, Arc::new(AnswerToolHandler), limits)
 }
 
-/// Makes the answer that came in a call the text that the turn ends with.
+/// Appends the answer from a tool call as the final text of the turn.
 async fn say(context: &mut StepContext<'_>, answer: &Value) -> Result<Arc<Message>, TurnError> {
     let text = answer.to_string();
     let is_new = context.is_new.load(Ordering::Relaxed);
@@ -246,33 +254,39 @@ async fn say(context: &mut StepContext<'_>, answer: &Value) -> Result<Arc<Messag
             delta: text.clone(),
         });
     }
-    turn.append(Role::Assistant, vec![Part::text(text)], source)
-        .await
+    turn.append(
+        MessageRole::Assistant,
+        vec![MessagePart::text(text)],
+        source,
+    )
+    .await
 }
 
-/// Tells the model what is wrong, unless it was told too often.
+/// Sends the errors to the model. Fails with `MODEL_OUTPUT` after too many attempts.
 async fn refuse(turn: &mut TurnContext, problem: &str) -> Result<(), TurnError> {
-    let refused = turn.note::<Refused>();
+    let refused = turn.note::<InvalidAnswers>();
     refused.0 += 1;
-    if refused.0 >= MOST_ATTEMPTS {
+    if refused.0 >= MAX_ANSWER_ATTEMPTS {
         let message = format!(
-            "the model gave {MOST_ATTEMPTS} answers in a row that do not fit the agent's `output`"
+            "the model gave {MAX_ANSWER_ATTEMPTS} answers in a row that do not fit the agent's \
+            `output`"
         );
         let message = if problem.is_empty() {
             message
         } else {
-            format!("{message}; it was told: {problem}")
+            format!("{message}; the last problem was: {problem}")
         };
-        return Err(TurnError::new(Code::MODEL_OUTPUT, message)
-            .suggest("Say in the prompt what the fields mean, make the schema simpler, or use another model."));
+        return Err(TurnError::new(Code::MODEL_OUTPUT, message).suggest(
+            "Explain the fields in the prompt, simplify the schema, or use another model.",
+        ));
     }
     match problem {
         "" => Ok(()),
-        problem => turn.append_text(Role::User, NAME, problem).await,
+        problem => turn.append_text(MessageRole::User, NAME, problem).await,
     }
 }
 
-/// JSON without the fence of Markdown that some models put around it.
+/// Removes the Markdown code fence that some models put around JSON.
 fn without_fence(text: &str) -> &str {
     let text = text.trim();
     let inside = text

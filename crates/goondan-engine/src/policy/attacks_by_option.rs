@@ -1,10 +1,11 @@
-//! Attacks on policies by the options of allowed programs, a row each.
+//! Attacks on policies using options of allowed programs, one per row.
 
-use goondan_spec::kinds::Action;
+use goondan_spec::kinds::PermissionAction;
 
 use super::tests::shell_action;
 
-/// Options by which programs run others, in any spelling, and words that may become one.
+/// Options with which programs run other programs, in any spelling, and words that may become such
+/// an option.
 const BY_OPTION: &[&str] = &[
     "git -c core.pager=x log",
     "git -ccore.pager=x log",
@@ -61,7 +62,7 @@ const BY_OPTION: &[&str] = &[
     "find . -exec tar --to-comm=sh -xf {} ';'",
 ];
 
-/// Ordinary lines of the same programs.
+/// Normal command lines of the same programs.
 const ORDINARY: &[&str] = &[
     "git log -n 5 --oneline",
     "git log --graph --format=%H -- '*.rs'",
@@ -90,16 +91,16 @@ fn command_lines_with_options_that_run_programs() {
     let programs = [
         "git *", "tar *", "find *", "rsync *", "fd *", "cat *", "echo *",
     ];
-    let rules = programs.map(|pattern| (pattern, Action::Allow));
-    let action = |line: &&&str| shell_action(Action::Deny, &rules, line);
+    let rules = programs.map(|pattern| (pattern, PermissionAction::Allow));
+    let action = |line: &&&str| shell_action(PermissionAction::Deny, &rules, line);
     let through: Vec<_> = BY_OPTION
         .iter()
-        .filter(|line| action(line) == Action::Allow)
+        .filter(|line| action(line) == PermissionAction::Allow)
         .collect();
     assert!(through.is_empty(), "{through:#?}");
     let refused: Vec<_> = ORDINARY
         .iter()
-        .filter(|line| action(line) != Action::Allow)
+        .filter(|line| action(line) != PermissionAction::Allow)
         .collect();
     assert!(refused.is_empty(), "{refused:#?}");
     println!(

@@ -1,68 +1,74 @@
-//! Which rule decides about a call, and why.
+//! Policy decisions: selects the rule that applies to a call, with the reason.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
 use goondan_spec::kinds::{
-    Action, MarkedArguments, Permission, PermissionRule, Permissions, RuleSandbox, Sandbox, Written,
+    MarkedArguments, Permission, PermissionAction, PermissionRule, Permissions, RuleSandbox,
+    SandboxSettings, SourceLocation,
 };
 use goondan_spec::pattern;
 use serde_json::Value;
 
 use super::paths::PathArguments;
 use goondan_core::JsonObject;
-use goondan_core::run_mode::{Containment, RunMode};
-use goondan_core::shell::{self, Part, What};
+use goondan_core::run_mode::{CommandContainment, RunMode};
+use goondan_core::shell::{self, CommandPart, CommandPartKind};
 
-/// A call that a policy decides about.
+/// Call to which a policy is applied.
 #[derive(Debug, Clone, Copy)]
 pub struct PolicyQuestion<'a> {
-    /// `resource__export`.
+    /// Tool name in the form `resource__export`.
     pub tool_name: &'a str,
-    /// What the export declares that it needs.
+    /// Permissions that the export declares.
     pub needs: &'a BTreeSet<Permission>,
-    /// The arguments.
+    /// Arguments of the call.
     pub arguments: &'a JsonObject,
-    /// The arguments whose meaning is known.
+    /// Names of the arguments with a special meaning, such as paths and commands.
     pub marked: &'a MarkedArguments,
-    /// Where the paths among them lead.
+    /// Resolved path arguments.
     pub paths: &'a PathArguments,
 }
 
-/// What was decided, and by what.
+/// Decision of a policy about a call.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Decision {
-    /// The strictest of what its parts say.
-    pub action: Action,
-    /// What decided, where there are no parts; else what decided about the first part that says so.
-    pub because: Because,
-    /// The commands of shell arguments and the paths of a patch or a list, one by one.
+pub struct PolicyDecision {
+    /// The strictest action of all parts.
+    pub action: PermissionAction,
+    /// Reason for the action: for the call, or for the first part with that action.
+    pub because: DecisionReason,
+    /// Commands, paths and other parts of the call that are decided separately.
     pub parts: Vec<PartDecision>,
-    /// A rule that restricts certain calls may match, too.
+    /// A restricting rule may also match.
     pub in_doubt: bool,
 }
 
-/// What was decided about a part of a call.
+/// Decision about one part of a call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PartDecision {
-    /// The part.
-    pub part: Part,
-    /// What happens to it.
-    pub action: Action,
-    /// What decided.
-    pub because: Because,
-    /// What contains the command, or the opening of a file, where a pattern allows it.
-    pub contained: Option<Containment>,
-    /// A rule that restricts certain commands may match, too.
+    /// Part of the call.
+    pub part: CommandPart,
+    /// Action for the part.
+    pub action: PermissionAction,
+    /// Reason for the action.
+    pub because: DecisionReason,
+    /// Sandbox for the command or redirection if a pattern allows it.
+    pub contained: Option<CommandContainment>,
+    /// A restricting rule may also match.
     pub in_doubt: bool,
 }
 
-impl Decision {
-    /// How the command lines of a call are run, as far as this policy decides.
+impl PolicyDecision {
+    /// Returns the run mode of the command lines, as far as this policy determines it.
     pub fn run_mode(&self) -> RunMode {
         let mut mode = RunMode::Shell;
-        for part in self.parts.iter().filter(|_| self.action == Action::Allow) {
-            let is_folder = part.part.what == What::Command && part.part.command.is_none();
+        for part in self
+            .parts
+            .iter()
+            .filter(|_| self.action == PermissionAction::Allow)
+        {
+            let is_folder =
+                part.part.what == CommandPartKind::Command && part.part.command.is_none();
             if is_folder {
                 mode.make_direct().is_outside = true;
                 continue;
@@ -73,7 +79,7 @@ impl Decision {
                 mode.contain(part.part.command.unwrap_or(0), contained.clone());
             } else if matches!(
                 part.because,
-                Because::Rule {
+                DecisionReason::Rule {
                     by_pattern: true,
                     ..
                 }
@@ -85,38 +91,41 @@ impl Decision {
     }
 }
 
-/// What decides.
+/// Reason for a decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Because {
-    /// The agent states nothing: it reads and writes freely, and asks before it runs programs or uses the network.
+pub enum DecisionReason {
+    /// The agent has no permissions: reading and writing is allowed; running programs and network
+    /// access require an approval.
     Unstated,
-    /// No rule matches: `default`.
+    /// No rule matches; `default` applies.
     Default,
-    /// A rule, counted from 0 in the agent's list; no number where it is understood without being written.
+    /// A rule matches.
     Rule {
-        /// Its number.
+        /// Index in the agent's list; `None` for an implicit rule.
         number: Option<usize>,
-        /// Where it is written.
-        written: Written,
-        /// It allows a command by a pattern, not a line that somebody has written down whole.
+        /// Source position of the rule.
+        written: SourceLocation,
+        /// The rule allows a command by a pattern, not by its complete text.
         by_pattern: bool,
     },
-    /// A restricting rule may or may not match what is not known before it runs.
+    /// A restricting rule may match, depending on values that are only known at run time.
     Doubt {
-        /// Where that rule is written.
-        written: Written,
+        /// Source position of that rule.
+        written: SourceLocation,
     },
 }
 
-/// What `permissions` say about a call: the last matching rule, else the default. A shell command line, a patch and a list
-/// of paths are taken to pieces, and what holds for the strictest piece holds for all of it.
-pub fn decide(permissions: Option<&Permissions>, question: PolicyQuestion<'_>) -> Decision {
+/// Applies `permissions` to a call: the last matching rule, else the default.
+///
+/// Command lines, patches and path lists are split into parts. The strictest action of a part
+/// applies to the whole call.
+pub fn decide(permissions: Option<&Permissions>, question: PolicyQuestion<'_>) -> PolicyDecision {
     let mut parts = Vec::new();
-    let mut judge = |asked: Asked<'_>| {
+    let mut judge = |asked: ArgumentPart<'_>| {
         let judged = about_part(permissions, question, &asked);
         let contained = contained(permissions, question, &asked, &judged);
         let part = asked.part.clone();
-        let Judged {
+        let RuleDecision {
             action,
             because,
             in_doubt,
@@ -136,7 +145,7 @@ pub fn decide(permissions: Option<&Permissions>, question: PolicyQuestion<'_>) -
             .commands
             .first()
             .map_or(name, String::as_str);
-        judge(Asked {
+        judge(ArgumentPart {
             argument,
             line: None,
             number: None,
@@ -145,7 +154,7 @@ pub fn decide(permissions: Option<&Permissions>, question: PolicyQuestion<'_>) -
         });
     }
     for (argument, part) in programs(question) {
-        judge(Asked {
+        judge(ArgumentPart {
             argument,
             line: None,
             number: None,
@@ -160,7 +169,7 @@ pub fn decide(permissions: Option<&Permissions>, question: PolicyQuestion<'_>) -
         .filter_map(|name| Some((name.as_str(), question.arguments.get(name)?.as_str()?)));
     for (argument, line) in lines {
         if let Some(part) = &folder {
-            judge(Asked {
+            judge(ArgumentPart {
                 argument,
                 line: None,
                 number: None,
@@ -169,7 +178,7 @@ pub fn decide(permissions: Option<&Permissions>, question: PolicyQuestion<'_>) -
             });
         }
         for part in shell::parts(line) {
-            judge(Asked {
+            judge(ArgumentPart {
                 argument,
                 line: Some(line),
                 number: None,
@@ -179,8 +188,8 @@ pub fn decide(permissions: Option<&Permissions>, question: PolicyQuestion<'_>) -
         }
     }
     for (argument, number, given) in question.paths.listed() {
-        let part = Part::path(given);
-        judge(Asked {
+        let part = CommandPart::path(given);
+        judge(ArgumentPart {
             argument,
             line: None,
             number: Some(number),
@@ -195,7 +204,7 @@ pub fn decide(permissions: Option<&Permissions>, question: PolicyQuestion<'_>) -
     match strictest {
         Some(part) => {
             let in_doubt = parts.iter().any(|part| part.in_doubt);
-            Decision {
+            PolicyDecision {
                 action: part.action,
                 because: part.because.clone(),
                 parts,
@@ -203,13 +212,13 @@ pub fn decide(permissions: Option<&Permissions>, question: PolicyQuestion<'_>) -
             }
         }
         None => {
-            let Judged {
+            let RuleDecision {
                 action,
                 because,
                 in_doubt,
                 ..
             } = about_call(permissions, question, None);
-            Decision {
+            PolicyDecision {
                 action,
                 because,
                 parts,
@@ -219,31 +228,39 @@ pub fn decide(permissions: Option<&Permissions>, question: PolicyQuestion<'_>) -
     }
 }
 
-/// The folder in which a command line runs, where that lies outside of the working folder.
-fn folder_outside(question: PolicyQuestion<'_>) -> Option<Part> {
+/// Returns the working directory argument of a command line if it is outside the working directory.
+fn folder_outside(question: PolicyQuestion<'_>) -> Option<CommandPart> {
     let outside = question
         .marked
         .folders
         .iter()
         .find(|name| !question.paths.is_inside(name))?;
-    Some(Part::folder(question.arguments.get(outside)?.as_str()?))
+    Some(CommandPart::folder(
+        question.arguments.get(outside)?.as_str()?,
+    ))
 }
 
-/// Variables that a call sets beside what it runs, and the argument that they stand in. They hold for every command of a
-/// line, as assignments before it do.
-fn variables<'a>(question: PolicyQuestion<'a>) -> impl Iterator<Item = (&'a str, Part)> + 'a {
+/// Returns environment variables in the arguments, with their argument name. They apply to every
+/// command of a line, like assignments before it.
+fn variables<'a>(
+    question: PolicyQuestion<'a>,
+) -> impl Iterator<Item = (&'a str, CommandPart)> + 'a {
     let names = question.marked.environments.iter();
     names
         .filter_map(move |name| Some((name, question.arguments.get(name)?.as_object()?)))
         .flat_map(|(argument, variables)| {
-            variables
-                .iter()
-                .map(|(name, value)| (argument.as_str(), Part::variable(name, &as_text(value))))
+            variables.iter().map(|(name, value)| {
+                (
+                    argument.as_str(),
+                    CommandPart::variable(name, &as_text(value)),
+                )
+            })
         })
 }
 
-/// Programs that read a script as what it is. Which of them does so changes nothing about what was judged.
-const SHELLS: [&str; 6] = [
+/// Programs that interpret a script as shell code. The choice between them does not affect the
+/// decision.
+const SCRIPT_SHELLS: [&str; 6] = [
     "/bin/bash",
     "/bin/sh",
     "/usr/bin/bash",
@@ -252,52 +269,52 @@ const SHELLS: [&str; 6] = [
     "sh",
 ];
 
-/// Other programs that a call names, and the arguments that they stand in.
-fn programs<'a>(question: PolicyQuestion<'a>) -> impl Iterator<Item = (&'a str, Part)> + 'a {
+/// Returns other programs in the arguments, with their argument name.
+fn programs<'a>(question: PolicyQuestion<'a>) -> impl Iterator<Item = (&'a str, CommandPart)> + 'a {
     let named = question.marked.programs.iter();
     let named = named
         .filter_map(move |name| Some((name.as_str(), question.arguments.get(name)?.as_str()?)));
     named
-        .filter(|(_, program)| !SHELLS.contains(program))
-        .map(|(name, program)| (name, Part::program(program)))
+        .filter(|(_, program)| !SCRIPT_SHELLS.contains(program))
+        .map(|(name, program)| (name, CommandPart::program(program)))
 }
 
-/// The stricter of two actions: a callee never gets more than its callers have.
-pub fn stricter(a: Action, b: Action) -> Action {
+/// Returns the stricter of two actions: a callee never has more permissions than its callers.
+pub fn stricter(a: PermissionAction, b: PermissionAction) -> PermissionAction {
     if strictness(a) >= strictness(b) { a } else { b }
 }
 
-fn strictness(action: Action) -> u8 {
+fn strictness(action: PermissionAction) -> u8 {
     match action {
-        Action::Allow => 0,
-        Action::Ask => 1,
-        Action::Deny => 2,
+        PermissionAction::Allow => 0,
+        PermissionAction::Ask => 1,
+        PermissionAction::Deny => 2,
     }
 }
 
-/// A part of what is in `argument`.
-struct Asked<'a> {
+/// Part of an argument to decide about.
+struct ArgumentPart<'a> {
     argument: &'a str,
-    /// Which of the argument's paths the part is.
+    /// Index of the path in the argument.
     number: Option<usize>,
-    /// The line as a whole, where the part stands in it.
+    /// The complete line that contains the part.
     line: Option<&'a str>,
-    /// The line runs in the working folder.
+    /// The line runs in the working directory.
     stays: bool,
-    part: &'a Part,
+    part: &'a CommandPart,
 }
 
-impl Asked<'_> {
-    /// Somebody wrote down this very command line.
+impl ArgumentPart<'_> {
+    /// Returns `true` if a rule contains exactly this command line.
     fn is_whole(&self, expected: &str) -> bool {
         !expected.contains(['*', '?']) && self.line == Some(expected)
     }
 }
 
-/// What was decided, and by which rule.
-struct Judged<'p> {
-    action: Action,
-    because: Because,
+/// Decision with the matching rule.
+struct RuleDecision<'p> {
+    action: PermissionAction,
+    because: DecisionReason,
     rule: Option<&'p PermissionRule>,
     in_doubt: bool,
 }
@@ -305,15 +322,15 @@ struct Judged<'p> {
 fn about_part<'p>(
     permissions: Option<&'p Permissions>,
     question: PolicyQuestion<'_>,
-    asked: &Asked<'_>,
-) -> Judged<'p> {
+    asked: &ArgumentPart<'_>,
+) -> RuleDecision<'p> {
     let (needed, inside) = match asked.part.what {
-        What::Read { inside } => (Permission::Read, inside),
-        What::Write { inside } => (Permission::Write, inside),
+        CommandPartKind::Read { inside } => (Permission::Read, inside),
+        CommandPartKind::Write { inside } => (Permission::Write, inside),
         _ => return about_call(permissions, question, Some(asked)),
     };
-    // A redirection needs to read or to write, too. Where it may leave the working folder, that permission alone is not
-    // enough: what the tool needs anyhow must suffice.
+    // A redirection also needs the permission to read or write. If its target may be outside the
+    // working directory, the tool's declared permissions must allow it as well.
     let mut needs = question.needs.clone();
     needs.insert(needed);
     let opening = about_call(
@@ -325,11 +342,11 @@ fn about_part<'p>(
         Some(asked),
     );
     if inside && asked.stays {
-        // What a command that may run reads by itself, it may be given.
-        let is_asked = needed == Permission::Read && opening.action == Action::Ask;
-        return Judged {
+        // An allowed command can read files itself, so a redirection may also pass them to it.
+        let is_asked = needed == Permission::Read && opening.action == PermissionAction::Ask;
+        return RuleDecision {
             action: if is_asked {
-                Action::Allow
+                PermissionAction::Allow
             } else {
                 opening.action
             },
@@ -337,8 +354,8 @@ fn about_part<'p>(
         };
     }
     let running = about_call(permissions, question, Some(asked));
-    // Both must allow it, so what contains either contains it.
-    let is_held = |judged: &Judged<'_>| containing(asked, judged).is_some();
+    // Both must allow it, so the sandbox of either applies.
+    let is_held = |judged: &RuleDecision<'_>| containing(asked, judged).is_some();
     match strictness(opening.action).cmp(&strictness(running.action)) {
         Ordering::Less => running,
         Ordering::Equal if is_held(&running) && !is_held(&opening) => running,
@@ -349,34 +366,34 @@ fn about_part<'p>(
 fn about_call<'p>(
     permissions: Option<&'p Permissions>,
     question: PolicyQuestion<'_>,
-    asked: Option<&Asked<'_>>,
-) -> Judged<'p> {
+    asked: Option<&ArgumentPart<'_>>,
+) -> RuleDecision<'p> {
     let Some(permissions) = permissions else {
-        return Judged {
+        return RuleDecision {
             action: unstated(question.needs),
-            because: Because::Unstated,
+            because: DecisionReason::Unstated,
             rule: None,
             in_doubt: false,
         };
     };
     let mut doubt = None;
-    let mut judged = Judged {
+    let mut judged = RuleDecision {
         action: permissions.default,
-        because: Because::Default,
+        because: DecisionReason::Default,
         rule: None,
         in_doubt: false,
     };
     for (number, rule) in permissions.rules.iter().enumerate().rev() {
         match fits(rule, question, asked) {
-            Fit::Yes => {
+            RuleMatch::Yes => {
                 let number = rule.written.0.is_some().then_some(number);
                 let by_pattern = allows_by_pattern(rule, asked);
-                let because = Because::Rule {
+                let because = DecisionReason::Rule {
                     number,
                     written: rule.written.clone(),
                     by_pattern,
                 };
-                judged = Judged {
+                judged = RuleDecision {
                     action: rule.action,
                     because,
                     rule: Some(rule),
@@ -384,33 +401,34 @@ fn about_call<'p>(
                 };
                 break;
             }
-            Fit::Perhaps => {
+            RuleMatch::Perhaps => {
                 doubt = doubt.or_else(|| {
-                    Some(Because::Doubt {
+                    Some(DecisionReason::Doubt {
                         written: rule.written.clone(),
                     })
                 })
             }
-            Fit::No => {}
+            RuleMatch::No => {}
         }
     }
     match doubt {
-        Some(because) if judged.action == Action::Allow => Judged {
-            action: Action::Ask,
+        Some(because) if judged.action == PermissionAction::Allow => RuleDecision {
+            action: PermissionAction::Ask,
             because,
             rule: None,
             in_doubt: true,
         },
-        doubt => Judged {
+        doubt => RuleDecision {
             in_doubt: doubt.is_some(),
             ..judged
         },
     }
 }
 
-/// Whether a rule allows a command for what it looks like, and not a whole line for what it is.
-fn allows_by_pattern(rule: &PermissionRule, asked: Option<&Asked<'_>>) -> bool {
-    let Some(asked) = asked.filter(|asked| asked.line.is_some() && rule.action == Action::Allow)
+/// Returns `true` if a rule allows a command by a pattern, not by its complete line.
+fn allows_by_pattern(rule: &PermissionRule, asked: Option<&ArgumentPart<'_>>) -> bool {
+    let Some(asked) =
+        asked.filter(|asked| asked.line.is_some() && rule.action == PermissionAction::Allow)
     else {
         return false;
     };
@@ -419,13 +437,13 @@ fn allows_by_pattern(rule: &PermissionRule, asked: Option<&Asked<'_>>) -> bool {
         .is_some_and(|pattern| !asked.is_whole(pattern))
 }
 
-/// What contains a command, or the opening of a file, that a pattern allows.
+/// Returns the sandbox of a command or redirection that a pattern allows.
 fn contained(
     permissions: Option<&Permissions>,
     question: PolicyQuestion<'_>,
-    asked: &Asked<'_>,
-    judged: &Judged<'_>,
-) -> Option<Containment> {
+    asked: &ArgumentPart<'_>,
+    judged: &RuleDecision<'_>,
+) -> Option<CommandContainment> {
     Some(containment(
         permissions,
         question,
@@ -433,9 +451,10 @@ fn contained(
     ))
 }
 
-/// The sandbox of the pattern that allows a part. A rule that names the very place of a redirection opens it.
-fn containing(asked: &Asked<'_>, judged: &Judged<'_>) -> Option<Sandbox> {
-    let Because::Rule {
+/// Returns the sandbox settings of the rule whose pattern allows a part. `None` if the rule names
+/// the target of a redirection explicitly.
+fn containing(asked: &ArgumentPart<'_>, judged: &RuleDecision<'_>) -> Option<SandboxSettings> {
+    let DecisionReason::Rule {
         by_pattern: true, ..
     } = judged.because
     else {
@@ -444,17 +463,18 @@ fn containing(asked: &Asked<'_>, judged: &Judged<'_>) -> Option<Sandbox> {
     let rule = judged.rule?;
     match &asked.part.file {
         Some(file) if names_place(rule.args.get(asked.argument)?, file) => return None,
-        None if asked.part.what != What::Command => return None,
+        None if asked.part.what != CommandPartKind::Command => return None,
         _ => {}
     }
     match &rule.sandbox {
         RuleSandbox::Off => None,
-        RuleSandbox::Usual => Some(Sandbox::default()),
+        RuleSandbox::Usual => Some(SandboxSettings::default()),
         RuleSandbox::With(sandbox) => Some(sandbox.clone()),
     }
 }
 
-/// Whether a pattern spells out where a redirection leads, at least in its beginning: `> out/*` does, `> *` and `*` do not.
+/// Returns `true` if a pattern contains at least the beginning of the redirection target: true for
+/// `> out/*`, false for `> *` and `*`.
 fn names_place(pattern: &str, file: &str) -> bool {
     let spelled = pattern.split(['*', '?']).next().unwrap_or_default();
     let sign = file.split_inclusive(' ').next().unwrap_or_default();
@@ -463,30 +483,31 @@ fn names_place(pattern: &str, file: &str) -> bool {
         .is_some_and(|path| path.contains(|c| !matches!(c, '.' | '/' | ' ' | '\'' | '"')))
 }
 
-/// What contains a command that somebody allows by a pattern.
+/// Returns the sandbox of a command that a pattern allows.
 pub(super) fn containment(
     permissions: Option<&Permissions>,
     question: PolicyQuestion<'_>,
-    mut sandbox: Sandbox,
-) -> Containment {
+    mut sandbox: SandboxSettings,
+) -> CommandContainment {
     sandbox.programs.get_or_insert_default();
     sandbox.network |= opens_network(permissions, question.tool_name);
-    let writes =
-        by_permission(permissions, question.tool_name, Permission::Write) != (Action::Deny, true);
-    Containment { sandbox, writes }
+    let writes = by_permission(permissions, question.tool_name, Permission::Write)
+        != (PermissionAction::Deny, true);
+    CommandContainment { sandbox, writes }
 }
 
-/// Whether commands of a tool that a pattern allows reach the network, since the policy allows that anyway.
+/// Returns `true` if the policy allows the tool's commands to use the network in any case.
 pub fn opens_network(permissions: Option<&Permissions>, tool_name: &str) -> bool {
-    by_permission(permissions, tool_name, Permission::Network).0 == Action::Allow
+    by_permission(permissions, tool_name, Permission::Network).0 == PermissionAction::Allow
 }
 
-/// What a policy says about a permission of a tool whatever the arguments are, and whether a rule says so.
+/// Returns the action for a permission of a tool with any arguments, and `true` if a rule defines
+/// it.
 fn by_permission(
     permissions: Option<&Permissions>,
     tool_name: &str,
     one: Permission,
-) -> (Action, bool) {
+) -> (PermissionAction, bool) {
     let Some(permissions) = permissions else {
         return (unstated(&BTreeSet::from([one])), false);
     };
@@ -502,16 +523,20 @@ fn by_permission(
     rule.map_or((permissions.default, false), |rule| (rule.action, true))
 }
 
-/// Whether a rule is about a call, the surest last.
+/// Match of a rule with a call, least certain first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Fit {
+pub(super) enum RuleMatch {
     No,
-    /// A restriction of which nobody can tell.
+    /// A restriction that cannot be decided before the call runs.
     Perhaps,
     Yes,
 }
 
-fn fits(rule: &PermissionRule, question: PolicyQuestion<'_>, asked: Option<&Asked<'_>>) -> Fit {
+fn fits(
+    rule: &PermissionRule,
+    question: PolicyQuestion<'_>,
+    asked: Option<&ArgumentPart<'_>>,
+) -> RuleMatch {
     let is_about = rule
         .tool
         .as_ref()
@@ -519,14 +544,17 @@ fn fits(rule: &PermissionRule, question: PolicyQuestion<'_>, asked: Option<&Aske
         && rule
             .permission
             .is_none_or(|permission| question.needs.contains(&permission));
-    // What a rule allows by its arguments it does not allow with any variable, or with any program to read them.
-    let is_silent = |asked: &Asked<'_>| {
-        matches!(asked.part.what, What::Variable | What::Program)
-            && !rule.args.is_empty()
+    // A rule that allows certain arguments does not allow arbitrary variables or script
+    // interpreters with them.
+    let is_silent = |asked: &ArgumentPart<'_>| {
+        matches!(
+            asked.part.what,
+            CommandPartKind::Variable | CommandPartKind::Program
+        ) && !rule.args.is_empty()
             && !rule.args.contains_key(asked.argument)
     };
-    if !is_about || (rule.action == Action::Allow && asked.is_some_and(is_silent)) {
-        return Fit::No;
+    if !is_about || (rule.action == PermissionAction::Allow && asked.is_some_and(is_silent)) {
+        return RuleMatch::No;
     }
     let argument = |(name, expected): (&String, &String)| {
         let asked = asked.filter(|asked| asked.argument == name);
@@ -537,34 +565,40 @@ fn fits(rule: &PermissionRule, question: PolicyQuestion<'_>, asked: Option<&Aske
             _ => as_path().unwrap_or_else(|| fits_text(expected, question.arguments.get(name))),
         }
     };
-    rule.args.iter().map(argument).min().unwrap_or(Fit::Yes)
+    rule.args
+        .iter()
+        .map(argument)
+        .min()
+        .unwrap_or(RuleMatch::Yes)
 }
 
-fn fits_text(expected: &str, value: Option<&Value>) -> Fit {
+fn fits_text(expected: &str, value: Option<&Value>) -> RuleMatch {
     if value.is_some_and(|value| pattern::matches(expected, &as_text(value))) {
-        Fit::Yes
+        RuleMatch::Yes
     } else {
-        Fit::No
+        RuleMatch::No
     }
 }
 
-/// Whether the pattern of a rule is about a part. What allows must match for certain and as a whole; what restricts is
-/// about everything that it may match.
-fn fits_part(action: Action, expected: &str, asked: &Asked<'_>) -> Fit {
+/// Matches the pattern of a rule with a part. An allowing rule must match with certainty and
+/// completely. A restricting rule applies to everything it may match.
+fn fits_part(action: PermissionAction, expected: &str, asked: &ArgumentPart<'_>) -> RuleMatch {
     if asked.is_whole(expected) {
-        return Fit::Yes;
+        return RuleMatch::Yes;
     }
     let part = asked.part;
-    let is_hidden = matches!(part.what, What::Hidden { .. });
+    let is_hidden = matches!(part.what, CommandPartKind::Hidden { .. });
     match action {
-        Action::Allow if !is_hidden && pattern::always_matches(expected, &part.whole) => Fit::Yes,
-        Action::Allow => Fit::No,
+        PermissionAction::Allow if !is_hidden && pattern::always_matches(expected, &part.whole) => {
+            RuleMatch::Yes
+        }
+        PermissionAction::Allow => RuleMatch::No,
         _ if part
             .names
             .iter()
             .any(|name| pattern::always_matches(expected, name)) =>
         {
-            Fit::Yes
+            RuleMatch::Yes
         }
         _ if is_hidden
             || part
@@ -572,15 +606,19 @@ fn fits_part(action: Action, expected: &str, asked: &Asked<'_>) -> Fit {
                 .iter()
                 .any(|name| pattern::may_match(expected, name)) =>
         {
-            Fit::Perhaps
+            RuleMatch::Perhaps
         }
-        _ => Fit::No,
+        _ => RuleMatch::No,
     }
 }
 
-fn unstated(needs: &BTreeSet<Permission>) -> Action {
+fn unstated(needs: &BTreeSet<Permission>) -> PermissionAction {
     let asks = needs.contains(&Permission::Execute) || needs.contains(&Permission::Network);
-    if asks { Action::Ask } else { Action::Allow }
+    if asks {
+        PermissionAction::Ask
+    } else {
+        PermissionAction::Allow
+    }
 }
 
 fn as_text(value: &Value) -> String {

@@ -1,7 +1,7 @@
-//! Approvals that hold on: what one is about, those that hold, and how more are kept.
+//! Remembered approvals: their contents, lookup and storage.
 //!
-//! A grant is about what somebody saw: the agent, the tool, the arguments, the folder in which it works, and what is in
-//! the files that the call runs.
+//! A grant records the data of the approved call: agent, tool, arguments, working directory, and
+//! content hashes of the files that it runs.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -12,42 +12,43 @@ use goondan_spec::kinds::Permission;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::named;
+use super::referenced_files;
 use crate::tooling::dispatch::{ToolCallContext, tool_context};
 use crate::tooling::registry::RegisteredTool;
 use goondan_core::JsonObject;
 use goondan_core::event::RuntimeEventKind;
-use goondan_core::ports::approval::{Covers, Grant, Scope};
+use goondan_core::ports::approval::{ApprovalCoverage, ApprovalDuration, ApprovalGrant};
 use goondan_core::ports::store::{blocking, update};
 use goondan_core::real_path::real_path;
-use goondan_core::reserved::APPROVALS;
+use goondan_core::reserved_names::APPROVALS_RECORD;
 
-/// What stands for the tool's own code among the programs of a grant.
-const CODE: &str = "library";
+/// Key of the tool's own code among the programs of a grant.
+const CODE_KEY: &str = "library";
 
-/// The largest file that is read to be told from others, in bytes. A call that runs a larger one is asked about each time.
-const LARGEST: u64 = 64 * 1024 * 1024;
+/// Size limit of a hashed file, in bytes. A call that runs a larger file requires an approval each
+/// time.
+const MAX_HASHED_FILE_BYTES: u64 = 64 * 1024 * 1024;
 
-/// What the grants of a call have in common.
+/// Data that all grants of a call share.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Seen {
+pub(crate) struct CallSnapshot {
     tool: String,
     args: JsonObject,
     folder: String,
-    /// `None` where what runs can't be read: then no grant is about the call.
+    /// Content hash by path; `None` if a file cannot be read. Then no grant applies to the call.
     programs: Option<BTreeMap<String, String>>,
-    /// What is in the files that its command lines name; `None` as above.
+    /// Content hash of each file named in a command line; `None` if unreadable.
     files: Option<BTreeMap<String, String>>,
 }
 
-impl Seen {
-    /// What there is to be seen of a call now.
+impl CallSnapshot {
+    /// Collects the data of a call, including the current file contents.
     pub(crate) async fn of(
         context: &ToolCallContext,
         tool: &RegisteredTool,
         arguments: &JsonObject,
-    ) -> Seen {
-        Seen {
+    ) -> CallSnapshot {
+        CallSnapshot {
             tool: tool.name.to_string(),
             args: kept_arguments(tool, arguments),
             folder: folder(context),
@@ -57,7 +58,7 @@ impl Seen {
                     programs.extend(
                         tool.handler
                             .code()
-                            .map(|code| (CODE.to_owned(), code.to_owned())),
+                            .map(|code| (CODE_KEY.to_owned(), code.to_owned())),
                     );
                     programs
                 }),
@@ -65,10 +66,11 @@ impl Seen {
         }
     }
 
-    /// The grant that `agent` needs, `untrusted` where that is why it is asked.
-    pub(crate) fn grant(&self, agent: &str, untrusted: bool) -> Grant {
-        Grant {
-            covers: Covers::Call,
+    /// Returns the grant that `agent` needs. `untrusted`: the approval is required because of
+    /// untrusted content.
+    pub(crate) fn grant(&self, agent: &str, untrusted: bool) -> ApprovalGrant {
+        ApprovalGrant {
+            covers: ApprovalCoverage::Call,
             agent: agent.to_owned(),
             tool: self.tool.clone(),
             args: self.args.clone(),
@@ -79,13 +81,13 @@ impl Seen {
         }
     }
 
-    /// Whether a grant can be about it.
+    /// Returns `true` if a grant can apply to the call.
     pub(crate) fn is_known(&self) -> bool {
         self.programs.is_some() && self.files.is_some()
     }
 }
 
-/// The arguments of a call as a grant holds them: what has the value of its default is left out.
+/// Returns the arguments for a grant, without those that equal their default.
 fn kept_arguments(tool: &RegisteredTool, arguments: &JsonObject) -> JsonObject {
     let properties = tool.schema.as_value().get("properties");
     let default =
@@ -97,9 +99,10 @@ fn kept_arguments(tool: &RegisteredTool, arguments: &JsonObject) -> JsonObject {
         .collect()
 }
 
-/// The working folder of a call as a grant holds it. The folder that a conversation has for itself goes by its role: else
-/// what is allowed always would be allowed in one conversation. It holds what that agent made there, in each of them; any
-/// other folder goes by where it is.
+/// Returns the working directory for a grant.
+///
+/// A conversation's own directory is identified by its agent, so that a permanent approval applies
+/// to all conversations. Any other directory is identified by its path.
 fn folder(context: &ToolCallContext) -> String {
     let (instance, folder) = (&context.facts.instance, &context.facts.workdir);
     if *folder == context.engine.store.workdir(instance) {
@@ -111,7 +114,7 @@ fn folder(context: &ToolCallContext) -> String {
         .to_string()
 }
 
-/// What is in the files that a call runs, by their paths: those that its arguments name, and those that the tool names.
+/// Hashes the files that a call runs: path arguments and programs that the tool names.
 async fn programs(
     context: &ToolCallContext,
     tool: &RegisteredTool,
@@ -119,7 +122,8 @@ async fn programs(
 ) -> Option<BTreeMap<String, String>> {
     let tool_context = tool_context(context, tool, context.cancel.child_token());
     let own = tool.handler.programs(&tool_context, arguments).await;
-    // What a tool runs by itself counts whatever it states; a path that it is given is a program only where it runs some.
+    // Programs of the tool always count. A path argument counts as a program only if the tool runs
+    // programs.
     let runs = tool.spec.permissions.contains(&Permission::Execute);
     let named = tool.marked_arguments.paths.iter().filter(|_| runs);
     let named = named.filter_map(|name| arguments.get(name)?.as_str());
@@ -130,7 +134,7 @@ async fn programs(
     read.await.ok().flatten()
 }
 
-/// What is in the files that the command lines of a call name.
+/// Hashes the files that the command lines of a call name.
 async fn named_files(
     context: &ToolCallContext,
     tool: &RegisteredTool,
@@ -152,8 +156,8 @@ async fn named_files(
         .map(|folder| workdir.join(folder));
     let folders: Vec<PathBuf> = given.chain([workdir.clone()]).collect();
     let read = tokio::task::spawn_blocking(move || {
-        let found = contents(named::files(&lines, &folders)?.into_iter())?;
-        // The folder that a conversation has for itself has another path in each.
+        let found = contents(referenced_files::files(&lines, &folders)?.into_iter())?;
+        // The own directory has a different path in each conversation.
         let own = format!("{}/", workdir.display());
         Some(
             found
@@ -173,9 +177,11 @@ fn contents(paths: impl Iterator<Item = PathBuf>) -> Option<BTreeMap<String, Str
         .collect()
 }
 
-/// What tells a file's content from others.
+/// Returns the SHA-256 hash of a file; `None` if it is unreadable or too large.
 fn content(path: &Path) -> Option<String> {
-    let mut file = std::fs::File::open(path).ok()?.take(LARGEST + 1);
+    let mut file = std::fs::File::open(path)
+        .ok()?
+        .take(MAX_HASHED_FILE_BYTES + 1);
     let (mut hash, mut length, mut piece) = (Sha256::new(), 0, vec![0; 64 * 1024]);
     loop {
         match file.read(&mut piece).ok()? {
@@ -189,7 +195,7 @@ fn content(path: &Path) -> Option<String> {
             }
             read => {
                 length += read as u64;
-                if length > LARGEST {
+                if length > MAX_HASHED_FILE_BYTES {
                     return None;
                 }
                 hash.update(&piece[..read]);
@@ -198,13 +204,13 @@ fn content(path: &Path) -> Option<String> {
     }
 }
 
-/// Approvals that hold always, and those of this conversation.
-pub(crate) async fn held(context: &ToolCallContext) -> Vec<Grant> {
+/// Returns the permanent approvals and those of this conversation.
+pub(crate) async fn remembered_grants(context: &ToolCallContext) -> Vec<ApprovalGrant> {
     let mut grants = context.engine.approvals.grants();
     match context
         .engine
         .store
-        .get(&context.facts.instance, APPROVALS)
+        .get(&context.facts.instance, APPROVALS_RECORD)
         .await
     {
         Ok(own) => grants.extend(of_record(own.map(|record| record.value))),
@@ -213,8 +219,8 @@ pub(crate) async fn held(context: &ToolCallContext) -> Vec<Grant> {
     grants
 }
 
-/// What has another shape is of an older version, and holds no more.
-fn of_record(found: Option<Value>) -> Vec<Grant> {
+/// Ignores grants of another shape: they are from an older version and no longer apply.
+fn of_record(found: Option<Value>) -> Vec<ApprovalGrant> {
     let Some(Value::Array(grants)) = found else {
         return Vec::new();
     };
@@ -224,12 +230,17 @@ fn of_record(found: Option<Value>) -> Vec<Grant> {
         .collect()
 }
 
-/// Keeps grants for as long as `scope` says, and tells what was kept. Where that fails the call at hand runs all the same.
-pub(crate) async fn remember(context: &ToolCallContext, scope: Scope, grants: Vec<Grant>) {
-    let told = grants.iter().map(Grant::to_string).collect();
+/// Stores grants for the given scope and publishes them. If storing fails, the current call still
+/// runs.
+pub(crate) async fn remember(
+    context: &ToolCallContext,
+    scope: ApprovalDuration,
+    grants: Vec<ApprovalGrant>,
+) {
+    let told = grants.iter().map(ApprovalGrant::to_string).collect();
     let kept = match scope {
-        Scope::Once => return,
-        Scope::Conversation => {
+        ApprovalDuration::Once => return,
+        ApprovalDuration::Conversation => {
             let with_these = |found| {
                 let mut all = of_record(found);
                 all.extend(grants.iter().cloned());
@@ -238,26 +249,26 @@ pub(crate) async fn remember(context: &ToolCallContext, scope: Scope, grants: Ve
             update(
                 &*context.engine.store,
                 &context.facts.instance,
-                APPROVALS,
+                APPROVALS_RECORD,
                 with_these,
             )
             .await
         }
-        Scope::Always => {
+        ApprovalDuration::Always => {
             let engine = Arc::clone(&context.engine);
             blocking(move || engine.approvals.remember(grants)).await
         }
     };
     match kept {
         Ok(()) => context.publish(RuntimeEventKind::ApprovalRemembered {
-            approval_id: super::asking::id_of(context),
+            approval_id: super::approval_request::id_of(context),
             tool_call_id: context.call.tool_call_id.clone(),
             tool_name: context.call.tool_name.clone(),
             scope,
             grants: told,
         }),
         Err(error) => {
-            tracing::warn!(%error, "an approval holds for this call alone: it could not be kept")
+            tracing::warn!(%error, "an approval applies only to this call: saving it failed")
         }
     }
 }
@@ -285,7 +296,7 @@ mod tests {
         let path = dir.path().join("run");
         std::fs::File::create(&path)
             .unwrap()
-            .set_len(LARGEST + 1)
+            .set_len(MAX_HASHED_FILE_BYTES + 1)
             .unwrap();
         assert_eq!(content(&path), None);
     }

@@ -1,29 +1,29 @@
-//! What an agent's tools may do (rules S1, S1b).
+//! Permission policies of agents for tool calls (rules S1, S1b).
 //!
-//! [`decide()`] says what the policy of one agent says about a call; the strictest of an agent and its callers holds.
-//! `shell` takes command lines to pieces. [`asking`] puts questions;
-//! [`reach`] says what an answer may cover, and [`grants`] keeps it.
+//! [`decide()`] applies the policy of one agent to a call. The strictest decision of an agent and
+//! its callers applies. `shell` parses command lines. [`asking`] sends approval requests, [`reach`]
+//! computes the possible scope of an approval, and [`grants`] stores approvals.
 
-mod asking;
+mod approval_request;
 mod decide;
+mod grant_scope;
 pub(crate) mod grants;
-pub(crate) mod named;
 mod paths;
 pub(crate) mod permission;
-mod places;
-pub(crate) mod protected;
-mod reach;
-pub(crate) mod taint;
-mod unquoted;
+pub(crate) mod protected_paths;
+pub(crate) mod referenced_files;
+mod resolved_paths;
+mod shell_words;
+pub(crate) mod untrusted_content;
 
 pub use goondan_core::redact;
 
 pub use decide::{
-    Because, Decision, PartDecision, PolicyQuestion, decide, opens_network, stricter,
+    DecisionReason, PartDecision, PolicyDecision, PolicyQuestion, decide, opens_network, stricter,
 };
 pub use paths::PathArguments;
-pub use places::{AskedAbout, Places};
-pub use protected::Ground;
+pub use protected_paths::PathEnvironment;
+pub use resolved_paths::{ApprovalReason, ResolvedPaths};
 
 #[cfg(test)]
 mod attacks;

@@ -1,22 +1,22 @@
-//! Paths in arguments, as a policy compares them: by what they lead to, not by how they are spelled.
+//! Path arguments. Policies compare the targets of paths, not their spelling.
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
-use goondan_spec::kinds::{Action, MarkedArguments, PATCHED};
-use goondan_spec::pattern::{self, Atom};
+use goondan_spec::kinds::{MarkedArguments, PATCHED_PATH_ARGUMENT, PermissionAction};
+use goondan_spec::pattern::{self, PatternAtom};
 use serde_json::Value;
 
-use super::decide::Fit;
+use super::decide::RuleMatch;
 use goondan_core::JsonObject;
-use goondan_core::patch;
+use goondan_core::patch_headers;
 use goondan_core::path_style::PathStyle;
 use goondan_core::real_path::real_path;
 
-/// The path arguments of a call, by name.
+/// Path arguments of a call, by argument name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PathArguments {
-    paths: BTreeMap<String, Paths>,
+    paths: BTreeMap<String, ArgumentPaths>,
     style: PathStyle,
 }
 
@@ -24,64 +24,65 @@ impl Default for PathArguments {
     fn default() -> Self {
         PathArguments {
             paths: BTreeMap::new(),
-            style: PathStyle::HERE,
+            style: PathStyle::NATIVE,
         }
     }
 }
 
-/// What one argument names.
+/// Paths of one argument.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Paths {
-    each: Vec<Places>,
-    /// They are judged one by one: the argument is a list, or a patch.
+struct ArgumentPaths {
+    each: Vec<PathTargets>,
+    /// Each path is decided separately: the argument is a list or a patch.
     is_list: bool,
-    /// What is below them counts, too.
+    /// Files below the paths also count.
     is_tree: bool,
 }
 
-/// Where one path leads. Each place has one or two names: seen from the working folder, and absolute.
+/// Targets of one path. Each target has one or two names: relative to the working directory and
+/// absolute.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Places {
-    /// As the caller wrote it.
+struct PathTargets {
+    /// Path as the caller wrote it.
     given: String,
-    /// By its text alone.
+    /// Names without resolving symbolic links.
     folded: Vec<String>,
-    /// With symbolic links followed. Empty where that is not known.
+    /// Names with symbolic links resolved. Empty if unknown.
     real: Vec<String>,
-    /// Nobody can tell by its text what it leads to.
+    /// The text does not determine the target.
     is_odd: bool,
-    /// What it is called where somebody else works. That only restricts.
+    /// Names relative to the working directory of another agent. Used only for restrictions.
     elsewhere: Vec<String>,
 }
 
-impl Places {
-    /// What it is called wherever.
+impl PathTargets {
+    /// Returns all names.
     fn all(&self) -> impl Iterator<Item = &String> {
         self.folded.iter().chain(&self.real).chain(&self.elsewhere)
     }
 }
 
 impl PathArguments {
-    /// By their text alone.
+    /// Parses the paths without accessing the file system.
     pub fn of(marked: &MarkedArguments, arguments: &JsonObject) -> Self {
-        Self::in_style(PathStyle::HERE, marked, arguments)
+        Self::in_style(PathStyle::NATIVE, marked, arguments)
     }
 
-    /// By their text alone, on a system of that style.
+    /// Parses the paths without accessing the file system, for the given path style.
     pub fn in_style(style: PathStyle, marked: &MarkedArguments, arguments: &JsonObject) -> Self {
-        Self::collect(style, marked, arguments, |given| Places {
+        Self::collect(style, marked, arguments, |given| PathTargets {
             given: given.to_owned(),
             folded: vec![name(style, &fold(Path::new(&*style.unify(given))))],
             real: Vec::new(),
-            is_odd: style.is_odd(given),
+            is_odd: style.is_ambiguous(given),
             elsewhere: Vec::new(),
         })
     }
 
-    /// Also by what they lead to, seen from the working folder of a call. This asks the file system.
+    /// Resolves the paths relative to the working directory of a call. Accesses the file system.
     pub fn within(folder: &Path, marked: &MarkedArguments, arguments: &JsonObject) -> Self {
         let real_folder = real_path(folder).unwrap_or_else(|_| folder.to_owned());
-        let style = PathStyle::HERE;
+        let style = PathStyle::NATIVE;
         Self::collect(style, marked, arguments, |given| {
             let whole = real_folder.join(given);
             let real = if given.contains('\0') {
@@ -89,20 +90,22 @@ impl PathArguments {
             } else {
                 real_path(&whole).ok()
             };
-            Places {
+            PathTargets {
                 given: given.to_owned(),
                 folded: names(style, &real_folder, &fold(&whole)),
                 real: real
                     .map(|real| names(style, &real_folder, &real))
                     .unwrap_or_default(),
-                is_odd: style.is_odd(given),
+                is_odd: style.is_ambiguous(given),
                 elsewhere: Vec::new(),
             }
         })
     }
 
-    /// The same paths for the rules of an agent that works in `folder`: what these allow, they allow as seen from there; what
-    /// they restrict, they restrict in the folder of the call, too. Without a folder only absolute patterns allow.
+    /// Returns the paths for the rules of an agent with the working directory `folder`.
+    ///
+    /// Allowing rules apply as seen from there. Restricting rules also apply in the directory of
+    /// the call. Without a directory, only absolute patterns can allow.
     pub fn seen_from(&self, folder: Option<&Path>) -> Self {
         let seen = |known: &Vec<String>| -> Vec<String> {
             let absolute = known.iter().map(Path::new).find(|path| path.is_absolute());
@@ -123,12 +126,13 @@ impl PathArguments {
         }
     }
 
-    /// Whether all that an argument names lies below the working folder of the call, or is it. What is not there does.
+    /// Returns `true` if all paths of an argument are in the working directory of the call. A
+    /// missing argument counts as inside.
     pub(super) fn is_inside(&self, name: &str) -> bool {
         let leaves = |name: &String| {
             name == ".." || name.starts_with("../") || Path::new(name).is_absolute()
         };
-        let is_inside = |one: &Places| {
+        let is_inside = |one: &PathTargets| {
             let inside =
                 |names: &Vec<String>| names.iter().chain(&one.elsewhere).any(|name| !leaves(name));
             !one.is_odd
@@ -141,7 +145,7 @@ impl PathArguments {
             .is_none_or(|paths| paths.each.iter().all(is_inside))
     }
 
-    /// Whether there are none.
+    /// Returns `true` if there are no path arguments.
     pub fn is_empty(&self) -> bool {
         self.paths.is_empty()
     }
@@ -150,9 +154,9 @@ impl PathArguments {
         style: PathStyle,
         marked: &MarkedArguments,
         arguments: &JsonObject,
-        places: impl Fn(&str) -> Places,
+        places: impl Fn(&str) -> PathTargets,
     ) -> Self {
-        let mut all: BTreeMap<String, Paths> = BTreeMap::new();
+        let mut all: BTreeMap<String, ArgumentPaths> = BTreeMap::new();
         let texts = |names: &'_ [String]| -> Vec<(String, &Value)> {
             names
                 .iter()
@@ -175,13 +179,13 @@ impl PathArguments {
             paths.each.extend(value.as_str().map(&places));
         }
         for (_, value) in texts(&marked.patches) {
-            let paths = all.entry(PATCHED.to_owned()).or_default();
+            let paths = all.entry(PATCHED_PATH_ARGUMENT.to_owned()).or_default();
             paths.is_list = true;
             paths.each.extend(
                 value
                     .as_str()
                     .into_iter()
-                    .flat_map(patch::paths)
+                    .flat_map(patch_headers::paths)
                     .map(&places),
             );
         }
@@ -189,7 +193,7 @@ impl PathArguments {
         PathArguments { paths: all, style }
     }
 
-    /// How many paths the arguments of a call name.
+    /// Returns the number of paths in the arguments of a call.
     pub fn count(marked: &MarkedArguments, arguments: &JsonObject) -> usize {
         let values = |names: &[String]| -> Vec<&Value> {
             names
@@ -206,11 +210,12 @@ impl PathArguments {
         listed.sum::<usize>()
             + marked.trees.len()
             + patched
-                .map(|text| patch::paths(text).count())
+                .map(|text| patch_headers::paths(text).count())
                 .sum::<usize>()
     }
 
-    /// Every path: its argument, how it is written, and where it may lead. Nothing where the working folder is not known.
+    /// Returns every path: argument name, text, and possible absolute targets. There are no targets
+    /// if the working directory is unknown.
     pub fn absolute(&self) -> impl Iterator<Item = (&str, &str, Vec<&Path>)> {
         let all = self
             .paths
@@ -226,7 +231,7 @@ impl PathArguments {
         })
     }
 
-    /// The paths that are judged one by one: the argument, its number there, and how it is written.
+    /// Returns the paths to decide separately: argument name, index and text.
     pub(super) fn listed(&self) -> impl Iterator<Item = (&str, usize, &str)> {
         let lists = self.paths.iter().filter(|(_, paths)| paths.is_list);
         lists.flat_map(|(name, paths)| {
@@ -238,16 +243,18 @@ impl PathArguments {
         })
     }
 
-    /// Whether a rule's pattern is about the argument `name`, or with a `number` about that one of its paths; nothing
-    /// where that is no path. What allows must match wherever all of the paths lead; for what restricts, any spelling of
-    /// one of them will do.
+    /// Matches a rule's pattern with the argument `name`, or with its path number `number`; `None`
+    /// if it is not a path argument.
+    ///
+    /// An allowing pattern must match the targets of all paths. A restricting pattern applies if it
+    /// matches any spelling of one path.
     pub(super) fn fit(
         &self,
         name: &str,
         number: Option<usize>,
         expected: &str,
-        action: Action,
-    ) -> Option<Fit> {
+        action: PermissionAction,
+    ) -> Option<RuleMatch> {
         let (paths, style) = (self.paths.get(name)?, self.style);
         let expected = &self::name(style, &fold(Path::new(&*style.separated(expected))));
         let chosen = match number {
@@ -255,38 +262,39 @@ impl PathArguments {
             None => &paths.each,
         };
         Some(match action {
-            Action::Allow => {
+            PermissionAction::Allow => {
                 let any =
                     |names: &[String]| names.iter().any(|name| pattern::matches(expected, name));
                 let is_sure =
-                    |one: &Places| any(&one.folded) && (one.real.is_empty() || any(&one.real));
+                    |one: &PathTargets| any(&one.folded) && (one.real.is_empty() || any(&one.real));
                 if chosen.iter().all(|one| is_sure(one) && !one.is_odd) {
-                    Fit::Yes
+                    RuleMatch::Yes
                 } else {
-                    Fit::No
+                    RuleMatch::No
                 }
             }
-            // Whether letters count is the file system's to say: what restricts takes both for the same where they may be.
-            Action::Ask | Action::Deny => {
-                let expected = &*style.folded(expected);
-                let is = |name: &str| pattern::matches(expected, &style.folded(name));
-                let is_about = |one: &Places| is(&one.given) || one.all().any(|name| is(name));
-                let is_above = |one: &Places| {
+            // Case sensitivity depends on the file system: restricting rules ignore case where the
+            // file system may.
+            PermissionAction::Ask | PermissionAction::Deny => {
+                let expected = &*style.case_folded(expected);
+                let is = |name: &str| pattern::matches(expected, &style.case_folded(name));
+                let is_about = |one: &PathTargets| is(&one.given) || one.all().any(|name| is(name));
+                let is_above = |one: &PathTargets| {
                     one.all()
-                        .any(|folder| may_be_below(&style.folded(folder), expected))
+                        .any(|folder| may_be_below(&style.case_folded(folder), expected))
                 };
                 match () {
-                    () if chosen.iter().any(is_about) => Fit::Yes,
-                    () if chosen.iter().any(|one| one.is_odd) => Fit::Perhaps,
-                    () if paths.is_tree && chosen.iter().any(is_above) => Fit::Perhaps,
-                    () => Fit::No,
+                    () if chosen.iter().any(is_about) => RuleMatch::Yes,
+                    () if chosen.iter().any(|one| one.is_odd) => RuleMatch::Perhaps,
+                    () if paths.is_tree && chosen.iter().any(is_above) => RuleMatch::Perhaps,
+                    () => RuleMatch::No,
                 }
             }
         })
     }
 }
 
-/// Whether a pattern may be about something below a folder.
+/// Returns `true` if a pattern may match a file below a directory.
 fn may_be_below(folder: &str, expected: &str) -> bool {
     if folder == "." {
         return !expected.starts_with('/') && !expected.starts_with("..");
@@ -294,11 +302,12 @@ fn may_be_below(folder: &str, expected: &str) -> bool {
     let below = format!("{}/", folder.trim_end_matches('/'));
     pattern::may_match(
         expected,
-        &[pattern::atoms(&below), vec![Atom::Any]].concat(),
+        &[pattern::atoms(&below), vec![PatternAtom::Any]].concat(),
     )
 }
 
-/// The names of an absolute path: as it is seen from the folder, with `..` where it lies outside, and absolute.
+/// Returns the names of an absolute path: relative to the directory, using `..` if it is outside,
+/// and absolute.
 fn names(style: PathStyle, folder: &Path, path: &Path) -> Vec<String> {
     let shared = folder
         .components()
@@ -316,7 +325,7 @@ fn names(style: PathStyle, folder: &Path, path: &Path) -> Vec<String> {
 fn is_same(style: PathStyle, a: Component<'_>, b: Component<'_>) -> bool {
     let folded = |part: Component<'_>| {
         style
-            .folded(&part.as_os_str().to_string_lossy())
+            .case_folded(&part.as_os_str().to_string_lossy())
             .into_owned()
     };
     a == b || (style != PathStyle::Unix && folded(a) == folded(b))
@@ -330,7 +339,7 @@ fn name(style: PathStyle, path: &Path) -> String {
     }
 }
 
-/// A path without `.`, without `..` where there is something to go back from, without doubled or trailing slashes.
+/// Removes `.`, resolvable `..`, and doubled or trailing slashes.
 fn fold(path: &Path) -> PathBuf {
     let mut done = PathBuf::new();
     for part in path.components() {

@@ -1,43 +1,46 @@
-//! May this call run? The policies of the agent and of everybody who called it, approvals that hold, somebody's word.
+//! Permission check of a tool call: policies of the agent and its callers, remembered approvals,
+//! and approval requests.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use goondan_spec::Code;
-use goondan_spec::kinds::{Action, Permission, Sandbox, Workdir};
+use goondan_spec::kinds::{AgentWorkdir, Permission, PermissionAction, SandboxSettings};
 
 use crate::engine::Engine;
 use crate::plan::AgentPlan;
-use crate::policy::asking::{self, Asked};
-use crate::policy::grants::{self, Seen};
-use crate::policy::places::{AskedAbout, MOST_PATHS, Places};
-use crate::policy::protected::{Ground, Redirections};
-use crate::policy::reach::{self, Reach};
-use crate::policy::taint;
-use crate::policy::{self, Because, Decision, PathArguments, PolicyQuestion};
-use crate::tooling::dispatch::{ToolCallContext, TurnFacts};
+use crate::policy::approval_request::{self, ApprovalPrompt};
+use crate::policy::grant_scope::{self, GrantScope};
+use crate::policy::grants::{self, CallSnapshot};
+use crate::policy::protected_paths::{PathEnvironment, RedirectionTargets};
+use crate::policy::resolved_paths::{ApprovalReason, MAX_CALL_PATHS, ResolvedPaths};
+use crate::policy::untrusted_content;
+use crate::policy::{self, DecisionReason, PathArguments, PolicyDecision, PolicyQuestion};
+use crate::tooling::dispatch::{ToolCallContext, TurnScope};
 use crate::tooling::registry::RegisteredTool;
 use goondan_core::JsonObject;
 use goondan_core::ids::InstanceId;
-use goondan_core::ports::approval::{ApprovalAnswer, Covers, Grant, Scope};
+use goondan_core::ports::approval::{
+    ApprovalAnswer, ApprovalCoverage, ApprovalDuration, ApprovalGrant,
+};
 use goondan_core::ports::tool::ToolError;
 use goondan_core::real_path::real_path;
 use goondan_core::run_mode::RunMode;
 
-/// What a call that may run may do.
-pub(crate) struct Permit {
-    /// All that it needs, and of what is optional to it what is allowed.
+/// Permissions of an allowed call.
+pub(crate) struct CallPermit {
+    /// Required permissions, and the optional ones that are allowed.
     pub(crate) granted: BTreeSet<Permission>,
-    /// How its command lines run.
+    /// Run mode of its command lines.
     pub(crate) run_mode: RunMode,
 }
 
-/// Lets the call pass and says what it may do, or why it is refused.
+/// Checks a call. Returns its permissions, or an error if it is denied.
 pub(crate) async fn permit(
     context: &ToolCallContext,
     tool: &RegisteredTool,
     arguments: &JsonObject,
-) -> Result<Permit, ToolError> {
+) -> Result<CallPermit, ToolError> {
     let places = places(context, tool, arguments).await?;
     let needs = &tool.spec.permissions;
     let mut judged = verdicts(context, tool, needs, arguments, &places).await;
@@ -52,41 +55,41 @@ pub(crate) async fn permit(
         let verdicts = verdicts(context, tool, &with, arguments, &places).await;
         if verdicts
             .iter()
-            .all(|verdict| verdict.action == Action::Allow)
+            .all(|verdict| verdict.action == PermissionAction::Allow)
         {
             granted.insert(optional);
         }
     }
-    Ok(Permit { granted, run_mode })
+    Ok(CallPermit { granted, run_mode })
 }
 
-/// Lets the call pass with what it needs, and says how its command lines run where an approval bounds that.
+/// Checks the required permissions. Returns the run mode if an approval limits it.
 async fn permit_needed(
     context: &ToolCallContext,
     tool: &RegisteredTool,
     arguments: &JsonObject,
-    verdicts: Vec<Verdict>,
+    verdicts: Vec<PermissionVerdict>,
 ) -> Result<RunMode, ToolError> {
     if let Some(denying) = verdicts
         .iter()
-        .find(|verdict| verdict.action == Action::Deny)
+        .find(|verdict| verdict.action == PermissionAction::Deny)
     {
         let why = format!(
             "the policy of Agent/{} denies it ({})",
             denying.agent, denying.why
         );
-        return Err(denied(context, tool, &why, Way::Rule, None));
+        return Err(denied(context, tool, &why, DenialRemedy::Rule, None));
     }
-    let asking: Vec<&Verdict> = verdicts
+    let asking: Vec<&PermissionVerdict> = verdicts
         .iter()
-        .filter(|verdict| verdict.action == Action::Ask)
+        .filter(|verdict| verdict.action == PermissionAction::Ask)
         .collect();
     if asking.is_empty() {
         return Ok(RunMode::Shell);
     }
-    let seen = Seen::of(context, tool, arguments).await;
+    let seen = CallSnapshot::of(context, tool, arguments).await;
     let held = if seen.is_known() {
-        grants::held(context).await
+        grants::remembered_grants(context).await
     } else {
         Vec::new()
     };
@@ -102,38 +105,40 @@ async fn permit_needed(
     let Some(&(first, _)) = wanted.first() else {
         return Ok(run_mode);
     };
-    let reaches: Vec<&Reach> = wanted.iter().map(|(verdict, _)| &verdict.reach).collect();
+    let reaches: Vec<&GrantScope> = wanted.iter().map(|(verdict, _)| &verdict.reach).collect();
     let offers = if seen.is_known() {
-        reach::offers(&reaches, has_sandbox)
+        grant_scope::offers(&reaches, has_sandbox)
     } else {
         Vec::new()
     };
-    let asked = Asked {
+    let asked = ApprovalPrompt {
         agent: &first.agent,
         why: &first.why,
         offers: &offers,
     };
-    match asking::answer(context, tool, arguments, asked).await? {
-        ApprovalAnswer::Allow { .. } if Seen::of(context, tool, arguments).await != seen => {
+    match approval_request::answer(context, tool, arguments, asked).await? {
+        ApprovalAnswer::Allow { .. }
+            if CallSnapshot::of(context, tool, arguments).await != seen =>
+        {
             Err(denied(
                 context,
                 tool,
-                "the files that it runs were changed while it was asked about",
-                Way::Ask,
+                "the files that it runs changed during the approval request",
+                DenialRemedy::Ask,
                 None,
             ))
         }
         ApprovalAnswer::Allow { scope, covers } => {
             let is_offered = offers.iter().any(|offer| offer.covers == covers);
-            let covers = if is_offered && scope != Scope::Once {
+            let covers = if is_offered && scope != ApprovalDuration::Once {
                 covers
             } else {
-                Covers::Call
+                ApprovalCoverage::Call
             };
             let grants = wanted
                 .iter()
                 .filter_map(|(verdict, call)| verdict.reach.grants(covers, call, has_sandbox));
-            let grants: Vec<Grant> = grants.flatten().collect();
+            let grants: Vec<ApprovalGrant> = grants.flatten().collect();
             if seen.is_known() {
                 grants::remember(context, scope, grants).await;
             }
@@ -142,29 +147,26 @@ async fn permit_needed(
             }))
         }
         ApprovalAnswer::Deny if context.cancel.is_cancelled() => {
-            let message = format!(
-                "{} was cancelled while somebody was asked about it",
-                tool.name
-            );
+            let message = format!("{} was cancelled during its approval request", tool.name);
             Err(ToolError::new(message).code(Code::TOOL_CANCELLED))
         }
         ApprovalAnswer::Deny => Err(denied(
             context,
             tool,
-            "it was refused when asked",
-            Way::Ask,
+            "the approval request was refused",
+            DenialRemedy::Ask,
             None,
         )),
         ApprovalAnswer::NobodyThere => {
             let why = format!(
-                "it needs an approval and nobody is there to ask (Agent/{}: {})",
+                "it needs an approval and no user can answer (Agent/{}: {})",
                 first.agent, first.why
             );
             Err(denied(
                 context,
                 tool,
                 &why,
-                Way::Approve,
+                DenialRemedy::Approve,
                 first.rule.as_deref(),
             ))
         }
@@ -172,36 +174,36 @@ async fn permit_needed(
 }
 
 fn too_many_paths() -> ToolError {
-    ToolError::new(format!("the call names more than {MOST_PATHS} paths"))
+    ToolError::new(format!("the call names more than {MAX_CALL_PATHS} paths"))
         .code(Code::TOOL_INVALID_ARGS)
-        .suggest("Make several calls of it.")
+        .suggest("Split it into several calls.")
 }
 
-/// What the policy of one agent says.
-struct Verdict {
+/// Decision of one agent's policy.
+struct PermissionVerdict {
     agent: String,
-    action: Action,
-    /// Empty where it allows.
+    action: PermissionAction,
+    /// Empty if the call is allowed.
     why: String,
-    /// The mode that it asks for.
+    /// Run mode that the policy requires.
     run_mode: RunMode,
-    /// The rule that would allow it, where it has to say more than which tool.
+    /// Rule that would allow the call; `None` if a rule with the tool name is enough.
     rule: Option<String>,
-    /// It is asked because of what the conversation has read.
+    /// The approval is required because of untrusted content.
     is_untrusted: bool,
-    /// What an answer may cover beside the call.
-    reach: Reach,
+    /// Scopes that an approval may have.
+    reach: GrantScope,
 }
 
-/// Of the agent, then of its callers, the nearest last (rule S1b). The agent's own policy is the one that its turn began
-/// with; its callers' are those of now.
+/// Returns the decisions of the agent and its callers, nearest caller last (rule S1b). The agent's
+/// own policy is from the generation of the turn; policies of callers are current.
 async fn verdicts(
     context: &ToolCallContext,
     tool: &RegisteredTool,
     needs: &BTreeSet<Permission>,
     arguments: &JsonObject,
-    places: &Places,
-) -> Vec<Verdict> {
+    places: &ResolvedPaths,
+) -> Vec<PermissionVerdict> {
     let marked = &tool.marked_arguments;
     let own_paths = places.arguments();
     let question = PolicyQuestion {
@@ -219,12 +221,13 @@ async fn verdicts(
         let decision = policy::decide(permissions, question);
         let asked = places.asked_about(permissions, question, &decision);
         asked
-            .map(|asked| of_place(&agent.name, asked))
+            .map(|asked| path_verdict(&agent.name, asked))
             .unwrap_or_else(|| {
-                let asks = decision.action == Action::Ask;
-                let reach = asks
-                    .then(|| Reach::of(permissions, question, &decision, tool.builtin.is_some()));
-                Verdict {
+                let asks = decision.action == PermissionAction::Ask;
+                let reach = asks.then(|| {
+                    GrantScope::of(permissions, question, &decision, tool.builtin.is_some())
+                });
+                PermissionVerdict {
                     reach: reach.unwrap_or_default(),
                     ..verdict(&agent.name, &decision)
                 }
@@ -235,54 +238,54 @@ async fn verdicts(
     for (caller, instance) in context.facts.narrowing_agents() {
         verdicts.push(match generation.agent(caller) {
             Some(caller) => verdict(caller, &seen_by(own_paths, context, caller, instance)),
-            // Nobody knows any more what it was allowed.
-            None => Verdict {
+            // The policy of a removed agent is no longer known.
+            None => PermissionVerdict {
                 agent: caller.to_owned(),
                 action: if needs.is_empty() {
-                    Action::Allow
+                    PermissionAction::Allow
                 } else {
-                    Action::Ask
+                    PermissionAction::Ask
                 },
                 why: "the agent is no longer part of the swarm".to_owned(),
                 run_mode: RunMode::Shell,
                 rule: None,
                 is_untrusted: false,
-                reach: Reach::default(),
+                reach: GrantScope::default(),
             },
         });
     }
     drop(generation);
     let acts = [Permission::Execute, Permission::Write, Permission::Network];
     if acts.iter().any(|one| needs.contains(one))
-        && let Some(origin) = taint::of(&context.engine, &context.facts.instance).await
+        && let Some(origin) = untrusted_content::of(&context.engine, &context.facts.instance).await
     {
-        verdicts.push(Verdict {
+        verdicts.push(PermissionVerdict {
             agent: context.facts.instance.agent.clone(),
-            action: Action::Ask,
+            action: PermissionAction::Ask,
             why: format!("the conversation has read untrusted output of {origin}"),
             run_mode: RunMode::Shell,
             rule: None,
             is_untrusted: true,
-            reach: Reach::default(),
+            reach: GrantScope::default(),
         });
     }
     verdicts
 }
 
-/// Where the paths of a call lead. The file system is asked where it may block.
+/// Resolves the paths of a call on a blocking thread.
 async fn places(
     context: &ToolCallContext,
     tool: &RegisteredTool,
     arguments: &JsonObject,
-) -> Result<Places, ToolError> {
+) -> Result<ResolvedPaths, ToolError> {
     let marked = &tool.marked_arguments;
-    let redirections = Redirections::of(marked, arguments, MOST_PATHS);
+    let redirections = RedirectionTargets::of(marked, arguments, MAX_CALL_PATHS);
     let has_paths =
         !marked.paths.is_empty() || !marked.trees.is_empty() || !marked.patches.is_empty();
     if !has_paths && redirections.is_empty() {
-        return Ok(Places::default());
+        return Ok(ResolvedPaths::default());
     }
-    if PathArguments::count(marked, arguments) > MOST_PATHS {
+    if PathArguments::count(marked, arguments) > MAX_CALL_PATHS {
         return Err(too_many_paths());
     }
     let (folder, known, owned) = (
@@ -296,22 +299,23 @@ async fn places(
         tool.builtin.is_some(),
     );
     let asked = tokio::task::spawn_blocking(move || {
-        let ground = Ground {
+        let ground = PathEnvironment {
             bundle: &generation.bundle,
             workdir: &folder,
             own_folder: &own_folder,
             is_builtin,
         };
-        Places::with(&ground, &known, &owned, &redirections)
+        ResolvedPaths::with(&ground, &known, &owned, &redirections)
     });
     Ok(asked
         .await
-        .unwrap_or_else(|_| Places::by_text(marked, arguments)))
+        .unwrap_or_else(|_| ResolvedPaths::by_text(marked, arguments)))
 }
 
-/// The paths as the rules of an agent above the turn see them: from its own folder. `out/*` allows what is there, and
-/// not what lies in an `out` of the folder in which somebody works for it. Where both have a folder for each of their
-/// conversations, that is the same folder by its role.
+/// Returns the paths relative to the working directory of a calling agent. Its rule `out/*` does
+/// not allow an `out` directory of the called agent.
+///
+/// If both agents use a separate directory per conversation, these count as the same directory.
 fn seen_by<'p>(
     paths: &'p PathArguments,
     context: &ToolCallContext,
@@ -324,7 +328,7 @@ fn seen_by<'p>(
         return Cow::Borrowed(paths);
     }
     let folder = match (&agent.workdir, instance) {
-        (Workdir::Instance, None) => None,
+        (AgentWorkdir::Instance, None) => None,
         (_, instance) => Some(engine.workdir(agent, instance.unwrap_or(&facts.instance), None)),
     };
     if folder.as_ref() == Some(&facts.workdir) {
@@ -334,32 +338,32 @@ fn seen_by<'p>(
     Cow::Owned(paths.seen_from(folder.as_deref()))
 }
 
-/// What an agent's policy says of a call that its rules allow, and that is asked about all the same.
-fn of_place(agent: &str, asked: AskedAbout) -> Verdict {
-    Verdict {
+/// Returns the decision for a call that the rules allow, but that names a protected path.
+fn path_verdict(agent: &str, asked: ApprovalReason) -> PermissionVerdict {
+    PermissionVerdict {
         agent: agent.to_owned(),
-        action: Action::Ask,
+        action: PermissionAction::Ask,
         why: asked.why,
         rule: asked.rule,
         is_untrusted: false,
         run_mode: RunMode::Shell,
-        reach: Reach::default(),
+        reach: GrantScope::default(),
     }
 }
 
-/// What contains the programs of a call: the sandboxes of the agent and of its callers.
-pub(crate) fn sandboxes(context: &ToolCallContext) -> Vec<Sandbox> {
+/// Returns the sandboxes of the agent and its callers.
+pub(crate) fn sandboxes(context: &ToolCallContext) -> Vec<SandboxSettings> {
     sandboxes_of(&context.engine, &context.facts)
 }
 
-/// As [`sandboxes`], of a whole turn.
-pub(crate) fn sandboxes_of(engine: &Engine, facts: &TurnFacts) -> Vec<Sandbox> {
+/// Returns the sandboxes for all calls of a turn.
+pub(crate) fn sandboxes_of(engine: &Engine, facts: &TurnScope) -> Vec<SandboxSettings> {
     let generation = engine.generation.load();
     let callers = facts
         .narrowing_agents()
         .filter_map(|(caller, _)| generation.agent(caller));
     let all = std::iter::once(&facts.agent).chain(callers);
-    let mut sandboxes: Vec<Sandbox> = Vec::new();
+    let mut sandboxes: Vec<SandboxSettings> = Vec::new();
     for sandbox in all.filter_map(|agent| agent.permissions.as_ref()?.sandbox.as_ref()) {
         if !sandboxes.contains(sandbox) {
             sandboxes.push(sandbox.clone());
@@ -368,50 +372,52 @@ pub(crate) fn sandboxes_of(engine: &Engine, facts: &TurnFacts) -> Vec<Sandbox> {
     sandboxes
 }
 
-fn verdict(agent: &str, decision: &Decision) -> Verdict {
-    let why = if decision.action == Action::Allow {
+fn verdict(agent: &str, decision: &PolicyDecision) -> PermissionVerdict {
+    let why = if decision.action == PermissionAction::Allow {
         String::new()
     } else {
         why(decision)
     };
-    Verdict {
+    PermissionVerdict {
         agent: agent.to_owned(),
         action: decision.action,
         why,
         run_mode: decision.run_mode(),
         rule: None,
         is_untrusted: false,
-        reach: Reach::default(),
+        reach: GrantScope::default(),
     }
 }
 
-/// What restricts the call.
-fn why(decision: &Decision) -> String {
+/// Returns the reason of a restriction.
+fn why(decision: &PolicyDecision) -> String {
     let about = decision
         .parts
         .iter()
-        .find(|part| part.action == decision.action && part.action != Action::Allow);
+        .find(|part| part.action == decision.action && part.action != PermissionAction::Allow);
     let rule = match &decision.because {
-        Because::Unstated => "it states no permissions".to_owned(),
-        Because::Default => "no rule matches, so its `default` decides".to_owned(),
-        Because::Rule { written, .. } | Because::Doubt { written } => match &written.0 {
-            Some((file, at)) => format!("by the rule at {file}:{}", at.line),
-            None => "without a `default`, execute and network are asked for".to_owned(),
-        },
+        DecisionReason::Unstated => "it states no permissions".to_owned(),
+        DecisionReason::Default => "no rule matches, so its `default` applies".to_owned(),
+        DecisionReason::Rule { written, .. } | DecisionReason::Doubt { written } => {
+            match &written.0 {
+                Some((file, at)) => format!("by the rule at {file}:{}", at.line),
+                None => "without a `default`, execute and network need approval".to_owned(),
+            }
+        }
     };
     about.map_or(rule.clone(), |part| {
         format!("`{}`: {rule}", part.part.shown)
     })
 }
 
-/// How a refused call could run after all.
+/// Possible ways to get a denied call allowed.
 #[derive(Clone, Copy)]
-enum Way {
-    /// Only by another policy.
+enum DenialRemedy {
+    /// Only a policy change.
     Rule,
-    /// By another answer.
+    /// Another answer.
     Ask,
-    /// By an answer, or a policy that does not ask.
+    /// An answer, or a policy that allows the call.
     Approve,
 }
 
@@ -419,7 +425,7 @@ fn denied(
     context: &ToolCallContext,
     tool: &RegisteredTool,
     why: &str,
-    way: Way,
+    way: DenialRemedy,
     rule: Option<&str>,
 ) -> ToolError {
     let agent = &context.facts.instance.agent;
@@ -436,15 +442,14 @@ fn denied(
         }
     );
     let suggestion = match way {
-        Way::Rule => {
-            format!(
-                "Whoever runs the swarm can allow it: {rule}. `gdn policy explain` says which rule decides."
-            )
+        DenialRemedy::Rule => {
+            format!("The user can allow it: {rule}. `gdn policy explain` shows which rule decides.")
         }
-        Way::Ask => "Do it another way, or say why it is needed and try again.".to_owned(),
-        Way::Approve => format!(
-            "Whoever runs the swarm can allow it: {rule}, run it where somebody can be asked (`gdn run` in a terminal; an \
-             approval there can be permanent), or answer every ask of a run with `--yes`."
+        DenialRemedy::Ask => "Use another way, or explain the need and try again.".to_owned(),
+        DenialRemedy::Approve => format!(
+            "The user can allow it: {rule}, run it where a user can answer (`gdn run` in a \
+                terminal; an approval there can be permanent), or approve every request of a run \
+                with `--yes`."
         ),
     };
     ToolError::new(format!("{} was not run: {why}", tool.name))

@@ -1,18 +1,24 @@
-//! Attacks on rules about paths, a row each, on systems where one file has many names.
+//! Attacks on path rules, one per row, on systems where a file has many names.
 
-use goondan_spec::kinds::{Action, MarkedArguments, Permissions};
+use goondan_spec::kinds::{MarkedArguments, PermissionAction, Permissions};
 use serde_json::json;
 
 use super::tests::rule;
 use super::{PathArguments, PolicyQuestion, decide};
 use goondan_core::path_style::PathStyle::{self, Mac, Unix, Windows};
 
-/// What one rule about `path` makes of a call, where the default is the opposite.
-fn action(style: PathStyle, pattern: &str, action: Action, path: &str, is_tree: bool) -> Action {
-    let default = if action == Action::Allow {
-        Action::Deny
+/// Returns the action of one rule about `path`, with the opposite default.
+fn action(
+    style: PathStyle,
+    pattern: &str,
+    action: PermissionAction,
+    path: &str,
+    is_tree: bool,
+) -> PermissionAction {
+    let default = if action == PermissionAction::Allow {
+        PermissionAction::Deny
     } else {
-        Action::Allow
+        PermissionAction::Allow
     };
     let permissions = Permissions {
         default,
@@ -63,12 +69,12 @@ fn names_of_one_file_on_other_systems() {
     ];
     for (style, pattern, path) in denied {
         assert_eq!(
-            action(style, pattern, Action::Deny, path, false),
-            Action::Deny,
+            action(style, pattern, PermissionAction::Deny, path, false),
+            PermissionAction::Deny,
             "{style:?} {pattern} {path}"
         );
     }
-    // What nobody can tell is asked about where something is restricted, and allowed by no pattern.
+    // Unknown paths require an approval if a rule restricts something, and no pattern allows them.
     let odd = [
         "KEEPIT~1/a",
         "C:a",
@@ -79,13 +85,13 @@ fn names_of_one_file_on_other_systems() {
     ];
     for path in odd {
         assert_eq!(
-            action(Windows, "keep/*", Action::Deny, path, false),
-            Action::Ask,
+            action(Windows, "keep/*", PermissionAction::Deny, path, false),
+            PermissionAction::Ask,
             "{path}"
         );
         assert_eq!(
-            action(Windows, "*", Action::Allow, path, false),
-            Action::Deny,
+            action(Windows, "*", PermissionAction::Allow, path, false),
+            PermissionAction::Deny,
             "{path}"
         );
     }
@@ -99,46 +105,52 @@ fn names_of_one_file_on_other_systems() {
 fn what_allows_is_exact_everywhere() {
     for style in [Unix, Mac, Windows] {
         assert_eq!(
-            action(style, "keep/*", Action::Allow, "keep/a", false),
-            Action::Allow
+            action(style, "keep/*", PermissionAction::Allow, "keep/a", false),
+            PermissionAction::Allow
         );
         assert_eq!(
-            action(style, "keep/*", Action::Allow, "KEEP/a", false),
-            Action::Deny
+            action(style, "keep/*", PermissionAction::Allow, "KEEP/a", false),
+            PermissionAction::Deny
         );
         assert_eq!(
-            action(style, "keep/*", Action::Allow, "keep/../a", false),
-            Action::Deny
+            action(style, "keep/*", PermissionAction::Allow, "keep/../a", false),
+            PermissionAction::Deny
         );
     }
     assert_eq!(
-        action(Windows, "keep/*", Action::Allow, r"keep\a", false),
-        Action::Allow
+        action(Windows, "keep/*", PermissionAction::Allow, r"keep\a", false),
+        PermissionAction::Allow
     );
     assert_eq!(
-        action(Windows, "keep/*", Action::Allow, r"keep\..\a", false),
-        Action::Deny
+        action(
+            Windows,
+            "keep/*",
+            PermissionAction::Allow,
+            r"keep\..\a",
+            false
+        ),
+        PermissionAction::Deny
     );
-    // There it is a name with a backslash in it.
+    // On this system, the name contains a backslash.
     assert_eq!(
-        action(Unix, "keep/*", Action::Allow, r"keep\a", false),
-        Action::Deny
+        action(Unix, "keep/*", PermissionAction::Allow, r"keep\a", false),
+        PermissionAction::Deny
     );
 }
 
 #[test]
 fn other_files_are_other_files_where_letters_count() {
     assert_eq!(
-        action(Unix, "keep/*", Action::Deny, "KEEP/a", false),
-        Action::Allow
+        action(Unix, "keep/*", PermissionAction::Deny, "KEEP/a", false),
+        PermissionAction::Allow
     );
     assert_eq!(
-        action(Unix, "keep/*", Action::Deny, r"keep\a", false),
-        Action::Allow
+        action(Unix, "keep/*", PermissionAction::Deny, r"keep\a", false),
+        PermissionAction::Allow
     );
     assert_eq!(
-        action(Mac, "keep/*", Action::Deny, r"keep\a", false),
-        Action::Allow
+        action(Mac, "keep/*", PermissionAction::Deny, r"keep\a", false),
+        PermissionAction::Allow
     );
 }
 
@@ -151,13 +163,13 @@ fn what_is_below_a_folder_is_found_with_both_separators() {
         (Mac, "a/keep/*", "A"),
     ] {
         assert_eq!(
-            action(style, pattern, Action::Deny, folder, true),
-            Action::Ask,
+            action(style, pattern, PermissionAction::Deny, folder, true),
+            PermissionAction::Ask,
             "{style:?} {pattern} {folder}"
         );
     }
     assert_eq!(
-        action(Windows, "a/keep/*", Action::Deny, "b", true),
-        Action::Allow
+        action(Windows, "a/keep/*", PermissionAction::Deny, "b", true),
+        PermissionAction::Allow
     );
 }

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use goondan_spec::kinds::{
-    Action, MarkedArguments, Permission, PermissionRule, Permissions, Written,
+    MarkedArguments, Permission, PermissionAction, PermissionRule, Permissions, SourceLocation,
 };
 
 use super::*;
@@ -13,7 +13,7 @@ fn ask(
     tool_name: &str,
     needs: &[Permission],
     arguments: Value,
-) -> Action {
+) -> PermissionAction {
     let needs = needs.iter().copied().collect();
     let Value::Object(arguments) = arguments else {
         panic!("arguments are an object")
@@ -39,7 +39,7 @@ pub(super) fn rule(
     tool: Option<&str>,
     permission: Option<Permission>,
     args: &[(&str, &str)],
-    action: Action,
+    action: PermissionAction,
 ) -> PermissionRule {
     let args: BTreeMap<_, _> = args
         .iter()
@@ -51,7 +51,7 @@ pub(super) fn rule(
         args,
         action,
         sandbox: Default::default(),
-        written: Written::default(),
+        written: SourceLocation::default(),
     }
 }
 
@@ -59,29 +59,29 @@ pub(super) fn rule(
 fn an_agent_that_states_nothing_asks_before_it_executes() {
     assert_eq!(
         ask(None, "fs__write", &[Permission::Write], json!({})),
-        Action::Allow
+        PermissionAction::Allow
     );
     assert_eq!(
         ask(None, "bash__exec", &[Permission::Execute], json!({})),
-        Action::Ask
+        PermissionAction::Ask
     );
     assert_eq!(
         ask(None, "http-fetch__get", &[Permission::Network], json!({})),
-        Action::Ask
+        PermissionAction::Ask
     );
 }
 
 #[test]
 fn the_last_matching_rule_wins() {
     let permissions = Permissions {
-        default: Action::Allow,
+        default: PermissionAction::Allow,
         rules: vec![
-            rule(None, Some(Permission::Execute), &[], Action::Ask),
+            rule(None, Some(Permission::Execute), &[], PermissionAction::Ask),
             rule(
                 Some("bash__*"),
                 None,
                 &[("command", "echo *")],
-                Action::Allow,
+                PermissionAction::Allow,
             ),
         ],
         sandbox: None,
@@ -94,7 +94,7 @@ fn the_last_matching_rule_wins() {
             &needs,
             json!({"command": "echo hi"})
         ),
-        Action::Allow
+        PermissionAction::Allow
     );
     assert_eq!(
         ask(
@@ -103,30 +103,34 @@ fn the_last_matching_rule_wins() {
             &needs,
             json!({"command": "ls"})
         ),
-        Action::Ask
+        PermissionAction::Ask
     );
     assert_eq!(
         ask(Some(&permissions), "wait__seconds", &[], json!({})),
-        Action::Allow
+        PermissionAction::Allow
     );
 }
 
 #[test]
 fn a_rule_about_an_argument_needs_the_argument() {
-    let rules = vec![rule(None, None, &[("path", "*")], Action::Allow)];
+    let rules = vec![rule(None, None, &[("path", "*")], PermissionAction::Allow)];
     let permissions = Permissions {
-        default: Action::Deny,
+        default: PermissionAction::Deny,
         rules,
         sandbox: None,
     };
     assert_eq!(
         ask(Some(&permissions), "fs__read", &[], json!({})),
-        Action::Deny
+        PermissionAction::Deny
     );
 }
 
-/// What happens to a command where everything is asked for but what `rules` say.
-pub(super) fn shell_action(default: Action, rules: &[(&str, Action)], command: &str) -> Action {
+/// Returns the action for a command if everything requires an approval except for `rules`.
+pub(super) fn shell_action(
+    default: PermissionAction,
+    rules: &[(&str, PermissionAction)],
+    command: &str,
+) -> PermissionAction {
     let rules = rules
         .iter()
         .map(|(pattern, action)| rule(Some("bash__*"), None, &[("command", pattern)], *action));
@@ -146,9 +150,9 @@ pub(super) fn shell_action(default: Action, rules: &[(&str, Action)], command: &
 #[test]
 fn every_command_of_a_line_must_be_allowed() {
     let rules = [
-        ("git *", Action::Allow),
-        ("echo *", Action::Allow),
-        ("ls", Action::Allow),
+        ("git *", PermissionAction::Allow),
+        ("echo *", PermissionAction::Allow),
+        ("ls", PermissionAction::Allow),
     ];
     for allowed in [
         "git status",
@@ -167,12 +171,12 @@ fn every_command_of_a_line_must_be_allowed() {
         "git log HEAD~\"$(echo \"$(git tag)\")\"",
     ] {
         assert_eq!(
-            shell_action(Action::Ask, &rules, allowed),
-            Action::Allow,
+            shell_action(PermissionAction::Ask, &rules, allowed),
+            PermissionAction::Allow,
             "{allowed}"
         );
     }
-    // Only a shell can run these, so nobody can tell what runs.
+    // Only a shell can run these, so the commands are unknown.
     for beyond in [
         "(git status; ls) & git log",
         "if git diff; then ls; else git log; fi",
@@ -188,26 +192,26 @@ fn every_command_of_a_line_must_be_allowed() {
         "git log 12>x",
     ] {
         assert_eq!(
-            shell_action(Action::Ask, &rules, beyond),
-            Action::Ask,
+            shell_action(PermissionAction::Ask, &rules, beyond),
+            PermissionAction::Ask,
             "{beyond}"
         );
     }
     for asked in ASKED {
         assert_eq!(
-            shell_action(Action::Ask, &rules, asked),
-            Action::Ask,
+            shell_action(PermissionAction::Ask, &rules, asked),
+            PermissionAction::Ask,
             "{asked}"
         );
         assert_eq!(
-            shell_action(Action::Deny, &rules, asked),
-            Action::Deny,
+            shell_action(PermissionAction::Deny, &rules, asked),
+            PermissionAction::Deny,
             "{asked}"
         );
     }
 }
 
-/// None of these is `git *`, `echo *` or `ls`.
+/// None of these matches `git *`, `echo *` or `ls`.
 pub(super) const ASKED: &[&str] = &[
     "git status; rm -rf x",
     "git status && rm x",
@@ -329,7 +333,7 @@ pub(super) const ASKED: &[&str] = &[
 
 #[test]
 fn a_denied_command_is_denied_wherever_it_stands() {
-    let rules = [("rm *", Action::Deny)];
+    let rules = [("rm *", PermissionAction::Deny)];
     for denied in [
         "rm x",
         "/bin/rm x",
@@ -350,8 +354,8 @@ fn a_denied_command_is_denied_wherever_it_stands() {
         "rm $X",
     ] {
         assert_eq!(
-            shell_action(Action::Allow, &rules, denied),
-            Action::Deny,
+            shell_action(PermissionAction::Allow, &rules, denied),
+            PermissionAction::Deny,
             "{denied}"
         );
     }
@@ -370,8 +374,8 @@ fn a_denied_command_is_denied_wherever_it_stands() {
         "echo $X",
     ] {
         assert_eq!(
-            shell_action(Action::Allow, &rules, doubtful),
-            Action::Ask,
+            shell_action(PermissionAction::Allow, &rules, doubtful),
+            PermissionAction::Ask,
             "{doubtful}"
         );
     }
@@ -384,8 +388,8 @@ fn a_denied_command_is_denied_wherever_it_stands() {
         "ls > out",
     ] {
         assert_eq!(
-            shell_action(Action::Allow, &rules, fine),
-            Action::Allow,
+            shell_action(PermissionAction::Allow, &rules, fine),
+            PermissionAction::Allow,
             "{fine}"
         );
     }
@@ -395,13 +399,17 @@ fn a_denied_command_is_denied_wherever_it_stands() {
 fn what_allows_everything_allows_what_is_hidden() {
     for command in ASKED {
         assert_eq!(
-            shell_action(Action::Allow, &[("git *", Action::Allow)], command),
-            Action::Allow,
+            shell_action(
+                PermissionAction::Allow,
+                &[("git *", PermissionAction::Allow)],
+                command
+            ),
+            PermissionAction::Allow,
             "{command}"
         );
         let permissions = Permissions {
-            default: Action::Ask,
-            rules: vec![rule(Some("bash__*"), None, &[], Action::Allow)],
+            default: PermissionAction::Ask,
+            rules: vec![rule(Some("bash__*"), None, &[], PermissionAction::Allow)],
             sandbox: None,
         };
         let action = ask(
@@ -410,7 +418,7 @@ fn what_allows_everything_allows_what_is_hidden() {
             &[Permission::Execute],
             json!({"command": command}),
         );
-        assert_eq!(action, Action::Allow, "{command}");
+        assert_eq!(action, PermissionAction::Allow, "{command}");
     }
 }
 
@@ -418,16 +426,20 @@ fn what_allows_everything_allows_what_is_hidden() {
 fn a_command_line_that_is_written_down_as_a_whole_is_allowed_as_it_is() {
     let line = "eval \"$X\"; rm x > y";
     assert_eq!(
-        shell_action(Action::Ask, &[(line, Action::Allow)], line),
-        Action::Allow
+        shell_action(
+            PermissionAction::Ask,
+            &[(line, PermissionAction::Allow)],
+            line
+        ),
+        PermissionAction::Allow
     );
     assert_eq!(
         shell_action(
-            Action::Ask,
-            &[(line, Action::Allow)],
+            PermissionAction::Ask,
+            &[(line, PermissionAction::Allow)],
             "eval \"$X\"; rm x > z"
         ),
-        Action::Ask
+        PermissionAction::Ask
     );
 }
 
@@ -438,11 +450,11 @@ fn variables_beside_a_command_count_as_assignments_before_it() {
             Some("bash__*"),
             None,
             &[("command", pattern)],
-            Action::Allow,
+            PermissionAction::Allow,
         )
     };
     let permissions = Permissions {
-        default: Action::Ask,
+        default: PermissionAction::Ask,
         rules: vec![rule("git *"), rule("LANG=*")],
         sandbox: None,
     };
@@ -455,25 +467,25 @@ fn variables_beside_a_command_count_as_assignments_before_it() {
             arguments,
         )
     };
-    assert_eq!(action(json!({})), Action::Allow);
-    assert_eq!(action(json!({"LANG": "C"})), Action::Allow);
+    assert_eq!(action(json!({})), PermissionAction::Allow);
+    assert_eq!(action(json!({"LANG": "C"})), PermissionAction::Allow);
     assert_eq!(
         action(json!({"LANG": "C", "GIT_PAGER": "rm x"})),
-        Action::Ask
+        PermissionAction::Ask
     );
 }
 
 #[test]
 fn a_redirection_needs_the_permission_to_write() {
     let permissions = |action| Permissions {
-        default: Action::Ask,
+        default: PermissionAction::Ask,
         rules: vec![
             rule(None, Some(Permission::Write), &[], action),
             rule(
                 Some("bash__*"),
                 None,
                 &[("command", "git *")],
-                Action::Allow,
+                PermissionAction::Allow,
             ),
         ],
         sandbox: None,
@@ -487,12 +499,18 @@ fn a_redirection_needs_the_permission_to_write() {
         )
     };
     assert_eq!(
-        action(&permissions(Action::Allow), "git log > out/log.txt"),
-        Action::Allow
+        action(
+            &permissions(PermissionAction::Allow),
+            "git log > out/log.txt"
+        ),
+        PermissionAction::Allow
     );
     assert_eq!(
-        action(&permissions(Action::Deny), "git log > out/log.txt"),
-        Action::Deny
+        action(
+            &permissions(PermissionAction::Deny),
+            "git log > out/log.txt"
+        ),
+        PermissionAction::Deny
     );
     for outside in [
         "git log > /etc/x",
@@ -502,8 +520,8 @@ fn a_redirection_needs_the_permission_to_write() {
         "git log > $X",
     ] {
         assert_eq!(
-            action(&permissions(Action::Allow), outside),
-            Action::Ask,
+            action(&permissions(PermissionAction::Allow), outside),
+            PermissionAction::Ask,
             "{outside}"
         );
     }
@@ -513,11 +531,11 @@ proptest::proptest! {
     #[test]
     fn no_text_makes_it_panic_or_slips_through(text in ".{0,60}", shell in "[ \n;&|<>(){}$`'\"\\\\a-c=#*!\\[\\]-]{0,40}") {
         for text in [text, shell] {
-            shell_action(Action::Ask, &[("git *", Action::Allow)], &text);
-            // Whatever it is, a command that is added behind it is seen, or the whole is not understood.
-            let action = shell_action(Action::Ask, &[("a *", Action::Allow), ("b", Action::Allow)], &format!("{text}\nrm x\n"));
+            shell_action(PermissionAction::Ask, &[("git *", PermissionAction::Allow)], &text);
+            // A command after any text is recognized, or the whole line is unparsable.
+            let action = shell_action(PermissionAction::Ask, &[("a *", PermissionAction::Allow), ("b", PermissionAction::Allow)], &format!("{text}\nrm x\n"));
             let commented_or_quoted = text.contains(['\'', '"', '`', '#', '\\', '<', '(', '{', '$']);
-            proptest::prop_assert!(commented_or_quoted || action == Action::Ask, "{text}");
+            proptest::prop_assert!(commented_or_quoted || action == PermissionAction::Ask, "{text}");
         }
     }
 }
@@ -534,8 +552,12 @@ fn what_nests_deeply_is_neither_followed_for_ever_nor_allowed() {
         for depth in [1, 13, 60, 199, 5_000] {
             let text = format!("echo {}rm x{}", open.repeat(depth), close.repeat(depth));
             assert_eq!(
-                shell_action(Action::Ask, &[("echo *", Action::Allow)], &text),
-                Action::Ask,
+                shell_action(
+                    PermissionAction::Ask,
+                    &[("echo *", PermissionAction::Allow)],
+                    &text
+                ),
+                PermissionAction::Ask,
                 "{open} {depth}"
             );
         }
@@ -543,14 +565,22 @@ fn what_nests_deeply_is_neither_followed_for_ever_nor_allowed() {
     for many in ["env ", "nice ", "find . -exec "] {
         let text = format!("{}git log", many.repeat(32 * 1024 / many.len() - 3));
         assert_eq!(
-            shell_action(Action::Ask, &[("git *", Action::Allow)], &text),
-            Action::Ask,
+            shell_action(
+                PermissionAction::Ask,
+                &[("git *", PermissionAction::Allow)],
+                &text
+            ),
+            PermissionAction::Ask,
             "{many}"
         );
     }
     let long = "echo a;".repeat(10_000);
     assert_eq!(
-        shell_action(Action::Ask, &[("echo *", Action::Allow)], &long),
-        Action::Ask
+        shell_action(
+            PermissionAction::Ask,
+            &[("echo *", PermissionAction::Allow)],
+            &long
+        ),
+        PermissionAction::Ask
     );
 }

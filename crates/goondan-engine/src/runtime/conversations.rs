@@ -1,26 +1,27 @@
-//! What people do with conversations: make a new one of an old one, and look after events whose turns failed.
+//! User operations on conversations: forking, and handling events whose turns failed.
 
 use std::sync::Arc;
 
 use goondan_core::ids::InstanceId;
 use goondan_core::message::Message;
-use goondan_core::ports::store::{DeadLetter, Fold, StoreError};
+use goondan_core::ports::store::{BaseChange, DeadLetter, StoreError};
 use tokio::sync::oneshot;
 
-use super::Runtime;
-use crate::delivery::dead_letters;
-use crate::delivery::orchestrator::{Command, Refusal, SpawnRequest};
-use crate::policy::taint;
+use super::SwarmRuntime;
+use crate::delivery::failed_events;
+use crate::delivery::orchestrator::{InstanceSpawnRequest, OrchestratorCommand, SubmitError};
+use crate::policy::untrusted_content;
 
-impl Runtime {
-    /// Makes a new conversation of the same agent that begins with the messages of `source` up to `message_id`, or with all of
-    /// them. It is durable when this is back; what narrows the tools of `source` narrows those of the new one, and where `source` has
-    /// read untrusted output, so has it. `None` where `source` has no such message.
+impl SwarmRuntime {
+    /// Creates a conversation of the same agent from the messages of `source` up to `message_id`,
+    /// or from all of them. The new conversation is durable on return and inherits tool
+    /// restrictions and the taint of untrusted output. Returns `None` if `source` does not contain
+    /// the message.
     pub async fn fork(
         &self,
         source: &InstanceId,
         message_id: Option<&str>,
-    ) -> Result<Option<InstanceId>, Refusal> {
+    ) -> Result<Option<InstanceId>, SubmitError> {
         let messages = self.conversation(source).await?;
         let Some(messages) = up_to(&messages, message_id) else {
             return Ok(None);
@@ -31,7 +32,7 @@ impl Runtime {
             .into_iter()
             .find(|meta| meta.id() == *source);
         let (cwd, narrowing) = known.map_or((None, None), |meta| (meta.cwd, meta.narrowing));
-        // Nobody knows the key yet, so nobody else opens the conversation meanwhile.
+        // The key is new and unpublished, so no other task can open the conversation.
         let id = InstanceId::new(
             &*source.agent,
             format!("fork-{}", self.engine.clock.hex(16)),
@@ -41,11 +42,11 @@ impl Runtime {
         store
             .open(lease)
             .await?
-            .fold(Fold::Rewrite(messages))
+            .fold(BaseChange::Rewrite(messages))
             .await?;
-        taint::copy(&self.engine, source, &id).await?;
+        untrusted_content::copy(&self.engine, source, &id).await?;
         let (answer, spawned) = oneshot::channel();
-        let request = SpawnRequest {
+        let request = InstanceSpawnRequest {
             id: id.clone(),
             owner: None,
             cwd,
@@ -54,42 +55,43 @@ impl Runtime {
         let sent = self
             .engine
             .commands
-            .send(Command::Spawn { request, answer })
-            .map_err(|_| Refusal::Ended);
+            .send(OrchestratorCommand::Spawn { request, answer })
+            .map_err(|_| SubmitError::Ended);
         let spawned = match sent {
-            Ok(()) => spawned.await.unwrap_or(Err(Refusal::Ended)),
+            Ok(()) => spawned.await.unwrap_or(Err(SubmitError::Ended)),
             Err(refusal) => Err(refusal),
         };
         if let Err(refusal) = spawned {
-            // What is refused leaves nothing behind.
+            // A refused spawn must not leave a stored conversation.
             store.delete_instance(&id).await?;
             return Err(refusal);
         }
         Ok(Some(id))
     }
 
-    /// `to` will begin with what was said in `source`: where that has read untrusted output, so has `to`.
+    /// Marks `to` as tainted if `source`, whose messages it starts with, is tainted.
     pub async fn inherit(&self, source: &InstanceId, to: &InstanceId) -> Result<(), StoreError> {
-        taint::copy(&self.engine, source, to).await
+        untrusted_content::copy(&self.engine, source, to).await
     }
 
-    /// The events whose turns failed, of all instances.
+    /// Returns the failed events of all instances.
     pub async fn dead_letters(&self) -> Result<Vec<DeadLetter>, StoreError> {
-        dead_letters::all(&self.engine).await
+        failed_events::all(&self.engine).await
     }
 
-    /// Takes an event whose turn failed off the list: nobody wants it tried again.
-    pub async fn discard(&self, instance: &InstanceId, event_id: &str) -> Result<(), Refusal> {
-        let found = dead_letters::find(&self.engine, instance, event_id).await?;
-        found.ok_or_else(|| Refusal::NoSuchEvent {
+    /// Removes a failed event from the dead letters without retrying it.
+    pub async fn discard(&self, instance: &InstanceId, event_id: &str) -> Result<(), SubmitError> {
+        let found = failed_events::find(&self.engine, instance, event_id).await?;
+        found.ok_or_else(|| SubmitError::NoSuchEvent {
             instance: instance.clone(),
             event: event_id.to_owned(),
         })?;
-        Ok(dead_letters::remove(&self.engine, instance, event_id).await?)
+        Ok(failed_events::remove(&self.engine, instance, event_id).await?)
     }
 }
 
-/// The messages up to that one. The results of its tool calls go with it: providers refuse a call without one.
+/// Returns the messages up to `message_id`, including the results of its tool calls: providers
+/// refuse a call without a result.
 fn up_to<'m>(messages: &'m [Arc<Message>], message_id: Option<&str>) -> Option<&'m [Arc<Message>]> {
     let Some(message_id) = message_id else {
         return Some(messages);

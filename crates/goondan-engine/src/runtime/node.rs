@@ -1,4 +1,4 @@
-//! A node that runs turns, whether it leads or works for another one.
+//! Parts that a leader and a worker node have in common.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,68 +8,68 @@ use arc_swap::ArcSwap;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio_util::sync::CancellationToken;
 
-use crate::cluster::uplink::{Book, FarApprover};
-use crate::cluster::worker::Worker;
-use crate::cluster::{Roster, Uplink};
+use crate::activity::ActivityRegistry;
+use crate::cluster::leader_client::{GrantCache, LeaderApprover};
+use crate::cluster::worker::TurnWorker;
+use crate::cluster::{LeaderClient, WorkerPool};
 use crate::delivery::bus::EventBus;
-use crate::delivery::orchestrator::Command;
-use crate::delivery::schedule::Timetable;
+use crate::delivery::orchestrator::OrchestratorCommand;
+use crate::delivery::schedule::JobTable;
 use crate::engine::Engine;
-use crate::life::Lives;
 use crate::plan::Generation;
-use crate::policy::redact::Redactor;
-use crate::turn::budget::Spent;
-use crate::turn::pace::Pace;
-use goondan_core::ports::approval::{ApprovalBook, SharedApprover};
+use crate::policy::redact::SecretRedactor;
+use crate::turn::budget::UsageTotals;
+use crate::turn::rate_limiter::RateLimiter;
+use goondan_core::ports::approval::{ApprovalStore, SharedApprover};
 use goondan_core::ports::clock::Clock;
-use goondan_core::ports::cluster::Leader;
-use goondan_core::ports::reload::Reloader;
+use goondan_core::ports::cluster::LeaderChannel;
+use goondan_core::ports::reload::ProjectReloader;
 use goondan_core::ports::store::Store;
 use goondan_core::ports::tool::InstanceObserver;
-use goondan_core::ports::tracing::Tracing;
+use goondan_core::ports::tracing::TracePolicy;
 
-/// What every node needs that runs turns, whether it leads or works for another one.
-pub struct NodeParts {
-    /// The generation that it begins with.
+/// Parts of every node that runs turns, leader or worker.
+pub struct EngineNodeParts {
+    /// First generation.
     pub generation: Arc<Generation>,
-    /// Conversations, accepted events, side effects of running turns.
+    /// Stores conversations, accepted events, and side effects of running turns.
     pub store: Arc<dyn Store>,
-    /// Time and ids.
+    /// Supplies time and ids.
     pub clock: Arc<dyn Clock>,
-    /// Keeps secrets out of what is written down.
-    pub redactor: Redactor,
-    /// Whether this system contains the programs of a call, as an approval of a program wants it.
+    /// Removes secrets from everything that is persisted.
+    pub redactor: SecretRedactor,
+    /// True if this system can sandbox the programs of a call. Approvals of a program require it.
     pub has_sandbox: bool,
-    /// Lets tools work there, whatever the agents say.
+    /// Working directory of all tools; overrides the agents' own.
     pub workdir: Option<PathBuf>,
-    /// Decides what servers are told of the trace.
-    pub tracing: Arc<dyn Tracing>,
-    /// Is told which instances were put away.
+    /// Decides which trace headers model and tool servers receive.
+    pub tracing: Arc<dyn TracePolicy>,
+    /// Notified when an instance is evicted.
     pub observer: Arc<dyn InstanceObserver>,
 }
 
-/// What a node is told from outside while it works for another one.
-pub struct Orders {
-    /// Generations that take the place of the one before.
+/// Commands that a worker node receives from its process.
+pub struct WorkerControl {
+    /// Replacement generations.
     pub generations: UnboundedReceiver<Arc<Generation>>,
-    /// It shall take no more turns, and leave once its own are over.
+    /// Stops the node from accepting turns and lets it leave when its own turns are over.
     pub leave: CancellationToken,
 }
 
-/// What makes a node lead or work for another one.
-pub(super) struct Duties {
+/// Parts that differ between a leader and a worker.
+pub(super) struct NodeRole {
     pub(super) approver: SharedApprover,
-    pub(super) approvals: Arc<dyn ApprovalBook>,
-    pub(super) reloader: Option<Arc<dyn Reloader>>,
-    pub(super) timetable: Arc<Timetable>,
-    pub(super) uplink: Option<Arc<Uplink>>,
-    pub(super) roster: Option<Arc<Roster>>,
-    pub(super) commands: UnboundedSender<Command>,
+    pub(super) approvals: Arc<dyn ApprovalStore>,
+    pub(super) reloader: Option<Arc<dyn ProjectReloader>>,
+    pub(super) timetable: Arc<JobTable>,
+    pub(super) uplink: Option<Arc<LeaderClient>>,
+    pub(super) roster: Option<Arc<WorkerPool>>,
+    pub(super) commands: UnboundedSender<OrchestratorCommand>,
 }
 
-impl NodeParts {
-    pub(super) fn engine(self, role: Duties) -> Arc<Engine> {
-        let NodeParts {
+impl EngineNodeParts {
+    pub(super) fn engine(self, role: NodeRole) -> Arc<Engine> {
+        let EngineNodeParts {
             generation,
             store,
             clock,
@@ -79,7 +79,7 @@ impl NodeParts {
             tracing,
             observer,
         } = self;
-        let Duties {
+        let NodeRole {
             approver,
             approvals,
             reloader,
@@ -94,7 +94,7 @@ impl NodeParts {
             redactor.clone(),
             uplink.clone(),
         );
-        let lives = Lives::default();
+        let lives = ActivityRegistry::default();
         Arc::new(Engine {
             bus,
             store,
@@ -104,9 +104,9 @@ impl NodeParts {
             approvals,
             has_sandbox,
             generation: ArcSwap::new(generation),
-            spent: Spent::new(&lives.run),
+            spent: UsageTotals::new(&lives.run),
             lives,
-            pace: Pace::default(),
+            pace: RateLimiter::default(),
             tracing,
             timetable,
             observer,
@@ -120,14 +120,14 @@ impl NodeParts {
     }
 }
 
-/// Runs the turns that the node that leads hands out, until this one is a member no more. Dropped, turns end where they stand:
-/// they go on elsewhere. Generations that come take the place of the first one.
-pub async fn work(parts: NodeParts, leader: Arc<dyn Leader>, orders: Orders) {
-    let uplink = Uplink::new(leader);
-    let book = Book::new(&uplink);
+/// Runs turns that the leader assigns, until this node leaves the cluster. If the future is
+/// dropped, turns stop and resume on another node. New generations replace the first one.
+pub async fn work(parts: EngineNodeParts, leader: Arc<dyn LeaderChannel>, orders: WorkerControl) {
+    let uplink = LeaderClient::new(leader);
+    let book = GrantCache::new(&uplink);
     let (commands, queue) = unbounded_channel();
-    let engine = parts.engine(Duties {
-        approver: Arc::new(FarApprover(Arc::clone(&uplink))),
+    let engine = parts.engine(NodeRole {
+        approver: Arc::new(LeaderApprover(Arc::clone(&uplink))),
         approvals: Arc::clone(&book) as _,
         reloader: None,
         timetable: Arc::default(),
@@ -135,5 +135,7 @@ pub async fn work(parts: NodeParts, leader: Arc<dyn Leader>, orders: Orders) {
         roster: None,
         commands,
     });
-    Worker::new(engine, uplink, book).run(queue, orders).await;
+    TurnWorker::new(engine, uplink, book)
+        .run(queue, orders)
+        .await;
 }

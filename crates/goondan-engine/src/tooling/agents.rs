@@ -1,5 +1,5 @@
-//! `ctx.runtime`: how a tool reaches other agents (rules A1 to A8). Every call is a message to the orchestrator and an
-//! answer back.
+//! `ctx.runtime`: access of a tool to other agents (rules A1 to A8). Every call is a message to the
+//! orchestrator and a reply.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,40 +10,43 @@ use goondan_spec::Code;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use crate::delivery::orchestrator::{Command, Refusal, SpawnRequest};
+use crate::activity::ActivityTracker;
+use crate::delivery::orchestrator::{InstanceSpawnRequest, OrchestratorCommand, SubmitError};
 use crate::delivery::responses::{answer_id, response_of};
 use crate::engine::Engine;
-use crate::life::Life;
-use crate::policy::taint;
-use crate::tooling::dispatch::{ToolCallContext, TurnFacts};
+use crate::policy::untrusted_content;
+use crate::tooling::dispatch::{ToolCallContext, TurnScope};
 use crate::turn::TurnContext;
+use goondan_core::agent_event::{AgentEvent, EventTrace, ReplyTo, TurnTerms};
 use goondan_core::event::{RuntimeEventKind, TurnResult};
 use goondan_core::ids::{InstanceId, TraceContext, derived_id};
-use goondan_core::inbound::{AgentEvent, EventTrace, ReplyTo, Terms};
-use goondan_core::narrowing::Narrowing;
-use goondan_core::ports::powers::{Embeddings, Schedules, Sessions, ToolState};
-use goondan_core::ports::reload::Reloader;
+use goondan_core::ports::capabilities::{
+    ConversationAccess, EmbeddingModels, PromptScheduler, ToolStateStore,
+};
+use goondan_core::ports::reload::ProjectReloader;
 use goondan_core::ports::store::{InstanceMeta, InstanceStatus, StoreError};
 use goondan_core::ports::tool::{
-    AgentCatalog, AgentEventInput, AgentToolRuntime, RequestOptions, RequestResult, SendResult,
-    SpawnOptions, SpawnResult, SpawnedAgentInfo, ToolError,
+    AgentCatalog, AgentEventInput, AgentRequestResult, AgentSendResult, AgentSpawnResult,
+    AgentToolRuntime, RequestOptions, SpawnOptions, SpawnedInstanceInfo, ToolError,
 };
 use goondan_core::real_path::real_path;
-use goondan_core::reserved;
+use goondan_core::reserved_names;
+use goondan_core::tool_allowlist::ToolAllowlist;
 
-/// How long who is asked may give no sign of life, where a request does not say (rule A2).
-const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30 * 60);
+/// Maximum time without a heartbeat of the called agent if the request sets no time-out (rule A2).
+const DEFAULT_REQUEST_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 
-/// The agents, as one tool call reaches them.
+/// Agents, as one tool call or extension accesses them.
 pub(crate) struct AgentCalls {
     pub(crate) engine: Arc<Engine>,
-    pub(crate) facts: Arc<TurnFacts>,
-    /// The call's place in its turn: event ids are derived from it, so that a call that runs again asks the same question.
+    pub(crate) facts: Arc<TurnScope>,
+    /// Position of the call in its turn. Event ids are derived from it, so that a call that runs
+    /// again sends the same events.
     place: String,
     trace: TraceContext,
     cancel: CancellationToken,
-    /// Of the call.
-    life: Arc<Life>,
+    /// Activity of the call.
+    life: Arc<ActivityTracker>,
     asked: AtomicU32,
 }
 
@@ -60,7 +63,7 @@ impl AgentCalls {
         }
     }
 
-    /// As an extension reaches them around a turn or a step.
+    /// Creates the access of an extension around a turn or a step.
     pub(crate) fn of_turn(context: &TurnContext, place: &str) -> Self {
         let place = format!("{}/{place}", context.turn_id());
         AgentCalls {
@@ -69,19 +72,19 @@ impl AgentCalls {
             trace: context.facts.trace.clone(),
             place,
             cancel: context.cancel.clone(),
-            life: Life::new(),
+            life: ActivityTracker::new(),
             asked: AtomicU32::new(0),
         }
     }
 
-    /// The event that `input` asks for. Every event of a tool comes through here.
+    /// Builds the event for `input`. Every event of a tool is created here.
     fn event(
         &self,
         target: &str,
         input: AgentEventInput,
         default_type: &str,
     ) -> Result<AgentEvent, ToolError> {
-        reserved::check(input.event_type.as_deref(), &input.metadata)?;
+        reserved_names::check(input.event_type.as_deref(), &input.metadata)?;
         let number = self.asked.fetch_add(1, Ordering::Relaxed).to_string();
         let caller = &self.facts.instance;
         let key = input
@@ -109,7 +112,7 @@ impl AgentCalls {
                 .chain([caller.clone()])
                 .collect(),
             reply_to: None,
-            terms: Terms {
+            terms: TurnTerms {
                 narrowing: self.narrowed(input.terms.narrowing.as_ref()),
                 bound_by: self
                     .facts
@@ -122,27 +125,27 @@ impl AgentCalls {
         })
     }
 
-    /// The call's place in its turn.
     pub(crate) fn place(&self) -> &str {
         &self.place
     }
 
-    /// What the turn that calls may pass on, and no more (rule S1b).
-    fn narrowed(&self, wanted: Option<&Narrowing>) -> Option<Narrowing> {
-        Narrowing::both(self.facts.narrowing.as_ref(), wanted)
+    /// Combines `wanted` with the tool restrictions of the calling turn, which cannot be widened
+    /// (rule S1b).
+    fn narrowed(&self, wanted: Option<&ToolAllowlist>) -> Option<ToolAllowlist> {
+        ToolAllowlist::intersection(self.facts.narrowing.as_ref(), wanted)
     }
 
-    /// Hands `event` over; comes back once it is on disk.
+    /// Submits `event` and waits until it is durable.
     async fn submit(
         &self,
         event: AgentEvent,
         waiter: Option<oneshot::Sender<TurnResult>>,
     ) -> Result<(), ToolError> {
-        taint::pass_on(&self.engine, &self.facts.instance, &event.target)
+        untrusted_content::pass_on(&self.engine, &self.facts.instance, &event.target)
             .await
-            .map_err(untold)?;
+            .map_err(taint_failed)?;
         let (accepted, answer) = oneshot::channel();
-        let command = Command::Submit {
+        let command = OrchestratorCommand::Submit {
             event: Box::new(event),
             waiter,
             accepted,
@@ -154,32 +157,33 @@ impl AgentCalls {
             .map_err(ToolError::from)
     }
 
-    /// A folder for an instance that this one makes: no tool of it gets further than the tools of this one (rule S1b).
+    /// Resolves the working directory of a spawned instance. It must be inside the caller's own
+    /// directory (rule S1b).
     fn folder_inside(&self, cwd: &str) -> Result<String, ToolError> {
         let folder = real_path(&self.facts.workdir).unwrap_or_else(|_| self.facts.workdir.clone());
         match real_path(&folder.join(cwd)) {
             Ok(inside) if inside.starts_with(&folder) => Ok(inside.display().to_string()),
             _ => Err(ToolError::new(format!(
-                "`{cwd}` leads out of the working folder {}",
+                "`{cwd}` is outside the working directory {}",
                 folder.display()
             ))
             .code(Code::TOOL_PATH_ESCAPE)
-            .suggest("Name a folder inside it.")),
+            .suggest("Use a directory inside it.")),
         }
     }
 
-    /// What is known of all instances, oldest first.
+    /// Returns the metadata of all instances, oldest first.
     pub(crate) async fn metas(&self) -> Result<Vec<InstanceMeta>, ToolError> {
         let (answer, metas) = oneshot::channel();
         self.engine
             .commands
-            .send(Command::List { answer })
+            .send(OrchestratorCommand::List { answer })
             .map_err(|_| stopped())?;
         metas.await.map_err(|_| stopped())
     }
 
     fn abandon(&self, event_id: String, reason: &str) {
-        let command = Command::Abandon {
+        let command = OrchestratorCommand::Abandon {
             event_id,
             reason: reason.to_owned(),
         };
@@ -187,8 +191,8 @@ impl AgentCalls {
         let _ = self.engine.commands.send(command);
     }
 
-    /// Waits for the answer as long as whoever is asked gives signs of life; a caller that stops waiting takes its question
-    /// back. While a person is asked there, the clocks of the caller stand still, too.
+    /// Waits for the answer while the called agent sends heartbeats. A caller that stops waiting
+    /// withdraws its event. Approvals that are pending there pause the caller's clocks.
     async fn wait(
         &self,
         event: &AgentEvent,
@@ -203,13 +207,14 @@ impl AgentCalls {
         let _waiting = own.map(|life| life.wait_for(&other));
         tokio::select! {
             result = answer => result.map_err(|_| stopped()),
-            () = other.hold(own) => unreachable!("it holds for as long as this waits"),
+            () = other.forward_approvals(own) => unreachable!("it holds for as long as this waits"),
             () = other.silence(limit) => {
                 self.abandon(event.id.clone(), "the request timed out");
-                let message = format!("agent {target} gave no answer and no sign of life for {} ms", limit.as_millis());
+                let message = format!("agent {target} sent no answer and no progress for {} \
+                    ms", limit.as_millis());
                 Err(ToolError::new(message)
                     .code(Code::AGENT_REQUEST_TIMEOUT)
-                    .suggest("Ask for less, wait longer with timeoutMs, or ask with async: true."))
+                    .suggest("Request less, raise timeoutMs, or use async: true."))
             }
             () = self.cancel.cancelled() => {
                 self.abandon(event.id.clone(), "the caller was cancelled");
@@ -219,9 +224,9 @@ impl AgentCalls {
     }
 }
 
-fn untold(error: StoreError) -> ToolError {
+fn taint_failed(error: StoreError) -> ToolError {
     ToolError::new(format!(
-        "it could not be recorded that what is said is untrusted: {error}"
+        "the message is untrusted, and recording that failed: {error}"
     ))
 }
 
@@ -232,8 +237,8 @@ impl AgentToolRuntime for AgentCalls {
         target: &str,
         input: AgentEventInput,
         options: RequestOptions,
-    ) -> Result<RequestResult, ToolError> {
-        let mut event = self.event(target, input, reserved::REQUEST)?;
+    ) -> Result<AgentRequestResult, ToolError> {
+        let mut event = self.event(target, input, reserved_names::REQUEST_EVENT)?;
         let correlation_id = format!("req-{}", event.id.trim_start_matches("evt-"));
         event.reply_to = Some(ReplyTo {
             caller: self.facts.instance.clone(),
@@ -242,7 +247,7 @@ impl AgentToolRuntime for AgentCalls {
             async_: options.async_,
             terms: self.facts.terms(),
         });
-        let mut result = RequestResult {
+        let mut result = AgentRequestResult {
             event_id: event.id.clone(),
             target: target.to_owned(),
             response: None,
@@ -259,28 +264,36 @@ impl AgentToolRuntime for AgentCalls {
         let limit = options
             .timeout_ms
             .filter(|ms| *ms > 0)
-            .map_or(DEFAULT_TIMEOUT, Duration::from_millis);
+            .map_or(DEFAULT_REQUEST_TIMEOUT, Duration::from_millis);
         let turn = self.wait(&event, answer, limit).await?;
-        taint::pass_on(&self.engine, &event.target, &self.facts.instance)
+        untrusted_content::pass_on(&self.engine, &event.target, &self.facts.instance)
             .await
-            .map_err(untold)?;
+            .map_err(taint_failed)?;
         result.event_id = answer_id(&event.id);
         result.response = Some(response_of(target, &turn)?);
         Ok(result)
     }
 
-    async fn send(&self, target: &str, input: AgentEventInput) -> Result<SendResult, ToolError> {
-        let event = self.event(target, input, reserved::SEND)?;
+    async fn send(
+        &self,
+        target: &str,
+        input: AgentEventInput,
+    ) -> Result<AgentSendResult, ToolError> {
+        let event = self.event(target, input, reserved_names::SEND_EVENT)?;
         let event_id = event.id.clone();
         self.submit(event, None).await?;
-        Ok(SendResult {
+        Ok(AgentSendResult {
             event_id,
             target: target.to_owned(),
             accepted: true,
         })
     }
 
-    async fn spawn(&self, target: &str, options: SpawnOptions) -> Result<SpawnResult, ToolError> {
+    async fn spawn(
+        &self,
+        target: &str,
+        options: SpawnOptions,
+    ) -> Result<AgentSpawnResult, ToolError> {
         let instance_key = options.instance_key.unwrap_or_else(|| {
             let number = self.asked.fetch_add(1, Ordering::Relaxed).to_string();
             let caller = self.facts.instance.to_string();
@@ -294,7 +307,7 @@ impl AgentToolRuntime for AgentCalls {
             .map(|cwd| self.folder_inside(&cwd))
             .transpose()?;
         let (answer, spawned) = oneshot::channel();
-        let request = SpawnRequest {
+        let request = InstanceSpawnRequest {
             id: InstanceId::new(target, &*instance_key),
             owner: Some(self.facts.instance.clone()),
             cwd: cwd.clone(),
@@ -302,7 +315,7 @@ impl AgentToolRuntime for AgentCalls {
         };
         self.engine
             .commands
-            .send(Command::Spawn { request, answer })
+            .send(OrchestratorCommand::Spawn { request, answer })
             .map_err(|_| stopped())?;
         let spawned = spawned
             .await
@@ -319,9 +332,9 @@ impl AgentToolRuntime for AgentCalls {
                 .bus
                 .runtime(&self.facts.instance, &self.trace, kind);
         }
-        // One that was there works where it did.
+        // An existing instance keeps its working directory.
         let cwd = cwd.filter(|_| spawned);
-        Ok(SpawnResult {
+        Ok(AgentSpawnResult {
             target: target.to_owned(),
             instance_key,
             spawned,
@@ -329,7 +342,7 @@ impl AgentToolRuntime for AgentCalls {
         })
     }
 
-    async fn list(&self, include_all: bool) -> Result<Vec<SpawnedAgentInfo>, ToolError> {
+    async fn list(&self, include_all: bool) -> Result<Vec<SpawnedInstanceInfo>, ToolError> {
         let metas = self.metas().await?;
         let own = Some(&self.facts.instance);
         let listed = metas
@@ -348,23 +361,23 @@ impl AgentToolRuntime for AgentCalls {
             .seen_from(&self.facts.instance.agent))
     }
 
-    fn reloader(&self) -> Option<&dyn Reloader> {
+    fn reloader(&self) -> Option<&dyn ProjectReloader> {
         self.engine.reloader.as_deref()
     }
 
-    fn sessions(&self) -> Option<&dyn Sessions> {
+    fn sessions(&self) -> Option<&dyn ConversationAccess> {
         Some(self)
     }
 
-    fn state(&self) -> Option<&dyn ToolState> {
+    fn state(&self) -> Option<&dyn ToolStateStore> {
         Some(self)
     }
 
-    fn schedules(&self) -> Option<&dyn Schedules> {
+    fn schedules(&self) -> Option<&dyn PromptScheduler> {
         Some(self)
     }
 
-    fn embeddings(&self) -> Option<&dyn Embeddings> {
+    fn embeddings(&self) -> Option<&dyn EmbeddingModels> {
         Some(self)
     }
 }
@@ -373,8 +386,8 @@ fn is_retired(meta: &InstanceMeta) -> bool {
     meta.status == InstanceStatus::Retired
 }
 
-impl From<Refusal> for ToolError {
-    fn from(refusal: Refusal) -> Self {
+impl From<SubmitError> for ToolError {
+    fn from(refusal: SubmitError) -> Self {
         let error = ToolError::new(refusal.to_string()).code(refusal.code());
         match refusal.suggestion() {
             Some(suggestion) => error.suggest(suggestion),

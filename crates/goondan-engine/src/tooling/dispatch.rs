@@ -1,4 +1,4 @@
-//! One tool call: catalog, arguments, policy, handler, limits. Whatever happens, a [`ToolCallResult`] comes out.
+//! One tool call: catalog, arguments, policy, handler, limits. Always returns a [`ToolCallResult`].
 
 use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
@@ -10,70 +10,71 @@ use futures::FutureExt;
 use goondan_spec::Code;
 use tokio_util::sync::CancellationToken;
 
+use crate::activity::{ActiveStopwatch, ActivityTracker};
 use crate::engine::Engine;
-use crate::life::{Life, Stopwatch};
-use crate::middleware::{Layers, ToolCallNext};
+use crate::middleware::{MiddlewareStack, ToolCallNext};
 use crate::plan::AgentPlan;
-use crate::policy::permission::{self, Permit};
-use crate::policy::redact::Redactor;
-use crate::policy::taint;
+use crate::policy::permission::{self, CallPermit};
+use crate::policy::redact::SecretRedactor;
+use crate::policy::untrusted_content;
 use crate::tooling::agents::AgentCalls;
-use crate::tooling::excerpt::{Excerpt, excerpt};
-use crate::tooling::registry::{Catalog, RegisteredTool};
-use crate::tooling::reporter::Reporter;
+use crate::tooling::excerpt::{ValueExcerpt, excerpt};
+use crate::tooling::registry::{RegisteredTool, ToolCatalog};
+use crate::tooling::reporter::ToolCallReporter;
 use crate::tooling::workdir;
 use goondan_core::JsonObject;
+use goondan_core::agent_event::{AgentEvent, TurnTerms};
 use goondan_core::event::{RuntimeEventKind, ShownError, ShownResult};
 use goondan_core::ids::{InstanceId, TraceContext};
-use goondan_core::inbound::{AgentEvent, Terms};
-use goondan_core::limits::{bounded, cut_error_message, cut_output, head, surely_fits};
+use goondan_core::limits::{bounded_metadata, cut_error_message, cut_output, head, surely_fits};
 use goondan_core::message::{Message, ToolCall};
-use goondan_core::narrowing::Narrowing;
 use goondan_core::ports::journal::TurnJournal;
 use goondan_core::ports::tool::{
     ToolCallError, ToolCallResult, ToolCallStatus, ToolContext, ToolError, ToolLogger, ToolOutput,
 };
-use goondan_core::private;
-use goondan_core::reserved::UNTRUSTED;
+use goondan_core::private_files;
+use goondan_core::reserved_names::UNTRUSTED_KEY;
 use goondan_core::run_mode::RunMode;
 use goondan_core::schema::ArgumentSchema;
+use goondan_core::tool_allowlist::ToolAllowlist;
 
-/// A handler that was told to stop gets that long to clean up before it is dropped.
-const GRACE: Duration = Duration::from_secs(2);
+/// Time that a cancelled handler gets to clean up before it is dropped.
+const CANCEL_GRACE: Duration = Duration::from_secs(2);
 
-/// Characters of an error message where no tool sets a limit.
-const DEFAULT_ERROR_LIMIT: usize = 1_000;
+/// Maximum characters of an error message if no tool sets a limit.
+const DEFAULT_ERROR_CHARS: usize = 1_000;
 
-/// Characters of a title, and of an error message, in an event.
-const LONGEST_TITLE: usize = 200;
-const LONGEST_MESSAGE: usize = 600;
+/// Maximum characters of a title in an event.
+const MAX_TITLE_CHARS: usize = 200;
+const MAX_MESSAGE_CHARS: usize = 600;
 
-/// What is the same for all calls of a turn.
+/// Facts shared by all calls of a turn.
 #[derive(Clone)]
-pub struct TurnFacts {
+pub struct TurnScope {
     pub(crate) instance: InstanceId,
     pub(crate) turn_id: String,
     pub(crate) trace: TraceContext,
-    /// Who is in the chain above this instance.
+    /// Instances that called this one, outermost first.
     pub(crate) callers: Vec<InstanceId>,
-    /// Agents that are not in the chain and narrow the turn all the same.
+    /// Agents outside the call chain whose policies also restrict the turn.
     pub(crate) bound_by: BTreeSet<String>,
     /// The only tools that may run in the turn.
-    pub(crate) narrowing: Option<Narrowing>,
+    pub(crate) narrowing: Option<ToolAllowlist>,
     /// The agent as it was when the turn began.
     pub(crate) agent: Arc<AgentPlan>,
     pub(crate) workdir: PathBuf,
-    /// What the working folder must lie in, free of links; `None` where whoever runs the swarm has chosen it, and for folders of
-    /// instances.
+    /// Directory that must contain the working directory after links are resolved. `None` if the
+    /// user has set the working directory, and for instance directories.
     pub(crate) anchor: Option<PathBuf>,
-    /// What wraps the turn and what is in it.
-    pub(crate) layers: Arc<Layers>,
-    /// Of the instance.
-    pub(crate) life: Arc<Life>,
+    /// Middleware around the turn and its parts.
+    pub(crate) layers: Arc<MiddlewareStack>,
+    /// Activity of the instance.
+    pub(crate) life: Arc<ActivityTracker>,
 }
 
-impl TurnFacts {
-    /// The agents whose policies narrow the turn (rule S1b), with their instances where these are in the chain.
+impl TurnScope {
+    /// Returns the agents whose policies restrict the turn (rule S1b), with the instances of those
+    /// in the call chain.
     pub(crate) fn narrowing_agents(&self) -> impl Iterator<Item = (&str, Option<&InstanceId>)> {
         let callers = self
             .callers
@@ -82,8 +83,8 @@ impl TurnFacts {
         callers.chain(self.bound_by.iter().map(|agent| (agent.as_str(), None)))
     }
 
-    /// `event` has joined the turn. What is done from now on may be what it asks for, so it is bounded by all that would
-    /// bound a turn of its own.
+    /// Adds the restrictions of an event that joined the turn. Later actions may follow the event's
+    /// text, so they need the same limits as a turn of that event.
     pub(crate) fn join(&mut self, event: &AgentEvent) {
         let agents = event
             .callers
@@ -93,45 +94,46 @@ impl TurnFacts {
         let strangers =
             agents.filter(|agent| self.callers.iter().all(|caller| caller.agent != **agent));
         self.bound_by.extend(strangers.cloned());
-        self.narrowing = Narrowing::both(self.narrowing.as_ref(), event.terms.narrowing.as_ref());
+        self.narrowing =
+            ToolAllowlist::intersection(self.narrowing.as_ref(), event.terms.narrowing.as_ref());
     }
 
-    /// What bounds the turn beside its chain.
-    pub(crate) fn terms(&self) -> Terms {
-        Terms {
+    /// Returns the restrictions that do not come from the call chain.
+    pub(crate) fn terms(&self) -> TurnTerms {
+        TurnTerms {
             narrowing: self.narrowing.clone(),
             bound_by: self.bound_by.clone(),
-            ..Terms::default()
+            ..TurnTerms::default()
         }
     }
 }
 
-/// A call on its way through middleware to its handler.
+/// A tool call, as middleware receives it.
 pub struct ToolCallContext {
     /// The call; middleware may change its arguments.
     pub call: ToolCall,
     pub(crate) engine: Arc<Engine>,
-    pub(crate) facts: Arc<TurnFacts>,
+    pub(crate) facts: Arc<TurnScope>,
     pub(crate) step_id: String,
-    pub(crate) catalog: Catalog,
+    pub(crate) catalog: ToolCatalog,
     pub(crate) message: Arc<Message>,
     pub(crate) trace: TraceContext,
     pub(crate) cancel: CancellationToken,
-    /// Of the call: whether a person is asked about it, or an agent is at work that it waits for.
-    pub(crate) life: Arc<Life>,
-    /// What its layers tell each other.
+    /// Activity of the call: pending approvals and agents that it waits for.
+    pub(crate) life: Arc<ActivityTracker>,
+    /// Metadata that the middleware of this call share.
     pub(crate) metadata: JsonObject,
-    /// Where an approval is recorded, and the id of its effect; nowhere for a call without a turn.
+    /// Journal and effect id of the approval; `None` for a call outside a turn.
     pub(crate) approval: Option<(Arc<dyn TurnJournal>, String)>,
 }
 
 impl ToolCallContext {
-    /// Who calls.
+    /// Returns the calling instance.
     pub fn instance(&self) -> &InstanceId {
         &self.facts.instance
     }
 
-    /// In which turn.
+    /// Returns the id of the turn.
     pub fn turn_id(&self) -> &str {
         &self.facts.turn_id
     }
@@ -143,16 +145,16 @@ impl ToolCallContext {
     }
 }
 
-/// Runs a call through the agent's middleware, with its events.
+/// Runs a call through the agent's middleware, with its runtime events.
 pub(crate) async fn call(mut context: ToolCallContext) -> ToolCallResult {
-    let started = Stopwatch::start(&context.life);
+    let started = ActiveStopwatch::start(&context.life);
     context.facts.life.show();
     let (tool_call_id, tool_name) = (
         context.call.tool_call_id.clone(),
         context.call.tool_name.clone(),
     );
     let (step_id, turn_id) = (context.step_id.clone(), context.facts.turn_id.clone());
-    let Excerpt {
+    let ValueExcerpt {
         value: arguments,
         is_cut,
     } = excerpt(&context.engine.redactor, &context.call.input);
@@ -182,31 +184,31 @@ pub(crate) async fn call(mut context: ToolCallContext) -> ToolCallResult {
     result
 }
 
-/// What can be seen of a result that holds no secret.
-pub(crate) fn shown(redactor: &Redactor, result: &ToolCallResult) -> Box<ShownResult> {
+/// Returns the excerpt of a result for events. The result must not contain secrets.
+pub(crate) fn shown(redactor: &SecretRedactor, result: &ToolCallResult) -> Box<ShownResult> {
     let output = result
         .output
         .as_ref()
         .map(|output| excerpt(redactor, output));
     let is_cut = output.as_ref().is_some_and(|output| output.is_cut);
     let error = result.error.as_ref().map(|error| ShownError {
-        code: head(&error.code, LONGEST_TITLE).to_owned(),
-        message: cut_error_message(&error.message, LONGEST_MESSAGE),
+        code: head(&error.code, MAX_TITLE_CHARS).to_owned(),
+        message: cut_error_message(&error.message, MAX_MESSAGE_CHARS),
     });
     Box::new(ShownResult {
         title: result
             .title
             .as_deref()
-            .map(|title| head(title, LONGEST_TITLE).to_owned()),
-        metadata: bounded(&result.metadata),
+            .map(|title| head(title, MAX_TITLE_CHARS).to_owned()),
+        metadata: bounded_metadata(&result.metadata),
         output: output.map(|output| output.value).unwrap_or_default(),
         is_cut,
         error,
     })
 }
 
-/// A result goes to the model's provider, to the disk and to whoever watches: no secret of this run goes along.
-fn clean(redactor: &Redactor, result: &mut ToolCallResult) {
+/// Removes secrets from a result, which is sent to the model provider, the store and subscribers.
+fn clean(redactor: &SecretRedactor, result: &mut ToolCallResult) {
     if let Some(output) = &mut result.output {
         redactor.clean_value(output);
     }
@@ -223,9 +225,10 @@ fn clean(redactor: &Redactor, result: &mut ToolCallResult) {
     redactor.clean_object(&mut result.metadata);
 }
 
-/// The call itself, behind all middleware.
+/// Runs the call itself, inside all middleware.
 pub(crate) async fn core(context: &mut ToolCallContext) -> ToolCallResult {
-    // Middleware makes the catalog of a step; what is out of bounds stays so whatever it put in.
+    // Middleware builds the catalog of a step but must not add tools outside the turn's
+    // restrictions.
     let is_in_bounds = |tool: &&Arc<RegisteredTool>| {
         context
             .facts
@@ -239,20 +242,20 @@ pub(crate) async fn core(context: &mut ToolCallContext) -> ToolCallResult {
         .filter(is_in_bounds)
         .cloned()
     else {
-        return failed(&context.call, DEFAULT_ERROR_LIMIT, not_in_catalog(context));
+        return failed(&context.call, DEFAULT_ERROR_CHARS, not_in_catalog(context));
     };
     let outcome = match permitted_arguments(context, &tool).await {
         Ok((arguments, permit)) => run_handler(context, &tool, arguments, permit).await,
         Err(error) => return failed(&context.call, tool.limits.error_message, error),
     };
-    let is_untrusted = taint::is_untrusted(&context.engine, &tool);
+    let is_untrusted = untrusted_content::is_untrusted(&context.engine, &tool);
     let outcome = match is_untrusted {
-        // A tool does not say of itself what is to be trusted.
+        // A tool must not decide about the trust in its own output.
         false => outcome.map(|mut output| {
-            output.metadata.shift_remove(UNTRUSTED);
+            output.metadata.shift_remove(UNTRUSTED_KEY);
             output
         }),
-        true => marked(context, &tool, outcome).await,
+        true => taint_output(context, &tool, outcome).await,
     };
     match outcome {
         Ok(output) => succeeded(context, &tool, output).await,
@@ -260,17 +263,17 @@ pub(crate) async fn core(context: &mut ToolCallContext) -> ToolCallResult {
     }
 }
 
-/// The arguments with defaults filled in, of a call that may run, and what it may do.
+/// Returns the permit of a call and its arguments with defaults filled in.
 async fn permitted_arguments(
     context: &ToolCallContext,
     tool: &RegisteredTool,
-) -> Result<(JsonObject, Permit), ToolError> {
+) -> Result<(JsonObject, CallPermit), ToolError> {
     let arguments = checked_arguments(&tool.schema, &context.call)?;
     let permit = permission::permit(context, tool, &arguments).await?;
     Ok((arguments, permit))
 }
 
-/// The arguments of a call with defaults filled in, or what the model is told of them.
+/// Returns the arguments of a call with defaults filled in, or the error for the model.
 pub(crate) fn checked_arguments(
     schema: &ArgumentSchema,
     call: &ToolCall,
@@ -301,20 +304,21 @@ fn not_in_catalog(context: &ToolCallContext) -> ToolError {
     .suggest(format!("{near}Tools that can be called: {names}."))
 }
 
-/// Runs the handler with time-out, cancel and panic guard. The future runs right here; when this is dropped, so is it.
+/// Runs the handler with time-out, cancellation and panic guard. Dropping this future also drops
+/// the handler.
 async fn run_handler(
     context: &ToolCallContext,
     tool: &RegisteredTool,
     arguments: JsonObject,
-    permit: Permit,
+    permit: CallPermit,
 ) -> Result<ToolOutput, ToolError> {
-    // A built-in tool that needs no permission works in no folder.
+    // Built-in tools without permissions do not use the working directory.
     let workdir = match tool.builtin.is_none() || !tool.spec.permissions.is_empty() {
-        true => workdir::settle(context).await?,
+        true => workdir::prepare_workdir(context).await?,
         false => context.facts.workdir.clone(),
     };
     let cancellation = context.cancel.child_token();
-    let Permit { granted, run_mode } = permit;
+    let CallPermit { granted, run_mode } = permit;
     let tool_context = ToolContext {
         granted,
         run_mode,
@@ -324,34 +328,37 @@ async fn run_handler(
     let running = AssertUnwindSafe(tool.handler.call(&tool_context, arguments)).catch_unwind();
     tokio::pin!(running);
     let stopped = tokio::select! {
-        // Most handlers are done at once: then neither a timer nor a waiter is set up.
+        // Most handlers finish at once; polling them first avoids setting up timers.
         biased;
         outcome = &mut running => return outcome.unwrap_or_else(|panic| Err(panicked(tool, panic.as_ref()))),
         () = context.life.silence(tool.limits.timeout) => timed_out(tool),
         () = context.cancel.cancelled() => cancelled(tool),
     };
     cancellation.cancel();
-    // What it still returns is of no use: the call is answered. It only gets the time to clean up.
-    let _ = tokio::time::timeout(GRACE, &mut running).await;
+    // The result is discarded: the call is already answered. The handler only gets time to clean
+    // up.
+    let _ = tokio::time::timeout(CANCEL_GRACE, &mut running).await;
     Err(stopped)
 }
 
-/// An outcome that may hold what a stranger wrote, an error not less than an output. Where the conversation can't be
-/// marked, nothing of it gets in.
-async fn marked(
+/// Marks the conversation as tainted before untrusted output is added. Errors may also contain
+/// untrusted content. If the taint cannot be stored, the output is withheld.
+async fn taint_output(
     context: &ToolCallContext,
     tool: &RegisteredTool,
     outcome: Result<ToolOutput, ToolError>,
 ) -> Result<ToolOutput, ToolError> {
     if let Err(error) =
-        taint::mark(&context.engine, &context.facts.instance, tool.name.as_str()).await
+        untrusted_content::mark(&context.engine, &context.facts.instance, tool.name.as_str()).await
     {
         return Err(ToolError::new(format!(
-            "its output is untrusted, and that could not be recorded: {error}"
+            "its output is untrusted, and recording that failed: {error}"
         )));
     }
     let mut output = outcome?;
-    output.metadata.insert(UNTRUSTED.to_owned(), true.into());
+    output
+        .metadata
+        .insert(UNTRUSTED_KEY.to_owned(), true.into());
     Ok(output)
 }
 
@@ -363,7 +370,7 @@ fn timed_out(tool: &RegisteredTool) -> ToolError {
     ))
     .code(Code::TOOL_TIMEOUT)
     .suggest(format!(
-        "Ask for less at once, or raise `{}` of the Tool.",
+        "Request less at once, or raise `{}` of the Tool.",
         tool.timeout_field
     ))
 }
@@ -380,7 +387,7 @@ fn panicked(tool: &RegisteredTool, panic: &(dyn std::any::Any + Send)) -> ToolEr
         .unwrap_or_else(|| "no message".to_owned());
     ToolError::new(format!("{} panicked: {text}", tool.name))
         .code(Code::TOOL_PANIC)
-        .suggest("This is a fault of the tool. Try other arguments or another tool.")
+        .suggest("This is a bug in the tool. Try other arguments or another tool.")
 }
 
 pub(crate) fn tool_context(
@@ -389,7 +396,7 @@ pub(crate) fn tool_context(
     cancellation: CancellationToken,
 ) -> ToolContext {
     let facts = &context.facts;
-    let reporter = Arc::new(Reporter::of(context, tool));
+    let reporter = Arc::new(ToolCallReporter::of(context, tool));
     ToolContext {
         agent_name: facts.instance.agent.clone(),
         instance_key: facts.instance.instance_key.clone(),
@@ -443,7 +450,8 @@ async fn succeeded(
             None => output.output,
             Some(cut) => {
                 if let Err(error) = save(&path, &context.engine.redactor.text(&cut.whole)).await {
-                    tracing::warn!(path = %path.display(), %error, "the whole of a cut output was not saved");
+                    tracing::warn!(path = %path.display(), %error, "failed to save the full text \
+                        of a truncated output");
                 }
                 cut.output
             }
@@ -455,8 +463,9 @@ async fn succeeded(
 async fn save(path: &std::path::Path, text: &str) -> std::io::Result<()> {
     let (path, text) = (path.to_owned(), text.to_owned());
     let write = move || {
-        path.parent().map_or(Ok(()), private::make_folder)?;
-        private::write(&path, text.as_bytes())
+        path.parent()
+            .map_or(Ok(()), private_files::create_directory)?;
+        private_files::write(&path, text.as_bytes())
     };
     tokio::task::spawn_blocking(write)
         .await

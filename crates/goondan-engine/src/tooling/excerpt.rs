@@ -1,68 +1,67 @@
-//! What tools are given and what comes of them, in the little room that an event has (rule E2): cut, and without secrets.
+//! Excerpts of tool arguments and results for events (rule E2): truncated and without secrets.
 
 use serde_json::{Map, Value};
 
-use crate::policy::redact::Redactor;
+use crate::policy::redact::SecretRedactor;
 use goondan_core::limits::head;
 
-/// A longer text is cut: so many characters of its beginning stay, and of its end. What failed is told at the end.
-const BEGINNING: usize = 700;
-const END: usize = 500;
+/// Characters kept from the beginning and the end of a longer string. Error details are often at
+/// the end.
+const HEAD_CHARS: usize = 700;
+const TAIL_CHARS: usize = 500;
 
-/// All texts of an excerpt have together about that many characters.
-const MOST_TEXT: usize = 2_400;
+/// Approximate maximum characters of all strings in an excerpt.
+const MAX_EXCERPT_CHARS: usize = 2_400;
 
-/// What a value takes beside its text.
-const OVERHEAD: usize = 4;
+/// Characters counted for each value in addition to its text.
+const VALUE_OVERHEAD_CHARS: usize = 4;
 
-/// So many elements of a list, or fields of an object, are kept.
-const MOST_ENTRIES: usize = 30;
+/// Maximum entries kept of a list or an object.
+const MAX_EXCERPT_ENTRIES: usize = 30;
 
-/// Values that lie deeper are left out.
-const DEEPEST: usize = 4;
+/// Maximum nesting depth; deeper values are left out.
+const MAX_EXCERPT_DEPTH: usize = 4;
 
-/// The longest name of a field, in characters.
-const LONGEST_NAME: usize = 80;
+/// Maximum characters of a field name.
+const MAX_FIELD_NAME_CHARS: usize = 80;
 
-/// What stands where something is left out.
-const LEFT_OUT: &str = "…";
+/// Replaces omitted content.
+const OMISSION_MARKER: &str = "…";
 
-/// A part of a value that tells what the whole is like.
+/// Part of a value that shows the structure of the whole.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Excerpt {
-    /// Of the same shape as the whole.
+pub(crate) struct ValueExcerpt {
+    /// Same shape as the whole value.
     pub(crate) value: Value,
-    /// Something is left out.
     pub(crate) is_cut: bool,
 }
 
-/// An excerpt of `value`.
-pub(crate) fn excerpt(redactor: &Redactor, value: &Value) -> Excerpt {
-    let mut cutter = Cutter {
+pub(crate) fn excerpt(redactor: &SecretRedactor, value: &Value) -> ValueExcerpt {
+    let mut cutter = ExcerptBuilder {
         redactor,
-        room: MOST_TEXT,
+        room: MAX_EXCERPT_CHARS,
         is_cut: false,
     };
     let value = cutter.value(value, 0);
-    Excerpt {
+    ValueExcerpt {
         value,
         is_cut: cutter.is_cut,
     }
 }
 
-struct Cutter<'a> {
-    redactor: &'a Redactor,
-    /// In characters.
+struct ExcerptBuilder<'a> {
+    redactor: &'a SecretRedactor,
+    /// Remaining characters.
     room: usize,
     is_cut: bool,
 }
 
-impl Cutter<'_> {
+impl ExcerptBuilder<'_> {
     fn value(&mut self, value: &Value, depth: usize) -> Value {
-        self.room = self.room.saturating_sub(OVERHEAD);
+        self.room = self.room.saturating_sub(VALUE_OVERHEAD_CHARS);
         match value {
             Value::String(text) => Value::String(self.text(text)),
-            Value::Array(_) | Value::Object(_) if depth >= DEEPEST => self.left_out(),
+            Value::Array(_) | Value::Object(_) if depth >= MAX_EXCERPT_DEPTH => self.left_out(),
             Value::Array(items) => {
                 let mut kept: Vec<Value> = Vec::new();
                 for item in items {
@@ -78,7 +77,7 @@ impl Cutter<'_> {
                 let mut kept = Map::new();
                 for (name, field) in fields {
                     if self.is_full(kept.len()) {
-                        kept.insert(LEFT_OUT.to_owned(), self.left_out());
+                        kept.insert(OMISSION_MARKER.to_owned(), self.left_out());
                         break;
                     }
                     let name = self.name(name);
@@ -91,27 +90,27 @@ impl Cutter<'_> {
     }
 
     fn is_full(&self, entries: usize) -> bool {
-        entries >= MOST_ENTRIES || self.room == 0
+        entries >= MAX_EXCERPT_ENTRIES || self.room == 0
     }
 
     fn left_out(&mut self) -> Value {
         self.is_cut = true;
-        LEFT_OUT.into()
+        OMISSION_MARKER.into()
     }
 
     fn name(&mut self, name: &str) -> String {
         let name = self.redactor.text(name);
-        let kept = head(&name, LONGEST_NAME);
+        let kept = head(&name, MAX_FIELD_NAME_CHARS);
         self.is_cut |= kept.len() < name.len();
         self.room = self.room.saturating_sub(kept.len());
         kept.to_owned()
     }
 
-    /// Secrets are taken out first: of one that is cut, a part would stay.
+    /// Removes secrets before truncating: a truncated secret would no longer be recognized.
     fn text(&mut self, text: &str) -> String {
         let text = self.redactor.text(text);
         let length = text.chars().count();
-        let room = self.room.min(BEGINNING + END);
+        let room = self.room.min(HEAD_CHARS + TAIL_CHARS);
         let kept = match length <= room {
             true => text.into_owned(),
             false => {
@@ -124,14 +123,15 @@ impl Cutter<'_> {
     }
 }
 
-/// The beginning and the end of a text of that many characters, in about `room` of them, and how many are between.
+/// Returns the beginning and the end of `text` in about `room` characters, with the number of
+/// omitted characters.
 fn cut(text: &str, length: usize, room: usize) -> String {
-    let beginning = room * BEGINNING / (BEGINNING + END);
+    let beginning = room * HEAD_CHARS / (HEAD_CHARS + TAIL_CHARS);
     let end = room - beginning;
     let first = head(text, beginning);
     let last = &text[head(text, length - end).len()..];
     format!(
-        "{first}\n{LEFT_OUT} {} characters {LEFT_OUT}\n{last}",
+        "{first}\n{OMISSION_MARKER} {} characters {OMISSION_MARKER}\n{last}",
         length - room
     )
 }
@@ -144,8 +144,8 @@ mod tests {
 
     use super::*;
 
-    fn of(value: &Value) -> Excerpt {
-        excerpt(&Redactor::new(), value)
+    fn of(value: &Value) -> ValueExcerpt {
+        excerpt(&SecretRedactor::new(), value)
     }
 
     #[test]
@@ -153,7 +153,7 @@ mod tests {
         let value = json!({"path": "a.rs", "n": [1, null, true], "deep": {"er": {"x": 1}}});
         assert_eq!(
             of(&value),
-            Excerpt {
+            ValueExcerpt {
                 value,
                 is_cut: false
             }
@@ -175,9 +175,9 @@ mod tests {
 
     #[test]
     fn no_part_of_a_secret_stays_where_a_text_is_cut() {
-        let redactor = Redactor::new();
-        redactor.learn([Secret::new("sk-0123456789")]);
-        let text = "x".repeat(BEGINNING - 5) + "sk-0123456789" + &"y".repeat(5_000);
+        let redactor = SecretRedactor::new();
+        redactor.add_secrets([Secret::new("sk-0123456789")]);
+        let text = "x".repeat(HEAD_CHARS - 5) + "sk-0123456789" + &"y".repeat(5_000);
         let shown = excerpt(&redactor, &json!({"sk-0123456789": text}))
             .value
             .to_string();

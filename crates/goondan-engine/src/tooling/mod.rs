@@ -1,9 +1,9 @@
-//! Tools as an agent has them: which there are, how one call runs, and what a running call may ask of the swarm.
+//! Tools of agents: registry, dispatch of calls, and capabilities of running calls.
 
 pub(crate) mod agents;
 pub mod dispatch;
 pub(crate) mod excerpt;
-pub(crate) mod powers;
+pub(crate) mod host_capabilities;
 pub mod registry;
 pub(crate) mod reporter;
 pub(crate) mod schema_difference;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::engine::Engine;
-use crate::tooling::dispatch::{ToolCallContext, TurnFacts};
+use crate::tooling::dispatch::{ToolCallContext, TurnScope};
 use crate::tooling::registry::RegisteredTool;
 use crate::turn::TurnContext;
 use goondan_core::JsonObject;
@@ -14,23 +14,23 @@ use goondan_core::event::RuntimeEventKind;
 use goondan_core::ids::TraceContext;
 use goondan_core::ports::tool::{LogLevel, ProgressSink, ToolLogger};
 
-/// The most updates of a call that are passed on in a second. Who watches keeps all that it has not looked at yet.
-const MOST_UPDATES: u32 = 100;
+/// Maximum progress updates of a call per second. Slow subscribers buffer all updates, so a flood
+/// would fill memory.
+const MAX_UPDATES_PER_SECOND: u32 = 100;
 
-/// Passes on what a tool tells while it runs.
-pub(crate) struct Reporter {
+/// Forwards progress and logs of a running tool.
+pub(crate) struct ToolCallReporter {
     engine: Arc<Engine>,
-    facts: Arc<TurnFacts>,
+    facts: Arc<TurnScope>,
     trace: TraceContext,
     tool_call_id: String,
     tool_name: String,
-    rate: Mutex<Rate>,
+    rate: Mutex<UpdateRate>,
 }
 
-impl Reporter {
-    /// For a call of `tool`.
+impl ToolCallReporter {
     pub(crate) fn of(context: &ToolCallContext, tool: &RegisteredTool) -> Self {
-        Reporter {
+        ToolCallReporter {
             engine: Arc::clone(&context.engine),
             facts: Arc::clone(&context.facts),
             trace: context.trace.clone(),
@@ -41,17 +41,16 @@ impl Reporter {
     }
 }
 
-/// How many updates came in the second that began at a time.
+/// Number of updates in the second that began at the given time.
 #[derive(Default)]
-struct Rate(Option<(Instant, u32)>);
+struct UpdateRate(Option<(Instant, u32)>);
 
-impl Rate {
-    /// Whether one more may pass now.
+impl UpdateRate {
     fn allows(&mut self, now: Instant) -> bool {
         match &mut self.0 {
             Some((since, count)) if now.duration_since(*since) < Duration::from_secs(1) => {
                 *count += 1;
-                *count <= MOST_UPDATES
+                *count <= MAX_UPDATES_PER_SECOND
             }
             other => {
                 *other = Some((now, 1));
@@ -61,7 +60,7 @@ impl Rate {
     }
 }
 
-impl ToolLogger for Reporter {
+impl ToolLogger for ToolCallReporter {
     fn log(&self, level: LogLevel, message: &str, fields: JsonObject) {
         let (instance, trace_id) = (&self.facts.instance, &self.trace.trace_id);
         let (tool, call) = (&self.tool_name, &self.tool_call_id);
@@ -82,15 +81,14 @@ impl ToolLogger for Reporter {
     }
 }
 
-/// Passes on what an extension logs.
+/// Forwards the logs of an extension.
 pub(crate) struct ExtensionLog {
     engine: Arc<Engine>,
-    facts: Arc<TurnFacts>,
+    facts: Arc<TurnScope>,
     extension: String,
 }
 
 impl ExtensionLog {
-    /// For an extension of the turn.
     pub(crate) fn of(context: &TurnContext, extension: &str) -> Self {
         ExtensionLog {
             engine: Arc::clone(&context.engine),
@@ -124,7 +122,7 @@ impl ToolLogger for ExtensionLog {
     }
 }
 
-impl ProgressSink for Reporter {
+impl ProgressSink for ToolCallReporter {
     fn update(&self, title: &str, metadata: JsonObject) {
         if !self
             .rate
@@ -139,7 +137,7 @@ impl ProgressSink for Reporter {
             tool_name: self.tool_name.clone(),
             turn_id: self.facts.turn_id.clone(),
             title: goondan_core::limits::head(title, 200).to_owned(),
-            metadata: goondan_core::limits::bounded(&metadata),
+            metadata: goondan_core::limits::bounded_metadata(&metadata),
         };
         self.facts.life.show();
         self.engine
@@ -154,8 +152,8 @@ mod tests {
 
     #[test]
     fn a_flood_of_updates_is_thinned_out() {
-        let (mut rate, start) = (Rate::default(), Instant::now());
-        let passed = |rate: &mut Rate, at| (0..10_000).filter(|_| rate.allows(at)).count();
+        let (mut rate, start) = (UpdateRate::default(), Instant::now());
+        let passed = |rate: &mut UpdateRate, at| (0..10_000).filter(|_| rate.allows(at)).count();
         assert_eq!(passed(&mut rate, start), 100);
         assert_eq!(passed(&mut rate, start + Duration::from_millis(999)), 0);
         assert_eq!(passed(&mut rate, start + Duration::from_secs(1)), 100);

@@ -1,11 +1,11 @@
-//! Whether two schemas ask for the same arguments, and what sets them apart where they do not.
+//! Comparison of two argument schemas, with a description of the differences.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-/// What a schema says to people and models without asking for anything.
-const WORDS: [&str; 6] = [
+/// Annotations that do not affect validation.
+const ANNOTATION_KEYWORDS: [&str; 6] = [
     "$schema",
     "$comment",
     "title",
@@ -13,10 +13,12 @@ const WORDS: [&str; 6] = [
     "examples",
     "default",
 ];
-/// Keywords whose keys are names of the author's own.
-const NAMED: [&str; 4] = ["properties", "patternProperties", "$defs", "definitions"];
+/// Keywords whose keys are names chosen by the author.
+const NAMED_SCHEMA_KEYWORDS: [&str; 4] =
+    ["properties", "patternProperties", "$defs", "definitions"];
 
-/// In a few words, how the arguments that `stated` asks for differ from those of `own`; `None` where they are the same.
+/// Describes how the arguments of `stated` differ from those of `own`, or returns `None` if they
+/// are equal.
 pub(crate) fn difference(own: &Value, stated: &Value) -> Option<String> {
     let (own, stated) = (bare(own), bare(stated));
     if own == stated {
@@ -42,9 +44,9 @@ pub(crate) fn difference(own: &Value, stated: &Value) -> Option<String> {
         .filter(|name| owns[*name] != states[*name])
         .collect();
     let parts = [
-        (lacking, "it lacks"),
-        (strange, "the library does not know"),
-        (changed, "another type or range for"),
+        (lacking, "missing"),
+        (strange, "unknown to the library:"),
+        (changed, "different type or range for"),
     ];
     let told: Vec<String> = parts
         .into_iter()
@@ -52,7 +54,7 @@ pub(crate) fn difference(own: &Value, stated: &Value) -> Option<String> {
         .map(|(found, what)| format!("{what} {}", names(found)))
         .collect();
     Some(if told.is_empty() {
-        "another list of required arguments or the like".to_owned()
+        "different required arguments or other keywords".to_owned()
     } else {
         told.join("; ")
     })
@@ -66,7 +68,7 @@ fn properties(schema: &Value) -> Map<String, Value> {
         .unwrap_or_default()
 }
 
-/// The schema without its words, and with `required` in order.
+/// Removes annotations from a schema and sorts `required`.
 fn bare(schema: &Value) -> Value {
     match schema {
         Value::Object(map) => Value::Object(
@@ -81,8 +83,8 @@ fn bare(schema: &Value) -> Value {
 
 fn keyword(key: &String, value: &Value) -> Option<(String, Value)> {
     match value {
-        _ if WORDS.contains(&key.as_str()) => None,
-        Value::Object(named) if NAMED.contains(&key.as_str()) => {
+        _ if ANNOTATION_KEYWORDS.contains(&key.as_str()) => None,
+        Value::Object(named) if NAMED_SCHEMA_KEYWORDS.contains(&key.as_str()) => {
             let bare = named
                 .iter()
                 .map(|(name, schema)| (name.clone(), bare(schema)))
@@ -92,7 +94,7 @@ fn keyword(key: &String, value: &Value) -> Option<(String, Value)> {
         Value::Array(names) if key == "required" => {
             let mut names = names.clone();
             names.sort_by_key(Value::to_string);
-            // An empty list asks for nothing, as no list does.
+            // An empty list is equivalent to no list.
             (!names.is_empty()).then(|| (key.clone(), Value::Array(names)))
         }
         value => Some((key.clone(), bare(value))),
@@ -128,14 +130,15 @@ mod tests {
         assert_eq!(
             difference(&own, &stated).as_deref(),
             Some(
-                "it lacks `text`; the library does not know `txt`; another type or range for `times`"
+                "missing `text`; unknown to the library: `txt`; different type or range for \
+                    `times`"
             )
         );
         let mut stated = own.clone();
         stated["required"] = json!([]);
         assert_eq!(
             difference(&own, &stated).as_deref(),
-            Some("another list of required arguments or the like")
+            Some("different required arguments or other keywords")
         );
     }
 }

@@ -1,7 +1,7 @@
-//! `skills__load`: hands the model the instructions of a skill, and the files that belong to them, when it asks.
+//! `skills__load`: returns the instructions of a skill and the files that belong to them.
 //!
-//! Nothing outside of a skill's folder is read, and nothing is allowed by a skill: what its instructions ask for goes through the
-//! agent's policy like everything else.
+//! It reads only files inside the skill's directory. A skill grants no permissions: actions that
+//! its instructions ask for are subject to the agent's policy.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -19,28 +19,29 @@ use crate::tooling::registry::{RegisteredTool, ToolLimits};
 use goondan_core::JsonObject;
 use goondan_core::ports::tool::{ToolContext, ToolError, ToolHandler, ToolOutput};
 
-/// No more of a file of a skill is read than that.
-const MAX_SKILL_FILE: u64 = 1024 * 1024;
-/// So many files of a skill are named.
-const MAX_NAMED_FILES: usize = 200;
-/// So deep are they looked for.
-const MAX_DEPTH: usize = 8;
+/// Maximum bytes of a skill file. Larger files are refused.
+const MAX_SKILL_FILE_BYTES: u64 = 1024 * 1024;
+/// Maximum number of listed files of a skill.
+const MAX_LISTED_FILES: usize = 200;
+/// Maximum directory depth of listed files.
+const MAX_LISTED_DEPTH: usize = 8;
 
-/// The tool that loads `skills` of the project in `root`; nothing where there are none.
+/// Returns the tool that loads `skills` of the project in `root`, or `None` without skills.
 pub(crate) fn tool(skills: &[Skill], root: &Path) -> Option<RegisteredTool> {
     if skills.is_empty() {
         return None;
     }
     let names: Vec<&str> = skills.iter().map(|skill| skill.name.as_str()).collect();
     let spec = ExportSpec {
-        description: "Loads a skill: its instructions, and the names of the files that belong to it. With `file` it reads one of \
-                      those files."
+        description: "Loads a skill: its instructions and the names of its files. With `file`, \
+            reads one of the files."
             .to_owned(),
         parameters: json!({
             "type": "object",
             "properties": {
                 "name": {"type": "string", "enum": names, "description": "The skill."},
-                "file": {"type": "string", "minLength": 1, "description": "A file of the skill, such as `references/forms.md`."},
+                "file": {"type": "string", "minLength": 1, "description": "A file of the skill, \
+                    such as `references/forms.md`."},
             },
             "required": ["name"],
             "additionalProperties": false,
@@ -55,7 +56,7 @@ pub(crate) fn tool(skills: &[Skill], root: &Path) -> Option<RegisteredTool> {
         output: 100_000,
         timeout: Duration::from_secs(30),
     };
-    let handler = Load {
+    let handler = SkillLoader {
         skills: skills.into(),
         root: root.to_owned(),
     };
@@ -67,13 +68,13 @@ pub(crate) fn tool(skills: &[Skill], root: &Path) -> Option<RegisteredTool> {
     ))
 }
 
-struct Load {
+struct SkillLoader {
     skills: Arc<[Skill]>,
     root: PathBuf,
 }
 
 #[async_trait]
-impl ToolHandler for Load {
+impl ToolHandler for SkillLoader {
     async fn call(&self, ctx: &ToolContext, input: JsonObject) -> Result<ToolOutput, ToolError> {
         let text = |name: &str| input.get(name).and_then(Value::as_str).map(str::to_owned);
         let (name, file) = (text("name").unwrap_or_default(), text("file"));
@@ -98,7 +99,7 @@ impl ToolHandler for Load {
     }
 }
 
-/// The instructions, and what else there is.
+/// Returns the instructions and the list of further files.
 fn load(skill: &Skill, root: &Path, workdir: &Path) -> Result<Value, ToolError> {
     let folder = folder(skill, root)?;
     let text = text_in(&folder, &skill.file)?;
@@ -110,7 +111,7 @@ fn load(skill: &Skill, root: &Path, workdir: &Path) -> Result<Value, ToolError> 
     output.insert("skill".to_owned(), json!(skill.name));
     output.insert("instructions".to_owned(), json!(skill_body(&text)));
     output.insert("files".to_owned(), json!(files));
-    // Only there can other tools reach it, and run what is in it.
+    // Other tools can only reach the directory if it is inside the working directory.
     let workdir = workdir.canonicalize().ok();
     if let Some(seen) = workdir.and_then(|workdir| slashed(folder.strip_prefix(workdir).ok()?)) {
         output.insert("folder".to_owned(), json!(seen));
@@ -123,7 +124,7 @@ fn read_file(skill: &Skill, root: &Path, file: &str) -> Result<Value, ToolError>
     Ok(json!({"skill": skill.name, "file": file, "text": text}))
 }
 
-/// The folder of a skill, without links, which lies in the project.
+/// Returns the directory of a skill with links resolved. Fails if it is outside the project.
 fn folder(skill: &Skill, root: &Path) -> Result<PathBuf, ToolError> {
     let gone = |error: std::io::Error| {
         ToolError::new(format!("the skill `{}` can't be read: {error}", skill.name))
@@ -138,12 +139,12 @@ fn folder(skill: &Skill, root: &Path) -> Result<PathBuf, ToolError> {
 }
 
 fn escapes(path: &str) -> ToolError {
-    ToolError::new(format!("`{path}` does not lie in the folder of the skill"))
+    ToolError::new(format!("`{path}` is not in the skill's directory"))
         .code(Code::TOOL_PATH_ESCAPE)
-        .suggest("Name one of the skill's own files, by its path from the skill's folder.")
+        .suggest("Use the path of a skill file, relative to the skill's directory.")
 }
 
-/// The text of a file in `folder`, which neither dots nor links lead out of.
+/// Reads a file in `folder`. Fails if dots or links lead out of it.
 fn text_in(folder: &Path, file: &str) -> Result<String, ToolError> {
     let is_plain = Path::new(file)
         .components()
@@ -156,7 +157,7 @@ fn text_in(folder: &Path, file: &str) -> Result<String, ToolError> {
     }
     let unreadable = |reason: String| {
         ToolError::new(format!("`{file}` can't be read: {reason}"))
-            .suggest("Load the skill without `file`: it names its files.")
+            .suggest("Load the skill without `file` to list its files.")
     };
     let path = folder
         .join(file)
@@ -171,28 +172,28 @@ fn text_in(folder: &Path, file: &str) -> Result<String, ToolError> {
     let mut bytes = Vec::new();
     let opened = fs::File::open(&path).map_err(|error| unreadable(error.to_string()))?;
     opened
-        .take(MAX_SKILL_FILE + 1)
+        .take(MAX_SKILL_FILE_BYTES + 1)
         .read_to_end(&mut bytes)
         .map_err(|error| unreadable(error.to_string()))?;
-    if bytes.len() as u64 > MAX_SKILL_FILE {
+    if bytes.len() as u64 > MAX_SKILL_FILE_BYTES {
         return Err(unreadable("it is larger than 1 MiB".to_owned()));
     }
     String::from_utf8(bytes).map_err(|_| unreadable("it is not UTF-8 text".to_owned()))
 }
 
-/// Adds the files below a folder, by their paths from the skill's. Links are not followed.
+/// Adds the files below a directory, with paths relative to the skill. Does not follow links.
 fn name_files(folder: &Path, above: &str, depth: usize, files: &mut Vec<String>) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let (Ok(name), Ok(kind)) = (entry.file_name().into_string(), entry.file_type()) else {
             continue;
         };
-        if name.starts_with('.') || files.len() >= MAX_NAMED_FILES {
+        if name.starts_with('.') || files.len() >= MAX_LISTED_FILES {
             continue;
         }
         let path = format!("{above}{name}");
         if kind.is_file() {
             files.push(path);
-        } else if kind.is_dir() && depth < MAX_DEPTH {
+        } else if kind.is_dir() && depth < MAX_LISTED_DEPTH {
             name_files(&entry.path(), &format!("{path}/"), depth + 1, files);
         }
     }

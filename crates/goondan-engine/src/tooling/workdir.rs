@@ -1,52 +1,52 @@
-//! The folder that a call works in: it is there, and still where it was meant to be.
+//! Working directory of a call: created if missing, and checked against links.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use goondan_core::ports::tool::ToolError;
-use goondan_core::private;
+use goondan_core::private_files;
 use goondan_core::real_path::real_path;
 use goondan_spec::Code;
 
 use super::dispatch::ToolCallContext;
 
-/// The working folder of a call, free of links. It is made where there is none. Links in its path may have changed since it was
-/// named, and then it may be anywhere, so that is looked at for each call.
-pub(super) async fn settle(context: &ToolCallContext) -> Result<PathBuf, ToolError> {
+/// Returns the working directory of a call with links resolved; creates it if missing. Checked for
+/// every call, because links in its path may have changed since it was configured.
+pub(super) async fn prepare_workdir(context: &ToolCallContext) -> Result<PathBuf, ToolError> {
     let workdir = &context.facts.workdir;
     let real = inside(context.facts.anchor.as_deref(), workdir)?;
     if !workdir.is_dir() {
         let is_own = *workdir == context.engine.store.workdir(&context.facts.instance);
         make(workdir, is_own).await.map_err(|cause| {
             ToolError::new(format!(
-                "failed to make the working folder {}: {cause}",
+                "failed to create the working directory {}: {cause}",
                 workdir.display()
             ))
         })?;
     }
-    // Windows writes real paths in a way of its own, which programs do not expect.
+    // Canonical paths on Windows start with `\\?\`, which many programs do not accept.
     Ok(if cfg!(unix) { real } else { workdir.clone() })
 }
 
-/// The instance's own folder is part of its state; any other is the project's.
+/// The instance's own directory is private state; any other directory belongs to the project.
 async fn make(workdir: &Path, is_own: bool) -> io::Result<()> {
     match is_own {
-        true => private::make_folder(workdir),
+        true => private_files::create_directory(workdir),
         false => tokio::fs::create_dir_all(workdir).await,
     }
 }
 
-/// Where `workdir` really is; an error where that is not in `anchor`.
+/// Resolves links in `workdir`. Fails if the result is outside `anchor`.
 fn inside(anchor: Option<&Path>, workdir: &Path) -> Result<PathBuf, ToolError> {
     let real = real_path(workdir).unwrap_or_else(|_| workdir.to_owned());
     if anchor.is_some_and(|anchor| !real.starts_with(anchor)) {
         let message = format!(
-            "the working folder {} leads elsewhere by a link",
+            "the working directory {} is a link to another directory",
             workdir.display()
         );
         return Err(ToolError::new(message)
             .code(Code::TOOL_PATH_ESCAPE)
-            .suggest("Put a folder in the place of the link."));
+            .suggest("Replace the link with a directory."));
     }
     Ok(real)
 }
@@ -76,7 +76,7 @@ mod tests {
             inside(Some(&anchor), &anchor.join("down")).unwrap(),
             anchor.join("sub")
         );
-        // A folder that was named as it really is must stay that.
+        // A directory that was resolved when it was configured must stay free of links.
         let named = anchor.join("moved");
         assert!(inside(Some(&named), &named).is_ok());
         std::os::unix::fs::symlink("/", &named).unwrap();

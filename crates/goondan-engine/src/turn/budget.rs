@@ -1,32 +1,32 @@
-//! What a turn or a whole run may use up. Over it, a turn ends with the reason instead of another step.
+//! Budgets of a turn and of a whole run. A turn that exceeds one ends with the reason instead of
+//! another step.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use goondan_spec::Code;
-use goondan_spec::kinds::Budget;
+use goondan_spec::kinds::BudgetLimits;
 
-use crate::engine::Spending;
-use crate::life::{Life, Stopwatch};
-use goondan_core::event::{Cost, TurnError};
+use crate::activity::{ActiveStopwatch, ActivityTracker};
+use crate::engine::UsageIncrement;
+use goondan_core::event::{TurnError, UsageCost};
 use goondan_core::ports::model::TokenUsage;
 
-/// What all turns of a run have used up.
-pub(crate) struct Spent {
-    /// Whose time counts: without that in which a person is asked.
-    life: Arc<Life>,
-    since: Stopwatch,
+/// Usage of all turns of a run, or of one turn.
+pub(crate) struct UsageTotals {
+    /// Provides the clock, which pauses while an approval is pending.
+    life: Arc<ActivityTracker>,
+    since: ActiveStopwatch,
     tokens: AtomicU64,
     steps: AtomicU64,
-    cost: Mutex<Option<Cost>>,
+    cost: Mutex<Option<UsageCost>>,
 }
 
-impl Spent {
-    /// Nothing yet, of what that life does.
-    pub(crate) fn new(life: &Arc<Life>) -> Self {
-        let (life, since) = (Arc::clone(life), Stopwatch::start(life));
-        Spent {
+impl UsageTotals {
+    pub(crate) fn new(life: &Arc<ActivityTracker>) -> Self {
+        let (life, since) = (Arc::clone(life), ActiveStopwatch::start(life));
+        UsageTotals {
             life,
             since,
             tokens: AtomicU64::new(0),
@@ -35,8 +35,7 @@ impl Spent {
         }
     }
 
-    /// Something was used up.
-    pub(crate) fn add(&self, spending: &Spending) {
+    pub(crate) fn add(&self, spending: &UsageIncrement) {
         match spending.is_step {
             true => self.add_step(spending.usage),
             false => self.add_tokens(spending.usage),
@@ -44,19 +43,19 @@ impl Spent {
         self.add_cost(spending.cost.as_ref());
     }
 
-    /// Another step, and what it cost.
     pub(crate) fn add_step(&self, usage: TokenUsage) {
         self.steps.fetch_add(1, Ordering::Relaxed);
         self.add_tokens(usage);
     }
 
-    /// What a question beside the steps cost.
+    /// Adds the tokens of a model call outside the steps.
     pub(crate) fn add_tokens(&self, usage: TokenUsage) {
         self.tokens.fetch_add(usage.total_tokens, Ordering::Relaxed);
     }
 
-    /// What an answer cost, where its model has prices. All models that a budget of money is about have theirs in one currency.
-    pub(crate) fn add_cost(&self, cost: Option<&Cost>) {
+    /// Adds the cost of an answer, if its model has prices. All models under a cost budget use one
+    /// currency.
+    pub(crate) fn add_cost(&self, cost: Option<&UsageCost>) {
         let Some(cost) = cost else { return };
         let mut spent = self.cost.lock().unwrap_or_else(PoisonError::into_inner);
         match &mut *spent {
@@ -65,8 +64,9 @@ impl Spent {
         }
     }
 
-    /// Whether `budget` allows another step; `whose` names it in the reason (`policy.budget`).
-    pub(crate) fn check(&self, budget: &Budget, whose: &str) -> Result<(), TurnError> {
+    /// Fails if `budget` allows no further step. `whose` is the budget's path in the error, such as
+    /// `policy.budget`.
+    pub(crate) fn check(&self, budget: &BudgetLimits, whose: &str) -> Result<(), TurnError> {
         let tokens = (
             self.tokens.load(Ordering::Relaxed),
             budget.max_tokens,
@@ -102,10 +102,10 @@ impl Spent {
     }
 }
 
-/// Whether `budget` allows another step after what was paid.
+/// Fails if `paid` has reached `budget.maxCost`.
 pub(crate) fn check_cost(
-    paid: Option<&Cost>,
-    budget: &Budget,
+    paid: Option<&UsageCost>,
+    budget: &BudgetLimits,
     whose: &str,
 ) -> Result<(), TurnError> {
     let (Some(paid), Some(most)) = (paid, budget.max_cost) else {
@@ -134,12 +134,12 @@ mod tests {
 
     #[test]
     fn money_is_added_up() {
-        let spent = Spent::new(&Life::new());
-        let budget = Budget {
+        let spent = UsageTotals::new(&ActivityTracker::new());
+        let budget = BudgetLimits {
             max_cost: Some(0.5),
-            ..Budget::default()
+            ..BudgetLimits::default()
         };
-        let cost = Cost {
+        let cost = UsageCost {
             amount: 0.3,
             currency: "EUR".to_owned(),
         };
@@ -156,10 +156,10 @@ mod tests {
 
     #[test]
     fn the_reason_names_the_field() {
-        let spent = Spent::new(&Life::new());
-        let budget = Budget {
+        let spent = UsageTotals::new(&ActivityTracker::new());
+        let budget = BudgetLimits {
             max_steps: Some(2),
-            ..Budget::default()
+            ..BudgetLimits::default()
         };
         spent.add_step(TokenUsage::default());
         assert!(spent.check(&budget, "policy.budget").is_ok());

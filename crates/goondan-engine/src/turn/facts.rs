@@ -1,23 +1,22 @@
-//! What a turn is about, told from its event: the same on every node.
+//! Facts of a turn that are derived from its event and are the same on every node.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::delivery::orchestrator::Refusal;
+use crate::delivery::orchestrator::SubmitError;
 use crate::engine::Engine;
 use crate::plan::{AgentPlan, ModelPlan};
-use crate::tooling::dispatch::TurnFacts;
+use crate::tooling::dispatch::TurnScope;
+use goondan_core::agent_event::AgentEvent;
 use goondan_core::ids::InstanceId;
-use goondan_core::inbound::AgentEvent;
-use goondan_core::narrowing::Narrowing;
 use goondan_core::ports::store::InstanceMeta;
+use goondan_core::tool_allowlist::ToolAllowlist;
 
-/// The built-in tool that reloads the project of the node that it runs on.
-const RELOADS: &str = "self-restart__";
+/// Prefix of the built-in tool that reloads the project of the node that it runs on.
+const RELOAD_TOOL_PREFIX: &str = "self-restart__";
 
 impl Engine {
-    /// The agent of that name.
-    pub(crate) fn known_agent(&self, name: &str) -> Result<Arc<AgentPlan>, Refusal> {
+    pub(crate) fn known_agent(&self, name: &str) -> Result<Arc<AgentPlan>, SubmitError> {
         let generation = self.generation.load();
         if let Some(agent) = generation.agent(name) {
             return Ok(Arc::clone(agent));
@@ -26,31 +25,31 @@ impl Engine {
             .agents()
             .map(|agent| agent.name.clone())
             .collect();
-        Err(Refusal::NoSuchAgent {
+        Err(SubmitError::NoSuchAgent {
             swarm: generation.swarm.name.clone(),
             agent: name.to_owned(),
             known,
         })
     }
 
-    /// The Model resource of that name, ready to be asked.
-    pub(crate) fn known_model(&self, name: &str) -> Result<ModelPlan, Refusal> {
+    pub(crate) fn known_model(&self, name: &str) -> Result<ModelPlan, SubmitError> {
         let (generation, model) = (self.generation.load(), name.to_owned());
         match generation.model(name) {
             Some(Ok(plan)) => Ok(plan.clone()),
-            Some(Err(cause)) => Err(Refusal::ModelUnavailable {
+            Some(Err(cause)) => Err(SubmitError::ModelUnavailable {
                 model,
                 cause: cause.clone(),
             }),
-            None => Err(Refusal::NoSuchModel {
+            None => Err(SubmitError::NoSuchModel {
                 model,
                 known: generation.models().map(str::to_owned).collect(),
             }),
         }
     }
 
-    /// The agent that handles an event, with the model that the event asks for.
-    pub(crate) fn agent_for(&self, event: &AgentEvent) -> Result<Arc<AgentPlan>, Refusal> {
+    /// Returns the agent that handles `event`, with the model and output schema of the event
+    /// applied.
+    pub(crate) fn agent_for(&self, event: &AgentEvent) -> Result<Arc<AgentPlan>, SubmitError> {
         let agent = self.known_agent(&event.target.agent)?;
         let agent = match &event.terms.model {
             None => agent,
@@ -62,22 +61,24 @@ impl Engine {
         })
     }
 
-    /// What is the same for the whole turn of `event`.
     pub(crate) fn facts(
         &self,
         agent: Arc<AgentPlan>,
         event: &AgentEvent,
         meta: &InstanceMeta,
-    ) -> TurnFacts {
+    ) -> TurnScope {
         let turn_id = event.turn_id();
-        TurnFacts {
+        TurnScope {
             trace: event.turn_trace(),
             workdir: self.workdir(&agent, &event.target, meta.cwd.as_deref().map(Path::new)),
             anchor: self.anchor(&agent, meta.cwd.as_deref().map(Path::new)),
             instance: event.target.clone(),
             callers: event.callers.clone(),
             bound_by: event.terms.bound_by.clone(),
-            narrowing: Narrowing::both(event.terms.narrowing.as_ref(), meta.narrowing.as_ref()),
+            narrowing: ToolAllowlist::intersection(
+                event.terms.narrowing.as_ref(),
+                meta.narrowing.as_ref(),
+            ),
             turn_id,
             layers: Arc::clone(agent.extensions.built_in()),
             agent,
@@ -85,7 +86,8 @@ impl Engine {
         }
     }
 
-    /// Whether the turns of an instance run where the swarm is led: its agent may change the project that serves.
+    /// Returns true if the turns of an instance must run on the leader because its agent can reload
+    /// the project.
     pub(crate) fn is_bound_here(&self, id: &InstanceId) -> bool {
         let Some(agent) = self.agent(&id.agent) else {
             return true;
@@ -100,6 +102,6 @@ impl Engine {
             .catalog
             .names()
             .filter_map(builtin)
-            .any(|name| name.starts_with(RELOADS))
+            .any(|name| name.starts_with(RELOAD_TOOL_PREFIX))
     }
 }

@@ -1,24 +1,24 @@
-//! One instance at work: opens its conversation, runs the turn of an event, makes the outcome durable.
+//! One turn of an instance: opens the conversation, runs the turn, and makes the outcome durable.
 
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use tokio_util::sync::CancellationToken;
 
-use crate::delivery::dead_letters;
+use crate::activity::ActiveStopwatch;
+use crate::delivery::failed_events;
 use crate::delivery::responses;
 use crate::engine::Engine;
-use crate::life::Stopwatch;
-use crate::middleware::{ExtensionStates, Notes};
-use crate::policy::taint;
-use crate::tooling::dispatch::TurnFacts;
+use crate::middleware::{ExtensionStates, TurnNotes};
+use crate::policy::untrusted_content;
+use crate::tooling::dispatch::TurnScope;
 use crate::turn::step;
-use crate::turn::{self, ConversationLog, JoinBox, TurnContext, TurnProgress, store_failed};
+use crate::turn::{self, ConversationLog, LateResponses, TurnContext, TurnProgress, store_failed};
+use goondan_core::agent_event::AgentEvent;
 use goondan_core::conversation::Conversation;
-use goondan_core::event::{Cost, FinishReason, TurnError, TurnResult};
+use goondan_core::event::{FinishReason, TurnError, TurnResult, UsageCost};
 use goondan_core::ids::turn_of_message;
-use goondan_core::inbound::AgentEvent;
-use goondan_core::message::{Message, MessageData, MessageEvent, MessageSource, Role};
+use goondan_core::message::{Message, MessageData, MessageEvent, MessageRole, MessageSource};
 use goondan_core::ports::journal::TurnJournal;
 use goondan_core::ports::model::TokenUsage;
 use goondan_core::ports::store::{
@@ -26,34 +26,33 @@ use goondan_core::ports::store::{
 };
 use goondan_spec::Code;
 
-/// What the orchestrator hands to a turn.
+/// Input of a turn from the orchestrator.
 pub(crate) struct TurnStart {
     pub(crate) engine: Arc<Engine>,
-    pub(crate) facts: Arc<TurnFacts>,
+    pub(crate) facts: Arc<TurnScope>,
     pub(crate) event: AgentEvent,
     pub(crate) meta: InstanceMeta,
-    /// The store does not know the instance yet.
+    /// The store has no entry for the instance yet.
     pub(crate) is_new: bool,
-    pub(crate) joined: JoinBox,
+    pub(crate) joined: LateResponses,
     pub(crate) cancel: CancellationToken,
-    /// The conversation, where it is still in memory.
+    /// Conversation from the in-memory cache.
     pub(crate) warm: Option<ConversationLog>,
 }
 
-/// What the orchestrator gets back.
+/// Result of a turn for the orchestrator.
 pub(crate) struct TurnEnd {
     pub(crate) result: TurnResult,
-    /// The events that were handled; empty where the outcome could not be made durable.
+    /// Ids of the handled events; empty if the outcome could not be stored.
     pub(crate) handled: Vec<String>,
-    /// The answer to an asynchronous request. It is accepted already.
+    /// Answer to an asynchronous request. The store has already accepted it.
     pub(crate) answer: Option<AgentEvent>,
     pub(crate) warm: Option<ConversationLog>,
     pub(crate) meta: InstanceMeta,
-    /// What the turn cost, where that is known.
-    pub(crate) cost: Option<Cost>,
+    /// Cost of the turn, if prices are known.
+    pub(crate) cost: Option<UsageCost>,
 }
 
-/// Runs one turn from its event to its durable end.
 pub(crate) async fn handle(start: TurnStart) -> TurnEnd {
     let TurnStart {
         engine,
@@ -65,16 +64,17 @@ pub(crate) async fn handle(start: TurnStart) -> TurnEnd {
         cancel,
         warm,
     } = start;
-    let started = Stopwatch::start(&facts.life);
+    let started = ActiveStopwatch::start(&facts.life);
     meta.status = InstanceStatus::Processing;
     meta.retired_at = None;
     let opened = open(&engine, &facts, &meta, is_new, warm).await;
     let (about, of) = (Arc::clone(&engine), Arc::clone(&facts));
-    let _listening = facts
-        .agent
-        .extensions
-        .any_hosted()
-        .then(|| engine.bus.ears().open(&facts.instance));
+    let _listening = facts.agent.extensions.any_hosted().then(|| {
+        engine
+            .bus
+            .extension_subscribers()
+            .begin_turn(&facts.instance)
+    });
     let mut end = match opened {
         Err(error) => TurnEnd {
             result: not_begun(&facts, &error),
@@ -96,7 +96,7 @@ pub(crate) async fn handle(start: TurnStart) -> TurnEnd {
                 joined,
                 progress: TurnProgress::default(),
                 states: ExtensionStates::default(),
-                notes: Notes::default(),
+                notes: TurnNotes::default(),
             };
             let result = turn::run(&mut context, &event).await;
             finish(context, result, meta).await
@@ -115,7 +115,7 @@ pub(crate) async fn handle(start: TurnStart) -> TurnEnd {
 
 async fn open(
     engine: &Engine,
-    facts: &TurnFacts,
+    facts: &TurnScope,
     meta: &InstanceMeta,
     is_new: bool,
     warm: Option<ConversationLog>,
@@ -134,10 +134,11 @@ async fn open(
     Ok((log, journal))
 }
 
-async fn load(engine: &Engine, facts: &TurnFacts) -> Result<ConversationLog, StoreError> {
+async fn load(engine: &Engine, facts: &TurnScope) -> Result<ConversationLog, StoreError> {
     let lease = engine.store.claim(&facts.instance).await?;
     let mut store = engine.store.open(lease).await?;
-    let (conversation, warnings) = take_up(&mut *store, &facts.turn_id, engine.clock.now()).await?;
+    let (conversation, warnings) =
+        restore_conversation(&mut *store, &facts.turn_id, engine.clock.now()).await?;
     for warning in warnings {
         tracing::warn!(instance = %facts.instance, "{warning}");
     }
@@ -147,38 +148,40 @@ async fn load(engine: &Engine, facts: &TurnFacts) -> Result<ConversationLog, Sto
     })
 }
 
-/// Reads a conversation for a turn that begins, and makes it whole. Gives back what could not be read, too.
+/// Reads a conversation for a new turn and repairs it. Returns warnings about data that could not
+/// be read.
 ///
-/// Events that lie behind the base are of this turn, which was cut off and starts over with its journal; or of one that was over
-/// and not folded when the process ended, and are folded now. One that was over because it could not go on (a panic, an agent
-/// that is gone) may have left calls without results: they get one, as every call does.
-pub(crate) async fn take_up(
+/// Events after the base have two possible sources. Events of this turn are discarded: the turn was
+/// interrupted and restarts with its journal. Events of a finished turn that was not checkpointed
+/// are checkpointed now. A turn that ended abnormally (a panic, a removed agent) may have left
+/// calls without results; they get an error result.
+pub(crate) async fn restore_conversation(
     store: &mut dyn OpenConversation,
     turn_id: &str,
     now: DateTime<Utc>,
 ) -> Result<(Conversation, Vec<String>), StoreError> {
     let mut stored = store.load().await?;
     let warnings = std::mem::take(&mut stored.warnings);
-    if turn_behind(&stored) == Some(turn_id) {
+    if turn_after_base(&stored) == Some(turn_id) {
         stored.events.clear();
         store.discard_events().await?;
     }
     let mut is_folded = stored.events.is_empty();
     let (mut conversation, _) = Conversation::restore(stored);
     if let Some(message) = results_for_unanswered(&conversation, now) {
-        // An append finds its target everywhere.
+        // Appends have no target that could be missing.
         let _ = conversation.apply(MessageEvent::Append { message });
         is_folded = false;
     }
     if !is_folded {
-        store.fold(conversation.fold()).await?;
-        conversation.folded();
+        store.fold(conversation.base_change()).await?;
+        conversation.mark_base_stored();
     }
     Ok((conversation, warnings))
 }
 
-/// The turn whose events lie behind the base.
-fn turn_behind(stored: &StoredConversation) -> Option<&str> {
+/// Returns the turn whose events follow the base.
+fn turn_after_base(stored: &StoredConversation) -> Option<&str> {
     stored.events.iter().find_map(|event| match event {
         MessageEvent::Append { message } => turn_of_message(&message.id),
         _ => None,
@@ -194,7 +197,7 @@ fn results_for_unanswered(conversation: &Conversation, now: DateTime<Utc>) -> Op
     Some(Message {
         id: format!("{}-interrupted", last.id),
         data: MessageData {
-            role: Role::Tool,
+            role: MessageRole::Tool,
             content: results.collect(),
         },
         metadata: goondan_core::JsonObject::new(),
@@ -203,7 +206,7 @@ fn results_for_unanswered(conversation: &Conversation, now: DateTime<Utc>) -> Op
     })
 }
 
-/// Makes the outcome durable. A turn that the store has failed is not over: it is resumed.
+/// Makes the outcome durable. If the store fails, the turn is not over and will resume.
 async fn finish(mut context: TurnContext, result: TurnResult, mut meta: InstanceMeta) -> TurnEnd {
     if result
         .error
@@ -236,7 +239,7 @@ async fn finish(mut context: TurnContext, result: TurnResult, mut meta: Instance
     meta.status = InstanceStatus::Idle;
     meta.updated_at = now;
     meta.spending.add(result.usage, cost.as_ref());
-    dead_letters::bury(&engine, &event, &result, now).await;
+    failed_events::add_if_failed(&engine, &event, &result, now).await;
     match end_turn(context, turn, meta.clone()).await {
         Ok(warm) => TurnEnd {
             result,
@@ -264,7 +267,7 @@ async fn finish(mut context: TurnContext, result: TurnResult, mut meta: Instance
     }
 }
 
-/// Writes what extensions keep, then ends the turn. Gives back the conversation where it may stay in memory.
+/// Saves extension state, then ends the turn. Returns the conversation if it may stay in memory.
 async fn end_turn(
     context: TurnContext,
     turn: FinishedTurn,
@@ -280,18 +283,18 @@ async fn end_turn(
     } = context;
     states.save(&*engine.store, &facts.instance).await?;
     if let Some(answer) = &turn.answer {
-        taint::pass_on(&engine, &facts.instance, &answer.target).await?;
+        untrusted_content::pass_on(&engine, &facts.instance, &answer.target).await?;
     }
     drop(journal);
     let is_usable = log
         .store
-        .end_turn(turn, log.conversation.fold(), meta)
+        .end_turn(turn, log.conversation.base_change(), meta)
         .await?;
     if !is_usable {
         return Ok(None);
     }
-    log.conversation.folded();
-    // The turn is over, whether its journal is gone or not: the next turn begins with one of its own.
+    log.conversation.mark_base_stored();
+    // The turn is over even if its journal remains: each turn has its own journal.
     let closed = engine
         .store
         .close_journal(&facts.instance, &facts.turn_id)
@@ -302,11 +305,11 @@ async fn end_turn(
     Ok(Some(log))
 }
 
-fn not_begun(facts: &TurnFacts, error: &StoreError) -> TurnResult {
+fn not_begun(facts: &TurnScope, error: &StoreError) -> TurnResult {
     failed_result(facts.turn_id.clone(), store_failed(error))
 }
 
-/// The result of a turn that never got to a step.
+/// Returns the result of a turn that ended before its first step.
 pub(crate) fn failed_result(turn_id: String, error: TurnError) -> TurnResult {
     TurnResult {
         turn_id,

@@ -1,7 +1,8 @@
-//! Instructions of folders below the working folder, such as a nested `AGENTS.md`: the model is told them once a tool has
-//! worked there, and again once they have changed.
+//! Instruction files below the working directory, such as a nested `AGENTS.md`. The model receives
+//! them after a tool has worked in their directory, and again after they have changed.
 //!
-//! Those of the working folder and of what is above it stand in the system prompt (`goondan-spec`: `kinds/instructions.rs`).
+//! Instructions of the working directory and its parents are part of the system prompt
+//! (`goondan-spec`: `kinds/instructions.rs`).
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -19,33 +20,32 @@ use crate::turn::step::StepContext;
 use crate::turn::{TurnContext, model_effect, store_failed};
 use goondan_core::JsonObject;
 use goondan_core::event::TurnError;
-use goondan_core::message::{Message, MessageSource, Part, Role, ToolCall};
-use goondan_core::ports::journal::{Effect, EffectKind, Outcome, WhenInterrupted};
+use goondan_core::message::{Message, MessagePart, MessageRole, MessageSource, ToolCall};
+use goondan_core::ports::journal::{EffectKind, EffectOutcome, InterruptionPolicy, TurnEffect};
 use goondan_core::ports::tool::{ToolCallResult, ToolCallStatus};
 use goondan_core::real_path::real_path;
-use goondan_core::reserved::INSTRUCTIONS;
+use goondan_core::reserved_names::INSTRUCTIONS_KEY;
 
-/// How many bytes of instructions one step adds to the conversation.
-pub const MAX_NESTED_INSTRUCTIONS: usize = 32 * 1024;
-/// No more of a file is read than that.
-const MOST_READ: u64 = 1024 * 1024;
+/// Maximum instruction bytes that one step adds to the conversation.
+pub const MAX_NESTED_INSTRUCTION_BYTES: usize = 32 * 1024;
+/// Maximum bytes read from one file.
+const MAX_INSTRUCTION_FILE_BYTES: u64 = 1024 * 1024;
 
-const HEADING: &str = "A tool has worked in a folder that has instructions of its own. They are about that folder and what is below \
-                       it, and count more there than those of the folders above.";
+const INSTRUCTIONS_HEADING: &str = "A tool has worked in a directory with its own instructions. \
+    They apply to that directory and below it, and override instructions of the directories above.";
 
-/// A file that was found.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Nested {
-    /// As seen from the working folder, with slashes.
+struct NestedInstructions {
+    /// Path relative to the working directory, with forward slashes.
     name: String,
     text: String,
     cut: usize,
-    /// Of the whole file as far as it was read.
+    /// Fingerprint of the bytes that were read.
     fingerprint: Fingerprint,
 }
 
-/// Tells the model the instructions of the folders that the calls of a step were about.
-pub(super) async fn tell(
+/// Adds the instructions of the directories that the calls of a step worked in.
+pub(super) async fn append_instructions(
     context: &mut StepContext<'_>,
     message: &Message,
     results: &[ToolCallResult],
@@ -57,7 +57,7 @@ pub(super) async fn tell(
     );
     let turn = context.turn();
     let is_recorded = turn.journal.has_outcome(&effect_id);
-    // A step that a resumed turn has behind it has told what is recorded, and nothing else.
+    // A resumed turn must not add instructions to a step that it had already passed.
     let is_behind = turn.journal.has_outcome(&next);
     if !is_recorded && (is_behind || places.is_empty()) {
         return Ok(());
@@ -65,36 +65,37 @@ pub(super) async fn tell(
     let found = if is_recorded {
         Vec::new()
     } else {
-        look(turn, places).await
+        find_new_instructions(turn, places).await
     };
     if !is_recorded && found.is_empty() {
         return Ok(());
     }
-    let effect = Effect {
+    let effect = TurnEffect {
         id: effect_id,
         kind: EffectKind::Instructions,
         intent: Value::Null,
-        when_interrupted: WhenInterrupted::RunAgain,
+        when_interrupted: InterruptionPolicy::RunAgain,
     };
     let outcome = turn
         .journal
         .run(effect, Box::pin(async move { found }))
         .await;
-    let Outcome::Done { value: found, .. } = outcome.map_err(|error| store_failed(&error))? else {
-        unreachable!("reading is run again")
+    let EffectOutcome::Done { value: found, .. } = outcome.map_err(|error| store_failed(&error))?
+    else {
+        unreachable!("an interrupted effect runs again")
     };
     append(turn, found).await
 }
 
-async fn append(turn: &mut TurnContext, found: Vec<Nested>) -> Result<(), TurnError> {
+async fn append(turn: &mut TurnContext, found: Vec<NestedInstructions>) -> Result<(), TurnError> {
     let told: JsonObject = found
         .iter()
         .map(|file| (file.name.clone(), json!(file.fingerprint)))
         .collect();
     let text = found.into_iter().fold(
-        HEADING.to_owned(),
+        INSTRUCTIONS_HEADING.to_owned(),
         |mut text,
-         Nested {
+         NestedInstructions {
              name,
              text: content,
              cut,
@@ -113,10 +114,10 @@ async fn append(turn: &mut TurnContext, found: Vec<Nested>) -> Result<(), TurnEr
             text
         },
     );
-    let metadata = JsonObject::from_iter([(INSTRUCTIONS.to_owned(), Value::Object(told))]);
+    let metadata = JsonObject::from_iter([(INSTRUCTIONS_KEY.to_owned(), Value::Object(told))]);
     turn.append_with(
-        Role::User,
-        vec![Part::text(text)],
+        MessageRole::User,
+        vec![MessagePart::text(text)],
         MessageSource::System,
         metadata,
     )
@@ -124,8 +125,8 @@ async fn append(turn: &mut TurnContext, found: Vec<Nested>) -> Result<(), TurnEr
     .map(drop)
 }
 
-/// The arguments with paths of calls that went well. An agent that works elsewhere than it was set up for, in a folder that a
-/// run or an editor named, is told nothing: nobody has trusted that folder to say what agents do.
+/// Returns the path arguments of successful calls. Returns none if a run or an editor has set
+/// another working directory: the user has not trusted that directory to instruct agents.
 fn places(
     context: &mut StepContext<'_>,
     message: &Message,
@@ -155,8 +156,11 @@ fn places(
     calls.filter_map(of_call).collect()
 }
 
-/// What the conversation has not been told yet.
-async fn look(turn: &TurnContext, places: Vec<(MarkedArguments, JsonObject)>) -> Vec<Nested> {
+/// Returns the instruction files that the conversation does not contain in their current version.
+async fn find_new_instructions(
+    turn: &TurnContext,
+    places: Vec<(MarkedArguments, JsonObject)>,
+) -> Vec<NestedInstructions> {
     let (workdir, names) = (
         turn.facts.workdir.clone(),
         turn.facts.agent.instructions.clone(),
@@ -179,21 +183,22 @@ async fn look(turn: &TurnContext, places: Vec<(MarkedArguments, JsonObject)>) ->
             .filter_map(|folder| find(&workdir, folder, &names));
         fit(found.filter(|file| !is_told(&messages, file)).collect())
     });
-    // Who can't read a file is not told of it.
+    // Unreadable files are skipped.
     found.await.unwrap_or_default()
 }
 
-fn is_told(messages: &[std::sync::Arc<Message>], file: &Nested) -> bool {
+fn is_told(messages: &[std::sync::Arc<Message>], file: &NestedInstructions) -> bool {
     let fingerprint = json!(file.fingerprint);
     let told = messages
         .iter()
         .rev()
-        .filter_map(|message| message.metadata.get(INSTRUCTIONS)?.get(&file.name));
+        .filter_map(|message| message.metadata.get(INSTRUCTIONS_KEY)?.get(&file.name));
     told.into_iter().next() == Some(&fingerprint)
 }
 
-/// The folders on the way from the working folder to `path`, without the working folder itself. What lies in a repository of
-/// its own, in a hidden folder or among what others made is not meant for who works here.
+/// Returns the directories from the working directory (exclusive) to `path`. Stops at nested
+/// repositories, hidden directories and generated directories: their instructions are not meant for
+/// this project.
 fn below(workdir: &Path, path: &Path) -> Vec<PathBuf> {
     let Ok(relative) = path.strip_prefix(workdir) else {
         return Vec::new();
@@ -215,19 +220,19 @@ fn below(workdir: &Path, path: &Path) -> Vec<PathBuf> {
     folders
 }
 
-fn find(workdir: &Path, folder: &Path, names: &[String]) -> Option<Nested> {
+fn find(workdir: &Path, folder: &Path, names: &[String]) -> Option<NestedInstructions> {
     let path = names
         .iter()
         .map(|name| folder.join(name))
         .find(|path| path.is_file())?;
-    // A link may lead anywhere; it counts only where it stays.
+    // A link may point anywhere; it counts only if its target is inside the working directory.
     if !real_path(&path).ok()?.starts_with(workdir) {
         return None;
     }
     let mut bytes = Vec::new();
     fs::File::open(&path)
         .ok()?
-        .take(MOST_READ)
+        .take(MAX_INSTRUCTION_FILE_BYTES)
         .read_to_end(&mut bytes)
         .ok()?;
     let text = String::from_utf8_lossy(&bytes)
@@ -240,7 +245,7 @@ fn find(workdir: &Path, folder: &Path, names: &[String]) -> Option<Nested> {
         .map(|part| part.as_os_str().to_string_lossy());
     let name = name.collect::<Vec<_>>().join("/");
     let fingerprint = Fingerprint::of_bytes(&bytes);
-    (!text.trim().is_empty()).then_some(Nested {
+    (!text.trim().is_empty()).then_some(NestedInstructions {
         name,
         text,
         cut: 0,
@@ -248,9 +253,9 @@ fn find(workdir: &Path, folder: &Path, names: &[String]) -> Option<Nested> {
     })
 }
 
-/// The deepest folders come first where there is not room for all.
-fn fit(mut found: Vec<Nested>) -> Vec<Nested> {
-    let mut room = MAX_NESTED_INSTRUCTIONS;
+/// Truncates the files to the limit; the deepest directories take precedence.
+fn fit(mut found: Vec<NestedInstructions>) -> Vec<NestedInstructions> {
+    let mut room = MAX_NESTED_INSTRUCTION_BYTES;
     for file in found.iter_mut().rev() {
         let end = file.text.floor_char_boundary(room.min(file.text.len()));
         file.cut = file.text.len() - end;

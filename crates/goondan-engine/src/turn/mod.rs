@@ -1,15 +1,15 @@
-//! One turn: an event goes in, steps follow each other, a [`TurnResult`] comes out (rule M1).
+//! One turn: takes an event, runs steps, and returns a [`TurnResult`] (rule M1).
 
 pub(crate) mod budget;
+mod conversation_cache;
 pub(crate) mod facts;
 pub(crate) mod instance;
 pub mod instructions;
 pub(crate) mod model_call;
-pub(crate) mod model_course;
-pub(crate) mod pace;
-mod said;
+pub(crate) mod model_call_timing;
+mod prompt_excerpt;
+pub(crate) mod rate_limiter;
 pub mod step;
-mod warm;
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,39 +19,43 @@ use serde_json::Value;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use crate::engine::{Engine, Spending};
-use crate::middleware::{self, ExtensionStates, Notes, TurnNext};
-use crate::tooling::dispatch::TurnFacts;
-use crate::tooling::registry::{Catalog, RegisteredTool};
-use crate::turn::budget::Spent;
-pub(crate) use crate::turn::warm::Warm;
+use crate::engine::{Engine, UsageIncrement};
+use crate::middleware::{self, ExtensionStates, TurnNext, TurnNotes};
+use crate::tooling::dispatch::TurnScope;
+use crate::tooling::registry::{RegisteredTool, ToolCatalog};
+use crate::turn::budget::UsageTotals;
+pub(crate) use crate::turn::conversation_cache::ConversationCache;
 use goondan_core::JsonObject;
+use goondan_core::agent_event::AgentEvent;
 use goondan_core::conversation::Conversation;
-use goondan_core::event::{Cost, FinishReason, RuntimeEventKind, TurnError, TurnResult};
+use goondan_core::event::{FinishReason, RuntimeEventKind, TurnError, TurnResult, UsageCost};
 use goondan_core::ids::message_id;
-use goondan_core::inbound::AgentEvent;
-use goondan_core::message::{Message, MessageData, MessageEvent, MessageSource, Part, Role};
-use goondan_core::ports::journal::{Effect, EffectKind, Outcome, TurnJournal, WhenInterrupted};
+use goondan_core::message::{
+    Message, MessageData, MessageEvent, MessagePart, MessageRole, MessageSource,
+};
+use goondan_core::ports::journal::{
+    EffectKind, EffectOutcome, InterruptionPolicy, TurnEffect, TurnJournal,
+};
 use goondan_core::ports::model::{ModelFinishReason, TokenUsage};
 use goondan_core::ports::store::{OpenConversation, StoreError};
 
-/// That many empty answers in a row end a turn (rule T10).
+/// Consecutive empty answers after which a turn ends (rule T10).
 const MAX_EMPTY_ANSWERS: u32 = 3;
 
 const EMPTY_ANSWER_REMINDER: &str = "Your last answer was empty. Answer with text, or call a tool.";
 
-/// Answers to asynchronous requests that arrive while a turn runs (rule A5). The orchestrator puts them in; the turn
-/// takes them out before a step.
+/// Answers to asynchronous requests that arrive while a turn runs (rule A5). The orchestrator adds
+/// them; the turn takes them before each step.
 #[derive(Clone, Default)]
-pub(crate) struct JoinBox(Arc<Joined>);
+pub(crate) struct LateResponses(Arc<LateResponseQueue>);
 
 #[derive(Default)]
-struct Joined {
+struct LateResponseQueue {
     events: Mutex<Vec<AgentEvent>>,
     came: Notify,
 }
 
-impl JoinBox {
+impl LateResponses {
     pub(crate) fn put(&self, event: AgentEvent) {
         self.events().push(event);
         self.0.came.notify_one();
@@ -61,12 +65,13 @@ impl JoinBox {
         std::mem::take(&mut *self.events())
     }
 
-    /// What lies behind the first `count`. For a turn that runs elsewhere: it takes nothing out here.
-    pub(crate) fn behind(&self, count: usize) -> Vec<AgentEvent> {
+    /// Returns the answers after the first `count`. Used for a turn on another node, which takes
+    /// them there.
+    pub(crate) fn after_first(&self, count: usize) -> Vec<AgentEvent> {
         self.events().iter().skip(count).cloned().collect()
     }
 
-    /// Waits until something may have come.
+    /// Waits until an answer may have arrived. May return without one.
     pub(crate) async fn came(&self) {
         self.0.came.notified().await;
     }
@@ -85,45 +90,43 @@ impl JoinBox {
     }
 }
 
-/// A turn on its way through middleware.
+/// A running turn, as middleware receives it.
 pub struct TurnContext {
     pub(crate) engine: Arc<Engine>,
-    pub(crate) facts: Arc<TurnFacts>,
+    pub(crate) facts: Arc<TurnScope>,
     pub(crate) event: Arc<AgentEvent>,
     pub(crate) journal: Arc<dyn TurnJournal>,
     pub(crate) cancel: CancellationToken,
     pub(crate) log: ConversationLog,
-    pub(crate) joined: JoinBox,
+    pub(crate) joined: LateResponses,
     pub(crate) progress: TurnProgress,
     pub(crate) states: ExtensionStates,
-    pub(crate) notes: Notes,
+    pub(crate) notes: TurnNotes,
 }
 
-/// A conversation with the store that it is written to.
 pub(crate) struct ConversationLog {
     pub(crate) conversation: Conversation,
     pub(crate) store: Box<dyn OpenConversation>,
 }
 
-/// How far a turn has come.
+/// Progress of a turn.
 #[derive(Clone, Default)]
 pub(crate) struct TurnProgress {
     pub(crate) next_message: u32,
     pub(crate) steps: u32,
     pub(crate) empty_answers: u32,
     pub(crate) usage: TokenUsage,
-    /// What it cost, where the models that were asked have prices.
-    pub(crate) cost: Option<Cost>,
-    /// The answer as data, where the agent states its output.
+    /// Cost of the turn, if the models have prices.
+    pub(crate) cost: Option<UsageCost>,
+    /// Structured answer, if the agent defines an output schema.
     pub(crate) output: Option<Value>,
-    /// Events that joined the turn after it began.
     pub(crate) joined_ids: Vec<String>,
-    /// The reason why the model cut its last answer off.
+    /// Limit that truncated the last answer.
     pub(crate) cut_reason: Option<ModelFinishReason>,
     pub(crate) answer_fallback: AnswerFallback,
 }
 
-/// The tool for structured answers that is used once a server refuses the schema.
+/// Tool for structured answers that is used if a server refuses the schema.
 #[derive(Clone, Default)]
 pub(crate) struct AnswerFallback {
     pub(crate) tool: Option<Arc<RegisteredTool>>,
@@ -131,15 +134,14 @@ pub(crate) struct AnswerFallback {
 }
 
 impl AnswerFallback {
-    /// Returns the tool, if it is in use.
     pub(crate) fn active_tool(&self) -> Option<&Arc<RegisteredTool>> {
         self.tool.as_ref().filter(|_| self.is_active)
     }
 }
 
 impl TurnProgress {
-    /// Adds what an answer cost. All models of an agent have their prices in one currency.
-    pub(crate) fn pay(&mut self, cost: Option<Cost>) {
+    /// Adds the cost of an answer. All models of an agent use one currency.
+    pub(crate) fn pay(&mut self, cost: Option<UsageCost>) {
         match (&mut self.cost, cost) {
             (Some(paid), Some(cost)) => paid.amount += cost.amount,
             (nothing @ None, cost) => *nothing = cost,
@@ -148,32 +150,33 @@ impl TurnProgress {
     }
 }
 
-/// How a turn ended, as middleware sees it.
+/// End of a turn, as middleware receives it.
 #[derive(Debug, Clone)]
 pub struct TurnOutcome {
-    /// Why it ended.
+    /// Reason for the end.
     pub finish_reason: FinishReason,
-    /// The model's last message.
+    /// Last message of the model.
     pub response: Option<Arc<Message>>,
 }
 
 impl TurnContext {
-    /// The turn's id.
+    /// Returns the turn id.
     pub fn turn_id(&self) -> &str {
         &self.facts.turn_id
     }
 
-    /// Base and events as they stand.
+    /// Returns the current conversation.
     pub fn conversation(&self) -> &Conversation {
         &self.log.conversation
     }
 
-    /// Changes the conversation; the change is appended to the turn's events. An unknown target changes nothing, nor does a
-    /// new message whose id is taken.
+    /// Applies a change to the conversation and appends it to the turn's events. An unknown target
+    /// or a new message with an existing id changes nothing.
     pub async fn emit(&mut self, event: MessageEvent) -> Result<(), TurnError> {
-        if let Some(message_id) = self.conversation().taken_id(&event) {
+        if let Some(message_id) = self.conversation().duplicate_id(&event) {
             let instance = &self.facts.instance;
-            tracing::warn!(%instance, message_id, "a message was left out: the conversation has one with that id");
+            tracing::warn!(%instance, message_id, "a message was skipped: the conversation \
+                already has a message with its ID");
             return Ok(());
         }
         self.log_event(event).await
@@ -206,10 +209,11 @@ impl TurnContext {
         Ok(())
     }
 
-    /// A text message of a middleware, with the next id of the turn. [`TurnContext::emit`] puts it in place.
+    /// Creates a text message of a middleware with the next id of the turn. Use
+    /// [`TurnContext::emit`] to add it.
     pub fn new_message(
         &mut self,
-        role: Role,
+        role: MessageRole,
         extension: &str,
         text: &str,
         metadata: JsonObject,
@@ -217,13 +221,13 @@ impl TurnContext {
         let source = MessageSource::Extension {
             extension_name: extension.to_owned(),
         };
-        self.numbered(role, vec![Part::text(text)], source, metadata)
+        self.numbered(role, vec![MessagePart::text(text)], source, metadata)
     }
 
     /// Appends a text message of a middleware.
     pub async fn append_text(
         &mut self,
-        role: Role,
+        role: MessageRole,
         extension: &str,
         text: &str,
     ) -> Result<(), TurnError> {
@@ -233,8 +237,8 @@ impl TurnContext {
 
     pub(crate) async fn append(
         &mut self,
-        role: Role,
-        content: Vec<Part>,
+        role: MessageRole,
+        content: Vec<MessagePart>,
         source: MessageSource,
     ) -> Result<Arc<Message>, TurnError> {
         self.append_with(role, content, source, JsonObject::new())
@@ -243,13 +247,13 @@ impl TurnContext {
 
     pub(crate) async fn append_with(
         &mut self,
-        role: Role,
-        content: Vec<Part>,
+        role: MessageRole,
+        content: Vec<MessagePart>,
         source: MessageSource,
         metadata: JsonObject,
     ) -> Result<Arc<Message>, TurnError> {
         let message = self.numbered(role, content, source, metadata);
-        // The id is new: no need to look for it in a long conversation.
+        // The id is new, so searching a long conversation for it is unnecessary.
         self.log_event(MessageEvent::Append { message }).await?;
         Ok(Arc::clone(
             self.conversation()
@@ -260,8 +264,8 @@ impl TurnContext {
 
     fn numbered(
         &mut self,
-        role: Role,
-        content: Vec<Part>,
+        role: MessageRole,
+        content: Vec<MessagePart>,
         source: MessageSource,
         metadata: JsonObject,
     ) -> Message {
@@ -274,16 +278,16 @@ impl TurnContext {
         }
     }
 
-    /// The user message that an event becomes.
+    /// Appends the user message of an event.
     pub(crate) async fn append_event(&mut self, event: &AgentEvent) -> Result<(), TurnError> {
         let text = Some(&event.input).filter(|text| !text.is_empty() || event.files.is_empty());
-        let text = text.map(|text| Part::text(text.clone()));
+        let text = text.map(|text| MessagePart::text(text.clone()));
         let content = text
             .into_iter()
-            .chain(event.files.iter().cloned().map(Part::File))
+            .chain(event.files.iter().cloned().map(MessagePart::File))
             .collect();
         self.append_with(
-            Role::User,
+            MessageRole::User,
             content,
             MessageSource::User,
             event.metadata.clone(),
@@ -292,14 +296,14 @@ impl TurnContext {
         .map(drop)
     }
 
-    /// What an event brings along of an earlier conversation opens this one, where nothing was said in it yet.
+    /// Opens an empty conversation with the earlier messages of an event.
     async fn open_with_history(&mut self, event: &AgentEvent) -> Result<(), TurnError> {
         if self.conversation().last().is_some() {
             return Ok(());
         }
         for MessageData { role, content } in &event.history {
             let source = match role {
-                Role::Assistant => MessageSource::Assistant {
+                MessageRole::Assistant => MessageSource::Assistant {
                     step_id: format!("{}-history", self.facts.turn_id),
                 },
                 _ => MessageSource::User,
@@ -309,8 +313,8 @@ impl TurnContext {
         Ok(())
     }
 
-    /// The agent's tools as they are planned now: tools change at the next step (rule R3).
-    pub(crate) fn current_catalog(&self) -> Catalog {
+    /// Returns the agent's current tools: tool changes apply from the next step on (rule R3).
+    pub(crate) fn current_catalog(&self) -> ToolCatalog {
         let agent = self.engine.agent(&self.facts.instance.agent);
         let catalog = agent.map_or_else(
             || self.facts.agent.catalog.clone(),
@@ -334,33 +338,35 @@ impl TurnContext {
             .runtime(&self.facts.instance, &self.facts.trace, kind);
     }
 
-    /// Takes in what arrived since the last step. Journaled, so that a resumed turn takes in the same.
+    /// Takes in the answers that arrived since the last step. Journaled, so that a resumed turn
+    /// takes in the same ones.
     async fn join_answers(&mut self, index: u32) -> Result<(), TurnError> {
         let id = format!("step-{index}/inbox");
-        // A step that a resumed turn has behind it took in what is recorded, and nothing else.
+        // A resumed turn must not add answers to a step that it had already passed.
         let is_behind = self.journal.has_outcome(&model_effect(index));
         if !self.journal.has_outcome(&id) && (is_behind || self.joined.is_empty()) {
             return Ok(());
         }
-        let effect = Effect {
+        let effect = TurnEffect {
             id,
             kind: EffectKind::Inbox,
             intent: Value::Null,
-            when_interrupted: WhenInterrupted::RunAgain,
+            when_interrupted: InterruptionPolicy::RunAgain,
         };
         let joined = self.joined.clone();
         let outcome = self
             .journal
             .run(effect, Box::pin(async move { joined.take() }))
             .await;
-        let Outcome::Done { value: events, .. } = outcome.map_err(|error| store_failed(&error))?
+        let EffectOutcome::Done { value: events, .. } =
+            outcome.map_err(|error| store_failed(&error))?
         else {
-            unreachable!("taking in is run again")
+            unreachable!("an interrupted effect runs again")
         };
         self.joined
             .forget(&events.iter().map(|event| event.id.as_str()).collect());
         for event in events {
-            // Before its text can make a model call anything.
+            // The limits of the event apply before its text can trigger a tool call.
             Arc::make_mut(&mut self.facts).join(&event);
             self.append_event(&event).await?;
             self.progress.joined_ids.push(event.id);
@@ -373,7 +379,8 @@ pub(crate) fn model_effect(step: u32) -> String {
     format!("step-{step}/model")
 }
 
-/// Runs the turn of `event` through the agent's middleware, with its events. The user message is appended first.
+/// Runs the turn of `event` through the agent's middleware, with its runtime events. The user
+/// message is appended first.
 pub(crate) async fn run(context: &mut TurnContext, event: &AgentEvent) -> TurnResult {
     let turn_id = context.facts.turn_id.clone();
     context.publish(RuntimeEventKind::TurnStarted {
@@ -422,12 +429,12 @@ pub(crate) async fn run(context: &mut TurnContext, event: &AgentEvent) -> TurnRe
     }
 }
 
-/// Tells that a turn is over, once it is on disk.
+/// Publishes the end of a turn that is durable.
 pub(crate) fn publish_end(
     engine: &Engine,
-    facts: &TurnFacts,
+    facts: &TurnScope,
     result: &TurnResult,
-    cost: Option<Cost>,
+    cost: Option<UsageCost>,
     duration: u64,
 ) {
     let turn_id = result.turn_id.clone();
@@ -457,15 +464,15 @@ pub(crate) fn publish_end(
     engine.bus.runtime(&facts.instance, &facts.trace, kind);
 }
 
-/// The steps of a turn, behind all turn middleware.
+/// Runs the steps of a turn, inside all turn middleware.
 pub(crate) async fn steps(context: &mut TurnContext) -> Result<TurnOutcome, TurnError> {
     let policy = context.engine.generation.load().policy.clone();
-    let own = Spent::new(&context.facts.life);
-    // What middleware has asked before the first step.
+    let own = UsageTotals::new(&context.facts.life);
+    // Includes model calls of middleware before the first step.
     own.add_tokens(context.progress.usage);
     let mut response = None;
     for index in 0..policy.max_steps_per_turn {
-        // A turn that was begun before it was cancelled first takes up what had happened.
+        // A cancelled turn that is resumed first replays its recorded steps.
         if context.cancel.is_cancelled() && !context.journal.has_outcome(&model_effect(index)) {
             return Err(cancelled());
         }
@@ -481,7 +488,7 @@ pub(crate) async fn steps(context: &mut TurnContext) -> Result<TurnOutcome, Turn
         let outcome = step::run(context, index).await?;
         let usage = outcome.usage.unwrap_or_default();
         context.progress.usage += usage;
-        context.engine.spend(Spending {
+        context.engine.spend(UsageIncrement {
             usage,
             is_step: true,
             cost: None,
@@ -517,11 +524,11 @@ async fn remind_of_empty_answer(context: &mut TurnContext) -> Result<(), TurnErr
     if context.progress.empty_answers >= MAX_EMPTY_ANSWERS {
         let message = format!("the model gave {MAX_EMPTY_ANSWERS} empty answers in a row");
         return Err(TurnError::new(Code::MODEL_EMPTY, message)
-            .suggest("Look at the model's limits (`params.maxTokens`) and at the prompt."));
+            .suggest("Check the model's limits (`params.maxTokens`) and the prompt."));
     }
-    let content = vec![Part::text(EMPTY_ANSWER_REMINDER.to_owned())];
+    let content = vec![MessagePart::text(EMPTY_ANSWER_REMINDER.to_owned())];
     context
-        .append(Role::User, content, MessageSource::System)
+        .append(MessageRole::User, content, MessageSource::System)
         .await
         .map(drop)
 }
@@ -530,14 +537,14 @@ pub(crate) fn cancelled() -> TurnError {
     TurnError::new(Code::TURN_CANCELLED, "the turn was cancelled")
 }
 
-/// The error of a turn that could not be put on disk. It is not over.
+/// Returns the error of a turn that could not be stored. Such a turn is not over.
 pub(crate) fn store_failed(error: &StoreError) -> TurnError {
     if let StoreError::Damaged { .. } = error {
         return TurnError::new(Code::JOURNAL, error.to_string());
     }
     TurnError::new(Code::STORE, error.to_string()).suggest(
-        "Make room on the disk or fix the permissions of the state folder; the turn resumes at the next start, or when \
-         something is sent to the instance again",
+        "Free disk space or fix the permissions of the state directory; the turn resumes at the \
+            next start, or when the instance receives another input",
     )
 }
 

@@ -1,4 +1,4 @@
-//! Asks the model, and asks again where that may help (rule M4).
+//! Model calls and their retries (rule M4).
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -10,49 +10,50 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::cluster::Uplink;
-use crate::cluster::wire::RoomWanted;
+use crate::activity::ActivityTracker;
+use crate::cluster::LeaderClient;
+use crate::cluster::protocol::RateLimitRequest;
 use crate::delivery::bus::EventBus;
-use crate::life::Life;
 use crate::plan::{ModelName, ModelPlan};
-use crate::turn::model_course::Course;
-use crate::turn::pace::{Full, Pace};
-use goondan_core::event::{Cost, RateScope, RuntimeEventKind, SwarmEvent, TurnError};
+use crate::turn::model_call_timing::ModelCallTiming;
+use crate::turn::rate_limiter::{RateLimitHit, RateLimiter};
+use goondan_core::event::{RateScope, RuntimeEventKind, SwarmEvent, TurnError, UsageCost};
 use goondan_core::ids::{InstanceId, TraceContext};
-use goondan_core::message::Part;
+use goondan_core::message::MessagePart;
 use goondan_core::ports::model::{
     CompletedAnswer, ModelChunk, ModelError, ModelErrorKind, ModelFinishReason, ModelRequest,
     TokenUsage,
 };
 
-/// The first wait between two attempts; each later one is twice as long, up to [`LONGEST_WAIT`].
-const FIRST_WAIT: Duration = Duration::from_millis(500);
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// First wait between two attempts. It doubles after each attempt, up to [`MAX_RETRY_WAIT`].
+const FIRST_RETRY_WAIT: Duration = Duration::from_millis(500);
+const MAX_RETRY_WAIT: Duration = Duration::from_secs(30);
 
-/// Time during which a server that refuses connections or loads its model is retried, whatever `maxRetries` is.
-const STARTING_PATIENCE: Duration = Duration::from_secs(30);
+/// Time during which a server that refuses connections or loads its model is retried, regardless of
+/// `maxRetries`.
+const SERVER_START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Longest wait between two calls to a server that is starting.
-const LONGEST_STARTING_WAIT: Duration = Duration::from_secs(4);
+const MAX_SERVER_START_WAIT: Duration = Duration::from_secs(4);
 
-/// An answer larger than this is refused: no model writes it, and it would fill memory.
+/// Larger answers are refused: no model produces them, and they would fill memory.
 const MAX_ANSWER_BYTES: usize = 16 * 1024 * 1024;
 
-/// A whole answer.
+/// A complete answer of a model.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ModelAnswer {
-    pub(crate) parts: Vec<Part>,
+    pub(crate) parts: Vec<MessagePart>,
     #[serde(default)]
     pub(crate) finish_reason: ModelFinishReason,
     pub(crate) usage: Option<TokenUsage>,
-    /// By the prices of the model that gave it.
+    /// Computed from the prices of the model that answered.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub(crate) cost: Option<Cost>,
+    pub(crate) cost: Option<UsageCost>,
 }
 
-/// Why there is no answer.
+/// Reason for a missing answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) enum NoAnswer {
+pub(crate) enum ModelCallError {
     Failed(ModelError),
     Cancelled,
 }
@@ -62,36 +63,36 @@ pub(crate) struct ModelCall<'a> {
     pub(crate) model: &'a ModelPlan,
     pub(crate) request: ModelRequest,
     pub(crate) turn_id: &'a str,
-    /// The step that asks; `None` for a question beside the conversation.
+    /// Step of the call; `None` for a call outside the conversation.
     pub(crate) step_id: Option<&'a str>,
     pub(crate) trace: TraceContext,
-    pub(crate) course: Course,
-    /// Where the text streams to; `None` for a question beside the conversation, which nobody shall see.
+    pub(crate) course: ModelCallTiming,
+    /// Receives streamed text; `None` for a call outside the conversation, whose text is not shown.
     pub(crate) bus: Option<&'a EventBus>,
-    /// What all agents together have asked in the last minute, and may.
-    pub(crate) swarm: (&'a Pace, RateLimits),
-    /// Where it is told that it has to wait.
+    /// Rate limiter and limits of the whole swarm.
+    pub(crate) swarm: (&'a RateLimiter, RateLimits),
+    /// Receives retry and waiting events.
     pub(crate) engine_bus: &'a EventBus,
     pub(crate) cancel: &'a CancellationToken,
-    /// Of the instance that asks.
-    pub(crate) life: &'a Arc<Life>,
-    /// Another model follows if this one fails.
+    /// Activity of the calling instance.
+    pub(crate) life: &'a Arc<ActivityTracker>,
+    /// True if another model follows when this one fails.
     pub(crate) has_fallback: bool,
 }
 
-impl NoAnswer {
-    /// The same where other models were asked before the `last` one: what each of them said counts, and the first is the one
-    /// that was meant to answer.
+impl ModelCallError {
+    /// Combines the error with `failures` of earlier models. The message names every model. Kind
+    /// and suggestion come from the first model, which was the intended one.
     pub(crate) fn after(
         self,
         failures: Vec<(Arc<ModelName>, ModelError)>,
         last: &ModelName,
-    ) -> NoAnswer {
-        let NoAnswer::Failed(error) = self else {
+    ) -> ModelCallError {
+        let ModelCallError::Failed(error) = self else {
             return self;
         };
         let Some((_, first)) = failures.first() else {
-            return NoAnswer::Failed(error);
+            return ModelCallError::Failed(error);
         };
         let (kind, suggestion) = (first.kind, first.suggestion.clone());
         let told = failures
@@ -101,7 +102,7 @@ impl NoAnswer {
         let told = told
             .map(|(name, error)| format!("{} {}: {}", name.provider, name.model, error.message));
         let message = format!("no model answered; {}", told.collect::<Vec<_>>().join("; "));
-        NoAnswer::Failed(ModelError {
+        ModelCallError::Failed(ModelError {
             suggestion,
             ..ModelError::new(kind, message)
         })
@@ -109,26 +110,31 @@ impl NoAnswer {
 }
 
 impl<'a> ModelCall<'a> {
-    /// The same question to another model, where this one has failed. What it had written is taken back.
-    pub(crate) fn of_another(self, model: &'a ModelPlan) -> ModelCall<'a> {
+    /// Returns the same call for a fallback model and retracts the streamed text of the failed one.
+    pub(crate) fn with_fallback(self, model: &'a ModelPlan) -> ModelCall<'a> {
         self.publish(|instance, turn_id| SwarmEvent::TextReset { instance, turn_id });
-        tracing::warn!(instance = %self.request.instance, failed = %self.model.name.model, next = %model.name.model, "another model is asked");
+        tracing::warn!(
+            instance = %self.request.instance,
+            failed = %self.model.name.model,
+            next = %model.name.model,
+            "calling the fallback model"
+        );
         let trace = self
             .trace
             .sibling(&format!("{}-{}", self.trace.span_id, model.name.model));
         ModelCall {
             model,
             trace,
-            course: Course::default(),
+            course: ModelCallTiming::default(),
             ..self
         }
     }
 
-    /// The answer, after as many attempts as it takes and is allowed.
-    pub(crate) async fn run(&self) -> Result<ModelAnswer, NoAnswer> {
+    /// Returns the answer, after retries if they are necessary and allowed.
+    pub(crate) async fn run(&self) -> Result<ModelAnswer, ModelCallError> {
         tokio::select! {
-            answer = self.attempts() => answer.map_err(NoAnswer::Failed),
-            () = self.cancel.cancelled() => Err(NoAnswer::Cancelled),
+            answer = self.attempts() => answer.map_err(ModelCallError::Failed),
+            () = self.cancel.cancelled() => Err(ModelCallError::Cancelled),
         }
     }
 
@@ -149,7 +155,7 @@ impl<'a> ModelCall<'a> {
             self.publish(|instance, turn_id| SwarmEvent::TextReset { instance, turn_id });
             self.report_retry(&error, retries, wait);
             tokio::time::sleep(wait).await;
-            self.course.again();
+            self.course.record_retry();
         }
     }
 
@@ -159,13 +165,14 @@ impl<'a> ModelCall<'a> {
         if !error.is_transient() || max_retries == 0 {
             return false;
         }
-        let is_starting = error.is_starting() && !self.has_fallback && since < STARTING_PATIENCE;
+        let is_starting = error.is_starting() && !self.has_fallback && since < SERVER_START_TIMEOUT;
         retries < max_retries || is_starting
     }
 
     fn report_retry(&self, error: &ModelError, attempt: u32, wait: Duration) {
         let (instance, name) = (&self.request.instance, &self.model.name);
-        tracing::info!(%instance, model = %name.model, %error, ?wait, attempt, "Retrying a model call.");
+        tracing::info!(%instance, model = %name.model, %error, ?wait, attempt, "Retrying a model \
+            call.");
         let kind = RuntimeEventKind::ModelRetrying {
             turn_id: self.turn_id.to_owned(),
             step_id: self.step_id.map(str::to_owned),
@@ -179,9 +186,9 @@ impl<'a> ModelCall<'a> {
         self.engine_bus.runtime(instance, &self.trace, kind);
     }
 
-    /// Comes back once the model may be asked again in this minute.
+    /// Waits until the rate limits allow another call.
     async fn wait_for_room(&self) {
-        let tell = |scope: RateScope, full: Full| {
+        let tell = |scope: RateScope, full: RateLimitHit| {
             let wait = full.until.saturating_duration_since(Instant::now());
             let kind = RuntimeEventKind::ModelWaiting {
                 turn_id: self.turn_id.to_owned(),
@@ -202,7 +209,8 @@ impl<'a> ModelCall<'a> {
             drop(waits);
             return;
         }
-        // The model comes last: what counts there is when it is asked.
+        // The model's limiter comes last because a request counts from the time at which it admits
+        // the call.
         pace.enter(limits, self.life, |full| tell(RateScope::Swarm, full))
             .await;
         self.model
@@ -213,15 +221,15 @@ impl<'a> ModelCall<'a> {
             .await;
     }
 
-    /// The node that leads, where this one works for it and something is limited.
-    fn leader(&self) -> Option<&Arc<Uplink>> {
+    /// Returns the connection to the leader on a worker, if a rate limit applies.
+    fn leader(&self) -> Option<&Arc<LeaderClient>> {
         let is_limited = !(self.model.limits.is_none() && self.swarm.1.is_none());
         self.engine_bus.uplink().filter(|_| is_limited)
     }
 
-    /// What the node that leads has to know to let it in, and to tell of it where that takes a while.
-    fn room(&self) -> RoomWanted {
-        RoomWanted {
+    /// Builds the rate-limit request to the leader, which also publishes the waiting event.
+    fn room(&self) -> RateLimitRequest {
+        RateLimitRequest {
             identity: self.model.identity.clone(),
             provider: self.model.name.provider.clone(),
             model: self.model.name.model.clone(),
@@ -242,7 +250,7 @@ impl<'a> ModelCall<'a> {
         while let Some(chunk) = stream.next().await {
             let chunk = chunk?;
             self.life.show();
-            self.course.piece(begun);
+            self.course.record_first_part(begun);
             match chunk {
                 ModelChunk::Text(delta) => {
                     check_size(&mut streamed_bytes, delta.len())?;
@@ -271,7 +279,7 @@ impl<'a> ModelCall<'a> {
         ))
     }
 
-    /// Counts and prices a complete answer.
+    /// Records usage and cost of a complete answer.
     fn completed(&self, answer: CompletedAnswer) -> Result<ModelAnswer, ModelError> {
         check_size(&mut 0, answer.parts.iter().map(part_bytes).sum())?;
         let CompletedAnswer {
@@ -282,14 +290,16 @@ impl<'a> ModelCall<'a> {
         let tokens = usage.map(|usage| usage.total_tokens).unwrap_or_default();
         let cost = usage
             .zip(self.model.pricing.as_ref())
-            .map(|(usage, pricing)| Cost::of(usage, pricing));
+            .map(|(usage, pricing)| UsageCost::for_usage(usage, pricing));
         match self.leader() {
             Some(uplink) => uplink.used(&self.model.identity, tokens, cost.clone()),
             None => {
                 self.model
                     .pace
-                    .used(self.model.limits, tokens, cost.as_ref());
-                self.swarm.0.used(self.swarm.1, tokens, cost.as_ref());
+                    .record_usage(self.model.limits, tokens, cost.as_ref());
+                self.swarm
+                    .0
+                    .record_usage(self.swarm.1, tokens, cost.as_ref());
             }
         }
         Ok(ModelAnswer {
@@ -333,9 +343,9 @@ impl<'a> ModelCall<'a> {
 /// Returns the provider's `retry-after`, or a back-off with jitter.
 fn wait_before_retry(error: &ModelError, retries: u32) -> Duration {
     let longest = if error.is_starting() {
-        LONGEST_STARTING_WAIT
+        MAX_SERVER_START_WAIT
     } else {
-        LONGEST_WAIT
+        MAX_RETRY_WAIT
     };
     error
         .retry_after
@@ -343,12 +353,13 @@ fn wait_before_retry(error: &ModelError, retries: u32) -> Duration {
 }
 
 fn back_off(retries: u32) -> Duration {
-    FIRST_WAIT
+    FIRST_RETRY_WAIT
         .saturating_mul(1_u32.checked_shl(retries).unwrap_or(u32::MAX))
-        .min(LONGEST_WAIT)
+        .min(MAX_RETRY_WAIT)
 }
 
-/// Between half of `wait` and all of it, so that many callers do not come back at the same moment.
+/// Returns a random time between half of `wait` and all of it, so that many callers do not retry at
+/// the same moment.
 fn with_jitter(wait: Duration) -> Duration {
     wait.mul_f64(0.5 + rand::random::<f64>() / 2.0)
 }
@@ -366,19 +377,19 @@ fn check_size(bytes: &mut usize, more: usize) -> Result<(), ModelError> {
     Err(ModelError::new(ModelErrorKind::Protocol, message))
 }
 
-fn part_bytes(part: &Part) -> usize {
+fn part_bytes(part: &MessagePart) -> usize {
     match part {
-        Part::Text { text, .. } | Part::Reasoning { text, .. } => text.len(),
-        Part::ToolCall(call) => call.tool_name.len() + call.input.to_string().len(),
-        Part::Opaque { .. } | Part::ToolResult(_) | Part::File(_) => 0,
+        MessagePart::Text { text, .. } | MessagePart::Reasoning { text, .. } => text.len(),
+        MessagePart::ToolCall(call) => call.tool_name.len() + call.input.to_string().len(),
+        MessagePart::Opaque { .. } | MessagePart::ToolResult(_) | MessagePart::File(_) => 0,
     }
 }
 
-/// Replaces missing and repeated call ids: results refer to calls by id.
-fn with_unique_ids(mut parts: Vec<Part>) -> Vec<Part> {
+/// Replaces missing and repeated call ids, because results refer to calls by id.
+fn with_unique_ids(mut parts: Vec<MessagePart>) -> Vec<MessagePart> {
     let mut seen = HashSet::new();
     let calls = parts.iter_mut().filter_map(|part| match part {
-        Part::ToolCall(call) => Some(call),
+        MessagePart::ToolCall(call) => Some(call),
         _ => None,
     });
     for (index, call) in calls.enumerate() {
@@ -392,7 +403,6 @@ fn with_unique_ids(mut parts: Vec<Part>) -> Vec<Part> {
     parts
 }
 
-/// Returns the turn error for a failed model call.
 pub(crate) fn turn_error(error: ModelError) -> TurnError {
     TurnError {
         suggestion: error.suggestion,
@@ -417,12 +427,12 @@ mod tests {
             waits,
             [500, 1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000]
         );
-        assert_eq!(back_off(200), LONGEST_WAIT);
+        assert_eq!(back_off(200), MAX_RETRY_WAIT);
     }
 
     #[test]
     fn missing_and_repeated_call_ids_are_made_up() {
-        let call = |id: &str| Part::ToolCall(ToolCall::new(id, "a__b", json!({})));
+        let call = |id: &str| MessagePart::ToolCall(ToolCall::new(id, "a__b", json!({})));
         let parts = with_unique_ids(vec![call(""), call("x"), call("x"), call("call-0")]);
         assert_eq!(parts, ["call-0", "x", "x-2", "call-0-3"].map(call));
     }

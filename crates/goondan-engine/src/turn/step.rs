@@ -1,4 +1,4 @@
-//! One step: a model call, and the tool calls that it asks for.
+//! One step: a model call and the tool calls of its answer.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,76 +9,77 @@ use futures::StreamExt;
 use goondan_spec::Code;
 use serde_json::{Value, json};
 
-use crate::engine::Spending;
-use crate::life::{Life, Stopwatch};
-use crate::middleware::{Journalist, StepNext};
+use crate::activity::{ActiveStopwatch, ActivityTracker};
+use crate::engine::UsageIncrement;
+use crate::middleware::{StateJournal, StepNext};
 use crate::plan::ModelPlan;
-use crate::policy::redact::Redactor;
+use crate::policy::redact::SecretRedactor;
 use crate::tooling::dispatch::{self, ToolCallContext};
-use crate::tooling::registry::Catalog;
-use crate::turn::model_call::{ModelAnswer, ModelCall, NoAnswer, turn_error};
-use crate::turn::model_course::{Asked, Course};
+use crate::tooling::registry::ToolCatalog;
+use crate::turn::model_call::{ModelAnswer, ModelCall, ModelCallError, turn_error};
+use crate::turn::model_call_timing::{ModelCallStart, ModelCallTiming};
 use crate::turn::{TurnContext, cancelled, instructions, store_failed};
 use goondan_core::JsonObject;
 use goondan_core::event::{RuntimeEventKind, TurnError};
 use goondan_core::ids::TraceContext;
 use goondan_core::message::{
-    Message, MessageData, MessageSource, Part, Role, ToolCall, ToolResultPart,
+    Message, MessageData, MessagePart, MessageRole, MessageSource, ToolCall, ToolResultPart,
 };
 use goondan_core::notices::CutNotice;
-use goondan_core::ports::journal::{Effect, EffectKind, Outcome, WhenInterrupted};
+use goondan_core::ports::journal::{EffectKind, EffectOutcome, InterruptionPolicy, TurnEffect};
 use goondan_core::ports::model::{
     ModelError, ModelErrorKind, ModelFinishReason, ModelRequest, TokenUsage,
 };
 use goondan_core::ports::tool::{ToolCallResult, ToolError};
-use goondan_core::reserved::UNTRUSTED;
+use goondan_core::reserved_names::UNTRUSTED_KEY;
 
-/// So many calls of one answer run. Each of the others is told that it was one too many.
-const MOST_CALLS: usize = 1_000;
+/// Maximum calls of one answer that run. Each further call gets an error result.
+const MAX_CALLS_PER_ANSWER: usize = 1_000;
 
-/// A step on its way through middleware.
+/// A running step, as middleware receives it.
 pub struct StepContext<'a> {
     turn: &'a mut TurnContext,
-    /// Counts from 0 in its turn.
+    /// Index of the step in its turn, from 0.
     pub index: u32,
-    /// What the model is offered in this step, and what may be called in it.
-    pub catalog: Catalog,
-    /// What its layers tell each other.
+    /// Tools that the model is offered and may call in this step.
+    pub catalog: ToolCatalog,
+    /// Metadata that the middleware of this step share.
     pub(crate) metadata: JsonObject,
     id: String,
     trace: TraceContext,
-    /// Something was done in it that was not recorded before the turn was resumed.
+    /// True if part of the step was not recorded before the turn was resumed.
     pub(crate) is_new: AtomicBool,
 }
 
-/// What came of a step.
+/// Result of a step.
 #[derive(Debug, Clone)]
 pub struct StepOutcome {
-    /// Another step follows. The core says so where the model called tools; middleware may change it.
+    /// True if another step follows. The core sets it if the model called tools; middleware may
+    /// change it.
     pub should_continue: bool,
-    /// What the model said; `None` where it said nothing at all.
+    /// Message of the model; `None` for an empty answer.
     pub message: Option<Arc<Message>>,
-    /// What came of its calls, in call order.
+    /// Results of the tool calls, in call order.
     pub results: Vec<ToolCallResult>,
-    /// What it cost.
+    /// Token usage of the model call.
     pub usage: Option<TokenUsage>,
-    /// The reason why the model ended its answer.
+    /// Reason for the end of the answer.
     pub finish_reason: ModelFinishReason,
 }
 
 impl StepContext<'_> {
-    /// The turn.
+    /// Returns the turn.
     pub fn turn(&mut self) -> &mut TurnContext {
         self.turn
     }
 
-    /// `<turnId>-step-<index>`.
+    /// Returns the step id, `<turnId>-step-<index>`.
     pub fn step_id(&self) -> &str {
         &self.id
     }
 
-    /// All tools that the agent has in this step, whatever the layers have made of the catalog.
-    pub(crate) fn all_tools(&self) -> Catalog {
+    /// Returns all tools of the agent, without the changes of middleware.
+    pub(crate) fn all_tools(&self) -> ToolCatalog {
         self.turn.current_catalog()
     }
 
@@ -94,16 +95,17 @@ impl StepContext<'_> {
     }
 }
 
-/// Runs step `index` through the agent's middleware, with its events.
+/// Runs step `index` through the agent's middleware, with its runtime events.
 pub(crate) async fn run(turn: &mut TurnContext, index: u32) -> Result<StepOutcome, TurnError> {
     let life = Arc::clone(&turn.facts.life);
-    let started = Stopwatch::start(&life);
+    let started = ActiveStopwatch::start(&life);
     life.show();
     let layers = Arc::clone(&turn.facts.layers);
     let id = format!("{}-step-{index}", turn.facts.turn_id);
     let trace = turn.facts.trace.child(&id);
     let catalog = turn.current_catalog();
-    // A step that was cut off behind its model call has told that it started.
+    // If the model call is recorded, the start of the step was published before the turn was
+    // resumed.
     let has_told = turn.journal.has_outcome(&format!("step-{index}/model"));
     let is_new = AtomicBool::new(!has_told);
     let metadata = JsonObject::new();
@@ -128,7 +130,7 @@ pub(crate) async fn run(turn: &mut TurnContext, index: u32) -> Result<StepOutcom
     let duration = started.millis(&life);
     life.show();
     if !context.is_new.load(Ordering::Relaxed) {
-        // All of it was recorded before the turn was resumed, and told then.
+        // The whole step was recorded and published before the turn was resumed.
         return outcome;
     }
     context.publish(match &outcome {
@@ -152,13 +154,13 @@ pub(crate) async fn run(turn: &mut TurnContext, index: u32) -> Result<StepOutcom
     outcome
 }
 
-/// The step itself, behind all middleware.
+/// Runs the step itself, inside all middleware.
 pub(crate) async fn core(context: &mut StepContext<'_>) -> Result<StepOutcome, TurnError> {
     let answer = ask_model(context).await?;
     let usage = answer.usage;
-    context.turn.engine.spend(Spending {
+    context.turn.engine.spend(UsageIncrement {
         cost: answer.cost.clone(),
-        ..Spending::default()
+        ..UsageIncrement::default()
     });
     context.turn.progress.pay(answer.cost);
     let finish_reason = answer.finish_reason;
@@ -180,7 +182,7 @@ pub(crate) async fn core(context: &mut StepContext<'_>) -> Result<StepOutcome, T
     };
     let message = context
         .turn
-        .append(Role::Assistant, answer.parts, source)
+        .append(MessageRole::Assistant, answer.parts, source)
         .await?;
     let results = if finish_reason.is_cut() {
         cut_calls(&message, &finish_reason)
@@ -192,8 +194,11 @@ pub(crate) async fn core(context: &mut StepContext<'_>) -> Result<StepOutcome, T
             step_id: context.id.clone(),
         };
         let parts = results.iter().flat_map(result_parts).collect();
-        context.turn.append(Role::Tool, parts, source).await?;
-        instructions::tell(context, &message, &results).await?;
+        context
+            .turn
+            .append(MessageRole::Tool, parts, source)
+            .await?;
+        instructions::append_instructions(context, &message, &results).await?;
     }
     let should_continue = !results.is_empty() || finish_reason == ModelFinishReason::Pause;
     Ok(StepOutcome {
@@ -205,11 +210,11 @@ pub(crate) async fn core(context: &mut StepContext<'_>) -> Result<StepOutcome, T
     })
 }
 
-/// Returns whether an answer contains text or calls, or is a part of a paused answer.
-fn has_content(parts: &[Part], finish_reason: &ModelFinishReason) -> bool {
-    let is_content = |part: &Part| match part {
-        Part::Text { text, .. } => !text.is_empty(),
-        Part::ToolCall(_) => true,
+/// Returns whether an answer contains text or calls, or is part of a paused answer.
+fn has_content(parts: &[MessagePart], finish_reason: &ModelFinishReason) -> bool {
+    let is_content = |part: &MessagePart| match part {
+        MessagePart::Text { text, .. } => !text.is_empty(),
+        MessagePart::ToolCall(_) => true,
         _ => *finish_reason == ModelFinishReason::Pause,
     };
     parts.iter().any(is_content)
@@ -225,7 +230,7 @@ fn cut_without_text(finish_reason: &ModelFinishReason) -> Option<TurnError> {
     Some(TurnError::new(Code::MODEL_CUT, message).suggest(fix))
 }
 
-/// Returns a failed result for each call of a cut answer: its arguments may be incomplete.
+/// Returns a failed result for each call of a truncated answer, whose arguments may be incomplete.
 fn cut_calls(message: &Message, finish_reason: &ModelFinishReason) -> Vec<ToolCallResult> {
     let cause = CutNotice::of(finish_reason).map_or("it is incomplete", |notice| notice.cause);
     let text = format!("The call did not run: the answer was cut off, because {cause}.");
@@ -253,7 +258,8 @@ async fn ask_model(context: &mut StepContext<'_>) -> Result<ModelAnswer, TurnErr
         return Err(turn_error(error));
     }
     let suggestion = error.suggestion.as_deref().unwrap_or_default();
-    tracing::warn!(%error, suggestion, "The server refuses the schema of the answer. The model answers through a tool.");
+    tracing::warn!(%error, suggestion, "The server rejected the answer schema. The model answers \
+        through a tool instead.");
     fallback.is_active = true;
     context.catalog = context.turn.current_catalog();
     call_model(context, "model-without-schema")
@@ -261,7 +267,7 @@ async fn ask_model(context: &mut StepContext<'_>) -> Result<ModelAnswer, TurnErr
         .map_err(turn_error)
 }
 
-/// Calls the model of the agent. `effect` names the call in the journal.
+/// Calls the agent's model. `effect` names the call in the journal.
 async fn call_model(
     context: &StepContext<'_>,
     effect: &str,
@@ -284,7 +290,7 @@ async fn call_model(
         turn_id: &turn.facts.turn_id,
         step_id: Some(&context.id),
         trace,
-        course: Course::default(),
+        course: ModelCallTiming::default(),
         bus: Some(&turn.engine.bus),
         swarm: (&turn.engine.pace, turn.engine.generation.load().limits),
         engine_bus: &turn.engine.bus,
@@ -299,19 +305,19 @@ async fn call_model(
     journaled(turn, effect, call, &agent.models[1..]).await
 }
 
-/// Asks the model once in the life of the turn, and where it fails, the `others` in their order: a resumed turn gets the recorded
-/// answer.
+/// Calls the model, and the `others` in order if it fails. Journaled once per turn: a resumed turn
+/// gets the recorded answer.
 pub(crate) async fn journaled(
     turn: &TurnContext,
     effect_id: String,
     call: ModelCall<'_>,
     others: &[ModelPlan],
 ) -> Result<Result<ModelAnswer, ModelError>, TurnError> {
-    let effect = Effect {
+    let effect = TurnEffect {
         id: effect_id,
         kind: EffectKind::ModelCall,
         intent: json!({"messages": call.request.messages.len()}),
-        when_interrupted: WhenInterrupted::RunAgain,
+        when_interrupted: InterruptionPolicy::RunAgain,
     };
     let work = Box::pin(async {
         let mut call = ModelCall {
@@ -322,11 +328,13 @@ pub(crate) async fn journaled(
         let mut failures = Vec::new();
         for (index, other) in others.iter().enumerate() {
             let error = match answer {
-                Err(NoAnswer::Failed(error)) if error.kind != ModelErrorKind::Declined => error,
+                Err(ModelCallError::Failed(error)) if error.kind != ModelErrorKind::Declined => {
+                    error
+                }
                 _ => break,
             };
             failures.push((Arc::clone(&call.model.name), error));
-            call = call.of_another(other);
+            call = call.with_fallback(other);
             call.has_fallback = index + 1 < others.len();
             answer = ask(turn, &call).await;
         }
@@ -338,32 +346,32 @@ pub(crate) async fn journaled(
         .await
         .map_err(|error| store_failed(&error))?
     {
-        Outcome::Done {
+        EffectOutcome::Done {
             value: Ok(answer), ..
         } => Ok(Ok(answer)),
-        Outcome::Done {
-            value: Err(NoAnswer::Failed(error)),
+        EffectOutcome::Done {
+            value: Err(ModelCallError::Failed(error)),
             ..
         } => Ok(Err(error)),
-        Outcome::Done {
-            value: Err(NoAnswer::Cancelled),
+        EffectOutcome::Done {
+            value: Err(ModelCallError::Cancelled),
             ..
         } => Err(cancelled()),
-        Outcome::Interrupted => unreachable!("a model call is run again"),
+        EffectOutcome::Interrupted => unreachable!("a model call is run again"),
     }
 }
 
-/// Asks one model, and tells how that went.
-async fn ask(turn: &TurnContext, call: &ModelCall<'_>) -> Result<ModelAnswer, NoAnswer> {
-    let asked = Asked::now(&turn.engine);
+/// Calls one model and publishes the result.
+async fn ask(turn: &TurnContext, call: &ModelCall<'_>) -> Result<ModelAnswer, ModelCallError> {
+    let asked = ModelCallStart::now(&turn.engine);
     let mut answer = turn.engine.outcome_of(call.run()).await;
     if let Ok(answer) = &mut answer {
-        without_secrets(&turn.engine.redactor, answer);
+        redact_answer(&turn.engine.redactor, answer);
     }
-    if let Err(NoAnswer::Failed(error)) = &mut answer {
+    if let Err(ModelCallError::Failed(error)) = &mut answer {
         name_retry_time(error, call.model.max_retry_wait, turn.engine.clock.now());
     }
-    asked.tell(&turn.engine, call, &answer);
+    asked.publish_result(&turn.engine, call, &answer);
     answer
 }
 
@@ -386,21 +394,21 @@ fn name_retry_time(error: &mut ModelError, max_wait: Duration, now: DateTime<Utc
         .message
         .push_str(&format!(" The provider allows a retry in {seconds} s{at}."));
     error.suggestion.get_or_insert_with(|| {
-        "Send the input again at that time, add `fallbacks` to the agent, or raise `options.maxRetryWaitMs` of the Model."
+        "Send the input again at that time, add `fallbacks` to the agent, or raise \
+        `options.maxRetryWaitMs` of the Model."
             .to_owned()
     });
 }
 
-/// Takes secrets out of what a model says, before it is kept. Arguments of calls stay as they are: tools need them.
-fn without_secrets(redactor: &Redactor, answer: &mut ModelAnswer) {
+/// Masks the secrets in an answer before it is stored.
+fn redact_answer(redactor: &SecretRedactor, answer: &mut ModelAnswer) {
     for part in &mut answer.parts {
-        if let Part::Text { text, .. } = part {
-            redactor.clean(text);
-        }
+        part.mask(redactor);
     }
 }
 
-/// Runs the calls of `message` at the same time, up to the agent's limit; results come in call order (rule T9).
+/// Runs the calls of `message` concurrently, up to the agent's limit. Results are in call order
+/// (rule T9).
 async fn run_calls(
     context: &StepContext<'_>,
     message: &Arc<Message>,
@@ -417,10 +425,10 @@ async fn run_calls(
 
 fn too_many_calls() -> ToolError {
     ToolError::new(format!(
-        "the call was not run: an answer may make {MOST_CALLS} calls"
+        "the call was not run: the limit is {MAX_CALLS_PER_ANSWER} calls per answer"
     ))
     .code(Code::TOOL_TOO_MANY_CALLS)
-    .suggest("Make the call again, with fewer at a time.")
+    .suggest("Repeat it with fewer calls at a time.")
 }
 
 async fn run_call(
@@ -429,23 +437,23 @@ async fn run_call(
     index: usize,
     call: ToolCall,
 ) -> Result<ToolCallResult, TurnError> {
-    if index >= MOST_CALLS {
+    if index >= MAX_CALLS_PER_ANSWER {
         return Ok(dispatch::failed(&call, usize::MAX, too_many_calls()));
     }
     let turn = &*context.turn;
     let promises = context.catalog.get(&call.tool_name).map(|tool| &tool.spec);
     let may_repeat = promises.is_none_or(|spec| spec.idempotent || spec.read_only);
     let approval = context.effect(&format!("tool-{index}/approval"));
-    // Cut off while somebody was asked: it had not begun.
+    // Interrupted while an approval was pending: the call had not started.
     let only_asked = turn.journal.has_intent(&approval) && !turn.journal.has_outcome(&approval);
-    let effect = Effect {
+    let effect = TurnEffect {
         id: context.effect(&format!("tool-{index}")),
         kind: EffectKind::ToolCall,
         intent: json!({"toolCallId": call.tool_call_id, "toolName": call.tool_name, "input": call.input}),
         when_interrupted: if may_repeat || only_asked {
-            WhenInterrupted::RunAgain
+            InterruptionPolicy::RunAgain
         } else {
-            WhenInterrupted::Report
+            InterruptionPolicy::Report
         },
     };
     let tool_call = ToolCallContext {
@@ -457,7 +465,7 @@ async fn run_call(
         message: Arc::clone(message),
         trace: context.trace.child(&format!("{}-tool-{index}", context.id)),
         cancel: turn.cancel.clone(),
-        life: Life::new(),
+        life: ActivityTracker::new(),
         metadata: JsonObject::new(),
         approval: Some((Arc::clone(&turn.journal), approval)),
     };
@@ -466,7 +474,7 @@ async fn run_call(
     let (id, kept) = (effect_id.as_str(), layers.journalist());
     let mut noted = Ok(());
     let work = Box::pin(async {
-        let before = kept.as_ref().map(Journalist::versions);
+        let before = kept.as_ref().map(StateJournal::versions);
         let result = turn.engine.outcome_of(dispatch::call(tool_call)).await;
         if let Some((kept, before)) = kept.as_ref().zip(before) {
             noted = kept.note(&turn.journal, id, &before).await;
@@ -480,7 +488,7 @@ async fn run_call(
         .map_err(|error| store_failed(&error))?;
     noted.map_err(|error| store_failed(&error))?;
     match outcome {
-        Outcome::Done { value, replayed } => {
+        EffectOutcome::Done { value, replayed } => {
             context.is_new.fetch_or(!replayed, Ordering::Relaxed);
             if replayed && let Some(kept) = &kept {
                 kept.put_back(&turn.journal, id)
@@ -489,21 +497,21 @@ async fn run_call(
             }
             Ok(value)
         }
-        Outcome::Interrupted => {
+        EffectOutcome::Interrupted => {
             context.is_new.store(true, Ordering::Relaxed);
             Ok(interrupted(context, &trace, &call))
         }
     }
 }
 
-/// The result of a call of which nobody knows how far it came (rule C4).
+/// Returns the result of an interrupted call whose effects are unknown (rule C4).
 pub(crate) fn interrupted_result(call: &ToolCall) -> ToolCallResult {
     let error = ToolError::new(format!(
-        "{} was running when the process ended; it is not known how far it came, and it was not run again",
+        "{} was running when the process ended; its effects are unknown, and it was not run again",
         call.tool_name
     ))
     .code(Code::TOOL_INTERRUPTED)
-    .suggest("Look at what it left behind before you call it again.");
+    .suggest("Check its effects before you call it again.");
     dispatch::failed(call, usize::MAX, error)
 }
 
@@ -526,8 +534,8 @@ fn interrupted(context: &StepContext<'_>, trace: &TraceContext, call: &ToolCall)
     result
 }
 
-/// What a result looks like in the conversation.
-pub(crate) fn result_parts(result: &ToolCallResult) -> impl Iterator<Item = Part> {
+/// Returns the conversation parts of a result.
+pub(crate) fn result_parts(result: &ToolCallResult) -> impl Iterator<Item = MessagePart> {
     let part = ToolResultPart {
         tool_call_id: result.tool_call_id.clone(),
         tool_name: result.tool_name.clone(),
@@ -536,19 +544,18 @@ pub(crate) fn result_parts(result: &ToolCallResult) -> impl Iterator<Item = Part
         error: result.error.clone(),
         untrusted: result
             .metadata
-            .get(UNTRUSTED)
+            .get(UNTRUSTED_KEY)
             .and_then(Value::as_bool)
             .unwrap_or(false),
     };
-    std::iter::once(Part::ToolResult(part))
-        .chain(result.attachments.iter().cloned().map(Part::File))
+    std::iter::once(MessagePart::ToolResult(part))
+        .chain(result.attachments.iter().cloned().map(MessagePart::File))
 }
 
-/// A message of the running turn.
 pub(crate) fn message(
     id: String,
-    role: Role,
-    content: Vec<Part>,
+    role: MessageRole,
+    content: Vec<MessagePart>,
     source: MessageSource,
     turn: &TurnContext,
 ) -> Message {

@@ -1,20 +1,20 @@
 use goondan_core::ids::InstanceId;
-use goondan_core::message::{MessageEvent, Part, Role, ToolCall};
-use goondan_core::ports::store::Conversations as _;
+use goondan_core::message::{MessageEvent, MessagePart, MessageRole, ToolCall};
+use goondan_core::ports::store::ConversationStore as _;
 use goondan_store::memory::MemoryStore;
 use goondan_store::suite::samples::{append, message};
 
-use super::instance::take_up;
+use super::instance::restore_conversation;
 
 #[tokio::test]
 async fn calls_that_a_lost_turn_left_open_get_a_result() {
     let store = MemoryStore::new("/nowhere".into());
     let lease = store.claim(&InstanceId::new("a", "main")).await.unwrap();
     let mut conversation = store.open(lease).await.unwrap();
-    let mut asking = message("turn-x-m1", Role::Assistant);
+    let mut asking = message("turn-x-m1", MessageRole::Assistant);
     let call = |id: &str| {
         let (tool_call_id, tool_name) = (id.to_owned(), "world__once".to_owned());
-        Part::ToolCall(ToolCall::new(
+        MessagePart::ToolCall(ToolCall::new(
             tool_call_id,
             tool_name,
             serde_json::json!({}),
@@ -26,15 +26,19 @@ async fn calls_that_a_lost_turn_left_open_get_a_result() {
         .append(&MessageEvent::Append { message: asking })
         .await
         .unwrap();
-    let (whole, _) = take_up(&mut *conversation, "turn-y", chrono::DateTime::UNIX_EPOCH)
-        .await
-        .unwrap();
+    let (whole, _) =
+        restore_conversation(&mut *conversation, "turn-y", chrono::DateTime::UNIX_EPOCH)
+            .await
+            .unwrap();
     let last = whole.last().unwrap();
     let results: Vec<_> = last
         .tool_results()
         .map(|result| &*result.tool_call_id)
         .collect();
-    assert_eq!((last.data.role, results), (Role::Tool, vec!["c1", "c2"]));
+    assert_eq!(
+        (last.data.role, results),
+        (MessageRole::Tool, vec!["c1", "c2"])
+    );
     assert!(
         last.tool_results()
             .all(|result| result.error.as_ref().unwrap().code == "E_TOOL_INTERRUPTED")

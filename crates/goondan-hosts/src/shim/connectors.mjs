@@ -32,8 +32,8 @@ function emitting(id) {
 function replying(id) {
   let isReplying = false;
   return (send) => {
-    if (typeof send !== 'function') throw new TypeError('onReply takes a function that sends an answer');
-    if (isReplying) throw new Error('onReply was called before');
+    if (typeof send !== 'function') throw new TypeError('`onReply` needs a function that sends an answer');
+    if (isReplying) throw new Error('`onReply` was already called');
     isReplying = true;
     void (async () => {
       for (;;) {
@@ -44,7 +44,7 @@ function replying(id) {
         try {
           await send(answer);
         } catch (thrownBySend) {
-          error = short(thrown(thrownBySend).message || 'it gave no reason', 300);
+          error = short(thrown(thrownBySend).message || 'no reason given', 300);
         }
         await ask(id, 'replied', { number, error });
       }

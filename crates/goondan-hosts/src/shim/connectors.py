@@ -4,7 +4,7 @@ import sys
 
 
 class ConnectorContext:
-    """What a connector knows, and how it emits events."""
+    """The data of a connector, and its methods."""
 
     def __init__(self, message, is_async, loop):
         self._id, self._loop, self._replies = message["id"], loop, False
@@ -19,11 +19,11 @@ class ConnectorContext:
 
 
     def on_reply(self, send):
-        """Sends answers by `send`, one after another. What it raises is why an answer was not sent. It may be a decorator."""
+        """Sends answers with `send`, one after another. If `send` raises, the error is the reason for the failure. Usable as a decorator."""
         if not callable(send):
-            raise TypeError("on_reply takes a function that sends an answer")
+            raise TypeError("`on_reply` needs a function that sends an answer")
         if self._replies:
-            raise RuntimeError("on_reply was called before")
+            raise RuntimeError("`on_reply` was already called")
         self._replies = True
         inside = contextvars.copy_context()
         threading.Thread(target=inside.run, args=(self._send_replies, send), daemon=True).start()
@@ -50,7 +50,7 @@ async def awaited(work):
 
 
 class Typed(io.TextIOBase):
-    """What is typed where gdn runs, a line at a time. It is asked for when somebody reads."""
+    """The lines typed in the terminal of gdn. Each read requests one line."""
 
     def __init__(self, id):
         self._asked = Runtime(id, False)

@@ -59,7 +59,7 @@ def happened(message):
     try:
         _happened.put_nowait((session, message["event"]))
     except queue.Full:
-        log(None, "debug", "an event was left out: too many wait already")
+        log(None, "debug", "dropped an event: too many events are already queued")
 
 
 async def _heard(result, name):

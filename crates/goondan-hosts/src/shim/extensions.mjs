@@ -70,7 +70,7 @@ function subscribe(session, name, handler) {
 
 function apiOf(session, message) {
   const open = (what) => {
-    if (!session.isOpen) throw new Error(`${what} belongs into \`register\``);
+    if (!session.isOpen) throw new Error(`call ${what} only inside \`register\``);
   };
   return {
     agentName: message.agentName,
@@ -82,10 +82,10 @@ function apiOf(session, message) {
     pipeline: {
       register(kind, run, options) {
         open('`pipeline.register`');
-        if (!KINDS.includes(kind)) throw new TypeError(`there are no layers of the kind ${util.inspect(kind)}; use turn, step or toolCall`);
+        if (!KINDS.includes(kind)) throw new TypeError(`unknown layer kind ${util.inspect(kind)}; use turn, step or toolCall`);
         if (typeof run !== 'function') throw new TypeError('`pipeline.register` needs a function');
         const priority = options?.priority ?? 0;
-        if (!Number.isFinite(priority)) throw new TypeError('a priority is a number');
+        if (!Number.isFinite(priority)) throw new TypeError('a priority must be a number');
         session.layers.push({ kind, run, priority });
       },
     },
@@ -168,7 +168,7 @@ class Told {
     if (splice) {
       const { of, parts } = splice;
       const known = fold(this.#texts, this.#changes);
-      if (known.length !== of) throw new Error('gdn and its host do not know the same conversation');
+      if (known.length !== of) throw new Error('the conversation in the runtime process differs from the one in gdn');
       this.#begin(parts.flatMap((part) => (Array.isArray(part) ? known.slice(...part) : [text(part)])));
     }
     this.#changes.push(...events.map((event) => (event.message ? { ...event, message: text(event.message) } : event)));
@@ -229,8 +229,8 @@ let emittedIds = 0;
 
 function emitter(run, extension) {
   return (event) => {
-    if (run.isOver) throw new Error('the layer is over: nothing can be emitted any more');
-    if (!['append', 'replace', 'remove', 'truncate'].includes(event?.type)) throw new TypeError('a message event is an append, a replace, a remove or a truncate');
+    if (run.isOver) throw new Error('the layer is over: it can no longer emit events');
+    if (!['append', 'replace', 'remove', 'truncate'].includes(event?.type)) throw new TypeError('the type of a message event must be append, replace, remove or truncate');
     const plainEvent = json(event, 'a message event');
     if (plainEvent.type === 'append' || plainEvent.type === 'replace') {
       const message = plainEvent.message;
@@ -283,7 +283,7 @@ function layerContext(run, extension) {
 }
 
 function askFor(run, name, payload) {
-  if (run.isOver) return Promise.reject(new Error('the layer is over: nothing can be asked any more'));
+  if (run.isOver) return Promise.reject(new Error('the layer is over: it can no longer send requests'));
   return new Promise((resolve, reject) => {
     const number = nextAsk++;
     asked.set(number, { resolve, reject });

@@ -50,7 +50,7 @@ class Session:
         return off
 
     def news(self):
-        """What it has set, and what it listens to, since gdn was told."""
+        """State and event subscriptions that changed since the last report to gdn."""
         told = {}
         with self.lock:
             if self.is_dirty:
@@ -76,11 +76,11 @@ class Pipeline:
         if run is None:
             return lambda run: self.register(kind, run, priority) or run
         if not self._session.is_open:
-            raise RuntimeError("`pipeline.register` belongs into `register`")
+            raise RuntimeError("call `pipeline.register` only inside `register`")
         if kind == "tool_call":
             kind = "toolCall"
         if kind not in KINDS:
-            raise TypeError("there are no layers of the kind %r; use turn, step or toolCall" % (kind,))
+            raise TypeError("unknown layer kind %r; use turn, step or toolCall" % (kind,))
         if not callable(run):
             raise TypeError("`pipeline.register` needs a function")
         self._session.layers.append((kind, run, float(priority)))
@@ -92,7 +92,7 @@ class Tools:
 
     def register(self, item, handler):
         if not self._session.is_open:
-            raise RuntimeError("`tools.register` belongs into `register`")
+            raise RuntimeError("call `tools.register` only inside `register`")
         if not isinstance(item.get("name"), str) or not callable(handler):
             raise TypeError("`tools.register` needs `{name, description, parameters}` and a function")
         parameters = item.get("parameters", {"type": "object", "properties": {}})
@@ -151,7 +151,7 @@ def _begin(message):
 
 
 def _takes(function, count):
-    """Whether a function takes that many arguments."""
+    """Returns true if a function accepts `count` arguments."""
     try:
         inspect.signature(function).bind(*range(count))
         return True
@@ -160,7 +160,7 @@ def _takes(function, count):
 
 
 async def _called(function, arguments, pool):
-    """Calls a function as it wants: a coroutine on the loop, any other in a thread."""
+    """Calls a function: a coroutine on the event loop, any other function in a thread."""
     if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None)):
         return await function(*arguments)
     inside = contextvars.copy_context()
@@ -235,7 +235,7 @@ class Told:
         if splice:
             known = _fold(self._texts, self._changes)
             if len(known) != splice["of"]:
-                raise RuntimeError("gdn and its host do not know the same conversation")
+                raise RuntimeError("the conversation in the runtime process differs from the one in gdn")
             parts = (known[slice(*part)] if isinstance(part, list) else [_text(part)] for part in splice["parts"])
             self._begin([message for part in parts for message in part])
         for event in events:
@@ -277,7 +277,7 @@ class ConversationState:
 
 
 class Agents:
-    """Other agents. Each method can be awaited, and waits by itself in a layer that is no coroutine."""
+    """Access to other agents. Await each method in a coroutine; in other layers, the call blocks."""
 
     def __init__(self, run):
         self._run = run
@@ -300,7 +300,7 @@ def _question(target, input, instance_key, metadata):
 
 
 class LayerContext:
-    """What a layer sees, and what it can do."""
+    """The data and methods for a layer."""
 
     def __init__(self, run, context):
         self._run = run
@@ -332,7 +332,7 @@ class LayerContext:
         self._run.emit(event)
 
     def next(self):
-        """Runs what the layer wraps, once; its result. To be awaited in a coroutine."""
+        """Runs the wrapped operation once and returns its result. Await it in a coroutine."""
         return self._run.next()
 
 
@@ -358,9 +358,9 @@ class LayerRun:
 
     def emit(self, event):
         if self.is_over:
-            raise RuntimeError("the layer is over: nothing can be emitted any more")
+            raise RuntimeError("the layer is over: it can no longer emit events")
         if not isinstance(event, dict) or event.get("type") not in ("append", "replace", "remove", "truncate"):
-            raise TypeError("a message event is an append, a replace, a remove or a truncate")
+            raise TypeError("the type of a message event must be append, replace, remove or truncate")
         event = _loads(encode(event))
         if event["type"] in ("append", "replace"):
             message = event.get("message") or {}
@@ -377,7 +377,7 @@ class LayerRun:
         self.emitted.append(event)
 
     def changes(self):
-        """What it has changed since it said so the last time."""
+        """Changes since the last report to gdn."""
         fields = {}
         for field, known in self._known.items():
             value = getattr(self.ctx, field, None)
@@ -393,7 +393,7 @@ class LayerRun:
 
     def _asked(self, name, payload):
         if self.is_over:
-            raise RuntimeError("the layer is over: nothing can be asked any more")
+            raise RuntimeError("the layer is over: it can no longer send requests")
         number, answer = next(_counter), concurrent.futures.Future()
         _asked[number] = answer
         tell({"kind": "ask", "id": self.id, "ask": number, "name": name, "payload": payload})

@@ -87,7 +87,7 @@ function thrown(error) {
       helpUrl: text(error.helpUrl),
     };
   } catch {
-    return { message: 'the handler threw something that cannot be shown' };
+    return { message: 'the handler threw an error that cannot be displayed' };
   }
 }
 
@@ -174,7 +174,7 @@ async function load({ module }) {
     const place = (isTypes ? undefined : await project.mistake(module, error)) ?? project.inside(module) ?? path.basename(module);
     const message = isTypes ? `Node.js ${version} does not read TypeScript` : project.told(`${told.name ?? 'Error'}: ${told.message}`);
     const suggestion = isTypes ? 'Install Node.js 22.18 or newer, or Bun, or Deno; `spec.runtime` of the Tool chooses one.'
-      : told.code === 'ERR_UNSUPPORTED_TYPESCRIPT_SYNTAX' ? 'Node.js only takes out types. Write it without enums and namespaces, or run it with Bun: `runtime: bun`.'
+      : told.code === 'ERR_UNSUPPORTED_TYPESCRIPT_SYNTAX' ? 'Node.js only strips types. Remove enums and namespaces, or use Bun: `runtime: bun`.'
       : undefined;
     if (error?.stack) log(current.getStore()?.id, 'debug', [error.stack]);
     throw new Fault('module', `${place} can't be loaded: ${message}`, suggestion);
@@ -251,7 +251,7 @@ async function handlerOf(call) {
   const handler = handlers && Object.hasOwn(handlers, call.export) ? handlers[call.export] : undefined;
   if (typeof handler === 'function') return handler.bind(handlers);
   const known = handlers && typeof handlers === 'object' ? Object.keys(handlers).join(', ') || 'none' : undefined;
-  const suggestion = known ? `Its handlers are: ${known}.` : 'Export `handlers`, a map from the names of exports to functions.';
+  const suggestion = known ? `Its handlers are: ${known}.` : 'Export `handlers`, a map from export names to functions.';
   throw new Fault('module', `its module has no handler \`${call.export}\``, suggestion);
 }
 
@@ -267,7 +267,7 @@ function done(id, result, more) {
   if (output === undefined) throw new Fault('result', `the result is not JSON: it is a ${typeof whole.output}`);
   const size = Buffer.byteLength(output) + Buffer.byteLength(rest);
   if (size > MAX_RESULT) {
-    const suggestion = 'Ask for less, or write it to a file and return its name.';
+    const suggestion = 'Return less, or write the result to a file and return the file name.';
     throw new Fault('result', `the result has ${size} bytes, which is more than 16 MiB`, suggestion);
   }
   write(`{"kind":"done","id":${id},"output":${output},"more":${rest}}`);
@@ -326,7 +326,7 @@ function hear(message) {
   }
 }
 
-process.on('unhandledRejection', (reason) => log(undefined, 'error', ['a promise was rejected and nobody noticed:', reason]));
+process.on('unhandledRejection', (reason) => log(undefined, 'error', ['unhandled promise rejection:', reason]));
 process.on('uncaughtException', (error) => {
   tell({ kind: 'fatal', message: short(`${error?.stack ?? util.inspect(error)}`, 2000) });
   process.exit(70);

@@ -69,7 +69,7 @@ def plain(fields):
 
 
 class ToolError(Exception):
-    """An error with a code, and what to do about it."""
+    """An error with a code and a suggestion."""
 
     def __init__(self, message, code=None, suggestion=None, help_url=None):
         super().__init__(message)
@@ -77,7 +77,7 @@ class ToolError(Exception):
 
 
 class Fault(Exception):
-    """What is not the handler's own error: its module, or its result."""
+    """An error in the module or in the result of the handler."""
 
     def __init__(self, fault, message, suggestion=None):
         super().__init__(message)
@@ -119,7 +119,7 @@ def thrown(error):
             "helpUrl": text("help_url", "helpUrl"),
         }
     except Exception:
-        return {"message": "the handler raised something that cannot be shown"}
+        return {"message": "the handler raised an error that cannot be displayed"}
 
 
 def log(id, level, message, fields=None):
@@ -152,7 +152,7 @@ class Logger:
 
 
 class Printed(io.TextIOBase):
-    """What a module prints is a log line of the call that it belongs to."""
+    """Turns printed output of a module into log lines of the current call."""
 
     def __init__(self, level):
         self._level, self._pending = level, {}
@@ -181,14 +181,14 @@ class Printed(io.TextIOBase):
 
 
 class Output:
-    """A result, and what people see of it beside the model."""
+    """A result, with a title, metadata and attachments for users."""
 
     def __init__(self, output, title=None, metadata=None, attachments=None):
         self.output, self.title, self.metadata, self.attachments = output, title, metadata, attachments
 
 
 class Runtime:
-    """Other agents. Each method can be awaited, and waits by itself in a handler that is no coroutine."""
+    """Access to other agents. Await each method in a coroutine; in other handlers, the call blocks."""
 
     def __init__(self, call, is_async):
         self._call, self._is_async = call, is_async
@@ -229,7 +229,7 @@ def _event(target, event):
 
 
 class Context:
-    """What a handler knows about its call."""
+    """The data and methods for a call."""
 
     def __init__(self, call, is_async):
         context = call["context"]
@@ -280,7 +280,7 @@ def _import(path, package):
 
 
 def _found(name):
-    """The file that is imported by that name, if any."""
+    """The file that this name imports, if any."""
     try:
         spec = importlib.util.find_spec(name) if all(map(str.isidentifier, name.split("."))) else None
     except (ImportError, ValueError):
@@ -302,7 +302,7 @@ def loaded(message):
 
 
 def _mistake(error, project):
-    """The last file and line of the project that led to an error. Nobody is told of files elsewhere."""
+    """The last file and line of the project in a traceback. Files outside of the project are not reported."""
     places = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
     if isinstance(error, SyntaxError) and error.filename:
         places.append((error.filename, error.lineno))
@@ -314,7 +314,7 @@ def _mistake(error, project):
 
 
 def _inside(file, project):
-    """The path of a file from the project's folder."""
+    """The path of a file relative to the project directory."""
     for one, root in ((file, project), (os.path.realpath(file), os.path.realpath(project))):
         if one.startswith(os.path.join(root, "")):
             return os.path.relpath(one, root)
@@ -334,7 +334,7 @@ def handler_of(call):
     if callable(handler):
         return handler
     known = ", ".join(map(str, handlers)) or "none" if isinstance(handlers, dict) else None
-    suggestion = "Its handlers are: %s." % known if known else "Define `handlers`, a dict from the names of exports to functions."
+    suggestion = "Its handlers are: %s." % known if known else "Define `handlers`, a dict from export names to functions."
     raise Fault("module", "its module has no handler `%s`" % name, suggestion)
 
 
@@ -348,7 +348,7 @@ def done(id, result, more=None):
         raise Fault("result", "the result is not JSON: %s" % error) from None
     if len(output) + len(more) > MAX_RESULT:
         message = "the result has %d bytes, which is more than 16 MiB" % (len(output) + len(more))
-        raise Fault("result", message, "Ask for less, or write it to a file and return its name.")
+        raise Fault("result", message, "Return less, or write the result to a file and return the file name.")
     write(b'{"kind":"done","id":%d,"output":%s,"more":%s}' % (id, output, more))
 
 
@@ -360,7 +360,7 @@ def fail(id, error, fault=None, news=None):
 
 
 def news_of(call):
-    """What the extension that offers the tool has set, and what it listens to."""
+    """Changed state and event subscriptions of the extension that registered the tool."""
     session = _sessions.get(call.get("session"))
     return session.news() if session else None
 

@@ -1,30 +1,30 @@
-//! The values that may stand at a place.
+//! Completion of values.
 
 use std::path::Path;
 
 use gen_lsp_types::CompletionItemKind;
 use goondan_spec::files::FileKind;
-use goondan_spec::kinds::{ExportSpec, Setting, Tool};
-use goondan_spec::{Files, Kind};
+use goondan_spec::kinds::{ConnectorSetting, ExportSpec, Tool};
+use goondan_spec::{FileAccess, Kind};
 
-use super::{Context, Offer};
-use crate::Host;
-use crate::scan::Step;
-use crate::shape::Shape;
+use super::{CompletionContext, CompletionOffer};
+use crate::LspHost;
+use crate::scan::PathStep;
+use crate::schema_lookup::SchemaView;
 
-/// What may stand at `path`: words, references, exports, files and variables.
-pub(super) fn values<H: Host>(
-    context: &Context<'_, H>,
-    shape: Shape<'_>,
-    path: &[Step],
-) -> Vec<Offer> {
-    let mut offers: Vec<Offer> = shape
+/// Offers values for `path`: words, references, exports, files and variables.
+pub(super) fn values<H: LspHost>(
+    context: &CompletionContext<'_, H>,
+    shape: SchemaView<'_>,
+    path: &[PathStep],
+) -> Vec<CompletionOffer> {
+    let mut offers: Vec<CompletionOffer> = shape
         .values()
         .into_iter()
-        .map(|(word, means)| Offer {
+        .map(|(word, means)| CompletionOffer {
             documentation: means.map(str::to_owned),
             rank: 0,
-            ..Offer::new(word, CompletionItemKind::EnumMember)
+            ..CompletionOffer::new(word, CompletionItemKind::EnumMember)
         })
         .collect();
     match shape.names() {
@@ -43,9 +43,9 @@ pub(super) fn values<H: Host>(
     if offers.is_empty()
         && let Some(default) = shape.default()
     {
-        offers.push(Offer {
+        offers.push(CompletionOffer {
             detail: Some("default".to_owned()),
-            ..Offer::new(
+            ..CompletionOffer::new(
                 default
                     .as_str()
                     .map_or_else(|| default.to_string(), str::to_owned),
@@ -56,8 +56,11 @@ pub(super) fn values<H: Host>(
     offers
 }
 
-/// The resources that a reference may name.
-pub(super) fn references<H: Host>(context: &Context<'_, H>, shape: Shape<'_>) -> Vec<Offer> {
+/// Offers the resources that a reference may name.
+pub(super) fn references<H: LspHost>(
+    context: &CompletionContext<'_, H>,
+    shape: SchemaView<'_>,
+) -> Vec<CompletionOffer> {
     let Some(kind) = shape.names().and_then(Kind::parse) else {
         return Vec::new();
     };
@@ -74,17 +77,17 @@ pub(super) fn references<H: Host>(context: &Context<'_, H>, shape: Shape<'_>) ->
                 Some((file, _)) => file.clone(),
                 None => "built in".to_owned(),
             };
-            Offer {
+            CompletionOffer {
                 detail: Some(detail),
                 tool: (kind == Kind::Tool).then(|| definition.id.clone()),
                 rank: u8::from(definition.origin.is_none()),
-                ..Offer::new(definition.id.to_string(), CompletionItemKind::Reference)
+                ..CompletionOffer::new(definition.id.to_string(), CompletionItemKind::Reference)
             }
         })
         .collect()
 }
 
-/// The exports of a tool, a line each.
+/// Formats the exports of a tool, one per line.
 pub(crate) fn exports_listed(tool: &Tool) -> String {
     let line = |export: &ExportSpec| {
         format!(
@@ -104,8 +107,8 @@ fn first_sentence(text: &str) -> &str {
         .trim_end()
 }
 
-/// The tool that a reference such as `Tool/name` names.
-fn tool<'c, H: Host>(context: &Context<'c, H>, reference: &str) -> Option<&'c Tool> {
+/// Returns the tool that a reference such as `Tool/name` names.
+fn tool<'c, H: LspHost>(context: &CompletionContext<'c, H>, reference: &str) -> Option<&'c Tool> {
     let name = reference.strip_prefix("Tool/")?;
     let tools = &context.seen?.outline.tools;
     tools
@@ -114,36 +117,39 @@ fn tool<'c, H: Host>(context: &Context<'c, H>, reference: &str) -> Option<&'c To
         .map(|tool| &tool.spec)
 }
 
-/// The exports of the tool that the item of `path` uses.
-fn exports<H: Host>(context: &Context<'_, H>, path: &[Step]) -> Vec<Offer> {
+/// Offers the exports of the tool in the list item of `path`.
+fn exports<H: LspHost>(
+    context: &CompletionContext<'_, H>,
+    path: &[PathStep],
+) -> Vec<CompletionOffer> {
     let list = match path.split_last() {
-        Some((Step::Item(_), list)) => list,
+        Some((PathStep::Item(_), list)) => list,
         _ => path,
     };
     let used = context
         .cursor
-        .beside(list, "ref")
+        .sibling_value(list, "ref")
         .and_then(|reference| tool(context, reference));
     used.into_iter()
         .flat_map(|tool| tool.exports.iter())
-        .map(|export| Offer {
+        .map(|export| CompletionOffer {
             documentation: Some(export.description.clone()),
-            ..Offer::new(export.name.clone(), CompletionItemKind::Function)
+            ..CompletionOffer::new(export.name.clone(), CompletionItemKind::Function)
         })
         .collect()
 }
 
-/// The names of the agent's tools, as a model sees them.
-fn tools<H: Host>(context: &Context<'_, H>) -> Vec<Offer> {
+/// Offers the names of the agent's tools, as a model sees them.
+fn tools<H: LspHost>(context: &CompletionContext<'_, H>) -> Vec<CompletionOffer> {
     let mut offers = Vec::new();
     for reference in context.cursor.all(&["spec", "tools", "[]", "ref"]) {
         let Some(tool) = tool(context, reference) else {
             continue;
         };
         let name = reference.trim_start_matches("Tool/");
-        offers.extend(tool.exports.iter().map(|export| Offer {
+        offers.extend(tool.exports.iter().map(|export| CompletionOffer {
             documentation: Some(export.description.clone()),
-            ..Offer::new(
+            ..CompletionOffer::new(
                 format!("{name}__{}", export.name),
                 CompletionItemKind::Function,
             )
@@ -152,18 +158,20 @@ fn tools<H: Host>(context: &Context<'_, H>) -> Vec<Offer> {
     offers
 }
 
-/// The events of the connector that this connection uses.
-fn events<H: Host>(context: &Context<'_, H>) -> Vec<Offer> {
+/// Offers the events of this connection's connector.
+fn events<H: LspHost>(context: &CompletionContext<'_, H>) -> Vec<CompletionOffer> {
     let connector = connector(context);
     let events = connector
         .into_iter()
         .flat_map(|connector| &connector.events);
     events
-        .map(|event| Offer::new(event.name.clone(), CompletionItemKind::Event))
+        .map(|event| CompletionOffer::new(event.name.clone(), CompletionItemKind::Event))
         .collect()
 }
 
-fn connector<'c, H: Host>(context: &Context<'c, H>) -> Option<&'c goondan_spec::kinds::Connector> {
+fn connector<'c, H: LspHost>(
+    context: &CompletionContext<'c, H>,
+) -> Option<&'c goondan_spec::kinds::Connector> {
     let reference = context.cursor.all(&["spec", "connectorRef"]).next()?;
     let name = reference.strip_prefix("Connector/")?;
     let connectors = &context.seen?.outline.connectors;
@@ -173,9 +181,12 @@ fn connector<'c, H: Host>(context: &Context<'c, H>) -> Option<&'c goondan_spec::
         .map(|connector| &connector.spec)
 }
 
-/// What the connector of this connection takes at `path`.
-pub(super) fn settings<H: Host>(context: &Context<'_, H>, path: &[Step]) -> Vec<Offer> {
-    let [Step::Key(spec), Step::Key(map)] = path else {
+/// Offers the settings that this connection's connector accepts at `path`.
+pub(super) fn settings<H: LspHost>(
+    context: &CompletionContext<'_, H>,
+    path: &[PathStep],
+) -> Vec<CompletionOffer> {
+    let [PathStep::Key(spec), PathStep::Key(map)] = path else {
         return Vec::new();
     };
     if context.cursor.kind != Some(Kind::Connection) || spec != "spec" {
@@ -183,32 +194,35 @@ pub(super) fn settings<H: Host>(context: &Context<'_, H>, path: &[Step]) -> Vec<
     }
     let manifest =
         connector(context).and_then(|connector| context.host.base().connector(connector));
-    let known: &[Setting] = match (manifest, map.as_str()) {
+    let known: &[ConnectorSetting] = match (manifest, map.as_str()) {
         (Some(manifest), "config") => &manifest.config,
         (Some(manifest), "secrets") => &manifest.secrets,
         _ => &[],
     };
-    let offer = |setting: &Setting| Offer {
+    let offer = |setting: &ConnectorSetting| CompletionOffer {
         text: format!("{}:\n  $0", setting.name),
-        ..Offer::new(setting.name, CompletionItemKind::Property)
+        ..CompletionOffer::new(setting.name, CompletionItemKind::Property)
     };
     known.iter().map(offer).collect()
 }
 
-fn variables<H: Host>(context: &Context<'_, H>) -> Vec<Offer> {
+fn variables<H: LspHost>(context: &CompletionContext<'_, H>) -> Vec<CompletionOffer> {
     let names = context
         .root
         .map(|root| context.host.variables(root))
         .unwrap_or_default();
     names
         .into_iter()
-        .map(|name| Offer::new(name, CompletionItemKind::Variable))
+        .map(|name| CompletionOffer::new(name, CompletionItemKind::Variable))
         .collect()
 }
 
-/// What `builtin:` may be followed by.
-fn built_in_entries<H: Host>(context: &Context<'_, H>, path: &[Step]) -> Vec<Offer> {
-    if path.last() != Some(&Step::Key("entry".to_owned())) {
+/// Offers entries after `builtin:`.
+fn built_in_entries<H: LspHost>(
+    context: &CompletionContext<'_, H>,
+    path: &[PathStep],
+) -> Vec<CompletionOffer> {
+    if path.last() != Some(&PathStep::Key("entry".to_owned())) {
         return Vec::new();
     }
     let base = context.host.base();
@@ -226,19 +240,24 @@ fn built_in_entries<H: Host>(context: &Context<'_, H>, path: &[Step]) -> Vec<Off
             .collect(),
         _ => Vec::new(),
     };
-    let offer = |name: &str| Offer::new(format!("builtin:{name}"), CompletionItemKind::Module);
+    let offer =
+        |name: &str| CompletionOffer::new(format!("builtin:{name}"), CompletionItemKind::Module);
     names.into_iter().map(offer).collect()
 }
 
-/// What stands in the folder that the written path has reached.
-fn files<H: Host>(context: &Context<'_, H>, path: &[Step], also_files: bool) -> Vec<Offer> {
+/// Offers the contents of the directory at the end of the written path.
+fn files<H: LspHost>(
+    context: &CompletionContext<'_, H>,
+    path: &[PathStep],
+    also_files: bool,
+) -> Vec<CompletionOffer> {
     let Some(root) = context.root else {
         return Vec::new();
     };
     let cursor = context.cursor;
     let written = cursor.scan.value(cursor.text, path).unwrap_or_default();
     let reached = written.rsplit_once('/').map_or("", |(folder, _)| folder);
-    // The project's own folder is as far up as paths lead.
+    // Paths must not leave the project directory.
     if Path::new(reached).is_absolute() || reached.split('/').any(|part| part == "..") {
         return Vec::new();
     }
@@ -259,13 +278,13 @@ fn files<H: Host>(context: &Context<'_, H>, path: &[Step], also_files: bool) -> 
         .filter(|(name, _)| !name.starts_with('.') && name != "node_modules");
     shown
         .filter_map(|(name, kind)| match kind {
-            FileKind::Directory => Some(Offer {
+            FileKind::Directory => Some(CompletionOffer {
                 rank: 2,
-                ..Offer::new(format!("{before}{name}/"), CompletionItemKind::Folder)
+                ..CompletionOffer::new(format!("{before}{name}/"), CompletionItemKind::Folder)
             }),
-            FileKind::File if also_files => Some(Offer {
+            FileKind::File if also_files => Some(CompletionOffer {
                 rank: 2,
-                ..Offer::new(format!("{before}{name}"), CompletionItemKind::File)
+                ..CompletionOffer::new(format!("{before}{name}"), CompletionItemKind::File)
             }),
             _ => None,
         })

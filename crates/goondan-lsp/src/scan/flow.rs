@@ -1,28 +1,34 @@
-//! Maps and lists in braces and brackets, closed or not.
+//! Flow maps and lists (braces and brackets), including unclosed ones.
 
 use std::ops::Range;
 
-use super::{Scanner, Step, bare};
+use super::{IndentScanner, PathStep, unquoted};
 
-/// How deep braces and brackets are followed.
-const MAX_FLOW: usize = 64;
+/// Maximum nesting depth of scanned braces and brackets.
+const MAX_FLOW_DEPTH: usize = 64;
 
-/// Inside of braces and brackets.
-pub(super) struct Flow<'s, 't> {
-    pub(super) scanner: &'s mut Scanner<'t>,
-    /// The column of what it is the value of: lines that are not indented more do not belong to it, closed or not.
+/// Scanner inside braces and brackets.
+pub(super) struct FlowScanner<'s, 't> {
+    pub(super) scanner: &'s mut IndentScanner<'t>,
+    /// Column of the key or item that contains the collection. A line without a deeper indentation
+    /// ends the collection.
     pub(super) indent: usize,
 }
 
-impl Flow<'_, '_> {
-    /// A map or list that opens at `at`; gives the byte behind it.
-    pub(super) fn collection(&mut self, path: &mut Vec<Step>, at: usize, depth: usize) -> usize {
+impl FlowScanner<'_, '_> {
+    /// Scans a map or list that opens at `at` and returns the offset after it.
+    pub(super) fn collection(
+        &mut self,
+        path: &mut Vec<PathStep>,
+        at: usize,
+        depth: usize,
+    ) -> usize {
         let text = self.scanner.text;
         let is_list = text[at..].starts_with('[');
         let (mut here, mut index) = (at + 1, 0);
         loop {
             if is_list {
-                path.push(Step::Item(index));
+                path.push(PathStep::Item(index));
             }
             here = self.entry(path, here, is_list, depth);
             if is_list {
@@ -44,8 +50,14 @@ impl Flow<'_, '_> {
         }
     }
 
-    /// An item or a field from `from` on, up to the comma or the end behind it.
-    fn entry(&mut self, path: &mut Vec<Step>, from: usize, is_list: bool, depth: usize) -> usize {
+    /// Scans an item or a field up to the next comma or closing bracket.
+    fn entry(
+        &mut self,
+        path: &mut Vec<PathStep>,
+        from: usize,
+        is_list: bool,
+        depth: usize,
+    ) -> usize {
         let start = self.skip_space(from);
         let end = self.word_end(start);
         let text = self.scanner.text;
@@ -58,7 +70,7 @@ impl Flow<'_, '_> {
             return self.skip_space(inner);
         }
         if is_colon && !word.is_empty() {
-            path.push(Step::Key(bare(word).to_owned()));
+            path.push(PathStep::Key(unquoted(word).to_owned()));
             let end = self.field(path, word_range, end, depth);
             path.pop();
             return end;
@@ -67,7 +79,7 @@ impl Flow<'_, '_> {
             if (from..=end).contains(&self.scanner.cursor) {
                 self.scanner.found.blank = Some(path.clone());
             }
-            // A colon without a key is passed over.
+            // Skips a colon without a key.
             return if is_colon { end + 1 } else { end };
         }
         match is_list {
@@ -81,10 +93,10 @@ impl Flow<'_, '_> {
         end
     }
 
-    /// The value behind a key and its colon.
+    /// Scans the value after a key and its colon.
     fn field(
         &mut self,
-        path: &mut Vec<Step>,
+        path: &mut Vec<PathStep>,
         key: Range<usize>,
         colon: usize,
         depth: usize,
@@ -110,26 +122,26 @@ impl Flow<'_, '_> {
         end
     }
 
-    fn inner(&mut self, path: &mut Vec<Step>, at: usize, depth: usize) -> Option<usize> {
+    fn inner(&mut self, path: &mut Vec<PathStep>, at: usize, depth: usize) -> Option<usize> {
         let opens = self.scanner.text[at..self.scanner.end].starts_with(['{', '[']);
-        (opens && depth < MAX_FLOW).then(|| self.collection(path, at, depth + 1))
+        (opens && depth < MAX_FLOW_DEPTH).then(|| self.collection(path, at, depth + 1))
     }
 
-    /// Behind spaces, and behind the ends of lines that the next line belongs to.
+    /// Skips spaces, and line ends if the next line belongs to the collection.
     fn skip_space(&self, mut at: usize) -> usize {
         let text = self.scanner.text;
         while at < self.scanner.end {
             match text.as_bytes()[at] {
                 b' ' | b'\t' | b'\r' => at += 1,
-                b'\n' if self.goes_on(at + 1) => at += 1,
+                b'\n' if self.continues_at(at + 1) => at += 1,
                 _ => break,
             }
         }
         at
     }
 
-    /// Whether the line at `start` belongs to the collection.
-    fn goes_on(&self, start: usize) -> bool {
+    /// Returns whether the line at `start` belongs to the collection.
+    fn continues_at(&self, start: usize) -> bool {
         let line = self.scanner.text[start..self.scanner.end]
             .split('\n')
             .next()
@@ -140,7 +152,8 @@ impl Flow<'_, '_> {
             && (body.is_empty() || indent > self.indent || body.starts_with(['}', ']']))
     }
 
-    /// The end of a word: a comma, an end, or a colon that ends a key. Quotes are passed over.
+    /// Returns the end of a word: a comma, a bracket, or a colon after a key. Quoted text is
+    /// skipped.
     fn word_end(&self, start: usize) -> usize {
         let rest = &self.scanner.text[start..self.scanner.end];
         let quote = rest.chars().next().filter(|c| matches!(c, '"' | '\''));

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use goondan_lsp::{Host, Server};
-use goondan_spec::kinds::{ConnectorEvent, ConnectorManifest, ExportSpec, ToolManifest};
-use goondan_spec::{BasePackage, Bundle, Diagnostic, Files, LoadInput, MemoryFiles, load};
+use goondan_lsp::{LanguageServer, LspHost};
+use goondan_spec::kinds::{ConnectorManifest, EventDeclaration, ExportSpec, ToolManifest};
+use goondan_spec::{BasePackage, Bundle, Diagnostic, FileAccess, LoadInput, MemoryFiles, load};
 use serde_json::{Value, json};
 
 /// The project folder.
@@ -19,8 +19,8 @@ pub(crate) struct Machine {
     pub(crate) base: BasePackage,
 }
 
-impl Host for Machine {
-    fn files(&self) -> &dyn Files {
+impl LspHost for Machine {
+    fn files(&self) -> &dyn FileAccess {
         &self.files
     }
 
@@ -39,7 +39,7 @@ impl Host for Machine {
 
 /// A client that talks to a server.
 pub(crate) struct Client {
-    server: Server<Machine>,
+    server: LanguageServer<Machine>,
     next: i32,
     /// The last that was published, by URI.
     pub(crate) published: BTreeMap<String, Value>,
@@ -56,7 +56,7 @@ impl Client {
 
     pub(crate) fn with(machine: Machine, capabilities: Value) -> Self {
         let mut client = Client {
-            server: Server::new(machine),
+            server: LanguageServer::new(machine),
             next: 0,
             published: BTreeMap::new(),
         };
@@ -75,7 +75,7 @@ impl Client {
 
     /// Lets the server say what it has to say.
     pub(crate) fn settle(&mut self) {
-        for message in self.server.settle() {
+        for message in self.server.pending_diagnostics() {
             assert_eq!(message["method"], "textDocument/publishDiagnostics");
             let uri = message["params"]["uri"].as_str().unwrap().to_owned();
             self.published
@@ -249,7 +249,7 @@ fn base() -> BasePackage {
     };
     let connector = ConnectorManifest {
         name: "webhook".to_owned(),
-        events: vec![ConnectorEvent {
+        events: vec![EventDeclaration {
             name: "message".to_owned(),
             properties: BTreeMap::new(),
         }],

@@ -19,7 +19,7 @@ fn told(text: &str) -> String {
 fn fields_are_explained() {
     let text = told("kind: Agent\nspec:\n  maxParallel|ToolCalls: 3\n");
     assert!(
-        text.contains("How many tool calls")
+        text.contains("The maximum number of tool calls")
             && text.contains("at least 1")
             && text.contains("Default: `8`"),
         "{text}"
@@ -30,7 +30,8 @@ fn fields_are_explained() {
             .contains("`allow`, `ask`, `deny`")
     );
     assert!(
-        told("kind: Agent\nspec:\n  prompt:\n    sys|temRef: [broken\n").contains("path of a file")
+        told("kind: Agent\nspec:\n  prompt:\n    sys|temRef: [broken\n")
+            .contains("path of a project file")
     );
 }
 
@@ -40,7 +41,7 @@ fn mistakes_are_explained() {
         "apiVersion: goondan.ai/v1\nkind: Swarm\nmetadata: {name: s}\nspec: {entryAgent: Agent/non|e}\n",
     );
     assert!(
-        text.contains("**E_CONFIG_REF_NOT_FOUND**") && text.contains("*What to do:*"),
+        text.contains("**E_CONFIG_REF_NOT_FOUND**") && text.contains("*Fix:*"),
         "{text}"
     );
 }

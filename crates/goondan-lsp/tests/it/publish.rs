@@ -100,7 +100,7 @@ fn files_without_a_project_are_left_alone() {
 
 #[test]
 fn the_first_request_must_be_the_first() {
-    let server = goondan_lsp::Server::new(machine(&[]));
+    let server = goondan_lsp::LanguageServer::new(machine(&[]));
     let mut server = server;
     let hover = json!({ "jsonrpc": "2.0", "id": 1, "method": "textDocument/hover", "params": {} })
         .to_string();

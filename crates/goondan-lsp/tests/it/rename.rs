@@ -97,7 +97,7 @@ fn there_and_back_is_the_same_text() {
 fn what_can_not_be_renamed_is_refused() {
     let mut project = Project::open(&everything());
     let taken = project.refused("goondan.yaml", "Tool/", "files");
-    assert!(taken.contains("There is `Tool/files` already"), "{taken}");
+    assert!(taken.contains("`Tool/files` already exists"), "{taken}");
     assert!(
         project
             .refused("goondan.yaml", "Tool/", "No Name")
@@ -111,7 +111,7 @@ fn what_can_not_be_renamed_is_refused() {
     assert!(
         project
             .refused("goondan.yaml", "apiVersion", "x")
-            .contains("Nothing here")
+            .contains("no resource name")
     );
 }
 

@@ -9,41 +9,41 @@ use reqwest::{RequestBuilder, Response, StatusCode};
 use serde_json::Value;
 use tokio::sync::Mutex;
 
-use super::card::Card;
+use super::card::AgentCard;
 use super::error;
-use crate::codes::said;
+use crate::codes::escaped_error_text;
 use crate::http;
-use goondan_core::caller::Caller;
-use goondan_core::ports::tool::{OpenError, ToolError};
+use goondan_core::caller::CallerTrace;
+use goondan_core::ports::tool::{EntryOpenError, ToolError};
 use goondan_spec::kinds::{A2aAgent, McpValue, Tool};
 use goondan_spec::value::Environment;
 use goondan_spec::{Code, Resource};
 
 /// Path of a card below the agent's URL.
-const WELL_KNOWN: &str = "/.well-known/agent-card.json";
+const CARD_PATH: &str = "/.well-known/agent-card.json";
 /// Age after which a card is fetched again.
-const FRESH: Duration = Duration::from_secs(10 * 60);
+const CARD_MAX_AGE: Duration = Duration::from_secs(10 * 60);
 /// Maximum time to fetch a card.
-const CARD_TIME: Duration = Duration::from_secs(30);
+const CARD_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum size of a card in bytes.
-const MAX_CARD: usize = 1 << 20;
+const MAX_CARD_BYTES: usize = 1 << 20;
 /// Maximum size in bytes of the answer to one request.
-pub(super) const MAX_ANSWER: usize = 16 << 20;
+pub(super) const MAX_ANSWER_BYTES: usize = 16 << 20;
 
-pub(super) struct Agent {
+pub(super) struct RemoteAgent {
     /// The tool's name, for messages.
     pub(super) name: String,
     pub(super) url: String,
     headers: HeaderMap,
-    card: Mutex<Option<(Instant, Arc<Card>)>>,
+    card: Mutex<Option<(Instant, Arc<AgentCard>)>>,
 }
 
-impl Agent {
+impl RemoteAgent {
     pub(super) fn new(
         tool: &Resource<Tool>,
         stated: &A2aAgent,
         environment: &Environment,
-    ) -> Result<Agent, OpenError> {
+    ) -> Result<RemoteAgent, EntryOpenError> {
         let mut headers = HeaderMap::new();
         for (name, value) in &stated.headers {
             let value = match value {
@@ -52,10 +52,9 @@ impl Agent {
                     .resolve(source, name)
                     .map_err(|tried| {
                         let first = tried.first().map(String::as_str).unwrap_or_default();
-                        let cause =
-                            format!("the header `{name}` needs a value, and nothing sets it");
-                        OpenError::new(&tool.id, cause)
-                            .suggest(format!("whoever runs the swarm can set {first}"))
+                        let cause = format!("the header `{name}` has no value");
+                        EntryOpenError::new(&tool.id, cause)
+                            .suggest(format!("the swarm operator can set {first}"))
                     })?
                     .expose()
                     .to_owned(),
@@ -64,14 +63,14 @@ impl Agent {
                 .ok()
                 .zip(HeaderValue::try_from(value).ok());
             let Some((name, mut value)) = parsed else {
-                let cause = format!("`{name}` is no header, or its value is none");
-                return Err(OpenError::new(&tool.id, cause)
-                    .suggest("a header is visible ASCII characters in one line"));
+                let cause = format!("the header `{name}` has an invalid name or value");
+                return Err(EntryOpenError::new(&tool.id, cause)
+                    .suggest("use visible ASCII characters in one line"));
             };
             value.set_sensitive(true);
             headers.insert(name, value);
         }
-        Ok(Agent {
+        Ok(RemoteAgent {
             name: tool.id.name.clone(),
             url: stated.url.clone(),
             headers,
@@ -80,23 +79,26 @@ impl Agent {
     }
 
     /// Returns the cached card, or fetches it.
-    pub(super) async fn card(&self) -> Result<Arc<Card>, ToolError> {
+    pub(super) async fn card(&self) -> Result<Arc<AgentCard>, ToolError> {
         let mut known = self.card.lock().await;
         if let Some((at, card)) = &*known
-            && at.elapsed() < FRESH
+            && at.elapsed() < CARD_MAX_AGE
         {
             return Ok(Arc::clone(card));
         }
         let address = match self.url.ends_with(".json") {
             true => self.url.clone(),
-            false => format!("{}{WELL_KNOWN}", self.url.trim_end_matches('/')),
+            false => format!("{}{CARD_PATH}", self.url.trim_end_matches('/')),
         };
-        let fetched = tokio::time::timeout(CARD_TIME, self.fetch(&address)).await;
+        let fetched = tokio::time::timeout(CARD_TIMEOUT, self.fetch(&address)).await;
         let card = fetched.map_err(|_| {
-            self.unreachable(&format!("did not send its card from {address} in time"))
+            self.unreachable(&format!(
+                "did not send its agent card from {address} in time"
+            ))
         })??;
-        let card = Card::read(&card, &self.url)
-            .map_err(|why| self.unreachable(&format!("has a card at {address}, but {why}")))?;
+        let card = AgentCard::read(&card, &self.url).map_err(|why| {
+            self.unreachable(&format!("has an unusable agent card at {address}: {why}"))
+        })?;
         let card = Arc::new(card);
         *known = Some((Instant::now(), Arc::clone(&card)));
         Ok(card)
@@ -110,14 +112,14 @@ impl Agent {
     async fn fetch(&self, address: &str) -> Result<Value, ToolError> {
         let client = http::client()
             .await
-            .map_err(|why| self.unreachable(&format!("can't be reached: {why}")))?;
+            .map_err(|why| self.unreachable(&format!("cannot be reached: {why}")))?;
         let response = self
             .sent(client.get(address).header(ACCEPT, "application/json"))
             .await?;
-        let bytes = self.body(response, MAX_CARD).await?;
+        let bytes = self.body(response, MAX_CARD_BYTES).await?;
         let no_card = |_| {
             self.unreachable(&format!(
-                "has no card at {address}: what is there is not JSON"
+                "has no agent card at {address}: the response is not JSON"
             ))
         };
         serde_json::from_slice(&bytes).map_err(no_card)
@@ -126,19 +128,19 @@ impl Agent {
     /// Sends a request to the agent. Fails unless the status is a success.
     pub(super) async fn post(
         &self,
-        card: &Card,
-        caller: Option<&Caller>,
+        card: &AgentCard,
+        caller: Option<&CallerTrace>,
         accept: &'static str,
         body: &Value,
     ) -> Result<Response, ToolError> {
         let client = http::client()
             .await
-            .map_err(|why| self.unreachable(&format!("can't be reached: {why}")))?;
+            .map_err(|why| self.unreachable(&format!("cannot be reached: {why}")))?;
         let mut request = client.post(&card.url).header(ACCEPT, accept).json(body);
         if let Some(version) = card.version.header() {
             request = request.header("a2a-version", version);
         }
-        for (name, value) in caller.into_iter().flat_map(Caller::headers) {
+        for (name, value) in caller.into_iter().flat_map(CallerTrace::headers) {
             request = request.header(name, value);
         }
         self.sent(request).await
@@ -147,18 +149,21 @@ impl Agent {
     async fn sent(&self, request: RequestBuilder) -> Result<Response, ToolError> {
         let response = request.headers(self.headers.clone()).send().await;
         let response = response
-            .map_err(|error| self.unreachable(&format!("can't be reached: {}", causes(&error))))?;
+            .map_err(|error| self.unreachable(&format!("cannot be reached: {}", causes(&error))))?;
         let status = response.status();
         if status.is_success() {
             return Ok(response);
         }
         let address = response.url().clone();
-        let words = self.body(response, MAX_CARD).await.unwrap_or_default();
-        let words = said(&String::from_utf8_lossy(&words));
-        let refused = self.unreachable(&format!("answers {status} at {address}: {words}"));
+        let words = self
+            .body(response, MAX_CARD_BYTES)
+            .await
+            .unwrap_or_default();
+        let words = escaped_error_text(&String::from_utf8_lossy(&words));
+        let refused = self.unreachable(&format!("returned {status} at {address}: {words}"));
         Err(match status {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-                refused.suggest("Whoever runs the swarm has to check `headers` in `spec.a2a`.")
+                refused.suggest("The swarm operator must check `headers` in `spec.a2a`.")
             }
             _ => refused,
         })
@@ -169,10 +174,10 @@ impl Agent {
         let (mut bytes, mut stream) = (Vec::new(), response.bytes_stream());
         while let Some(chunk) = stream.next().await {
             let chunk = chunk.map_err(|error| {
-                self.nonsense(&format!("broke its answer off: {}", causes(&error)))
+                self.invalid_answer(&format!("sent an incomplete answer: {}", causes(&error)))
             })?;
             if bytes.len() + chunk.len() > most {
-                return Err(self.nonsense("sent more than is taken"));
+                return Err(self.invalid_answer("sent an answer that is too large"));
             }
             bytes.extend_from_slice(&chunk);
         }
@@ -184,7 +189,7 @@ impl Agent {
     }
 
     /// Creates the error for an invalid answer.
-    pub(super) fn nonsense(&self, what: &str) -> ToolError {
+    pub(super) fn invalid_answer(&self, what: &str) -> ToolError {
         error(Code::A2A_PROTOCOL, &self.name, what)
     }
 }

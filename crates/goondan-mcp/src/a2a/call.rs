@@ -8,49 +8,49 @@ use serde_json::{Value, json};
 use sse_stream::SseStream;
 use tokio::sync::watch;
 
-use super::agent::{Agent, MAX_ANSWER};
-use super::card::Card;
+use super::agent::{MAX_ANSWER_BYTES, RemoteAgent};
+use super::card::AgentCard;
 use super::error;
-use super::task::Task;
-use super::wire::{Method, Piece, State};
-use crate::codes::{self, said};
+use super::task::A2aTask;
+use super::wire::{A2aMethod, A2aResult, A2aTaskState};
+use crate::codes::{self, escaped_error_text};
 use goondan_core::JsonObject;
 use goondan_core::ids::derived_id;
 use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
-use goondan_spec::{Code, shown};
+use goondan_spec::{Code, untrusted_text};
 
 /// Maximum time to notify an agent of a cancellation.
-const FAREWELL: Duration = Duration::from_secs(1);
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(1);
 /// First and longest interval between queries of a task's state.
-const FIRST_PAUSE: Duration = Duration::from_millis(500);
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+const MIN_POLL_INTERVAL: Duration = Duration::from_millis(500);
+const MAX_POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// Maximum number of consecutive failed queries of a task's state.
-const MOST_FAILURES: u32 = 5;
+const MAX_POLL_FAILURES: u32 = 5;
 /// Maximum number of characters in a progress message.
-const MAX_MESSAGE: usize = 200;
+const MAX_MESSAGE_CHARS: usize = 200;
 
-pub(super) struct Call<'a> {
-    agent: &'a Agent,
+pub(super) struct A2aCall<'a> {
+    agent: &'a RemoteAgent,
     ctx: &'a ToolContext,
     message: &'a str,
     conversation: Option<&'a str>,
     /// Id of the task that requested more input.
     answers: Option<&'a str>,
-    task: Task,
+    task: A2aTask,
     /// The id of the task, once it is known.
     named: watch::Sender<Option<String>>,
 }
 
-impl<'a> Call<'a> {
-    pub(super) fn new(agent: &'a Agent, ctx: &'a ToolContext, input: &'a JsonObject) -> Self {
+impl<'a> A2aCall<'a> {
+    pub(super) fn new(agent: &'a RemoteAgent, ctx: &'a ToolContext, input: &'a JsonObject) -> Self {
         let text = |name: &str| input.get(name).and_then(Value::as_str);
-        Call {
+        A2aCall {
             agent,
             ctx,
             message: text("message").unwrap_or_default(),
             conversation: text("conversation"),
             answers: text("task"),
-            task: Task::default(),
+            task: A2aTask::default(),
             named: watch::Sender::default(),
         }
     }
@@ -76,7 +76,10 @@ impl<'a> Call<'a> {
                             named = named.wait_for(Option::is_some) => named.ok().and_then(|id| id.clone()),
                         }
                     };
-                    Err(tokio::time::timeout(FAREWELL, name).await.ok().flatten())
+                    Err(tokio::time::timeout(CANCEL_TIMEOUT, name)
+                        .await
+                        .ok()
+                        .flatten())
                 }
             }
         };
@@ -89,9 +92,9 @@ impl<'a> Call<'a> {
                 if let Some(id) = id
                     && let Ok(card) = agent.card().await
                 {
-                    let cancel = self.request(&card, Method::Cancel, json!({"id": id}));
+                    let cancel = self.request(&card, A2aMethod::Cancel, json!({"id": id}));
                     // The call is cancelled in either case, so the result does not matter.
-                    let _ = tokio::time::timeout(FAREWELL, cancel).await;
+                    let _ = tokio::time::timeout(CANCEL_TIMEOUT, cancel).await;
                 }
                 Err(codes::cancelled())
             }
@@ -119,7 +122,7 @@ impl<'a> Call<'a> {
         let sent = match card.streams {
             true => self.stream(&card, params).await,
             false => self
-                .request(&card, Method::Send, params)
+                .request(&card, A2aMethod::Send, params)
                 .await
                 .and_then(|result| self.take(&result)),
         };
@@ -130,16 +133,16 @@ impl<'a> Call<'a> {
                 self.agent.forget_card().await;
                 return Err(failure);
             }
-            tracing::debug!(tool = self.agent.name, %failure, "a task of another agent is asked for again");
+            tracing::debug!(tool = self.agent.name, %failure, "polling a task of another agent");
         }
         self.wait(&card).await
     }
 
     /// Reads the task from an event stream.
-    async fn stream(&mut self, card: &Card, params: Value) -> Result<(), ToolError> {
+    async fn stream(&mut self, card: &AgentCard, params: Value) -> Result<(), ToolError> {
         let body = card
             .version
-            .request(Method::Stream, card.tenant.as_deref(), params);
+            .request(A2aMethod::Stream, card.tenant.as_deref(), params);
         let response = self
             .agent
             .post(card, self.ctx.caller.as_ref(), "text/event-stream", &body)
@@ -150,7 +153,7 @@ impl<'a> Call<'a> {
             .and_then(|kind| kind.to_str().ok());
         if !kind.is_some_and(|kind| kind.starts_with("text/event-stream")) {
             // Any other content type usually contains an error.
-            let bytes = self.agent.body(response, MAX_ANSWER).await?;
+            let bytes = self.agent.body(response, MAX_ANSWER_BYTES).await?;
             let result = self.result(&bytes)?;
             return self.take(&result);
         }
@@ -158,14 +161,14 @@ impl<'a> Call<'a> {
         while let Some(event) = events.next().await {
             let event = event.map_err(|failure| {
                 self.agent
-                    .nonsense(&format!("broke its answer off: {failure}"))
+                    .invalid_answer(&format!("sent an incomplete answer: {failure}"))
             })?;
             let Some(data) = event.data.filter(|data| !data.is_empty()) else {
                 continue;
             };
             let result = self.result(data.as_bytes())?;
             self.take(&result)?;
-            if self.task.state() != State::Open {
+            if self.task.state() != A2aTaskState::Open {
                 return Ok(());
             }
         }
@@ -174,26 +177,26 @@ impl<'a> Call<'a> {
 
     /// Queries the state of the task until it is over. Used if its stream ended early or did not
     /// exist.
-    async fn wait(&mut self, card: &Card) -> Result<(), ToolError> {
-        let (mut pause, mut failures) = (FIRST_PAUSE, 0);
-        while self.task.state() == State::Open {
+    async fn wait(&mut self, card: &AgentCard) -> Result<(), ToolError> {
+        let (mut pause, mut failures) = (MIN_POLL_INTERVAL, 0);
+        while self.task.state() == A2aTaskState::Open {
             let Some(id) = self.task.id.clone() else {
                 return Err(self
                     .agent
-                    .nonsense("has answered with neither a task nor a message"));
+                    .invalid_answer("answered with neither a task nor a message"));
             };
             tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
-            match self.request(card, Method::Get, json!({"id": id})).await {
+            pause = (pause * 2).min(MAX_POLL_INTERVAL);
+            match self.request(card, A2aMethod::Get, json!({"id": id})).await {
                 Ok(task) => {
                     failures = 0;
-                    let told = self.task.take(Piece::Task(&task));
+                    let told = self.task.take(A2aResult::Task(&task));
                     self.tell(told);
                 }
                 Err(failure) => {
                     failures += 1;
                     let is_refusal = failure.code.as_deref() == Some(Code::A2A_REFUSED.as_str());
-                    if is_refusal || failures == MOST_FAILURES {
+                    if is_refusal || failures == MAX_POLL_FAILURES {
                         return Err(failure);
                     }
                 }
@@ -204,8 +207,8 @@ impl<'a> Call<'a> {
 
     async fn request(
         &self,
-        card: &Card,
-        method: Method,
+        card: &AgentCard,
+        method: A2aMethod,
         params: Value,
     ) -> Result<Value, ToolError> {
         let body = card.version.request(method, card.tenant.as_deref(), params);
@@ -213,7 +216,7 @@ impl<'a> Call<'a> {
             .agent
             .post(card, self.ctx.caller.as_ref(), "application/json", &body)
             .await?;
-        let bytes = self.agent.body(response, MAX_ANSWER).await?;
+        let bytes = self.agent.body(response, MAX_ANSWER_BYTES).await?;
         self.result(&bytes)
     }
 
@@ -221,31 +224,31 @@ impl<'a> Call<'a> {
     fn result(&self, response: &[u8]) -> Result<Value, ToolError> {
         let mut response: Value = serde_json::from_slice(response).map_err(|failure| {
             self.agent
-                .nonsense(&format!("answered something that is not JSON: {failure}"))
+                .invalid_answer(&format!("sent an answer that is not JSON: {failure}"))
         })?;
         if let Some(refusal) = response.get("error").filter(|error| !error.is_null()) {
             let words = refusal
                 .get("message")
                 .and_then(Value::as_str)
-                .unwrap_or("it does not say why");
+                .unwrap_or("no reason given");
             let number = refusal.get("code").cloned().unwrap_or_default();
             let what = format!(
-                "refuses that: {} ({})",
-                said(words),
-                said(&number.to_string())
+                "refused the request: {} ({})",
+                escaped_error_text(words),
+                escaped_error_text(&number.to_string())
             );
             return Err(error(Code::A2A_REFUSED, &self.agent.name, what));
         }
         match response.get_mut("result").map(Value::take) {
             Some(result @ Value::Object(_)) => Ok(result),
-            _ => Err(self.agent.nonsense("answered without a result")),
+            _ => Err(self.agent.invalid_answer("answered without a result")),
         }
     }
 
     fn take(&mut self, result: &Value) -> Result<(), ToolError> {
-        let piece = Piece::read(result).ok_or_else(|| {
+        let piece = A2aResult::read(result).ok_or_else(|| {
             self.agent
-                .nonsense("answered something that A2A does not have")
+                .invalid_answer("sent an answer that is not valid A2A")
         })?;
         let told = self.task.take(piece);
         self.name();
@@ -265,39 +268,39 @@ impl<'a> Call<'a> {
 
     /// Reports a message of the agent as progress.
     fn tell(&self, words: Option<String>) {
-        if let Some(words) = words.filter(|_| self.task.state() == State::Open) {
-            let words: String = words.chars().take(MAX_MESSAGE).collect();
+        if let Some(words) = words.filter(|_| self.task.state() == A2aTaskState::Open) {
+            let words: String = words.chars().take(MAX_MESSAGE_CHARS).collect();
             self.ctx
                 .progress
-                .update(&shown::line(words).to_string(), JsonObject::new());
+                .update(&untrusted_text::line(words).to_string(), JsonObject::new());
         }
     }
 
     fn output(self) -> Result<ToolOutput, ToolError> {
-        let Call { agent, task, .. } = self;
+        let A2aCall { agent, task, .. } = self;
         let conversation = task.context.clone();
         let answer = task.answer();
         match task.state() {
-            State::Failed => {
+            A2aTaskState::Failed => {
                 let words = if task.words.trim().is_empty() {
-                    "it does not say why"
+                    "no reason given"
                 } else {
                     &task.words
                 };
                 Err(error(
                     Code::A2A_TASK,
                     &agent.name,
-                    format_args!("has not done it: {}", said(words)),
+                    format_args!("failed the task: {}", escaped_error_text(words)),
                 ))
             }
-            State::Asks => Ok(ToolOutput {
+            A2aTaskState::Asks => Ok(ToolOutput {
                 output: json!({"question": task.words, "task": task.id, "conversation": conversation}),
-                title: Some(format!("{} asks back", agent.name)),
+                title: Some(format!("{} has a question", agent.name)),
                 ..ToolOutput::default()
             }),
-            State::Completed | State::Open => Ok(ToolOutput {
+            A2aTaskState::Completed | A2aTaskState::Open => Ok(ToolOutput {
                 output: json!({"answer": answer.text, "conversation": conversation}),
-                title: Some(format!("{} has answered", agent.name)),
+                title: Some(format!("{} answered", agent.name)),
                 attachments: answer.attachments,
                 ..ToolOutput::default()
             }),
@@ -309,12 +312,12 @@ impl<'a> Call<'a> {
 fn bounded<E: std::error::Error + Send + Sync + 'static>(
     stream: impl Stream<Item = Result<Bytes, E>>,
 ) -> impl Stream<Item = Result<Bytes, std::io::Error>> {
-    let mut left = MAX_ANSWER;
+    let mut left = MAX_ANSWER_BYTES;
     stream.map(move |chunk| {
         let chunk = chunk.map_err(std::io::Error::other)?;
         left = left
             .checked_sub(chunk.len())
-            .ok_or_else(|| std::io::Error::other("it is larger than 16 MiB"))?;
+            .ok_or_else(|| std::io::Error::other("the answer is larger than 16 MiB"))?;
         Ok(chunk)
     })
 }

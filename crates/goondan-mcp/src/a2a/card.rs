@@ -3,25 +3,25 @@
 use serde_json::Value;
 use url::Url;
 
-use super::wire::Version;
+use super::wire::A2aProtocolVersion;
 
 /// The endpoint and the protocol of an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Card {
+pub(super) struct AgentCard {
     pub(super) url: String,
-    pub(super) version: Version,
+    pub(super) version: A2aProtocolVersion,
     pub(super) streams: bool,
     /// Selects the agent on hosts that serve many agents at one URL.
     pub(super) tenant: Option<String>,
 }
 
-impl Card {
+impl AgentCard {
     /// Reads the card of the agent at `base`.
     ///
     /// # Errors
     ///
     /// Fails with the reason as a part of a sentence.
-    pub(super) fn read(card: &Value, base: &str) -> Result<Card, String> {
+    pub(super) fn read(card: &Value, base: &str) -> Result<AgentCard, String> {
         let text = |value: &Value, field: &str| {
             value.get(field).and_then(Value::as_str).map(str::to_owned)
         };
@@ -34,10 +34,10 @@ impl Card {
             .flatten()
         {
             let is_rpc = text(interface, "protocolBinding").as_deref() == Some("JSONRPC");
-            let version =
-                text(interface, "protocolVersion").and_then(|version| Version::named(&version));
+            let version = text(interface, "protocolVersion")
+                .and_then(|version| A2aProtocolVersion::named(&version));
             if let (true, Some(version), Some(url)) = (is_rpc, version, text(interface, "url")) {
-                ways.push(Card {
+                ways.push(AgentCard {
                     url,
                     version,
                     streams,
@@ -49,24 +49,24 @@ impl Card {
         let is_rpc =
             text(card, "preferredTransport").is_none_or(|transport| transport == "JSONRPC");
         if let (true, Some(url)) = (is_rpc, text(card, "url")) {
-            ways.push(Card {
+            ways.push(AgentCard {
                 url,
-                version: Version::V03,
+                version: A2aProtocolVersion::V03,
                 streams,
                 tenant: None,
             });
         }
         // Prefer the newest version, and within a version the first endpoint.
-        ways.sort_by_key(|way| way.version == Version::V03);
+        ways.sort_by_key(|way| way.version == A2aProtocolVersion::V03);
         let Some(way) = ways.into_iter().next() else {
-            return Err("it names no address for JSON-RPC in version 1.0 or 0.3 of A2A".to_owned());
+            return Err("the card has no URL for JSON-RPC with A2A 1.0 or 0.3".to_owned());
         };
         let origin = |address: &str| Url::parse(address).ok().map(|url| url.origin());
         if origin(&way.url).is_none_or(|there| Some(there) != origin(base)) {
             return Err(format!(
-                "it says that the agent is at {}, which is another host: what agents say and the headers go to the host in \
-                 `spec.a2a.url` alone",
-                goondan_spec::shown::line(&way.url)
+                "the card names the URL {}, which is on another host: messages and headers are \
+                sent only to the host in `spec.a2a.url`",
+                goondan_spec::untrusted_text::line(&way.url)
             ));
         }
         Ok(way)
@@ -90,15 +90,18 @@ mod tests {
             "url": "https://a.example/oldest",
             "capabilities": {"streaming": true},
         });
-        let read = Card::read(&card, "https://a.example/").expect("a card");
+        let read = AgentCard::read(&card, "https://a.example/").expect("a card");
         assert_eq!(
             (&*read.url, read.version, read.streams),
-            ("https://a.example/new", Version::V10, true)
+            ("https://a.example/new", A2aProtocolVersion::V10, true)
         );
         assert_eq!(read.tenant.as_deref(), Some("t"));
         let old = json!({"url": "https://a.example/oldest", "capabilities": {}});
-        let read = Card::read(&old, "https://a.example/x.json").expect("a card");
-        assert_eq!((read.version, read.streams), (Version::V03, false));
+        let read = AgentCard::read(&old, "https://a.example/x.json").expect("a card");
+        assert_eq!(
+            (read.version, read.streams),
+            (A2aProtocolVersion::V03, false)
+        );
     }
 
     #[test]
@@ -111,11 +114,14 @@ mod tests {
             "/a2a",
         ] {
             let card = json!({"url": url});
-            assert!(Card::read(&card, "https://a.example/").is_err(), "{url}");
+            assert!(
+                AgentCard::read(&card, "https://a.example/").is_err(),
+                "{url}"
+            );
         }
-        assert!(Card::read(&json!({}), "https://a.example/").is_err());
+        assert!(AgentCard::read(&json!({}), "https://a.example/").is_err());
         assert!(
-            Card::read(
+            AgentCard::read(
                 &json!({"url": "https://a.example/", "preferredTransport": "GRPC"}),
                 "https://a.example/"
             )

@@ -15,13 +15,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 
-use self::agent::Agent;
-use self::call::Call;
+use self::agent::RemoteAgent;
+use self::call::A2aCall;
 use goondan_core::JsonObject;
 use goondan_core::ports::tool::{
-    OpenError, ToolContext, ToolError, ToolHandler, ToolOutput, ToolSet, ToolSource,
+    EntryOpenError, ToolContext, ToolError, ToolHandler, ToolOutput, ToolSet, ToolSource,
 };
-use goondan_spec::kinds::{A2aAgent, Entry, Tool};
+use goondan_spec::kinds::{A2aAgent, Tool, ToolEntry};
 use goondan_spec::value::Environment;
 use goondan_spec::{Code, Resource};
 
@@ -53,29 +53,33 @@ fn error(code: Code, name: &str, what: impl std::fmt::Display) -> ToolError {
 
 #[async_trait]
 impl ToolSource for A2aTools {
-    async fn open(&self, tool: &Resource<Tool>, _bundle_root: &Path) -> Result<ToolSet, OpenError> {
-        let Entry::A2a(stated) = &tool.spec.entry else {
-            return Err(OpenError::new(&tool.id, "it has no `spec.a2a`"));
+    async fn open(
+        &self,
+        tool: &Resource<Tool>,
+        _bundle_root: &Path,
+    ) -> Result<ToolSet, EntryOpenError> {
+        let ToolEntry::A2a(stated) = &tool.spec.entry else {
+            return Err(EntryOpenError::new(&tool.id, "it has no `spec.a2a`"));
         };
         let environment = self
             .environment
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone();
-        let agent = Agent::new(tool, stated, &environment)?;
+        let agent = RemoteAgent::new(tool, stated, &environment)?;
         Ok(ToolSet {
-            exports: vec![(A2aAgent::export(), Arc::new(Ask(agent)))],
+            exports: vec![(A2aAgent::export(), Arc::new(A2aToolHandler(agent)))],
         })
     }
 }
 
 /// The export of a tool with `spec.a2a`.
-struct Ask(Agent);
+struct A2aToolHandler(RemoteAgent);
 
 #[async_trait]
-impl ToolHandler for Ask {
+impl ToolHandler for A2aToolHandler {
     async fn call(&self, ctx: &ToolContext, input: JsonObject) -> Result<ToolOutput, ToolError> {
-        Call::new(&self.0, ctx, &input).run().await
+        A2aCall::new(&self.0, ctx, &input).run().await
     }
 
     /// Identifies the agent by its URL, so that an approval does not cover another URL.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::wire::{Piece, State, state};
+use super::wire::{A2aResult, A2aTaskState, state};
 use crate::result::{attach, visible};
 use goondan_core::ports::tool::Attachment;
 
@@ -10,10 +10,10 @@ use goondan_core::ports::tool::Attachment;
 const MAX_ATTACHMENTS: usize = 16;
 
 #[derive(Debug, Default)]
-pub(super) struct Task {
+pub(super) struct A2aTask {
     pub(super) id: Option<String>,
     pub(super) context: Option<String>,
-    state: Option<State>,
+    state: Option<A2aTaskState>,
     /// The agent's message about the state.
     pub(super) words: String,
     /// The artifacts in order, with their ids.
@@ -23,19 +23,19 @@ pub(super) struct Task {
 }
 
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Answer {
+pub(super) struct A2aAnswer {
     pub(super) text: String,
     pub(super) attachments: Vec<Attachment>,
 }
 
-impl Task {
+impl A2aTask {
     /// Applies a received piece. Returns the agent's progress message, if any.
-    pub(super) fn take(&mut self, piece: Piece<'_>) -> Option<String> {
+    pub(super) fn take(&mut self, piece: A2aResult<'_>) -> Option<String> {
         let text = |value: &Value, field: &str| {
             value.get(field).and_then(Value::as_str).map(str::to_owned)
         };
         match piece {
-            Piece::Task(task) => {
+            A2aResult::Task(task) => {
                 self.id = text(task, "id").or_else(|| self.id.take());
                 self.context = text(task, "contextId").or_else(|| self.context.take());
                 if let Some(artifacts) = task.get("artifacts").and_then(Value::as_array) {
@@ -46,11 +46,11 @@ impl Task {
                 }
                 self.stand(task.get("status")?)
             }
-            Piece::Status(update) => {
+            A2aResult::Status(update) => {
                 self.name(update);
                 self.stand(update.get("status")?)
             }
-            Piece::Artifact(update) => {
+            A2aResult::Artifact(update) => {
                 self.name(update);
                 self.add(
                     update.get("artifact")?,
@@ -58,7 +58,7 @@ impl Task {
                 );
                 None
             }
-            Piece::Message(message) => {
+            A2aResult::Message(message) => {
                 self.context = text(message, "contextId").or_else(|| self.context.take());
                 self.message = Some(parts(message));
                 None
@@ -94,17 +94,17 @@ impl Task {
     }
 
     /// Returns the state. A direct message counts as completed.
-    pub(super) fn state(&self) -> State {
+    pub(super) fn state(&self) -> A2aTaskState {
         match (self.state, &self.message) {
             (Some(state), _) => state,
-            (None, Some(_)) => State::Completed,
-            (None, None) => State::Open,
+            (None, Some(_)) => A2aTaskState::Completed,
+            (None, None) => A2aTaskState::Open,
         }
     }
 
     /// Returns the answer: the artifacts, or the last message if there are none.
-    pub(super) fn answer(&self) -> Answer {
-        let mut all = Answer::default();
+    pub(super) fn answer(&self) -> A2aAnswer {
+        let mut all = A2aAnswer::default();
         let each = self
             .artifacts
             .iter()
@@ -124,7 +124,7 @@ impl Task {
         if left_out > 0 {
             all.attachments.truncate(MAX_ATTACHMENTS);
             all.text
-                .push_str(&format!("\n[{left_out} more attachments were left out]"));
+                .push_str(&format!("\n[{left_out} more attachments omitted]"));
         }
         all
     }
@@ -138,8 +138,8 @@ fn parts(of: &Value) -> Vec<Value> {
 }
 
 /// Reads parts of either protocol version. Consecutive pieces of text are joined.
-fn answer(parts: &[Value]) -> Answer {
-    let mut answer = Answer::default();
+fn answer(parts: &[Value]) -> A2aAnswer {
+    let mut answer = A2aAnswer::default();
     let text =
         |value: &Value, field: &str| value.get(field).and_then(Value::as_str).map(str::to_owned);
     for part in parts {
@@ -166,10 +166,9 @@ fn answer(parts: &[Value]) -> Answer {
                 .text
                 .push_str(&visible(&format!("\n[file: {url}]\n")));
         } else {
-            answer.text.push_str(&format!(
-                "\n{}\n",
-                json!("a part of a kind that is not known here")
-            ));
+            answer
+                .text
+                .push_str(&format!("\n{}\n", json!("a part of an unknown kind")));
         }
     }
     answer
@@ -179,10 +178,10 @@ fn answer(parts: &[Value]) -> Answer {
 mod tests {
     use super::*;
 
-    fn task(pieces: &[Value]) -> Task {
-        let mut task = Task::default();
+    fn task(pieces: &[Value]) -> A2aTask {
+        let mut task = A2aTask::default();
         for piece in pieces {
-            task.take(Piece::read(piece).expect("a piece"));
+            task.take(A2aResult::read(piece).expect("a piece"));
         }
         task
     }
@@ -208,7 +207,7 @@ mod tests {
         let task = task(&pieces);
         assert_eq!(
             (task.state(), &*task.answer().text),
-            (State::Completed, "ab")
+            (A2aTaskState::Completed, "ab")
         );
         assert_eq!(
             (task.id.as_deref(), task.context.as_deref()),
@@ -240,10 +239,10 @@ mod tests {
             task(&[json!({"task": {"id": "t", "status": {"state": state, "message": message}}})])
         };
         for (name, wanted) in [
-            ("TASK_STATE_INPUT_REQUIRED", State::Asks),
-            ("auth-required", State::Asks),
-            ("TASK_STATE_REJECTED", State::Failed),
-            ("TASK_STATE_WORKING", State::Open),
+            ("TASK_STATE_INPUT_REQUIRED", A2aTaskState::Asks),
+            ("auth-required", A2aTaskState::Asks),
+            ("TASK_STATE_REJECTED", A2aTaskState::Failed),
+            ("TASK_STATE_WORKING", A2aTaskState::Open),
         ] {
             let task = with(name);
             assert_eq!(
@@ -261,7 +260,7 @@ mod tests {
         let task = task(&[message]);
         assert_eq!(
             (task.state(), &*task.answer().text, task.context.as_deref()),
-            (State::Completed, "hi", Some("c"))
+            (A2aTaskState::Completed, "hi", Some("c"))
         );
     }
 }

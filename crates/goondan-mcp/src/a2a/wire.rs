@@ -3,26 +3,26 @@
 use serde_json::{Value, json};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Version {
+pub(super) enum A2aProtocolVersion {
     V03,
     V10,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Method {
+pub(super) enum A2aMethod {
     Send,
     Stream,
     Get,
     Cancel,
 }
 
-impl Version {
+impl A2aProtocolVersion {
     /// Parses a version number.
     pub(super) fn named(number: &str) -> Option<Self> {
         let mut parts = number.split('.');
         match (parts.next(), parts.next()) {
-            (Some("0"), Some("3")) => Some(Version::V03),
-            (Some("1"), Some("0")) => Some(Version::V10),
+            (Some("0"), Some("3")) => Some(A2aProtocolVersion::V03),
+            (Some("1"), Some("0")) => Some(A2aProtocolVersion::V10),
             _ => None,
         }
     }
@@ -30,25 +30,30 @@ impl Version {
     /// Returns the value of the header `A2A-Version`; version 0.3 has none.
     pub(super) fn header(self) -> Option<&'static str> {
         match self {
-            Version::V03 => None,
-            Version::V10 => Some("1.0"),
+            A2aProtocolVersion::V03 => None,
+            A2aProtocolVersion::V10 => Some("1.0"),
         }
     }
 
-    fn method(self, method: Method) -> &'static str {
+    fn method(self, method: A2aMethod) -> &'static str {
         match (self, method) {
-            (Version::V03, Method::Send) => "message/send",
-            (Version::V03, Method::Stream) => "message/stream",
-            (Version::V03, Method::Get) => "tasks/get",
-            (Version::V03, Method::Cancel) => "tasks/cancel",
-            (Version::V10, Method::Send) => "SendMessage",
-            (Version::V10, Method::Stream) => "SendStreamingMessage",
-            (Version::V10, Method::Get) => "GetTask",
-            (Version::V10, Method::Cancel) => "CancelTask",
+            (A2aProtocolVersion::V03, A2aMethod::Send) => "message/send",
+            (A2aProtocolVersion::V03, A2aMethod::Stream) => "message/stream",
+            (A2aProtocolVersion::V03, A2aMethod::Get) => "tasks/get",
+            (A2aProtocolVersion::V03, A2aMethod::Cancel) => "tasks/cancel",
+            (A2aProtocolVersion::V10, A2aMethod::Send) => "SendMessage",
+            (A2aProtocolVersion::V10, A2aMethod::Stream) => "SendStreamingMessage",
+            (A2aProtocolVersion::V10, A2aMethod::Get) => "GetTask",
+            (A2aProtocolVersion::V10, A2aMethod::Cancel) => "CancelTask",
         }
     }
 
-    pub(super) fn request(self, method: Method, tenant: Option<&str>, mut params: Value) -> Value {
+    pub(super) fn request(
+        self,
+        method: A2aMethod,
+        tenant: Option<&str>,
+        mut params: Value,
+    ) -> Value {
         if let Some(tenant) = tenant {
             params["tenant"] = tenant.into();
         }
@@ -63,10 +68,10 @@ impl Version {
         task: Option<&str>,
     ) -> Value {
         let mut message = match self {
-            Version::V03 => {
+            A2aProtocolVersion::V03 => {
                 json!({"kind": "message", "role": "user", "parts": [{"kind": "text", "text": text}]})
             }
-            Version::V10 => json!({"role": "ROLE_USER", "parts": [{"text": text}]}),
+            A2aProtocolVersion::V10 => json!({"role": "ROLE_USER", "parts": [{"text": text}]}),
         };
         message["messageId"] = id.into();
         for (field, value) in [("contextId", context), ("taskId", task)] {
@@ -80,14 +85,14 @@ impl Version {
 
 /// A result of an agent: a task, a part of one, or a message.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Piece<'v> {
+pub(super) enum A2aResult<'v> {
     Task(&'v Value),
     Message(&'v Value),
     Status(&'v Value),
     Artifact(&'v Value),
 }
 
-impl<'v> Piece<'v> {
+impl<'v> A2aResult<'v> {
     /// Reads a result of either version; `None` if it is of another kind.
     pub(super) fn read(result: &'v Value) -> Option<Self> {
         let fields = ["task", "message", "statusUpdate", "artifactUpdate"];
@@ -102,16 +107,16 @@ impl<'v> Piece<'v> {
             (_, new) => new?,
         };
         Some(match kind {
-            "task" => Piece::Task(value),
-            "message" => Piece::Message(value),
-            "statusUpdate" => Piece::Status(value),
-            _ => Piece::Artifact(value),
+            "task" => A2aResult::Task(value),
+            "message" => A2aResult::Message(value),
+            "statusUpdate" => A2aResult::Status(value),
+            _ => A2aResult::Artifact(value),
         })
     }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum A2aTaskState {
     Open,
     /// The task waits for another message.
     Asks,
@@ -121,7 +126,7 @@ pub(super) enum State {
 }
 
 /// Parses the state in a status: `TASK_STATE_COMPLETED` and `completed` are equal.
-pub(super) fn state(status: &Value) -> State {
+pub(super) fn state(status: &Value) -> A2aTaskState {
     let name = status
         .get("state")
         .and_then(Value::as_str)
@@ -132,9 +137,9 @@ pub(super) fn state(status: &Value) -> State {
         .replace('_', "-")
         .as_str()
     {
-        "completed" => State::Completed,
-        "failed" | "canceled" | "cancelled" | "rejected" => State::Failed,
-        "input-required" | "auth-required" => State::Asks,
-        _ => State::Open,
+        "completed" => A2aTaskState::Completed,
+        "failed" | "canceled" | "cancelled" | "rejected" => A2aTaskState::Failed,
+        "input-required" | "auth-required" => A2aTaskState::Asks,
+        _ => A2aTaskState::Open,
     }
 }

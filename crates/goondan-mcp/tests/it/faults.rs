@@ -155,7 +155,7 @@ const FAULTS: &[Fault] = &[
             "E_MCP_PROTOCOL",
             "E_MCP_PROTOCOL",
             "words",
-            "[content that can't be understood]\na",
+            "[unreadable content]\na",
         ],
     },
     Fault {

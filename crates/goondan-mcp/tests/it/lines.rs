@@ -8,8 +8,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use goondan_core::JsonObject;
 use goondan_core::ports::tool::ToolError;
-use goondan_mcp::{Dialer, McpTools, Program, Running, Session, StandIns, Stream};
-use goondan_spec::kinds::{Elicitation, Entry, McpOauth, McpServer, McpTransport, Tool};
+use goondan_mcp::{
+    McpServerProgram, McpSession, McpTools, ProgramStreams, RunningProgram, ServerSpawner, StandIns,
+};
+use goondan_spec::kinds::{ElicitationMode, McpOauth, McpServer, McpTransport, Tool, ToolEntry};
 use goondan_spec::value::Environment;
 use goondan_spec::{Kind, Resource, ResourceId};
 use serde_json::{Value, json};
@@ -161,7 +163,7 @@ struct Starts(Arc<Played>);
 
 #[async_trait]
 impl StandIns for Starts {
-    async fn stand_in(&self, _tool: &str) -> Option<Result<Stream, ToolError>> {
+    async fn stand_in(&self, _tool: &str) -> Option<Result<ProgramStreams, ToolError>> {
         let Starts(server) = self;
         let (near, far) = tokio::io::duplex(1 << 16);
         let start = server.starts.fetch_add(1, Ordering::SeqCst);
@@ -170,7 +172,7 @@ impl StandIns for Starts {
         let errors = (server.complaints > 0)
             .then(|| Box::new(tokio::io::repeat(b'!').take(server.complaints)) as _);
         let program = Some(Box::new(End(Arc::clone(&server.ended))) as _);
-        Some(Ok(Stream {
+        Some(Ok(ProgramStreams {
             input: Box::new(input),
             output: Box::new(output),
             errors,
@@ -182,7 +184,7 @@ impl StandIns for Starts {
 struct End(Arc<Semaphore>);
 
 #[async_trait]
-impl Running for End {
+impl RunningProgram for End {
     async fn end(&mut self) -> String {
         self.0.add_permits(1);
         "exit status 3".to_owned()
@@ -193,8 +195,8 @@ impl Running for End {
 pub(crate) struct Nobody;
 
 #[async_trait]
-impl Dialer for Nobody {
-    async fn start(&self, _program: &Program) -> Result<Stream, ToolError> {
+impl ServerSpawner for Nobody {
+    async fn start(&self, _program: &McpServerProgram) -> Result<ProgramStreams, ToolError> {
         Err(ToolError::new("no program is started here"))
     }
 }
@@ -205,7 +207,7 @@ pub(crate) fn defined(transport: McpTransport, patience: Duration) -> Resource<T
         transport,
         protocol: None,
         connect_timeout: patience,
-        elicitation: Elicitation::None,
+        elicitation: ElicitationMode::None,
         oauth: McpOauth::default(),
     };
     Resource {
@@ -217,11 +219,11 @@ pub(crate) fn defined(transport: McpTransport, patience: Duration) -> Resource<T
         labels: Default::default(),
         annotations: Default::default(),
         origin: None,
-        spec: Tool::new(Entry::Mcp(Box::new(server))),
+        spec: Tool::new(ToolEntry::Mcp(Box::new(server))),
     }
 }
 
-pub(crate) fn session(server: &Arc<Played>, folder: &Path, patience: Duration) -> Session {
+pub(crate) fn session(server: &Arc<Played>, folder: &Path, patience: Duration) -> McpSession {
     let stand_ins = Arc::new(Starts(Arc::clone(server))) as Arc<dyn StandIns>;
     let tools =
         McpTools::new(folder, Arc::new(Nobody), Environment::default()).stand_ins(Some(stand_ins));
@@ -235,7 +237,7 @@ pub(crate) fn session(server: &Arc<Played>, folder: &Path, patience: Duration) -
 }
 
 /// Calls `add` with `n`. Returns the output as text, or the error code.
-pub(crate) async fn call(session: &Session, n: usize) -> String {
+pub(crate) async fn call(session: &McpSession, n: usize) -> String {
     outcome(
         session
             .call("add", JsonObject::from_iter([("n".to_owned(), json!(n))]))

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use goondan_mcp::{McpTools, Session};
+use goondan_mcp::{McpSession, McpTools};
 use goondan_spec::kinds::McpTransport;
 use goondan_spec::value::Environment;
 use serde_json::{Value, json};
@@ -132,7 +132,7 @@ impl Served {
             .count()
     }
 
-    pub(crate) fn session(&self, folder: &Path) -> Session {
+    pub(crate) fn session(&self, folder: &Path) -> McpSession {
         let tools = McpTools::new(folder, Arc::new(Nobody), Environment::default());
         let transport = McpTransport::Http {
             url: self.url.clone(),

@@ -3,37 +3,37 @@
 use goondan_core::ports::model::ModelError;
 use goondan_spec::Resource;
 use goondan_spec::kinds::Model;
-use goondan_spec::sent_schema::Wire;
+use goondan_spec::sent_schema::ProviderWireFormat;
 use url::{Position, Url};
 
 use crate::errors::configuration;
-use crate::provider::Provider;
+use crate::provider::ModelProvider;
 
 /// Ends of URLs that users copy along with the base, by format.
-const PATH_ENDS: [(Wire, &str); 6] = [
-    (Wire::Chat, "/chat/completions"),
-    (Wire::Responses, "/responses"),
-    (Wire::Anthropic, "/messages"),
-    (Wire::Ollama, "/api/chat"),
-    (Wire::Ollama, "/api"),
-    (Wire::Ollama, "/v1"),
+const PATH_ENDS: [(ProviderWireFormat, &str); 6] = [
+    (ProviderWireFormat::Chat, "/chat/completions"),
+    (ProviderWireFormat::Responses, "/responses"),
+    (ProviderWireFormat::Anthropic, "/messages"),
+    (ProviderWireFormat::Ollama, "/api/chat"),
+    (ProviderWireFormat::Ollama, "/api"),
+    (ProviderWireFormat::Ollama, "/v1"),
 ];
 
 /// The base URL of a Model, with a slash at its end.
 #[derive(Debug, Clone)]
-pub(crate) struct Endpoint {
+pub(crate) struct ModelEndpoint {
     base: Url,
 }
 
-impl Endpoint {
+impl ModelEndpoint {
     /// Returns the `endpoint` of `model`, or the provider's address.
     ///
     /// # Errors
     /// The provider requires an endpoint, or the endpoint is not a URL.
     pub(crate) fn of(
         model: &Resource<Model>,
-        provider: &Provider,
-        wire: Wire,
+        provider: &ModelProvider,
+        wire: ProviderWireFormat,
     ) -> Result<Self, ModelError> {
         let namespace = provider.quirks.namespace_address(&model.spec.model);
         let own = model.spec.endpoint.as_deref();
@@ -48,12 +48,12 @@ impl Endpoint {
                         model.id, provider.name
                     ),
                     format!(
-                        "In {}, write `endpoint: {example}` with your own address.",
+                        "In {}, write `endpoint: {example}` with your own URL.",
                         model.id
                     ),
                 )
             })?;
-        Ok(Endpoint {
+        Ok(ModelEndpoint {
             base: base_url(model, base, wire)?,
         })
     }
@@ -98,17 +98,21 @@ pub(crate) fn bare_host(endpoint: &str) -> Option<String> {
 }
 
 /// Returns `endpoint` without the path of the call, with a slash at its end.
-fn base_url(model: &Resource<Model>, endpoint: &str, wire: Wire) -> Result<Url, ModelError> {
+fn base_url(
+    model: &Resource<Model>,
+    endpoint: &str,
+    wire: ProviderWireFormat,
+) -> Result<Url, ModelError> {
     let wrong = |reason: String| {
         configuration(
             format!("The endpoint of {} is not usable: {reason}.", model.id),
-            "Write a whole URL, such as `endpoint: http://localhost:1234/v1`.",
+            "Write a complete URL, such as `endpoint: http://localhost:1234/v1`.",
         )
     };
     let mut url = Url::parse(endpoint.trim()).map_err(|error| wrong(error.to_string()))?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err(wrong(format!(
-            "it begins with {}:, not with http: or https:",
+            "the URL begins with {}:, not with http: or https:",
             url.scheme()
         )));
     }

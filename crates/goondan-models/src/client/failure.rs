@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use chrono::Utc;
 use goondan_core::ports::model::{ModelError, ModelErrorKind};
-use goondan_core::redact::Redactor;
+use goondan_core::redact::SecretRedactor;
 use goondan_spec::Resource;
 use goondan_spec::kinds::Model;
-use goondan_spec::sent_schema::Wire;
+use goondan_spec::sent_schema::ProviderWireFormat;
 use reqwest::StatusCode;
 use reqwest::header::{HeaderMap, LOCATION};
 use serde_json::Value;
@@ -19,11 +19,11 @@ use crate::errors::{
     ProviderError, ReportedError, configuration, connection, error_of_any_shape, protocol,
     retry_after, with_suggestion,
 };
-use crate::provider::Provider;
+use crate::provider::ModelProvider;
 use crate::transport::{FramingError, ProbeAnswer, error_chain, limits};
 
 /// Characters of a provider's words that messages contain.
-const MAX_WORDS: usize = 1000;
+const MAX_MESSAGE_CHARS: usize = 1000;
 
 /// Parts of codes and messages that mean an empty account.
 const QUOTA_WORDS: [&str; 7] = [
@@ -58,29 +58,34 @@ const STARTING_WORDS: [&str; 4] = [
 /// Names and secrets of one client, for its error messages.
 pub(crate) struct FailureContext {
     resource: String,
-    provider: &'static Provider,
+    provider: &'static ModelProvider,
     model: String,
     key_origin: String,
     has_own_endpoint: bool,
     /// The Model's endpoint, if it is a bare host although the format needs a version after it.
     endpoint_without_version: Option<String>,
     idle_timeout: Duration,
-    redactor: Redactor,
+    redactor: SecretRedactor,
 }
 
 impl FailureContext {
     pub(crate) fn new(
         model: &Resource<Model>,
-        provider: &'static Provider,
-        wire: Wire,
+        provider: &'static ModelProvider,
+        wire: ProviderWireFormat,
         key: &ApiKey,
         settings: &ClientSettings,
     ) -> Self {
-        let has_version = matches!(wire, Wire::Anthropic | Wire::Chat | Wire::Responses);
+        let has_version = matches!(
+            wire,
+            ProviderWireFormat::Anthropic
+                | ProviderWireFormat::Chat
+                | ProviderWireFormat::Responses
+        );
         let endpoint = model.spec.endpoint.as_deref();
-        let redactor = Redactor::new();
+        let redactor = SecretRedactor::new();
         let headers = settings.headers.iter().map(|(_, value)| value.clone());
-        redactor.learn(key.value.iter().cloned().chain(headers));
+        redactor.add_secrets(key.value.iter().cloned().chain(headers));
         FailureContext {
             resource: model.id.to_string(),
             provider,
@@ -174,7 +179,7 @@ impl FailureContext {
                 ),
             ),
             ProviderError::Failed { reason, words } => connection(format!(
-                "{host} gave up in the middle of the answer ({reason}){}",
+                "{host} aborted the answer ({reason}){}",
                 after_colon(&words)
             )),
         };
@@ -193,7 +198,7 @@ impl FailureContext {
         }
         self.without_secrets(with_suggestion(
             protocol(format!(
-                "{host} did not answer with a stream, but with an error{}",
+                "{host} returned an error instead of a stream{}",
                 after_colon(&reported.message)
             )),
             format!("Check `endpoint` and `model` of {}.", self.resource),
@@ -216,7 +221,7 @@ impl FailureContext {
             None => ModelError {
                 retry_after: reported.retry_after,
                 ..connection(format!(
-                    "{host} broke off the answer{}",
+                    "{host} aborted the answer{}",
                     after_colon(&reported.message)
                 ))
             },
@@ -287,7 +292,7 @@ impl FailureContext {
             404 => Some(self.after_not_found()),
             300..=399 => location.map(|to| {
                 format!(
-                    "The address moved to {to}: write it as `endpoint` of {}.",
+                    "The URL moved to {to}. Use the new URL as `endpoint` of {}.",
                     self.resource
                 )
             }),
@@ -353,7 +358,7 @@ impl FailureContext {
         match error {
             _ if is_html(body) => self.html(host),
             ProviderError::Unreadable(error) if error.is_eof() => {
-                connection(format!("{host} broke off its answer."))
+                connection(format!("{host} sent an incomplete answer."))
             }
             ProviderError::Unreadable(error) => protocol(format!(
                 "The answer of {host} is not a list of embeddings: {error}."
@@ -387,7 +392,7 @@ impl FailureContext {
             Some(probe) if probe.status == 200 && probe.body.trim_start().starts_with('{') => {
                 with_suggestion(
                     protocol(format!(
-                        "{host} did not answer with a stream, but with: {}",
+                        "{host} returned other data instead of a stream: {}",
                         clipped(probe.body.trim())
                     )),
                     format!("Check `endpoint` of {}.", self.resource),
@@ -396,7 +401,7 @@ impl FailureContext {
             _ => with_suggestion(
                 self.broken(host),
                 format!(
-                    "If it happens again, check `endpoint` of {}.",
+                    "If the error recurs, check `endpoint` of {}.",
                     self.resource
                 ),
             ),
@@ -407,7 +412,8 @@ impl FailureContext {
     fn reach(&self, host: &str, reason: &str) -> String {
         if reason.contains("certificate") {
             return format!(
-                "This machine does not trust the certificate of {host}. Install the package ca-certificates, or the \
+                "This machine does not trust the certificate of {host}. Install the package \
+                ca-certificates, or the \
                  certificate of your company's proxy."
             );
         }
@@ -490,7 +496,7 @@ fn after_colon(words: &str) -> String {
 }
 
 fn clipped(text: &str) -> String {
-    match text.char_indices().nth(MAX_WORDS) {
+    match text.char_indices().nth(MAX_MESSAGE_CHARS) {
         Some((end, _)) => format!("{} …", &text[..end]),
         None => text.to_owned(),
     }

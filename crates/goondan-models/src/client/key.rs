@@ -5,7 +5,7 @@ use goondan_spec::kinds::Model;
 use goondan_spec::{Environment, Resource, Secret, ValueSource};
 
 use crate::errors::no_key;
-use crate::provider::Provider;
+use crate::provider::ModelProvider;
 
 /// A key and its origin.
 pub(crate) struct ApiKey {
@@ -22,7 +22,7 @@ pub(crate) struct ApiKey {
 /// A variable is not set.
 pub(crate) fn find(
     model: &Resource<Model>,
-    provider: &Provider,
+    provider: &ModelProvider,
     environment: &Environment,
 ) -> Result<ApiKey, ModelError> {
     match &model.spec.api_key {
@@ -59,7 +59,7 @@ fn declared(
 
 fn usual(
     model: &Resource<Model>,
-    provider: &Provider,
+    provider: &ModelProvider,
     environment: &Environment,
 ) -> Result<ApiKey, ModelError> {
     let Some(variable) = provider

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::{Stream, StreamExt};
-use goondan_core::caller::Caller;
+use goondan_core::caller::CallerTrace;
 use goondan_core::ports::model::{ModelChunk, ModelClient, ModelError, ModelRequest, ModelStream};
 use goondan_spec::Secret;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Response, Url};
 use tokio::time::timeout;
 
-use super::endpoint::Endpoint;
+use super::endpoint::ModelEndpoint;
 use super::failure::FailureContext;
 use super::request::RequestBuilder;
 use super::settings::ClientSettings;
@@ -32,7 +32,7 @@ const EMBEDDING_TIMEOUT: Duration = Duration::from_secs(60);
 /// Client of one model.
 pub(crate) struct LiveClient {
     http: HttpClients,
-    endpoint: Endpoint,
+    endpoint: ModelEndpoint,
     host: Arc<str>,
     /// Headers of every request; `Err` states the fault.
     headers: Result<HeaderMap, String>,
@@ -47,7 +47,7 @@ impl LiveClient {
     /// Returns a client. It connects to nothing.
     pub(crate) fn new(
         http: &HttpClients,
-        endpoint: Endpoint,
+        endpoint: ModelEndpoint,
         key: Option<&Secret>,
         settings: ClientSettings,
         failures: FailureContext,
@@ -146,7 +146,7 @@ impl LiveClient {
         let headers = self.headers.clone();
         let mut headers =
             headers.map_err(|reason| self.failures.unsendable(&self.host, &reason))?;
-        for (name, value) in request.caller.iter().flat_map(Caller::headers) {
+        for (name, value) in request.caller.iter().flat_map(CallerTrace::headers) {
             let parsed = (
                 HeaderName::from_bytes(name.as_bytes()),
                 HeaderValue::from_str(value),

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use goondan_core::ports::model::{ModelClient, ModelError};
 use goondan_spec::kinds::Model;
-use goondan_spec::sent_schema::Wire;
+use goondan_spec::sent_schema::ProviderWireFormat;
 use goondan_spec::{Environment, Resource};
 
 use crate::formats::anthropic::AnthropicFormat;
@@ -27,10 +27,10 @@ use crate::formats::gemini::GeminiFormat;
 use crate::formats::ollama::OllamaFormat;
 use crate::formats::responses::ResponsesFormat;
 use crate::formats::{ModelTarget, WireFormat};
-use crate::provider::Provider;
+use crate::provider::ModelProvider;
 use crate::transport::HttpClients;
 
-use endpoint::Endpoint;
+use endpoint::ModelEndpoint;
 use failure::FailureContext;
 use live::LiveClient;
 use settings::ClientSettings;
@@ -42,13 +42,13 @@ use settings::ClientSettings;
 pub(crate) fn client(
     http: &HttpClients,
     model: &Resource<Model>,
-    provider: &'static Provider,
+    provider: &'static ModelProvider,
     environment: &Environment,
 ) -> Result<Arc<dyn ModelClient>, ModelError> {
     let settings = ClientSettings::of(model, provider, environment)?;
     let key = key::find(model, provider, environment)?;
     let wire = settings.wire(model, provider);
-    let endpoint = Endpoint::of(model, provider, wire)?;
+    let endpoint = ModelEndpoint::of(model, provider, wire)?;
     let failures = FailureContext::new(model, provider, wire, &key, &settings);
     let target = ModelTarget {
         provider,
@@ -67,30 +67,30 @@ pub(crate) fn client(
     )))
 }
 
-pub(crate) fn format_of(wire: Wire, target: ModelTarget) -> Arc<dyn WireFormat> {
+pub(crate) fn format_of(wire: ProviderWireFormat, target: ModelTarget) -> Arc<dyn WireFormat> {
     match wire {
-        Wire::Gemini => Arc::new(GeminiFormat::new(target)),
-        Wire::Responses => Arc::new(ResponsesFormat::new(target)),
-        Wire::Ollama => Arc::new(OllamaFormat::new(target)),
-        Wire::Anthropic => Arc::new(AnthropicFormat::new(target)),
-        Wire::Converse => Arc::new(ConverseFormat::new(target)),
-        Wire::Chat => Arc::new(ChatFormat::new(target)),
+        ProviderWireFormat::Gemini => Arc::new(GeminiFormat::new(target)),
+        ProviderWireFormat::Responses => Arc::new(ResponsesFormat::new(target)),
+        ProviderWireFormat::Ollama => Arc::new(OllamaFormat::new(target)),
+        ProviderWireFormat::Anthropic => Arc::new(AnthropicFormat::new(target)),
+        ProviderWireFormat::Converse => Arc::new(ConverseFormat::new(target)),
+        ProviderWireFormat::Chat => Arc::new(ChatFormat::new(target)),
     }
 }
 
 /// Returns the reason why the endpoint of `model` cannot be used.
 pub(crate) fn endpoint_problem(
     model: &Resource<Model>,
-    provider: &'static Provider,
+    provider: &'static ModelProvider,
 ) -> Option<ModelError> {
     let wire = settings::wire_of(model, provider);
-    Endpoint::of(model, provider, wire).err()
+    ModelEndpoint::of(model, provider, wire).err()
 }
 
 /// Returns the error of a Model whose key is not set in `environment`.
 pub(crate) fn missing_key(
     model: &Resource<Model>,
-    provider: &Provider,
+    provider: &ModelProvider,
     environment: &Environment,
 ) -> Option<ModelError> {
     key::find(model, provider, environment).err()

@@ -9,7 +9,7 @@ use goondan_core::ports::model::{ModelRequest, ToolDefinition};
 use goondan_spec::kinds::{ModelParams, ReasoningEffort};
 use serde_json::Value;
 
-use crate::formats::{OpenTurn, RequestContext, Transcript, TranscriptCache, WireFormat};
+use crate::formats::{EncodedTranscript, OpenTurn, RequestContext, TranscriptCache, WireFormat};
 use crate::transport::SharedBody;
 
 /// Encoded heads that are kept: one for each set of tools and params that is in use.
@@ -80,16 +80,20 @@ impl RequestBuilder {
     pub(crate) fn with_transcript<R>(
         &self,
         request: &ModelRequest,
-        work: impl FnOnce(&Transcript) -> R,
+        work: impl FnOnce(&EncodedTranscript) -> R,
     ) -> R {
-        request.messages.kept(|cache: &mut TranscriptCache| {
+        request.messages.with_cache(|cache: &mut TranscriptCache| {
             let transcript = cache.transcript(&self.transcript_key);
             transcript.catch_up(&request.messages, &*self.format);
             work(transcript)
         })
     }
 
-    fn system_field(&self, request: &ModelRequest, transcript: &Transcript) -> Option<Bytes> {
+    fn system_field(
+        &self,
+        request: &ModelRequest,
+        transcript: &EncodedTranscript,
+    ) -> Option<Bytes> {
         let system = request
             .system
             .as_deref()
@@ -120,7 +124,7 @@ impl RequestBuilder {
     }
 
     /// Returns the head of `request`. The same params, tools and output, by identity, have the same head.
-    fn head(&self, request: &ModelRequest, transcript: &Transcript) -> EncodedHead {
+    fn head(&self, request: &ModelRequest, transcript: &EncodedTranscript) -> EncodedHead {
         let called = &transcript.messages.called_tools;
         let open_turn = transcript.messages.open_turn;
         if request.tools.is_empty() && !called.is_empty() {

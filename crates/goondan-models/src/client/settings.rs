@@ -5,12 +5,12 @@ use std::time::Duration;
 use goondan_core::JsonObject;
 use goondan_core::ports::model::ModelError;
 use goondan_spec::kinds::{Model, ModelApi, ReasoningEffort};
-use goondan_spec::sent_schema::Wire;
+use goondan_spec::sent_schema::ProviderWireFormat;
 use goondan_spec::{Environment, Resource, Secret};
 use reqwest::header::{HeaderName, HeaderValue};
 
 use crate::errors::configuration;
-use crate::provider::Provider;
+use crate::provider::ModelProvider;
 
 /// Longest silence of a provider, if `options.timeoutSeconds` is absent.
 const DEFAULT_IDLE_TIMEOUT: Duration = Duration::from_secs(120);
@@ -35,7 +35,7 @@ impl ClientSettings {
     /// The variable of a header is not set, or its value is not a valid header.
     pub(crate) fn of(
         model: &Resource<Model>,
-        provider: &Provider,
+        provider: &ModelProvider,
         environment: &Environment,
     ) -> Result<Self, ModelError> {
         let options = &model.spec.options;
@@ -56,23 +56,39 @@ impl ClientSettings {
     }
 
     /// Returns the format for `model`.
-    pub(crate) fn wire(&self, model: &Resource<Model>, provider: &Provider) -> Wire {
+    pub(crate) fn wire(
+        &self,
+        model: &Resource<Model>,
+        provider: &ModelProvider,
+    ) -> ProviderWireFormat {
         wire_with(model, provider, self.api)
     }
 }
 
 /// Returns the format for `model`.
-pub(crate) fn wire_of(model: &Resource<Model>, provider: &Provider) -> Wire {
+pub(crate) fn wire_of(model: &Resource<Model>, provider: &ModelProvider) -> ProviderWireFormat {
     wire_with(model, provider, model.spec.options.api)
 }
 
 /// OpenAI's format is chat or responses. A server at another address mostly accepts only chat.
-fn wire_with(model: &Resource<Model>, provider: &Provider, api: Option<ModelApi>) -> Wire {
-    let usual = provider.wire(&model.spec.model).unwrap_or(Wire::Chat);
+fn wire_with(
+    model: &Resource<Model>,
+    provider: &ModelProvider,
+    api: Option<ModelApi>,
+) -> ProviderWireFormat {
+    let usual = provider
+        .wire(&model.spec.model)
+        .unwrap_or(ProviderWireFormat::Chat);
     match (usual, api) {
-        (Wire::Chat | Wire::Responses, Some(ModelApi::Chat)) => Wire::Chat,
-        (Wire::Chat | Wire::Responses, Some(ModelApi::Responses)) => Wire::Responses,
-        (Wire::Responses, None) if model.spec.endpoint.is_some() => Wire::Chat,
+        (ProviderWireFormat::Chat | ProviderWireFormat::Responses, Some(ModelApi::Chat)) => {
+            ProviderWireFormat::Chat
+        }
+        (ProviderWireFormat::Chat | ProviderWireFormat::Responses, Some(ModelApi::Responses)) => {
+            ProviderWireFormat::Responses
+        }
+        (ProviderWireFormat::Responses, None) if model.spec.endpoint.is_some() => {
+            ProviderWireFormat::Chat
+        }
         (usual, _) => usual,
     }
 }
@@ -103,7 +119,8 @@ fn headers(
             None => {
                 return Err(configuration(
                     format!("`{field}` of {} is not a valid HTTP header.", model.id),
-                    "Use letters, digits and hyphens in the name, and one line of plain characters as the value.",
+                    "Use letters, digits and hyphens in the name, and one line of plain characters \
+                    as the value.",
                 ));
             }
         }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use futures::TryStreamExt;
-use goondan_core::message::{Part, ToolCall};
+use goondan_core::message::{MessagePart, ToolCall};
 use goondan_core::ports::model::{
     CompletedAnswer, ModelChunk, ModelClient, ModelErrorKind, ModelFactory, ModelFinishReason,
     ModelRequest, ToolDefinition,
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-use crate::provider::Providers;
+use crate::provider::ModelProviders;
 use crate::testing::{model, request};
 
 /// Returns the address of a server that sends `body` once.
@@ -53,7 +53,7 @@ fn client(provider: &str, endpoint: &str, options: Value) -> Arc<dyn ModelClient
     model.spec.endpoint = Some(endpoint.to_owned());
     model.spec.api_key = Some(ValueSource::Value(Secret::new("k")));
     let environment = Environment::default();
-    Providers::new()
+    ModelProviders::new()
         .client(&model, Path::new("/"), &environment)
         .expect("a client")
 }
@@ -100,15 +100,15 @@ async fn calls_in_text_are_recovered_unless_an_option_forbids_it() {
     let (shown, answer) = answered(&text, json!({})).await;
     assert_eq!(shown, "I look.");
     let expected = [
-        Part::text("I look."),
-        Part::ToolCall(ToolCall::new("call_1", "t__x", json!({"n": 1}))),
+        MessagePart::text("I look."),
+        MessagePart::ToolCall(ToolCall::new("call_1", "t__x", json!({"n": 1}))),
     ];
     assert_eq!(answer.parts, expected);
     assert_eq!(answer.finish_reason, ModelFinishReason::ToolCalls);
     let (shown, answer) = answered(&text, json!({"textToolCalls": false})).await;
     assert_eq!(
         (shown.as_str(), answer.parts),
-        (text.as_str(), vec![Part::text(text.as_str())])
+        (text.as_str(), vec![MessagePart::text(text.as_str())])
     );
 }
 
@@ -130,7 +130,7 @@ async fn embeddings_come_from_providers_that_have_them() {
         (
             "{\"embeddings\": [",
             ModelErrorKind::Connection,
-            "broke off its answer",
+            "sent an incomplete answer",
         ),
         ("<html></html>", ModelErrorKind::Protocol, "web page"),
         (

@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use goondan_spec::sent_schema::Wire;
+use goondan_spec::sent_schema::ProviderWireFormat;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -13,24 +13,28 @@ use crate::errors::{ProviderError, error_in};
 pub(crate) const NO_EMBEDDINGS: &str = "This provider has no embeddings.";
 
 /// Text that replaces an empty one: Gemini refuses empty texts.
-const BLANK: &str = " ";
+const BLANK_INPUT: &str = " ";
 
 /// Purpose of the vectors, which Gemini needs to know.
 const GEMINI_TASK: &str = "SEMANTIC_SIMILARITY";
 
 /// Returns the path, relative to the base URL, and the body of a request for one vector a text. Returns `None` for
 /// formats without embeddings.
-pub(crate) fn request(wire: Wire, model: &str, texts: &[String]) -> Option<(String, Value)> {
+pub(crate) fn request(
+    wire: ProviderWireFormat,
+    model: &str,
+    texts: &[String],
+) -> Option<(String, Value)> {
     match wire {
-        Wire::Chat | Wire::Responses => Some((
+        ProviderWireFormat::Chat | ProviderWireFormat::Responses => Some((
             "embeddings".to_owned(),
             json!({"model": model, "input": texts}),
         )),
-        Wire::Ollama => Some((
+        ProviderWireFormat::Ollama => Some((
             "api/embed".to_owned(),
             json!({"model": model, "input": texts}),
         )),
-        Wire::Gemini => {
+        ProviderWireFormat::Gemini => {
             let name = model.strip_prefix("models/").unwrap_or(model);
             let requests: Vec<Value> = texts
                 .iter()
@@ -41,12 +45,16 @@ pub(crate) fn request(wire: Wire, model: &str, texts: &[String]) -> Option<(Stri
                 json!({"requests": requests}),
             ))
         }
-        Wire::Anthropic | Wire::Converse => None,
+        ProviderWireFormat::Anthropic | ProviderWireFormat::Converse => None,
     }
 }
 
 fn gemini_request(model: &str, text: &str) -> Value {
-    let text = if text.trim().is_empty() { BLANK } else { text };
+    let text = if text.trim().is_empty() {
+        BLANK_INPUT
+    } else {
+        text
+    };
     json!({
         "model": format!("models/{model}"),
         "content": {"parts": [{"text": text}]},
@@ -86,14 +94,19 @@ struct OllamaAnswer {
 ///
 /// # Errors
 /// The answer reports an error, or has another shape.
-pub(crate) fn decode(wire: Wire, body: &Value) -> Result<Vec<Vec<f32>>, ProviderError> {
+pub(crate) fn decode(
+    wire: ProviderWireFormat,
+    body: &Value,
+) -> Result<Vec<Vec<f32>>, ProviderError> {
     if let Some(error) = error_in(body) {
         return Err(ProviderError::Reported(error));
     }
     Ok(match wire {
-        Wire::Chat | Wire::Responses => openai_vectors(OpenaiAnswer::deserialize(body)?),
-        Wire::Ollama => OllamaAnswer::deserialize(body)?.embeddings,
-        Wire::Gemini => {
+        ProviderWireFormat::Chat | ProviderWireFormat::Responses => {
+            openai_vectors(OpenaiAnswer::deserialize(body)?)
+        }
+        ProviderWireFormat::Ollama => OllamaAnswer::deserialize(body)?.embeddings,
+        ProviderWireFormat::Gemini => {
             let answer = GeminiAnswer::deserialize(body)?;
             answer
                 .embeddings
@@ -101,7 +114,9 @@ pub(crate) fn decode(wire: Wire, body: &Value) -> Result<Vec<Vec<f32>>, Provider
                 .map(|vector| vector.values)
                 .collect()
         }
-        Wire::Anthropic | Wire::Converse => return Err(ProviderError::reported(NO_EMBEDDINGS)),
+        ProviderWireFormat::Anthropic | ProviderWireFormat::Converse => {
+            return Err(ProviderError::reported(NO_EMBEDDINGS));
+        }
     })
 }
 

@@ -10,21 +10,36 @@ fn each_format_has_its_request() {
         "embeddings".to_owned(),
         json!({"model": "m", "input": ["cats", ""]}),
     );
-    assert_eq!(request(Wire::Chat, "m", &texts()), Some(openai.clone()));
-    assert_eq!(request(Wire::Responses, "m", &texts()), Some(openai));
+    assert_eq!(
+        request(ProviderWireFormat::Chat, "m", &texts()),
+        Some(openai.clone())
+    );
+    assert_eq!(
+        request(ProviderWireFormat::Responses, "m", &texts()),
+        Some(openai)
+    );
     let ollama = (
         "api/embed".to_owned(),
         json!({"model": "m", "input": ["cats", ""]}),
     );
-    assert_eq!(request(Wire::Ollama, "m", &texts()), Some(ollama));
+    assert_eq!(
+        request(ProviderWireFormat::Ollama, "m", &texts()),
+        Some(ollama)
+    );
     let one = |text: &str| json!({"model": "models/m", "content": {"parts": [{"text": text}]}, "taskType": "SEMANTIC_SIMILARITY"});
     let gemini = (
         "models/m:batchEmbedContents".to_owned(),
         json!({"requests": [one("cats"), one(" ")]}),
     );
-    assert_eq!(request(Wire::Gemini, "m", &texts()), Some(gemini.clone()));
-    assert_eq!(request(Wire::Gemini, "models/m", &texts()), Some(gemini));
-    for wire in [Wire::Anthropic, Wire::Converse] {
+    assert_eq!(
+        request(ProviderWireFormat::Gemini, "m", &texts()),
+        Some(gemini.clone())
+    );
+    assert_eq!(
+        request(ProviderWireFormat::Gemini, "models/m", &texts()),
+        Some(gemini)
+    );
+    for wire in [ProviderWireFormat::Anthropic, ProviderWireFormat::Converse] {
         assert_eq!(request(wire, "m", &texts()), None);
     }
 }
@@ -34,22 +49,22 @@ fn vectors_are_in_the_order_of_the_texts() {
     let vectors = vec![vec![1.0, 0.5], vec![-0.25, 0.0]];
     for (wire, answer) in [
         (
-            Wire::Chat,
+            ProviderWireFormat::Chat,
             json!({"object": "list", "data": [
                 {"object": "embedding", "index": 1, "embedding": [-0.25, 0]},
                 {"object": "embedding", "index": 0, "embedding": [1, 0.5]},
             ]}),
         ),
         (
-            Wire::Responses,
+            ProviderWireFormat::Responses,
             json!({"data": [{"embedding": [1, 0.5]}, {"embedding": [-0.25, 0]}]}),
         ),
         (
-            Wire::Ollama,
+            ProviderWireFormat::Ollama,
             json!({"model": "m", "embeddings": [[1.0, 0.5], [-0.25, 0]], "prompt_eval_count": 2}),
         ),
         (
-            Wire::Gemini,
+            ProviderWireFormat::Gemini,
             json!({"embeddings": [{"values": [1, 0.5]}, {"values": [-0.25, 0.0]}]}),
         ),
     ] {
@@ -59,7 +74,11 @@ fn vectors_are_in_the_order_of_the_texts() {
 
 #[test]
 fn errors_and_other_shapes_are_not_vectors() {
-    for wire in [Wire::Chat, Wire::Ollama, Wire::Gemini] {
+    for wire in [
+        ProviderWireFormat::Chat,
+        ProviderWireFormat::Ollama,
+        ProviderWireFormat::Gemini,
+    ] {
         let reported = decode(
             wire,
             &json!({"error": {"message": "no such model", "code": 404}}),

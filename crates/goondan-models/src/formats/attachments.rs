@@ -3,7 +3,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use goondan_core::ports::tool::Attachment;
-use goondan_spec::sent_schema::Wire;
+use goondan_spec::sent_schema::ProviderWireFormat;
 
 /// The form in which a model receives an attachment.
 pub(crate) enum AttachmentForm {
@@ -14,14 +14,14 @@ pub(crate) enum AttachmentForm {
 }
 
 /// Returns the form in which `wire` carries `file`.
-pub(crate) fn attachment_form(wire: Wire, file: &Attachment) -> AttachmentForm {
+pub(crate) fn attachment_form(wire: ProviderWireFormat, file: &Attachment) -> AttachmentForm {
     if accepts(wire, &file.media_type) {
         return AttachmentForm::Data;
     }
     AttachmentForm::Text(match decoded_text(file) {
         Some(text) => format!("[{}]\n{text}", file_name(file)),
         None => format!(
-            "[{} ({}): this model can't be shown it]",
+            "[{} ({}): not supported by this model]",
             file_name(file),
             file.media_type
         ),
@@ -29,25 +29,25 @@ pub(crate) fn attachment_form(wire: Wire, file: &Attachment) -> AttachmentForm {
 }
 
 /// Returns whether `wire` has a place for `media_type`. Whether the model understands it is another matter.
-fn accepts(wire: Wire, media_type: &str) -> bool {
+fn accepts(wire: ProviderWireFormat, media_type: &str) -> bool {
     let (kind, _) = media_type.split_once('/').unwrap_or_default();
     let is_pdf = media_type == "application/pdf";
     match wire {
-        Wire::Chat => {
+        ProviderWireFormat::Chat => {
             kind == "image"
                 || is_pdf
                 || matches!(media_type, "audio/wav" | "audio/mpeg" | "audio/mp3")
         }
-        Wire::Responses => kind == "image" || is_pdf,
-        Wire::Anthropic | Wire::Converse => {
+        ProviderWireFormat::Responses => kind == "image" || is_pdf,
+        ProviderWireFormat::Anthropic | ProviderWireFormat::Converse => {
             is_pdf
                 || matches!(
                     media_type,
                     "image/jpeg" | "image/png" | "image/gif" | "image/webp"
                 )
         }
-        Wire::Gemini => is_pdf || matches!(kind, "image" | "audio" | "video"),
-        Wire::Ollama => kind == "image",
+        ProviderWireFormat::Gemini => is_pdf || matches!(kind, "image" | "audio" | "video"),
+        ProviderWireFormat::Ollama => kind == "image",
     }
 }
 

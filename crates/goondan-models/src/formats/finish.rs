@@ -2,7 +2,7 @@
 
 use goondan_core::ports::model::ModelFinishReason;
 
-use crate::answer::Ending;
+use crate::answer::AnswerEnding;
 
 /// Class of a reason.
 #[derive(Clone, Copy)]
@@ -17,7 +17,7 @@ enum EndingClass {
 }
 
 /// Classes of all known reasons, in lower case.
-const CLASSES: &[(&str, EndingClass)] = &[
+const ENDING_CLASSES: &[(&str, EndingClass)] = &[
     ("stop", EndingClass::Whole),
     ("end_turn", EndingClass::Whole),
     ("stop_sequence", EndingClass::Whole),
@@ -69,32 +69,34 @@ const CLASSES: &[(&str, EndingClass)] = &[
 ];
 
 /// Returns the ending for a provider's `reason`, or `None` for an empty one. `words` explain a refusal or a failure.
-pub(crate) fn ending_of(reason: &str, words: &str) -> Option<Ending> {
+pub(crate) fn ending_of(reason: &str, words: &str) -> Option<AnswerEnding> {
     let reason = reason.trim();
     if reason.is_empty() {
         return None;
     }
     let lower = reason.to_ascii_lowercase();
-    let class = CLASSES
+    let class = ENDING_CLASSES
         .iter()
         .find(|(known, _)| *known == lower)
         .map(|row| row.1);
     let (owned, words) = (reason.to_owned(), words.to_owned());
     Some(match class {
-        Some(EndingClass::Whole) => Ending::Finished(ModelFinishReason::Stop),
-        Some(EndingClass::Calls) => Ending::Finished(ModelFinishReason::ToolCalls),
-        Some(EndingClass::Length) => Ending::Finished(ModelFinishReason::Length),
-        Some(EndingClass::ContextWindow) => Ending::Finished(ModelFinishReason::ContextWindow),
-        Some(EndingClass::Pause) => Ending::Finished(ModelFinishReason::Pause),
-        Some(EndingClass::Declined) => Ending::Declined {
+        Some(EndingClass::Whole) => AnswerEnding::Finished(ModelFinishReason::Stop),
+        Some(EndingClass::Calls) => AnswerEnding::Finished(ModelFinishReason::ToolCalls),
+        Some(EndingClass::Length) => AnswerEnding::Finished(ModelFinishReason::Length),
+        Some(EndingClass::ContextWindow) => {
+            AnswerEnding::Finished(ModelFinishReason::ContextWindow)
+        }
+        Some(EndingClass::Pause) => AnswerEnding::Finished(ModelFinishReason::Pause),
+        Some(EndingClass::Declined) => AnswerEnding::Declined {
             reason: owned,
             words,
         },
-        Some(EndingClass::Failed) => Ending::Failed {
+        Some(EndingClass::Failed) => AnswerEnding::Failed {
             reason: owned,
             words,
         },
-        None => Ending::Finished(ModelFinishReason::Other(owned)),
+        None => AnswerEnding::Finished(ModelFinishReason::Other(owned)),
     })
 }
 
@@ -107,7 +109,7 @@ mod tests {
     #[test]
     fn the_documentation_lists_every_reason() {
         let page = PAGE.to_ascii_lowercase();
-        let missing: Vec<_> = CLASSES
+        let missing: Vec<_> = ENDING_CLASSES
             .iter()
             .map(|(reason, _)| *reason)
             .filter(|reason| !page.contains(&format!("`{reason}`")))

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 /// A message to which following content may be added.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Draft {
+pub(crate) struct DraftMessage {
     pub(crate) role: &'static str,
     pub(crate) content: Vec<Value>,
     /// Content of a following message with the same role joins this message.
@@ -40,8 +40,8 @@ pub(crate) struct CacheMark {
 /// Messages of a request. Only the last one is still open.
 #[derive(Debug, Default)]
 pub(crate) struct WireMessages {
-    pub(crate) closed: Vec<Draft>,
-    pub(crate) open: Option<Draft>,
+    pub(crate) closed: Vec<DraftMessage>,
+    pub(crate) open: Option<DraftMessage>,
     /// Attachments of tool results, which follow the last result of a step.
     files: Vec<Value>,
     /// System messages of a conversation whose format has no place for them among the messages.
@@ -62,7 +62,7 @@ impl WireMessages {
             Some(open) if open.joins && joins && open.role == role => open.content.extend(content),
             _ => {
                 self.closed.extend(self.open.take());
-                self.open = Some(Draft {
+                self.open = Some(DraftMessage {
                     role,
                     content,
                     joins,

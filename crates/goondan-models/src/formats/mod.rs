@@ -32,16 +32,16 @@ use goondan_core::JsonObject;
 use goondan_core::message::Message;
 use goondan_core::ports::model::ToolDefinition;
 use goondan_spec::kinds::{ModelParams, ReasoningEffort};
-use goondan_spec::sent_schema::Wire;
+use goondan_spec::sent_schema::ProviderWireFormat;
 use reqwest::header::HeaderMap;
 use serde_json::Value;
 
 use crate::answer::AnswerBuilder;
 use crate::errors::ProviderError;
-use crate::provider::{Provider, ProviderFormat};
+use crate::provider::{ModelProvider, ProviderFormat};
 
-pub(crate) use messages::{CacheMark, Draft, OpenTurn, WireMessages};
-pub(crate) use transcript::{Transcript, TranscriptCache};
+pub(crate) use messages::{CacheMark, DraftMessage, OpenTurn, WireMessages};
+pub(crate) use transcript::{EncodedTranscript, TranscriptCache};
 
 /// Description of a tool that the conversation has called and that the agent no longer has.
 pub(crate) const FORMER_TOOL_DESCRIPTION: &str = "Not available any more.";
@@ -49,7 +49,7 @@ pub(crate) const FORMER_TOOL_DESCRIPTION: &str = "Not available any more.";
 /// A model behind a provider, as a format needs it.
 #[derive(Debug, Clone)]
 pub(crate) struct ModelTarget {
-    pub(crate) provider: &'static Provider,
+    pub(crate) provider: &'static ModelProvider,
     /// Model name as requests contain it.
     pub(crate) model: String,
     /// Requests mark prefixes for the provider's cache.
@@ -61,7 +61,7 @@ impl ModelTarget {
     /// models are valid on Vertex AI and at Anthropic.
     pub(crate) fn family(&self) -> &str {
         match (self.provider.format(), self.provider.wire(&self.model)) {
-            (ProviderFormat::Vertex, Some(Wire::Anthropic)) => "anthropic",
+            (ProviderFormat::Vertex, Some(ProviderWireFormat::Anthropic)) => "anthropic",
             _ => self.provider.family(),
         }
     }
@@ -82,7 +82,7 @@ pub(crate) struct RequestContext<'a> {
 
 /// Division of the response body into events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Framing {
+pub(crate) enum EventFraming {
     /// Server-sent events; the event is the JSON of its `data` lines.
     ServerSentEvents,
     /// One JSON value a line.
@@ -93,7 +93,7 @@ pub(crate) enum Framing {
 
 /// Progress of an answer after an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Progress {
+pub(crate) enum AnswerProgress {
     /// More events follow.
     More,
     /// The answer is complete; later events do not count.
@@ -102,7 +102,7 @@ pub(crate) enum Progress {
 
 /// A wire format for one model.
 pub(crate) trait WireFormat: Send + Sync {
-    fn wire(&self) -> Wire;
+    fn wire(&self) -> ProviderWireFormat;
 
     /// Returns the path of a model call, relative to the base URL, with its query.
     fn path(&self) -> String;
@@ -113,8 +113,8 @@ pub(crate) trait WireFormat: Send + Sync {
     /// The key contains characters that no header may contain.
     fn add_headers(&self, key: Option<&str>, headers: &mut HeaderMap) -> Result<(), String>;
 
-    fn framing(&self) -> Framing {
-        Framing::ServerSentEvents
+    fn framing(&self) -> EventFraming {
+        EventFraming::ServerSentEvents
     }
 
     /// Returns all fields of the body except the system prompt and the messages.
@@ -137,7 +137,7 @@ pub(crate) trait WireFormat: Send + Sync {
     fn add_message(&self, message: &Message, messages: &mut WireMessages);
 
     /// Returns the JSON of a message to which nothing more is added.
-    fn close(&self, draft: &Draft) -> Value;
+    fn close(&self, draft: &DraftMessage) -> Value;
 
     /// Returns the position and text of a cache mark in a message that [`WireFormat::close`] returned.
     fn cache_mark(&self) -> Option<CacheMark> {
@@ -166,5 +166,5 @@ pub(crate) trait StreamDecoder: Send + Sync {
         &mut self,
         event: WireEvent<'_>,
         answer: &mut AnswerBuilder,
-    ) -> Result<Progress, ProviderError>;
+    ) -> Result<AnswerProgress, ProviderError>;
 }

@@ -1,10 +1,10 @@
 //! Schemas of structured answers for Anthropic and Bedrock, which accept a part of JSON Schema.
 
-use goondan_spec::sent_schema::{Wire, sent_schema};
+use goondan_spec::sent_schema::{ProviderWireFormat, sent_schema};
 use serde_json::{Map, Value};
 
 /// Keywords that both APIs accept.
-const ACCEPTED: [&str; 17] = [
+const ACCEPTED_KEYWORDS: [&str; 17] = [
     "$defs",
     "$ref",
     "additionalProperties",
@@ -41,7 +41,7 @@ const ACCEPTED_FORMATS: [&str; 9] = [
 /// they refuse become text in the description. Answers are checked against the schema as it was
 /// written.
 pub(crate) fn output_schema(schema: &Value) -> Value {
-    closed(&sent_schema(Wire::Anthropic, schema))
+    closed(&sent_schema(ProviderWireFormat::Anthropic, schema))
 }
 
 fn closed(schema: &Value) -> Value {
@@ -71,7 +71,7 @@ fn is_accepted(key: &str, value: &Value) -> bool {
             .as_str()
             .is_some_and(|format| ACCEPTED_FORMATS.contains(&format)),
         "minItems" => value.as_u64().is_some_and(|count| count <= 1),
-        _ => ACCEPTED.contains(&key),
+        _ => ACCEPTED_KEYWORDS.contains(&key),
     }
 }
 

@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use goondan_core::message::{Message, Part, Role, ToolResultPart};
+use goondan_core::message::{Message, MessagePart, MessageRole, ToolResultPart};
 use goondan_core::ports::model::{ModelRequest, ToolDefinition};
 use goondan_core::ports::tool::{Attachment, ToolCallError, ToolCallStatus};
 use goondan_spec::Code;
@@ -57,14 +57,14 @@ pub(crate) fn body_of(format: impl WireFormat + 'static, mut request: ModelReque
 
 /// Returns a conversation: a question with an image, `answer` and the results of its calls with a
 /// file, another question.
-pub(crate) fn conversation(answer: Vec<Part>) -> ModelRequest {
+pub(crate) fn conversation(answer: Vec<MessagePart>) -> ModelRequest {
     let image = || file("image/png", "iVBO", "map.png");
-    let calls = message(Role::Assistant, answer);
-    let mut results: Vec<Part> = calls
+    let calls = message(MessageRole::Assistant, answer);
+    let mut results: Vec<MessagePart> = calls
         .tool_calls()
         .map(|call| result(call.tool_call_id.as_str()))
         .collect();
-    if let Some(Part::ToolResult(result)) = results.last_mut() {
+    if let Some(MessagePart::ToolResult(result)) = results.last_mut() {
         result.output = None;
         result.error = Some(ToolCallError {
             name: None,
@@ -76,11 +76,17 @@ pub(crate) fn conversation(answer: Vec<Part>) -> ModelRequest {
     }
     results.push(image());
     let messages = vec![
-        message(Role::System, vec![Part::text("A summary.")]),
-        message(Role::User, vec![Part::text("Where is it warm?"), image()]),
+        message(MessageRole::System, vec![MessagePart::text("A summary.")]),
+        message(
+            MessageRole::User,
+            vec![MessagePart::text("Where is it warm?"), image()],
+        ),
         calls,
-        message(Role::Tool, results),
-        message(Role::User, vec![Part::text("And"), Part::text("tomorrow?")]),
+        message(MessageRole::Tool, results),
+        message(
+            MessageRole::User,
+            vec![MessagePart::text("And"), MessagePart::text("tomorrow?")],
+        ),
     ];
     ModelRequest {
         system: Some("Be brief.".to_owned()),
@@ -102,8 +108,8 @@ fn weather() -> ToolDefinition {
     }
 }
 
-fn result(id: &str) -> Part {
-    Part::ToolResult(ToolResultPart {
+fn result(id: &str) -> MessagePart {
+    MessagePart::ToolResult(ToolResultPart {
         tool_call_id: id.to_owned(),
         tool_name: "weather__now".to_owned(),
         status: ToolCallStatus::Ok,
@@ -113,8 +119,8 @@ fn result(id: &str) -> Part {
     })
 }
 
-fn file(media_type: &str, data: &str, name: &str) -> Part {
-    Part::File(Attachment {
+fn file(media_type: &str, data: &str, name: &str) -> MessagePart {
+    MessagePart::File(Attachment {
         media_type: media_type.to_owned(),
         data: data.to_owned(),
         name: Some(name.to_owned()),

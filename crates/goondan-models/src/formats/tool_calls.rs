@@ -16,7 +16,7 @@ pub(crate) struct CallPiece<'a> {
 
 /// A tool call that is not complete yet.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct OpenCall {
+pub(crate) struct PartialToolCall {
     index: Option<u64>,
     pub(crate) id: String,
     pub(crate) name: String,
@@ -29,7 +29,7 @@ pub(crate) struct OpenCall {
 /// The tool calls of one answer, in the order in which they began.
 #[derive(Debug, Default)]
 pub(crate) struct CallAssembler {
-    calls: Vec<OpenCall>,
+    calls: Vec<PartialToolCall>,
 }
 
 impl CallAssembler {
@@ -82,7 +82,7 @@ impl CallAssembler {
         by_id().or(Some(last).filter(|_| has_late_id))
     }
 
-    pub(crate) fn get(&self, at: usize) -> Option<&OpenCall> {
+    pub(crate) fn get(&self, at: usize) -> Option<&PartialToolCall> {
         self.calls.get(at)
     }
 }
@@ -105,7 +105,7 @@ impl CallPiece<'_> {
     }
 }
 
-impl OpenCall {
+impl PartialToolCall {
     /// Returns whether this call is complete and `piece` begins another one.
     fn ends_before(&self, piece: &CallPiece<'_>) -> bool {
         if self.name.is_empty() {
@@ -128,13 +128,13 @@ impl OpenCall {
     }
 
     /// Returns the call that begins if `piece` continues a repetition of this call's name.
-    fn next_of_same_tool(&self, piece: &CallPiece<'_>) -> Option<OpenCall> {
+    fn next_of_same_tool(&self, piece: &CallPiece<'_>) -> Option<PartialToolCall> {
         let id = self.repeated.clone().filter(|_| piece.name().is_empty())?;
-        Some(OpenCall {
+        Some(PartialToolCall {
             index: self.index,
             id,
             name: self.name.clone(),
-            ..OpenCall::default()
+            ..PartialToolCall::default()
         })
     }
 

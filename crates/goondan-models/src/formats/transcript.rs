@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use goondan_core::message::{Message, Role};
+use goondan_core::message::{Message, MessageRole};
 
-use super::{CacheMark, Draft, WireFormat, WireMessages};
+use super::{CacheMark, DraftMessage, WireFormat, WireMessages};
 
 /// Bytes of encoded messages that later requests share. A smaller rest is copied for each request.
 const SHARED_BLOCK_BYTES: usize = 32 * 1024;
@@ -20,12 +20,12 @@ const MAX_TRANSCRIPTS: usize = 4;
 /// Transcripts of one conversation, by format and provider.
 #[derive(Default)]
 pub(crate) struct TranscriptCache {
-    transcripts: Vec<(String, Transcript)>,
+    transcripts: Vec<(String, EncodedTranscript)>,
 }
 
 /// The encoded messages of a conversation in one format.
 #[derive(Default)]
-pub(crate) struct Transcript {
+pub(crate) struct EncodedTranscript {
     /// Number of messages that are encoded, and the last one of them.
     taken: usize,
     last: Option<Arc<Message>>,
@@ -43,25 +43,25 @@ struct EncodedMessage {
 
 impl TranscriptCache {
     /// Returns the transcript for `key`, which is empty when it is new.
-    pub(crate) fn transcript(&mut self, key: &str) -> &mut Transcript {
+    pub(crate) fn transcript(&mut self, key: &str) -> &mut EncodedTranscript {
         let known = self.transcripts.iter().position(|(known, _)| known == key);
         let at = known.unwrap_or_else(|| {
             if self.transcripts.len() == MAX_TRANSCRIPTS {
                 self.transcripts.remove(0);
             }
             self.transcripts
-                .push((key.to_owned(), Transcript::default()));
+                .push((key.to_owned(), EncodedTranscript::default()));
             self.transcripts.len() - 1
         });
         &mut self.transcripts[at].1
     }
 }
 
-impl Transcript {
+impl EncodedTranscript {
     /// Encodes what is new in `messages`. A transcript of other messages starts again.
     pub(crate) fn catch_up(&mut self, messages: &[Arc<Message>], format: &dyn WireFormat) {
         if !self.is_prefix_of(messages) {
-            *self = Transcript::default();
+            *self = EncodedTranscript::default();
         }
         for message in &messages[self.taken..] {
             self.add(message, format);
@@ -84,18 +84,18 @@ impl Transcript {
     }
 
     fn add(&mut self, message: &Message, format: &dyn WireFormat) {
-        if message.data.role != Role::Tool {
+        if message.data.role != MessageRole::Tool {
             let files = self.messages.take_files();
             self.messages.push("user", files, true);
         }
         self.messages.note_calls(message);
-        format.add_message(message, &mut self.messages);
+        format.add_message(&message.as_answered(), &mut self.messages);
         for draft in std::mem::take(&mut self.messages.closed) {
             self.close(&draft, format);
         }
     }
 
-    fn close(&mut self, draft: &Draft, format: &dyn WireFormat) {
+    fn close(&mut self, draft: &DraftMessage, format: &dyn WireFormat) {
         self.recent.push_back(EncodedMessage::of(draft, format));
         let mark = format.cache_mark();
         while !self.recent.is_empty() && !self.can_carry_mark(mark) {
@@ -154,13 +154,13 @@ impl Transcript {
     /// Encodes the open message and the attachments after it.
     fn end(&self, format: &dyn WireFormat) -> Vec<EncodedMessage> {
         let files = self.messages.files();
-        let mut drafts: Vec<Draft> = self.messages.open.iter().cloned().collect();
+        let mut drafts: Vec<DraftMessage> = self.messages.open.iter().cloned().collect();
         if !files.is_empty() {
             match drafts.last_mut() {
                 Some(open) if open.joins && open.role == "user" => {
                     open.content.extend_from_slice(files)
                 }
-                _ => drafts.push(Draft {
+                _ => drafts.push(DraftMessage {
                     role: "user",
                     content: files.to_vec(),
                     joins: true,
@@ -175,7 +175,7 @@ impl Transcript {
 }
 
 impl EncodedMessage {
-    fn of(draft: &Draft, format: &dyn WireFormat) -> Self {
+    fn of(draft: &DraftMessage, format: &dyn WireFormat) -> Self {
         EncodedMessage {
             role: draft.role,
             json: format.close(draft).to_string().into_bytes(),

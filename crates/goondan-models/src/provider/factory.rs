@@ -10,8 +10,8 @@ use goondan_spec::{Environment, Resource};
 use super::{ProviderFormat, provider, providers, similar_providers};
 use crate::client;
 use crate::errors::configuration;
-use crate::replay::Cassettes;
-use crate::scripted::Scripts;
+use crate::replay::CassettePlayers;
+use crate::scripted::PlayingScripts;
 use crate::transport::HttpClients;
 
 /// Factory of clients for all providers.
@@ -19,20 +19,20 @@ use crate::transport::HttpClients;
 /// Making a client is cheap: it connects to nothing, and TLS is set up with the first call. Keep one factory for the
 /// life of the program: its clients share connections, and scripts and recordings continue after a reload.
 #[derive(Default)]
-pub struct Providers {
+pub struct ModelProviders {
     http: HttpClients,
-    scripts: Scripts,
-    cassettes: Cassettes,
+    scripts: PlayingScripts,
+    cassettes: CassettePlayers,
 }
 
-impl Providers {
+impl ModelProviders {
     /// Returns a factory.
     pub fn new() -> Self {
-        Providers::default()
+        ModelProviders::default()
     }
 }
 
-impl ModelFactory for Providers {
+impl ModelFactory for ModelProviders {
     fn client(
         &self,
         model: &Resource<Model>,
@@ -55,8 +55,8 @@ pub fn model_problem(model: &Resource<Model>, bundle_root: &Path) -> Option<Mode
         return Some(unknown_provider(model));
     };
     match provider.format() {
-        ProviderFormat::Scripted => Scripts::default().client(model, bundle_root).err(),
-        ProviderFormat::Replay => Cassettes::default()
+        ProviderFormat::Scripted => PlayingScripts::default().client(model, bundle_root).err(),
+        ProviderFormat::Replay => CassettePlayers::default()
             .client(model, bundle_root, &Environment::default())
             .err(),
         _ => client::endpoint_problem(model, provider),
@@ -80,7 +80,8 @@ fn unknown_provider(model: &Resource<Model>) -> ModelError {
         .map(|provider| provider.name.as_str())
         .collect();
     let others = format!(
-        "Use one of: {}. For any other service with OpenAI's format, write `provider: openai-compatible` and its `endpoint`.",
+        "Use one of: {}. For any other service with OpenAI's format, write `provider: \
+        openai-compatible` and its `endpoint`.",
         all.join(", ")
     );
     let similar: Vec<_> = similar_providers(name)
@@ -94,5 +95,5 @@ fn unknown_provider(model: &Resource<Model>) -> ModelError {
             format!("Did you mean {}? {others}", names.join(" or ")),
         ),
     }
-    .within("provider", None)
+    .within("spec.provider", None)
 }

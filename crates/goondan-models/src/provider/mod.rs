@@ -5,25 +5,25 @@ mod quirks;
 
 use std::sync::LazyLock;
 
-use goondan_spec::sent_schema::Wire;
+use goondan_spec::sent_schema::ProviderWireFormat;
 use serde::Deserialize;
 
-pub use factory::{Providers, missing_key, model_problem};
-pub(crate) use quirks::Quirks;
+pub use factory::{ModelProviders, missing_key, model_problem};
+pub(crate) use quirks::ProviderQuirks;
 
-static TABLE: LazyLock<ProviderTable> = LazyLock::new(|| {
+static PROVIDER_TABLE: LazyLock<ProviderTable> = LazyLock::new(|| {
     toml::from_str(include_str!("providers.toml")).expect("a test reads the table")
 });
 
 #[derive(Debug, Deserialize)]
 struct ProviderTable {
-    provider: Vec<Provider>,
+    provider: Vec<ModelProvider>,
 }
 
 /// A provider that a Model resource can name.
 #[derive(Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Provider {
+pub struct ModelProvider {
     /// Value of `provider:` in a Model.
     pub name: String,
     /// Environment variable that usually contains the key; absent if the provider needs no key.
@@ -36,7 +36,7 @@ pub struct Provider {
     format: ProviderFormat,
     family: Option<String>,
     #[serde(default)]
-    pub(crate) quirks: Quirks,
+    pub(crate) quirks: ProviderQuirks,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -56,7 +56,7 @@ pub(crate) enum ProviderFormat {
     Vertex,
 }
 
-impl Provider {
+impl ModelProvider {
     pub(crate) fn format(&self) -> ProviderFormat {
         self.format
     }
@@ -75,31 +75,34 @@ impl Provider {
     }
 
     /// Returns the wire format for `model`; `None` for scripts and recordings.
-    pub fn wire(&self, model: &str) -> Option<Wire> {
+    pub fn wire(&self, model: &str) -> Option<ProviderWireFormat> {
         Some(match self.format {
             ProviderFormat::Scripted | ProviderFormat::Replay => return None,
-            ProviderFormat::Chat => Wire::Chat,
-            ProviderFormat::Responses => Wire::Responses,
-            ProviderFormat::Anthropic => Wire::Anthropic,
-            ProviderFormat::Gemini => Wire::Gemini,
-            ProviderFormat::Converse => Wire::Converse,
-            ProviderFormat::Ollama => Wire::Ollama,
+            ProviderFormat::Chat => ProviderWireFormat::Chat,
+            ProviderFormat::Responses => ProviderWireFormat::Responses,
+            ProviderFormat::Anthropic => ProviderWireFormat::Anthropic,
+            ProviderFormat::Gemini => ProviderWireFormat::Gemini,
+            ProviderFormat::Converse => ProviderWireFormat::Converse,
+            ProviderFormat::Ollama => ProviderWireFormat::Ollama,
             ProviderFormat::Openai if self.address.is_some() && prefers_responses(model) => {
-                Wire::Responses
+                ProviderWireFormat::Responses
             }
-            ProviderFormat::Openai => Wire::Chat,
-            ProviderFormat::Vertex if model.starts_with("claude") => Wire::Anthropic,
-            ProviderFormat::Vertex => Wire::Gemini,
+            ProviderFormat::Openai => ProviderWireFormat::Chat,
+            ProviderFormat::Vertex if model.starts_with("claude") => ProviderWireFormat::Anthropic,
+            ProviderFormat::Vertex => ProviderWireFormat::Gemini,
         })
     }
 
     /// Returns whether requests contain the schema of a structured answer unless the Model says otherwise. Some
     /// providers accept a schema for some models only and refuse the request for the others.
-    pub(crate) fn takes_schemas(&self, wire: Wire) -> bool {
+    pub(crate) fn takes_schemas(&self, wire: ProviderWireFormat) -> bool {
         match wire {
-            Wire::Chat => self.quirks.takes_schemas,
-            Wire::Responses => true,
-            Wire::Anthropic | Wire::Gemini | Wire::Converse | Wire::Ollama => false,
+            ProviderWireFormat::Chat => self.quirks.takes_schemas,
+            ProviderWireFormat::Responses => true,
+            ProviderWireFormat::Anthropic
+            | ProviderWireFormat::Gemini
+            | ProviderWireFormat::Converse
+            | ProviderWireFormat::Ollama => false,
         }
     }
 }
@@ -114,12 +117,12 @@ fn prefers_responses(model: &str) -> bool {
 }
 
 /// Returns every provider, in alphabetical order.
-pub fn providers() -> &'static [Provider] {
-    &TABLE.provider
+pub fn providers() -> &'static [ModelProvider] {
+    &PROVIDER_TABLE.provider
 }
 
 /// Returns the provider called `name`.
-pub fn provider(name: &str) -> Option<&'static Provider> {
+pub fn provider(name: &str) -> Option<&'static ModelProvider> {
     providers().iter().find(|provider| provider.name == name)
 }
 
@@ -171,12 +174,30 @@ mod tests {
     fn the_format_follows_the_model_for_openai_and_vertex() {
         let wire =
             |name: &str, model: &str| provider(name).and_then(|provider| provider.wire(model));
-        assert_eq!(wire("openai", "gpt-5-mini"), Some(Wire::Responses));
-        assert_eq!(wire("openai", "gpt-4o-codex"), Some(Wire::Responses));
-        assert_eq!(wire("openai", "gpt-4o-mini"), Some(Wire::Chat));
-        assert_eq!(wire("openai-compatible", "gpt-5"), Some(Wire::Chat));
-        assert_eq!(wire("vertex", "claude-sonnet-4-5"), Some(Wire::Anthropic));
-        assert_eq!(wire("vertex", "gemini-2.5-flash"), Some(Wire::Gemini));
+        assert_eq!(
+            wire("openai", "gpt-5-mini"),
+            Some(ProviderWireFormat::Responses)
+        );
+        assert_eq!(
+            wire("openai", "gpt-4o-codex"),
+            Some(ProviderWireFormat::Responses)
+        );
+        assert_eq!(
+            wire("openai", "gpt-4o-mini"),
+            Some(ProviderWireFormat::Chat)
+        );
+        assert_eq!(
+            wire("openai-compatible", "gpt-5"),
+            Some(ProviderWireFormat::Chat)
+        );
+        assert_eq!(
+            wire("vertex", "claude-sonnet-4-5"),
+            Some(ProviderWireFormat::Anthropic)
+        );
+        assert_eq!(
+            wire("vertex", "gemini-2.5-flash"),
+            Some(ProviderWireFormat::Gemini)
+        );
         assert_eq!(wire("scripted", "m"), None);
     }
 }

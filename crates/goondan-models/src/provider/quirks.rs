@@ -7,7 +7,7 @@ use serde::Deserialize;
 /// Differences between a provider and the format that it speaks.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct Quirks {
+pub(crate) struct ProviderQuirks {
     /// The provider accepts the schema of a structured answer for all its models.
     pub(crate) takes_schemas: bool,
     /// Assistant messages with tool calls must contain `reasoning_content`.
@@ -34,7 +34,7 @@ pub(crate) struct Quirks {
     pub(crate) namespaces: BTreeMap<String, String>,
 }
 
-impl Quirks {
+impl ProviderQuirks {
     /// Returns the model name for requests: without a namespace, with the provider's prefix.
     pub(crate) fn sent_model(&self, model: &str) -> String {
         let name = model.split_once("::").map_or(model, |(_, name)| name);

@@ -4,18 +4,19 @@ use std::path::Path;
 
 use goondan_core::ports::model::ModelError;
 
-use super::entry::Entry;
+use super::entry::CassetteEntry;
 use crate::errors::configuration;
 use crate::files::read_inside;
 
 /// The option that names a cassette.
-pub(super) const FIELD: &str = "spec.options.cassette";
+pub(super) const CASSETTE_FIELD: &str = "spec.options.cassette";
 /// The largest cassette, in bytes.
-const LIMIT: u64 = 256 * 1024 * 1024;
+const MAX_CASSETTE_BYTES: u64 = 256 * 1024 * 1024;
 
 /// The entries of the cassette at `path` below `root`. A last line that was cut off while it was written is left out.
-pub(crate) fn read(root: &Path, path: &str) -> Result<Vec<Entry>, ModelError> {
-    let text = read_inside(root, path, LIMIT).map_err(|error| error.within(FIELD, None))?;
+pub(crate) fn read(root: &Path, path: &str) -> Result<Vec<CassetteEntry>, ModelError> {
+    let text = read_inside(root, path, MAX_CASSETTE_BYTES)
+        .map_err(|error| error.within(CASSETTE_FIELD, None))?;
     let mut entries = Vec::new();
     for (index, line) in text
         .split_inclusive('\n')
@@ -26,9 +27,12 @@ pub(crate) fn read(root: &Path, path: &str) -> Result<Vec<Entry>, ModelError> {
             Ok(entry) => entries.push(entry),
             Err(_) if !line.ends_with('\n') => {}
             Err(_) => {
-                let message = format!("line {} of {path} is not a line of a cassette", index + 1);
-                let error = configuration(message, "record it again with `gdn run --record FILE`");
-                return Err(error.within(FIELD, Some((path.to_owned(), index + 1, 1))));
+                let message = format!("line {} of {path} is not a cassette entry", index + 1);
+                let error = configuration(
+                    message,
+                    "record the cassette again with `gdn run --record FILE`",
+                );
+                return Err(error.within(CASSETTE_FIELD, Some((path.to_owned(), index + 1, 1))));
             }
         }
     }

@@ -3,19 +3,19 @@
 use goondan_spec::Resource;
 use goondan_spec::kinds::{Model, RequestPart};
 
-use super::entry::{Asked, AskedMessage};
+use super::entry::{AskedMessage, RecordedRequest};
 
 /// How much of a text is shown, in characters.
-const SHOWN: usize = 80;
+const MAX_SHOWN_CHARS: usize = 80;
 
 /// Parts of a request that need not be the same.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Ignored(Vec<RequestPart>);
+pub(crate) struct IgnoredParts(Vec<RequestPart>);
 
-impl Ignored {
+impl IgnoredParts {
     /// The parts in `options.ignore` of `model`.
     pub(crate) fn of(model: &Resource<Model>) -> Self {
-        Ignored(model.spec.options.ignore.clone())
+        IgnoredParts(model.spec.options.ignore.clone())
     }
 
     fn has(&self, part: RequestPart) -> bool {
@@ -29,7 +29,11 @@ impl Ignored {
 }
 
 /// What differs in the parts that count, a phrase each; empty where nothing does.
-pub(crate) fn differences(recorded: &Asked, now: &Asked, ignored: &Ignored) -> Vec<String> {
+pub(crate) fn differences(
+    recorded: &RecordedRequest,
+    now: &RecordedRequest,
+    ignored: &IgnoredParts,
+) -> Vec<String> {
     let mut found = Vec::new();
     if !ignored.has(RequestPart::System) && recorded.system != now.system {
         let (then, now) = (recorded.system.as_deref(), now.system.as_deref());
@@ -72,7 +76,7 @@ fn message_difference(recorded: &[AskedMessage], now: &[AskedMessage]) -> Option
             ))
         }
         None if recorded.len() != now.len() => Some(format!(
-            "there were {} messages, there are {}",
+            "the number of messages was {}, is {}",
             recorded.len(),
             now.len()
         )),
@@ -92,7 +96,7 @@ fn spoken(message: &AskedMessage) -> String {
 }
 
 fn shown(text: &str) -> String {
-    match text.char_indices().nth(SHOWN) {
+    match text.char_indices().nth(MAX_SHOWN_CHARS) {
         Some((end, _)) => format!("`{} …`", &text[..end]),
         None => format!("`{text}`"),
     }

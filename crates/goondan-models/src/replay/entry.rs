@@ -1,7 +1,7 @@
 //! One line of a cassette.
 
 use goondan_core::ids::hex;
-use goondan_core::message::{Message, Part, Role, ToolCall};
+use goondan_core::message::{Message, MessagePart, MessageRole, ToolCall};
 use goondan_core::ports::model::{
     CompletedAnswer, ModelChunk, ModelError, ModelRequest, TokenUsage,
 };
@@ -14,21 +14,21 @@ use sha2::{Digest, Sha256};
 /// A question and its answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Entry {
+pub struct CassetteEntry {
     /// Who asked.
     pub agent: String,
     /// Changes with anything in the request that matters, descriptions and schemas of tools included.
     pub digest: String,
     /// The request, for people and for telling what differs.
-    pub request: Asked,
+    pub request: RecordedRequest,
     /// The answer, piece by piece.
-    pub answer: Vec<Recorded>,
+    pub answer: Vec<RecordedPiece>,
 }
 
 /// What matters of a request: no message ids, no times.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Asked {
+pub struct RecordedRequest {
     /// The system prompt.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub system: Option<String>,
@@ -45,7 +45,7 @@ pub struct Asked {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AskedMessage {
     /// Who speaks.
-    pub role: Role,
+    pub role: MessageRole,
     /// All text.
     #[serde(skip_serializing_if = "String::is_empty", default)]
     pub text: String,
@@ -79,7 +79,7 @@ pub struct AskedResult {
 /// A piece of an answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Recorded {
+pub enum RecordedPiece {
     /// Text.
     Text(String),
     /// Reasoning.
@@ -94,65 +94,65 @@ pub enum Recorded {
     Error(ModelError),
 }
 
-impl Recorded {
+impl RecordedPiece {
     /// Adds `chunk` to what is recorded so far.
-    pub(crate) fn push(recorded: &mut Vec<Recorded>, chunk: &ModelChunk) {
+    pub(crate) fn push(recorded: &mut Vec<RecordedPiece>, chunk: &ModelChunk) {
         match chunk {
-            ModelChunk::Text(text) => recorded.push(Recorded::Text(text.clone())),
-            ModelChunk::Reasoning(text) => recorded.push(Recorded::Reasoning(text.clone())),
-            ModelChunk::Finish(answer) => Recorded::push_end(recorded, answer),
+            ModelChunk::Text(text) => recorded.push(RecordedPiece::Text(text.clone())),
+            ModelChunk::Reasoning(text) => recorded.push(RecordedPiece::Reasoning(text.clone())),
+            ModelChunk::Finish(answer) => RecordedPiece::push_end(recorded, answer),
         }
     }
 
-    fn push_end(recorded: &mut Vec<Recorded>, answer: &CompletedAnswer) {
+    fn push_end(recorded: &mut Vec<RecordedPiece>, answer: &CompletedAnswer) {
         let before = recorded.len();
         recorded.extend(answer.parts.iter().filter_map(|part| match part {
-            Part::ToolCall(call) => Some(Recorded::Call(call.clone())),
+            MessagePart::ToolCall(call) => Some(RecordedPiece::Call(call.clone())),
             _ => None,
         }));
-        if Recorded::assembled(recorded, answer.usage) == *answer {
-            return recorded.push(Recorded::Finish(answer.usage));
+        if RecordedPiece::assembled(recorded, answer.usage) == *answer {
+            return recorded.push(RecordedPiece::Finish(answer.usage));
         }
         recorded.truncate(before);
-        recorded.push(Recorded::Answer(Box::new(answer.clone())));
+        recorded.push(RecordedPiece::Answer(Box::new(answer.clone())));
     }
 
     /// Returns the answer that consists of the recorded text and calls.
-    fn assembled(recorded: &[Recorded], usage: Option<TokenUsage>) -> CompletedAnswer {
+    fn assembled(recorded: &[RecordedPiece], usage: Option<TokenUsage>) -> CompletedAnswer {
         let mut text = String::new();
         let mut calls = Vec::new();
         for piece in recorded {
             match piece {
-                Recorded::Text(delta) => text.push_str(delta),
-                Recorded::Call(call) => calls.push(Part::ToolCall(call.clone())),
+                RecordedPiece::Text(delta) => text.push_str(delta),
+                RecordedPiece::Call(call) => calls.push(MessagePart::ToolCall(call.clone())),
                 _ => {}
             }
         }
-        let text = (!text.is_empty()).then(|| Part::text(text));
+        let text = (!text.is_empty()).then(|| MessagePart::text(text));
         CompletedAnswer::of_parts(text.into_iter().chain(calls).collect(), usage)
     }
 
     /// Returns the chunks of a recorded answer.
-    pub(crate) fn chunks(recorded: &[Recorded]) -> Vec<Result<ModelChunk, ModelError>> {
-        let chunk = |piece: &Recorded| match piece {
-            Recorded::Text(text) => Some(Ok(ModelChunk::Text(text.clone()))),
-            Recorded::Reasoning(text) => Some(Ok(ModelChunk::Reasoning(text.clone()))),
-            Recorded::Call(_) => None,
-            Recorded::Finish(usage) => Some(Ok(ModelChunk::Finish(Box::new(Recorded::assembled(
-                recorded, *usage,
-            ))))),
-            Recorded::Answer(answer) => Some(Ok(ModelChunk::Finish(answer.clone()))),
-            Recorded::Error(error) => Some(Err(error.clone())),
+    pub(crate) fn chunks(recorded: &[RecordedPiece]) -> Vec<Result<ModelChunk, ModelError>> {
+        let chunk = |piece: &RecordedPiece| match piece {
+            RecordedPiece::Text(text) => Some(Ok(ModelChunk::Text(text.clone()))),
+            RecordedPiece::Reasoning(text) => Some(Ok(ModelChunk::Reasoning(text.clone()))),
+            RecordedPiece::Call(_) => None,
+            RecordedPiece::Finish(usage) => Some(Ok(ModelChunk::Finish(Box::new(
+                RecordedPiece::assembled(recorded, *usage),
+            )))),
+            RecordedPiece::Answer(answer) => Some(Ok(ModelChunk::Finish(answer.clone()))),
+            RecordedPiece::Error(error) => Some(Err(error.clone())),
         };
         recorded.iter().filter_map(chunk).collect()
     }
 }
 
-impl Asked {
+impl RecordedRequest {
     /// What matters of `request`.
     pub fn of(request: &ModelRequest) -> Self {
         let params = &request.params;
-        Asked {
+        RecordedRequest {
             system: request.system.clone(),
             messages: request
                 .messages
@@ -183,7 +183,7 @@ impl AskedMessage {
             error: result.error.clone(),
         });
         let files = message.data.content.iter().filter_map(|part| match part {
-            Part::File(file) => {
+            MessagePart::File(file) => {
                 let name = file.name.as_deref().unwrap_or("-");
                 Some(format!(
                     "{} {name} {}",
@@ -204,7 +204,7 @@ impl AskedMessage {
 }
 
 /// A digest of a request with everything that matters.
-pub(crate) fn digest(asked: &Asked, request: &ModelRequest) -> String {
+pub(crate) fn digest(asked: &RecordedRequest, request: &ModelRequest) -> String {
     let whole = json!({"asked": asked, "tools": &*request.tools});
     digest_of(&canonical(&whole))
 }

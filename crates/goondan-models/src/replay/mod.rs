@@ -1,7 +1,7 @@
 //! Recorded traffic (rule M6): [`record`] writes what models were asked and what they answered to a cassette, and
 //! `provider: replay` plays it back without a network.
 //!
-//! A cassette is a file of JSON lines, one [`Entry`] a line, in the order in which the answers were complete. It holds
+//! A cassette is a file of JSON lines, one [`CassetteEntry`] a line, in the order in which the answers were complete. It holds
 //! no key: requests carry none, and values of variables that are named like secrets are masked wherever they appear.
 
 mod cassette;
@@ -11,9 +11,9 @@ mod mask;
 mod play;
 mod record;
 
-pub use entry::{Asked, AskedMessage, AskedResult, Entry, Recorded};
-pub use mask::Mask;
-pub(crate) use play::Cassettes;
+pub use entry::{AskedMessage, AskedResult, CassetteEntry, RecordedPiece, RecordedRequest};
+pub use mask::CassetteMask;
+pub(crate) use play::CassettePlayers;
 pub use record::record;
 
 #[cfg(test)]

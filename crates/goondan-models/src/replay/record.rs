@@ -11,13 +11,13 @@ use futures::stream::BoxStream;
 use goondan_core::ports::model::{
     ModelChunk, ModelClient, ModelError, ModelFactory, ModelRequest, ModelStream,
 };
-use goondan_core::private;
+use goondan_core::private_files;
 use goondan_spec::kinds::Model;
 use goondan_spec::{Environment, Resource, reason};
 use serde_json::{Value, json};
 
-use super::entry::{Asked, Recorded, digest};
-use super::mask::Mask;
+use super::entry::{RecordedPiece, RecordedRequest, digest};
+use super::mask::CassetteMask;
 use crate::errors::configuration;
 
 /// A factory whose clients answer as those of `factory` do, and write every question and answer to a cassette at
@@ -31,33 +31,33 @@ pub fn record(
 ) -> io::Result<Arc<dyn ModelFactory>> {
     let path = path.into();
     // It may be what the project replays, and is emptied only once that was read.
-    let file = private::options()
+    let file = private_files::options()
         .write(true)
         .create(true)
         .truncate(false)
         .open(&path)?;
-    Ok(Arc::new(Recorder {
+    Ok(Arc::new(RecordingFactory {
         factory,
-        tape: Arc::new(Tape {
+        tape: Arc::new(CassetteFile {
             path,
             file: Mutex::new((file, false)),
         }),
     }))
 }
 
-struct Recorder {
+struct RecordingFactory {
     factory: Arc<dyn ModelFactory>,
-    tape: Arc<Tape>,
+    tape: Arc<CassetteFile>,
 }
 
 /// The file that is being written.
-struct Tape {
+struct CassetteFile {
     path: PathBuf,
     /// And whether it was begun.
     file: Mutex<(File, bool)>,
 }
 
-impl ModelFactory for Recorder {
+impl ModelFactory for RecordingFactory {
     fn client(
         &self,
         model: &Resource<Model>,
@@ -69,12 +69,12 @@ impl ModelFactory for Recorder {
         Ok(Arc::new(RecordingClient {
             client,
             tape: Arc::clone(&self.tape),
-            mask: Mask::of(model, environment),
+            mask: CassetteMask::of(model, environment),
         }))
     }
 }
 
-impl Tape {
+impl CassetteFile {
     /// Adds `text`; the first time the file is emptied.
     fn write(&self, text: &str) -> Result<(), ModelError> {
         let mut tape = self.file.lock().unwrap_or_else(PoisonError::into_inner);
@@ -88,34 +88,34 @@ impl Tape {
         };
         write().map_err(|error| {
             let message = format!(
-                "the cassette {} can't be written: {}",
+                "the cassette {} cannot be written: {}",
                 self.path.display(),
                 reason(&error)
             );
-            configuration(message, "look whether the disk is full")
+            configuration(message, "check whether the disk is full")
         })
     }
 }
 
 struct RecordingClient {
     client: Arc<dyn ModelClient>,
-    tape: Arc<Tape>,
-    mask: Mask,
+    tape: Arc<CassetteFile>,
+    mask: CassetteMask,
 }
 
 #[async_trait]
 impl ModelClient for RecordingClient {
     async fn stream(&self, request: ModelRequest) -> Result<ModelStream, ModelError> {
-        let mut take = Take {
+        let mut take = RecordingEntry {
             tape: Arc::clone(&self.tape),
             mask: self.mask.clone(),
-            head: head(&request),
+            head: record_head(&request),
             answer: Vec::new(),
         };
         match self.client.stream(request).await {
             Ok(stream) => Ok(recorded(stream, take)),
             Err(error) => {
-                take.answer.push(Recorded::Error(error.clone()));
+                take.answer.push(RecordedPiece::Error(error.clone()));
                 take.write()?;
                 Err(error)
             }
@@ -133,7 +133,10 @@ impl ModelClient for RecordingClient {
 }
 
 /// `stream`, written down when it is complete, and not a moment later than its last chunk is passed on.
-fn recorded(stream: ModelStream, take: Take) -> BoxStream<'static, Result<ModelChunk, ModelError>> {
+fn recorded(
+    stream: ModelStream,
+    take: RecordingEntry,
+) -> BoxStream<'static, Result<ModelChunk, ModelError>> {
     let mut take = Some(take);
     stream
         .map(move |item| {
@@ -141,8 +144,8 @@ fn recorded(stream: ModelStream, take: Take) -> BoxStream<'static, Result<ModelC
                 return item;
             };
             match &item {
-                Ok(chunk) => Recorded::push(&mut going.answer, chunk),
-                Err(error) => going.answer.push(Recorded::Error(error.clone())),
+                Ok(chunk) => RecordedPiece::push(&mut going.answer, chunk),
+                Err(error) => going.answer.push(RecordedPiece::Error(error.clone())),
             }
             if matches!(item, Ok(ModelChunk::Finish(_)) | Err(_)) {
                 going.write()?;
@@ -155,20 +158,20 @@ fn recorded(stream: ModelStream, take: Take) -> BoxStream<'static, Result<ModelC
 }
 
 /// An entry in the making.
-struct Take {
-    tape: Arc<Tape>,
-    mask: Mask,
-    head: (String, Asked, String),
-    answer: Vec<Recorded>,
+struct RecordingEntry {
+    tape: Arc<CassetteFile>,
+    mask: CassetteMask,
+    head: (String, RecordedRequest, String),
+    answer: Vec<RecordedPiece>,
 }
 
-fn head(request: &ModelRequest) -> (String, Asked, String) {
-    let asked = Asked::of(request);
+fn record_head(request: &ModelRequest) -> (String, RecordedRequest, String) {
+    let asked = RecordedRequest::of(request);
     let digest = digest(&asked, request);
     (request.instance.agent.clone(), asked, digest)
 }
 
-impl Take {
+impl RecordingEntry {
     fn write(self) -> Result<(), ModelError> {
         let (agent, asked, digest) = self.head;
         let entry: Value =

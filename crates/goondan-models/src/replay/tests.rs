@@ -1,7 +1,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use goondan_core::message::{Part, Role};
+use goondan_core::message::{MessagePart, MessageRole};
 use goondan_core::ports::model::{
     ModelChunk, ModelClient, ModelError, ModelErrorKind, ModelRequest, ToolDefinition,
 };
@@ -48,14 +48,14 @@ impl Studio {
 
     fn replay(
         &self,
-        cassettes: &Cassettes,
+        cassettes: &CassettePlayers,
         options: Value,
     ) -> Result<Arc<dyn ModelClient>, ModelError> {
         cassettes.client(&model("replay", options), self.root(), &self.environment)
     }
 
     fn player(&self) -> Arc<dyn ModelClient> {
-        self.replay(&Cassettes::default(), json!({"cassette": "c.jsonl"}))
+        self.replay(&CassettePlayers::default(), json!({"cassette": "c.jsonl"}))
             .unwrap()
     }
 
@@ -144,7 +144,7 @@ async fn another_request_is_refused_with_what_differs() {
     let mut other_system = with_tool(request("a", "hello"), "d");
     other_system.system = Some("Be rude.".into());
     let mut longer = with_tool(request("a", "hello"), "d");
-    let answer_to_it = message(Role::Assistant, vec![Part::text("hm")]);
+    let answer_to_it = message(MessageRole::Assistant, vec![MessagePart::text("hm")]);
     longer.messages = [&longer.messages[..], &[answer_to_it]].concat().into();
     let mut hotter = with_tool(request("a", "hello"), "d");
     Arc::make_mut(&mut hotter.params).temperature = Some(1.0);
@@ -156,15 +156,15 @@ async fn another_request_is_refused_with_what_differs() {
         (request("a", "hello"), "the tools were [t__x], are []"),
         (
             with_tool(request("a", "hello"), "e"),
-            "the descriptions or schemas of the tools are others",
+            "the descriptions or schemas of the tools differ",
         ),
         (other_system, "the system prompt was ``, is `Be rude.`"),
-        (longer, "there were 1 messages, there are 2"),
+        (longer, "the number of messages was 1, is 2"),
         (hotter, "the params were"),
     ] {
         let error = answer(&studio.player(), changed).await.unwrap_err();
         assert_eq!(error.kind, ModelErrorKind::Configuration);
-        let start = "the request of agent a is not the one on the cassette (c.jsonl, entry 1): ";
+        let start = "the request of agent a differs from the cassette (c.jsonl, entry 1): ";
         assert!(
             error.message.starts_with(start) && error.message.contains(words),
             "{}",
@@ -176,7 +176,7 @@ async fn another_request_is_refused_with_what_differs() {
         "ok"
     );
     let lenient = json!({"cassette": "c.jsonl", "ignore": ["messages", "tools"]});
-    let lenient = studio.replay(&Cassettes::default(), lenient).unwrap();
+    let lenient = studio.replay(&CassettePlayers::default(), lenient).unwrap();
     assert_eq!(said(&lenient, request("a", "whatever")).await, "ok");
 }
 
@@ -217,7 +217,7 @@ async fn a_cassette_holds_no_secret_and_still_plays() {
         json!({"cassette": "c.jsonl", "headers": {"x-team": "header-secret"}}),
     );
     model.spec.api_key = Some(ValueSource::Value(Secret::new("sk-very-secret")));
-    let player = Cassettes::default()
+    let player = CassettePlayers::default()
         .client(&model, studio.root(), &studio.environment)
         .unwrap();
     assert_eq!(said(&player, telling()).await, "the token is ***");
@@ -232,7 +232,7 @@ async fn a_cassette_goes_on_where_it_was_after_a_reload_and_a_torn_end_is_left_o
     drop(recorder);
     let torn = studio.cassette() + "{\"agent\": \"a\", \"dig";
     std::fs::write(studio.root().join("c.jsonl"), torn).unwrap();
-    let cassettes = Cassettes::default();
+    let cassettes = CassettePlayers::default();
     for _ in 0..2 {
         let player = studio
             .replay(&cassettes, json!({"cassette": "c.jsonl"}))
@@ -258,9 +258,9 @@ async fn every_line_is_one_entry_in_json() {
     let studio = Studio::new();
     let recorder = studio.recorder(json!({"default": {"text": "two\nlines"}}));
     answer(&recorder, request("a", "x")).await.unwrap();
-    let entry: Entry = serde_json::from_str(studio.cassette().trim_end()).unwrap();
+    let entry: CassetteEntry = serde_json::from_str(studio.cassette().trim_end()).unwrap();
     assert_eq!(entry.agent, "a");
-    let chunks = Recorded::chunks(&entry.answer);
+    let chunks = RecordedPiece::chunks(&entry.answer);
     assert_eq!(chunks[0], Ok(ModelChunk::Text("two\nlines".into())));
     insta::assert_snapshot!(studio.cassette());
 }
@@ -277,15 +277,15 @@ fn what_cannot_be_played_or_written_says_why() {
         ),
         (
             json!({"cassette": "../c.jsonl"}),
-            "leaves the folder of the project",
+            "leaves the project directory",
         ),
         (
             json!({"cassette": "bad.jsonl"}),
-            "line 2 of bad.jsonl is not a line of a cassette",
+            "line 2 of bad.jsonl is not a cassette entry",
         ),
     ] {
         let error = studio
-            .replay(&Cassettes::default(), options)
+            .replay(&CassettePlayers::default(), options)
             .err()
             .expect("refused");
         assert!(error.message.contains(words), "{}", error.message);

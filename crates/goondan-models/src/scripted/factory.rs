@@ -8,27 +8,27 @@ use goondan_core::ports::model::{ModelClient, ModelError, ModelFactory};
 use goondan_spec::kinds::Model;
 use goondan_spec::{Environment, Resource};
 
-use super::{Reply, RequestLog, Script, ScriptState, ScriptedClient};
+use super::{ModelScript, RequestLog, ScriptReply, ScriptState, ScriptedClient};
 
 /// Gives every Model the same script. Clones share positions and log: hand one to each restart of a swarm.
 #[derive(Debug, Clone)]
 pub struct ScriptedFactory {
-    script: Arc<Script>,
+    script: Arc<ModelScript>,
     state: Arc<ScriptState>,
     log: Arc<RequestLog>,
 }
 
 impl ScriptedFactory {
     /// Replies by agent, in the order of that agent's model calls.
-    pub fn new(replies: BTreeMap<String, Vec<Reply>>) -> Self {
-        ScriptedFactory::from_script(Script {
+    pub fn new(replies: BTreeMap<String, Vec<ScriptReply>>) -> Self {
+        ScriptedFactory::from_script(ModelScript {
             agents: replies,
-            ..Script::default()
+            ..ModelScript::default()
         })
     }
 
     /// A whole script, rules included.
-    pub fn from_script(script: Script) -> Self {
+    pub fn from_script(script: ModelScript) -> Self {
         ScriptedFactory {
             script: Arc::new(script),
             state: Arc::default(),

@@ -1,6 +1,6 @@
 //! The scripted model (rule M6): answers come from a script instead of a network, so that everything runs without a key.
 //!
-//! [`Script`] and [`Reply`] are the format, [`ScriptedFactory`] puts replies in place of every Model (conformance cases
+//! [`ModelScript`] and [`ScriptReply`] are the format, [`ScriptedFactory`] puts replies in place of every Model (conformance cases
 //! do), and `provider: scripted` reads a script from a Model resource.
 
 mod factory;
@@ -17,11 +17,14 @@ use goondan_core::ids::InstanceId;
 use goondan_core::ports::model::{ModelClient, ModelError, ModelRequest, ModelStream};
 
 pub use factory::ScriptedFactory;
-pub(crate) use resource::Scripts;
-pub use script::{LastRole, Pattern, RawCall, Reply, ReplyError, Rule, Script, ScriptedCall, When};
+pub(crate) use resource::PlayingScripts;
+pub use script::{
+    LastRole, ModelScript, RawToolCall, ReplyError, RuleCondition, ScriptPattern, ScriptReply,
+    ScriptRule, ScriptedCall,
+};
 
 use crate::errors::configuration;
-use template::Scene;
+use template::ReplyContext;
 
 /// How often each agent, or each instance with a list of its own, has asked. It outlives the clients that share it, so a script goes on where it was after a
 /// reload or a restart of the swarm.
@@ -73,7 +76,7 @@ impl RequestLog {
 
 /// Plays one script.
 struct ScriptedClient {
-    script: Arc<Script>,
+    script: Arc<ModelScript>,
     state: Arc<ScriptState>,
     log: Option<Arc<RequestLog>>,
 }
@@ -84,11 +87,11 @@ impl ModelClient for ScriptedClient {
         if let Some(log) = &self.log {
             log.push(&request);
         }
-        let scene = Scene::of(&request);
+        let scene = ReplyContext::of(&request);
         let list = self.script.list_of(&request.instance);
         let position = self.state.next(&list);
         let (reply, source) = self.script.reply(&request, &scene, &list, position)?;
-        play::play(reply, &scene, &request, source == Source::Rule).await
+        play::play(reply, &scene, &request, source == ReplySource::Rule).await
     }
 
     /// A script says what its author wants.
@@ -99,14 +102,14 @@ impl ModelClient for ScriptedClient {
 
 /// Which part of a script a reply comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Source {
+enum ReplySource {
     /// An agent's list: it is used once.
     List,
     /// A rule or the default: it may be used again and again.
     Rule,
 }
 
-impl Script {
+impl ModelScript {
     /// The list that an instance takes its replies from: its own, else that of its agent.
     fn list_of(&self, instance: &InstanceId) -> String {
         let own = instance.to_string();
@@ -121,17 +124,17 @@ impl Script {
     fn reply(
         &self,
         request: &ModelRequest,
-        scene: &Scene<'_>,
+        scene: &ReplyContext<'_>,
         list: &str,
         position: usize,
-    ) -> Result<(&Reply, Source), ModelError> {
+    ) -> Result<(&ScriptReply, ReplySource), ModelError> {
         let agent = &request.instance.agent;
         if let Some(reply) = self
             .agents
             .get(list)
             .and_then(|replies| replies.get(position))
         {
-            return Ok((reply, Source::List));
+            return Ok((reply, ReplySource::List));
         }
         let rule = self
             .rules
@@ -139,14 +142,14 @@ impl Script {
             .find(|rule| rule.when.holds(request, scene))
             .map(|rule| &rule.reply);
         match rule.or(self.default.as_ref()) {
-            Some(reply) => Ok((reply, Source::Rule)),
+            Some(reply) => Ok((reply, ReplySource::Rule)),
             None => Err(exhausted(agent, position + 1)),
         }
     }
 }
 
-impl When {
-    fn holds(&self, request: &ModelRequest, scene: &Scene<'_>) -> bool {
+impl RuleCondition {
+    fn holds(&self, request: &ModelRequest, scene: &ReplyContext<'_>) -> bool {
         let spoke_last = request.messages.last().map(|message| message.data.role);
         self.agent
             .as_ref()
@@ -163,11 +166,11 @@ impl When {
     }
 }
 
-impl From<LastRole> for goondan_core::message::Role {
+impl From<LastRole> for goondan_core::message::MessageRole {
     fn from(role: LastRole) -> Self {
         match role {
-            LastRole::User => goondan_core::message::Role::User,
-            LastRole::Tool => goondan_core::message::Role::Tool,
+            LastRole::User => goondan_core::message::MessageRole::User,
+            LastRole::Tool => goondan_core::message::MessageRole::Tool,
         }
     }
 }
@@ -179,8 +182,10 @@ fn exhausted(agent: &str, asked: usize) -> ModelError {
         format!("{asked} times")
     };
     configuration(
-        format!("the script of agent {agent} has no reply left (it was asked {times})"),
-        format!("add a reply under agents.{agent}, a rule that fits, or a default to the script"),
+        format!(
+            "the script of agent {agent} has no reply left (the agent called the model {times})"
+        ),
+        format!("add a reply under agents.{agent}, a matching rule, or a default to the script"),
     )
 }
 

@@ -4,23 +4,23 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use futures::StreamExt;
-use goondan_core::message::{Part, ToolCall};
+use goondan_core::message::{MessagePart, ToolCall};
 use goondan_core::ports::model::{
     CompletedAnswer, ModelChunk, ModelError, ModelErrorKind, ModelRequest, ModelStream,
 };
 use serde_json::Value;
 
-use super::script::{Reply, ReplyError};
-use super::template::Scene;
+use super::script::{ReplyError, ScriptReply};
+use super::template::ReplyContext;
 use crate::errors::connection;
 
 /// The longest piece that text streams in by default, in bytes, unless a single word is longer.
-const PIECE: usize = 16;
+const MAX_PIECE_BYTES: usize = 16;
 
 /// Plays `reply`. With `renumber`, call ids that the conversation has used already get a number behind them.
 pub(crate) async fn play(
-    reply: &Reply,
-    scene: &Scene<'_>,
+    reply: &ScriptReply,
+    scene: &ReplyContext<'_>,
     request: &ModelRequest,
     renumber: bool,
 ) -> Result<ModelStream, ModelError> {
@@ -40,7 +40,7 @@ pub(crate) async fn play(
         Some(count) => {
             items.truncate(count);
             items.push(Err(connection(
-                "the stream broke off (the script says so: breakAfter)",
+                "the stream broke off (`breakAfter` in the script)",
             )));
         }
         None => items.push(Ok(ModelChunk::Finish(Box::new(answer)))),
@@ -58,8 +58,8 @@ fn refusal(error: &ReplyError) -> ModelError {
 }
 
 fn answer(
-    reply: &Reply,
-    scene: &Scene<'_>,
+    reply: &ScriptReply,
+    scene: &ReplyContext<'_>,
     request: &ModelRequest,
     renumber: bool,
 ) -> Result<CompletedAnswer, ModelError> {
@@ -70,15 +70,15 @@ fn answer(
             .transpose()?;
         Ok(text.filter(|text| !text.is_empty()))
     };
-    let mut parts: Vec<Part> = template(&reply.reasoning)?
-        .map(Part::reasoning)
+    let mut parts: Vec<MessagePart> = template(&reply.reasoning)?
+        .map(MessagePart::reasoning)
         .into_iter()
         .collect();
-    parts.extend(template(&reply.text)?.map(Part::text));
-    let mut ids = Ids::new(request, renumber);
+    parts.extend(template(&reply.text)?.map(MessagePart::text));
+    let mut ids = CallIdSource::new(request, renumber);
     for call in &reply.calls {
         let arguments = Value::Object(scene.arguments(&call.args)?);
-        parts.push(Part::ToolCall(ToolCall::new(
+        parts.push(MessagePart::ToolCall(ToolCall::new(
             ids.pick(&call.id),
             &call.tool,
             arguments,
@@ -87,7 +87,7 @@ fn answer(
     for call in &reply.raw_calls {
         let arguments =
             serde_json::from_str(&call.args).unwrap_or_else(|_| Value::String(call.args.clone()));
-        parts.push(Part::ToolCall(ToolCall::new(
+        parts.push(MessagePart::ToolCall(ToolCall::new(
             ids.pick(&call.id),
             &call.tool,
             arguments,
@@ -106,7 +106,11 @@ fn declined(answer: &CompletedAnswer) -> Option<ModelError> {
     if !matches!(reason, "refusal" | "contentFilter") {
         return None;
     }
-    let words: String = answer.parts.iter().filter_map(Part::as_text).collect();
+    let words: String = answer
+        .parts
+        .iter()
+        .filter_map(MessagePart::as_text)
+        .collect();
     let message = format!("The model declined to answer ({reason}): {words}");
     Some(ModelError::new(ModelErrorKind::Declined, message))
 }
@@ -117,14 +121,14 @@ fn deltas(answer: &CompletedAnswer, count: Option<usize>) -> Vec<ModelChunk> {
     let mut chunks = Vec::new();
     for part in &answer.parts {
         match part {
-            Part::Reasoning { text, .. } => {
+            MessagePart::Reasoning { text, .. } => {
                 chunks.extend(
                     cut(text)
                         .into_iter()
                         .map(|piece| ModelChunk::Reasoning(piece.to_owned())),
                 );
             }
-            Part::Text { text, .. } => {
+            MessagePart::Text { text, .. } => {
                 chunks.extend(
                     cut(text)
                         .into_iter()
@@ -138,16 +142,16 @@ fn deltas(answer: &CompletedAnswer, count: Option<usize>) -> Vec<ModelChunk> {
 }
 
 /// Gives out call ids. Lists mean what they say; a rule that fires again and again needs a fresh id each time.
-struct Ids<'a> {
+struct CallIdSource<'a> {
     request: &'a ModelRequest,
     /// Those of this answer.
     given: Vec<String>,
     renumber: bool,
 }
 
-impl<'a> Ids<'a> {
+impl<'a> CallIdSource<'a> {
     fn new(request: &'a ModelRequest, renumber: bool) -> Self {
-        Ids {
+        CallIdSource {
             request,
             given: Vec::new(),
             renumber,
@@ -198,7 +202,7 @@ fn words(text: &str) -> Vec<&str> {
     let mut start = 0;
     for (at, character) in text.char_indices() {
         let end = at + character.len_utf8();
-        if character.is_whitespace() && end - start >= PIECE {
+        if character.is_whitespace() && end - start >= MAX_PIECE_BYTES {
             pieces.push(&text[start..end]);
             start = end;
         }

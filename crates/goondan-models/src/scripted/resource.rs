@@ -9,33 +9,33 @@ use goondan_spec::kinds::Model;
 use goondan_spec::{Resource, ResourceId};
 use serde_json::Value;
 
-use super::{Reply, Script, ScriptState, ScriptedClient, locked};
+use super::{ModelScript, ScriptReply, ScriptState, ScriptedClient, locked};
 use crate::errors::configuration;
 use crate::files::read_inside;
 
 /// The option that names a script.
-const FIELD: &str = "spec.options.script";
+const SCRIPT_FIELD: &str = "spec.options.script";
 /// The largest script, in bytes: as for any YAML file of a bundle.
-const LIMIT: u64 = 1024 * 1024;
+const MAX_SCRIPT_BYTES: u64 = 1024 * 1024;
 
 /// What the scripted model says when nobody wrote it a script.
-const ECHO: &str = "You said: {{ input }}\n\nI am the scripted model: I repeat what I am told. Give me lines with \
-                    `options.script`, or set another `provider` to talk to a real model.";
+const ECHO_REPLY: &str = "You said: {{ input }}\n\nI am the scripted model and repeat your input. \
+    Script my replies in `options.script`, or set another `provider` to use a real model.";
 
 /// The scripts that are being played, by Model: a script that a reload leaves alone goes on where it was.
 #[derive(Debug, Default)]
-pub(crate) struct Scripts {
-    playing: Mutex<BTreeMap<ResourceId, Playing>>,
+pub(crate) struct PlayingScripts {
+    playing: Mutex<BTreeMap<ResourceId, PlayingScript>>,
 }
 
 /// A script and how far it is.
 #[derive(Debug, Clone)]
-struct Playing {
-    script: Arc<Script>,
+struct PlayingScript {
+    script: Arc<ModelScript>,
     state: Arc<ScriptState>,
 }
 
-impl Scripts {
+impl PlayingScripts {
     /// A client for `model`, whose provider is `scripted`.
     pub(crate) fn client(
         &self,
@@ -47,7 +47,7 @@ impl Scripts {
         let current = match playing.get(&model.id) {
             Some(known) if *known.script == script => known.clone(),
             _ => {
-                let fresh = Playing {
+                let fresh = PlayingScript {
                     script: Arc::new(script),
                     state: Arc::default(),
                 };
@@ -63,7 +63,7 @@ impl Scripts {
     }
 }
 
-fn script_of(model: &Resource<Model>, root: &Path) -> Result<Script, ModelError> {
+fn script_of(model: &Resource<Model>, root: &Path) -> Result<ModelScript, ModelError> {
     let inline = &model.spec.options.inline_script;
     match model.spec.options.script.as_deref() {
         Some(_) if !inline.is_empty() => Err(configuration(
@@ -71,43 +71,45 @@ fn script_of(model: &Resource<Model>, root: &Path) -> Result<Script, ModelError>
                 "{} has both options.script and a script in options",
                 model.id
             ),
-            "keep one: a file named by options.script, or agents, rules and default in options",
+            "use either a file in options.script, or agents, rules and default in options",
         )),
         Some(path) => {
-            let text = read_inside(root, path, LIMIT).map_err(|error| error.within(FIELD, None))?;
+            let text = read_inside(root, path, MAX_SCRIPT_BYTES)
+                .map_err(|error| error.within(SCRIPT_FIELD, None))?;
             parse_file(&model.id, path, &text)
         }
-        None if inline.is_empty() => Ok(Script {
-            default: Some(Reply::text(ECHO)),
-            ..Script::default()
+        None if inline.is_empty() => Ok(ModelScript {
+            default: Some(ScriptReply::text(ECHO_REPLY)),
+            ..ModelScript::default()
         }),
         // JSON is YAML, so both report errors in the same words.
         None => goondan_spec::yaml::from_str(&Value::Object(inline.clone()).to_string()).map_err(
             |error| {
                 configuration(
                     format!(
-                        "the script in the options of {} is not right: {}",
+                        "the script in the options of {} is invalid: {}",
                         model.id, error.message
                     ),
-                    SHAPE,
+                    SCRIPT_SHAPE,
                 )
             },
         ),
     }
 }
 
-const SHAPE: &str = "a script has agents (lists of replies by agent), rules ({when, reply}) and default; \
+const SCRIPT_SHAPE: &str = "a script has agents (lists of replies by agent), rules ({when, reply}) and \
+    default; \
                      a reply has one of text, calls, rawCalls, error";
 
 /// Reads a script's text; the only place that knows how.
-fn parse_file(model: &ResourceId, path: &str, text: &str) -> Result<Script, ModelError> {
+fn parse_file(model: &ResourceId, path: &str, text: &str) -> Result<ModelScript, ModelError> {
     goondan_spec::yaml::from_str(text).map_err(|error| {
-        let suggestion = error.suggestion.unwrap_or_else(|| SHAPE.to_owned());
-        let message = format!("the script of {model} is not right: {}", error.message);
+        let suggestion = error.suggestion.unwrap_or_else(|| SCRIPT_SHAPE.to_owned());
+        let message = format!("the script of {model} is invalid: {}", error.message);
         let place = error
             .line
             .zip(error.column)
             .map(|(line, column)| (path.to_owned(), line, column));
-        configuration(message, suggestion).within(FIELD, place)
+        configuration(message, suggestion).within(SCRIPT_FIELD, place)
     })
 }

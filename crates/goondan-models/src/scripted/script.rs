@@ -11,33 +11,33 @@ use serde::{Deserialize, Deserializer};
 /// A whole script. An agent's own list comes first, then the rules, then the default.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Script {
+pub struct ModelScript {
     /// Replies by agent, or by instance (`agent:key`), in the order of its model calls.
     #[serde(default)]
-    pub agents: BTreeMap<String, Vec<Reply>>,
+    pub agents: BTreeMap<String, Vec<ScriptReply>>,
     /// Replies by what was said last; the first rule that fits wins.
     #[serde(default)]
-    pub rules: Vec<Rule>,
+    pub rules: Vec<ScriptRule>,
     /// The reply when nothing else fits.
     #[serde(default)]
-    pub default: Option<Reply>,
+    pub default: Option<ScriptReply>,
 }
 
 /// A reply with the condition under which it is given.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Rule {
+pub struct ScriptRule {
     /// All of its conditions must hold.
     #[serde(default)]
-    pub when: When,
+    pub when: RuleCondition,
     /// What is answered then.
-    pub reply: Reply,
+    pub reply: ScriptReply,
 }
 
 /// Conditions on the one who asks and on the last message.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct When {
+pub struct RuleCondition {
     /// The agent that asks.
     #[serde(default)]
     pub agent: Option<String>,
@@ -49,7 +49,7 @@ pub struct When {
     pub contains: Option<String>,
     /// The last message's text matches this regular expression somewhere.
     #[serde(default)]
-    pub matches: Option<Pattern>,
+    pub matches: Option<ScriptPattern>,
 }
 
 /// Who may have spoken last.
@@ -65,22 +65,22 @@ pub enum LastRole {
 /// A regular expression, checked when the script is read.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(try_from = "String")]
-pub struct Pattern(Regex);
+pub struct ScriptPattern(Regex);
 
-impl Pattern {
+impl ScriptPattern {
     /// Whether it fits somewhere in `text`.
     pub fn is_match(&self, text: &str) -> bool {
         self.0.is_match(text)
     }
 }
 
-impl PartialEq for Pattern {
+impl PartialEq for ScriptPattern {
     fn eq(&self, other: &Self) -> bool {
         self.0.as_str() == other.0.as_str()
     }
 }
 
-impl TryFrom<String> for Pattern {
+impl TryFrom<String> for ScriptPattern {
     type Error = String;
 
     fn try_from(pattern: String) -> Result<Self, Self::Error> {
@@ -90,19 +90,19 @@ impl TryFrom<String> for Pattern {
                 pattern_fault(&error)
             )
         };
-        Regex::new(&pattern).map(Pattern).map_err(fault)
+        Regex::new(&pattern).map(ScriptPattern).map_err(fault)
     }
 }
 
 /// One answer of the scripted model: text, calls (with or without text), raw calls (likewise), or an error.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Reply {
+pub struct ScriptReply {
     /// The text, a template.
     pub text: Option<String>,
     /// Tool calls; every string in their arguments is a template.
     pub calls: Vec<ScriptedCall>,
     /// Tool calls whose arguments are sent as they stand, as text.
-    pub raw_calls: Vec<RawCall>,
+    pub raw_calls: Vec<RawToolCall>,
     /// Reasoning that precedes the text, a template.
     pub reasoning: Option<String>,
     /// The reason why the answer ends. Default: `stop`, or `toolCalls` if there are calls.
@@ -136,7 +136,7 @@ pub struct ScriptedCall {
 /// A tool call with arguments that need not be JSON.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct RawCall {
+pub struct RawToolCall {
     /// Its id; one is made up where it is missing.
     #[serde(default)]
     pub id: String,
@@ -159,17 +159,17 @@ pub struct ReplyError {
     pub retry_after_ms: Option<u64>,
 }
 
-impl Reply {
+impl ScriptReply {
     /// A reply that is only text.
     pub fn text(text: impl Into<String>) -> Self {
-        Reply {
+        ScriptReply {
             text: Some(text.into()),
-            ..Reply::empty()
+            ..ScriptReply::empty()
         }
     }
 
     fn empty() -> Self {
-        Reply {
+        ScriptReply {
             text: None,
             reasoning: None,
             finish_reason: None,
@@ -184,9 +184,10 @@ impl Reply {
     }
 }
 
-impl<'de> Deserialize<'de> for Reply {
+impl<'de> Deserialize<'de> for ScriptReply {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Reply::try_from(ReplyFields::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+        ScriptReply::try_from(ReplyFields::deserialize(deserializer)?)
+            .map_err(serde::de::Error::custom)
     }
 }
 
@@ -203,7 +204,7 @@ struct ReplyFields {
     #[serde(default)]
     calls: Option<Vec<ScriptedCall>>,
     #[serde(default)]
-    raw_calls: Option<Vec<RawCall>>,
+    raw_calls: Option<Vec<RawToolCall>>,
     #[serde(default)]
     error: Option<ReplyError>,
     #[serde(default)]
@@ -230,7 +231,7 @@ struct UsageFields {
     cache_write_tokens: u64,
 }
 
-impl TryFrom<ReplyFields> for Reply {
+impl TryFrom<ReplyFields> for ScriptReply {
     type Error = &'static str;
 
     fn try_from(fields: ReplyFields) -> Result<Self, Self::Error> {
@@ -244,14 +245,14 @@ impl TryFrom<ReplyFields> for Reply {
                 return Err("a reply needs one of: text, calls, rawCalls, error");
             }
             (_, Some(_), Some(_), _) => {
-                return Err("a reply has either calls or rawCalls, not both");
+                return Err("a reply can have either calls or rawCalls, not both");
             }
             (None, None, None, Some(_)) | (_, _, _, None) => {}
             (_, _, _, Some(_)) => {
-                return Err("a reply with an error has no text, calls or rawCalls");
+                return Err("a reply with an error cannot have text, calls or rawCalls");
             }
         }
-        Ok(Reply {
+        Ok(ScriptReply {
             text: fields.text,
             reasoning: fields.reasoning,
             finish_reason: fields.finish_reason,
@@ -285,7 +286,7 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    fn read(value: Value) -> Result<Script, String> {
+    fn read(value: Value) -> Result<ModelScript, String> {
         serde_json::from_value(value).map_err(|error| error.to_string())
     }
 
@@ -302,16 +303,16 @@ mod tests {
             ),
             (
                 json!({"calls": [], "rawCalls": []}),
-                "a reply has either calls or rawCalls, not both",
+                "a reply can have either calls or rawCalls, not both",
             ),
             (
                 json!({"text": "a", "error": {"status": 500, "message": "b"}}),
-                "a reply with an error has no text, calls or rawCalls",
+                "a reply with an error cannot have text, calls or rawCalls",
             ),
         ];
         for (reply, message) in refused {
             assert_eq!(
-                serde_json::from_value::<Reply>(reply)
+                serde_json::from_value::<ScriptReply>(reply)
                     .unwrap_err()
                     .to_string(),
                 message
@@ -321,7 +322,7 @@ mod tests {
 
     #[test]
     fn text_may_stand_beside_calls() {
-        let reply: Reply = serde_json::from_value(json!({
+        let reply: ScriptReply = serde_json::from_value(json!({
             "text": "let me look", "calls": [{"id": "c1", "tool": "a__b", "args": {"x": 1}}],
             "usage": {"promptTokens": 3, "completionTokens": 4},
         }))

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use goondan_core::JsonObject;
-use goondan_core::message::{Message, Role, ToolResultPart};
+use goondan_core::message::{Message, MessageRole, ToolResultPart};
 use goondan_core::ports::model::{ModelError, ModelRequest};
 use goondan_core::ports::tool::{ToolCallError, ToolCallStatus};
 use minijinja::value::Serde;
@@ -16,14 +16,14 @@ use crate::errors::configuration;
 use crate::formats::results::output_text;
 
 /// Instructions that one template may run; a loop that never ends becomes an error.
-const FUEL: u64 = 1_000_000;
+const TEMPLATE_FUEL: u64 = 1_000_000;
 
 /// What to do about a template that names what is not there.
-const NAMES: &str =
-    "templates know: input, last, agent, turn, and results.CALL_ID with output or error";
+const AVAILABLE_NAMES: &str =
+    "available names: input, last, agent, turn, and results.CALL_ID with output or error";
 
 /// What a reply is an answer to. Only a template makes it look at the whole conversation.
-pub(crate) struct Scene<'a> {
+pub(crate) struct ReplyContext<'a> {
     request: &'a ModelRequest,
     /// Text of the last message, whoever spoke.
     last: String,
@@ -32,7 +32,7 @@ pub(crate) struct Scene<'a> {
 
 /// What a template can name.
 #[derive(Debug, Serialize)]
-struct Names<'a> {
+struct TemplateVariables<'a> {
     /// Text of the last user message.
     input: String,
     /// Text of the last message, whoever spoke.
@@ -56,15 +56,15 @@ struct ResultView<'a> {
     error: Option<&'a ToolCallError>,
 }
 
-impl<'a> Scene<'a> {
+impl<'a> ReplyContext<'a> {
     /// What `request` offers to a template.
     pub(crate) fn of(request: &'a ModelRequest) -> Self {
         let last = request
             .messages
             .last()
-            .map(|message| spoken(message))
+            .map(|message| message_text(message))
             .unwrap_or_default();
-        Scene {
+        ReplyContext {
             request,
             last,
             names: OnceLock::new(),
@@ -73,7 +73,7 @@ impl<'a> Scene<'a> {
 
     fn names(&self) -> View {
         self.names
-            .get_or_init(|| View::from(Serde(Names::of(self.request, &self.last))))
+            .get_or_init(|| View::from(Serde(TemplateVariables::of(self.request, &self.last))))
             .clone()
     }
 
@@ -127,7 +127,7 @@ impl<'a> Scene<'a> {
         }
         serde_json::to_value(&value).map_err(|error| {
             configuration(
-                format!("the template `{template}` gives no JSON value: {error}"),
+                format!("the template `{template}` does not produce a JSON value: {error}"),
                 "change the expression",
             )
         })
@@ -136,9 +136,9 @@ impl<'a> Scene<'a> {
     /// Why `template` can't be filled in. Mostly a call that it takes a result of has failed, or was never made.
     fn broken(&self, template: &str, error: &minijinja::Error) -> ModelError {
         let because =
-            |why: String| format!("the script's template `{template}` can't be filled in: {why}");
+            |why: String| format!("the script's template `{template}` cannot be rendered: {why}");
         if error.kind() != ErrorKind::UndefinedError {
-            return configuration(because(fault(error)), NAMES);
+            return configuration(because(fault(error)), AVAILABLE_NAMES);
         }
         let results: BTreeMap<&str, ResultView<'_>> = self
             .request
@@ -151,8 +151,8 @@ impl<'a> Scene<'a> {
             match results.get(id).map(|result| (result.tool, result.error)) {
                 None => {
                     return configuration(
-                        because(format!("no call `{id}` has a result here")),
-                        NAMES,
+                        because(format!("the call `{id}` has no result")),
+                        AVAILABLE_NAMES,
                     );
                 }
                 Some((tool, Some(error))) if template.contains(&format!("results.{id}.output")) => {
@@ -161,7 +161,8 @@ impl<'a> Scene<'a> {
                         error.code, error.message
                     );
                     let next = format!(
-                        "Mend what failed, or write `results.{id}.error` for a call that may fail."
+                        "Fix the failing call, or write `results.{id}.error` for a call that may \
+                        fail."
                     );
                     return configuration(because(why), error.suggestion.clone().unwrap_or(next));
                 }
@@ -169,8 +170,8 @@ impl<'a> Scene<'a> {
             }
         }
         configuration(
-            because("it names something that is not there".to_owned()),
-            NAMES,
+            because("an undefined name is used".to_owned()),
+            AVAILABLE_NAMES,
         )
     }
 }
@@ -184,7 +185,7 @@ fn fault(error: &minijinja::Error) -> String {
             .filter(|line| *line > 1)
             .map(|line| format!(" (line {line})"))
             .unwrap_or_default();
-        return format!("a `{{{{` or `{{%` is opened and never closed{line}");
+        return format!("a `{{{{` or `{{%` is not closed{line}");
     }
     let text = error.to_string();
     text.split(" (in <string>")
@@ -201,19 +202,19 @@ fn results_named(template: &str) -> impl Iterator<Item = &str> {
         .filter(|id| !id.is_empty())
 }
 
-impl<'a> Names<'a> {
+impl<'a> TemplateVariables<'a> {
     fn of(request: &'a ModelRequest, last: &'a str) -> Self {
         let from_users = || {
             request
                 .messages
                 .iter()
-                .filter(|message| message.data.role == Role::User)
+                .filter(|message| message.data.role == MessageRole::User)
         };
         let results = request
             .messages
             .iter()
             .flat_map(|message| message.tool_results());
-        Names {
+        TemplateVariables {
             input: from_users()
                 .next_back()
                 .map(|message| message.text())
@@ -227,7 +228,7 @@ impl<'a> Names<'a> {
 }
 
 /// The message as text: what was said, or what the tools returned, a line a result.
-fn spoken(message: &Message) -> String {
+fn message_text(message: &Message) -> String {
     let results: Vec<String> = message.tool_results().map(result_text).collect();
     if results.is_empty() {
         message.text()
@@ -268,7 +269,7 @@ fn view_of(result: &ToolResultPart) -> ResultView<'_> {
 fn environment() -> Environment<'static> {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::SemiStrict);
-    environment.set_fuel(Some(FUEL));
+    environment.set_fuel(Some(TEMPLATE_FUEL));
     environment
 }
 

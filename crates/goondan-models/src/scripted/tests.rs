@@ -3,7 +3,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
-use goondan_core::message::{MessageData, MessageSource, Part, Role, ToolCall, ToolResultPart};
+use goondan_core::message::{
+    MessageData, MessagePart, MessageRole, MessageSource, ToolCall, ToolResultPart,
+};
 use goondan_core::ports::model::{ModelChunk, ModelErrorKind, ModelFactory};
 use goondan_core::ports::tool::{ToolCallError, ToolCallStatus};
 use goondan_spec::Environment;
@@ -20,8 +22,8 @@ fn calls_of(chunks: &[ModelChunk]) -> Vec<ToolCall> {
     let Some(ModelChunk::Finish(end)) = chunks.last() else {
         panic!("no end in {chunks:?}")
     };
-    let call = |part: &Part| match part {
-        Part::ToolCall(call) => Some(call.clone()),
+    let call = |part: &MessagePart| match part {
+        MessagePart::ToolCall(call) => Some(call.clone()),
         _ => None,
     };
     end.parts.iter().filter_map(call).collect()
@@ -37,7 +39,7 @@ fn client(factory: &dyn ModelFactory) -> Arc<dyn ModelClient> {
         .unwrap()
 }
 
-fn tool_result(id: &str, outcome: Result<Value, ToolCallError>) -> Vec<(Role, Part)> {
+fn tool_result(id: &str, outcome: Result<Value, ToolCallError>) -> Vec<(MessageRole, MessagePart)> {
     let call = ToolCall::new(id, "t__x", json!({}));
     let (status, output, error) = match outcome {
         Ok(output) => (ToolCallStatus::Ok, Some(output), None),
@@ -52,12 +54,12 @@ fn tool_result(id: &str, outcome: Result<Value, ToolCallError>) -> Vec<(Role, Pa
         untrusted: false,
     };
     vec![
-        (Role::Assistant, Part::ToolCall(call)),
-        (Role::Tool, Part::ToolResult(result)),
+        (MessageRole::Assistant, MessagePart::ToolCall(call)),
+        (MessageRole::Tool, MessagePart::ToolResult(result)),
     ]
 }
 
-fn conversation(parts: Vec<(Role, Part)>) -> ModelRequest {
+fn conversation(parts: Vec<(MessageRole, MessagePart)>) -> ModelRequest {
     let mut request = request("a", "go");
     for (role, part) in parts {
         let mut message = (*request.messages[0]).clone();
@@ -77,7 +79,7 @@ fn conversation(parts: Vec<(Role, Part)>) -> ModelRequest {
 async fn a_list_is_followed_in_order_and_survives_a_restart() {
     let factory = ScriptedFactory::new(BTreeMap::from([(
         "a".into(),
-        vec![Reply::text("one"), Reply::text("two")],
+        vec![ScriptReply::text("one"), ScriptReply::text("two")],
     )]));
     assert_eq!(said(&client(&factory), request("a", "x")).await, "one");
     let after_restart = factory.clone();
@@ -91,14 +93,14 @@ async fn a_list_is_followed_in_order_and_survives_a_restart() {
     assert_eq!(error.kind, ModelErrorKind::Configuration);
     assert_eq!(
         error.message,
-        "the script of agent a has no reply left (it was asked 3 times)"
+        "the script of agent a has no reply left (the agent called the model 3 times)"
     );
     let unknown = answer(&client(&factory), request("b", "x"))
         .await
         .unwrap_err();
     assert_eq!(
         unknown.message,
-        "the script of agent b has no reply left (it was asked once)"
+        "the script of agent b has no reply left (the agent called the model once)"
     );
     assert_eq!(factory.requests().of("a").len(), 3);
     assert_eq!(factory.requests().all().len(), 4);
@@ -164,10 +166,10 @@ async fn templates_see_results_and_keep_types() {
     let expected = json!({
         "whole": [1, 2.5, null], "number": 2, "text": "1 of it", "deep": [{"plain": "as is", "turn": 1}],
     });
-    let call = Part::ToolCall(ToolCall::new("c2", "t__x", expected));
+    let call = MessagePart::ToolCall(ToolCall::new("c2", "t__x", expected));
     assert_eq!(
         chunks[1],
-        ModelChunk::finish(vec![Part::text("Zoë!"), call], None)
+        ModelChunk::finish(vec![MessagePart::text("Zoë!"), call], None)
     );
 }
 
@@ -192,12 +194,9 @@ async fn templates_see_errors_of_results() {
 #[tokio::test]
 async fn a_broken_template_is_an_error_that_names_it() {
     for (template, word) in [
-        (
-            "{{ results.nope.output }}",
-            "no call `nope` has a result here",
-        ),
-        ("{{ inptu }}", "names something that is not there"),
-        ("{{ oops", "a `{{` or `{%` is opened and never closed"),
+        ("{{ results.nope.output }}", "the call `nope` has no result"),
+        ("{{ inptu }}", "an undefined name is used"),
+        ("{{ oops", "a `{{` or `{%` is not closed"),
         (
             "{% for i in range(100000) %}{% for j in range(100000) %}x{% endfor %}{% endfor %}",
             "fuel",
@@ -337,7 +336,7 @@ async fn a_rule_that_fires_again_gets_a_fresh_call_id() {
 
 #[tokio::test]
 async fn without_a_script_the_model_echoes_and_says_what_it_is() {
-    let client = Scripts::default()
+    let client = PlayingScripts::default()
         .client(&model("scripted", json!({})), std::path::Path::new("."))
         .unwrap();
     let text = said(&client, request("a", "hello")).await;
@@ -358,7 +357,7 @@ async fn a_script_file_lies_inside_the_bundle_and_its_position_survives_a_reload
     )
     .unwrap();
     std::fs::write(folder.path().join("out.yaml"), "{}").unwrap();
-    let scripts = Scripts::default();
+    let scripts = PlayingScripts::default();
     let open = |path: &str| scripts.client(&model("scripted", json!({"script": path})), &root);
 
     assert_eq!(
@@ -403,7 +402,7 @@ async fn a_script_file_lies_inside_the_bundle_and_its_position_survives_a_reload
     assert_eq!(error.message, "picture.yaml is not UTF-8 text");
     assert_eq!(
         error.suggestion.unwrap(),
-        "name another file, or save this one as UTF-8"
+        "name another file, or save the file as UTF-8"
     );
     let place = error.place.unwrap();
     assert_eq!((place.field, place.file), ("spec.options.script", None));
@@ -411,8 +410,9 @@ async fn a_script_file_lies_inside_the_bundle_and_its_position_survives_a_reload
 
 #[test]
 fn an_inline_script_is_read_strictly() {
-    let open =
-        |options| Scripts::default().client(&model("scripted", options), std::path::Path::new("."));
+    let open = |options| {
+        PlayingScripts::default().client(&model("scripted", options), std::path::Path::new("."))
+    };
     assert!(open(json!({"default": {"text": "hi"}, "maxRetries": 1})).is_ok());
     assert!(
         open(json!({"rules": [{"reply": {}}]}))

@@ -5,7 +5,7 @@ use std::str::Utf8Error;
 use super::amazon_events::AmazonEvents;
 use super::json_lines::JsonLines;
 use super::server_sent_events::ServerSentEvents;
-use crate::formats::{Framing, WireEvent};
+use crate::formats::{EventFraming, WireEvent};
 
 /// A response body cannot be divided into events.
 #[derive(Debug)]
@@ -30,13 +30,13 @@ pub(crate) type EventSink<'a> = &'a mut dyn FnMut(WireEvent<'_>);
 
 impl EventReader {
     /// Returns a reader for `framing`. An event may have up to `max_bytes`.
-    pub(crate) fn new(framing: Framing, max_bytes: usize) -> Self {
+    pub(crate) fn new(framing: EventFraming, max_bytes: usize) -> Self {
         match framing {
-            Framing::ServerSentEvents => {
+            EventFraming::ServerSentEvents => {
                 EventReader::ServerSentEvents(ServerSentEvents::new(max_bytes))
             }
-            Framing::JsonLines => EventReader::JsonLines(JsonLines::new(max_bytes)),
-            Framing::AmazonEvents => EventReader::AmazonEvents(AmazonEvents::new(max_bytes)),
+            EventFraming::JsonLines => EventReader::JsonLines(JsonLines::new(max_bytes)),
+            EventFraming::AmazonEvents => EventReader::AmazonEvents(AmazonEvents::new(max_bytes)),
         }
     }
 

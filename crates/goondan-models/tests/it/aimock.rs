@@ -15,7 +15,7 @@ use super::common::{
     self, all, answer, calls_of, client, failure, message, request, result, text_of,
 };
 use super::output::as_data;
-use goondan_core::message::Role;
+use goondan_core::message::MessageRole;
 use goondan_core::ports::model::{CompletedAnswer, ModelClient, ModelErrorKind, ModelRequest};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
@@ -97,7 +97,7 @@ fn command(given: PathBuf) -> Command {
 }
 
 fn ask(input: &str) -> ModelRequest {
-    request(vec![message(Role::User, vec![common::text(input)])])
+    request(vec![message(MessageRole::User, vec![common::text(input)])])
 }
 
 /// Returns names and arguments of the calls, whose ids must differ.
@@ -190,10 +190,10 @@ async fn one_call_then_an_answer_that_uses_its_result() {
         assert_eq!(calls(&first), [called("Ulm")], "{format:?}");
         let id = calls_of(&first)[0].tool_call_id.clone();
         let mut messages = vec![
-            message(Role::User, vec![common::text("the weather?")]),
-            message(Role::Assistant, first.parts),
+            message(MessageRole::User, vec![common::text("the weather?")]),
+            message(MessageRole::Assistant, first.parts),
             message(
-                Role::Tool,
+                MessageRole::Tool,
                 vec![result(&id, "weather__now", json!({"degrees": 7}))],
             ),
         ];
@@ -202,8 +202,11 @@ async fn one_call_then_an_answer_that_uses_its_result() {
             "7 degrees",
             "{format:?}"
         );
-        messages.push(message(Role::Assistant, vec![common::text("7 degrees")]));
-        messages.push(message(Role::User, vec![common::text("thanks")]));
+        messages.push(message(
+            MessageRole::Assistant,
+            vec![common::text("7 degrees")],
+        ));
+        messages.push(message(MessageRole::User, vec![common::text("thanks")]));
         assert_eq!(
             text_of(&answer(&client, request(messages)).await),
             "You are welcome.",

@@ -167,7 +167,7 @@ async fn a_stream_without_its_end_or_with_an_error_fails() {
 async fn requests_contain_the_trace_unless_the_model_has_its_own() {
     let traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
     let traced = || {
-        let caller = goondan_core::caller::Caller::read(traceparent, ["a=1"]);
+        let caller = goondan_core::caller::CallerTrace::read(traceparent, ["a=1"]);
         ModelRequest { caller, ..hello() }
     };
     let (mock, _) = ask(message(&[words(0, &["hi"])]), traced()).await;

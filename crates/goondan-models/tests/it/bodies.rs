@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use goondan_core::message::{Part, Role};
+use goondan_core::message::{MessagePart, MessageRole};
 use goondan_core::ports::model::{ModelRequest, ToolDefinition};
 use goondan_core::ports::tool::Attachment;
 use goondan_spec::kinds::{ModelParams, ReasoningEffort};
@@ -12,37 +12,37 @@ use serde_json::{Value, json};
 use super::common::*;
 use super::mock::{Canned, Mock};
 
-fn file(media_type: &str, data: &str, name: Option<&str>) -> Part {
-    Part::File(Attachment {
+fn file(media_type: &str, data: &str, name: Option<&str>) -> MessagePart {
+    MessagePart::File(Attachment {
         media_type: media_type.to_owned(),
         data: data.to_owned(),
         name: name.map(str::to_owned),
     })
 }
 
-fn untrusted(part: Part) -> Part {
+fn untrusted(part: MessagePart) -> MessagePart {
     match part {
-        Part::ToolResult(mut result) => {
+        MessagePart::ToolResult(mut result) => {
             result.untrusted = true;
-            Part::ToolResult(result)
+            MessagePart::ToolResult(result)
         }
         other => other,
     }
 }
 
-fn said_by(role: Role, words: &[&str]) -> Arc<goondan_core::message::Message> {
+fn said_by(role: MessageRole, words: &[&str]) -> Arc<goondan_core::message::Message> {
     message(role, words.iter().map(|word| text(word)).collect())
 }
 
 /// Conversations by name.
 fn conversations() -> Vec<(&'static str, ModelRequest)> {
-    let user = |words: &[&str]| said_by(Role::User, words);
-    let assistant = |words: &[&str]| said_by(Role::Assistant, words);
-    let system = |words: &[&str]| said_by(Role::System, words);
+    let user = |words: &[&str]| said_by(MessageRole::User, words);
+    let assistant = |words: &[&str]| said_by(MessageRole::Assistant, words);
+    let system = |words: &[&str]| said_by(MessageRole::System, words);
     let picture = || file("image/png", "iVBO", Some("f.png"));
     let calls = || {
         message(
-            Role::Assistant,
+            MessageRole::Assistant,
             vec![call("c1", "weather__now", json!({"city": "Ulm"}))],
         )
     };
@@ -91,17 +91,20 @@ fn conversations() -> Vec<(&'static str, ModelRequest)> {
             request(vec![
                 user(&["go"]),
                 message(
-                    Role::Assistant,
+                    MessageRole::Assistant,
                     vec![
                         call("c1", "weather__now", json!({})),
                         call("c2", "weather__now", json!([1, {"a": 1.5}])),
                     ],
                 ),
                 message(
-                    Role::Tool,
+                    MessageRole::Tool,
                     vec![result("c1", "weather__now", json!("plain"))],
                 ),
-                message(Role::Tool, vec![result("c2", "weather__now", json!(null))]),
+                message(
+                    MessageRole::Tool,
+                    vec![result("c2", "weather__now", json!(null))],
+                ),
             ]),
         ),
         (
@@ -110,10 +113,10 @@ fn conversations() -> Vec<(&'static str, ModelRequest)> {
                 user(&["go"]),
                 calls(),
                 message(
-                    Role::Tool,
+                    MessageRole::Tool,
                     vec![result("c1", "weather__now", json!({"a": odd})), picture()],
                 ),
-                message(Role::Tool, vec![file("text/plain", "aGk=", None)]),
+                message(MessageRole::Tool, vec![file("text/plain", "aGk=", None)]),
                 assistant(&["seen"]),
                 user(&["good"]),
             ]),
@@ -123,7 +126,7 @@ fn conversations() -> Vec<(&'static str, ModelRequest)> {
             request(vec![
                 calls(),
                 message(
-                    Role::Tool,
+                    MessageRole::Tool,
                     vec![result("c1", "weather__now", json!(1)), picture()],
                 ),
                 user(&["?"]),
@@ -133,7 +136,7 @@ fn conversations() -> Vec<(&'static str, ModelRequest)> {
             "results with files, an empty answer, a word",
             request(vec![
                 calls(),
-                message(Role::Tool, vec![picture()]),
+                message(MessageRole::Tool, vec![picture()]),
                 assistant(&[""]),
                 user(&["?"]),
             ]),
@@ -142,7 +145,7 @@ fn conversations() -> Vec<(&'static str, ModelRequest)> {
             "files of all kinds",
             request(vec![
                 message(
-                    Role::User,
+                    MessageRole::User,
                     vec![
                         text("look"),
                         picture(),
@@ -164,7 +167,7 @@ fn conversations() -> Vec<(&'static str, ModelRequest)> {
             request(vec![
                 calls(),
                 message(
-                    Role::Tool,
+                    MessageRole::Tool,
                     vec![
                         untrusted(result("c1", "weather__now", json!({"t": 7}))),
                         untrusted(failed("c2", "weather__now")),
@@ -176,7 +179,7 @@ fn conversations() -> Vec<(&'static str, ModelRequest)> {
             "an answer with text and a file",
             request(vec![
                 user(&["go"]),
-                message(Role::Assistant, vec![text("here"), picture()]),
+                message(MessageRole::Assistant, vec![text("here"), picture()]),
             ]),
         ),
         (
@@ -184,7 +187,7 @@ fn conversations() -> Vec<(&'static str, ModelRequest)> {
             request(vec![
                 user(&["go"]),
                 message(
-                    Role::Assistant,
+                    MessageRole::Assistant,
                     vec![text(" "), call("c1", "weather__now", json!({}))],
                 ),
             ]),

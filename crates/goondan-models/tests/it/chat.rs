@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::common::*;
 use super::mock::{Canned, Mock};
-use goondan_core::message::{Part, Role};
+use goondan_core::message::{MessagePart, MessageRole};
 use goondan_core::ports::model::{CompletedAnswer, ModelErrorKind, ModelRequest};
 use goondan_core::ports::tool::Attachment;
 
@@ -211,7 +211,7 @@ async fn images_are_sent_and_unknown_files_are_noted() {
     let (mock, client) = openai(vec![stream(&[], "stop")]).await;
     let file = |media_type: &str, data: &str| {
         let (media_type, data) = (media_type.to_owned(), data.to_owned());
-        Part::File(Attachment {
+        MessagePart::File(Attachment {
             media_type,
             data,
             name: Some("f".to_owned()),
@@ -223,14 +223,11 @@ async fn images_are_sent_and_unknown_files_are_noted() {
         file("text/plain", "aGk="),
         file("x/y", "AA=="),
     ];
-    answer(&client, request(vec![message(Role::User, seen)])).await;
+    answer(&client, request(vec![message(MessageRole::User, seen)])).await;
     let content = &mock.asked()[0].body["messages"][1]["content"];
     assert_eq!(content[1]["image_url"]["url"], "data:image/png;base64,iVBO");
     assert_eq!(content[2]["text"], "[f]\nhi");
-    assert_eq!(
-        content[3]["text"],
-        "[f (x/y): this model can't be shown it]"
-    );
+    assert_eq!(content[3]["text"], "[f (x/y): not supported by this model]");
 }
 
 #[tokio::test]

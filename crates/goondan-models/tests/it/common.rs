@@ -6,14 +6,14 @@ use std::sync::Arc;
 use futures::StreamExt;
 use goondan_core::ids::InstanceId;
 use goondan_core::message::{
-    Message, MessageData, MessageSource, Part, Role, ToolCall, ToolResultPart,
+    Message, MessageData, MessagePart, MessageRole, MessageSource, ToolCall, ToolResultPart,
 };
 use goondan_core::ports::model::{
     CompletedAnswer, ModelChunk, ModelClient, ModelError, ModelFactory, ModelRequest, TokenUsage,
     ToolDefinition,
 };
 use goondan_core::ports::tool::{ToolCallError, ToolCallStatus};
-use goondan_models::Providers;
+use goondan_models::ModelProviders;
 use goondan_spec::kinds::{Model, ModelParams};
 use goondan_spec::{BasePackage, Environment, LoadInput, MemoryFiles, Resource, load};
 use serde_json::{Value, json};
@@ -50,7 +50,7 @@ pub(crate) fn open(
     model: &Resource<Model>,
     environment: &Environment,
 ) -> Result<Arc<dyn ModelClient>, ModelError> {
-    Providers::new().client(model, Path::new("."), environment)
+    ModelProviders::new().client(model, Path::new("."), environment)
 }
 
 pub(crate) fn client(provider: &str, address: &str, options: Value) -> Arc<dyn ModelClient> {
@@ -58,7 +58,7 @@ pub(crate) fn client(provider: &str, address: &str, options: Value) -> Arc<dyn M
     open(&model, &Environment::default()).expect("a client")
 }
 
-pub(crate) fn message(role: Role, content: Vec<Part>) -> Arc<Message> {
+pub(crate) fn message(role: MessageRole, content: Vec<MessagePart>) -> Arc<Message> {
     Arc::new(Message {
         id: "id".to_owned(),
         data: MessageData { role, content },
@@ -68,16 +68,16 @@ pub(crate) fn message(role: Role, content: Vec<Part>) -> Arc<Message> {
     })
 }
 
-pub(crate) fn text(text: &str) -> Part {
-    Part::text(text.to_owned())
+pub(crate) fn text(text: &str) -> MessagePart {
+    MessagePart::text(text.to_owned())
 }
 
-pub(crate) fn call(id: &str, name: &str, input: Value) -> Part {
-    Part::ToolCall(ToolCall::new(id, name, input))
+pub(crate) fn call(id: &str, name: &str, input: Value) -> MessagePart {
+    MessagePart::ToolCall(ToolCall::new(id, name, input))
 }
 
-pub(crate) fn result(id: &str, name: &str, output: Value) -> Part {
-    Part::ToolResult(ToolResultPart {
+pub(crate) fn result(id: &str, name: &str, output: Value) -> MessagePart {
+    MessagePart::ToolResult(ToolResultPart {
         tool_call_id: id.to_owned(),
         tool_name: name.to_owned(),
         status: ToolCallStatus::Ok,
@@ -87,7 +87,7 @@ pub(crate) fn result(id: &str, name: &str, output: Value) -> Part {
     })
 }
 
-pub(crate) fn failed(id: &str, name: &str) -> Part {
+pub(crate) fn failed(id: &str, name: &str) -> MessagePart {
     let error = ToolCallError {
         name: None,
         message: "no such city".to_owned(),
@@ -95,7 +95,7 @@ pub(crate) fn failed(id: &str, name: &str) -> Part {
         suggestion: Some("spell it out".to_owned()),
         help_url: None,
     };
-    Part::ToolResult(ToolResultPart {
+    MessagePart::ToolResult(ToolResultPart {
         tool_call_id: id.to_owned(),
         tool_name: name.to_owned(),
         status: ToolCallStatus::Error,
@@ -131,7 +131,7 @@ pub(crate) fn request(messages: Vec<Arc<Message>>) -> ModelRequest {
 }
 
 pub(crate) fn hello() -> ModelRequest {
-    request(vec![message(Role::User, vec![text("hello")])])
+    request(vec![message(MessageRole::User, vec![text("hello")])])
 }
 
 /// Returns a conversation with two calls. One of them failed.
@@ -146,11 +146,11 @@ pub(crate) fn second_turn() -> ModelRequest {
         failed("c2", "weather__now"),
     ];
     request(vec![
-        message(Role::User, vec![text("weather?")]),
-        message(Role::Assistant, calls),
-        message(Role::Tool, results),
-        message(Role::User, vec![text("and")]),
-        message(Role::User, vec![text("tomorrow?")]),
+        message(MessageRole::User, vec![text("weather?")]),
+        message(MessageRole::Assistant, calls),
+        message(MessageRole::Tool, results),
+        message(MessageRole::User, vec![text("and")]),
+        message(MessageRole::User, vec![text("tomorrow?")]),
     ])
 }
 
@@ -209,8 +209,8 @@ pub(crate) async fn answer(
     let received = all(client, request).await;
     assert_eq!(received.error, None);
     let completed = received.completed.expect("an answer");
-    let reasoning = |part: &Part| match part {
-        Part::Reasoning { text, .. } => Some(text.clone()),
+    let reasoning = |part: &MessagePart| match part {
+        MessagePart::Reasoning { text, .. } => Some(text.clone()),
         _ => None,
     };
     assert_eq!(received.texts.concat(), text_of(&completed));
@@ -234,25 +234,29 @@ pub(crate) async fn failure(client: &Arc<dyn ModelClient>, request: ModelRequest
 }
 
 pub(crate) fn text_of(answer: &CompletedAnswer) -> String {
-    answer.parts.iter().filter_map(Part::as_text).collect()
+    answer
+        .parts
+        .iter()
+        .filter_map(MessagePart::as_text)
+        .collect()
 }
 
 pub(crate) fn calls_of(answer: &CompletedAnswer) -> Vec<&ToolCall> {
     let parts = answer.parts.iter();
     parts
         .filter_map(|part| match part {
-            Part::ToolCall(call) => Some(call),
+            MessagePart::ToolCall(call) => Some(call),
             _ => None,
         })
         .collect()
 }
 
-pub(crate) fn called(id: &str, arguments: Value) -> Part {
+pub(crate) fn called(id: &str, arguments: Value) -> MessagePart {
     call(id, "weather__now", arguments)
 }
 
 /// Returns an answer of `parts` that took this number of tokens.
-pub(crate) fn finished(parts: Vec<Part>, prompt: u64, completion: u64) -> CompletedAnswer {
+pub(crate) fn finished(parts: Vec<MessagePart>, prompt: u64, completion: u64) -> CompletedAnswer {
     let usage = TokenUsage {
         prompt_tokens: prompt,
         completion_tokens: completion,

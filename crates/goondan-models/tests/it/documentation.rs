@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use goondan_core::ports::model::ModelFactory;
-use goondan_models::scripted::Script;
-use goondan_models::{Provider, Providers, Wire, provider, providers};
+use goondan_models::scripted::ModelScript;
+use goondan_models::{ModelProvider, ModelProviders, ProviderWireFormat, provider, providers};
 use goondan_spec::{Environment, yaml};
 use serde_json::Value;
 
@@ -27,18 +27,18 @@ fn blocks() -> Vec<&'static str> {
         .collect()
 }
 
-fn format_name(wire: Wire) -> &'static str {
+fn format_name(wire: ProviderWireFormat) -> &'static str {
     match wire {
-        Wire::Chat => "chat",
-        Wire::Responses => "responses",
-        Wire::Anthropic => "Anthropic",
-        Wire::Gemini => "Gemini",
-        Wire::Ollama => "Ollama",
-        Wire::Converse => "Converse",
+        ProviderWireFormat::Chat => "chat",
+        ProviderWireFormat::Responses => "responses",
+        ProviderWireFormat::Anthropic => "Anthropic",
+        ProviderWireFormat::Gemini => "Gemini",
+        ProviderWireFormat::Ollama => "Ollama",
+        ProviderWireFormat::Converse => "Converse",
     }
 }
 
-fn format_column(provider: &Provider) -> String {
+fn format_column(provider: &ModelProvider) -> String {
     let mut names = Vec::new();
     for model in SAMPLE_MODELS {
         let name = provider.wire(model).map(format_name);
@@ -51,7 +51,7 @@ fn format_column(provider: &Provider) -> String {
     }
 }
 
-fn row(provider: &Provider) -> String {
+fn row(provider: &ModelProvider) -> String {
     let code = |text: &str| format!("`{text}`");
     let key = provider.key_variable.as_deref().map_or("–".into(), code);
     let address = match &provider.address {
@@ -87,7 +87,7 @@ fn scripts_are_readable() {
         .filter(|block| block.starts_with("# script.yaml"))
         .collect();
     assert_eq!(scripts.len(), 1);
-    let script: Script = yaml::from_str(scripts[0]).expect("a script");
+    let script: ModelScript = yaml::from_str(scripts[0]).expect("a script");
     assert_eq!(script.rules.len(), 3);
 }
 
@@ -113,7 +113,8 @@ fn example_models_have_clients() {
                 .map(|name| (name.to_owned(), "t".to_owned()))
                 .collect();
             if !has_file
-                && let Err(error) = Providers::new().client(&resource, Path::new("."), &environment)
+                && let Err(error) =
+                    ModelProviders::new().client(&resource, Path::new("."), &environment)
             {
                 panic!("{document}: {error}");
             }

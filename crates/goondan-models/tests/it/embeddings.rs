@@ -63,7 +63,7 @@ async fn refusals_and_nonsense_are_errors_without_the_key() {
         (
             Canned::new("200 OK", "application/json", "{\"data\": ["),
             ModelErrorKind::Connection,
-            "broke off its answer",
+            "sent an incomplete answer",
         ),
         (
             Canned::new("200 OK", "text/html", "<html>hello</html>"),

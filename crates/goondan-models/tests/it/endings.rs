@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use goondan_core::message::Part;
+use goondan_core::message::MessagePart;
 use goondan_core::ports::model::{CompletedAnswer, ModelErrorKind};
 use serde_json::{Value, json};
 
@@ -75,8 +75,7 @@ async fn one_json_object_instead_of_a_stream_is_an_answer() {
         let mock = Mock::start(vec![canned]).await;
         let client = client("openai-compatible", &mock.url("/v1"), json!({}));
         let answer = answer(&client, hello()).await;
-        let is_reasoning =
-            |part: &Part| matches!(part, Part::Reasoning { text, .. } if text == "hm");
+        let is_reasoning = |part: &MessagePart| matches!(part, MessagePart::Reasoning { text, .. } if text == "hm");
         assert!(is_reasoning(&answer.parts[0]), "{answer:?}");
         let expected = finished(
             vec![

@@ -226,7 +226,7 @@ async fn an_error_inside_a_stream_keeps_its_status() {
     assert!(
         error
             .message
-            .ends_with("broke off the answer: something odd."),
+            .ends_with("aborted the answer: something odd."),
         "{}",
         error.message
     );
@@ -279,6 +279,6 @@ async fn a_redirect_is_not_followed_with_the_key() {
     assert_eq!(error.kind, ModelErrorKind::Status(301));
     assert_eq!(
         error.suggestion.as_deref(),
-        Some("The address moved to https://new/v1: write it as `endpoint` of Model/m.")
+        Some("The URL moved to https://new/v1. Use the new URL as `endpoint` of Model/m.")
     );
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use goondan_core::message::Role;
+use goondan_core::message::MessageRole;
 use goondan_core::ports::model::ModelErrorKind;
 use serde_json::{Value, json};
 
@@ -126,9 +126,12 @@ async fn a_signature_returns_with_its_call_but_made_up_ids_do_not() {
     let first = answer(&client, hello()).await;
     assert_eq!(calls_of(&first)[0].tool_call_id, "call_1");
     let next = request(vec![
-        message(Role::User, vec![text("hello")]),
-        message(Role::Assistant, first.parts),
-        message(Role::Tool, vec![result("call_1", "weather__now", json!(7))]),
+        message(MessageRole::User, vec![text("hello")]),
+        message(MessageRole::Assistant, first.parts),
+        message(
+            MessageRole::Tool,
+            vec![result("call_1", "weather__now", json!(7))],
+        ),
     ]);
     answer(&client, next).await;
     let contents = mock.asked()[1].body["contents"].clone();

@@ -83,7 +83,7 @@ async fn the_schema_has_its_own_place_in_each_format() {
             options.clone(),
         );
         let plain = request(vec![message(
-            goondan_core::message::Role::User,
+            goondan_core::message::MessageRole::User,
             vec![text("where?")],
         )]);
         failure(

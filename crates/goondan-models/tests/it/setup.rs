@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use goondan_core::ports::model::ModelErrorKind;
-use goondan_models::Providers;
+use goondan_models::ModelProviders;
 use goondan_spec::{Environment, ValueSource};
 use serde_json::json;
 
@@ -128,7 +128,7 @@ async fn a_cassette_contains_neither_the_key_nor_headers() {
     let environment = [("TEAM".to_owned(), "red-team-pass".to_owned())]
         .into_iter()
         .collect();
-    let recorder = goondan_models::record(Arc::new(Providers::new()), &cassette).unwrap();
+    let recorder = goondan_models::record(Arc::new(ModelProviders::new()), &cassette).unwrap();
     let client = recorder
         .client(&model, folder.path(), &environment)
         .unwrap();

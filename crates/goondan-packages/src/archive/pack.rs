@@ -5,19 +5,19 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use flate2::{Compression, GzBuilder};
-use goondan_spec::contents::{MAX_BYTES, MAX_ENTRIES};
+use goondan_spec::content_hash::{MAX_PACKAGE_BYTES, MAX_PACKAGE_ENTRIES};
 use ignore::WalkBuilder;
 use tar::{Builder, EntryType, Header};
 
-use super::{MAX_ARCHIVE, TOP, names};
+use super::{ARCHIVE_TOP_DIR, MAX_ARCHIVE_BYTES, entry_names};
 use crate::error::{PackageError, Result};
 
 /// File with exclusion rules in the form of a `.gitignore`. They have precedence over those of git.
 const IGNORE_FILE: &str = ".goondanignore";
 /// Directories that can be recreated.
-const SKIPPED: [&str; 2] = ["node_modules", "target"];
+const SKIPPED_DIRS: [&str; 2] = ["node_modules", "target"];
 /// Common names of files with keys, which packages must not contain.
-const KEYS: [&str; 5] = [
+const KEY_FILE_NAMES: [&str; 5] = [
     "id_rsa",
     "id_ed25519",
     "credentials.json",
@@ -27,7 +27,7 @@ const KEYS: [&str; 5] = [
 
 /// An archive and its contents.
 #[derive(Debug, Clone)]
-pub struct Packed {
+pub struct PackedArchive {
     /// The `.tgz` file.
     pub archive: Vec<u8>,
     /// Files in order, relative to the package, with their sizes in bytes.
@@ -42,7 +42,7 @@ pub struct Packed {
 /// # Errors
 ///
 /// Fails if a file is not permitted in a package, or cannot be read.
-pub fn pack(folder: &Path) -> Result<Packed> {
+pub fn pack(folder: &Path) -> Result<PackedArchive> {
     pack_files(folder, true)
 }
 
@@ -51,11 +51,11 @@ pub fn pack(folder: &Path) -> Result<Packed> {
 /// # Errors
 ///
 /// Fails like [`pack`].
-pub fn pack_as_is(folder: &Path) -> Result<Packed> {
+pub fn pack_as_is(folder: &Path) -> Result<PackedArchive> {
     pack_files(folder, false)
 }
 
-fn pack_files(folder: &Path, by_rules: bool) -> Result<Packed> {
+fn pack_files(folder: &Path, by_rules: bool) -> Result<PackedArchive> {
     let files = find(folder, by_rules)?;
     let mut builder = Builder::new(
         GzBuilder::new()
@@ -69,10 +69,10 @@ fn pack_files(folder: &Path, by_rules: bool) -> Result<Packed> {
         let metadata =
             fs::metadata(&path).map_err(|error| PackageError::io("read", &path, &error))?;
         bytes += content.len() as u64;
-        if bytes > MAX_BYTES {
+        if bytes > MAX_PACKAGE_BYTES {
             return Err(PackageError::archive(format!(
-                "The package has more than {} MiB.",
-                MAX_BYTES / 1024 / 1024
+                "The package is larger than {} MiB.",
+                MAX_PACKAGE_BYTES / 1024 / 1024
             )));
         }
         let wanted = if name.rsplit('/').next() == Some("package.json") {
@@ -92,13 +92,13 @@ fn pack_files(folder: &Path, by_rules: bool) -> Result<Packed> {
         gzip.finish()
     });
     let archive = archive.map_err(|error| PackageError::io("packed", folder, &error))?;
-    if archive.len() > MAX_ARCHIVE {
+    if archive.len() > MAX_ARCHIVE_BYTES {
         return Err(PackageError::archive(format!(
-            "The archive has more than {} MiB.",
-            MAX_ARCHIVE / 1024 / 1024
+            "The archive is larger than {} MiB.",
+            MAX_ARCHIVE_BYTES / 1024 / 1024
         )));
     }
-    Ok(Packed {
+    Ok(PackedArchive {
         archive,
         files: listed,
         unbundled,
@@ -130,7 +130,7 @@ fn append(
     header.set_mtime(0);
     header.set_uid(0);
     header.set_gid(0);
-    builder.append_data(&mut header, format!("{TOP}/{name}"), content)
+    builder.append_data(&mut header, format!("{ARCHIVE_TOP_DIR}/{name}"), content)
 }
 
 #[cfg(unix)]
@@ -158,7 +158,7 @@ fn find(folder: &Path, by_rules: bool) -> Result<Vec<(String, PathBuf)>> {
             let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
             !(is_folder
                 && entry.depth() > 0
-                && SKIPPED.iter().any(|name| entry.file_name() == *name))
+                && SKIPPED_DIRS.iter().any(|name| entry.file_name() == *name))
         });
     }
     let mut files = Vec::new();
@@ -176,27 +176,27 @@ fn find(folder: &Path, by_rules: bool) -> Result<Vec<(String, PathBuf)>> {
         let shown = relative.display();
         if !kind.is_some_and(|kind| kind.is_file()) {
             let message = format!(
-                "`{shown}` is neither a file nor a folder, and a package may not have links."
+                "`{shown}` is neither a file nor a directory. A package must not contain links."
             );
             return Err(PackageError::archive(message).suggest(format!(
-                "replace it by what it leads to, or name it in `{IGNORE_FILE}`"
+                "replace it with a regular file, or list it in `{IGNORE_FILE}`"
             )));
         }
-        if let Err(why) = names::parts(name.as_bytes()) {
+        if let Err(why) = entry_names::parts(name.as_bytes()) {
             return Err(
                 PackageError::archive(format!("`{shown}` cannot be packed: {why}."))
                     .suggest("rename it"),
             );
         }
         if by_rules && is_key(entry.file_name().to_str().unwrap_or_default()) {
-            let message = format!("`{shown}` looks like a key, so nothing was packed.");
+            let message = format!("`{shown}` looks like a key file, so no archive was created.");
             return Err(PackageError::archive(message)
-                .suggest(format!("name it in `{IGNORE_FILE}`, or rename it")));
+                .suggest(format!("list it in `{IGNORE_FILE}`, or rename it")));
         }
         files.push((name, entry.path().to_owned()));
-        if files.len() > MAX_ENTRIES {
+        if files.len() > MAX_PACKAGE_ENTRIES {
             return Err(PackageError::archive(format!(
-                "The package has more than {MAX_ENTRIES} files."
+                "The package has more than {MAX_PACKAGE_ENTRIES} files."
             )));
         }
     }
@@ -212,7 +212,7 @@ fn find(folder: &Path, by_rules: bool) -> Result<Vec<(String, PathBuf)>> {
 
 fn is_key(name: &str) -> bool {
     let name = name.to_lowercase();
-    KEYS.contains(&name.as_str())
+    KEY_FILE_NAMES.contains(&name.as_str())
         || [".pem", ".key", ".p12", ".pfx"]
             .iter()
             .any(|ending| name.ends_with(ending))

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use tar::{Builder, EntryType, Header};
 use tempfile::tempdir;
 
-use super::{names, pack, pack_as_is, unpack};
+use super::{entry_names, pack, pack_as_is, unpack};
 
 /// Writes an entry with an unvalidated name, as only a malicious archive contains it.
 fn raw(
@@ -326,7 +326,7 @@ proptest! {
         for path in listed(place.path()) {
             prop_assert!(Path::new(&path).starts_with(&into));
         }
-        if let Ok(parts) = names::parts(&name) {
+        if let Ok(parts) = entry_names::parts(&name) {
             prop_assert!(parts.iter().all(|part| *part != ".." && !part.contains(['/', '\\', ':'])));
         }
     }

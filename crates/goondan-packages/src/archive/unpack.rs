@@ -7,18 +7,18 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use flate2::read::GzDecoder;
-use goondan_spec::contents::{MAX_BYTES, MAX_ENTRIES};
+use goondan_spec::content_hash::{MAX_PACKAGE_BYTES, MAX_PACKAGE_ENTRIES};
 use tar::{Archive, Entry, EntryType};
 
-use super::{MAX_ARCHIVE, MAX_TAR, names};
+use super::{MAX_ARCHIVE_BYTES, MAX_TAR_BYTES, entry_names};
 use crate::error::{PackageError, Result, plain};
 
 /// Maximum ratio of unpacked to packed size. Text usually has a ratio of about 10.
-const MAX_RATIO: u64 = 200;
+const MAX_COMPRESSION_RATIO: u64 = 200;
 /// Size in bytes below which the ratio is not checked.
-const SMALL: u64 = 16 * 1024 * 1024;
+const RATIO_CHECK_MIN_BYTES: u64 = 16 * 1024 * 1024;
 /// Directory in which a project stores its packages. An archive must not contain one.
-const OURS: &str = ".goondan";
+const INSTALLED_PACKAGES_DIR: &str = ".goondan";
 
 /// Unpacks the `.tgz` into the empty directory `into`, without the archive's top directory.
 ///
@@ -27,14 +27,16 @@ const OURS: &str = ".goondan";
 /// Fails if the archive exceeds a limit or contains a forbidden entry, or if a file cannot be
 /// written. Files that were already written remain.
 pub fn unpack(archive: &[u8], into: &Path) -> Result<()> {
-    if archive.len() > MAX_ARCHIVE {
+    if archive.len() > MAX_ARCHIVE_BYTES {
         return Err(PackageError::archive(format!(
-            "The archive has more than {} MiB.",
-            MAX_ARCHIVE / 1024 / 1024
+            "The archive is larger than {} MiB.",
+            MAX_ARCHIVE_BYTES / 1024 / 1024
         )));
     }
-    let most = (archive.len() as u64).saturating_mul(MAX_RATIO).max(SMALL);
-    Unpacking::new(into, true).run(GzDecoder::new(archive), most)
+    let most = (archive.len() as u64)
+        .saturating_mul(MAX_COMPRESSION_RATIO)
+        .max(RATIO_CHECK_MIN_BYTES);
+    ArchiveUnpacker::new(into, true).run(GzDecoder::new(archive), most)
 }
 
 /// Unpacks a plain tar with all its directories, as git creates it from a commit.
@@ -43,10 +45,10 @@ pub fn unpack(archive: &[u8], into: &Path) -> Result<()> {
 ///
 /// Fails like [`unpack`].
 pub fn from_tar(tar: &[u8], into: &Path) -> Result<()> {
-    Unpacking::new(into, false).run(tar, u64::MAX)
+    ArchiveUnpacker::new(into, false).run(tar, u64::MAX)
 }
 
-struct Unpacking<'p> {
+struct ArchiveUnpacker<'p> {
     into: &'p Path,
     /// True if the top directory is removed from all paths.
     strips: bool,
@@ -56,9 +58,9 @@ struct Unpacking<'p> {
     bytes: u64,
 }
 
-impl<'p> Unpacking<'p> {
+impl<'p> ArchiveUnpacker<'p> {
     fn new(into: &'p Path, strips: bool) -> Self {
-        Unpacking {
+        ArchiveUnpacker {
             into,
             strips,
             top: None,
@@ -69,22 +71,22 @@ impl<'p> Unpacking<'p> {
 
     fn run(mut self, source: impl Read, most: u64) -> Result<()> {
         // Limits the number of empty entries as well.
-        let most = most.min(MAX_TAR);
-        let mut archive = Archive::new(Limited { source, left: most });
+        let most = most.min(MAX_TAR_BYTES);
+        let mut archive = Archive::new(LimitedReader { source, left: most });
         let mut entries = 0;
         for entry in archive.entries().map_err(|error| broken(&error))? {
             let mut entry = entry.map_err(|error| broken(&error))?;
             entries += 1;
-            if entries > MAX_ENTRIES {
+            if entries > MAX_PACKAGE_ENTRIES {
                 return Err(PackageError::archive(format!(
-                    "The archive has more than {MAX_ENTRIES} entries."
+                    "The archive has more than {MAX_PACKAGE_ENTRIES} entries."
                 )));
             }
             self.entry(&mut entry)?;
         }
         match self.written.values().any(|(_, is_folder)| !is_folder) {
             true => Ok(()),
-            false => Err(PackageError::archive("The archive holds no file.")),
+            false => Err(PackageError::archive("The archive contains no file.")),
         }
     }
 
@@ -96,8 +98,9 @@ impl<'p> Unpacking<'p> {
                 .take(120)
                 .collect::<String>(),
         );
-        let refused =
-            |why: &str| PackageError::archive(format!("The archive holds `{shown}`, but {why}."));
+        let refused = |why: &str| {
+            PackageError::archive(format!("The archive contains `{shown}`, but {why}."))
+        };
         let kind = entry.header().entry_type();
         if kind == EntryType::XGlobalHeader {
             // The entry contains the commit id that git adds.
@@ -107,21 +110,21 @@ impl<'p> Unpacking<'p> {
             EntryType::Directory => true,
             EntryType::Regular => false,
             EntryType::Symlink | EntryType::Link => {
-                return Err(refused("a package may not have links"));
+                return Err(refused("a package must not contain links"));
             }
-            _ => return Err(refused("a package may have only files and folders")),
+            _ => return Err(refused("a package must contain only files and directories")),
         };
-        let parts = names::parts(&bytes).map_err(refused)?;
+        let parts = entry_names::parts(&bytes).map_err(refused)?;
         let parts = self.below_top(&parts).map_err(refused)?;
         if parts.is_empty() {
             return if is_folder {
                 Ok(())
             } else {
-                Err(refused("it lies in no folder"))
+                Err(refused("it is not in a directory"))
             };
         }
-        if parts[0].eq_ignore_ascii_case(OURS) {
-            return Err(refused("packages are installed there"));
+        if parts[0].eq_ignore_ascii_case(INSTALLED_PACKAGES_DIR) {
+            return Err(refused("that directory is reserved for installed packages"));
         }
         for end in 1..parts.len() {
             self.folder(&parts[..end]).map_err(|why| refused(&why))?;
@@ -140,35 +143,35 @@ impl<'p> Unpacking<'p> {
         let top = self.top.get_or_insert_with(|| (*first).to_owned());
         match top == first {
             true => Ok(rest),
-            false => Err("everything must lie in one folder"),
+            false => Err("all entries must be in one directory"),
         }
     }
 
     fn folder(&mut self, parts: &[&str]) -> Result<(), String> {
-        match self.written.get(&names::key(parts)) {
+        match self.written.get(&entry_names::key(parts)) {
             Some((spelt, true)) if *spelt == parts.join("/") => return Ok(()),
             Some(_) => return Err("another entry has the same name on some systems".to_owned()),
             None => {}
         }
         self.written
-            .insert(names::key(parts), (parts.join("/"), true));
+            .insert(entry_names::key(parts), (parts.join("/"), true));
         fs::create_dir(self.path(parts)).map_err(|error| format!("it cannot be written: {error}"))
     }
 
     fn file<R: Read>(&mut self, parts: &[&str], entry: &mut Entry<'_, R>) -> Result<(), String> {
         if self
             .written
-            .insert(names::key(parts), (parts.join("/"), false))
+            .insert(entry_names::key(parts), (parts.join("/"), false))
             .is_some()
         {
             return Err("another entry has the same name on some systems".to_owned());
         }
         let size = entry.size();
         self.bytes = self.bytes.saturating_add(size);
-        if self.bytes > MAX_BYTES {
+        if self.bytes > MAX_PACKAGE_BYTES {
             return Err(format!(
-                "all files together have more than {} MiB",
-                MAX_BYTES / 1024 / 1024
+                "the total size of all files is more than {} MiB",
+                MAX_PACKAGE_BYTES / 1024 / 1024
             ));
         }
         let is_program = entry.header().mode().is_ok_and(|mode| mode & 0o100 != 0);
@@ -178,7 +181,7 @@ impl<'p> Unpacking<'p> {
             .map_err(|error| format!("it cannot be unpacked: {error}"))?;
         match copied == size {
             true => Ok(()),
-            false => Err("the archive ends in the middle of it".to_owned()),
+            false => Err("the archive ends before the end of the file".to_owned()),
         }
     }
 
@@ -203,22 +206,23 @@ fn create(path: &Path, is_program: bool) -> io::Result<File> {
 }
 
 fn broken(error: &io::Error) -> PackageError {
-    PackageError::archive(format!("The archive cannot be read: {error}."))
-        .suggest("a package is a `.tgz` with a `goondan.yaml` in it; `gdn package pack` makes one")
+    PackageError::archive(format!("The archive cannot be read: {error}.")).suggest(
+        "a package is a `.tgz` that contains a `goondan.yaml`; create one with `gdn package pack`",
+    )
 }
 
 /// A reader that fails after the permitted number of bytes.
-struct Limited<R> {
+struct LimitedReader<R> {
     source: R,
     left: u64,
 }
 
-impl<R: Read> Read for Limited<R> {
+impl<R: Read> Read for LimitedReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.source.read(buffer)?;
         self.left = self.left.checked_sub(read as u64).ok_or_else(|| {
             io::Error::other(
-                "it unpacks to far more than its size suggests, or than a package may have",
+                "its unpacked size is suspiciously large, or more than a package may have",
             )
         })?;
         Ok(read)

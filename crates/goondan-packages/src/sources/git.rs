@@ -14,33 +14,33 @@ use tempfile::TempDir;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::Command;
 
-use super::{Candidate, Fetched, Pin};
-use crate::archive::{MAX_TAR, from_tar, pack};
+use super::{CandidateVersion, ExactLocation, FetchedArchive};
+use crate::archive::{MAX_TAR_BYTES, from_tar, pack};
 use crate::error::{PackageError, Result};
 
 /// Maximum time of one git command.
-const PATIENCE: Duration = Duration::from_secs(10 * 60);
+const GIT_COMMAND_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 /// Maximum size in bytes of the retained error output.
-const COMPLAINTS: u64 = 64 * 1024;
+const MAX_ERROR_OUTPUT_BYTES: u64 = 64 * 1024;
 /// Attributes that override those of a repository. A filter is a local program that would run on
 /// files of the repository. The other attributes would change files of the same commit between
 /// machines.
-const ATTRIBUTES: &str = "* -filter -ident -text !working-tree-encoding\n";
+const CHECKOUT_ATTRIBUTES: &str = "* -filter -ident -text !working-tree-encoding\n";
 /// Permitted schemes. Other schemes of git can run programs.
-const SCHEMES: [&str; 3] = ["https", "ssh", "file"];
+const PERMITTED_SCHEMES: [&str; 3] = ["https", "ssh", "file"];
 
 /// A repository, with an optional revision.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reference {
+pub struct GitReference {
     /// URL including its scheme.
     url: String,
     /// A tag, a branch or a commit.
     at: Option<String>,
 }
 
-impl Reference {
+impl GitReference {
     /// Parses `git+https://host/repository#tag`.
-    pub(super) fn parse(text: &str) -> Result<Reference> {
+    pub(super) fn parse(text: &str) -> Result<GitReference> {
         let rest = text.strip_prefix("git+").unwrap_or(text);
         let (url, at) = rest
             .split_once('#')
@@ -53,25 +53,23 @@ impl Reference {
             let is_usual = |c: char| c.is_ascii_alphanumeric() || "-_./+".contains(c);
             !at.is_empty() && !at.starts_with('-') && !at.contains("..") && at.chars().all(is_usual)
         };
-        if !SCHEMES.contains(&scheme)
+        if !PERMITTED_SCHEMES.contains(&scheme)
             || url.contains(char::is_whitespace)
             || at.is_some_and(|at| !is_plain(at))
         {
-            return Err(
-                PackageError::source(format!("`{text}` does not name a git repository."))
-                    .suggest("write `git+https://host/repository#tag`"),
-            );
+            return Err(PackageError::source(format!(
+                "`{text}` is not the URL of a git repository."
+            ))
+            .suggest("write `git+https://host/repository#tag`"));
         }
         // ssh would parse a host with a leading dash as an option.
         if url
             .split_once("://")
             .is_some_and(|(_, rest)| rest.starts_with('-'))
         {
-            return Err(PackageError::source(format!(
-                "`{text}` does not name a host."
-            )));
+            return Err(PackageError::source(format!("`{text}` has no host.")));
         }
-        Ok(Reference {
+        Ok(GitReference {
             url: url.to_owned(),
             at: at.map(str::to_owned),
         })
@@ -83,15 +81,15 @@ impl Reference {
             || url::Url::parse(&self.url).is_ok_and(|url| crate::http::is_local(&url))
     }
 
-    fn at(&self, at: &str) -> Reference {
-        Reference {
+    fn at(&self, at: &str) -> GitReference {
+        GitReference {
             url: self.url.clone(),
             at: Some(at.to_owned()),
         }
     }
 }
 
-impl fmt::Display for Reference {
+impl fmt::Display for GitReference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "git+{}", self.url)?;
         self.at.iter().try_for_each(|at| write!(f, "#{at}"))
@@ -99,11 +97,11 @@ impl fmt::Display for Reference {
 }
 
 /// Returns the versions in the tags, or only the stated revision.
-pub(super) async fn candidates(reference: &Reference) -> Result<Vec<Candidate>> {
+pub(super) async fn candidates(reference: &GitReference) -> Result<Vec<CandidateVersion>> {
     if reference.at.is_some() {
-        return Ok(vec![Candidate {
+        return Ok(vec![CandidateVersion {
             version: None,
-            pin: Pin::Git(reference.clone()),
+            pin: ExactLocation::Git(reference.clone()),
         }]);
     }
     let place = empty_folder()?;
@@ -118,29 +116,29 @@ pub(super) async fn candidates(reference: &Reference) -> Result<Vec<Candidate>> 
         .filter_map(|line| line.split_once("refs/tags/").map(|(_, tag)| tag));
     let of_tag = |tag: &str| {
         let version = Version::parse(tag.strip_prefix('v').unwrap_or(tag)).ok()?;
-        Some(Candidate {
+        Some(CandidateVersion {
             version: Some(version),
-            pin: Pin::Git(reference.at(tag)),
+            pin: ExactLocation::Git(reference.at(tag)),
         })
     };
-    let candidates: Vec<Candidate> = tags.filter_map(of_tag).collect();
+    let candidates: Vec<CandidateVersion> = tags.filter_map(of_tag).collect();
     match candidates.is_empty() {
         // Without version tags, use the default branch.
-        true => Ok(vec![Candidate {
+        true => Ok(vec![CandidateVersion {
             version: None,
-            pin: Pin::Git(reference.clone()),
+            pin: ExactLocation::Git(reference.clone()),
         }]),
         false => Ok(candidates),
     }
 }
 
-pub(super) async fn fetch(reference: &Reference) -> Result<Fetched> {
+pub(super) async fn fetch(reference: &GitReference) -> Result<FetchedArchive> {
     let place = empty_folder()?;
     let folder = place.path();
     git(folder, &["init", "--quiet", "--bare", "."]).await?;
     let info = folder.join("info");
-    let written =
-        fs::create_dir_all(&info).and_then(|()| fs::write(info.join("attributes"), ATTRIBUTES));
+    let written = fs::create_dir_all(&info)
+        .and_then(|()| fs::write(info.join("attributes"), CHECKOUT_ATTRIBUTES));
     written.map_err(|error| PackageError::io("written", &info, &error))?;
     let at = reference.at.as_deref().unwrap_or("HEAD");
     let fetch = [
@@ -192,7 +190,7 @@ pub(super) async fn fetch(reference: &Reference) -> Result<Fetched> {
     let archive = work
         .await
         .map_err(|panic| PackageError::source(panic.to_string()))??;
-    Ok(Fetched {
+    Ok(FetchedArchive {
         archive,
         resolved: reference.at(&commit).to_string(),
         is_archive: false,
@@ -210,7 +208,7 @@ fn repack(tar: &[u8]) -> Result<Vec<u8>> {
 }
 
 /// Environment variables that select a repository.
-const REPOSITORY: [&str; 7] = [
+const REPOSITORY_VARIABLES: [&str; 7] = [
     "GIT_DIR",
     "GIT_WORK_TREE",
     "GIT_INDEX_FILE",
@@ -229,7 +227,7 @@ fn empty_folder() -> Result<TempDir> {
 async fn git(folder: &Path, arguments: &[&str]) -> Result<Vec<u8>> {
     let mut command = Command::new("git");
     command.args(["-c", "protocol.allow=never"]);
-    for scheme in SCHEMES {
+    for scheme in PERMITTED_SCHEMES {
         command.args(["-c", &format!("protocol.{scheme}.allow=always")]);
     }
     command.args([
@@ -244,7 +242,7 @@ async fn git(folder: &Path, arguments: &[&str]) -> Result<Vec<u8>> {
     if std::env::var_os("GIT_SSH_COMMAND").is_none() {
         command.env("GIT_SSH_COMMAND", "ssh -o BatchMode=yes");
     }
-    for name in REPOSITORY {
+    for name in REPOSITORY_VARIABLES {
         command.env_remove(name);
     }
     // Prevent git from searching for a repository in parent directories.
@@ -254,22 +252,22 @@ async fn git(folder: &Path, arguments: &[&str]) -> Result<Vec<u8>> {
         .stdin(Stdio::null())
         .kill_on_drop(true);
     let what = arguments.first().copied().unwrap_or_default();
-    let ended = tokio::time::timeout(PATIENCE, output(&mut command))
+    let ended = tokio::time::timeout(GIT_COMMAND_TIMEOUT, output(&mut command))
         .await
         .map_err(|_| {
             PackageError::source(format!(
-                "`git {what}` did not end within {} minutes.",
-                PATIENCE.as_secs() / 60
+                "`git {what}` did not finish within {} minutes.",
+                GIT_COMMAND_TIMEOUT.as_secs() / 60
             ))
         })?;
     let (status, answer, complaints) = ended.map_err(|error| {
         PackageError::source(format!("`git` cannot be run: {error}."))
             .suggest("install git, or use another source")
     })?;
-    if answer.len() as u64 > MAX_TAR {
+    if answer.len() as u64 > MAX_TAR_BYTES {
         return Err(PackageError::archive(format!(
-            "`git {what}` gives more than {} MiB.",
-            MAX_TAR / 1024 / 1024
+            "The output of `git {what}` is larger than {} MiB.",
+            MAX_TAR_BYTES / 1024 / 1024
         )));
     }
     if status.success() {
@@ -277,21 +275,21 @@ async fn git(folder: &Path, arguments: &[&str]) -> Result<Vec<u8>> {
     }
     let said = String::from_utf8_lossy(&complaints);
     Err(
-        PackageError::source(format!("`git {what}` failed: {}.", why(&said)))
-            .suggest("check the address, the tag, and that git may read the repository"),
+        PackageError::source(format!("`git {what}` failed: {}.", failure_cause(&said)))
+            .suggest("check the URL, the tag, and your access to the repository"),
     )
 }
 
 /// Returns the cause of a git failure: the fatal message, or else the last line. Text after the
 /// fatal message is only advice.
-fn why(said: &str) -> &str {
+fn failure_cause(said: &str) -> &str {
     let fatal = said
         .lines()
         .find_map(|line| line.trim().strip_prefix("fatal: "));
     let last = || said.lines().rfind(|line| !line.trim().is_empty());
     fatal
         .or_else(last)
-        .unwrap_or("it says nothing")
+        .unwrap_or("no error message")
         .trim()
         .trim_end_matches('.')
 }
@@ -304,8 +302,10 @@ async fn output(command: &mut Command) -> io::Result<(ExitStatus, Vec<u8>, Vec<u
         .spawn()?;
     let (answer, complaints) = (child.stdout.take(), child.stderr.take());
     // Closing the pipe ends a program that writes more.
-    let (answer, complaints) =
-        tokio::try_join!(up_to(answer, MAX_TAR + 1), up_to(complaints, COMPLAINTS))?;
+    let (answer, complaints) = tokio::try_join!(
+        up_to(answer, MAX_TAR_BYTES + 1),
+        up_to(complaints, MAX_ERROR_OUTPUT_BYTES)
+    )?;
     Ok((child.wait().await?, answer, complaints))
 }
 
@@ -323,14 +323,19 @@ mod tests {
 
     #[test]
     fn git_fails_for_what_it_calls_fatal() {
-        let said = "remote: Not Found\nfatal: '/nowhere' does not appear to be a git repository\nfatal: Could not read from \
-                    remote repository.\n\nPlease make sure you have the correct access rights\nand the repository exists.\n";
+        let said = "remote: Not Found\nfatal: '/nowhere' does not appear to be a git \
+            repository\nfatal: Could not read from \
+                    remote repository.\n\nPlease make sure you have the correct access rights\nand \
+            the repository exists.\n";
         assert_eq!(
-            why(said),
+            failure_cause(said),
             "'/nowhere' does not appear to be a git repository"
         );
-        assert_eq!(why("error: no such tag.\n\n"), "error: no such tag");
-        assert_eq!(why(""), "it says nothing");
+        assert_eq!(
+            failure_cause("error: no such tag.\n\n"),
+            "error: no such tag"
+        );
+        assert_eq!(failure_cause(""), "no error message");
     }
 
     #[test]
@@ -340,7 +345,7 @@ mod tests {
             "git+ssh://git@h/r.git#main",
             "git+file:///r",
         ] {
-            assert_eq!(Reference::parse(good).unwrap().to_string(), good);
+            assert_eq!(GitReference::parse(good).unwrap().to_string(), good);
         }
         for bad in [
             "git+ext::sh -c id",
@@ -352,7 +357,7 @@ mod tests {
             "git+https://h/r#a..b",
             "git+--upload-pack=x",
         ] {
-            assert!(Reference::parse(bad).is_err(), "{bad}");
+            assert!(GitReference::parse(bad).is_err(), "{bad}");
         }
     }
 }

@@ -2,26 +2,26 @@
 
 use std::path::Path;
 
-use super::Fetched;
-use crate::archive::{MAX_ARCHIVE, pack};
+use super::FetchedArchive;
+use crate::archive::{MAX_ARCHIVE_BYTES, pack};
 use crate::error::{PackageError, Result};
 
 /// Packs the directory at `path`, or reads the archive there. The lock file gets the path relative
 /// to `from`.
-pub(super) async fn fetch(path: &Path, from: &Path) -> Result<Fetched> {
+pub(super) async fn fetch(path: &Path, from: &Path) -> Result<FetchedArchive> {
     let (path, from) = (path.to_owned(), from.to_owned());
     let work = tokio::task::spawn_blocking(move || read(&path, &from));
     work.await
         .map_err(|panic| PackageError::source(panic.to_string()))?
 }
 
-fn read(path: &Path, from: &Path) -> Result<Fetched> {
+fn read(path: &Path, from: &Path) -> Result<FetchedArchive> {
     let metadata = path.metadata().map_err(|error| {
         PackageError::source(format!(
             "There is no package at {}: {error}.",
             path.display()
         ))
-        .suggest("check the path; it starts from the folder of goondan.yaml")
+        .suggest("check the path; it is relative to the directory of goondan.yaml")
     })?;
     let seen = path
         .strip_prefix(from)
@@ -30,22 +30,22 @@ fn read(path: &Path, from: &Path) -> Result<Fetched> {
         .replace('\\', "/");
     let resolved = format!("file:{seen}");
     if metadata.is_dir() {
-        return Ok(Fetched {
+        return Ok(FetchedArchive {
             archive: pack(path)?.archive,
             resolved,
             is_archive: false,
         });
     }
-    if metadata.len() > MAX_ARCHIVE as u64 {
+    if metadata.len() > MAX_ARCHIVE_BYTES as u64 {
         let message = format!(
-            "{} has more than {} MiB.",
+            "{} is larger than {} MiB.",
             path.display(),
-            MAX_ARCHIVE / 1024 / 1024
+            MAX_ARCHIVE_BYTES / 1024 / 1024
         );
         return Err(PackageError::archive(message));
     }
     let archive = std::fs::read(path).map_err(|error| PackageError::io("read", path, &error))?;
-    Ok(Fetched {
+    Ok(FetchedArchive {
         archive,
         resolved,
         is_archive: true,

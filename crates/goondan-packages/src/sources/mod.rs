@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use semver::Version;
 use url::Url;
 
-use crate::credentials::Credentials;
+use crate::credentials::RegistryCredentials;
 use crate::error::{PackageError, Result};
 use crate::http;
 
@@ -20,38 +20,38 @@ pub const DEFAULT_REGISTRY: &str = "https://goondan-registry.yechanny.workers.de
 
 /// A source in a Package document or on the command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Source {
-    Oci(oci::Reference),
+pub enum PackageSource {
+    Oci(oci::OciReference),
     /// A directory or an archive.
     File(PathBuf),
-    Git(git::Reference),
+    Git(git::GitReference),
     /// A Goondan registry.
     Registry(Url),
 }
 
 /// One version of a source.
 #[derive(Debug, Clone)]
-pub struct Candidate {
+pub struct CandidateVersion {
     /// `None` if only the package itself states it.
     pub version: Option<Version>,
-    pin: Pin,
+    pin: ExactLocation,
 }
 
 /// The exact location of an archive.
 #[derive(Debug, Clone)]
-pub enum Pin {
-    Oci(oci::Reference),
+pub enum ExactLocation {
+    Oci(oci::OciReference),
     /// A directory or an archive.
     File(PathBuf),
     /// A commit.
-    Git(git::Reference),
+    Git(git::GitReference),
     /// The URL of an archive, with the stated hash.
     Archive(Url, Option<String>),
 }
 
 /// A fetched package.
 #[derive(Debug, Clone)]
-pub struct Fetched {
+pub struct FetchedArchive {
     /// The `.tgz` file.
     pub archive: Vec<u8>,
     /// The exact location for the lock file.
@@ -62,37 +62,44 @@ pub struct Fetched {
 
 /// The settings for fetching packages.
 #[derive(Debug, Clone)]
-pub struct Reach {
+pub struct FetchSettings {
     /// The base directory of `file:` paths. `None` for dependencies of fetched packages, which must
     /// not refer to local files.
     pub folder: Option<PathBuf>,
-    pub credentials: Credentials,
+    pub credentials: RegistryCredentials,
     /// URL of the default registry.
     pub registry: String,
 }
 
-impl Source {
+impl PackageSource {
     /// Parses a source. Paths are relative to `reach.folder`.
     ///
     /// # Errors
     ///
     /// Fails if the form is unknown, or the source is not permitted.
-    pub fn parse(text: &str, reach: &Reach) -> Result<Source> {
+    pub fn parse(text: &str, reach: &FetchSettings) -> Result<PackageSource> {
         let source = if let Some(rest) = text.strip_prefix("oci://") {
-            Source::Oci(oci::Reference::parse(rest)?)
+            PackageSource::Oci(oci::OciReference::parse(rest)?)
         } else if let Some(path) = text.strip_prefix("file:") {
-            let from = reach.folder.as_deref().ok_or_else(|| foreign(text))?;
-            Source::File(from.join(path.strip_prefix("//").unwrap_or(path)))
+            let from = reach
+                .folder
+                .as_deref()
+                .ok_or_else(|| local_source_error(text))?;
+            PackageSource::File(from.join(path.strip_prefix("//").unwrap_or(path)))
         } else if text.starts_with("git+") {
-            Source::Git(git::Reference::parse(text)?)
+            PackageSource::Git(git::GitReference::parse(text)?)
         } else if let Some(address) = text.strip_prefix("registry+") {
-            Source::Registry(http::parse(address)?)
+            PackageSource::Registry(http::parse(address)?)
         } else {
-            return Err(PackageError::source(format!("`{text}` does not say where a package is."))
-                .suggest("write `oci://host/name`, `file:../folder` or `git+https://host/repository#tag`"));
+            return Err(
+                PackageError::source(format!("`{text}` is not a package source.")).suggest(
+                    "write `oci://host/name`, `file:../folder` or \
+                    `git+https://host/repository#tag`",
+                ),
+            );
         };
         match reach.folder.is_none() && source.is_of_this_machine() {
-            true => Err(foreign(text)),
+            true => Err(local_source_error(text)),
             false => Ok(source),
         }
     }
@@ -102,17 +109,17 @@ impl Source {
     /// # Errors
     ///
     /// Fails if its URL is invalid.
-    pub fn of_registry(reach: &Reach) -> Result<Source> {
-        http::parse(&reach.registry).map(Source::Registry)
+    pub fn of_registry(reach: &FetchSettings) -> Result<PackageSource> {
+        http::parse(&reach.registry).map(PackageSource::Registry)
     }
 
     /// Returns true if the source depends on the machine.
     fn is_of_this_machine(&self) -> bool {
         match self {
-            Source::File(_) => true,
-            Source::Oci(reference) => reference.is_local(),
-            Source::Git(reference) => reference.is_local(),
-            Source::Registry(url) => http::is_local(url),
+            PackageSource::File(_) => true,
+            PackageSource::Oci(reference) => reference.is_local(),
+            PackageSource::Git(reference) => reference.is_local(),
+            PackageSource::Registry(url) => http::is_local(url),
         }
     }
 
@@ -121,51 +128,57 @@ impl Source {
     /// # Errors
     ///
     /// Fails if the source is unreachable, or lacks the package.
-    pub async fn candidates(&self, name: &str, reach: &Reach) -> Result<Vec<Candidate>> {
+    pub async fn candidates(
+        &self,
+        name: &str,
+        reach: &FetchSettings,
+    ) -> Result<Vec<CandidateVersion>> {
         match self {
-            Source::Oci(reference) => oci::candidates(reference, &reach.credentials).await,
-            Source::File(path) => Ok(vec![Candidate {
+            PackageSource::Oci(reference) => oci::candidates(reference, &reach.credentials).await,
+            PackageSource::File(path) => Ok(vec![CandidateVersion {
                 version: None,
-                pin: Pin::File(path.clone()),
+                pin: ExactLocation::File(path.clone()),
             }]),
-            Source::Git(reference) => git::candidates(reference).await,
-            Source::Registry(url) => registry::candidates(url, name, &reach.credentials).await,
+            PackageSource::Git(reference) => git::candidates(reference).await,
+            PackageSource::Registry(url) => {
+                registry::candidates(url, name, &reach.credentials).await
+            }
         }
     }
 }
 
-impl Candidate {
+impl CandidateVersion {
     /// Fetches the package.
     ///
     /// # Errors
     ///
     /// Fails if the package cannot be fetched, or is invalid.
-    pub async fn fetch(&self, reach: &Reach) -> Result<Fetched> {
+    pub async fn fetch(&self, reach: &FetchSettings) -> Result<FetchedArchive> {
         self.pin.fetch(reach).await
     }
 }
 
-impl Pin {
+impl ExactLocation {
     /// Parses a location in a lock file. Paths are relative to `reach.folder`.
     ///
     /// # Errors
     ///
     /// Fails if the form is unknown.
-    pub fn parse(resolved: &str, reach: &Reach) -> Result<Pin> {
+    pub fn parse(resolved: &str, reach: &FetchSettings) -> Result<ExactLocation> {
         if resolved.starts_with("https://") || resolved.starts_with("http://") {
             let url = http::parse(resolved)?;
             return match reach.folder.is_none() && http::is_local(&url) {
-                true => Err(foreign(resolved)),
-                false => Ok(Pin::Archive(url, None)),
+                true => Err(local_source_error(resolved)),
+                false => Ok(ExactLocation::Archive(url, None)),
             };
         }
-        match Source::parse(resolved, reach)? {
-            Source::Oci(reference) => Ok(Pin::Oci(reference)),
-            Source::File(path) => Ok(Pin::File(path)),
-            Source::Git(reference) => Ok(Pin::Git(reference)),
-            Source::Registry(_) => {
-                Err(PackageError::source(format!("`{resolved}` is no archive.")))
-            }
+        match PackageSource::parse(resolved, reach)? {
+            PackageSource::Oci(reference) => Ok(ExactLocation::Oci(reference)),
+            PackageSource::File(path) => Ok(ExactLocation::File(path)),
+            PackageSource::Git(reference) => Ok(ExactLocation::Git(reference)),
+            PackageSource::Registry(_) => Err(PackageError::source(format!(
+                "`{resolved}` is not the URL of an archive."
+            ))),
         }
     }
 
@@ -174,32 +187,36 @@ impl Pin {
     /// # Errors
     ///
     /// Fails if the package cannot be fetched, or is invalid.
-    pub async fn fetch(&self, reach: &Reach) -> Result<Fetched> {
+    pub async fn fetch(&self, reach: &FetchSettings) -> Result<FetchedArchive> {
         match self {
-            Pin::Oci(reference) => oci::fetch(reference, &reach.credentials).await,
-            Pin::File(path) => {
+            ExactLocation::Oci(reference) => oci::fetch(reference, &reach.credentials).await,
+            ExactLocation::File(path) => {
                 local::fetch(path, reach.folder.as_deref().unwrap_or(Path::new("."))).await
             }
-            Pin::Git(reference) => git::fetch(reference).await,
-            Pin::Archive(url, integrity) => registry::fetch(url, integrity.as_deref(), reach).await,
+            ExactLocation::Git(reference) => git::fetch(reference).await,
+            ExactLocation::Archive(url, integrity) => {
+                registry::fetch(url, integrity.as_deref(), reach).await
+            }
         }
     }
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for PackageSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Source::Oci(reference) => write!(f, "oci://{reference}"),
-            Source::File(path) => write!(f, "file:{}", path.display()),
-            Source::Git(reference) => reference.fmt(f),
-            Source::Registry(url) => write!(f, "registry+{}", url.as_str().trim_end_matches('/')),
+            PackageSource::Oci(reference) => write!(f, "oci://{reference}"),
+            PackageSource::File(path) => write!(f, "file:{}", path.display()),
+            PackageSource::Git(reference) => reference.fmt(f),
+            PackageSource::Registry(url) => {
+                write!(f, "registry+{}", url.as_str().trim_end_matches('/'))
+            }
         }
     }
 }
 
-fn foreign(text: &str) -> PackageError {
+fn local_source_error(text: &str) -> PackageError {
     PackageError::source(format!(
-        "A package from elsewhere names `{text}`, which is something of this machine."
+        "A downloaded package depends on `{text}`, which is a source on this machine."
     ))
-    .suggest("only your own project may name such a source: add the dependency there")
+    .suggest("only your own project may use local sources: add the dependency to your project")
 }

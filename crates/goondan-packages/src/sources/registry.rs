@@ -10,32 +10,32 @@ use semver::Version;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-use super::{Candidate, Fetched, Pin, Reach};
-use crate::archive::MAX_ARCHIVE;
-use crate::credentials::Credentials;
+use super::{CandidateVersion, ExactLocation, FetchSettings, FetchedArchive};
+use crate::archive::MAX_ARCHIVE_BYTES;
+use crate::credentials::RegistryCredentials;
 use crate::error::{PackageError, Result};
 use crate::{http, integrity};
 
 #[derive(Deserialize)]
-struct Metadata {
+struct RegistryMetadata {
     #[serde(default)]
     versions: BTreeMap<String, VersionMetadata>,
 }
 
 #[derive(Deserialize)]
 struct VersionMetadata {
-    dist: Dist,
+    dist: VersionArchive,
 }
 
 #[derive(Deserialize)]
-struct Dist {
+struct VersionArchive {
     tarball: String,
     integrity: String,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Publication<'p> {
+struct PublishRequest<'p> {
     name: &'p str,
     version: String,
     description: &'p str,
@@ -44,11 +44,11 @@ struct Publication<'p> {
     #[serde(rename = "dist-tags")]
     dist_tags: BTreeMap<&'p str, String>,
     #[serde(rename = "_attachments")]
-    attachments: BTreeMap<String, Attachment>,
+    attachments: BTreeMap<String, PublishedArchive>,
 }
 
 #[derive(Serialize)]
-struct Attachment {
+struct PublishedArchive {
     data: String,
     #[serde(rename = "contentType")]
     content_type: &'static str,
@@ -57,7 +57,7 @@ struct Attachment {
 
 /// The description of a published package.
 #[derive(Debug, Clone, Copy)]
-pub struct About<'a> {
+pub struct PackageDescription<'a> {
     pub name: &'a str,
     pub version: &'a Version,
     pub description: &'a str,
@@ -70,16 +70,16 @@ pub struct About<'a> {
 pub(super) async fn candidates(
     registry: &Url,
     name: &str,
-    credentials: &Credentials,
-) -> Result<Vec<Candidate>> {
+    credentials: &RegistryCredentials,
+) -> Result<Vec<CandidateVersion>> {
     let address = address_of(registry, name)?;
     let client = http::client().await?;
     let request = allow(client.get(address.clone()), registry, credentials);
     let answer = http::send(request, registry.as_str()).await?;
     let body = accepted(answer, name, registry).await?;
-    let metadata: Metadata = serde_json::from_slice(&body).map_err(|error| {
+    let metadata: RegistryMetadata = serde_json::from_slice(&body).map_err(|error| {
         PackageError::source(format!(
-            "{registry} does not answer like a registry of Goondan: {error}."
+            "{registry} does not answer like a Goondan registry: {error}."
         ))
     })?;
     let mut candidates = Vec::new();
@@ -89,8 +89,8 @@ pub(super) async fn candidates(
             .ok()
             .filter(http::is_allowed);
         if let (Ok(version), Some(tarball)) = (Version::parse(&version), tarball) {
-            let pin = Pin::Archive(tarball, Some(metadata.dist.integrity));
-            candidates.push(Candidate {
+            let pin = ExactLocation::Archive(tarball, Some(metadata.dist.integrity));
+            candidates.push(CandidateVersion {
                 version: Some(version),
                 pin,
             });
@@ -99,7 +99,11 @@ pub(super) async fn candidates(
     Ok(candidates)
 }
 
-pub(super) async fn fetch(url: &Url, stated: Option<&str>, reach: &Reach) -> Result<Fetched> {
+pub(super) async fn fetch(
+    url: &Url,
+    stated: Option<&str>,
+    reach: &FetchSettings,
+) -> Result<FetchedArchive> {
     let client = http::client().await?;
     let known = Url::parse(&reach.registry)
         .ok()
@@ -112,11 +116,11 @@ pub(super) async fn fetch(url: &Url, stated: Option<&str>, reach: &Reach) -> Res
     if !answer.status().is_success() {
         return Err(refused(answer.status(), url.as_str(), url));
     }
-    let archive = http::body(answer, MAX_ARCHIVE, url.as_str()).await?;
+    let archive = http::body(answer, MAX_ARCHIVE_BYTES, url.as_str()).await?;
     if let Some(stated) = stated {
         integrity::check(&archive, stated, url.as_str())?;
     }
-    Ok(Fetched {
+    Ok(FetchedArchive {
         archive,
         resolved: url.to_string(),
         is_archive: true,
@@ -130,10 +134,10 @@ pub(super) async fn fetch(url: &Url, stated: Option<&str>, reach: &Reach) -> Res
 /// Fails if the registry refuses it.
 pub async fn publish(
     registry: &str,
-    about: About<'_>,
-    dependencies: &[crate::manifest::Dependency],
+    about: PackageDescription<'_>,
+    dependencies: &[crate::manifest::ManifestDependency],
     archive: &[u8],
-    credentials: &Credentials,
+    credentials: &RegistryCredentials,
 ) -> Result<()> {
     let registry = http::parse(registry)?;
     let file = format!(
@@ -141,12 +145,12 @@ pub async fn publish(
         about.name.rsplit('/').next().unwrap_or(about.name),
         about.version
     );
-    let attachment = Attachment {
+    let attachment = PublishedArchive {
         data: STANDARD.encode(archive),
         content_type: "application/gzip",
         length: archive.len(),
     };
-    let publication = Publication {
+    let publication = PublishRequest {
         name: about.name,
         version: about.version.to_string(),
         description: about.description,
@@ -169,11 +173,11 @@ pub async fn publish(
     let answer = http::send(allow(request, &registry, credentials), registry.as_str()).await?;
     if answer.status() == StatusCode::CONFLICT {
         let message = format!(
-            "{registry} has version {} of `{}` already.",
+            "{registry} already has version {} of `{}`.",
             about.version, about.name
         );
         return Err(PackageError::source(message)
-            .suggest("raise `spec.version`: what is published stays as it is"));
+            .suggest("increase `spec.version`; published versions cannot be changed"));
     }
     accepted(answer, about.name, &registry).await.map(drop)
 }
@@ -189,7 +193,11 @@ fn escape(part: &str) -> String {
 }
 
 /// Adds the token of the registry, if any.
-fn allow(request: RequestBuilder, registry: &Url, credentials: &Credentials) -> RequestBuilder {
+fn allow(
+    request: RequestBuilder,
+    registry: &Url,
+    credentials: &RegistryCredentials,
+) -> RequestBuilder {
     match credentials.token_of(registry.as_str()) {
         Some(token) => request.bearer_auth(token),
         None => request,
@@ -199,7 +207,7 @@ fn allow(request: RequestBuilder, registry: &Url, credentials: &Credentials) -> 
 async fn accepted(answer: reqwest::Response, name: &str, registry: &Url) -> Result<Vec<u8>> {
     match answer.status() {
         status if status.is_success() => {
-            http::body(answer, http::LARGEST_TEXT, registry.as_str()).await
+            http::body(answer, http::MAX_TEXT_RESPONSE_BYTES, registry.as_str()).await
         }
         status => Err(refused(status, name, registry)),
     }
@@ -207,12 +215,20 @@ async fn accepted(answer: reqwest::Response, name: &str, registry: &Url) -> Resu
 
 fn refused(status: StatusCode, what: &str, registry: &Url) -> PackageError {
     match status {
-        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-            PackageError::new(Code::PACKAGE_AUTH, format!("{registry} wants to know who asks for `{what}`."))
-                .suggest("set GOONDAN_REGISTRY to the address of the registry, and GOONDAN_REGISTRY_TOKEN to its token")
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => PackageError::new(
+            Code::PACKAGE_AUTH,
+            format!("{registry} requires a login for `{what}`."),
+        )
+        .suggest(
+            "set GOONDAN_REGISTRY to the URL of the registry, and GOONDAN_REGISTRY_TOKEN to its \
+            token",
+        ),
+        StatusCode::NOT_FOUND => {
+            PackageError::source(format!("{registry} does not have `{what}`."))
+                .suggest("check the name, or set another `source`")
         }
-        StatusCode::NOT_FOUND => PackageError::source(format!("{registry} does not have `{what}`."))
-            .suggest("check the name; name another place by `source`"),
-        status => PackageError::source(format!("{registry} answers {status} to the request for `{what}`.")),
+        status => PackageError::source(format!(
+            "{registry} answered {status} to the request for `{what}`."
+        )),
     }
 }

@@ -1,6 +1,6 @@
 //! Attacks of a malicious package on the machine that installs it.
 
-use goondan_packages::{Options, Reach, Source};
+use goondan_packages::{FetchSettings, InstallOptions, PackageSource};
 use goondan_spec::Code;
 
 use crate::fake::Registry;
@@ -20,11 +20,11 @@ async fn a_stranger_names_nothing_of_this_machine() {
         "registry+http://localhost:1".to_owned(),
         "oci://[::1]:5000/a".to_owned(),
     ] {
-        let foreign = Reach {
+        let foreign = FetchSettings {
             folder: None,
             ..machine.reach("app")
         };
-        assert!(Source::parse(&source, &foreign).is_err(), "{source}");
+        assert!(PackageSource::parse(&source, &foreign).is_err(), "{source}");
         machine.package("one", "@a/one", "1.0.0", &local(&source));
         registry.change(|shelf| shelf.manifests.clear());
         publish(&machine, "one", &registry, "a/one").await.unwrap();
@@ -36,7 +36,7 @@ async fn a_stranger_names_nothing_of_this_machine() {
             &format!("{{name: \"@a/one\", version: \"*\", source: \"{from}\"}}"),
         );
         let refused = machine
-            .install("app", &Options::default())
+            .install("app", &InstallOptions::default())
             .await
             .unwrap_err();
         assert!(
@@ -57,7 +57,7 @@ async fn a_package_that_calls_itself_something_else_is_refused() {
         "{name: \"@a/one\", version: \"*\", source: \"file:../one\"}",
     );
     let refused = machine
-        .install("app", &Options::default())
+        .install("app", &InstallOptions::default())
         .await
         .unwrap_err();
     assert_eq!(refused.code, Code::PACKAGE_SOURCE);
@@ -76,7 +76,10 @@ async fn names_that_are_paths_are_refused() {
             &format!("{{name: \"{name}\", version: \"*\", source: \"file:../one\"}}"),
         );
         assert!(
-            machine.install("app", &Options::default()).await.is_err(),
+            machine
+                .install("app", &InstallOptions::default())
+                .await
+                .is_err(),
             "{name}"
         );
         // The same path in a lock file of the project.
@@ -85,7 +88,10 @@ async fn names_that_are_paths_are_refused() {
             "lockfileVersion: 1\npackages:\n  \"{name}@1.0.0\": {{version: 1.0.0, resolved: \"file:../one\", contents: x}}\n"
         );
         machine.write("app/goondan.lock.yaml", &lock);
-        machine.install("app", &Options::default()).await.unwrap();
+        machine
+            .install("app", &InstallOptions::default())
+            .await
+            .unwrap();
         assert!(!is_there(&machine.path("app/.goondan/x")) && !is_there(&machine.path("x")));
     }
 }
@@ -105,14 +111,17 @@ async fn a_link_in_the_place_of_the_folder_is_not_followed() {
     std::os::unix::fs::symlink(machine.path("outside"), machine.path("app/.goondan")).unwrap();
     assert_eq!(
         machine
-            .install("app", &Options::default())
+            .install("app", &InstallOptions::default())
             .await
             .unwrap_err()
             .code,
         Code::PATH_ESCAPE
     );
     std::fs::remove_file(machine.path("app/.goondan")).unwrap();
-    machine.install("app", &Options::default()).await.unwrap();
+    machine
+        .install("app", &InstallOptions::default())
+        .await
+        .unwrap();
     // A link in the place of the package, with equal contents at its target.
     std::fs::rename(
         machine.path("app/.goondan/installed/one"),
@@ -125,7 +134,10 @@ async fn a_link_in_the_place_of_the_folder_is_not_followed() {
     )
     .unwrap();
     assert_eq!(machine.problems("app"), ["E_PACKAGE_INTEGRITY"]);
-    machine.install("app", &Options::default()).await.unwrap();
+    machine
+        .install("app", &InstallOptions::default())
+        .await
+        .unwrap();
     assert!(
         machine
             .path("app/.goondan/installed/one")

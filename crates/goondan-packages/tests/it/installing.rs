@@ -1,19 +1,19 @@
 //! Tests of selected versions and installed files.
 
-use goondan_packages::{Options, Update};
+use goondan_packages::{InstallOptions, UpdateSelection};
 use goondan_spec::Code;
 
 use crate::projects::{Machine, archives, is_there};
 
-const FROZEN: Options = Options {
+const FROZEN: InstallOptions = InstallOptions {
     frozen: true,
     offline: false,
-    update: Update::Nothing,
+    update: UpdateSelection::Nothing,
 };
-const OFFLINE: Options = Options {
+const OFFLINE: InstallOptions = InstallOptions {
     frozen: false,
     offline: true,
-    update: Update::Nothing,
+    update: UpdateSelection::Nothing,
 };
 
 fn local(name: &str, range: &str, folder: &str) -> String {
@@ -33,19 +33,25 @@ fn chain() -> Machine {
 async fn packages_of_packages_are_installed_and_removed() {
     let machine = chain();
     assert_eq!(machine.problems("app"), ["E_PACKAGE_NOT_INSTALLED"]);
-    let outcome = machine.install("app", &Options::default()).await.unwrap();
+    let outcome = machine
+        .install("app", &InstallOptions::default())
+        .await
+        .unwrap();
     assert_eq!(outcome.changed, ["@a/one", "two"]);
     assert_eq!(machine.problems("app"), Vec::<&str>::new());
     assert!(
         machine
-            .install("app", &Options::default())
+            .install("app", &InstallOptions::default())
             .await
             .unwrap()
             .changed
             .is_empty()
     );
     machine.package("app", "app", "0.1.0", "");
-    let outcome = machine.install("app", &Options::default()).await.unwrap();
+    let outcome = machine
+        .install("app", &InstallOptions::default())
+        .await
+        .unwrap();
     assert_eq!(outcome.removed, ["@a/one", "two"]);
     assert!(!is_there(&machine.path("app/.goondan/installed/@a")));
 }
@@ -53,7 +59,10 @@ async fn packages_of_packages_are_installed_and_removed() {
 #[tokio::test]
 async fn the_cache_is_enough_and_is_not_believed() {
     let machine = chain();
-    machine.install("app", &Options::default()).await.unwrap();
+    machine
+        .install("app", &InstallOptions::default())
+        .await
+        .unwrap();
     for folder in ["one", "two"] {
         std::fs::remove_dir_all(machine.path(folder)).unwrap();
     }
@@ -81,14 +90,20 @@ async fn what_is_frozen_does_not_change() {
         machine.install("app", &FROZEN).await.unwrap_err().code,
         Code::PACKAGE_LOCK_OUTDATED
     );
-    machine.install("app", &Options::default()).await.unwrap();
+    machine
+        .install("app", &InstallOptions::default())
+        .await
+        .unwrap();
     let lock = machine.read("app/goondan.lock.yaml");
     machine.write("one/more.txt", "more");
     machine.install("app", &FROZEN).await.unwrap();
     assert!(!is_there(
         &machine.path("app/.goondan/installed/@a/one/more.txt")
     ));
-    machine.install("app", &Options::default()).await.unwrap();
+    machine
+        .install("app", &InstallOptions::default())
+        .await
+        .unwrap();
     assert!(is_there(
         &machine.path("app/.goondan/installed/@a/one/more.txt")
     ));
@@ -105,7 +120,10 @@ async fn what_is_frozen_does_not_change() {
 async fn a_file_that_was_changed_added_or_removed_is_found() {
     let machine = chain();
     machine.write("one/a.txt", "a");
-    machine.install("app", &Options::default()).await.unwrap();
+    machine
+        .install("app", &InstallOptions::default())
+        .await
+        .unwrap();
     let inside = |name: &str| machine.path(&format!("app/.goondan/installed/@a/one/{name}"));
     for change in [
         &(|| std::fs::write(inside("a.txt"), "b").unwrap()) as &dyn Fn(),
@@ -134,7 +152,7 @@ async fn versions_that_do_not_go_together_are_told() {
     );
     machine.package("app", "app", "0.1.0", &both);
     let refused = machine
-        .install("app", &Options::default())
+        .install("app", &InstallOptions::default())
         .await
         .unwrap_err();
     assert_eq!(refused.code, Code::PACKAGE_VERSION_CONFLICT);
@@ -149,7 +167,7 @@ async fn a_circle_is_told() {
     machine.package("two", "two", "2.0.0", &local("app", "*", "app"));
     assert_eq!(
         machine
-            .install("app", &Options::default())
+            .install("app", &InstallOptions::default())
             .await
             .unwrap_err()
             .code,
@@ -158,7 +176,10 @@ async fn a_circle_is_told() {
     machine.package("two", "two", "2.0.0", &local("@a/one", "*", "one"));
     // Each package is installed once, so the installation ends. The cycle is reported when the
     // project is loaded.
-    machine.install("app", &Options::default()).await.unwrap();
+    machine
+        .install("app", &InstallOptions::default())
+        .await
+        .unwrap();
     assert_eq!(machine.problems("app"), ["E_CONFIG_CYCLE"]);
 }
 
@@ -167,7 +188,7 @@ async fn installations_at_the_same_time_do_not_disturb_each_other() {
     let machine = chain();
     machine.package("other", "other", "0.1.0", &local("@a/one", "^1.0.0", "one"));
     let (default, folders) = (
-        Options::default(),
+        InstallOptions::default(),
         ["app", "other", "app", "other", "app", "other"],
     );
     let [a, b, c, d, e, f] = folders.map(|folder| machine.install(folder, &default));

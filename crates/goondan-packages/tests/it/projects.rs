@@ -3,20 +3,23 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use goondan_packages::{Cache, Credentials, Options, Outcome, PackageError, Reach, install};
+use goondan_packages::{
+    FetchSettings, InstallOptions, InstallResult, PackageCache, PackageError, RegistryCredentials,
+    install,
+};
 use tempfile::TempDir;
 
 /// A machine with directories and a state root.
 pub(crate) struct Machine {
     root: TempDir,
-    pub(crate) credentials: Credentials,
+    pub(crate) credentials: RegistryCredentials,
 }
 
 impl Machine {
     pub(crate) fn new() -> Self {
         Machine {
             root: tempfile::tempdir().unwrap(),
-            credentials: Credentials::default(),
+            credentials: RegistryCredentials::default(),
         }
     }
 
@@ -44,13 +47,13 @@ impl Machine {
         fs::read_to_string(self.path(path)).unwrap()
     }
 
-    pub(crate) fn cache(&self) -> Cache {
-        Cache::of(&self.path("state"))
+    pub(crate) fn cache(&self) -> PackageCache {
+        PackageCache::of(&self.path("state"))
     }
 
-    pub(crate) fn reach(&self, folder: &str) -> Reach {
+    pub(crate) fn reach(&self, folder: &str) -> FetchSettings {
         let folder = Some(self.path(folder));
-        Reach {
+        FetchSettings {
             folder,
             credentials: self.credentials.clone(),
             registry: "https://registry.invalid".into(),
@@ -60,8 +63,8 @@ impl Machine {
     pub(crate) async fn install(
         &self,
         folder: &str,
-        options: &Options,
-    ) -> Result<Outcome, PackageError> {
+        options: &InstallOptions,
+    ) -> Result<InstallResult, PackageError> {
         install(
             &self.path(folder),
             &self.reach(folder),

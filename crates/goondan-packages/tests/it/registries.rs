@@ -2,8 +2,11 @@
 
 use goondan_packages::archive::pack;
 use goondan_packages::sources::oci;
-use goondan_packages::sources::registry::About;
-use goondan_packages::{Credentials, Manifest, Options, PackageError, Source, Update, checkout};
+use goondan_packages::sources::registry::PackageDescription;
+use goondan_packages::{
+    InstallOptions, PackageError, PackageManifest, PackageSource, RegistryCredentials,
+    UpdateSelection, checkout,
+};
 use goondan_spec::Code;
 
 use crate::fake::Registry;
@@ -15,14 +18,14 @@ pub(crate) async fn publish(
     registry: &Registry,
     name: &str,
 ) -> Result<String, PackageError> {
-    let manifest = Manifest::read(&machine.path(folder)).unwrap();
-    let Source::Oci(reference) =
-        Source::parse(&registry.address(name), &machine.reach(folder)).unwrap()
+    let manifest = PackageManifest::read(&machine.path(folder)).unwrap();
+    let PackageSource::Oci(reference) =
+        PackageSource::parse(&registry.address(name), &machine.reach(folder)).unwrap()
     else {
         panic!("an address of a registry")
     };
     let version = manifest.version.unwrap();
-    let about = About {
+    let about = PackageDescription {
         name: &manifest.name,
         version: &version,
         description: "",
@@ -56,7 +59,10 @@ async fn published(range: &str) -> (Machine, Registry) {
 async fn the_newest_version_that_fits_is_installed_and_stays() {
     let (machine, registry) = published("^1.0.0").await;
     registry.change(|shelf| shelf.page = 1);
-    let outcome = machine.install("app", &Options::default()).await.unwrap();
+    let outcome = machine
+        .install("app", &InstallOptions::default())
+        .await
+        .unwrap();
     assert_eq!(outcome.packages["@a/one"], "1.4.0");
     assert_eq!(
         machine.read("app/.goondan/installed/@a/one/version.txt"),
@@ -69,16 +75,16 @@ async fn the_newest_version_that_fits_is_installed_and_stays() {
     let lock = machine.read("app/goondan.lock.yaml");
     assert_eq!(
         machine
-            .install("app", &Options::default())
+            .install("app", &InstallOptions::default())
             .await
             .unwrap()
             .packages["@a/one"],
         "1.4.0"
     );
     assert_eq!(machine.read("app/goondan.lock.yaml"), lock);
-    let update = Options {
-        update: Update::Of(vec!["@a/one".into()]),
-        ..Options::default()
+    let update = InstallOptions {
+        update: UpdateSelection::Of(vec!["@a/one".into()]),
+        ..InstallOptions::default()
     };
     assert_eq!(
         machine.install("app", &update).await.unwrap().packages["@a/one"],
@@ -105,7 +111,10 @@ async fn what_is_published_stays_as_it_is() {
 #[tokio::test]
 async fn a_registry_that_delivers_something_else_is_found_out() {
     let (machine, registry) = published("=1.4.0").await;
-    machine.install("app", &Options::default()).await.unwrap();
+    machine
+        .install("app", &InstallOptions::default())
+        .await
+        .unwrap();
     let fresh = || {
         std::fs::remove_dir_all(machine.path("app/.goondan")).unwrap();
         std::fs::remove_dir_all(machine.path("state")).unwrap();
@@ -121,7 +130,7 @@ async fn a_registry_that_delivers_something_else_is_found_out() {
             .for_each(|(_, manifest)| manifest.clone_from(&other));
     });
     let refused = machine
-        .install("app", &Options::default())
+        .install("app", &InstallOptions::default())
         .await
         .unwrap_err();
     assert_eq!(refused.code, Code::PACKAGE_INTEGRITY);
@@ -135,7 +144,7 @@ async fn a_registry_that_delivers_something_else_is_found_out() {
             .for_each(|blob| *blob.last_mut().unwrap() ^= 1);
     });
     let refused = machine
-        .install("app", &Options::default())
+        .install("app", &InstallOptions::default())
         .await
         .unwrap_err();
     assert_eq!(refused.code, Code::PACKAGE_INTEGRITY);
@@ -145,7 +154,10 @@ async fn a_registry_that_delivers_something_else_is_found_out() {
 #[tokio::test]
 async fn a_tag_that_leads_elsewhere_later_changes_nothing() {
     let (machine, registry) = published("^1.0.0").await;
-    machine.install("app", &Options::default()).await.unwrap();
+    machine
+        .install("app", &InstallOptions::default())
+        .await
+        .unwrap();
     std::fs::remove_dir_all(machine.path("app/.goondan")).unwrap();
     std::fs::remove_dir_all(machine.path("state")).unwrap();
     registry.change(|shelf| {
@@ -155,9 +167,9 @@ async fn a_tag_that_leads_elsewhere_later_changes_nothing() {
     machine
         .install(
             "app",
-            &Options {
+            &InstallOptions {
                 frozen: true,
-                ..Options::default()
+                ..InstallOptions::default()
             },
         )
         .await
@@ -174,7 +186,7 @@ async fn who_asks_is_told_to_that_registry_alone() {
     // Base64 of `me:secret`.
     registry.change(|shelf| shelf.wants = Some("Basic bWU6c2VjcmV0"));
     let refused = machine
-        .install("app", &Options::default())
+        .install("app", &InstallOptions::default())
         .await
         .unwrap_err();
     assert_eq!(refused.code, Code::PACKAGE_AUTH);
@@ -182,7 +194,7 @@ async fn who_asks_is_told_to_that_registry_alone() {
     let host = registry.host.clone();
     let auth = format!("{host}=me:secret");
     machine.credentials =
-        Credentials::find(&|name| (name == "GOONDAN_REGISTRY_AUTH").then(|| auth.clone()));
+        RegistryCredentials::find(&|name| (name == "GOONDAN_REGISTRY_AUTH").then(|| auth.clone()));
     // Archives are on another host, which gets no credentials.
     let mirror = Registry::start().await;
     registry.change(|shelf| {
@@ -192,7 +204,10 @@ async fn who_asks_is_told_to_that_registry_alone() {
             mirror.host.split(':').nth(1).unwrap()
         ));
     });
-    machine.install("app", &Options::default()).await.unwrap();
+    machine
+        .install("app", &InstallOptions::default())
+        .await
+        .unwrap();
     let seen = std::mem::take(&mut mirror.shelf.lock().unwrap().seen);
     assert!(
         !seen.is_empty() && seen.iter().all(|(_, who)| who.is_none()),
@@ -203,14 +218,14 @@ async fn who_asks_is_told_to_that_registry_alone() {
         seen.iter()
             .any(|(path, who)| path == "/token" && who.as_deref() == Some("Basic bWU6c2VjcmV0"))
     );
-    machine.credentials = Credentials::find(&|name| {
+    machine.credentials = RegistryCredentials::find(&|name| {
         (name == "GOONDAN_REGISTRY_AUTH").then(|| format!("{host}=me:wrong"))
     });
     std::fs::remove_dir_all(machine.path("app/.goondan")).unwrap();
     std::fs::remove_dir_all(machine.path("state")).unwrap();
     assert_eq!(
         machine
-            .install("app", &Options::default())
+            .install("app", &InstallOptions::default())
             .await
             .unwrap_err()
             .code,
@@ -229,11 +244,11 @@ async fn an_image_is_no_package() {
             .insert("a/one:1.4.0".into(), image.into_bytes());
     });
     let refused = machine
-        .install("app", &Options::default())
+        .install("app", &InstallOptions::default())
         .await
         .unwrap_err();
     assert!(
-        refused.code == Code::PACKAGE_SOURCE && refused.message.contains("no package"),
+        refused.code == Code::PACKAGE_SOURCE && refused.message.contains("not a package"),
         "{refused:?}"
     );
 }

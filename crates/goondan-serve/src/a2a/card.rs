@@ -1,15 +1,15 @@
-//! What is told of an agent to those who want to ask it.
+//! A2A agent cards.
 
 use axum::http::HeaderMap;
 use axum::http::header::HOST;
 use serde_json::{Value, json};
 
-use super::dialect::Dialect;
+use super::encoding::ProtocolVersion;
 use super::rpc;
 use crate::service::Service;
 
-/// What agents take, beside other files.
-const INPUT: [&str; 5] = [
+/// Accepted media types. Other files are also accepted.
+const INPUT_MEDIA_TYPES: [&str; 5] = [
     "text/plain",
     "application/json",
     "image/png",
@@ -17,12 +17,12 @@ const INPUT: [&str; 5] = [
     "application/pdf",
 ];
 
-/// The card of an agent. Who says that it speaks 1.0 gets what 1.0 has; others get the fields of 0.3 beside them. `is_guarded`
-/// where requests need a token.
+/// Returns an agent's card. Clients that state version 1.0 get only its fields; others also get the
+/// fields of 0.3. `is_guarded`: requests need a token.
 pub(super) fn of(service: &Service, agent: &str, headers: &HeaderMap, is_guarded: bool) -> Value {
     let swarm = service.swarm();
     let role = if agent == swarm.entry_agent() {
-        ", which speaks for the swarm"
+        ", the entry agent"
     } else {
         ""
     };
@@ -39,7 +39,7 @@ pub(super) fn of(service: &Service, agent: &str, headers: &HeaderMap, is_guarded
             {"url": url, "protocolBinding": "JSONRPC", "protocolVersion": "0.3"},
         ],
         "capabilities": {"streaming": true, "pushNotifications": false, "extendedAgentCard": false},
-        "defaultInputModes": INPUT,
+        "defaultInputModes": INPUT_MEDIA_TYPES,
         "defaultOutputModes": ["text/plain"],
         "skills": [{"id": agent, "name": agent, "description": about, "tags": [swarm.name()]}],
     });
@@ -48,7 +48,7 @@ pub(super) fn of(service: &Service, agent: &str, headers: &HeaderMap, is_guarded
             json!({"bearer": {"httpAuthSecurityScheme": {"scheme": "bearer"}}});
         card["securityRequirements"] = json!([{"schemes": {"bearer": {"list": []}}}]);
     }
-    if !rpc::is_stated(headers, Dialect::V10) {
+    if !rpc::is_stated(headers, ProtocolVersion::V10) {
         for (name, value) in old_fields(&url, is_guarded) {
             card[name] = value;
         }
@@ -60,7 +60,7 @@ pub(super) fn of(service: &Service, agent: &str, headers: &HeaderMap, is_guarded
     card
 }
 
-/// What a card has in 0.3 alone.
+/// Returns the fields that only version 0.3 has.
 fn old_fields(url: &str, is_guarded: bool) -> Vec<(&'static str, Value)> {
     let mut fields = vec![
         ("protocolVersion", json!("0.3.0")),
@@ -72,7 +72,7 @@ fn old_fields(url: &str, is_guarded: bool) -> Vec<(&'static str, Value)> {
     fields
 }
 
-/// The server's address, as the client has reached it. The host was checked.
+/// Returns the server's URL as the client reached it. The host is already checked.
 fn base(headers: &HeaderMap) -> String {
     let text = |name| {
         headers

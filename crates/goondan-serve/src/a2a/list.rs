@@ -1,4 +1,4 @@
-//! The tasks of an agent, those first that changed last.
+//! List of an agent's tasks, the most recently changed first.
 
 use std::collections::BTreeMap;
 
@@ -6,48 +6,47 @@ use goondan::event::RuntimeEventKind;
 use goondan::ids::InstanceId;
 use serde_json::{Value, json};
 
-use super::dialect::Dialect;
-use super::rpc::{Params, RpcError};
-use super::task::{Status, Task, TaskId};
+use super::encoding::ProtocolVersion;
+use super::rpc::{RpcError, RpcParams};
+use super::task::{Task, TaskId, TaskStatus};
 use crate::service::Service;
 
-/// The most that one page has, and what it has by default.
-const LARGEST: usize = 100;
-const USUAL: usize = 50;
+/// Maximum and default page sizes.
+const MAX_PAGE_SIZE: usize = 100;
+const DEFAULT_PAGE_SIZE: usize = 50;
 
-/// So many conversations are looked through, those that changed last.
-const CONVERSATIONS: usize = 1_000;
+/// Number of conversations searched, the most recently changed first.
+const MAX_LISTED_CONVERSATIONS: usize = 1_000;
 
-/// A task that is listed, under the number of its last event.
+/// A task with the number of its last event.
 type Row = (u64, (TaskId, chrono::DateTime<chrono::Utc>));
 
-/// A page of tasks.
 pub(super) async fn page(
     service: &Service,
     agent: &str,
-    params: &Params,
-    dialect: Dialect,
+    params: &RpcParams,
+    dialect: ProtocolVersion,
 ) -> Result<Value, RpcError> {
-    let size = params.number("pageSize")?.unwrap_or(USUAL);
-    if size == 0 || size > LARGEST {
+    let size = params.number("pageSize")?.unwrap_or(DEFAULT_PAGE_SIZE);
+    if size == 0 || size > MAX_PAGE_SIZE {
         return Err(RpcError::field(
             "pageSize",
-            format!("`pageSize` must be from 1 to {LARGEST}."),
+            format!("`pageSize` must be from 1 to {MAX_PAGE_SIZE}."),
         ));
     }
     let before = match params.text("pageToken")? {
         Some(token) => token
             .parse()
-            .map_err(|_| RpcError::field("pageToken", "`pageToken` is of no page."))?,
+            .map_err(|_| RpcError::field("pageToken", "`pageToken` is invalid."))?,
         None => u64::MAX,
     };
     let wanted = match params
         .text("status")?
         .filter(|status| *status != "TASK_STATE_UNSPECIFIED")
     {
-        Some(name) if STATES_NOT_HERE.contains(&name) => return Ok(nothing()),
+        Some(name) if UNUSED_TASK_STATES.contains(&name) => return Ok(nothing()),
         Some(name) => {
-            let unknown = || RpcError::field("status", format!("There is no state `{name}`."));
+            let unknown = || RpcError::field("status", format!("There is no task state `{name}`."));
             Some(dialect.state_named(name).ok_or_else(unknown)?)
         }
         None => None,
@@ -57,7 +56,7 @@ pub(super) async fn page(
             let wrong = |_| {
                 RpcError::field(
                     "statusTimestampAfter",
-                    "`statusTimestampAfter` must be a time.",
+                    "`statusTimestampAfter` must be an ISO 8601 time.",
                 )
             };
             Some(
@@ -75,7 +74,8 @@ pub(super) async fn page(
     let mut known = Vec::new();
     for (number, (id, _)) in rows {
         if let Some(found) = service.swarm().find(&id.id).await
-            && wanted.is_none_or(|wanted| wanted == Status::of_found(service, &id, &found).state)
+            && wanted
+                .is_none_or(|wanted| wanted == TaskStatus::of_found(service, &id, &found).state)
         {
             known.push((number, id));
         }
@@ -90,20 +90,20 @@ pub(super) async fn page(
     let mut tasks = Vec::new();
     for (_, id) in known.iter().take(size) {
         if let Some(task) = Task::find(service, id).await {
-            tasks.push(dialect.given(task.write(dialect, history, artifacts)));
+            tasks.push(dialect.encode_task(task.write(dialect, history, artifacts)));
         }
     }
     Ok(json!({"tasks": tasks, "nextPageToken": next, "pageSize": tasks.len(), "totalSize": total}))
 }
 
-/// States that tasks have elsewhere.
-const STATES_NOT_HERE: [&str; 2] = ["TASK_STATE_REJECTED", "TASK_STATE_AUTH_REQUIRED"];
+/// Protocol states that tasks of this server never have.
+const UNUSED_TASK_STATES: [&str; 2] = ["TASK_STATE_REJECTED", "TASK_STATE_AUTH_REQUIRED"];
 
 fn nothing() -> Value {
     json!({"tasks": [], "nextPageToken": "", "pageSize": 0, "totalSize": 0})
 }
 
-/// All tasks whose turns have begun, those first that changed last.
+/// Returns all tasks whose turns have begun, the most recently changed first.
 async fn all(service: &Service, agent: &str, context: Option<&str>) -> Vec<Row> {
     let mut metas = service.swarm().instances().await;
     metas.retain(|meta| {
@@ -115,7 +115,7 @@ async fn all(service: &Service, agent: &str, context: Option<&str>) -> Vec<Row> 
     });
     metas.sort_by_key(|meta| std::cmp::Reverse(meta.updated_at));
     let mut rows: Vec<Row> = Vec::new();
-    for meta in metas.iter().take(CONVERSATIONS) {
+    for meta in metas.iter().take(MAX_LISTED_CONVERSATIONS) {
         let events = service
             .swarm()
             .events(&meta.id(), 0)

@@ -1,4 +1,4 @@
-//! What a client sends: a message, and how it wants to be answered.
+//! Messages of A2A clients and their send options.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE};
@@ -6,45 +6,46 @@ use goondan::ports::tool::Attachment;
 use goondan::spec::JsonObject;
 use serde_json::Value;
 
-use super::dialect::{Dialect, Piece};
-use super::rpc::{self, Params, RpcError};
+use super::encoding::{ProtocolVersion, TaskPart};
+use super::rpc::{self, RpcError, RpcParams};
 
-/// A message of a client.
 #[derive(Debug)]
-pub(super) struct Incoming {
+pub(super) struct IncomingMessage {
     pub(super) id: String,
     pub(super) context: Option<String>,
     pub(super) task: Option<String>,
-    pub(super) pieces: Vec<Piece>,
+    pub(super) pieces: Vec<TaskPart>,
     pub(super) metadata: JsonObject,
-    /// The answer is to come when the task is on disk.
+    /// Respond as soon as the task is on disk.
     pub(super) at_once: bool,
-    /// At most so many messages of the history are wanted.
+    /// Maximum number of history messages in the response.
     pub(super) history: Option<usize>,
 }
 
-impl Incoming {
-    /// Reads the parameters of a message that is sent.
-    pub(super) fn read(params: Params, dialect: Dialect) -> Result<Incoming, RpcError> {
-        let Params(mut params) = params;
+impl IncomingMessage {
+    pub(super) fn read(
+        params: RpcParams,
+        dialect: ProtocolVersion,
+    ) -> Result<IncomingMessage, RpcError> {
+        let RpcParams(mut params) = params;
         let Some(Value::Object(message)) = params.remove("message") else {
             return Err(RpcError::field("message", "`message` must be an object."));
         };
-        let message = Params(message);
+        let message = RpcParams(message);
         let id = message.text("messageId")?.ok_or_else(|| {
             RpcError::field(
                 "message.messageId",
-                "`message.messageId` must be a string: a message sent again has the same.",
+                "`message.messageId` must be a string. A retried message keeps its id.",
             )
         })?;
         let role = message.text("role")?;
         if !matches!(
             (role, dialect),
-            (Some("user"), Dialect::V03) | (Some("ROLE_USER"), Dialect::V10)
+            (Some("user"), ProtocolVersion::V03) | (Some("ROLE_USER"), ProtocolVersion::V10)
         ) {
             return Err(RpcError::field(
                 "message.role",
-                "`message.role` must be that of the user.",
+                "`message.role` must be the user role.",
             ));
         }
         let parts = message
@@ -63,7 +64,7 @@ impl Incoming {
             .enumerate()
             .map(|(index, part)| piece(part, dialect, index))
             .collect::<Result<_, _>>()?;
-        let configuration = Params(
+        let configuration = RpcParams(
             params
                 .remove("configuration")
                 .and_then(object)
@@ -77,14 +78,16 @@ impl Incoming {
             return Err(no_push());
         }
         let at_once = match dialect {
-            Dialect::V10 => configuration.0.get("returnImmediately") == Some(&Value::Bool(true)),
-            Dialect::V03 => configuration.0.get("blocking") == Some(&Value::Bool(false)),
+            ProtocolVersion::V10 => {
+                configuration.0.get("returnImmediately") == Some(&Value::Bool(true))
+            }
+            ProtocolVersion::V03 => configuration.0.get("blocking") == Some(&Value::Bool(false)),
         };
         let history = rpc::number(
             configuration.0.get("historyLength"),
             "configuration.historyLength",
         )?;
-        Ok(Incoming {
+        Ok(IncomingMessage {
             id: id.to_owned(),
             context: message.text("contextId")?.map(str::to_owned),
             task: message.text("taskId")?.map(str::to_owned),
@@ -100,23 +103,23 @@ impl Incoming {
         })
     }
 
-    /// What the agent gets: its text, with data as JSON, and its files.
+    /// Returns the input for the agent: its text, with data as JSON, and its files.
     pub(super) fn input(&self) -> (String, Vec<Attachment>) {
         let (mut texts, mut files) = (Vec::new(), Vec::new());
         for piece in &self.pieces {
             match piece {
-                Piece::Text(text) => texts.push(text.clone()),
-                Piece::Data(data) => texts.push(data.to_string()),
-                Piece::File(file) => files.push(file.clone()),
+                TaskPart::Text(text) => texts.push(text.clone()),
+                TaskPart::Data(data) => texts.push(data.to_string()),
+                TaskPart::File(file) => files.push(file.clone()),
             }
         }
         (texts.join("\n\n"), files)
     }
 }
 
-/// Push notifications are not sent.
+/// Push notifications are not supported.
 pub(super) fn no_push() -> RpcError {
-    let message = "Push notifications are not sent. Subscribe to the task, or ask for it.";
+    let message = "Push notifications are not supported. Subscribe to the task, or poll it.";
     RpcError::new(-32003, "PUSH_NOTIFICATION_NOT_SUPPORTED", message)
 }
 
@@ -127,22 +130,22 @@ fn object(value: Value) -> Option<JsonObject> {
     }
 }
 
-fn piece(part: &Value, dialect: Dialect, index: usize) -> Result<Piece, RpcError> {
+fn piece(part: &Value, dialect: ProtocolVersion, index: usize) -> Result<TaskPart, RpcError> {
     let name = format!("message.parts[{index}]");
     let text =
         |value: &Value, field: &str| value.get(field).and_then(Value::as_str).map(str::to_owned);
     let kind = text(part, "kind");
     let (file, data, media_type, file_name) = match (dialect, kind.as_deref()) {
-        (Dialect::V03, Some("file")) => (
+        (ProtocolVersion::V03, Some("file")) => (
             part.get("file").unwrap_or(part),
             "bytes",
             "mimeType",
             "name",
         ),
-        (Dialect::V03, Some("text" | "data")) | (Dialect::V10, _) => {
+        (ProtocolVersion::V03, Some("text" | "data")) | (ProtocolVersion::V10, _) => {
             (part, "raw", "mediaType", "filename")
         }
-        (Dialect::V03, _) => {
+        (ProtocolVersion::V03, _) => {
             return Err(RpcError::field(
                 &name,
                 format!("`{name}.kind` must be text, file or data."),
@@ -150,21 +153,24 @@ fn piece(part: &Value, dialect: Dialect, index: usize) -> Result<Piece, RpcError
         }
     };
     if let Some(text) = text(part, "text") {
-        return Ok(Piece::Text(text));
+        return Ok(TaskPart::Text(text));
     }
     if let Some(data) = part.get("data") {
-        return Ok(Piece::Data(data.clone()));
+        return Ok(TaskPart::Data(data.clone()));
     }
     if let Some(data) = text(file, data) {
         let bytes = STANDARD.decode(&data).or_else(|_| URL_SAFE.decode(&data));
         let bytes = bytes.map_err(|_| {
-            RpcError::field(&name, format!("`{name}` holds bytes that are not Base64."))
+            RpcError::field(
+                &name,
+                format!("`{name}` contains bytes that are not Base64."),
+            )
         })?;
         let media_type = text(file, media_type).filter(|media_type| !media_type.is_empty());
         let media_type = media_type
-            .ok_or_else(|| RpcError::content(&name, format!("`{name}` names no media type.")))?;
+            .ok_or_else(|| RpcError::content(&name, format!("`{name}` has no media type.")))?;
         let name = text(file, file_name).filter(|name| !name.is_empty());
-        return Ok(Piece::File(Attachment {
+        return Ok(TaskPart::File(Attachment {
             media_type,
             data: STANDARD.encode(bytes),
             name,
@@ -175,11 +181,11 @@ fn piece(part: &Value, dialect: Dialect, index: usize) -> Result<Piece, RpcError
         .any(|address| file.get(*address).is_some())
     {
         let message =
-            format!("`{name}` is the address of a file. Nothing is fetched here: send the bytes.");
+            format!("`{name}` is the URL of a file. The server fetches no files: send the bytes.");
         return Err(RpcError::content(&name, message));
     }
     Err(RpcError::field(
         &name,
-        format!("`{name}` holds neither text nor data nor a file."),
+        format!("`{name}` contains neither text nor data nor a file."),
     ))
 }

@@ -1,12 +1,13 @@
-//! Agents of other programs as clients: the protocol A2A, in its versions 1.0 and 0.3, as JSON-RPC over HTTP. `docs/a2a.md`
-//! tells what is promised.
+//! A2A protocol for agents of other programs, versions 1.0 and 0.3, as JSON-RPC over HTTP.
+//! `docs/a2a.md` describes the supported features.
 //!
-//! A task is an input, a context is a conversation. The id of a task is the one of its event and says in which conversation it
-//! is: nothing is kept here that a restart would miss, but for which question a client was asked last.
+//! A task is an input, and a context is a conversation. The task id is the id of its event and
+//! contains the conversation key, so a restart loses no tasks. Only the approval request that a
+//! client last saw is kept in memory.
 
-mod answer;
+mod approval;
 mod card;
-mod dialect;
+mod encoding;
 mod list;
 mod message;
 mod rpc;
@@ -14,8 +15,8 @@ mod send;
 mod stream;
 mod task;
 
-use crate::caller::caller;
-use goondan::telemetry::Caller;
+use crate::trace_context::caller;
+use goondan::start::telemetry::CallerTrace;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,61 +31,65 @@ use goondan::spec::Code;
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
-pub(crate) use self::answer::Told;
-use self::dialect::Shape;
-use self::message::Incoming;
-use self::rpc::{Operation, Request, RpcError};
-use self::send::Begun;
-use self::stream::{Asked, Until};
+pub(crate) use self::approval::ShownRequests;
+use self::encoding::ResultType;
+use self::message::IncomingMessage;
+use self::rpc::{RpcError, RpcOperation, RpcRequest};
+use self::send::StartedTask;
+use self::stream::{StreamEnd, StreamRequest};
 use self::task::{Task, TaskId};
-use crate::api::{Problems, known};
-use crate::guard::Access;
-use crate::problem::Problem;
+use crate::api::{ErrorResponses, known};
+use crate::auth::AccessPolicy;
+use crate::problem::ApiProblem;
 use crate::service::Service;
 
-/// A task that is cancelled ends within that time, as a rule. The answer does not wait longer.
-const ENDING: Duration = Duration::from_secs(5);
+/// Longest wait for a cancelled task to end. The response then shows its current state.
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What may stand behind the question mark.
 #[derive(Deserialize)]
-pub(crate) struct Version {
+pub(crate) struct VersionQuery {
     #[serde(rename = "A2A-Version")]
     version: Option<String>,
 }
 
-/// Tells of the entry agent, as A2A's agent card.
+/// Return the A2A agent card of the entry agent.
 #[utoipa::path(
     get,
     path = "/.well-known/agent-card.json",
-    responses((status = 200, body = Object, description = "The card of the entry agent."), Problems),
+    responses((status = 200, body = Object, description = "The card of the entry agent."), ErrorResponses),
 )]
 pub(crate) async fn entry_card(
     State(service): State<Service>,
-    Extension(access): Extension<Arc<Access>>,
+    Extension(access): Extension<Arc<AccessPolicy>>,
     headers: HeaderMap,
 ) -> Response {
     let entry = service.swarm().entry_agent();
-    told(&service, &entry, &headers, &access)
+    card_response(&service, &entry, &headers, &access)
 }
 
-/// Tells of an agent, as A2A's agent card.
+/// Return the A2A agent card of an agent.
 #[utoipa::path(
     get,
     path = "/a2a/{agent}/.well-known/agent-card.json",
-    params(("agent" = String, Path, description = "The name of the agent.")),
-    responses((status = 200, body = Object, description = "The card of the agent."), Problems),
+    params(("agent" = String, Path, description = "The agent name.")),
+    responses((status = 200, body = Object, description = "The card of the agent."), ErrorResponses),
 )]
 pub(crate) async fn agent_card(
     State(service): State<Service>,
-    Extension(access): Extension<Arc<Access>>,
+    Extension(access): Extension<Arc<AccessPolicy>>,
     Path(agent): Path<String>,
     headers: HeaderMap,
-) -> Result<Response, Problem> {
+) -> Result<Response, ApiProblem> {
     known(&service, &agent)?;
-    Ok(told(&service, &agent, &headers, &access))
+    Ok(card_response(&service, &agent, &headers, &access))
 }
 
-fn told(service: &Service, agent: &str, headers: &HeaderMap, access: &Access) -> Response {
+fn card_response(
+    service: &Service,
+    agent: &str,
+    headers: &HeaderMap,
+    access: &AccessPolicy,
+) -> Response {
     let card = card::of(service, agent, headers, access.token.is_some());
     let tag = format!(
         "\"{}\"",
@@ -100,7 +105,7 @@ fn told(service: &Service, agent: &str, headers: &HeaderMap, access: &Access) ->
     let told = [
         (ETAG, tag),
         (CACHE_CONTROL, "private, max-age=60".to_owned()),
-        (VARY, rpc::VERSION.to_owned()),
+        (VARY, rpc::VERSION_HEADER.to_owned()),
     ];
     match is_known {
         true => (StatusCode::NOT_MODIFIED, told).into_response(),
@@ -108,36 +113,37 @@ fn told(service: &Service, agent: &str, headers: &HeaderMap, access: &Access) ->
     }
 }
 
-/// Takes a request of A2A for an agent: JSON-RPC, in the versions 1.0 and 0.3.
+/// Handle an A2A request for an agent: JSON-RPC, versions 1.0 and 0.3.
 ///
-/// The methods are `SendMessage`, `SendStreamingMessage`, `GetTask`, `ListTasks`, `CancelTask` and `SubscribeToTask`, and their
-/// counterparts of 0.3. `docs/a2a.md` tells more.
+/// The methods are `SendMessage`, `SendStreamingMessage`, `GetTask`, `ListTasks`, `CancelTask` and
+/// `SubscribeToTask`, and their counterparts of 0.3. See `docs/a2a.md`.
 #[utoipa::path(
     post,
     path = "/a2a/{agent}",
     params(
-        ("agent" = String, Path, description = "The name of the agent."),
-        ("A2A-Version" = Option<String>, Header, description = "The version of the protocol: 1.0, or 0.3."),
+        ("agent" = String, Path, description = "The agent name."),
+        ("A2A-Version" = Option<String>, Header, description = "The A2A version: 1.0 or 0.3."),
     ),
     request_body(content = Value, description = "A JSON-RPC request."),
     responses(
-        (status = 200, body = Object, description = "A JSON-RPC response, which may be an error; or a stream of them."),
-        Problems,
+        (status = 200, body = Object, description = "A JSON-RPC response, possibly an error, or a \
+            stream of responses."),
+        ErrorResponses,
     ),
 )]
 pub(crate) async fn call(
     State(service): State<Service>,
     Path(agent): Path<String>,
-    Query(Version { version }): Query<Version>,
+    Query(VersionQuery { version }): Query<VersionQuery>,
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
-) -> Result<Response, Problem> {
+) -> Result<Response, ApiProblem> {
     known(&service, &agent)?;
     let body = body.map_err(|rejection| match rejection.status() {
-        StatusCode::PAYLOAD_TOO_LARGE => Problem::too_large(),
-        _ => Problem::new(Code::SERVE_REQUEST, rejection.body_text()),
+        StatusCode::PAYLOAD_TOO_LARGE => ApiProblem::too_large(),
+        _ => ApiProblem::new(Code::SERVE_REQUEST, rejection.body_text()),
     })?;
-    let request = match Request::read(&headers, version.as_deref(), &body) {
+    let request = match RpcRequest::read(&headers, version.as_deref(), &body) {
         Ok(request) => request,
         Err((id, error)) => return Ok(error.answer(&id)),
     };
@@ -150,63 +156,61 @@ pub(crate) async fn call(
 async fn answer_to(
     service: &Service,
     agent: &str,
-    request: Request,
-    caller: Option<Caller>,
+    request: RpcRequest,
+    caller: Option<CallerTrace>,
 ) -> Result<Response, RpcError> {
-    let Request {
+    let RpcRequest {
         id,
         operation,
         dialect,
         params,
     } = request;
     let result = match operation {
-        Operation::Send => {
-            let message = Incoming::read(params, dialect)?;
+        RpcOperation::Send => {
+            let message = IncomingMessage::read(params, dialect)?;
             let begun = send::begin(service, agent, &message, caller).await?;
             let task = send::settled(service, begun, message.at_once).await?;
-            dialect.wrapped(Shape::Task, task.write(dialect, message.history, true))
+            dialect.wrapped(ResultType::Task, task.write(dialect, message.history, true))
         }
-        Operation::Stream => {
-            let message = Incoming::read(params, dialect)?;
+        RpcOperation::Stream => {
+            let message = IncomingMessage::read(params, dialect)?;
             let begun = send::begin(service, agent, &message, caller).await?;
-            let asked = Asked {
+            let asked = StreamRequest {
                 rpc: id,
                 dialect,
-                until: Until::Question,
+                until: StreamEnd::Question,
                 history: message.history,
             };
             return Ok(stream::respond(service, begun, asked).into_response());
         }
-        Operation::Subscribe => {
-            let begun = Begun::known(service, task(params.task()?, agent)?).await?;
+        RpcOperation::Subscribe => {
+            let begun = StartedTask::known(service, task(params.task()?, agent)?).await?;
             if find(service, &begun.id).await?.is_over() {
                 return Err(RpcError::unsupported(
-                    "The task is over. Ask for it: nothing more comes.",
+                    "The task is over and sends no more updates. Get the task instead.",
                 ));
             }
-            let asked = Asked {
+            let asked = StreamRequest {
                 rpc: id,
                 dialect,
-                until: Until::End,
+                until: StreamEnd::End,
                 history: None,
             };
             return Ok(stream::respond(service, begun, asked).into_response());
         }
-        Operation::Get => {
+        RpcOperation::Get => {
             let history = params.number("historyLength")?;
             let task = find(service, &task(params.task()?, agent)?).await?;
-            dialect.given(task.write(dialect, history, true))
+            dialect.encode_task(task.write(dialect, history, true))
         }
-        Operation::Cancel => {
+        RpcOperation::Cancel => {
             let task = cancel(service, &task(params.task()?, agent)?).await?;
-            dialect.given(task.write(dialect, None, true))
+            dialect.encode_task(task.write(dialect, None, true))
         }
-        Operation::List => list::page(service, agent, &params, dialect).await?,
-        Operation::Push => return Err(message::no_push()),
-        Operation::Card => {
-            return Err(RpcError::unsupported(
-                "There is no other card for clients that are known.",
-            ));
+        RpcOperation::List => list::page(service, agent, &params, dialect).await?,
+        RpcOperation::Push => return Err(message::no_push()),
+        RpcOperation::Card => {
+            return Err(RpcError::unsupported("There is no extended agent card."));
         }
     };
     Ok(Json(rpc::response(&id, &result)).into_response())
@@ -225,13 +229,13 @@ async fn find(service: &Service, id: &TaskId) -> Result<Task, RpcError> {
 async fn cancel(service: &Service, id: &TaskId) -> Result<Task, RpcError> {
     if !service.swarm().cancel_event(&id.id).await {
         let task = find(service, id).await?;
-        let error = RpcError::new(-32002, "TASK_NOT_CANCELABLE", "The task is over already.")
+        let error = RpcError::new(-32002, "TASK_NOT_CANCELABLE", "The task is already over.")
             .with("taskId", &*id.id);
         return if task.is_over() { Err(error) } else { Ok(task) };
     }
-    if let Some(goondan::Found::Open(turn)) = service.swarm().find(&id.id).await {
-        // Where it takes longer, the task is told as it stands.
-        let _ = tokio::time::timeout(ENDING, turn.result()).await;
+    if let Some(goondan::SubmittedEventState::Open(turn)) = service.swarm().find(&id.id).await {
+        // After this time, the response shows the task in its current state.
+        let _ = tokio::time::timeout(CANCEL_TIMEOUT, turn.result()).await;
     }
     find(service, id).await
 }

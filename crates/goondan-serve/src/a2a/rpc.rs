@@ -1,4 +1,4 @@
-//! Requests and errors, as JSON-RPC has them.
+//! JSON-RPC requests and errors.
 
 use axum::Json;
 use axum::http::HeaderMap;
@@ -8,15 +8,14 @@ use goondan::SendError;
 use goondan::spec::Code;
 use serde_json::{Map, Value, json};
 
-use super::dialect::Dialect;
-use crate::problem::Problem;
+use super::encoding::ProtocolVersion;
+use crate::problem::ApiProblem;
 
-/// The header that says which version a client speaks.
-pub(super) const VERSION: &str = "a2a-version";
+/// Header with the client's protocol version.
+pub(super) const VERSION_HEADER: &str = "a2a-version";
 
-/// What can be asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Operation {
+pub(super) enum RpcOperation {
     Send,
     Stream,
     Get,
@@ -24,64 +23,69 @@ pub(super) enum Operation {
     Cancel,
     Subscribe,
     Card,
-    /// Everything about push notifications.
+    /// All methods for push notifications.
     Push,
 }
 
-const OPERATIONS: [(Operation, &str, &str); 11] = [
-    (Operation::Send, "message/send", "SendMessage"),
-    (Operation::Stream, "message/stream", "SendStreamingMessage"),
-    (Operation::Get, "tasks/get", "GetTask"),
-    (Operation::List, "tasks/list", "ListTasks"),
-    (Operation::Cancel, "tasks/cancel", "CancelTask"),
-    (Operation::Subscribe, "tasks/resubscribe", "SubscribeToTask"),
+const OPERATIONS: [(RpcOperation, &str, &str); 11] = [
+    (RpcOperation::Send, "message/send", "SendMessage"),
     (
-        Operation::Card,
+        RpcOperation::Stream,
+        "message/stream",
+        "SendStreamingMessage",
+    ),
+    (RpcOperation::Get, "tasks/get", "GetTask"),
+    (RpcOperation::List, "tasks/list", "ListTasks"),
+    (RpcOperation::Cancel, "tasks/cancel", "CancelTask"),
+    (
+        RpcOperation::Subscribe,
+        "tasks/resubscribe",
+        "SubscribeToTask",
+    ),
+    (
+        RpcOperation::Card,
         "agent/getAuthenticatedExtendedCard",
         "GetExtendedAgentCard",
     ),
     (
-        Operation::Push,
+        RpcOperation::Push,
         "tasks/pushNotificationConfig/set",
         "CreateTaskPushNotificationConfig",
     ),
     (
-        Operation::Push,
+        RpcOperation::Push,
         "tasks/pushNotificationConfig/get",
         "GetTaskPushNotificationConfig",
     ),
     (
-        Operation::Push,
+        RpcOperation::Push,
         "tasks/pushNotificationConfig/list",
         "ListTaskPushNotificationConfigs",
     ),
     (
-        Operation::Push,
+        RpcOperation::Push,
         "tasks/pushNotificationConfig/delete",
         "DeleteTaskPushNotificationConfig",
     ),
 ];
 
-/// A request that was read.
-pub(super) struct Request {
+pub(super) struct RpcRequest {
     pub(super) id: Value,
-    pub(super) operation: Operation,
-    pub(super) dialect: Dialect,
-    pub(super) params: Params,
+    pub(super) operation: RpcOperation,
+    pub(super) dialect: ProtocolVersion,
+    pub(super) params: RpcParams,
 }
 
-/// The parameters of a request.
-pub(super) struct Params(pub(super) Map<String, Value>);
+pub(super) struct RpcParams(pub(super) Map<String, Value>);
 
-/// Why a request failed.
 #[derive(Debug, Clone)]
 pub(super) struct RpcError {
     code: i32,
     reason: &'static str,
     message: String,
-    /// A field of the parameters that is to blame.
+    /// The invalid parameter.
     field: Option<String>,
-    /// What stands beside: our own code, what to do about it.
+    /// Additional data, such as an error code of gdn or a suggestion.
     metadata: Map<String, Value>,
 }
 
@@ -96,7 +100,7 @@ impl RpcError {
         }
     }
 
-    /// Parameters that make no sense.
+    /// An invalid parameter.
     pub(super) fn field(field: &str, message: impl Into<String>) -> Self {
         RpcError {
             field: Some(field.to_owned()),
@@ -108,7 +112,7 @@ impl RpcError {
         RpcError::new(
             -32001,
             "TASK_NOT_FOUND",
-            "There is no task of that id, or it was over long ago.",
+            "There is no task with this id, or its result is no longer kept.",
         )
         .with("taskId", id)
     }
@@ -121,13 +125,13 @@ impl RpcError {
         RpcError::new(-32005, "CONTENT_TYPE_NOT_SUPPORTED", message).with("field", field)
     }
 
-    /// The swarm ended before the turn did.
     pub(super) fn stopped() -> Self {
-        let message = "The swarm ended before the turn did. The turn resumes at the next start; ask for the task then.";
+        let message = "The swarm stopped during the turn. The turn resumes at the next start; get \
+            the task then.";
         RpcError::new(-32603, "INTERNAL", message).with("code", Code::SWARM_STOPPED.to_string())
     }
 
-    /// Says more.
+    /// Adds a value to the error data.
     #[must_use]
     pub(super) fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
         self.metadata.insert(key.to_owned(), value.into());
@@ -150,18 +154,15 @@ impl RpcError {
         json!({"code": self.code, "message": self.message, "data": data})
     }
 
-    /// As the response to the request of that id.
     pub(super) fn response(&self, id: &Value) -> Value {
         json!({"jsonrpc": "2.0", "id": id, "error": self.body()})
     }
 
-    /// As the answer to a request.
     pub(super) fn answer(&self, id: &Value) -> Response {
         Json(self.response(id)).into_response()
     }
 }
 
-/// A result, as the response to the request of that id.
 pub(super) fn response(id: &Value, result: &Value) -> Value {
     json!({"jsonrpc": "2.0", "id": id, "result": result})
 }
@@ -185,9 +186,9 @@ impl From<SendError> for RpcError {
     }
 }
 
-impl From<Problem> for RpcError {
-    fn from(problem: Problem) -> Self {
-        let Problem {
+impl From<ApiProblem> for RpcError {
+    fn from(problem: ApiProblem) -> Self {
+        let ApiProblem {
             code,
             message,
             suggestion,
@@ -202,16 +203,16 @@ impl From<Problem> for RpcError {
     }
 }
 
-/// An error, and the id of the request that it answers.
+/// An error and the id of its request.
 pub(super) type Failed = (Value, RpcError);
 
-impl Request {
-    /// Reads a request. `asked` is the version that stands behind the question mark of the address.
+impl RpcRequest {
+    /// Parses a request. `asked` is the version in the query string.
     pub(super) fn read(
         headers: &HeaderMap,
         asked: Option<&str>,
         body: &[u8],
-    ) -> Result<Request, Failed> {
+    ) -> Result<RpcRequest, Failed> {
         if !is_json(headers) {
             let error = RpcError::content(
                 "Content-Type",
@@ -258,26 +259,27 @@ impl Request {
             .map_err(|error| (id.clone(), error))?;
         let params = match fields.remove("params") {
             None | Some(Value::Null) => Map::new(),
-            Some(Value::Object(params)) if dialect == Dialect::V10 => named(params),
+            Some(Value::Object(params)) if dialect == ProtocolVersion::V10 => named(params),
             Some(Value::Object(params)) => params,
             Some(_) => return Err((id, RpcError::field("params", "`params` must be an object."))),
         };
-        Ok(Request {
+        Ok(RpcRequest {
             id,
             operation,
             dialect,
-            params: Params(params),
+            params: RpcParams(params),
         })
     }
 }
 
-/// Fields under the names that JSON has for them. Who reads what protocol buffers write has to take those of the definition, too:
-/// `context_id` for `contextId`. What clients have put into `metadata` and `data` is theirs.
+/// Renames fields to their JSON names. Parsers of protocol buffers also have to accept the names of
+/// the definition, such as `context_id` for `contextId`. The contents of `metadata` and `data`
+/// belong to the client and keep their names.
 fn named(fields: Map<String, Value>) -> Map<String, Value> {
     let all: Vec<String> = fields.keys().cloned().collect();
     let named = fields.into_iter().map(|(name, value)| {
         let own = camel(&name);
-        // Where both are there, the name of JSON counts.
+        // If both names exist, the JSON name has priority.
         let name = if all.contains(&own) { name } else { own };
         let value = match name.as_str() {
             "metadata" | "data" => value,
@@ -306,7 +308,7 @@ fn camel(name: &str) -> String {
     })
 }
 
-/// Whether a body may be JSON. One of which nothing is said is taken for it.
+/// Returns true for a JSON body. A body without a media type counts as JSON.
 fn is_json(headers: &HeaderMap) -> bool {
     let Some(stated) = headers.get(CONTENT_TYPE) else {
         return true;
@@ -322,54 +324,53 @@ fn is_json(headers: &HeaderMap) -> bool {
     media_type == "application/json" || media_type.ends_with("+json")
 }
 
-/// Whether a client says in a header that it speaks that version.
-pub(super) fn is_stated(headers: &HeaderMap, dialect: Dialect) -> bool {
+/// Returns true if the client states this version in a header.
+pub(super) fn is_stated(headers: &HeaderMap, dialect: ProtocolVersion) -> bool {
     let stated = stated(headers).and_then(spoken);
     stated.is_some_and(|stated| stated == Some(dialect))
 }
 
-/// The version that a client states in a header.
 fn stated(headers: &HeaderMap) -> Option<&str> {
     headers
-        .get(VERSION)
+        .get(VERSION_HEADER)
         .map(|value| value.to_str().unwrap_or("?").trim())
 }
 
-/// The version of that number, whatever the third part of it: `Some(None)` where none is stated, `None` for one that is not
-/// spoken here.
-fn spoken(version: &str) -> Option<Option<Dialect>> {
+/// Parses a version and ignores its third number. `Some(None)` if the string is empty, `None` for
+/// an unsupported version.
+fn spoken(version: &str) -> Option<Option<ProtocolVersion>> {
     let mut numbers = version.split('.');
     match (
         numbers.next().unwrap_or_default(),
         numbers.next().unwrap_or_default(),
     ) {
         ("", _) => Some(None),
-        ("0", "3") => Some(Some(Dialect::V03)),
-        ("1", "0") => Some(Some(Dialect::V10)),
+        ("0", "3") => Some(Some(ProtocolVersion::V03)),
+        ("1", "0") => Some(Some(ProtocolVersion::V10)),
         _ => None,
     }
 }
 
-/// Which operation a method is, and in which version.
-fn operation(method: &str, version: &str) -> Result<(Operation, Dialect), RpcError> {
+/// Returns the operation of a method and its protocol version.
+fn operation(method: &str, version: &str) -> Result<(RpcOperation, ProtocolVersion), RpcError> {
     let Some(spoken) = spoken(version) else {
-        let message =
-            format!("Version {version} of A2A is not spoken here. The versions are 1.0 and 0.3.");
+        let message = format!("A2A version {version} is not supported. Use 1.0 or 0.3.");
         return Err(RpcError::new(-32009, "VERSION_NOT_SUPPORTED", message));
     };
     let old = OPERATIONS
         .iter()
         .find(|(_, old, _)| *old == method)
-        .map(|row| (row.0, Dialect::V03));
+        .map(|row| (row.0, ProtocolVersion::V03));
     let new = OPERATIONS
         .iter()
         .find(|(.., new)| *new == method)
-        .map(|row| (row.0, Dialect::V10));
+        .map(|row| (row.0, ProtocolVersion::V10));
     let known = match spoken {
-        // Clients of 0.3 do not say so. The methods of 1.0 have other names: who calls one speaks it.
+        // Clients of 0.3 state no version. The method names of 1.0 differ, so the name determines
+        // the version.
         None => old.or(new),
-        Some(Dialect::V03) => old,
-        Some(Dialect::V10) => new,
+        Some(ProtocolVersion::V03) => old,
+        Some(ProtocolVersion::V10) => new,
     };
     known.ok_or_else(|| {
         RpcError::new(
@@ -380,8 +381,8 @@ fn operation(method: &str, version: &str) -> Result<(Operation, Dialect), RpcErr
     })
 }
 
-impl Params {
-    /// A string; `None` where it is absent or empty.
+impl RpcParams {
+    /// Returns a string; `None` if it is absent or empty.
     pub(super) fn text(&self, name: &str) -> Result<Option<&str>, RpcError> {
         match self.0.get(name) {
             None | Some(Value::Null) => Ok(None),
@@ -390,19 +391,18 @@ impl Params {
         }
     }
 
-    /// The id of the task that is meant.
     pub(super) fn task(&self) -> Result<&str, RpcError> {
         self.text("id")?
             .ok_or_else(|| RpcError::field("id", "`id` must be the id of a task."))
     }
 
-    /// A number that is not negative.
+    /// Returns a non-negative integer.
     pub(super) fn number(&self, name: &str) -> Result<Option<usize>, RpcError> {
         number(self.0.get(name), name)
     }
 }
 
-/// A number that is not negative.
+/// Parses a non-negative integer.
 pub(super) fn number(value: Option<&Value>, name: &str) -> Result<Option<usize>, RpcError> {
     match value {
         None | Some(Value::Null) => Ok(None),

@@ -1,52 +1,53 @@
-//! A message that is sent: it begins a task, or answers the question of one.
+//! Sent messages: a message starts a task, or answers an approval request of a task.
 
 use goondan::spec::Code;
-use goondan::telemetry::Caller;
-use goondan::{Found, Input};
+use goondan::start::telemetry::CallerTrace;
+use goondan::{Input, SubmittedEventState};
 
-use super::answer;
-use super::message::Incoming;
+use super::approval;
+use super::message::IncomingMessage;
 use super::rpc::RpcError;
 use super::task::{Task, TaskId};
-use crate::problem::Problem;
+use crate::problem::ApiProblem;
 use crate::service::Service;
-use crate::watch::{Place, Watch};
+use crate::turn_subscription::{InputLookup, TurnSubscription};
 use crate::wire::CLIENT_MESSAGE_ID;
 
-/// A task that a message has begun or answered.
-pub(super) struct Begun {
+/// A task that a message started or answered.
+pub(super) struct StartedTask {
     pub(super) id: TaskId,
-    /// What happens in it: from its beginning on, where it is new.
-    pub(super) watch: Watch,
+    /// Subscription to the task, from the start of a new task.
+    pub(super) watch: TurnSubscription,
 }
 
-impl Begun {
-    /// A task that there is.
-    pub(super) async fn known(service: &Service, id: TaskId) -> Result<Begun, RpcError> {
-        let watch = Watch::begin(service, &id.id, &id.instance).await;
+impl StartedTask {
+    /// Looks up an existing task.
+    pub(super) async fn known(service: &Service, id: TaskId) -> Result<StartedTask, RpcError> {
+        let watch = TurnSubscription::begin(service, &id.id, &id.instance).await;
         let watch = watch.ok_or_else(|| RpcError::task_not_found(&id.id))?;
-        Ok(Begun { id, watch })
+        Ok(StartedTask { id, watch })
     }
 }
 
-/// Takes a message. The task that it begins is on disk then. One that is sent again finds its task.
+/// Handles a message. When this returns, a new task is on disk. A repeated message finds its first
+/// task.
 pub(super) async fn begin(
     service: &Service,
     agent: &str,
-    message: &Incoming,
-    caller: Option<Caller>,
-) -> Result<Begun, RpcError> {
+    message: &IncomingMessage,
+    caller: Option<CallerTrace>,
+) -> Result<StartedTask, RpcError> {
     if service.is_draining() {
-        let problem = Problem::new(Code::SWARM_STOPPING, "The server is stopping.");
-        return Err(problem.suggest("Send it again in a moment.").into());
+        let problem = ApiProblem::new(Code::SWARM_STOPPING, "The server is stopping.");
+        return Err(problem.suggest("Retry in a few seconds.").into());
     }
     if let Some(task) = &message.task {
-        return go_on(service, agent, task, message).await;
+        return continue_task(service, agent, task, message).await;
     }
     let id = TaskId::of(agent, message);
-    let place = match Watch::place(service, &id.id, &id.instance).await {
-        Place::Taken(watch) => return Ok(Begun { id, watch }),
-        Place::Free(place) => place,
+    let place = match TurnSubscription::place(service, &id.id, &id.instance).await {
+        InputLookup::Taken(watch) => return Ok(StartedTask { id, watch }),
+        InputLookup::Free(place) => place,
     };
     let (text, files) = message.input();
     if text.trim().is_empty() && files.is_empty() {
@@ -64,19 +65,19 @@ pub(super) async fn begin(
         caller,
         ..Input::default()
     };
-    Ok(Begun {
+    Ok(StartedTask {
         id,
         watch: place.send(input).await?,
     })
 }
 
-/// A message in a task that there is.
-async fn go_on(
+/// Handles a message for an existing task.
+async fn continue_task(
     service: &Service,
     agent: &str,
     task: &str,
-    message: &Incoming,
-) -> Result<Begun, RpcError> {
+    message: &IncomingMessage,
+) -> Result<StartedTask, RpcError> {
     let id = TaskId::read(task, agent).ok_or_else(|| RpcError::task_not_found(task))?;
     let found = service
         .swarm()
@@ -90,31 +91,34 @@ async fn go_on(
     {
         return Err(RpcError::field(
             "message.contextId",
-            "The task is in another context.",
+            "The task belongs to another context.",
         ));
     }
     match found {
-        Found::Open(turn) => answer::take(service, &id, &turn.trace_id, message)?,
-        Found::Over(_) if service.inner.given.has(&id.id, &message.id) => {}
-        Found::Over(_) => {
-            let words = "The task is over. Send the message with the `contextId` alone: it begins the next task of the \
-                         conversation.";
+        SubmittedEventState::Open(turn) => {
+            approval::apply_answer(service, &id, &turn.trace_id, message)?
+        }
+        SubmittedEventState::Over(_) if service.inner.given.has(&id.id, &message.id) => {}
+        SubmittedEventState::Over(_) => {
+            let words = "The task is over. To start the next task of the conversation, send the \
+                message with only the `contextId`.";
             return Err(RpcError::unsupported(words));
         }
     }
-    Begun::known(service, id).await
+    StartedTask::known(service, id).await
 }
 
-/// The task of a message, once it is over or waits for somebody's word; as it is now, where the client does not want to wait.
+/// Returns the task when it is over or waits for approval. With `at_once`, returns the current
+/// state.
 pub(super) async fn settled(
     service: &Service,
-    begun: Begun,
+    begun: StartedTask,
     at_once: bool,
 ) -> Result<Task, RpcError> {
-    let Begun { id, watch } = begun;
-    // A client that is gone may come back, and find the question.
+    let StartedTask { id, watch } = begun;
+    // Runs in its own task: a client that disconnects may return and find the approval request.
     let settling = tokio::spawn(watch.settled());
-    // Whatever it came to, there is no more to know.
+    // A failed wait has no more details to report.
     if !at_once && !settling.await.unwrap_or_default() {
         return Err(RpcError::stopped());
     }

@@ -1,47 +1,48 @@
-//! A task: an input, seen from outside. Its id says where it lies, so that it holds across restarts and nothing is kept for it.
+//! Tasks: inputs as A2A clients see them. A task id contains its conversation, so it stays valid
+//! after a restart without any stored state.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use goondan::event::{FinishReason, TurnResult, turn_id};
 use goondan::ids::{InstanceId, derived_id, is_message_of};
-use goondan::message::{Message, Part, Role};
+use goondan::message::{Message, MessagePart, MessageRole};
 use goondan::ports::model::ModelFinishReason;
-use goondan::{Found, Question};
+use goondan::{ApprovalHandle, SubmittedEventState};
 use serde_json::{Value, json};
 
-use super::answer;
-use super::dialect::{Dialect, Piece, Said, Speaker, State, set};
-use super::message::Incoming;
-use crate::asking;
-use crate::failure::Failure;
+use super::approval;
+use super::encoding::{MessageSender, ProtocolVersion, TaskMessage, TaskPart, TaskState, set};
+use super::message::IncomingMessage;
+use crate::approvals;
 use crate::service::Service;
+use crate::turn_failure::TurnFailure;
 use crate::wire::CLIENT_MESSAGE_ID;
 
-/// What the ids of tasks begin with: they are those of events.
-const PREFIX: &str = "evt-a2a-";
+/// Prefix of task ids, which are event ids.
+const TASK_ID_PREFIX: &str = "evt-a2a-";
 
-/// The artifact that holds the answer.
-pub(super) const ANSWER: &str = "answer";
+/// Name of the artifact with the answer.
+pub(super) const ANSWER_ARTIFACT: &str = "answer";
 
-/// Where a task lies.
+/// Id and conversation of a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct TaskId {
-    /// The id of the event, which is the one of the task.
+    /// Event id, which is also the task id.
     pub(super) id: String,
-    /// Whose conversation it is in; its key is the id of the context.
+    /// The task's conversation. Its key is the context id.
     pub(super) instance: InstanceId,
 }
 
 impl TaskId {
-    /// The task that a message begins: the same for a message that is sent again.
-    pub(super) fn of(agent: &str, incoming: &Incoming) -> Self {
-        let Incoming {
+    /// Returns the task that a message starts. A repeated message gives the same id.
+    pub(super) fn of(agent: &str, incoming: &IncomingMessage) -> Self {
+        let IncomingMessage {
             id,
             context,
             pieces,
             ..
         } = incoming;
-        let said = json!(Dialect::V10.pieces(pieces)).to_string();
+        let said = json!(ProtocolVersion::V10.pieces(pieces)).to_string();
         let hash = derived_id(&[
             "a2a",
             agent,
@@ -52,14 +53,14 @@ impl TaskId {
         let key = context.clone().unwrap_or_else(|| format!("a2a-{hash}"));
         let place = URL_SAFE_NO_PAD.encode(json!([agent, key]).to_string());
         TaskId {
-            id: format!("{PREFIX}{hash}-{place}"),
+            id: format!("{TASK_ID_PREFIX}{hash}-{place}"),
             instance: InstanceId::new(agent, key),
         }
     }
 
-    /// The task of an agent with that id; `None` for what this server has not made.
+    /// Parses a task id; `None` if this server did not create it for this agent.
     pub(super) fn read(id: &str, agent: &str) -> Option<Self> {
-        let (hash, place) = id.strip_prefix(PREFIX)?.split_at_checked(24)?;
+        let (hash, place) = id.strip_prefix(TASK_ID_PREFIX)?.split_at_checked(24)?;
         let place = URL_SAFE_NO_PAD.decode(place.strip_prefix('-')?).ok()?;
         let (of, key): (String, String) = serde_json::from_slice(&place).ok()?;
         let is_ours = of == agent && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -69,36 +70,33 @@ impl TaskId {
         })
     }
 
-    /// The id of the context.
     pub(super) fn context(&self) -> &str {
         &self.instance.instance_key
     }
 }
 
-/// A task as it stands.
 pub(super) struct Task {
     pub(super) id: TaskId,
-    pub(super) status: Status,
-    answer: Vec<Piece>,
-    history: Vec<Said>,
+    pub(super) status: TaskStatus,
+    answer: Vec<TaskPart>,
+    history: Vec<TaskMessage>,
 }
 
-/// How a task stands.
+/// Status of a task.
 #[derive(Debug, Clone)]
-pub(super) struct Status {
-    pub(super) state: State,
-    /// What there is to say of it.
-    pub(super) message: Option<Said>,
-    /// Since when, where that is known.
+pub(super) struct TaskStatus {
+    pub(super) state: TaskState,
+    pub(super) message: Option<TaskMessage>,
+    /// Start of the status, if known.
     pub(super) since: Option<Value>,
     /// The reason why the answer is incomplete; none for a complete answer.
     pub(super) finish_reason: Option<ModelFinishReason>,
 }
 
-impl Status {
-    /// Without words.
-    pub(super) fn of(state: State) -> Self {
-        Status {
+impl TaskStatus {
+    /// Returns a status without a message.
+    pub(super) fn of(state: TaskState) -> Self {
+        TaskStatus {
             state,
             message: None,
             since: None,
@@ -112,68 +110,65 @@ impl Status {
         Some(json!({"finishReason": reason.as_str()}))
     }
 
-    /// How the task of an event stands.
-    pub(super) fn of_found(service: &Service, id: &TaskId, found: &Found) -> Self {
+    pub(super) fn of_found(service: &Service, id: &TaskId, found: &SubmittedEventState) -> Self {
         let turn = match found {
-            Found::Over(result) => return Status::ended(result),
-            Found::Open(turn) => turn,
+            SubmittedEventState::Over(result) => return TaskStatus::ended(result),
+            SubmittedEventState::Open(turn) => turn,
         };
         let runs = service.inner.hub.chain_of(&turn.instance).as_ref() == Some(&turn.trace_id);
-        match asking::asked(service, &turn.trace_id) {
-            Some(question) => Status::asks(service, id, &question),
-            None if runs => Status::of(State::Working),
-            None => Status::of(State::Submitted),
+        match approvals::oldest_request(service, &turn.trace_id) {
+            Some(question) => TaskStatus::asks(service, id, &question),
+            None if runs => TaskStatus::of(TaskState::Working),
+            None => TaskStatus::of(TaskState::Submitted),
         }
     }
 
-    /// What a turn came to.
+    /// Returns the status after a turn.
     pub(super) fn ended(result: &TurnResult) -> Self {
         let state = match result.finish_reason {
-            FinishReason::TextResponse => State::Completed,
-            FinishReason::Cancelled => State::Canceled,
-            FinishReason::MaxSteps | FinishReason::Error => State::Failed,
+            FinishReason::TextResponse => TaskState::Completed,
+            FinishReason::Cancelled => TaskState::Canceled,
+            FinishReason::MaxSteps | FinishReason::Error => TaskState::Failed,
         };
-        let failure = Failure::of(result).filter(|_| state == State::Failed);
-        let message = failure.map(|failure| words_of_agent(&result.turn_id, failure.words()));
-        Status {
+        let failure = TurnFailure::of(result).filter(|_| state == TaskState::Failed);
+        let message = failure.map(|failure| agent_message(&result.turn_id, failure.to_message()));
+        TaskStatus {
             message,
             finish_reason: result.model_finish_reason.clone(),
-            ..Status::of(state)
+            ..TaskStatus::of(state)
         }
     }
 
-    /// It waits for somebody's word. The client is told so.
-    pub(super) fn asks(service: &Service, id: &TaskId, question: &Question) -> Self {
-        service.inner.a2a.tell(id, question);
-        Status {
-            message: Some(answer::told(question)),
-            ..Status::of(State::InputRequired)
+    /// Returns the status of a task that waits for approval, and notes the request as shown.
+    pub(super) fn asks(service: &Service, id: &TaskId, question: &ApprovalHandle) -> Self {
+        service.inner.a2a.note_shown(id, question);
+        TaskStatus {
+            message: Some(approval::request_message(question)),
+            ..TaskStatus::of(TaskState::InputRequired)
         }
     }
 
-    pub(super) fn write(&self, id: &TaskId, dialect: Dialect) -> Value {
+    pub(super) fn write(&self, id: &TaskId, dialect: ProtocolVersion) -> Value {
         let mut status = json!({"state": dialect.state(self.state)});
         let message = self
             .message
             .as_ref()
-            .map(|said| dialect.said(said, &id.id, id.context()));
+            .map(|said| dialect.encode_message(said, &id.id, id.context()));
         set(&mut status, "message", message);
         set(&mut status, "timestamp", self.since.clone());
         status
     }
 }
 
-/// A message of the agent about a task.
-pub(super) fn words_of_agent(id: &str, words: String) -> Said {
-    Said {
+pub(super) fn agent_message(id: &str, words: String) -> TaskMessage {
+    TaskMessage {
         id: format!("{id}-status"),
-        by: Speaker::Agent,
-        pieces: vec![Piece::Text(words)],
+        by: MessageSender::Agent,
+        pieces: vec![TaskPart::Text(words)],
     }
 }
 
 impl Task {
-    /// Looks a task up; `None` where there is none.
     pub(super) async fn find(service: &Service, id: &TaskId) -> Option<Task> {
         let found = service.swarm().find(&id.id).await?;
         let messages = service
@@ -187,46 +182,53 @@ impl Task {
             .map(|message| &**message)
             .filter(|message| is_message_of(&message.id, &turn_id));
         let mine: Vec<&Message> = mine.collect();
-        let status = Status::of_found(service, id, &found);
+        let status = TaskStatus::of_found(service, id, &found);
         let since = mine
             .last()
             .map(|message| json!(message.created_at))
             .filter(|_| status.state.is_terminal());
         let answer = match &found {
-            Found::Over(result) => answer_of(result),
-            Found::Open(_) => Vec::new(),
+            SubmittedEventState::Over(result) => answer_of(result),
+            SubmittedEventState::Open(_) => Vec::new(),
         };
-        let history = mine.iter().filter_map(|message| said(message)).collect();
+        let history = mine
+            .iter()
+            .filter_map(|message| to_task_message(message))
+            .collect();
         Some(Task {
             id: id.clone(),
-            status: Status { since, ..status },
+            status: TaskStatus { since, ..status },
             answer,
             history,
         })
     }
 
-    /// As it was when it was accepted.
+    /// Returns the task as it was when it was accepted.
     pub(super) fn at_beginning(self) -> Task {
         let history = self
             .history
             .into_iter()
-            .filter(|said| said.by == Speaker::Client)
+            .filter(|said| said.by == MessageSender::Client)
             .collect();
         Task {
-            status: Status::of(State::Submitted),
+            status: TaskStatus::of(TaskState::Submitted),
             answer: Vec::new(),
             history,
             ..self
         }
     }
 
-    /// Nothing comes behind.
     pub(super) fn is_over(&self) -> bool {
         self.status.state.is_terminal()
     }
 
-    /// As clients get it, with at most so many messages.
-    pub(super) fn write(&self, dialect: Dialect, history: Option<usize>, artifacts: bool) -> Value {
+    /// Encodes the task with at most `history` messages.
+    pub(super) fn write(
+        &self,
+        dialect: ProtocolVersion,
+        history: Option<usize>,
+        artifacts: bool,
+    ) -> Value {
         let TaskId { id, .. } = &self.id;
         let mut task = json!({"id": id, "contextId": self.id.context(), "status": self.status.write(&self.id, dialect)});
         if artifacts && !self.answer.is_empty() {
@@ -236,7 +238,7 @@ impl Task {
         let skipped = history.map_or(0, |most| self.history.len().saturating_sub(most));
         let history: Vec<Value> = self.history[skipped..]
             .iter()
-            .map(|said| dialect.said(said, id, self.id.context()))
+            .map(|said| dialect.encode_message(said, id, self.id.context()))
             .collect();
         if !history.is_empty() {
             task["history"] = history.into();
@@ -245,13 +247,12 @@ impl Task {
     }
 }
 
-/// The artifact with the answer.
-pub(super) fn artifact(dialect: Dialect, pieces: &[Piece]) -> Value {
-    json!({"artifactId": ANSWER, "name": ANSWER, "parts": dialect.pieces(pieces)})
+pub(super) fn artifact(dialect: ProtocolVersion, pieces: &[TaskPart]) -> Value {
+    json!({"artifactId": ANSWER_ARTIFACT, "name": ANSWER_ARTIFACT, "parts": dialect.pieces(pieces)})
 }
 
-/// What a turn has answered. A turn that has failed may have said something before.
-pub(super) fn answer_of(result: &TurnResult) -> Vec<Piece> {
+/// Returns the answer of a turn. Text of a failed turn does not count as an answer.
+pub(super) fn answer_of(result: &TurnResult) -> Vec<TaskPart> {
     let is_answer = matches!(
         result.finish_reason,
         FinishReason::TextResponse | FinishReason::MaxSteps
@@ -260,28 +261,28 @@ pub(super) fn answer_of(result: &TurnResult) -> Vec<Piece> {
     message.map(pieces).unwrap_or_default()
 }
 
-fn pieces(message: &Message) -> Vec<Piece> {
-    let piece = |part: &Part| match part {
-        Part::Text { text, .. } if !text.is_empty() => Some(Piece::Text(text.clone())),
-        Part::File(file) => Some(Piece::File(file.clone())),
+fn pieces(message: &Message) -> Vec<TaskPart> {
+    let piece = |part: &MessagePart| match part {
+        MessagePart::Text { text, .. } if !text.is_empty() => Some(TaskPart::Text(text.clone())),
+        MessagePart::File(file) => Some(TaskPart::File(file.clone())),
         _ => None,
     };
     message.data.content.iter().filter_map(piece).collect()
 }
 
-/// A message of the conversation, where it is one of the client or of the agent.
-fn said(message: &Message) -> Option<Said> {
+/// Converts a message of the conversation; `None` if it is from neither the client nor the agent.
+fn to_task_message(message: &Message) -> Option<TaskMessage> {
     let by = match message.data.role {
-        Role::User => Speaker::Client,
-        Role::Assistant => Speaker::Agent,
-        Role::System | Role::Tool => return None,
+        MessageRole::User => MessageSender::Client,
+        MessageRole::Assistant => MessageSender::Agent,
+        MessageRole::System | MessageRole::Tool => return None,
     };
     let given = message
         .metadata
         .get(CLIENT_MESSAGE_ID)
         .and_then(Value::as_str)
-        .filter(|_| by == Speaker::Client);
-    let said = Said {
+        .filter(|_| by == MessageSender::Client);
+    let said = TaskMessage {
         id: given.unwrap_or(&message.id).to_owned(),
         by,
         pieces: pieces(message),
@@ -295,12 +296,12 @@ mod tests {
 
     use super::*;
 
-    fn incoming(id: &str, context: Option<&str>, text: &str) -> Incoming {
-        Incoming {
+    fn incoming(id: &str, context: Option<&str>, text: &str) -> IncomingMessage {
+        IncomingMessage {
             id: id.to_owned(),
             context: context.map(str::to_owned),
             task: None,
-            pieces: vec![Piece::Text(text.to_owned())],
+            pieces: vec![TaskPart::Text(text.to_owned())],
             metadata: Default::default(),
             at_once: false,
             history: None,
@@ -319,7 +320,7 @@ mod tests {
         #[test]
         fn what_is_no_id_is_told(text: String) {
             prop_assert_eq!(TaskId::read(&text, "a"), None);
-            prop_assert_eq!(TaskId::read(&format!("{PREFIX}{text}"), "a"), None);
+            prop_assert_eq!(TaskId::read(&format!("{TASK_ID_PREFIX}{text}"), "a"), None);
         }
     }
 

@@ -1,13 +1,14 @@
-//! The agent's side of the Agent Client Protocol: an editor talks to the swarm over a pipe.
+//! Agent side of the Agent Client Protocol (ACP): an editor talks to the swarm over a pipe.
 //!
-//! A session of the editor is a conversation of one agent: its id is the instance key, so that it can be loaded after a
-//! restart. What the editor sees is what happens in that conversation, whoever has begun it.
+//! A session of the editor is a conversation of one agent. The session id is the conversation key,
+//! so the session can be loaded after a restart. The editor receives all events of the
+//! conversation, including those of other clients.
 
-mod desk;
 mod permission;
 mod prompt;
 mod replay;
 mod session;
+mod session_manager;
 mod updates;
 
 use agent_client_protocol::schema::ProtocolVersion;
@@ -20,16 +21,16 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 use tokio_util::compat::{TokioAsyncReadCompatExt, TokioAsyncWriteCompatExt};
 
-use self::desk::Desk;
+use self::session_manager::SessionManager;
 use crate::service::Service;
 
-/// Why the talk with an editor has failed.
+/// Connection to an editor failed.
 #[derive(Debug, thiserror::Error)]
-#[error("the talk with the editor has failed: {0}")]
+#[error("the connection to the editor failed: {0}")]
 pub struct AcpError(String);
 
-/// What an editor asks for.
-enum Ask {
+/// Requests of an editor.
+enum EditorRequest {
     New(wire::NewSessionRequest, Responder<wire::NewSessionResponse>),
     Load(
         wire::LoadSessionRequest,
@@ -51,7 +52,8 @@ enum Ask {
     Cancel(wire::SessionId),
 }
 
-/// Talks to an editor until it goes. `agent` has the conversations; the swarm's entry agent by default.
+/// Serves an editor until it disconnects. `agent` has the conversations. Default: the swarm's entry
+/// agent.
 pub async fn serve(
     service: &Service,
     agent: Option<String>,
@@ -60,10 +62,11 @@ pub async fn serve(
 ) -> Result<(), AcpError> {
     let (asks, mut asked) = mpsc::unbounded_channel();
     let version = service.inner.version.clone();
-    // Each is handed on at once, in the order in which it came: what takes long must not keep the others waiting.
-    let pass = |asks: &mpsc::UnboundedSender<Ask>, ask| {
+    // Handlers only forward each request, in order of arrival: a slow request must not block the
+    // others.
+    let pass = |asks: &mpsc::UnboundedSender<EditorRequest>, ask| {
         asks.send(ask)
-            .map_err(|_| Error::internal_error().data("the server is ending"))
+            .map_err(|_| Error::internal_error().data("the server is stopping"))
     };
     let (new, load, resume, list) = (asks.clone(), asks.clone(), asks.clone(), asks.clone());
     let (close, prompt, cancel) = (asks.clone(), asks.clone(), asks.clone());
@@ -83,37 +86,39 @@ pub async fn serve(
             on_receive_request!(),
         )
         .on_receive_request(
-            async move |it, to, _| pass(&new, Ask::New(it, to)),
+            async move |it, to, _| pass(&new, EditorRequest::New(it, to)),
             on_receive_request!(),
         )
         .on_receive_request(
-            async move |it, to, _| pass(&load, Ask::Load(it, to)),
+            async move |it, to, _| pass(&load, EditorRequest::Load(it, to)),
             on_receive_request!(),
         )
         .on_receive_request(
-            async move |it, to, _| pass(&resume, Ask::Resume(it, to)),
+            async move |it, to, _| pass(&resume, EditorRequest::Resume(it, to)),
             on_receive_request!(),
         )
         .on_receive_request(
-            async move |it, to, _| pass(&list, Ask::List(it, to)),
+            async move |it, to, _| pass(&list, EditorRequest::List(it, to)),
             on_receive_request!(),
         )
         .on_receive_request(
-            async move |it, to, _| pass(&close, Ask::Close(it, to)),
+            async move |it, to, _| pass(&close, EditorRequest::Close(it, to)),
             on_receive_request!(),
         )
         .on_receive_request(
-            async move |it, to, _| pass(&prompt, Ask::Prompt(it, to)),
+            async move |it, to, _| pass(&prompt, EditorRequest::Prompt(it, to)),
             on_receive_request!(),
         )
         .on_receive_notification(
-            async move |it: wire::CancelNotification, _| pass(&cancel, Ask::Cancel(it.session_id)),
+            async move |it: wire::CancelNotification, _| {
+                pass(&cancel, EditorRequest::Cancel(it.session_id))
+            },
             on_receive_notification!(),
         );
     let transport = ByteStreams::new(output.compat_write(), input.compat());
     let ended = agent_side
         .connect_with(transport, async |editor| {
-            Desk::new(service.clone(), agent, editor, asks)
+            SessionManager::new(service.clone(), agent, editor, asks)
                 .run(&mut asked)
                 .await;
             Ok(())
@@ -122,7 +127,7 @@ pub async fn serve(
     ended.map_err(|error| AcpError(error.to_string()))
 }
 
-/// Who we are, and what we can do.
+/// Returns the agent's name and capabilities.
 fn introduction(version: &str) -> wire::InitializeResponse {
     let prompts = wire::PromptCapabilities::new()
         .image(true)

@@ -1,34 +1,34 @@
-//! Questions of tools, put to whoever sits at the editor.
+//! Approval requests in an editor.
 
 use agent_client_protocol::v1::ConnectionTo;
 use agent_client_protocol::v1::schema as wire;
 use agent_client_protocol::{Client, Error};
-use goondan::Question;
-use goondan::ports::approval::{ApprovalAnswer, Covers, Scope};
+use goondan::ApprovalHandle;
+use goondan::ports::approval::{ApprovalAnswer, ApprovalCoverage, ApprovalDuration};
 use serde_json::Value;
 
-use super::session::Session;
-use super::updates::{Call, call_id, content};
+use super::session::EditorSession;
+use super::updates::{ShownCall, call_id, content};
 
-/// What can be answered.
-const OPTIONS: [(&str, &str, wire::PermissionOptionKind, ApprovalAnswer); 4] = [
+/// Answers offered to the user: id, title, kind and approval answer.
+const PERMISSION_OPTIONS: [(&str, &str, wire::PermissionOptionKind, ApprovalAnswer); 4] = [
     (
         "once",
         "Allow once",
         wire::PermissionOptionKind::AllowOnce,
-        allow(Scope::Once),
+        allow(ApprovalDuration::Once),
     ),
     (
         "conversation",
         "Allow in this conversation",
         wire::PermissionOptionKind::AllowAlways,
-        allow(Scope::Conversation),
+        allow(ApprovalDuration::Conversation),
     ),
     (
         "always",
         "Always allow",
         wire::PermissionOptionKind::AllowAlways,
-        allow(Scope::Always),
+        allow(ApprovalDuration::Always),
     ),
     (
         "deny",
@@ -38,19 +38,25 @@ const OPTIONS: [(&str, &str, wire::PermissionOptionKind, ApprovalAnswer); 4] = [
     ),
 ];
 
-const fn allow(scope: Scope) -> ApprovalAnswer {
+const fn allow(scope: ApprovalDuration) -> ApprovalAnswer {
     ApprovalAnswer::Allow {
         scope,
-        covers: Covers::Call,
+        covers: ApprovalCoverage::Call,
     }
 }
 
-/// Asks, beside everything else. Where somebody else answers, the editor is told that it need not.
-pub(super) fn ask(editor: &ConnectionTo<Client>, session: &Session, question: Question) {
-    let options = OPTIONS.map(|(id, name, kind, _)| wire::PermissionOption::new(id, name, kind));
+/// Asks the editor in a separate task. If another client answers first, the editor's request is
+/// cancelled.
+pub(super) fn ask(
+    editor: &ConnectionTo<Client>,
+    session: &EditorSession,
+    question: ApprovalHandle,
+) {
+    let options =
+        PERMISSION_OPTIONS.map(|(id, name, kind, _)| wire::PermissionOption::new(id, name, kind));
     let request = wire::RequestPermissionRequest::new(
         session.id(),
-        about(session, &question),
+        describe_call(session, &question),
         options.to_vec(),
     );
     let sent = editor.send_request(request);
@@ -58,9 +64,10 @@ pub(super) fn ask(editor: &ConnectionTo<Client>, session: &Session, question: Qu
     tokio::spawn(async move {
         let mut answered = std::pin::pin!(sent.block_task());
         tokio::select! {
-            answered = &mut answered => drop(question.answer(meaning(answered))),
+            answered = &mut answered => drop(question.answer(to_answer(answered))),
             () = question.ended() => {
-                // An editor that is gone needs no word. One that is there answers all the same, to nobody.
+                // A disconnected editor needs no notice. A connected one still responds, and the
+                // response is ignored.
                 let _ = taken_back.cancel();
                 let _ = answered.await;
             }
@@ -68,8 +75,8 @@ pub(super) fn ask(editor: &ConnectionTo<Client>, session: &Session, question: Qu
     });
 }
 
-/// The call, with what it would do.
-fn about(session: &Session, question: &Question) -> wire::ToolCallUpdate {
+/// Describes the call and its preview.
+fn describe_call(session: &EditorSession, question: &ApprovalHandle) -> wire::ToolCallUpdate {
     let request = &question.request;
     let is_own = request.instance == session.instance;
     let known = session.call(&request.tool_call_id).filter(|_| is_own);
@@ -78,13 +85,13 @@ fn about(session: &Session, question: &Question) -> wire::ToolCallUpdate {
         str::to_owned,
     );
     let arguments = Value::Object(request.arguments.clone());
-    let call = Call {
+    let call = ShownCall {
         id: id.clone(),
         tool: &request.tool_name,
         arguments: &arguments,
         workdir: &session.workdir,
     };
-    let other = (!is_own).then(|| format!("The agent {} asks.", request.instance.agent));
+    let other = (!is_own).then(|| format!("Requested by the agent {}.", request.instance.agent));
     let told = [
         other.as_deref(),
         request.reason.as_deref(),
@@ -102,13 +109,13 @@ fn about(session: &Session, question: &Question) -> wire::ToolCallUpdate {
     )
 }
 
-/// Anything but a clear yes is a no.
-fn meaning(answered: Result<wire::RequestPermissionResponse, Error>) -> ApprovalAnswer {
+/// Converts the response. Everything except an explicit approval is a denial.
+fn to_answer(answered: Result<wire::RequestPermissionResponse, Error>) -> ApprovalAnswer {
     let Ok(wire::RequestPermissionOutcome::Selected(selected)) = answered.map(|it| it.outcome)
     else {
         return ApprovalAnswer::Deny;
     };
-    let chosen = OPTIONS
+    let chosen = PERMISSION_OPTIONS
         .iter()
         .find(|(id, ..)| *id == &*selected.option_id.0);
     chosen.map_or(ApprovalAnswer::Deny, |(.., answer)| *answer)

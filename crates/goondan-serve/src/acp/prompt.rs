@@ -1,14 +1,13 @@
-//! What a person has put into a prompt, as an input.
+//! Conversion of a user's prompt to an input.
 
 use agent_client_protocol::Error;
 use agent_client_protocol::v1::schema::{ContentBlock, EmbeddedResourceResource};
 use goondan::Input;
 use goondan::ports::tool::Attachment;
 
-use super::session::Session;
+use super::session::EditorSession;
 
-/// A prompt as an input for the conversation of that session.
-pub(super) fn input(prompt: Vec<ContentBlock>, session: &Session) -> Result<Input, Error> {
+pub(super) fn input(prompt: Vec<ContentBlock>, session: &EditorSession) -> Result<Input, Error> {
     let (mut texts, mut files) = (Vec::new(), Vec::new());
     for block in prompt {
         match block {
@@ -50,17 +49,17 @@ pub(super) fn input(prompt: Vec<ContentBlock>, session: &Session) -> Result<Inpu
         agent,
         instance_key,
         files,
-        instructions: whereabouts(session),
+        instructions: directory_note(session),
         ..Input::default()
     })
 }
 
-/// Where the editor is, unless the tools of the agent work there anyway.
-fn whereabouts(session: &Session) -> Option<String> {
+/// Names the editor's directory, unless the agent's tools work in the same directory.
+fn directory_note(session: &EditorSession) -> Option<String> {
     let (cwd, workdir) = (&session.cwd, &session.workdir);
     (cwd != workdir).then(|| {
         format!(
-            "The person writes from an editor that has the folder {} open. Your tools work in {}.",
+            "The user's editor has the directory {} open. Your tools work in {}.",
             cwd.display(),
             workdir.display()
         )
@@ -87,5 +86,5 @@ fn attachment(media_type: String, data: String, uri: Option<&str>) -> Attachment
 }
 
 fn unknown() -> Error {
-    Error::invalid_params().data("the prompt holds a kind of content that is not taken")
+    Error::invalid_params().data("the prompt contains unsupported content")
 }

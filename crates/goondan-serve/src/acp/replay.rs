@@ -1,55 +1,62 @@
-//! A conversation from its beginning, for an editor that opens it again.
+//! Replay of a stored conversation for an editor that loads it.
 
 use std::sync::Arc;
 
 use agent_client_protocol::v1::schema as wire;
-use goondan::message::{Message, MessageSource, Part, Role, ToolCall, ToolResultPart};
+use goondan::message::{
+    Message, MessagePart, MessageRole, MessageSource, ToolCall, ToolResultPart,
+};
 use goondan::ports::tool::Attachment;
 
-use super::session::Session;
-use super::updates::{self, Call};
+use super::session::EditorSession;
+use super::updates::{self, ShownCall};
 
-/// Tells the session of all messages, in their order.
-pub(super) fn replay(messages: &[Arc<Message>], session: &Session) {
+pub(super) fn replay(messages: &[Arc<Message>], session: &EditorSession) {
     for message in messages {
         for part in &message.data.content {
             if let Some(update) = update(message, part, session) {
-                session.tell(update);
+                session.send_update(update);
             }
         }
     }
 }
 
-fn update(message: &Message, part: &Part, session: &Session) -> Option<wire::SessionUpdate> {
-    // Messages have the ids that they had when they were said.
+fn update(
+    message: &Message,
+    part: &MessagePart,
+    session: &EditorSession,
+) -> Option<wire::SessionUpdate> {
+    // Message ids equal those of the live stream.
     let step_id = match &message.source {
         MessageSource::Assistant { step_id } | MessageSource::Tool { step_id } => step_id,
         _ => &message.id,
     };
     match part {
-        Part::Text { text, .. } if text.is_empty() => None,
-        Part::Text { text, .. } => said(message.data.role, updates::text(text, Some(step_id))),
-        Part::Reasoning { text, .. } => {
+        MessagePart::Text { text, .. } if text.is_empty() => None,
+        MessagePart::Text { text, .. } => {
+            said(message.data.role, updates::text(text, Some(step_id)))
+        }
+        MessagePart::Reasoning { text, .. } => {
             let id = updates::reasoning_id(step_id);
             (!text.is_empty())
                 .then(|| wire::SessionUpdate::AgentThoughtChunk(updates::text(text, Some(&id))))
         }
-        Part::Opaque { .. } => None,
-        Part::File(file) => said(
+        MessagePart::Opaque { .. } => None,
+        MessagePart::File(file) => said(
             message.data.role,
             picture(file)?.message_id(wire::MessageId::new(&**step_id)),
         ),
-        Part::ToolCall(call) => Some(begun(call, step_id, session)),
-        Part::ToolResult(result) => Some(ended(result, step_id)),
+        MessagePart::ToolCall(call) => Some(begun(call, step_id, session)),
+        MessagePart::ToolResult(result) => Some(ended(result, step_id)),
     }
 }
 
-fn said(role: Role, chunk: wire::ContentChunk) -> Option<wire::SessionUpdate> {
+fn said(role: MessageRole, chunk: wire::ContentChunk) -> Option<wire::SessionUpdate> {
     match role {
-        Role::User => Some(wire::SessionUpdate::UserMessageChunk(chunk)),
-        Role::Assistant => Some(wire::SessionUpdate::AgentMessageChunk(chunk)),
-        // Instructions and summaries are for the model.
-        Role::System | Role::Tool => None,
+        MessageRole::User => Some(wire::SessionUpdate::UserMessageChunk(chunk)),
+        MessageRole::Assistant => Some(wire::SessionUpdate::AgentMessageChunk(chunk)),
+        // Instructions and summaries are only for the model.
+        MessageRole::System | MessageRole::Tool => None,
     }
 }
 
@@ -60,9 +67,9 @@ fn picture(file: &Attachment) -> Option<wire::ContentChunk> {
         .then(|| wire::ContentChunk::new(wire::ContentBlock::Image(image)))
 }
 
-fn begun(call: &ToolCall, step_id: &str, session: &Session) -> wire::SessionUpdate {
+fn begun(call: &ToolCall, step_id: &str, session: &EditorSession) -> wire::SessionUpdate {
     let id = updates::call_id(step_id, &call.tool_call_id);
-    let call = Call {
+    let call = ShownCall {
         id,
         tool: &call.tool_name,
         arguments: &call.input,

@@ -1,4 +1,4 @@
-//! One session of an editor: what was told of the conversation, and what is told next.
+//! One session of an editor: converts events of its conversation to session updates.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -10,27 +10,24 @@ use goondan::event::{RuntimeEvent, RuntimeEventKind, SwarmEvent, TurnResult};
 use goondan::ids::InstanceId;
 use goondan::notices::retry_notice;
 
-use super::updates::{self, Call};
+use super::updates::{self, ShownCall};
 
-/// A session of an editor.
-pub(super) struct Session {
+pub(super) struct EditorSession {
     editor: ConnectionTo<Client>,
-    /// The conversation.
     pub(super) instance: InstanceId,
-    /// The folder that the editor has open.
+    /// Directory that the editor has open.
     pub(super) cwd: PathBuf,
-    /// The folder that the agent's tools work in.
+    /// Working directory of the agent's tools.
     pub(super) workdir: PathBuf,
-    /// The message that the model is saying. A piece of another message has another id.
+    /// Message that the model is writing. Chunks of another message have another id.
     message: String,
-    /// Whether something was said in it.
+    /// The editor received text of this message.
     has_spoken: bool,
-    /// Calls that run, by the ids of the model, which are unique in a step; and the ids that the editor knows them by.
+    /// Running calls: the model's call id, unique in a step, with the id that the editor has.
     calls: HashMap<String, String>,
 }
 
-impl Session {
-    /// One in which nothing was told.
+impl EditorSession {
     pub(super) fn new(
         editor: ConnectionTo<Client>,
         instance: InstanceId,
@@ -38,7 +35,7 @@ impl Session {
         workdir: PathBuf,
     ) -> Self {
         let (message, has_spoken, calls) = (String::new(), false, HashMap::new());
-        Session {
+        EditorSession {
             editor,
             instance,
             cwd,
@@ -49,26 +46,24 @@ impl Session {
         }
     }
 
-    /// The id of the session.
     pub(super) fn id(&self) -> wire::SessionId {
         wire::SessionId::new(&*self.instance.instance_key)
     }
 
-    /// The id by which the editor knows a call that runs.
+    /// Returns the editor's id of a running call.
     pub(super) fn call(&self, tool_call_id: &str) -> Option<&str> {
         self.calls.get(tool_call_id).map(String::as_str)
     }
 
-    /// Tells the editor something.
-    pub(super) fn tell(&self, update: wire::SessionUpdate) {
-        // An editor that is gone is noticed elsewhere.
+    pub(super) fn send_update(&self, update: wire::SessionUpdate) {
+        // The session manager detects a disconnected editor.
         let _ = self
             .editor
             .send_notification(wire::SessionNotification::new(self.id(), update));
     }
 
-    /// Tells the editor what has happened in the conversation.
-    pub(super) fn happened(&mut self, event: &SwarmEvent) {
+    /// Sends the update for an event of the conversation.
+    pub(super) fn handle_event(&mut self, event: &SwarmEvent) {
         match event {
             SwarmEvent::Runtime(event) => self.runtime(event),
             SwarmEvent::Text { delta, .. } => self.say(delta),
@@ -78,8 +73,8 @@ impl Session {
             }
             SwarmEvent::TextReset { .. } => {
                 if self.has_spoken {
-                    // What was said can't be taken back.
-                    let words = "The connection to the model broke. The answer begins again.";
+                    // Sent text cannot be revoked.
+                    let words = "The connection to the model broke. The answer starts again.";
                     self.think(words, None);
                 }
                 self.begin(format!("{}+", self.message));
@@ -91,21 +86,21 @@ impl Session {
     fn say(&mut self, text: &str) {
         self.has_spoken = true;
         let id = Some(self.message.as_str()).filter(|id| !id.is_empty());
-        self.tell(wire::SessionUpdate::AgentMessageChunk(updates::text(
+        self.send_update(wire::SessionUpdate::AgentMessageChunk(updates::text(
             text, id,
         )));
     }
 
     fn think(&self, text: &str, id: Option<&String>) {
         let chunk = updates::text(text, id.map(String::as_str));
-        self.tell(wire::SessionUpdate::AgentThoughtChunk(chunk));
+        self.send_update(wire::SessionUpdate::AgentThoughtChunk(chunk));
     }
 
     fn begin(&mut self, message: String) {
         (self.message, self.has_spoken) = (message, false);
     }
 
-    /// An answer that came in one piece, or that an extension has given, was not said yet.
+    /// Sends an answer that was not streamed: it came as a whole, or from an extension.
     fn ended(&mut self, result: &TurnResult) {
         let text = result.response_text();
         if !self.has_spoken && !text.is_empty() {
@@ -136,13 +131,13 @@ impl Session {
             } => {
                 let id = updates::call_id(step_id, tool_call_id);
                 self.calls.insert(tool_call_id.clone(), id.clone());
-                let call = Call {
+                let call = ShownCall {
                     id,
                     tool: tool_name,
                     arguments,
                     workdir: &self.workdir,
                 };
-                self.tell(wire::SessionUpdate::ToolCall(
+                self.send_update(wire::SessionUpdate::ToolCall(
                     call.begun(wire::ToolCallStatus::InProgress),
                 ));
             }
@@ -153,7 +148,7 @@ impl Session {
             } => {
                 if let Some(id) = self.calls.get(tool_call_id).filter(|_| !title.is_empty()) {
                     let fields = wire::ToolCallUpdateFields::new().title(title.clone());
-                    self.tell(wire::SessionUpdate::ToolCallUpdate(
+                    self.send_update(wire::SessionUpdate::ToolCallUpdate(
                         wire::ToolCallUpdate::new(id.clone(), fields),
                     ));
                 }
@@ -170,11 +165,11 @@ impl Session {
                     .remove(tool_call_id)
                     .unwrap_or_else(|| updates::call_id(step_id, tool_call_id));
                 let fields = updates::completed(*status, shown);
-                self.tell(wire::SessionUpdate::ToolCallUpdate(
+                self.send_update(wire::SessionUpdate::ToolCallUpdate(
                     wire::ToolCallUpdate::new(id, fields),
                 ));
                 if let Some(plan) = updates::plan(&shown.metadata) {
-                    self.tell(wire::SessionUpdate::Plan(plan));
+                    self.send_update(wire::SessionUpdate::Plan(plan));
                 }
             }
             RuntimeEventKind::ToolFailed {
@@ -188,7 +183,7 @@ impl Session {
                     .remove(tool_call_id)
                     .unwrap_or_else(|| updates::call_id(step_id, tool_call_id));
                 let fields = updates::failed(error_message);
-                self.tell(wire::SessionUpdate::ToolCallUpdate(
+                self.send_update(wire::SessionUpdate::ToolCallUpdate(
                     wire::ToolCallUpdate::new(id, fields),
                 ));
             }

@@ -1,4 +1,4 @@
-//! How tool calls, their results and texts look to an editor.
+//! Session updates for tool calls, results and text.
 
 use std::path::Path;
 
@@ -8,10 +8,10 @@ use goondan::ports::tool::ToolCallStatus;
 use goondan::spec::{Code, JsonObject};
 use serde_json::Value;
 
-/// Characters of a title that was made from arguments.
-const TITLE: usize = 100;
+/// Maximum length in characters of a title made from arguments.
+const MAX_TITLE_CHARS: usize = 100;
 
-/// A piece of text, of a message with that id.
+/// Returns a text chunk of the message with this id.
 pub(super) fn text(text: &str, message: Option<&str>) -> wire::ContentChunk {
     let chunk = wire::ContentChunk::new(wire::ContentBlock::from(text.to_owned()));
     match message {
@@ -32,25 +32,24 @@ pub(super) fn refusal(result: &TurnResult) -> Option<&str> {
     is_refusal.then_some(&*error.message)
 }
 
-/// The id of a call that is unique in its session.
+/// Returns a call id that is unique in its session.
 pub(super) fn call_id(step_id: &str, tool_call_id: &str) -> String {
     format!("{step_id}/{tool_call_id}")
 }
 
-/// A call as its model made it.
-pub(super) struct Call<'a> {
-    /// The id that the editor knows it by.
+pub(super) struct ShownCall<'a> {
+    /// Id that the editor has for the call.
     pub(super) id: String,
-    /// `resource__export`.
+    /// Tool name, as `resource__export`.
     pub(super) tool: &'a str,
-    /// An object, as a rule.
+    /// Usually an object.
     pub(super) arguments: &'a Value,
-    /// Where the tools of the agent work.
+    /// Working directory of the agent's tools.
     pub(super) workdir: &'a Path,
 }
 
-impl Call<'_> {
-    /// The call as it is told first.
+impl ShownCall<'_> {
+    /// Returns the first update of the call.
     pub(super) fn begun(&self, status: wire::ToolCallStatus) -> wire::ToolCall {
         wire::ToolCall::new(self.id.clone(), self.title())
             .name(self.tool.to_owned())
@@ -60,7 +59,7 @@ impl Call<'_> {
             .raw_input(Some(self.arguments.clone()).filter(|arguments| !arguments.is_null()))
     }
 
-    /// The call as a person is asked about it.
+    /// Returns the call as part of an approval request.
     pub(super) fn asked(&self) -> wire::ToolCallUpdateFields {
         wire::ToolCallUpdateFields::new()
             .title(self.title())
@@ -71,7 +70,8 @@ impl Call<'_> {
             .raw_input(self.arguments.clone())
     }
 
-    /// The name of the tool, and the first of its arguments that is text: a path, a command, a question.
+    /// Returns the tool name with the first string argument, such as a path, a command or a
+    /// question.
     fn title(&self) -> String {
         let name = self.tool.replace("__", " ");
         let argument = self
@@ -85,9 +85,9 @@ impl Call<'_> {
         else {
             return name;
         };
-        let mut line: String = line.trim().chars().take(TITLE + 1).collect();
-        if line.chars().count() > TITLE {
-            line = line.chars().take(TITLE).chain(['…']).collect();
+        let mut line: String = line.trim().chars().take(MAX_TITLE_CHARS + 1).collect();
+        if line.chars().count() > MAX_TITLE_CHARS {
+            line = line.chars().take(MAX_TITLE_CHARS).chain(['…']).collect();
         }
         format!("{name}: {line}")
     }
@@ -100,7 +100,7 @@ impl Call<'_> {
     }
 }
 
-/// What an editor shows a picture of. Names of exports begin with a verb, as a rule.
+/// Returns the kind, which determines the editor's icon. Export names usually begin with a verb.
 fn kind(tool: &str) -> wire::ToolKind {
     let export = tool.rsplit("__").next().unwrap_or_default();
     match export.split(['-', '_']).next().unwrap_or_default() {
@@ -118,7 +118,6 @@ fn kind(tool: &str) -> wire::ToolKind {
     }
 }
 
-/// How a call has ended, for an editor.
 pub(super) fn status(status: ToolCallStatus) -> wire::ToolCallStatus {
     match status {
         ToolCallStatus::Ok => wire::ToolCallStatus::Completed,
@@ -126,7 +125,6 @@ pub(super) fn status(status: ToolCallStatus) -> wire::ToolCallStatus {
     }
 }
 
-/// A result.
 pub(super) fn completed(ended: ToolCallStatus, shown: &ShownResult) -> wire::ToolCallUpdateFields {
     let error = shown
         .error
@@ -140,19 +138,17 @@ pub(super) fn completed(ended: ToolCallStatus, shown: &ShownResult) -> wire::Too
         .raw_output(Some(shown.output.clone()).filter(|output| !output.is_null()))
 }
 
-/// A call that came to nothing.
 pub(super) fn failed(message: &str) -> wire::ToolCallUpdateFields {
     wire::ToolCallUpdateFields::new()
         .status(wire::ToolCallStatus::Failed)
         .content(vec![content(message)])
 }
 
-/// Text beside a call.
 pub(super) fn content(text: &str) -> wire::ToolCallContent {
     wire::ToolCallContent::from(wire::ContentBlock::from(text.to_owned()))
 }
 
-/// An output as text; `None` where there is nothing to see.
+/// Returns an output as text; `None` if it is empty.
 pub(super) fn words(output: &Value) -> Option<String> {
     match output {
         Value::Null => None,
@@ -161,14 +157,14 @@ pub(super) fn words(output: &Value) -> Option<String> {
     }
 }
 
-/// The task list of a conversation, where a call has written it.
+/// Returns the task list of a conversation, if a call has written one.
 pub(super) fn plan(metadata: &JsonObject) -> Option<wire::Plan> {
     let entry = |task: &Value| {
         let status = match task.get("status")?.as_str()? {
             "pending" => wire::PlanEntryStatus::Pending,
             "in_progress" => wire::PlanEntryStatus::InProgress,
             "completed" => wire::PlanEntryStatus::Completed,
-            // An editor knows no tasks that were given up.
+            // The protocol has no status for abandoned tasks.
             _ => return None,
         };
         let content = task.get("content")?.as_str()?;
@@ -189,7 +185,7 @@ mod tests {
     use super::*;
 
     fn call(tool: &'static str, arguments: &Value) -> Value {
-        let call = Call {
+        let call = ShownCall {
             id: "s/c".to_owned(),
             tool,
             arguments,
@@ -210,10 +206,10 @@ mod tests {
         assert_eq!(told["locations"], json!([{"path": "/w/a/b.txt"}]));
         assert_eq!(told["rawInput"], arguments);
         assert_eq!(call("todo__read", &Value::Null)["title"], "todo read");
-        let long = json!({"command": format!("\n  {}\nmore", "x".repeat(TITLE + 1))});
+        let long = json!({"command": format!("\n  {}\nmore", "x".repeat(MAX_TITLE_CHARS + 1))});
         assert_eq!(
             call("bash__exec", &long)["title"],
-            format!("bash exec: {}…", "x".repeat(TITLE))
+            format!("bash exec: {}…", "x".repeat(MAX_TITLE_CHARS))
         );
     }
 

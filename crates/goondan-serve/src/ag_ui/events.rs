@@ -1,20 +1,20 @@
-//! How AG-UI writes things down.
+//! Encoding of AG-UI events.
 
-use goondan::Question;
+use goondan::ApprovalHandle;
 use goondan::event::{RuntimeEventKind, ShownResult, TurnResult};
-use goondan::message::{Message, MessageSource, Part, Role};
+use goondan::message::{Message, MessagePart, MessageRole, MessageSource};
 use goondan::notices::{CutNotice, retry_notice};
 use goondan::ports::model::ModelFinishReason;
 use serde_json::{Value, json};
 
 use crate::wire::{CLIENT_MESSAGE_ID, QuestionBody};
 
-/// The id of a call that is unique in its thread.
+/// Returns a call id that is unique in its thread.
 pub(super) fn call_id(step_id: &str, tool_call_id: &str) -> String {
     format!("{step_id}/{tool_call_id}")
 }
 
-/// A call: its beginning, its arguments and its end.
+/// Returns the events for the start, the arguments and the end of a call.
 pub(super) fn call(id: &str, step_id: &str, tool: &str, arguments: &Value) -> [Value; 3] {
     [
         json!({"type": "TOOL_CALL_START", "toolCallId": id, "toolCallName": tool, "parentMessageId": step_id}),
@@ -23,7 +23,6 @@ pub(super) fn call(id: &str, step_id: &str, tool: &str, arguments: &Value) -> [V
     ]
 }
 
-/// What came of a call.
 pub(super) fn result(call: &str, content: &str) -> Value {
     json!({
         "type": "TOOL_CALL_RESULT",
@@ -34,7 +33,7 @@ pub(super) fn result(call: &str, content: &str) -> Value {
     })
 }
 
-/// What can be seen of a result, as text.
+/// Returns the visible part of a result as text.
 pub(super) fn shown(shown: &ShownResult) -> String {
     match &shown.error {
         Some(error) => format!("[{}] {}", error.code, error.message),
@@ -50,13 +49,14 @@ fn words(output: &Value) -> String {
     }
 }
 
-/// A question, with which a run ends. `call` is the call of the thread that it is about.
-pub(super) fn interrupt(question: &Question, call: Option<&String>) -> Value {
+/// Returns the approval request that ends a run. `call` is the call id in the thread, if the client
+/// received the call.
+pub(super) fn interrupt(question: &ApprovalHandle, call: Option<&String>) -> Value {
     let request = &question.request;
     let mut interrupt = json!({
         "id": request.id,
         "reason": if call.is_some() { "tool_call" } else { "confirmation" },
-        "message": request.words(),
+        "message": request.to_plain_text(),
         "responseSchema": {
             "type": "object",
             "properties": {"approved": {"type": "boolean"}},
@@ -99,7 +99,7 @@ pub(super) fn retrying(kind: &RuntimeEventKind) -> Value {
     json!({"type": "CUSTOM", "name": "modelRetrying", "value": value})
 }
 
-/// The end of a run that has come to an answer.
+/// Returns the last event of a run with an answer.
 pub(super) fn finished(thread: &str, run: &str, result: &TurnResult) -> Value {
     let usage = result.usage;
     json!({
@@ -115,7 +115,7 @@ pub(super) fn finished(thread: &str, run: &str, result: &TurnResult) -> Value {
     })
 }
 
-/// The end of a run that has come to none.
+/// Returns the last event of a failed run.
 pub(super) fn failed(code: &str, message: &str, suggestion: Option<&str>) -> Value {
     let suggestion = suggestion
         .map(|words| format!(" {words}"))
@@ -123,12 +123,12 @@ pub(super) fn failed(code: &str, message: &str, suggestion: Option<&str>) -> Val
     json!({"type": "RUN_ERROR", "code": code, "message": format!("{message}{suggestion}")})
 }
 
-/// A conversation as it stands.
 pub(super) fn snapshot<'m>(messages: impl Iterator<Item = &'m Message>) -> Value {
     json!({"type": "MESSAGES_SNAPSHOT", "messages": messages.flat_map(written).collect::<Vec<_>>()})
 }
 
-/// A message; the results of a step's calls are one each. Messages have the ids that they had when they were said.
+/// Encodes a message, with one entry for each tool result. Message ids equal those of the live
+/// stream.
 fn written(message: &Message) -> Vec<Value> {
     let text = message.text();
     let step_id = match &message.source {
@@ -136,7 +136,7 @@ fn written(message: &Message) -> Vec<Value> {
         _ => &message.id,
     };
     match message.data.role {
-        Role::User => {
+        MessageRole::User => {
             let given = message
                 .metadata
                 .get(CLIENT_MESSAGE_ID)
@@ -145,7 +145,7 @@ fn written(message: &Message) -> Vec<Value> {
                 json!({"id": given.unwrap_or(&message.id), "role": "user", "content": user_content(message, text)}),
             ]
         }
-        Role::Assistant => {
+        MessageRole::Assistant => {
             let mut written = json!({"id": step_id, "role": "assistant", "content": text});
             let calls = message.tool_calls().map(|call| {
                 let function = json!({"name": call.tool_name, "arguments": call.input.to_string()});
@@ -157,7 +157,7 @@ fn written(message: &Message) -> Vec<Value> {
             }
             vec![written]
         }
-        Role::Tool => {
+        MessageRole::Tool => {
             let results = message.tool_results().map(|result| {
                 let call = call_id(step_id, &result.tool_call_id);
                 let error = result.error.as_ref().map(|error| format!("[{}] {}", error.code, error.message));
@@ -166,14 +166,14 @@ fn written(message: &Message) -> Vec<Value> {
             });
             results.collect()
         }
-        // Instructions and summaries are for the model.
-        Role::System => Vec::new(),
+        // Instructions and summaries are only for the model.
+        MessageRole::System => Vec::new(),
     }
 }
 
 fn user_content(message: &Message, text: String) -> Value {
     let files = message.data.content.iter().filter_map(|part| match part {
-        Part::File(file) => Some(json!({
+        MessagePart::File(file) => Some(json!({
             "type": "binary", "mimeType": file.media_type, "data": file.data, "filename": file.name.clone().unwrap_or_default(),
         })),
         _ => None,

@@ -1,82 +1,81 @@
-//! What a page sends to begin a run, or to go on with one.
+//! Input of a run, from a page that starts or resumes it.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use goondan::message::{MessageData, Part, Role};
-use goondan::ports::approval::{ApprovalAnswer, Covers};
+use goondan::message::{MessageData, MessagePart, MessageRole};
+use goondan::ports::approval::{ApprovalAnswer, ApprovalCoverage};
 use goondan::ports::tool::Attachment;
 use goondan::spec::{Code, JsonObject};
 use serde::Deserialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use crate::problem::Problem;
-use crate::wire::{AnswerBody, Cover};
+use crate::problem::ApiProblem;
+use crate::wire::AnswerBody;
 
-/// The input of a run, as AG-UI has it (`RunAgentInput`). What is not named here is not read.
+/// Input of a run, as defined by AG-UI (`RunAgentInput`). Other fields are ignored.
 #[derive(Debug, Clone, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RunInput {
-    /// The conversation: its instance key.
+    /// Conversation key.
     #[schema(min_length = 1)]
     pub(super) thread_id: String,
-    /// The same run twice starts one turn.
+    /// Run id. A repeated id starts no second turn.
     #[schema(min_length = 1)]
     pub(super) run_id: String,
-    /// What was said in the thread. The last messages of the user are new.
+    /// Messages of the thread. The last user messages are new.
     #[serde(default)]
     #[schema(value_type = Vec<Object>)]
     pub(super) messages: Vec<JsonObject>,
-    /// Put behind the system prompt of the turn.
+    /// Context appended to the system prompt of the turn.
     #[serde(default)]
     pub(super) context: Vec<ContextBody>,
-    /// Answers to the questions that a run has ended with.
+    /// Answers to the approval requests that ended the last run.
     #[serde(default)]
     pub(super) resume: Option<Vec<ResumeBody>>,
 }
 
-/// Something that the agent should know.
+/// A fact for the agent.
 #[derive(Debug, Clone, Deserialize, ToSchema)]
 pub(crate) struct ContextBody {
-    /// What it is.
+    /// Description of the fact.
     description: String,
-    /// What it is worth.
+    /// Value of the fact.
     value: String,
 }
 
-/// An answer to a question.
+/// An answer to an approval request.
 #[derive(Debug, Clone, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ResumeBody {
-    /// The question.
+    /// Id of the approval request.
     pub(super) interrupt_id: String,
-    /// `resolved`, or `cancelled`.
+    /// `resolved` or `cancelled`.
     status: String,
     /// `{"approved": true}`, or `{"answer": "once"}` as in `POST /api/approvals/{id}`.
     #[serde(default)]
     payload: Value,
 }
 
-/// What of the messages matters.
+/// Parsed form of the messages.
 #[derive(Debug, Default)]
-pub(super) struct Said {
-    /// The new text.
+pub(super) struct ThreadMessages {
+    /// New text.
     pub(super) text: String,
     pub(super) files: Vec<Attachment>,
-    /// The id of the last new message.
+    /// Id of the last new message.
     pub(super) id: Option<String>,
-    /// What was said before.
+    /// Earlier messages.
     pub(super) history: Vec<MessageData>,
     pub(super) instructions: Option<String>,
 }
 
-fn wrong(message: impl Into<String>) -> Problem {
-    Problem::new(Code::SERVE_REQUEST, message).suggest("/openapi.json describes every body.")
+fn wrong(message: impl Into<String>) -> ApiProblem {
+    ApiProblem::new(Code::SERVE_REQUEST, message).suggest("/openapi.json describes every body.")
 }
 
 impl RunInput {
-    /// Reads the messages.
-    pub(super) fn said(&self) -> Result<Said, Problem> {
+    pub(super) fn said(&self) -> Result<ThreadMessages, ApiProblem> {
         let role = |message: &JsonObject| {
             message
                 .get("role")
@@ -91,7 +90,7 @@ impl RunInput {
             .iter()
             .rposition(is_before)
             .map_or(0, |last| last + 1);
-        let mut said = Said::default();
+        let mut said = ThreadMessages::default();
         let (mut texts, mut instructions) = (Vec::new(), Vec::new());
         for (index, message) in self.messages.iter().enumerate() {
             let (text, files) = content(message, index)?;
@@ -102,9 +101,9 @@ impl RunInput {
                     said.files.extend(files);
                     said.id = message.get("id").and_then(Value::as_str).map(str::to_owned);
                 }
-                "user" => said.history.push(past(Role::User, text, files)),
+                "user" => said.history.push(past(MessageRole::User, text, files)),
                 "assistant" if !text.is_empty() => {
-                    said.history.push(past(Role::Assistant, text, files))
+                    said.history.push(past(MessageRole::Assistant, text, files))
                 }
                 _ => {}
             }
@@ -120,20 +119,20 @@ impl RunInput {
     }
 }
 
-fn past(role: Role, text: String, files: Vec<Attachment>) -> MessageData {
-    let content = std::iter::once(Part::text(text))
-        .chain(files.into_iter().map(Part::File))
+fn past(role: MessageRole, text: String, files: Vec<Attachment>) -> MessageData {
+    let content = std::iter::once(MessagePart::text(text))
+        .chain(files.into_iter().map(MessagePart::File))
         .collect();
     MessageData { role, content }
 }
 
-/// The text and the files of a message.
-fn content(message: &JsonObject, index: usize) -> Result<(String, Vec<Attachment>), Problem> {
+/// Returns the text and the files of a message.
+fn content(message: &JsonObject, index: usize) -> Result<(String, Vec<Attachment>), ApiProblem> {
     let parts = match message.get("content") {
         None | Some(Value::Null) => return Ok(Default::default()),
         Some(Value::String(text)) => return Ok((text.clone(), Vec::new())),
         Some(Value::Array(parts)) => parts,
-        // What an agent of another kind has shown.
+        // Activity messages contain the output of other kinds of agents.
         Some(_) if message.get("role").and_then(Value::as_str) == Some("activity") => {
             return Ok(Default::default());
         }
@@ -157,9 +156,9 @@ fn content(message: &JsonObject, index: usize) -> Result<(String, Vec<Attachment
             .or_else(|| text(source, "value").filter(|_| source["type"] == "data"));
         let Some((data, media_type)) = data.zip(text(source, "mimeType")) else {
             return Err(wrong(format!(
-                "`messages[{index}].content` has a part that is neither text nor the bytes of a file."
+                "`messages[{index}].content` has a part that is neither text nor file bytes."
             ))
-            .suggest("Send files with their bytes: nothing is fetched here."));
+            .suggest("Send the bytes of files: the server fetches no URLs."));
         };
         if STANDARD.decode(&data).is_err() {
             return Err(wrong(format!(
@@ -176,10 +175,10 @@ fn content(message: &JsonObject, index: usize) -> Result<(String, Vec<Attachment
 }
 
 impl ResumeBody {
-    /// What it means to the asker. Anything but a clear yes is a no.
-    pub(super) fn meaning(&self) -> (ApprovalAnswer, Covers) {
+    /// Converts the answer. Everything except an explicit approval is a denial.
+    pub(super) fn meaning(&self) -> (ApprovalAnswer, ApprovalCoverage) {
         if self.status != "resolved" {
-            return (ApprovalAnswer::Deny, Covers::Call);
+            return (ApprovalAnswer::Deny, ApprovalCoverage::Call);
         }
         if let Ok(body) = serde_json::from_value::<AnswerBody>(self.payload.clone()) {
             let AnswerBody { covers, .. } = body;
@@ -192,7 +191,7 @@ impl ResumeBody {
             } else {
                 ApprovalAnswer::Deny
             },
-            Cover::Call.into(),
+            ApprovalCoverage::Call,
         )
     }
 }
@@ -203,7 +202,7 @@ mod tests {
 
     use super::*;
 
-    fn said(messages: Value) -> Result<Said, Problem> {
+    fn said(messages: Value) -> Result<ThreadMessages, ApiProblem> {
         let context = json!([{"description": "page", "value": "cart"}]);
         let body = json!({"threadId": "t", "runId": "r", "messages": messages, "context": context, "tools": [], "state": {}});
         serde_json::from_value::<RunInput>(body).unwrap().said()
@@ -229,7 +228,7 @@ mod tests {
         assert_eq!((&*read.text, read.id.as_deref()), ("2\n\n3", Some("3")));
         assert_eq!(read.instructions.as_deref(), Some("be kind\n\npage: cart"));
         let roles: Vec<_> = read.history.iter().map(|message| message.role).collect();
-        assert_eq!(roles, [Role::User, Role::Assistant]);
+        assert_eq!(roles, [MessageRole::User, MessageRole::Assistant]);
         assert_eq!(said(json!([user("1"), answer])).unwrap().text, "");
     }
 

@@ -1,70 +1,74 @@
-//! From an input to the turn that a run shows.
+//! Conversion of a run's input to the turn that the run shows.
 
 use goondan::Input;
 use goondan::event::turn_id;
 use goondan::ids::{InstanceId, derived_id, turn_of_message};
-use goondan::ports::approval::Covers;
+use goondan::ports::approval::ApprovalCoverage;
 use goondan::spec::{Code, JsonObject};
-use goondan::telemetry::Caller;
+use goondan::start::telemetry::CallerTrace;
 
 use super::input::{ResumeBody, RunInput};
-use crate::asking;
-use crate::problem::Problem;
+use crate::approvals;
+use crate::problem::ApiProblem;
 use crate::service::Service;
-use crate::watch::{Place, Watch};
+use crate::turn_subscription::{InputLookup, TurnSubscription};
 use crate::wire::CLIENT_MESSAGE_ID;
 
-/// A turn that a run shows.
-pub(super) struct Run {
+/// Turn that a run shows.
+pub(super) struct StartedRun {
     pub(super) instance: InstanceId,
     pub(super) turn_id: String,
-    pub(super) watch: Watch,
-    /// What was said in it before may not be known to the client.
+    pub(super) watch: TurnSubscription,
+    /// The client may have missed earlier text of the turn.
     pub(super) is_again: bool,
 }
 
-/// Begins the run of an input, or finds it where it was begun before.
+/// Starts the run of an input, or finds it if a repeated request started it before.
 pub(super) async fn begin(
     service: &Service,
     agent: &str,
     input: &RunInput,
-    caller: Option<Caller>,
-) -> Result<Run, Problem> {
+    caller: Option<CallerTrace>,
+) -> Result<StartedRun, ApiProblem> {
     let instance = InstanceId::new(agent, &*input.thread_id);
     if let Some(answers) = input.resume.as_ref().filter(|answers| !answers.is_empty()) {
-        return go_on(service, instance, answers).await;
+        return resume_run(service, instance, answers).await;
     }
     let hash = derived_id(&["ag-ui", agent, &input.thread_id, &input.run_id]);
     let event_id = format!("evt-agui-{hash}");
-    let place = match Watch::place(service, &event_id, &instance).await {
-        Place::Taken(watch) => {
-            return Ok(Run {
+    let place = match TurnSubscription::place(service, &event_id, &instance).await {
+        InputLookup::Taken(watch) => {
+            return Ok(StartedRun {
                 instance,
                 turn_id: turn_id(&event_id),
                 watch,
                 is_again: true,
             });
         }
-        Place::Free(place) => place,
+        InputLookup::Free(place) => place,
     };
     if service.is_draining() {
         return Err(
-            Problem::new(Code::SWARM_STOPPING, "The server is stopping.")
-                .suggest("Send it again in a moment."),
+            ApiProblem::new(Code::SWARM_STOPPING, "The server is stopping.")
+                .suggest("Retry in a few seconds."),
         );
     }
-    if asking::all_asked(service, &chain(service, &instance))
+    if approvals::open_requests(service, &chain(service, &instance))
         .next()
         .is_some()
     {
-        let problem = Problem::new(Code::SERVE_CLOSED, "The thread waits for an answer.");
-        return Err(problem
-            .suggest("Answer the question of its last run with `resume`, or run that one again."));
+        let problem = ApiProblem::new(
+            Code::SERVE_CLOSED,
+            "The thread waits for an answer to an approval request.",
+        );
+        return Err(problem.suggest(
+            "Answer the approval request of the last run with `resume`, or repeat that run.",
+        ));
     }
     let said = input.said()?;
     if said.text.trim().is_empty() && said.files.is_empty() {
-        let problem = Problem::new(Code::SERVE_REQUEST, "Nothing new is said.");
-        return Err(problem.suggest("Put a message of the user at the end of `messages`."));
+        let problem = ApiProblem::new(Code::SERVE_REQUEST, "The run has no new user message.");
+        return Err(problem.suggest("Put a user message at the end of `messages`."));
     }
     let is_known = service.swarm().has_instance(&instance).await;
     let metadata = said.id.map(|id| (CLIENT_MESSAGE_ID.to_owned(), id.into()));
@@ -75,13 +79,13 @@ pub(super) async fn begin(
         agent: Some(instance.agent.clone()),
         instance_key: Some(instance.instance_key.clone()),
         id: Some(event_id.clone()),
-        // Long histories are not written down again and again.
+        // A long history is stored only once.
         history: if is_known { Vec::new() } else { said.history },
         instructions: said.instructions,
         metadata: metadata.into_iter().collect::<JsonObject>(),
         caller,
     };
-    Ok(Run {
+    Ok(StartedRun {
         instance,
         turn_id: turn_id(&event_id),
         watch: place.send(input).await?,
@@ -89,23 +93,25 @@ pub(super) async fn begin(
     })
 }
 
-/// The chain in which a conversation works at this moment; an empty one where it does not.
+/// Returns the trace of the running turn; an empty string if no turn runs.
 fn chain(service: &Service, instance: &InstanceId) -> String {
     service.inner.hub.chain_of(instance).unwrap_or_default()
 }
 
-/// Answers the questions of the turn that runs in a thread, and shows how it goes on.
-async fn go_on(
+/// Answers approval requests of the thread's running turn, and follows the turn.
+async fn resume_run(
     service: &Service,
     instance: InstanceId,
     answers: &[ResumeBody],
-) -> Result<Run, Problem> {
+) -> Result<StartedRun, ApiProblem> {
     let closed = || {
-        Problem::new(
+        ApiProblem::new(
             Code::SERVE_CLOSED,
-            "No such question is open in this thread.",
+            "The thread has no open approval request with this id.",
         )
-        .suggest("It was answered or withdrawn. GET /api/approvals lists those that are open.")
+        .suggest(
+            "The request was answered or withdrawn. GET /api/approvals lists the open requests.",
+        )
     };
     let running = service
         .inner
@@ -124,12 +130,12 @@ async fn go_on(
     let mut found = None;
     for event_id in [format!("evt-{rest}"), rest.to_owned()] {
         if found.is_none() {
-            found = Watch::begin(service, &event_id, &instance).await;
+            found = TurnSubscription::begin(service, &event_id, &instance).await;
         }
     }
     let watch = found.ok_or_else(closed)?;
     let place = instance.to_string();
-    let open: Vec<_> = asking::all_asked(service, watch.trace_id()).collect();
+    let open: Vec<_> = approvals::open_requests(service, watch.trace_id()).collect();
     let mut chosen = Vec::new();
     for answer in answers {
         let question = open
@@ -137,25 +143,27 @@ async fn go_on(
             .find(|question| question.request.id == answer.interrupt_id);
         let (meaning, covers) = answer.meaning();
         match question {
-            Some(question) if covers != Covers::Call && !question.request.is_offered(covers) => {
-                return Err(Problem::new(
+            Some(question)
+                if covers != ApprovalCoverage::Call && !question.request.is_offered(covers) =>
+            {
+                return Err(ApiProblem::new(
                     Code::INVALID_ARGUMENT,
-                    "The question does not offer that.",
+                    "The approval request does not offer this scope.",
                 )
-                .suggest("It is still open. Its `offers` say what an answer may cover."));
+                .suggest("The request is still open. Use a scope from its `offers`."));
             }
             Some(question) => chosen.push((question, meaning)),
-            // It is sent again.
+            // A repeated answer.
             None if service.inner.given.has(&place, &answer.interrupt_id) => {}
             None => return Err(closed()),
         }
     }
     for (question, meaning) in chosen {
         service.inner.given.note(&place, &question.request.id);
-        // Where somebody was faster, that answer counts.
+        // If another client answered first, its answer counts.
         question.answer(meaning);
     }
-    Ok(Run {
+    Ok(StartedRun {
         instance,
         turn_id,
         watch,
@@ -163,7 +171,7 @@ async fn go_on(
     })
 }
 
-/// The turn that was the last one in a conversation.
+/// Returns the last turn of a conversation.
 async fn last_turn(service: &Service, instance: &InstanceId) -> Option<String> {
     let messages = service.swarm().conversation(instance).await.ok()?;
     messages

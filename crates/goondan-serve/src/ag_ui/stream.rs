@@ -1,8 +1,8 @@
-//! A run, event by event.
+//! Event stream of a run.
 
 use std::collections::HashMap;
 
-use goondan::Question;
+use goondan::ApprovalHandle;
 use goondan::event::{FinishReason, RuntimeEvent, RuntimeEventKind, SwarmEvent, TurnResult};
 use goondan::ids::InstanceId;
 use goondan::spec::Code;
@@ -10,63 +10,63 @@ use serde_json::{Value, json};
 
 use super::events;
 use super::input::RunInput;
-use super::run::Run;
-use crate::asking;
-use crate::failure::Failure;
-use crate::follow::{self, Events, Flow, Gone, Out, Teller};
-use crate::hub::Seen;
-use crate::problem::Problem;
+use super::run::StartedRun;
+use crate::approvals;
+use crate::hub::PublishedEvent;
+use crate::problem::ApiProblem;
 use crate::service::Service;
+use crate::turn_failure::TurnFailure;
+use crate::turn_stream::{self, ClientGone, Events, StreamFlow, StreamSender, TurnEncoder};
 
-/// Tells of a run.
-struct Telling {
+/// Encoder state of a run.
+struct RunStream {
     service: Service,
     thread: String,
     run: String,
     turn_id: String,
     trace_id: String,
     instance: InstanceId,
-    out: Out,
-    /// The step that runs: its id, and the name that the client knows it by.
+    out: StreamSender,
+    /// Running step: its id, and its name in the stream.
     step: Option<(String, String)>,
-    /// The message that is being said.
+    /// Id of the open message.
     message: Option<String>,
     /// Id of the reasoning that is open.
     reasoning: Option<String>,
     /// Number of reasoning messages in the step.
     reasoning_count: u32,
-    /// What was said in the last message.
+    /// Text of the last message.
     said: String,
-    /// How often the text of the step was begun again.
+    /// Number of times that the step's text began again.
     resets: u32,
-    /// Calls by the ids of the model, and the ids that the client knows them by.
+    /// Running calls: the model's call id with the id in the stream.
     calls: HashMap<String, String>,
-    /// A question comes by another way than events, and may be here before its call is.
-    asked: Option<Question>,
-    /// What the client has is not what was said.
+    /// Open approval request. It arrives on another channel than events, and may arrive before its
+    /// call.
+    asked: Option<ApprovalHandle>,
+    /// The client's text differs from the conversation, so the run ends with a snapshot.
     is_off: bool,
 }
 
-/// A run that came to nothing before it has begun.
-pub(super) fn refused(problem: &Problem) -> Events {
+/// Returns the stream of a run that failed before it began.
+pub(super) fn refused(problem: &ApiProblem) -> Events {
     let code = problem.code.to_string();
-    follow::respond_once(&events::failed(
+    turn_stream::respond_once(&events::failed(
         &code,
         &problem.message,
         problem.suggestion.as_deref(),
     ))
 }
 
-/// Shows a run.
-pub(super) fn respond(service: &Service, input: &RunInput, run: Run) -> Events {
-    let Run {
+pub(super) fn respond(service: &Service, input: &RunInput, run: StartedRun) -> Events {
+    let StartedRun {
         instance,
         turn_id,
         watch,
         is_again,
     } = run;
     let (service, trace_id) = (service.clone(), watch.trace_id().to_owned());
-    follow::respond(watch, |out| Telling {
+    turn_stream::respond(watch, |out| RunStream {
         service,
         thread: input.thread_id.clone(),
         run: input.run_id.clone(),
@@ -86,20 +86,20 @@ pub(super) fn respond(service: &Service, input: &RunInput, run: Run) -> Events {
     })
 }
 
-impl Teller for Telling {
+impl TurnEncoder for RunStream {
     fn turn_id(&self) -> &str {
         &self.turn_id
     }
 
-    async fn begin(&mut self, _: bool) -> Result<Flow, Gone> {
+    async fn begin(&mut self, _: bool) -> Result<StreamFlow, ClientGone> {
         self.out
             .send(&json!({"type": "RUN_STARTED", "threadId": self.thread, "runId": self.run}))
             .await?;
-        Ok(Flow::More)
+        Ok(StreamFlow::More)
     }
 
-    /// Says what was missed of a step.
-    async fn catch_up(&mut self, text: &str) -> Result<(), Gone> {
+    /// Sends the missed text of a step.
+    async fn catch_up(&mut self, text: &str) -> Result<(), ClientGone> {
         let more = text.strip_prefix(&*self.said).map(str::to_owned);
         match more.filter(|_| self.message.is_some()) {
             Some(more) => self.say(&more).await,
@@ -110,7 +110,7 @@ impl Teller for Telling {
         }
     }
 
-    async fn seen(&mut self, seen: &Seen) -> Result<Flow, Gone> {
+    async fn event_published(&mut self, seen: &PublishedEvent) -> Result<StreamFlow, ClientGone> {
         match &seen.event {
             SwarmEvent::Text { turn_id, delta, .. } if *turn_id == self.turn_id => {
                 self.say(delta).await?
@@ -121,19 +121,22 @@ impl Teller for Telling {
             SwarmEvent::TextReset { turn_id, .. } if *turn_id == self.turn_id => {
                 self.begin_again().await?
             }
-            SwarmEvent::Runtime(event) => self.happened(event).await?,
+            SwarmEvent::Runtime(event) => self.encode_event(event).await?,
             _ => {}
         }
         self.interrupt().await
     }
 
-    async fn asked(&mut self, question: &Question) -> Result<Flow, Gone> {
+    async fn approval_requested(
+        &mut self,
+        question: &ApprovalHandle,
+    ) -> Result<StreamFlow, ClientGone> {
         self.asked = Some(question.clone());
         self.interrupt().await
     }
 
-    async fn answered(&mut self) -> Result<(), Gone> {
-        // Another one that is open comes as the next.
+    async fn approval_closed(&mut self) -> Result<(), ClientGone> {
+        // If another request is open, it is reported next.
         self.asked = None;
         Ok(())
     }
@@ -142,10 +145,10 @@ impl Teller for Telling {
         (self.asked, self.is_off) = (None, true);
     }
 
-    async fn over(&mut self, result: &TurnResult) -> Result<(), Gone> {
+    async fn over(&mut self, result: &TurnResult) -> Result<(), ClientGone> {
         let text = result.response_text();
         if result.finish_reason == FinishReason::TextResponse && self.said != text {
-            // It came in one piece, or an extension has changed it.
+            // The answer was not streamed, or an extension changed it.
             if self.said.is_empty() && !self.is_off {
                 self.say(&text).await?;
             } else {
@@ -167,16 +170,16 @@ impl Teller for Telling {
         if let Some(reason) = &result.model_finish_reason {
             self.out.send(&events::cut(reason)).await?;
         }
-        let end = match Failure::of(result) {
+        let end = match TurnFailure::of(result) {
             None => events::finished(&self.thread, &self.run, result),
             Some(why) => events::failed(why.code, why.message, why.suggestion),
         };
         self.out.send(&end).await
     }
 
-    async fn stopped(&mut self) -> Result<(), Gone> {
+    async fn stopped(&mut self) -> Result<(), ClientGone> {
         self.close().await?;
-        let words = "The swarm ended before the turn did. The turn resumes at the next start.";
+        let words = "The swarm stopped during the turn. The turn resumes at the next start.";
         self.out
             .send(&events::failed(
                 &Code::SWARM_STOPPED.to_string(),
@@ -187,15 +190,16 @@ impl Teller for Telling {
     }
 }
 
-impl Telling {
-    /// Whether the call that a question is about has still to be told. Who came later may have missed it.
-    fn awaits_call_of(&self, question: &Question) -> bool {
+impl RunStream {
+    /// Returns true if the call of the request is not sent yet. A client that connected late may
+    /// have missed it.
+    fn awaits_call_of(&self, question: &ApprovalHandle) -> bool {
         let is_own = question.request.instance == self.instance;
         is_own && !self.is_off && !self.calls.contains_key(&question.request.tool_call_id)
     }
 
-    /// Something in the chain. What other agents do on the way is not shown.
-    async fn happened(&mut self, event: &RuntimeEvent) -> Result<(), Gone> {
+    /// Encodes an event of the trace. Only the thread's own agent is shown.
+    async fn encode_event(&mut self, event: &RuntimeEvent) -> Result<(), ClientGone> {
         match &event.kind {
             RuntimeEventKind::StepStarted {
                 turn_id,
@@ -262,7 +266,7 @@ impl Telling {
         }
     }
 
-    async fn say(&mut self, delta: &str) -> Result<(), Gone> {
+    async fn say(&mut self, delta: &str) -> Result<(), ClientGone> {
         if delta.is_empty() {
             return Ok(());
         }
@@ -274,7 +278,7 @@ impl Telling {
                     .step
                     .as_ref()
                     .map_or(&self.turn_id, |(step_id, _)| step_id);
-                // What was said can't be taken back: it is said again in a message of its own.
+                // Sent text cannot be revoked, so a new message repeats it.
                 let id = if self.resets == 0 {
                     step.clone()
                 } else {
@@ -292,7 +296,7 @@ impl Telling {
             .await
     }
 
-    async fn reason(&mut self, delta: &str) -> Result<(), Gone> {
+    async fn reason(&mut self, delta: &str) -> Result<(), ClientGone> {
         if delta.is_empty() {
             return Ok(());
         }
@@ -315,7 +319,7 @@ impl Telling {
             .await
     }
 
-    async fn end_reasoning(&mut self) -> Result<(), Gone> {
+    async fn end_reasoning(&mut self) -> Result<(), ClientGone> {
         if let Some(id) = self.reasoning.take() {
             for event in events::reasoning_end(&id) {
                 self.out.send(&event).await?;
@@ -324,8 +328,8 @@ impl Telling {
         Ok(())
     }
 
-    /// The text of the step so far is void.
-    async fn begin_again(&mut self) -> Result<(), Gone> {
+    /// Voids the step's text so far.
+    async fn begin_again(&mut self) -> Result<(), ClientGone> {
         if self.message.is_some() {
             self.is_off = true;
             self.resets += 1;
@@ -333,7 +337,7 @@ impl Telling {
         self.end_message().await
     }
 
-    async fn end_message(&mut self) -> Result<(), Gone> {
+    async fn end_message(&mut self) -> Result<(), ClientGone> {
         self.end_reasoning().await?;
         match self.message.take() {
             Some(id) => {
@@ -345,8 +349,8 @@ impl Telling {
         }
     }
 
-    /// Ends what is being said, and the step.
-    async fn close(&mut self) -> Result<(), Gone> {
+    /// Ends the open message and the step.
+    async fn close(&mut self) -> Result<(), ClientGone> {
         self.end_message().await?;
         match self.step.take() {
             Some((_, name)) => {
@@ -358,17 +362,18 @@ impl Telling {
         }
     }
 
-    /// Once the call is told that a question is about, the run ends with the questions, and another one will bring the answers.
-    async fn interrupt(&mut self) -> Result<Flow, Gone> {
+    /// Ends the run with the open approval requests, after their call is sent. The next run brings
+    /// the answers.
+    async fn interrupt(&mut self) -> Result<StreamFlow, ClientGone> {
         if self
             .asked
             .as_ref()
             .is_none_or(|question| self.awaits_call_of(question))
         {
-            return Ok(Flow::More);
+            return Ok(StreamFlow::More);
         }
         self.close().await?;
-        let questions = asking::all_asked(&self.service, &self.trace_id);
+        let questions = approvals::open_requests(&self.service, &self.trace_id);
         let interrupts: Vec<Value> = questions
             .map(|question| {
                 let is_own = question.request.instance == self.instance;
@@ -382,6 +387,6 @@ impl Telling {
         let outcome = json!({"type": "interrupt", "interrupts": interrupts});
         let end = json!({"type": "RUN_FINISHED", "threadId": self.thread, "runId": self.run, "outcome": outcome});
         self.out.send(&end).await?;
-        Ok(Flow::Enough)
+        Ok(StreamFlow::Enough)
     }
 }

@@ -1,19 +1,19 @@
-//! Questions that wait for somebody's word.
+//! Approval requests.
 
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use goondan::Question;
-use goondan::ports::approval::Covers;
+use goondan::ApprovalHandle;
+use goondan::ports::approval::ApprovalCoverage;
 use goondan::spec::Code;
 
-use super::Problems;
-use crate::problem::{Body, Problem};
+use super::ErrorResponses;
+use crate::problem::{ApiProblem, JsonBody};
 use crate::service::Service;
 use crate::wire::{AnswerBody, QuestionBody};
 
-/// Lists the questions that nobody has answered yet, oldest first.
-#[utoipa::path(get, path = "/api/approvals", responses((status = 200, body = Vec<QuestionBody>), Problems))]
+/// List the open approval requests, oldest first.
+#[utoipa::path(get, path = "/api/approvals", responses((status = 200, body = Vec<QuestionBody>), ErrorResponses))]
 pub(super) async fn list(State(service): State<Service>) -> Json<Vec<QuestionBody>> {
     let open = service.inner.broker.open();
     Json(
@@ -23,40 +23,43 @@ pub(super) async fn list(State(service): State<Service>) -> Json<Vec<QuestionBod
     )
 }
 
-/// Answers a question. The first answer counts.
+/// Answer an approval request. Only the first answer counts.
 #[utoipa::path(
     post,
     path = "/api/approvals/{id}",
-    params(("id" = String, Path, description = "The id of the question.")),
+    params(("id" = String, Path, description = "The approval request id.")),
     request_body = AnswerBody,
-    responses((status = 204, description = "The call goes on with this answer."), Problems),
+    responses((status = 204, description = "The answer is applied to the call."), ErrorResponses),
 )]
 pub(super) async fn answer(
     State(service): State<Service>,
     Path(id): Path<String>,
-    Body(body): Body<AnswerBody>,
-) -> Result<StatusCode, Problem> {
-    let (answer, covers) = (body.meaning(), Covers::from(body.covers));
+    JsonBody(body): JsonBody<AnswerBody>,
+) -> Result<StatusCode, ApiProblem> {
+    let (answer, covers) = (body.meaning(), ApprovalCoverage::from(body.covers));
     let open = service.inner.broker.open();
-    let is_asked = |question: &&Question| question.request.id == id;
+    let is_asked = |question: &&ApprovalHandle| question.request.id == id;
     if let Some(question) = open.iter().find(is_asked)
-        && covers != Covers::Call
+        && covers != ApprovalCoverage::Call
         && !question.request.is_offered(covers)
     {
-        return Err(
-            Problem::new(Code::INVALID_ARGUMENT, "The question does not offer that.")
-                .suggest("It is still open. Its `offers` say what an answer may cover."),
-        );
+        return Err(ApiProblem::new(
+            Code::INVALID_ARGUMENT,
+            "The approval request does not offer this scope.",
+        )
+        .suggest("The request is still open. Use a scope from its `offers`."));
     }
     let is_answered = open
         .iter()
         .any(|question| question.request.id == id && question.answer(answer));
     match is_answered {
         true => Ok(StatusCode::NO_CONTENT),
-        false => Err(
-            Problem::new(Code::SERVE_CLOSED, "No such question is open.").suggest(
-                "It was answered or withdrawn. GET /api/approvals lists those that are open.",
-            ),
-        ),
+        false => Err(ApiProblem::new(
+            Code::SERVE_CLOSED,
+            "There is no open approval request with this id.",
+        )
+        .suggest(
+            "The request was answered or withdrawn. GET /api/approvals lists the open requests.",
+        )),
     }
 }

@@ -1,4 +1,4 @@
-//! Conversations as cases that are played again.
+//! Conversations recorded as test cases.
 
 use std::sync::Arc;
 
@@ -6,33 +6,38 @@ use axum::extract::{Path, State};
 use axum::{Extension, Json};
 use goondan::spec::Code;
 
-use super::Problems;
+use super::ErrorResponses;
 use super::instances::known;
-use crate::problem::{Body, Problem};
-use crate::recorder::Recorder;
+use crate::problem::{ApiProblem, JsonBody};
+use crate::recorder::CaseRecorder;
 use crate::service::Service;
-use crate::wire::{CaseBody, CaseOf};
+use crate::wire::{CaseBody, CaseSource};
 
-/// Makes a case of a conversation or of one of its turns, as `gdn test record` does. It has passed when the answer comes.
+/// Record a conversation or one of its turns as a test case, like `gdn test record`.
+///
+/// The server runs the test case before it responds, and returns only a test case that passes.
 #[utoipa::path(
     post,
     path = "/api/instances/{agent}/{key}/case",
-    params(("agent" = String, Path, description = "The agent."), ("key" = String, Path, description = "The instance key.")),
-    request_body = CaseOf,
-    responses((status = 200, body = CaseBody), Problems),
+    params(
+        ("agent" = String, Path, description = "The agent."),
+        ("key" = String, Path, description = "The conversation key."),
+    ),
+    request_body = CaseSource,
+    responses((status = 200, body = CaseBody), ErrorResponses),
 )]
 pub(super) async fn record(
     State(service): State<Service>,
-    Extension(recorder): Extension<Arc<dyn Recorder>>,
+    Extension(recorder): Extension<Arc<dyn CaseRecorder>>,
     Path((agent, key)): Path<(String, String)>,
-    Body(body): Body<CaseOf>,
-) -> Result<Json<CaseBody>, Problem> {
+    JsonBody(body): JsonBody<CaseSource>,
+) -> Result<Json<CaseBody>, ApiProblem> {
     let id = known(&service, agent, key).await?;
     let case = recorder
         .record(service.swarm(), &id, body.message_id.as_deref())
         .await;
     case.map(Json).map_err(|reason| {
-        Problem::new(Code::CASE_NOT_RECORDED, reason.0)
-            .suggest("Make a case of a turn that can be played.")
+        ApiProblem::new(Code::CASE_NOT_RECORDED, reason.0)
+            .suggest("Record a turn that can be replayed.")
     })
 }

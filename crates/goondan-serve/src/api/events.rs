@@ -1,22 +1,22 @@
-//! Everything that happens, as a stream.
+//! Stream of all events.
 
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use goondan::spec::Code;
 
-use super::Problems;
-use crate::problem::{Asked, Problem};
+use super::ErrorResponses;
+use crate::event_stream::EventStream;
+use crate::problem::{ApiProblem, QueryParams};
 use crate::service::Service;
-use crate::stream::Feed;
-use crate::wire::Interest;
+use crate::wire::EventFilter;
 
-/// Where a client was cut off.
+/// Position at which a client was disconnected.
 #[derive(utoipa::IntoParams)]
 #[into_params(parameter_in = Header)]
-#[expect(dead_code, reason = "the document is made of it")]
+#[expect(dead_code, reason = "used only in the OpenAPI document")]
 pub(super) struct LastSeen {
-    /// The id of the last event that was seen.
+    /// Id of the last event received.
     #[param(
         rename = "Last-Event-ID",
         required = false,
@@ -25,21 +25,21 @@ pub(super) struct LastSeen {
     id: u64,
 }
 
-/// Tells of everything that happens, as server-sent events. A client that comes back gets what it has missed.
+/// Stream all events, as server-sent events. A client that reconnects gets the missed events.
 #[utoipa::path(
     get,
     path = "/api/events",
-    params(Interest, LastSeen),
-    responses((status = 200, description = "A stream of events.", content_type = "text/event-stream"), Problems),
+    params(EventFilter, LastSeen),
+    responses((status = 200, description = "A stream of events.", content_type = "text/event-stream"), ErrorResponses),
 )]
 pub(super) async fn events(
     State(service): State<Service>,
-    Asked(interest): Asked<Interest>,
+    QueryParams(interest): QueryParams<EventFilter>,
     headers: HeaderMap,
-) -> Result<Response, Problem> {
+) -> Result<Response, ApiProblem> {
     let after = after(&headers, interest.after)?;
-    let interest = Interest { after, ..interest };
-    Ok(Feed {
+    let interest = EventFilter { after, ..interest };
+    Ok(EventStream {
         service,
         interest,
         until: None,
@@ -49,17 +49,18 @@ pub(super) async fn events(
     .into_response())
 }
 
-/// Where a client wants to go on. What its library says by itself counts more than the address that it once had.
-pub(super) fn after(headers: &HeaderMap, given: Option<u64>) -> Result<Option<u64>, Problem> {
+/// Returns the position at which the stream starts. The header has priority: client libraries
+/// update it, but keep the query string of the first request.
+pub(super) fn after(headers: &HeaderMap, given: Option<u64>) -> Result<Option<u64>, ApiProblem> {
     let Some(last) = headers.get("last-event-id") else {
         return Ok(given);
     };
     let number = last.to_str().ok().and_then(|last| last.trim().parse().ok());
     number.map(Some).ok_or_else(|| {
-        Problem::new(
+        ApiProblem::new(
             Code::SERVE_REQUEST,
-            "`Last-Event-ID` is not the number of an event.",
+            "`Last-Event-ID` is not an event number.",
         )
-        .suggest("Send the `id` of the last event that was seen, or leave the header out.")
+        .suggest("Send the `id` of the last event received, or omit the header.")
     })
 }

@@ -1,4 +1,4 @@
-//! Whether the server is alive, and whether it takes inputs: neither needs the token, for supervisors ask. And what it has counted.
+//! Health checks and metrics. The health checks need no token, because supervisors call them.
 
 use axum::Json;
 use axum::extract::State;
@@ -6,7 +6,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderName, StatusCode};
 use serde_json::{Value, json};
 
-use super::Problems;
+use super::ErrorResponses;
 use crate::metrics::MEDIA_TYPE;
 use crate::service::Service;
 
@@ -24,8 +24,8 @@ pub(super) async fn ready(State(service): State<Service>) -> (StatusCode, Json<V
     }
 }
 
-/// Gives the counts of the swarm since the server began, for Prometheus.
-#[utoipa::path(get, path = "/metrics", responses((status = 200, body = String, content_type = "application/openmetrics-text"), Problems))]
+/// Return the swarm's metrics since the server began, for Prometheus.
+#[utoipa::path(get, path = "/metrics", responses((status = 200, body = String, content_type = "application/openmetrics-text"), ErrorResponses))]
 pub(super) async fn metrics(
     State(service): State<Service>,
 ) -> ([(HeaderName, &'static str); 1], String) {

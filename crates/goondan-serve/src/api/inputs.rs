@@ -1,4 +1,4 @@
-//! Inputs: handing one in, following it, cancelling it.
+//! Inputs: submit, follow, cancel.
 
 use axum::Json;
 use axum::extract::{Path, State};
@@ -11,41 +11,43 @@ use base64::engine::general_purpose::{GeneralPurpose, PAD};
 use goondan::event::TurnResult;
 use goondan::ports::tool::Attachment;
 use goondan::spec::Code;
-use goondan::telemetry::Caller;
-use goondan::{Found, Input, Turn};
+use goondan::start::telemetry::CallerTrace;
+use goondan::{Input, SubmittedEventState, Turn};
 
-use super::Problems;
+use super::ErrorResponses;
 use super::events::{LastSeen, after};
-use crate::caller::caller;
-use crate::problem::{Asked, Body, Problem};
+use crate::event_stream::{EventStream, FollowedInput, Live};
+use crate::problem::{ApiProblem, JsonBody, QueryParams};
 use crate::service::Service;
-use crate::stream::{Feed, Followed, Live};
-use crate::wire::{Following, InputBody, InputState, Interest, Waiting};
+use crate::trace_context::caller;
+use crate::wire::{EventFilter, FollowOptions, InputBody, InputOptions, InputState};
 
-/// Hands in an input. It is on disk when the answer comes.
+/// Submit an input. It is on disk when the response arrives.
 ///
-/// With `Accept: text/event-stream` the answer is a stream of everything that happens in the chain, and ends with `result`.
+/// With `Accept: text/event-stream`, the response is a stream of all events of the trace and ends
+/// with `result`.
 #[utoipa::path(
     post,
     path = "/api/inputs",
-    params(Waiting),
+    params(InputOptions),
     request_body = InputBody,
     responses(
-        (status = 200, body = InputState, description = "The turn is over; or a stream of events."),
+        (status = 200, body = InputState, description = "The finished turn, or a stream of \
+            events."),
         (status = 202, body = InputState, description = "The input is accepted."),
-        Problems,
+        ErrorResponses,
     ),
 )]
 pub(super) async fn send(
     State(service): State<Service>,
-    Asked(waiting): Asked<Waiting>,
+    QueryParams(waiting): QueryParams<InputOptions>,
     headers: HeaderMap,
-    Body(body): Body<InputBody>,
-) -> Result<Response, Problem> {
+    JsonBody(body): JsonBody<InputBody>,
+) -> Result<Response, ApiProblem> {
     if service.is_draining() {
         return Err(
-            Problem::new(Code::SWARM_STOPPING, "The server is stopping.")
-                .suggest("Send it again in a moment."),
+            ApiProblem::new(Code::SWARM_STOPPING, "The server is stopping.")
+                .suggest("Retry in a few seconds."),
         );
     }
     check(&body)?;
@@ -54,17 +56,17 @@ pub(super) async fn send(
         Some(id) => service.swarm().find(id).await,
         None => None,
     };
-    // Of an input that is new, the stream misses nothing.
+    // Subscribes before the submission, so that the stream misses no event of a new input.
     let live = (is_stream && known.is_none()).then(|| service.inner.hub.subscribe());
     let turn = accept(&service, body, caller(&headers)).await?;
     let (followed, result) = match known {
-        None => (Followed::from(&turn), None),
+        None => (FollowedInput::from(&turn), None),
         Some(known) => same(known, &turn)?,
     };
     if is_stream {
-        let interest = Interest {
+        let interest = EventFilter {
             approvals: waiting.approvals,
-            ..Interest::default()
+            ..EventFilter::default()
         };
         return Ok(stream(service, followed, interest, live));
     }
@@ -78,36 +80,37 @@ pub(super) async fn send(
     Ok((StatusCode::ACCEPTED, Json(followed.state(None))).into_response())
 }
 
-/// Refuses what no agent can be given.
-fn check(body: &InputBody) -> Result<(), Problem> {
+/// Rejects inputs that no agent can handle.
+fn check(body: &InputBody) -> Result<(), ApiProblem> {
     if body.text.is_empty() && body.files.is_empty() {
-        return Err(Problem::new(Code::SERVE_REQUEST, "The input is empty.")
+        return Err(ApiProblem::new(Code::SERVE_REQUEST, "The input is empty.")
             .suggest("Put something into `text`."));
     }
     if body.id.as_deref() == Some("") {
         return Err(
-            Problem::new(Code::SERVE_REQUEST, "The `id` of the input is empty.")
-                .suggest("Leave it out, and the server makes one up."),
+            ApiProblem::new(Code::SERVE_REQUEST, "The `id` of the input is empty.")
+                .suggest("Omit `id`, and the server generates an id."),
         );
     }
     if let Some(wrong) = body.files.iter().position(|file| !is_file(file)) {
         let message = format!(
-            "`files[{wrong}]` is not a file: it needs a `mediaType` such as image/png, and `data` in Base64."
+            "`files[{wrong}]` is invalid: a file needs a `mediaType`, such as image/png, and \
+            `data` in Base64."
         );
         return Err(
-            Problem::new(Code::SERVE_REQUEST, message).suggest("/openapi.json describes files.")
+            ApiProblem::new(Code::SERVE_REQUEST, message).suggest("/openapi.json describes files.")
         );
     }
     Ok(())
 }
 
-/// Base64 as it is found: the last letter may hold bits that mean nothing.
-const BASE64: GeneralPurpose = GeneralPurpose::new(
+/// Lenient Base64: many encoders leave unused bits set in the last character.
+const LENIENT_BASE64: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     PAD.with_decode_allow_trailing_bits(true),
 );
 
-/// Whether a provider can be given that.
+/// Returns true if a provider accepts the file's media type and encoding.
 fn is_file(file: &Attachment) -> bool {
     let is_word = |part: &str| {
         !part.is_empty()
@@ -119,15 +122,15 @@ fn is_file(file: &Attachment) -> bool {
         .media_type
         .split_once('/')
         .is_some_and(|(kind, name)| is_word(kind) && is_word(name));
-    is_type && BASE64.decode(&file.data).is_ok()
+    is_type && LENIENT_BASE64.decode(&file.data).is_ok()
 }
 
-/// Hands the input in. One that was accepted before starts nothing.
+/// Submits the input. A repeated input starts no second turn.
 async fn accept(
     service: &Service,
     body: InputBody,
-    caller: Option<Caller>,
-) -> Result<Turn, Problem> {
+    caller: Option<CallerTrace>,
+) -> Result<Turn, ApiProblem> {
     let input = Input {
         output: None,
         text: body.text,
@@ -143,25 +146,28 @@ async fn accept(
     Ok(service.swarm().send(input).await?)
 }
 
-/// What is followed of an input that was accepted `known` before, and is handed in again as `again`.
-fn same(known: Found, again: &Turn) -> Result<(Followed, Option<TurnResult>), Problem> {
+/// Returns the state to follow for an input that was accepted before and is submitted again.
+fn same(
+    known: SubmittedEventState,
+    again: &Turn,
+) -> Result<(FollowedInput, Option<TurnResult>), ApiProblem> {
     match known {
-        Found::Open(first) if first.instance != again.instance => {
+        SubmittedEventState::Open(first) if first.instance != again.instance => {
             let message = format!(
-                "Another input has this `id`, and went to the conversation {}.",
+                "Another input with this `id` was sent to the conversation {}.",
                 first.instance
             );
-            Err(Problem::new(Code::SERVE_REQUEST, message)
-                .suggest("Give each input an id of its own."))
+            Err(ApiProblem::new(Code::SERVE_REQUEST, message)
+                .suggest("Use a different id for each input."))
         }
-        Found::Open(first) => Ok((Followed::from(&first), None)),
-        Found::Over(result) => Ok((over(again.event_id.clone()), Some(*result))),
+        SubmittedEventState::Open(first) => Ok((FollowedInput::from(&first), None)),
+        SubmittedEventState::Over(result) => Ok((over(again.event_id.clone()), Some(*result))),
     }
 }
 
-/// An input that is over. Nobody knows any more where it went.
-fn over(event_id: String) -> Followed {
-    Followed {
+/// Input that is over. Its trace and conversation are no longer available.
+fn over(event_id: String) -> FollowedInput {
+    FollowedInput {
         event_id,
         trace_id: None,
         instance: None,
@@ -180,15 +186,15 @@ fn wants_stream(headers: &HeaderMap) -> bool {
 
 fn stream(
     service: Service,
-    followed: Followed,
-    interest: Interest,
+    followed: FollowedInput,
+    interest: EventFilter,
     live: Option<Live>,
 ) -> Response {
-    let interest = Interest {
+    let interest = EventFilter {
         trace_id: followed.trace_id.clone(),
         ..interest
     };
-    Feed {
+    EventStream {
         service,
         interest,
         until: Some(followed),
@@ -198,17 +204,17 @@ fn stream(
     .into_response()
 }
 
-/// Tells what has become of an input.
+/// Return the state of an input.
 #[utoipa::path(
     get,
     path = "/api/inputs/{id}",
-    params(("id" = String, Path, description = "The id of the input.")),
-    responses((status = 200, body = InputState), Problems),
+    params(("id" = String, Path, description = "The input id.")),
+    responses((status = 200, body = InputState), ErrorResponses),
 )]
 pub(super) async fn state(
     State(service): State<Service>,
     Path(id): Path<String>,
-) -> Result<Json<InputState>, Problem> {
+) -> Result<Json<InputState>, ApiProblem> {
     find(&service, id)
         .await
         .map(|(followed, result)| Json(followed.state(result)))
@@ -217,69 +223,69 @@ pub(super) async fn state(
 async fn find(
     service: &Service,
     event_id: String,
-) -> Result<(Followed, Option<TurnResult>), Problem> {
+) -> Result<(FollowedInput, Option<TurnResult>), ApiProblem> {
     match service.swarm().find(&event_id).await {
-        Some(Found::Open(turn)) => Ok((Followed::from(&turn), None)),
-        Some(Found::Over(result)) => Ok((over(event_id), Some(*result))),
+        Some(SubmittedEventState::Open(turn)) => Ok((FollowedInput::from(&turn), None)),
+        Some(SubmittedEventState::Over(result)) => Ok((over(event_id), Some(*result))),
         None => Err(unknown()),
     }
 }
 
-/// Cancels an input: its turn where it runs, the input itself where it waits.
+/// Cancel an input: stop its running turn, or remove it from the queue.
 #[utoipa::path(
     delete,
     path = "/api/inputs/{id}",
-    params(("id" = String, Path, description = "The id of the input.")),
-    responses((status = 204, description = "It is being cancelled."), Problems),
+    params(("id" = String, Path, description = "The input id.")),
+    responses((status = 204, description = "The input is being cancelled."), ErrorResponses),
 )]
 pub(super) async fn cancel(
     State(service): State<Service>,
     Path(id): Path<String>,
-) -> Result<StatusCode, Problem> {
+) -> Result<StatusCode, ApiProblem> {
     if service.swarm().cancel_event(&id).await {
         return Ok(StatusCode::NO_CONTENT);
     }
     match service.swarm().find(&id).await {
-        Some(_) => Err(Problem::new(
+        Some(_) => Err(ApiProblem::new(
             Code::SERVE_CLOSED,
-            "The turn of this input is over already.",
+            "The turn of this input is already over.",
         )),
         None => Err(unknown()),
     }
 }
 
-/// Follows an input to the end of its turn. A client that comes back gets what it has missed.
+/// Follow an input to the end of its turn. A client that reconnects gets the missed events.
 #[utoipa::path(
     get,
     path = "/api/inputs/{id}/events",
-    params(("id" = String, Path, description = "The id of the input."), Following, LastSeen),
-    responses((status = 200, description = "A stream of events.", content_type = "text/event-stream"), Problems),
+    params(("id" = String, Path, description = "The input id."), FollowOptions, LastSeen),
+    responses((status = 200, description = "A stream of events.", content_type = "text/event-stream"), ErrorResponses),
 )]
 pub(super) async fn events(
     State(service): State<Service>,
     Path(id): Path<String>,
-    Asked(following): Asked<Following>,
+    QueryParams(following): QueryParams<FollowOptions>,
     headers: HeaderMap,
-) -> Result<Response, Problem> {
+) -> Result<Response, ApiProblem> {
     let after = after(&headers, None)?;
     let (followed, _) = find(&service, id).await?;
-    let interest = Interest {
+    let interest = EventFilter {
         after,
         approvals: following.approvals,
-        ..Interest::default()
+        ..EventFilter::default()
     };
     Ok(stream(service, followed, interest, None))
 }
 
-fn unknown() -> Problem {
-    Problem::new(
+fn unknown() -> ApiProblem {
+    ApiProblem::new(
         Code::SERVE_NOT_FOUND,
-        "There is no input of that id, or it was over long ago.",
+        "There is no input with this id, or its result is no longer kept.",
     )
-    .suggest("The id is the `id` that the server gave when it accepted the input.")
+    .suggest("Use the `id` that the server returned when it accepted the input.")
 }
 
-fn ended_first() -> Problem {
-    Problem::new(Code::SWARM_STOPPED, "The swarm ended before the turn did.")
-        .suggest("The turn resumes at the next start. Ask again then, with the id of the input.")
+fn ended_first() -> ApiProblem {
+    ApiProblem::new(Code::SWARM_STOPPED, "The swarm stopped during the turn.")
+        .suggest("The turn resumes at the next start. Then repeat the request with the input id.")
 }

@@ -8,25 +8,25 @@ use goondan::message::Message;
 use goondan::spec::Code;
 use serde_json::Value;
 
-use super::Problems;
-use crate::problem::{Asked, Body, Problem};
+use super::ErrorResponses;
+use crate::event_stream::FollowedInput;
+use crate::problem::{ApiProblem, JsonBody, QueryParams};
 use crate::service::Service;
-use crate::stream::Followed;
 use crate::wire::{
     ForkBody, ForkedBody, InputState, InstanceFilter, InstancesBody, MessagesBody, RetryBody,
 };
 
-/// Lists the conversations of the swarm.
+/// List the conversations of the swarm.
 #[utoipa::path(
     get,
     path = "/api/instances",
     params(InstanceFilter),
-    responses((status = 200, body = InstancesBody), Problems),
+    responses((status = 200, body = InstancesBody), ErrorResponses),
 )]
 pub(super) async fn list(
     State(service): State<Service>,
-    Asked(filter): Asked<InstanceFilter>,
-) -> Result<Json<InstancesBody>, Problem> {
+    QueryParams(filter): QueryParams<InstanceFilter>,
+) -> Result<Json<InstancesBody>, ApiProblem> {
     let metas = service.swarm().instances().await;
     let wanted = metas.iter().filter(|meta| {
         filter
@@ -44,17 +44,20 @@ pub(super) async fn list(
     Ok(Json(InstancesBody { instances }))
 }
 
-/// Shows the messages of a conversation.
+/// Return the messages of a conversation.
 #[utoipa::path(
     get,
     path = "/api/instances/{agent}/{key}/messages",
-    params(("agent" = String, Path, description = "The agent."), ("key" = String, Path, description = "The instance key.")),
-    responses((status = 200, body = MessagesBody), Problems),
+    params(
+        ("agent" = String, Path, description = "The agent."),
+        ("key" = String, Path, description = "The conversation key."),
+    ),
+    responses((status = 200, body = MessagesBody), ErrorResponses),
 )]
 pub(super) async fn messages(
     State(service): State<Service>,
     Path((agent, key)): Path<(String, String)>,
-) -> Result<Json<MessagesBody>, Problem> {
+) -> Result<Json<MessagesBody>, ApiProblem> {
     let id = known(&service, agent, key).await?;
     let messages = service.swarm().conversation(&id).await?;
     Ok(Json(MessagesBody {
@@ -65,72 +68,83 @@ pub(super) async fn messages(
     }))
 }
 
-/// Cancels the running turn of a conversation.
+/// Cancel the running turn of a conversation.
 #[utoipa::path(
     delete,
     path = "/api/instances/{agent}/{key}/turn",
-    params(("agent" = String, Path, description = "The agent."), ("key" = String, Path, description = "The instance key.")),
-    responses((status = 204, description = "It is being cancelled."), Problems),
+    params(
+        ("agent" = String, Path, description = "The agent."),
+        ("key" = String, Path, description = "The conversation key."),
+    ),
+    responses((status = 204, description = "The turn is being cancelled."), ErrorResponses),
 )]
 pub(super) async fn cancel(
     State(service): State<Service>,
     Path((agent, key)): Path<(String, String)>,
-) -> Result<StatusCode, Problem> {
+) -> Result<StatusCode, ApiProblem> {
     let id = known(&service, agent, key).await?;
     match service.swarm().cancel(&id).await {
         true => Ok(StatusCode::NO_CONTENT),
-        false => Err(Problem::new(
+        false => Err(ApiProblem::new(
             Code::SERVE_CLOSED,
-            format!("No turn of {id} runs."),
+            format!("The conversation {id} has no running turn."),
         )),
     }
 }
 
-/// Starts an event again whose turn failed.
+/// Start a failed event again.
 #[utoipa::path(
     post,
     path = "/api/instances/{agent}/{key}/retry",
-    params(("agent" = String, Path, description = "The agent."), ("key" = String, Path, description = "The instance key.")),
+    params(
+        ("agent" = String, Path, description = "The agent."),
+        ("key" = String, Path, description = "The conversation key."),
+    ),
     request_body = RetryBody,
-    responses((status = 202, body = InputState), Problems),
+    responses((status = 202, body = InputState), ErrorResponses),
 )]
 pub(super) async fn retry(
     State(service): State<Service>,
     Path((agent, key)): Path<(String, String)>,
-    Body(body): Body<RetryBody>,
-) -> Result<(StatusCode, Json<InputState>), Problem> {
+    JsonBody(body): JsonBody<RetryBody>,
+) -> Result<(StatusCode, Json<InputState>), ApiProblem> {
     let id = known(&service, agent, key).await?;
     let turn = service.swarm().retry(&id, &body.event_id).await?;
     Ok((
         StatusCode::ACCEPTED,
-        Json(Followed::from(&turn).state(None)),
+        Json(FollowedInput::from(&turn).state(None)),
     ))
 }
 
-/// Makes a new conversation that begins with messages of this one. It is on disk when the answer comes. No turn runs.
+/// Create a conversation from messages of this one, without running a turn.
+///
+/// The new conversation is on disk when the response arrives.
 #[utoipa::path(
     post,
     path = "/api/instances/{agent}/{key}/fork",
-    params(("agent" = String, Path, description = "The agent."), ("key" = String, Path, description = "The instance key.")),
+    params(
+        ("agent" = String, Path, description = "The agent."),
+        ("key" = String, Path, description = "The conversation key."),
+    ),
     request_body = ForkBody,
-    responses((status = 201, body = ForkedBody), Problems),
+    responses((status = 201, body = ForkedBody), ErrorResponses),
 )]
 pub(super) async fn fork(
     State(service): State<Service>,
     Path((agent, key)): Path<(String, String)>,
-    Body(body): Body<ForkBody>,
-) -> Result<(StatusCode, Json<ForkedBody>), Problem> {
+    JsonBody(body): JsonBody<ForkBody>,
+) -> Result<(StatusCode, Json<ForkedBody>), ApiProblem> {
     let id = known(&service, agent, key).await?;
     let forked = service
         .swarm()
         .fork(&id, body.message_id.as_deref())
         .await?
         .ok_or_else(|| {
-            Problem::new(
+            ApiProblem::new(
                 Code::SERVE_NOT_FOUND,
-                format!("{id} has no message of that id."),
+                format!("The conversation {id} has no message with this id."),
             )
-            .suggest("GET …/messages shows the messages with their ids.")
+            .suggest("GET …/messages returns the messages with their ids.")
         })?;
     let messages = service.swarm().conversation(&forked).await?.len();
     let body = ForkedBody {
@@ -145,14 +159,14 @@ pub(super) async fn known(
     service: &Service,
     agent: String,
     key: String,
-) -> Result<InstanceId, Problem> {
+) -> Result<InstanceId, ApiProblem> {
     let id = InstanceId::new(agent, key);
     match service.swarm().has_instance(&id).await {
         true => Ok(id),
-        false => Err(Problem::new(
+        false => Err(ApiProblem::new(
             Code::INSTANCE_NOT_FOUND,
-            format!("There is no instance {id}."),
+            format!("There is no conversation {id}."),
         )
-        .suggest("GET /api/instances lists those that there are.")),
+        .suggest("GET /api/instances lists all conversations.")),
     }
 }

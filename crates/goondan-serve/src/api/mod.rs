@@ -1,15 +1,15 @@
-//! The native API: one file a subject. Each handler stands beside what `/openapi.json` says of it.
+//! Native API, one file per subject. Each handler has its `/openapi.json` description next to it.
 
 mod approvals;
 mod cases;
 mod events;
+mod failed_events;
 mod health;
 mod inputs;
 mod instances;
-mod letters;
-mod parts;
 mod site;
 mod swarm;
+mod topology;
 
 use std::sync::Arc;
 
@@ -24,18 +24,18 @@ use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::guard::{Access, guard, no_larger, refuse_larger};
-use crate::problem::Problem;
-use crate::recorder::Recorder;
-use crate::server::Offer;
+use crate::auth::{AccessPolicy, guard, no_larger, refuse_larger};
+use crate::problem::ApiProblem;
+use crate::recorder::CaseRecorder;
+use crate::server::ServerOptions;
 use crate::service::Service;
 use crate::{a2a, ag_ui, openai, studio};
 
-/// Which answers of the server tell of errors.
+/// Error responses of the server.
 #[derive(utoipa::IntoResponses)]
-#[expect(dead_code, reason = "the document is made of it")]
-pub(crate) enum Problems {
-    /// The request makes no sense.
+#[expect(dead_code, reason = "used only in the OpenAPI document")]
+pub(crate) enum ErrorResponses {
+    /// The request is invalid.
     #[response(status = 400)]
     Request(crate::wire::ProblemBody),
     /// The token is missing or wrong.
@@ -44,16 +44,16 @@ pub(crate) enum Problems {
     /// The host or the origin is not allowed.
     #[response(status = 403)]
     Origin(crate::wire::ProblemBody),
-    /// There is no such thing.
+    /// The requested object does not exist.
     #[response(status = 404)]
     NotFound(crate::wire::ProblemBody),
-    /// Somebody was faster.
+    /// Another client was faster.
     #[response(status = 409)]
     Closed(crate::wire::ProblemBody),
-    /// It is too large.
+    /// The request body is too large.
     #[response(status = 413)]
     TooLarge(crate::wire::ProblemBody),
-    /// There is too much of it.
+    /// There are too many requests or inputs.
     #[response(status = 429)]
     TooMany(crate::wire::ProblemBody),
     /// The server is stopping, or its disk fails.
@@ -67,11 +67,11 @@ pub(crate) enum Problems {
     security(("token" = [])),
     components(schemas(crate::wire::ProblemBody, crate::wire::ErrorBody)),
 )]
-struct Document;
+struct ApiDocument;
 
-/// The routes that the document describes. They need the token.
-fn described(has_studio: bool, recorder: Option<Arc<dyn Recorder>>) -> OpenApiRouter<Service> {
-    let routes = OpenApiRouter::with_openapi(Document::openapi())
+/// Returns the routes in the OpenAPI document. All of them need the token.
+fn described(has_studio: bool, recorder: Option<Arc<dyn CaseRecorder>>) -> OpenApiRouter<Service> {
+    let routes = OpenApiRouter::with_openapi(ApiDocument::openapi())
         .routes(routes!(swarm::swarm))
         .routes(routes!(swarm::reload))
         .routes(routes!(swarm::tools))
@@ -84,10 +84,10 @@ fn described(has_studio: bool, recorder: Option<Arc<dyn Recorder>>) -> OpenApiRo
         .routes(routes!(instances::cancel))
         .routes(routes!(instances::retry))
         .routes(routes!(instances::fork))
-        .routes(routes!(letters::list))
-        .routes(routes!(letters::discard))
-        .routes(routes!(parts::topology))
-        .routes(routes!(parts::reloads))
+        .routes(routes!(failed_events::list))
+        .routes(routes!(failed_events::discard))
+        .routes(routes!(topology::topology))
+        .routes(routes!(topology::reloads))
         .routes(routes!(events::events))
         .routes(routes!(health::metrics))
         .routes(routes!(approvals::list))
@@ -95,7 +95,7 @@ fn described(has_studio: bool, recorder: Option<Arc<dyn Recorder>>) -> OpenApiRo
         .routes(routes!(a2a::entry_card))
         .routes(routes!(a2a::agent_card))
         .routes(routes!(a2a::call))
-        // Clients that put addresses together end them with a slash.
+        // Some clients end every URL with a slash.
         .route("/a2a/{agent}/", axum::routing::post(a2a::call))
         .routes(routes!(ag_ui::run));
     let routes = if has_studio {
@@ -113,9 +113,8 @@ fn described(has_studio: bool, recorder: Option<Arc<dyn Recorder>>) -> OpenApiRo
     }
 }
 
-/// All routes.
-pub(crate) fn router(service: Service, offer: Offer) -> Router {
-    let Offer {
+pub(crate) fn router(service: Service, offer: ServerOptions) -> Router {
+    let ServerOptions {
         access,
         limits,
         site,
@@ -125,9 +124,9 @@ pub(crate) fn router(service: Service, offer: Offer) -> Router {
     } = offer;
     let access = Arc::new(access);
     let (guarded, document) = described(has_studio, recorder).split_for_parts();
-    let document = document.merge_from(openai::Described::openapi());
+    let document = document.merge_from(openai::OpenAiDocument::openapi());
     let document = if has_studio {
-        document.merge_from(studio::Described::openapi())
+        document.merge_from(studio::StudioDocument::openapi())
     } else {
         document
     };
@@ -174,7 +173,7 @@ pub(crate) fn router(service: Service, offer: Offer) -> Router {
         )
 }
 
-/// The document with what its parts can't say.
+/// Completes the document with facts that the derive macros cannot express.
 fn finished(mut document: utoipa::openapi::OpenApi, service: &Service) -> Value {
     document.info.version.clone_from(&service.inner.version);
     let components = document.components.get_or_insert_default();
@@ -190,8 +189,8 @@ fn finished(mut document: utoipa::openapi::OpenApi, service: &Service) -> Value 
     document
 }
 
-/// Pages of the origins that may use the server; browsers ask for that first.
-fn cors(access: Arc<Access>) -> CorsLayer {
+/// Allows pages of the configured origins. Browsers send a preflight request first.
+fn cors(access: Arc<AccessPolicy>) -> CorsLayer {
     let allowed = move |origin: &HeaderValue, head: &axum::http::request::Parts| {
         origin
             .to_str()
@@ -200,41 +199,41 @@ fn cors(access: Arc<Access>) -> CorsLayer {
     CorsLayer::new()
         .allow_origin(AllowOrigin::predicate(allowed))
         .allow_methods([Method::GET, Method::POST, Method::DELETE])
-        // The clients of OpenAI say a lot about themselves. What a page may send is decided by its origin.
+        // OpenAI clients send many headers. The origin decides, so all headers are allowed.
         .allow_headers(AllowHeaders::mirror_request())
         .expose_headers(
             ["x-request-id", "x-goondan-instance", "mcp-session-id"].map(HeaderName::from_static),
         )
 }
 
-/// Refuses an agent that the swarm does not have.
-pub(crate) fn known(service: &Service, agent: &str) -> Result<(), Problem> {
+/// Fails with AGENT_NOT_FOUND if the swarm has no such agent.
+pub(crate) fn known(service: &Service, agent: &str) -> Result<(), ApiProblem> {
     if service.swarm().agents().iter().any(|known| known == agent) {
         return Ok(());
     }
-    let problem = Problem::new(
+    let problem = ApiProblem::new(
         Code::AGENT_NOT_FOUND,
         format!("The swarm has no agent `{agent}`."),
     );
     Err(problem.suggest(format!(
-        "Its agents are: {}.",
+        "Use one of: {}.",
         service.swarm().agents().join(", ")
     )))
 }
 
-async fn nothing_there() -> Problem {
-    Problem::new(Code::SERVE_NOT_FOUND, "There is nothing at this address.")
-        .suggest("/openapi.json lists what there is.")
+async fn nothing_there() -> ApiProblem {
+    ApiProblem::new(Code::SERVE_NOT_FOUND, "There is nothing at this URL.")
+        .suggest("/openapi.json lists all URLs.")
 }
 
-async fn wrong_method() -> Problem {
-    let problem = Problem::new(
+async fn wrong_method() -> ApiProblem {
+    let problem = ApiProblem::new(
         Code::SERVE_REQUEST,
-        "This address does not take that method.",
+        "This URL does not support the HTTP method.",
     );
-    Problem {
+    ApiProblem {
         status: axum::http::StatusCode::METHOD_NOT_ALLOWED,
         ..problem
     }
-    .suggest("/openapi.json says which methods it takes.")
+    .suggest("/openapi.json lists the methods of each URL.")
 }

@@ -1,4 +1,4 @@
-//! Pages that are delivered beside the swarm, so that they need no server of their own.
+//! Static pages served by the swarm's server, so that they need no second server.
 
 use std::path::{Path, PathBuf};
 
@@ -9,21 +9,20 @@ use axum::response::{IntoResponse, Response};
 use goondan::spec::Code;
 use tower_http::services::ServeDir;
 
-use crate::problem::Problem;
+use crate::problem::ApiProblem;
 
-/// The files of a folder.
 pub(super) fn files(folder: &Path) -> ServeDir {
     ServeDir::new(folder)
 }
 
-/// Answers with the file that a request is for. Names that begin with a dot stay private: whoever publishes a folder seldom
-/// means its `.env` or `.git`.
+/// Serves the requested file. Names that begin with a dot stay private: a published directory may
+/// contain `.env` or `.git`.
 ///
-/// Whoever writes into the folder, such as an agent, can make links there. So what counts is where a path leads: nothing outside of the
-/// folder is delivered, and nothing private below it.
+/// Programs that can write to the directory, such as agents, can create symbolic links. The
+/// resolved path therefore decides: it must be inside the directory and not private there.
 pub(super) async fn file(folder: PathBuf, mut files: ServeDir, request: Request) -> Response {
     let path = request.uri().path().to_owned();
-    let leads = tokio::task::spawn_blocking(move || leads_inside(&folder, &path)).await;
+    let leads = tokio::task::spawn_blocking(move || resolves_inside(&folder, &path)).await;
     if !leads.unwrap_or(false) {
         return super::nothing_there().await.into_response();
     }
@@ -32,19 +31,20 @@ pub(super) async fn file(folder: PathBuf, mut files: ServeDir, request: Request)
             super::nothing_there().await.into_response()
         }
         Ok(response) => response.map(Body::new),
-        Err(error) => Problem::new(
+        Err(error) => ApiProblem::new(
             Code::INTERNAL_ERROR,
-            format!("The file can't be read: {error}."),
+            format!("The file cannot be read: {error}."),
         )
         .into_response(),
     }
 }
 
-/// The page that is delivered for a folder.
-const INDEX: &str = "index.html";
+/// Page served for a directory.
+const INDEX_FILE_NAME: &str = "index.html";
 
-/// Whether what lies at the path of an address is below the folder, and private neither by the name that it was asked by nor by its own.
-fn leads_inside(folder: &Path, path: &str) -> bool {
+/// Returns true if the resolved path is inside the directory. Neither the requested nor the
+/// resolved path may be private.
+fn resolves_inside(folder: &Path, path: &str) -> bool {
     let path = percent_encoding::percent_decode_str(path).decode_utf8_lossy();
     let is_hidden = |name: &str| name.starts_with('.');
     let parts = || path.split(['/', '\\']).filter(|name| !name.is_empty());
@@ -59,7 +59,7 @@ fn leads_inside(folder: &Path, path: &str) -> bool {
         below.is_some_and(|below| !below.iter().any(|name| is_hidden(&name.to_string_lossy())))
     };
     let place = folder.join(parts().collect::<PathBuf>());
-    let index = place.join(INDEX);
+    let index = place.join(INDEX_FILE_NAME);
     !parts().any(is_hidden)
         && is_inside(&place)
         && (!place.is_dir() || !index.exists() || is_inside(&index))
@@ -111,7 +111,7 @@ mod tests {
             "/inside/a%20b",
             "/sub",
         ] {
-            assert!(leads_inside(&site, fine), "{fine}");
+            assert!(resolves_inside(&site, fine), "{fine}");
         }
         for wrong in [
             "/leak",
@@ -126,7 +126,7 @@ mod tests {
             "/sub\\..\\..\\outside",
             "/missing",
         ] {
-            assert!(!leads_inside(&site, wrong), "{wrong}");
+            assert!(!resolves_inside(&site, wrong), "{wrong}");
         }
     }
 }

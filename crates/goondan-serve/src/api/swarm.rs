@@ -1,4 +1,4 @@
-//! The swarm as a whole: who it is, its reload, and its tools without a model.
+//! The swarm as a whole: identity, reload, and tool calls without a model.
 
 use axum::Json;
 use axum::extract::{Path, State};
@@ -8,13 +8,13 @@ use serde::Deserialize;
 use serde_json::Value;
 use utoipa::IntoParams;
 
-use super::Problems;
-use crate::problem::{Asked, Body, Problem};
+use super::ErrorResponses;
+use crate::problem::{ApiProblem, JsonBody, QueryParams};
 use crate::service::Service;
 use crate::wire::{CallBody, ReloadBody, SwarmBody};
 
-/// Tells who the swarm is.
-#[utoipa::path(get, path = "/api/swarm", responses((status = 200, body = SwarmBody), Problems))]
+/// Return the name, agents, generation and version of the swarm.
+#[utoipa::path(get, path = "/api/swarm", responses((status = 200, body = SwarmBody), ErrorResponses))]
 pub(super) async fn swarm(State(service): State<Service>) -> Json<SwarmBody> {
     let swarm = service.swarm();
     Json(SwarmBody {
@@ -26,8 +26,8 @@ pub(super) async fn swarm(State(service): State<Service>) -> Json<SwarmBody> {
     })
 }
 
-/// Reads the project again. Where it has errors, the generation that serves stays.
-#[utoipa::path(post, path = "/api/reload", responses((status = 200, body = ReloadBody), Problems))]
+/// Reload the project. If it has errors, the active generation stays.
+#[utoipa::path(post, path = "/api/reload", responses((status = 200, body = ReloadBody), ErrorResponses))]
 pub(super) async fn reload(State(service): State<Service>) -> Json<ReloadBody> {
     let outcome = service.swarm().reload().await;
     let diagnostics = outcome.result.as_ref().err().unwrap_or(&outcome.warnings);
@@ -42,45 +42,46 @@ fn as_json(diagnostic: &Diagnostic) -> Value {
     serde_json::to_value(diagnostic).unwrap_or_default()
 }
 
-/// Whose tools are listed.
+/// Filter for the list of tools.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Whose {
-    /// The agent; the swarm's entry agent by default.
+pub(super) struct ToolListFilter {
+    /// Agent. Default: the swarm's entry agent.
     agent: Option<String>,
 }
 
-/// Lists the tools that an agent's model is offered.
-#[utoipa::path(get, path = "/api/tools", params(Whose), responses((status = 200, body = Vec<Object>), Problems))]
+/// List the tools that an agent's model can call.
+#[utoipa::path(get, path = "/api/tools", params(ToolListFilter), responses((status = 200, body = Vec<Object>), ErrorResponses))]
 pub(super) async fn tools(
     State(service): State<Service>,
-    Asked(whose): Asked<Whose>,
-) -> Result<Json<Vec<ToolDefinition>>, Problem> {
+    QueryParams(whose): QueryParams<ToolListFilter>,
+) -> Result<Json<Vec<ToolDefinition>>, ApiProblem> {
     let swarm = service.swarm();
     let agent = whose.agent.unwrap_or_else(|| swarm.entry_agent());
     swarm.catalog(&agent).map(Json).ok_or_else(|| {
-        Problem::new(
+        ApiProblem::new(
             Code::AGENT_NOT_FOUND,
-            format!("The swarm {} has no agent `{agent}`.", swarm.name()),
+            format!("Swarm `{}` has no agent `{agent}`.", swarm.name()),
         )
-        .suggest(format!("Its agents are: {}.", swarm.agents().join(", ")))
+        .suggest(format!("Use one of: {}.", swarm.agents().join(", ")))
     })
 }
 
-/// Calls a tool as an agent would: the same permissions, questions and limits, without a model.
+/// Call a tool with the agent's permissions, approvals and limits, but without a model.
 #[utoipa::path(
     post,
     path = "/api/tools/{tool}",
-    params(("tool" = String, Path, description = "Such as `file-system__read`.")),
+    params(("tool" = String, Path, description = "Tool name, such as `file-system__read`.")),
     request_body = CallBody,
-    responses((status = 200, body = Object, description = "The result of the call, which may be an error."), Problems),
+    responses((status = 200, body = Object, description = "The result of the call, possibly an \
+        error."), ErrorResponses),
 )]
 pub(super) async fn call(
     State(service): State<Service>,
     Path(tool): Path<String>,
-    Body(body): Body<CallBody>,
-) -> Result<Json<Value>, Problem> {
+    JsonBody(body): JsonBody<CallBody>,
+) -> Result<Json<Value>, ApiProblem> {
     let arguments = match body.arguments {
         Value::Null => Value::Object(Default::default()),
         arguments => arguments,

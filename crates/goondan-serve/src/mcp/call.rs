@@ -1,11 +1,11 @@
-//! One call: an input for an agent, and the result of its turn.
+//! A tool call of an MCP client: an input for an agent, and the result of its turn.
 
 use axum::http::request::Parts;
 use goondan::event::{FinishReason, TurnResult};
 use goondan::notices::CutNotice;
 use goondan::spec::Code;
-use goondan::telemetry::Caller;
-use goondan::{Found, Input, SendError, Turn};
+use goondan::start::telemetry::CallerTrace;
+use goondan::{Input, SendError, SubmittedEventState, Turn};
 use rand::RngExt;
 use rmcp::RoleServer;
 use rmcp::model::{
@@ -14,29 +14,29 @@ use rmcp::model::{
 use rmcp::service::RequestContext;
 use serde_json::{Value, json};
 
-use super::chain::{Chain, Ended};
-use super::question;
-use super::tools::Arguments;
-use crate::failure::Failure;
+use super::elicitation;
+use super::running_call::{CallEnd, RunningCall};
+use super::tools::AskArguments;
 use crate::service::Service;
+use crate::turn_failure::TurnFailure;
 
-/// What the keys of conversations begin with that no client has named.
-const PREFIX: &str = "mcp-";
+/// Prefix of generated conversation keys.
+const CONVERSATION_PREFIX: &str = "mcp-";
 
-/// Asks `agent`, or goes on with a call that had to wait for a person.
+/// Calls `agent`, or resumes a call that waited for approval.
 pub(super) async fn answer(
     service: &Service,
     agent: String,
     request: CallToolRequestParams,
     context: &RequestContext<RoleServer>,
 ) -> Result<CallToolResponse, ErrorData> {
-    // Before the input is handed in: nothing that happens then is missed.
+    // Subscribes before the input is submitted, so that no event is missed.
     let live = service.inner.hub.subscribe().0;
     let turn = match &request.request_state {
-        Some(event_id) => match again(service, event_id, &agent).await? {
-            Found::Over(result) => return Ok(told(&result, None).into()),
-            Found::Open(turn) => {
-                question::answered(service, request.input_responses.unwrap_or_default());
+        Some(event_id) => match resumed_turn(service, event_id, &agent).await? {
+            SubmittedEventState::Over(result) => return Ok(tool_result(&result, None).into()),
+            SubmittedEventState::Open(turn) => {
+                elicitation::apply_answers(service, request.input_responses.unwrap_or_default());
                 turn
             }
         },
@@ -60,22 +60,22 @@ pub(super) async fn answer(
         },
     };
     let conversation = turn.instance.instance_key.clone();
-    match Chain::new(service, turn, context).follow(live).await {
-        Ended::Over(result) => Ok(told(&result, Some(conversation)).into()),
-        Ended::Asks(asked) => Ok(asked.into()),
-        Ended::GivenUp => Err(ErrorData::internal_error("the call was given up", None)),
-        Ended::SwarmGone => Err(ErrorData::internal_error(
-            "the swarm has ended; its next start goes on with the turn",
+    match RunningCall::new(service, turn, context).follow(live).await {
+        CallEnd::Over(result) => Ok(tool_result(&result, Some(conversation)).into()),
+        CallEnd::Asks(asked) => Ok(asked.into()),
+        CallEnd::GivenUp => Err(ErrorData::internal_error("the call was cancelled", None)),
+        CallEnd::SwarmGone => Err(ErrorData::internal_error(
+            "the swarm stopped; the turn resumes at its next start",
             None,
         )),
     }
 }
 
-/// The caller that the call names: in its `_meta`, or else in the headers of the request that brought it.
-fn caller(context: &RequestContext<RoleServer>) -> Option<Caller> {
+/// Returns the caller in the call's `_meta`, or else in the headers of its HTTP request.
+fn caller(context: &RequestContext<RoleServer>) -> Option<CallerTrace> {
     match context.meta.get_traceparent() {
-        Some(parent) => Caller::read(parent, context.meta.get_tracestate()),
-        None => crate::caller::caller(&context.extensions.get::<Parts>()?.headers),
+        Some(parent) => CallerTrace::read(parent, context.meta.get_tracestate()),
+        None => crate::trace_context::caller(&context.extensions.get::<Parts>()?.headers),
     }
 }
 
@@ -83,7 +83,7 @@ async fn begin(
     service: &Service,
     agent: String,
     arguments: serde_json::Map<String, Value>,
-    caller: Option<Caller>,
+    caller: Option<CallerTrace>,
 ) -> Result<Turn, SendError> {
     let refuse = |code, message: String| SendError {
         code,
@@ -96,11 +96,11 @@ async fn begin(
             "The server is stopping.".to_owned(),
         ));
     }
-    let arguments: Arguments =
+    let arguments: AskArguments =
         serde_json::from_value(Value::Object(arguments)).map_err(|error| {
             refuse(
                 Code::SERVE_REQUEST,
-                format!("The arguments do not fit: {error}."),
+                format!("The arguments are invalid: {error}."),
             )
         })?;
     if arguments.message.trim().is_empty() {
@@ -111,7 +111,7 @@ async fn begin(
     }
     let random: u64 = rand::rng().random();
     let key = arguments.conversation.filter(|key| !key.is_empty());
-    let key = key.unwrap_or_else(|| format!("{PREFIX}{random:016x}"));
+    let key = key.unwrap_or_else(|| format!("{CONVERSATION_PREFIX}{random:016x}"));
     let input = Input {
         agent: Some(agent),
         instance_key: Some(key),
@@ -121,23 +121,30 @@ async fn begin(
     service.swarm().send(input).await
 }
 
-/// The turn of a call that goes on.
-async fn again(service: &Service, event_id: &str, agent: &str) -> Result<Found, ErrorData> {
+/// Returns the turn of a resumed call.
+async fn resumed_turn(
+    service: &Service,
+    event_id: &str,
+    agent: &str,
+) -> Result<SubmittedEventState, ErrorData> {
     match service.swarm().find(event_id).await {
-        Some(Found::Open(turn)) if turn.instance.agent != agent => Err(unknown_state()),
+        Some(SubmittedEventState::Open(turn)) if turn.instance.agent != agent => {
+            Err(unknown_state())
+        }
         Some(found) => Ok(found),
         None => Err(unknown_state()),
     }
 }
 
 fn unknown_state() -> ErrorData {
-    ErrorData::invalid_params("`requestState` is of no call that is known", None)
+    ErrorData::invalid_params("`requestState` belongs to an unknown call", None)
 }
 
-/// The result of a turn, for a client. Its conversation is not known any more of one that was over before it was asked for.
-fn told(result: &TurnResult, conversation: Option<String>) -> CallToolResult {
+/// Returns the result of a turn. The conversation is unknown if the turn was over before the call
+/// resumed.
+fn tool_result(result: &TurnResult, conversation: Option<String>) -> CallToolResult {
     let text = result.response_text();
-    match Failure::of(result) {
+    match TurnFailure::of(result) {
         None => {
             let mut content = vec![ContentBlock::text(text.clone())];
             let mut data =
@@ -152,9 +159,9 @@ fn told(result: &TurnResult, conversation: Option<String>) -> CallToolResult {
             told
         }
         Some(why) if result.finish_reason == FinishReason::MaxSteps => {
-            failure(&format!("{} {text}", why.words()))
+            failure(&format!("{} {text}", why.to_message()))
         }
-        Some(why) => failure(&why.words()),
+        Some(why) => failure(&why.to_message()),
     }
 }
 

@@ -1,12 +1,12 @@
-//! The swarm as an MCP server: each of its agents is a tool that takes a message and gives an answer.
+//! MCP server of a swarm: each agent is a tool that takes a message and returns an answer.
 //!
-//! The revisions of the protocol are the library's matter. What is ours: an answer is the result of a turn that is on disk,
-//! progress is what happens in its chain, a call that is given up cancels it, and a question of a tool reaches whoever sits at
-//! the client.
+//! The `rmcp` library handles the protocol revisions. An answer is the result of a turn that is on
+//! disk. Events of its trace are reported as progress, cancelling the call cancels the turn, and
+//! approval requests reach the user at the client.
 
 mod call;
-mod chain;
-mod question;
+mod elicitation;
+mod running_call;
 mod server;
 mod tools;
 
@@ -18,18 +18,18 @@ use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, Stream
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use self::server::AgentsAsTools;
-use crate::server::Limits;
+use crate::server::ServerLimits;
 use crate::service::Service;
 
-/// Why the talk with a client has failed.
+/// Connection to an MCP client failed.
 #[derive(Debug, thiserror::Error)]
-#[error("the talk with the MCP client has failed: {0}")]
+#[error("the connection to the MCP client failed: {0}")]
 pub struct McpError(String);
 
-/// A session of the older revisions ends when nothing was heard in it for so long. A turn may well take some time.
-const SILENCE: Duration = Duration::from_secs(60 * 60);
+/// Idle timeout of a session in older protocol revisions. A turn can take many minutes.
+const SESSION_IDLE_TIMEOUT: Duration = Duration::from_secs(60 * 60);
 
-/// Talks to one client until it goes.
+/// Serves one client until it disconnects.
 pub async fn serve(
     service: &Service,
     input: impl AsyncRead + Send + Unpin + 'static,
@@ -41,7 +41,7 @@ pub async fn serve(
             .await;
     let running = match begun {
         Ok(running) => running,
-        // It has gone before it has said who it is.
+        // The client disconnected before the handshake.
         Err(rmcp::service::ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
         Err(error) => return Err(McpError(error.to_string())),
     };
@@ -52,13 +52,13 @@ pub async fn serve(
         .map_err(|error| McpError(error.to_string()))
 }
 
-/// The endpoint of the HTTP server. Hosts, origins and the token are checked before.
+/// Returns the endpoint of the HTTP server. Its caller checks host, origin and token.
 pub(crate) fn endpoint(
     service: &Service,
-    limits: Limits,
+    limits: ServerLimits,
 ) -> StreamableHttpService<AgentsAsTools, LocalSessionManager> {
     let mut sessions = SessionConfig::default();
-    sessions.keep_alive = Some(SILENCE);
+    sessions.keep_alive = Some(SESSION_IDLE_TIMEOUT);
     let mut manager = LocalSessionManager::default();
     manager.session_config = sessions;
     let config = StreamableHttpServerConfig::default()

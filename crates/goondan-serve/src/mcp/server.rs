@@ -1,4 +1,4 @@
-//! What a client may ask.
+//! Handler of MCP requests.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ use rmcp::{RoleServer, ServerHandler};
 use super::{call, tools};
 use crate::service::Service;
 
-/// The agents of a swarm as the tools of a server.
+/// The agents of a swarm, as tools of an MCP server.
 pub(crate) struct AgentsAsTools(pub(super) Service);
 
 impl ServerHandler for AgentsAsTools {
@@ -20,7 +20,8 @@ impl ServerHandler for AgentsAsTools {
         let swarm = self.0.swarm();
         let capabilities = ServerCapabilities::builder().enable_tools().build();
         let instructions = format!(
-            "Each tool asks an agent of the swarm {}. An agent works with tools of its own and may take minutes.",
+            "Each tool calls an agent of the swarm {}. Agents use their own tools and may take \
+            minutes.",
             swarm.name()
         );
         ServerConfig::new(capabilities)

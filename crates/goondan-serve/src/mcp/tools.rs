@@ -1,4 +1,4 @@
-//! Agents as tools.
+//! MCP tools, one for each agent.
 
 use std::sync::Arc;
 
@@ -8,21 +8,20 @@ use rmcp::model::Tool;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// What the names of the tools begin with.
-const PREFIX: &str = "ask_";
+/// Prefix of the tool names.
+const TOOL_NAME_PREFIX: &str = "ask_";
 
-/// What a call says.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Arguments {
-    /// The text for the agent.
+pub(super) struct AskArguments {
+    /// Message text for the agent.
     pub(super) message: String,
-    /// The key of the conversation.
+    /// Conversation key.
     #[serde(default)]
     pub(super) conversation: Option<String>,
 }
 
-/// A tool for each agent, the entry agent's first.
+/// Returns a tool for each agent, the entry agent's first.
 pub(super) fn all(swarm: &Swarm) -> Vec<Tool> {
     let entry = swarm.entry_agent();
     let mut agents = swarm.agents();
@@ -33,26 +32,22 @@ pub(super) fn all(swarm: &Swarm) -> Vec<Tool> {
         .collect()
 }
 
-/// The agent that a tool asks.
+/// Returns the agent that a tool calls.
 pub(super) fn agent(swarm: &Swarm, tool: &str) -> Option<String> {
-    let name = tool.strip_prefix(PREFIX)?;
+    let name = tool.strip_prefix(TOOL_NAME_PREFIX)?;
     swarm.agents().into_iter().find(|agent| agent == name)
 }
 
 fn tool(swarm: &Swarm, agent: &str, is_entry: bool) -> Tool {
     let about = swarm.description(agent);
-    let role = if is_entry {
-        ", which speaks for the swarm"
-    } else {
-        ""
-    };
+    let role = if is_entry { ", the entry agent" } else { "" };
     let about = about.unwrap_or_else(|| {
         format!(
-            "Asks the agent {agent} of the swarm {}{role}.",
+            "Calls the agent {agent} of the swarm {}{role}.",
             swarm.name()
         )
     });
-    Tool::new(format!("{PREFIX}{agent}"), about, input())
+    Tool::new(format!("{TOOL_NAME_PREFIX}{agent}"), about, input())
         .with_title(agent.to_owned())
         .with_raw_output_schema(output())
 }
@@ -61,12 +56,12 @@ fn input() -> Arc<JsonObject> {
     object(json!({
         "type": "object",
         "properties": {
-            "message": {"type": "string", "minLength": 1, "description": "What to tell the agent, or to ask it."},
+            "message": {"type": "string", "minLength": 1, "description": "Message for the agent."},
             "conversation": {
                 "type": "string",
                 "minLength": 1,
-                "description": "A name for the conversation. The agent remembers what was said under the same name. \
-                                A new conversation begins where it is left out; the result says its name.",
+                "description": "Conversation name. The agent remembers earlier messages of the \
+                    conversation. Default: a new conversation, named in the result.",
             },
         },
         "required": ["message"],
@@ -78,11 +73,13 @@ fn output() -> Arc<JsonObject> {
     object(json!({
         "type": "object",
         "properties": {
-            "answer": {"type": "string", "description": "The answer of the agent."},
-            "conversation": {"type": "string", "description": "The name under which the conversation goes on."},
+            "answer": {"type": "string", "description": "The agent's answer."},
+            "conversation": {"type": "string", "description": "Conversation name for the next \
+                call."},
             "finishReason": {
                 "type": "string",
-                "description": "The reason why the answer is incomplete: length, contextWindow or pause. Absent for a complete answer.",
+                "description": "Reason for an incomplete answer: length, contextWindow or pause. \
+                    Absent for a complete answer.",
             },
         },
         "required": ["answer", "conversation"],

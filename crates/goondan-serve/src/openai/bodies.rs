@@ -1,38 +1,39 @@
-//! What `/openapi.json` says of bodies. They are read elsewhere, field by field, and have more fields than are told here.
+//! Request and error bodies for `/openapi.json`. The handlers read the fields one by one, and
+//! accept more fields than these.
 
 use serde_json::Value;
 use utoipa::{IntoResponses, ToSchema};
 
-/// A chat that is to be answered.
+/// A chat completion request.
 #[derive(ToSchema)]
-#[expect(dead_code, reason = "the document is made of it")]
+#[expect(dead_code, reason = "used only in the OpenAPI document")]
 pub(crate) struct ChatBody {
-    /// The name of an agent, or of the swarm for its entry agent.
+    /// Name of an agent, or of the swarm for its entry agent.
     model: String,
-    /// What was said, the last message by the user.
+    /// Messages of the conversation, the last one from the user.
     #[schema(min_items = 1)]
     messages: Vec<ChatMessage>,
-    /// Whether the answer comes in pieces.
+    /// Stream the answer.
     #[schema(nullable = false)]
     stream: Option<bool>,
 }
 
 /// A message of a chat.
 #[derive(ToSchema)]
-#[expect(dead_code, reason = "the document is made of it")]
+#[expect(dead_code, reason = "used only in the OpenAPI document")]
 pub(crate) struct ChatMessage {
-    /// Who speaks.
+    /// Sender of the message.
     role: ChatRole,
-    /// A text, or a list of texts and images.
+    /// A string, or a list of texts and images.
     content: Value,
 }
 
-/// Who speaks in a chat.
+/// Sender of a chat message.
 #[derive(ToSchema)]
 #[schema(rename_all = "lowercase")]
-#[expect(dead_code, reason = "the document is made of it")]
+#[expect(dead_code, reason = "used only in the OpenAPI document")]
 pub(crate) enum ChatRole {
-    /// The one who asks.
+    /// The user.
     User,
     /// The agent.
     Assistant,
@@ -42,56 +43,56 @@ pub(crate) enum ChatRole {
     Developer,
 }
 
-/// An input that is to be answered.
+/// A response request.
 #[derive(ToSchema)]
-#[expect(dead_code, reason = "the document is made of it")]
+#[expect(dead_code, reason = "used only in the OpenAPI document")]
 pub(crate) struct ResponseBody {
-    /// The name of an agent, or of the swarm for its entry agent.
+    /// Name of an agent, or of the swarm for its entry agent.
     model: String,
-    /// A text, or a list of messages.
+    /// A string, or a list of messages.
     input: Value,
-    /// The response that this one goes on from.
+    /// Id of the response to continue.
     previous_response_id: Option<String>,
-    /// Whether the answer comes in pieces.
+    /// Stream the answer.
     #[schema(nullable = false)]
     stream: Option<bool>,
 }
 
 /// An error in OpenAI's form.
 #[derive(ToSchema)]
-#[expect(dead_code, reason = "the document is made of it")]
+#[expect(dead_code, reason = "used only in the OpenAPI document")]
 pub(crate) struct RefusalBody {
-    /// Its `message`, `type`, `param` and `code`.
+    /// The fields `message`, `type`, `param` and `code`.
     #[schema(value_type = Object)]
     error: Value,
 }
 
-/// Which answers tell of errors.
+/// Error responses.
 #[derive(IntoResponses)]
-#[expect(dead_code, reason = "the document is made of it")]
-pub(crate) enum Refusals {
-    /// The request makes no sense, or asks for what agents do not have.
+#[expect(dead_code, reason = "used only in the OpenAPI document")]
+pub(crate) enum OpenAiErrorResponses {
+    /// The request is invalid or needs an unsupported feature.
     #[response(status = 400)]
     Request(RefusalBody),
-    /// The key is not the token of the server.
+    /// The API key is not the server token.
     #[response(status = 401)]
     Key(RefusalBody),
     /// The host or the origin is not allowed.
     #[response(status = 403)]
     Origin(RefusalBody),
-    /// There is no such model or response.
+    /// The model or the response does not exist.
     #[response(status = 404)]
     NotFound(RefusalBody),
-    /// It is too large.
+    /// The request body is too large.
     #[response(status = 413)]
     TooLarge(RefusalBody),
-    /// There is too much of it, or the provider of the model says so.
+    /// There are too many requests, here or at the model provider.
     #[response(status = 429)]
     TooMany(RefusalBody),
-    /// The turn has failed.
+    /// The turn failed.
     #[response(status = 500)]
     Failed(RefusalBody),
-    /// The provider of the model has failed.
+    /// The model provider failed.
     #[response(status = 502)]
     Provider(RefusalBody),
     /// The server is stopping.

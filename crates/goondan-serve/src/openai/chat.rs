@@ -1,4 +1,4 @@
-//! Chat completions.
+//! Chat completions API.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -15,129 +15,142 @@ use futures::Stream;
 use goondan::ports::model::TokenUsage;
 use serde_json::{Value, json};
 
-use super::begin::{Begun, begin};
-use super::bodies::{ChatBody, Refusals};
-use super::error::ApiError;
-use super::memory::Reading;
-use super::message::Talk;
-use super::outcome::Outcome;
-use super::request::{Request, Rule};
-use super::track::{Answer, BETWEEN, End, News, Reader};
+use super::answer_stream::{
+    AnswerSubscriber, AnswerUpdate, FinishedAnswer, STEP_TEXT_SEPARATOR, TrackEnd,
+};
+use super::bodies::{ChatBody, OpenAiErrorResponses};
+use super::conversation_index::AttemptReader;
+use super::error::OpenAiError;
+use super::message::ChatInput;
+use super::outcome::AnswerOutcome;
+use super::request::{OpenAiRequest, UnsupportedParam};
+use super::submit::{SubmittedTurn, begin};
 use super::{format, headers};
 use crate::service::Service;
 
-const TOOLS: &str =
-    "Tools of the client are not supported: an agent calls its own tools, as its project says.";
-const ONE: &str = "An agent gives one answer.";
-const PROBABILITIES: &str = "Log probabilities are not known here.";
+const CLIENT_TOOLS_REASON: &str =
+    "Client tools are not supported: an agent calls only the tools in its project.";
+const SINGLE_ANSWER_REASON: &str = "An agent returns one answer.";
+const LOGPROBS_REASON: &str = "Log probabilities are not supported.";
 
-const RULES: [Rule; 12] = [
-    Rule {
+const UNSUPPORTED_CHAT_PARAMS: [UnsupportedParam; 12] = [
+    UnsupportedParam {
         name: "tools",
         fine: &[],
-        why: TOOLS,
+        why: CLIENT_TOOLS_REASON,
     },
-    Rule {
+    UnsupportedParam {
         name: "tool_choice",
         fine: &["\"none\"", "\"auto\""],
-        why: TOOLS,
+        why: CLIENT_TOOLS_REASON,
     },
-    Rule {
+    UnsupportedParam {
         name: "functions",
         fine: &[],
-        why: TOOLS,
+        why: CLIENT_TOOLS_REASON,
     },
-    Rule {
+    UnsupportedParam {
         name: "function_call",
         fine: &["\"none\"", "\"auto\""],
-        why: TOOLS,
+        why: CLIENT_TOOLS_REASON,
     },
-    Rule {
+    UnsupportedParam {
         name: "n",
         fine: &["1"],
-        why: ONE,
+        why: SINGLE_ANSWER_REASON,
     },
-    Rule {
+    UnsupportedParam {
         name: "logprobs",
         fine: &["false"],
-        why: PROBABILITIES,
+        why: LOGPROBS_REASON,
     },
-    Rule {
+    UnsupportedParam {
         name: "top_logprobs",
         fine: &["0"],
-        why: PROBABILITIES,
+        why: LOGPROBS_REASON,
     },
-    Rule {
+    UnsupportedParam {
         name: "modalities",
         fine: &["[\"text\"]"],
-        why: "An agent answers with text.",
+        why: "An agent returns text only.",
     },
-    Rule {
+    UnsupportedParam {
         name: "audio",
         fine: &[],
-        why: "An agent answers with text.",
+        why: "An agent returns text only.",
     },
-    Rule {
+    UnsupportedParam {
         name: "stop",
         fine: &[],
-        why: "An agent ends its answer by itself; `stop` is not supported.",
+        why: "Stop sequences are not supported.",
     },
-    Rule {
+    UnsupportedParam {
         name: "web_search_options",
         fine: &[],
-        why: "An agent searches the web with its own tools, where it has such tools.",
+        why: "Web search options are not supported: an agent searches the web only with its own \
+            tools.",
     },
-    Rule {
+    UnsupportedParam {
         name: "background",
         fine: &["false"],
         why: "Chat completions have no background mode.",
     },
 ];
 
-/// What every part of an answer says of itself.
-struct Head {
+/// Fields of every chunk and completion.
+struct ChatHead {
     id: String,
     model: String,
     created: u64,
 }
 
-/// Answers a chat, as OpenAI's chat completions.
+/// Answer a chat, like OpenAI's chat completions.
 ///
-/// With `stream` the answer is a stream of chunks. `docs/openai.md` tells which parameters are heeded.
+/// With `stream`, the response is a stream of chunks. `docs/openai.md` lists the supported
+/// parameters.
 #[utoipa::path(
     post,
     path = "/v1/chat/completions",
     params(
-        ("X-Goondan-Instance" = Option<String>, Header, pattern = "^[!-~]+$", description = "The conversation."),
-        ("Idempotency-Key" = Option<String>, Header, description = "The same key twice starts one turn."),
+        ("X-Goondan-Instance" = Option<String>, Header, pattern = "^[!-~]+$", description = "The \
+            conversation key."),
+        ("Idempotency-Key" = Option<String>, Header, description = "A repeated key starts no \
+            second turn."),
     ),
     request_body = ChatBody,
-    responses((status = 200, body = Object, description = "The completion; or a stream of chunks."), Refusals),
+    responses((status = 200, body = Object, description = "The completion, or a stream of \
+        chunks."), OpenAiErrorResponses),
 )]
 pub(super) async fn create(
     State(service): State<Service>,
     header: HeaderMap,
     body: Result<Bytes, BytesRejection>,
-) -> Result<Response, ApiError> {
-    let request = Request::read("chat/completions", &header, body)?;
+) -> Result<Response, OpenAiError> {
+    let request = OpenAiRequest::read("chat/completions", &header, body)?;
     let has_usage = request.get("stream_options.include_usage") == Some(&Value::Bool(true));
-    let talk = |request: &Request| Talk::read(request.list("messages")?, "messages");
-    let (model, ask) = request.ask(&service, &header, &RULES, format::CHAT, talk)?;
+    let talk = |request: &OpenAiRequest| ChatInput::read(request.list("messages")?, "messages");
+    let (model, ask) = request.ask(
+        &service,
+        &header,
+        &UNSUPPORTED_CHAT_PARAMS,
+        format::CHAT_FORMAT_PARAMS,
+        talk,
+    )?;
     let stream = ask.stream;
-    let Begun {
+    let SubmittedTurn {
         mut reader,
         mut reading,
         instance,
     } = begin(&service, ask).await?;
     let event_id = reader.track.event_id.clone();
-    let head = Head {
+    let head = ChatHead {
         id: format!("chatcmpl-{}", super::suffix(&event_id)),
         model,
         created: super::now(),
     };
     let response = match stream {
         true => {
-            let chunks = Chunks {
+            let chunks = ChatChunks {
                 head,
                 reader,
                 reading: Some(reading),
@@ -154,16 +167,16 @@ pub(super) async fn create(
             let end = reader.end().await;
             reading.delivered();
             match &*end {
-                End::Over(answer) => Json(head.completion(answer)).into_response(),
-                End::Failed(error) => error.clone().into_response(),
+                TrackEnd::Over(answer) => Json(head.completion(answer)).into_response(),
+                TrackEnd::Failed(error) => error.clone().into_response(),
             }
         }
     };
     Ok(headers(response, &event_id, &instance))
 }
 
-impl Head {
-    fn completion(&self, answer: &Answer) -> Value {
+impl ChatHead {
+    fn completion(&self, answer: &FinishedAnswer) -> Value {
         let mut message = json!({
             "role": "assistant",
             "content": answer.text(),
@@ -189,8 +202,8 @@ impl Head {
         })
     }
 
-    fn chunk(&self, delta: &Value, outcome: Option<Outcome>) -> Value {
-        let finish_reason = outcome.map(Outcome::finish_reason);
+    fn chunk(&self, delta: &Value, outcome: Option<AnswerOutcome>) -> Value {
+        let finish_reason = outcome.map(AnswerOutcome::finish_reason);
         let choice = json!({
             "index": 0, "delta": delta, "logprobs": null, "finish_reason": finish_reason,
         });
@@ -217,21 +230,21 @@ fn usage_body(usage: TokenUsage) -> Value {
     })
 }
 
-/// The answer, piece by piece.
-struct Chunks {
-    head: Head,
-    reader: Reader,
-    /// It is let go with the last piece.
-    reading: Option<Reading>,
+/// Stream of chunks.
+struct ChatChunks {
+    head: ChatHead,
+    reader: AnswerSubscriber,
+    /// Released with the last chunk.
+    reading: Option<AttemptReader>,
     has_usage: bool,
     is_begun: bool,
-    /// What the last piece was part of.
+    /// Part of the last chunk.
     part: usize,
     /// Index of the last entry of reasoning.
     entry: usize,
 }
 
-fn events(chunks: Chunks) -> impl Stream<Item = Result<Event, Infallible>> {
+fn events(chunks: ChatChunks) -> impl Stream<Item = Result<Event, Infallible>> {
     futures::stream::unfold(
         (chunks, VecDeque::new()),
         |(mut chunks, mut ready)| async move {
@@ -244,8 +257,8 @@ fn events(chunks: Chunks) -> impl Stream<Item = Result<Event, Infallible>> {
     )
 }
 
-impl Chunks {
-    /// What is sent next; `None` at the end.
+impl ChatChunks {
+    /// Returns the next chunks; `None` at the end.
     async fn next(&mut self) -> Option<Vec<String>> {
         self.reading.as_ref()?;
         if !std::mem::replace(&mut self.is_begun, true) {
@@ -258,19 +271,27 @@ impl Chunks {
             ]);
         }
         Some(match self.reader.next().await {
-            News::Text { part, delta } => {
-                let between = if part == self.part { "" } else { BETWEEN };
+            AnswerUpdate::Text { part, delta } => {
+                let between = if part == self.part {
+                    ""
+                } else {
+                    STEP_TEXT_SEPARATOR
+                };
                 self.part = part;
                 vec![self.delta("content", &format!("{between}{delta}"))]
             }
-            News::Reasoning { entry, delta } => {
-                let between = if entry == self.entry { "" } else { BETWEEN };
+            AnswerUpdate::Reasoning { entry, delta } => {
+                let between = if entry == self.entry {
+                    ""
+                } else {
+                    STEP_TEXT_SEPARATOR
+                };
                 self.entry = entry;
                 vec![self.delta("reasoning_content", &format!("{between}{delta}"))]
             }
-            News::PartOver => Vec::new(),
-            News::Void => self.fail(&ApiError::begun_again()),
-            News::End(end) => self.end(&end),
+            AnswerUpdate::PartOver => Vec::new(),
+            AnswerUpdate::Void => self.fail(&OpenAiError::begun_again()),
+            AnswerUpdate::End(end) => self.end(&end),
         })
     }
 
@@ -278,7 +299,8 @@ impl Chunks {
         self.with_usage(self.head.chunk(&json!({field: text}), None), None)
     }
 
-    /// Where usage was asked for, every chunk has the field, and the last one has its value.
+    /// Adds the usage field. If usage was requested, every chunk has the field and only the last
+    /// one has a value.
     fn with_usage(&self, mut chunk: Value, usage: Option<TokenUsage>) -> String {
         if self.has_usage {
             chunk["usage"] = usage.map_or(Value::Null, usage_body);
@@ -286,10 +308,10 @@ impl Chunks {
         chunk.to_string()
     }
 
-    fn end(&mut self, end: &Arc<End>) -> Vec<String> {
+    fn end(&mut self, end: &Arc<TrackEnd>) -> Vec<String> {
         let answer = match &**end {
-            End::Failed(error) => return self.fail(error),
-            End::Over(answer) => answer,
+            TrackEnd::Failed(error) => return self.fail(error),
+            TrackEnd::Over(answer) => answer,
         };
         let mut chunks = Vec::new();
         let reasoning = Some(answer.reasoning()).filter(|_| !self.reader.has_reasoning());
@@ -315,7 +337,7 @@ impl Chunks {
         chunks
     }
 
-    fn fail(&mut self, error: &ApiError) -> Vec<String> {
+    fn fail(&mut self, error: &OpenAiError) -> Vec<String> {
         self.close();
         vec![json!({"error": error.body()}).to_string()]
     }

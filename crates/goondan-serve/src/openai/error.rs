@@ -1,4 +1,4 @@
-//! Errors in OpenAI's shape.
+//! Errors in OpenAI's form.
 
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode};
@@ -8,25 +8,24 @@ use goondan::event::TurnError;
 use goondan::spec::Code;
 use serde_json::{Value, json};
 
-use crate::problem::Problem;
+use crate::problem::ApiProblem;
 
-/// Whether a client that tries again by itself shall do so.
+/// Header that allows or forbids automatic retries of the client.
 const SHOULD_RETRY: &str = "x-should-retry";
 
-/// Why a request failed.
 #[derive(Debug, Clone)]
-pub(crate) struct ApiError {
+pub(crate) struct OpenAiError {
     status: StatusCode,
     message: String,
     param: Option<String>,
     code: Option<String>,
-    /// The turn has run: a client that asks again by itself would begin another one.
+    /// The turn has run: an automatic retry would start another turn.
     is_final: bool,
 }
 
-impl ApiError {
+impl OpenAiError {
     fn new(status: StatusCode, message: impl Into<String>) -> Self {
-        ApiError {
+        OpenAiError {
             status,
             message: message.into(),
             param: None,
@@ -35,65 +34,59 @@ impl ApiError {
         }
     }
 
-    /// A request that makes no sense, and the parameter that is to blame.
     pub(super) fn parameter(param: impl Into<String>, message: impl Into<String>) -> Self {
-        ApiError {
+        OpenAiError {
             param: Some(param.into()),
-            ..ApiError::new(StatusCode::BAD_REQUEST, message)
+            ..OpenAiError::new(StatusCode::BAD_REQUEST, message)
         }
     }
 
-    /// A request that makes no sense as a whole.
     pub(super) fn request(message: impl Into<String>) -> Self {
-        ApiError::new(StatusCode::BAD_REQUEST, message)
+        OpenAiError::new(StatusCode::BAD_REQUEST, message)
     }
 
-    /// Something that is not there.
     pub(super) fn not_found(message: impl Into<String>) -> Self {
-        ApiError::new(StatusCode::NOT_FOUND, message)
+        OpenAiError::new(StatusCode::NOT_FOUND, message)
     }
 
-    /// An address that takes no such method.
     pub(super) fn method(message: impl Into<String>) -> Self {
-        ApiError::new(StatusCode::METHOD_NOT_ALLOWED, message)
+        OpenAiError::new(StatusCode::METHOD_NOT_ALLOWED, message)
     }
 
-    /// Says which parameter is to blame.
     #[must_use]
     pub(super) fn about(self, param: &str) -> Self {
-        ApiError {
+        OpenAiError {
             param: Some(param.to_owned()),
             ..self
         }
     }
 
-    /// Gives it a code.
     #[must_use]
     pub(super) fn code(self, code: impl Into<String>) -> Self {
-        ApiError {
+        OpenAiError {
             code: Some(code.into()),
             ..self
         }
     }
 
-    /// The swarm ended before the turn did.
     pub(super) fn stopped() -> Self {
-        let message = "The swarm ended before the turn did. The turn resumes at the next start.";
-        ApiError::new(StatusCode::SERVICE_UNAVAILABLE, message).code(Code::SWARM_STOPPED)
+        let message = "The swarm stopped during the turn. The turn resumes at the next start.";
+        OpenAiError::new(StatusCode::SERVICE_UNAVAILABLE, message).code(Code::SWARM_STOPPED)
     }
 
-    /// The answer was begun a second time, in other words.
+    /// The model call was retried and produced a different answer, so sent text is wrong.
     pub(super) fn begun_again() -> Self {
-        let message = "The model's answer broke off and was begun again in other words, so this stream can't go on. The turn \
-                       goes on: the conversation has the whole answer.";
-        ApiError {
+        let message = "The model call failed and was retried with a different answer, so this \
+            stream cannot continue. The turn continues: the conversation will contain the complete \
+            answer.";
+        OpenAiError {
             is_final: true,
-            ..ApiError::new(StatusCode::BAD_GATEWAY, message)
+            ..OpenAiError::new(StatusCode::BAD_GATEWAY, message)
         }
         .code("answer_begun_again")
     }
 
-    /// The class of the error, of those that OpenAI has.
+    /// Returns OpenAI's class of the error.
     fn kind(&self) -> &'static str {
         match self.status {
             StatusCode::TOO_MANY_REQUESTS => "rate_limit_error",
@@ -102,12 +95,12 @@ impl ApiError {
         }
     }
 
-    /// The `error` of a body or of a chunk.
     pub(super) fn body(&self) -> Value {
         json!({"message": self.message, "type": self.kind(), "param": self.param, "code": self.code})
     }
 
-    /// The `error` of a response that failed: its codes are those of OpenAI alone, so ours stands in the message.
+    /// Returns the `error` of a failed response. OpenAI defines its codes, so the message contains
+    /// ours.
     pub(super) fn of_response(&self) -> Value {
         let code = match self.status {
             StatusCode::TOO_MANY_REQUESTS => "rate_limit_exceeded",
@@ -122,7 +115,7 @@ impl ApiError {
     }
 }
 
-impl IntoResponse for ApiError {
+impl IntoResponse for OpenAiError {
     fn into_response(self) -> Response {
         let mut response = (self.status, Json(json!({"error": self.body()}))).into_response();
         let headers = response.headers_mut();
@@ -138,8 +131,8 @@ impl IntoResponse for ApiError {
     }
 }
 
-impl From<Problem> for ApiError {
-    fn from(problem: Problem) -> Self {
+impl From<ApiProblem> for OpenAiError {
+    fn from(problem: ApiProblem) -> Self {
         let message = match &problem.suggestion {
             Some(suggestion) => format!("{} {suggestion}", sentence(&problem.message)),
             None => problem.message.clone(),
@@ -148,19 +141,20 @@ impl From<Problem> for ApiError {
             Code::SERVE_TOKEN => "invalid_api_key".to_owned(),
             code => code.into(),
         };
-        ApiError::new(problem.status, message).code(code)
+        OpenAiError::new(problem.status, message).code(code)
     }
 }
 
-impl From<SendError> for ApiError {
+impl From<SendError> for OpenAiError {
     fn from(error: SendError) -> Self {
-        Problem::from(error).into()
+        ApiProblem::from(error).into()
     }
 }
 
-impl From<&TurnError> for ApiError {
+impl From<&TurnError> for OpenAiError {
     fn from(error: &TurnError) -> Self {
-        // What the provider has against its own client is not what this server has against its: 401 would mean its token.
+        // The provider's status concerns its own client. For example, 401 would mean an invalid
+        // server token here.
         let status = match error.status {
             Some(429) => StatusCode::TOO_MANY_REQUESTS,
             Some(_) => StatusCode::BAD_GATEWAY,
@@ -170,15 +164,15 @@ impl From<&TurnError> for ApiError {
             Some(suggestion) => format!("{} {suggestion}", sentence(&error.message)),
             None => error.message.clone(),
         };
-        ApiError {
+        OpenAiError {
             is_final: true,
-            ..ApiError::new(status, message)
+            ..OpenAiError::new(status, message)
         }
         .code(error.code.clone())
     }
 }
 
-/// A sentence that another one may follow.
+/// Ends a text with a full stop if it has no end mark.
 fn sentence(text: &str) -> String {
     let end = if text.ends_with(['.', '!', '?']) {
         ""

@@ -1,40 +1,39 @@
-//! The form that a client wants answers in: `response_format` of chats, `text.format` of responses.
+//! Requested answer format: `response_format` of chats, `text.format` of responses.
 
 use goondan::spec::check_schema;
 use serde_json::{Value, json};
 
-use super::error::ApiError;
-use super::request::Request;
+use super::error::OpenAiError;
+use super::request::OpenAiRequest;
 use crate::service::Service;
 
-/// A larger schema is refused.
-const LARGEST_SCHEMA: usize = 128 * 1024;
+/// Largest accepted schema, in bytes.
+const MAX_SCHEMA_BYTES: usize = 128 * 1024;
 
-/// Where the parameters of one API stand.
+/// Parameter names of one API.
 #[derive(Clone, Copy)]
-pub(super) struct Names {
-    /// The word for the form.
+pub(super) struct FormatParams {
     pub(super) kind: &'static str,
-    /// The schema.
     pub(super) schema: &'static str,
 }
 
-pub(super) const CHAT: Names = Names {
+pub(super) const CHAT_FORMAT_PARAMS: FormatParams = FormatParams {
     kind: "response_format.type",
     schema: "response_format.json_schema.schema",
 };
-pub(super) const RESPONSES: Names = Names {
+pub(super) const RESPONSE_FORMAT_PARAMS: FormatParams = FormatParams {
     kind: "text.format.type",
     schema: "text.format.schema",
 };
 
-/// The schema that the answer has to fit; nothing for text, or where the agent answers in that form anyway.
+/// Returns the schema that the answer must match; `None` for text, or if the agent always answers
+/// in that format.
 pub(super) fn wanted(
-    request: &Request,
-    names: Names,
+    request: &OpenAiRequest,
+    names: FormatParams,
     agent: &str,
     service: &Service,
-) -> Result<Option<Value>, ApiError> {
+) -> Result<Option<Value>, OpenAiError> {
     let own = service.swarm().output_of(agent);
     match request.text(names.kind)? {
         None | Some("text") => Ok(None),
@@ -46,34 +45,35 @@ pub(super) fn wanted(
                 Some(own) if *own == schema => Ok(None),
                 Some(_) => {
                     let message = format!(
-                        "The agent `{agent}` answers in a form of its own, by its project's `output`."
+                        "Agent `{agent}` defines its own `output` schema; send that schema or \
+                        `json_object`."
                     );
-                    Err(ApiError::parameter(names.schema, message).code("unsupported_parameter"))
+                    Err(OpenAiError::parameter(names.schema, message).code("unsupported_parameter"))
                 }
             }
         }
-        Some(_) => Err(ApiError::parameter(
+        Some(_) => Err(OpenAiError::parameter(
             names.kind,
-            "An agent answers with text, `json_object` or `json_schema`.",
+            "The format must be `text`, `json_object` or `json_schema`.",
         )
         .code("unsupported_parameter")),
     }
 }
 
-fn schema(request: &Request, name: &str) -> Result<Value, ApiError> {
-    let wrong = |message: String| ApiError::parameter(name, message).code("invalid_json_schema");
+fn schema(request: &OpenAiRequest, name: &str) -> Result<Value, OpenAiError> {
+    let wrong = |message: String| OpenAiError::parameter(name, message).code("invalid_json_schema");
     let schema = request
         .get(name)
-        .ok_or_else(|| wrong(format!("`{name}` is missing: state the schema.")))?;
-    if schema.to_string().len() > LARGEST_SCHEMA {
+        .ok_or_else(|| wrong(format!("`{name}` is missing. Add the schema.")))?;
+    if schema.to_string().len() > MAX_SCHEMA_BYTES {
         return Err(wrong(format!(
-            "`{name}` is larger than {LARGEST_SCHEMA} bytes."
+            "`{name}` is larger than {MAX_SCHEMA_BYTES} bytes."
         )));
     }
     match check_schema(schema) {
         Ok(()) => Ok(schema.clone()),
         Err(problem) => Err(wrong(format!(
-            "`{name}` is not a schema for answers: {}.",
+            "`{name}` is not a supported schema: {}.",
             problem.trim_end_matches('.')
         ))),
     }

@@ -1,59 +1,56 @@
-//! What was said, in one shape for both APIs: messages of chat completions, and items of responses.
+//! Messages in one form for both APIs: messages of chat completions, and items of responses.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use goondan::message::{MessageData, Part, Role};
+use goondan::message::{MessageData, MessagePart, MessageRole};
 use goondan::ports::tool::Attachment;
 use serde_json::{Map, Value};
 
-use super::error::ApiError;
-use super::track::BETWEEN;
+use super::answer_stream::STEP_TEXT_SEPARATOR;
+use super::error::OpenAiError;
 
-/// One message of a user or of the assistant.
+/// Message of a user or the assistant.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Said {
-    pub(super) role: Role,
+pub(super) struct ChatEntry {
+    pub(super) role: MessageRole,
     pub(super) text: String,
     pub(super) files: Vec<Attachment>,
 }
 
-/// What a request says.
+/// Messages of a request.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Talk {
-    /// What system and developer messages say.
+pub(super) struct ChatInput {
+    /// Text of system and developer messages.
     pub(super) instructions: Option<String>,
-    /// What was said up to the last answer.
-    pub(super) before: Vec<Said>,
-    /// What was said since then.
-    pub(super) new: Vec<Said>,
+    /// Messages up to the last answer.
+    pub(super) before: Vec<ChatEntry>,
+    /// Messages after the last answer.
+    pub(super) new: Vec<ChatEntry>,
 }
 
-impl Said {
-    /// A text of the user.
+impl ChatEntry {
     pub(super) fn user(text: impl Into<String>) -> Self {
-        Said {
-            role: Role::User,
+        ChatEntry {
+            role: MessageRole::User,
             text: text.into(),
             files: Vec::new(),
         }
     }
 
-    /// An answer.
     pub(super) fn assistant(text: impl Into<String>) -> Self {
-        Said {
-            role: Role::Assistant,
+        ChatEntry {
+            role: MessageRole::Assistant,
             text: text.into(),
             files: Vec::new(),
         }
     }
 
-    /// As a message of a conversation.
     pub(super) fn data(&self) -> MessageData {
         let text = Some(&self.text).filter(|text| !text.is_empty() || self.files.is_empty());
-        let text = text.map(|text| Part::text(text.clone()));
+        let text = text.map(|text| MessagePart::text(text.clone()));
         let content = text
             .into_iter()
-            .chain(self.files.iter().cloned().map(Part::File))
+            .chain(self.files.iter().cloned().map(MessagePart::File))
             .collect();
         MessageData {
             role: self.role,
@@ -61,21 +58,21 @@ impl Said {
         }
     }
 
-    /// What there is to see of a message of a conversation; `None` for results of tools and the like.
-    pub(super) fn of(data: &MessageData) -> Option<Said> {
-        if !matches!(data.role, Role::User | Role::Assistant) {
+    /// Returns the visible part of a message; `None` for tool results and system messages.
+    pub(super) fn of(data: &MessageData) -> Option<ChatEntry> {
+        if !matches!(data.role, MessageRole::User | MessageRole::Assistant) {
             return None;
         }
         let text = data
             .content
             .iter()
-            .filter_map(Part::as_text)
+            .filter_map(MessagePart::as_text)
             .collect::<String>();
         let files = data.content.iter().filter_map(|part| match part {
-            Part::File(file) => Some(file.clone()),
+            MessagePart::File(file) => Some(file.clone()),
             _ => None,
         });
-        let said = Said {
+        let said = ChatEntry {
             role: data.role,
             text,
             files: files.collect(),
@@ -84,15 +81,15 @@ impl Said {
     }
 }
 
-impl Talk {
-    /// Reads a list of messages. `param` is what the list is called.
-    pub(super) fn read(messages: &[Value], param: &str) -> Result<Talk, ApiError> {
+impl ChatInput {
+    /// Parses a list of messages. `param` is the name of the list in errors.
+    pub(super) fn read(messages: &[Value], param: &str) -> Result<ChatInput, OpenAiError> {
         let mut instructions = Vec::new();
         let mut said = Vec::new();
         for (index, message) in messages.iter().enumerate() {
             let at = format!("{param}[{index}]");
             let Some(message) = message.as_object() else {
-                return Err(ApiError::parameter(at, "A message must be an object."));
+                return Err(OpenAiError::parameter(at, "A message must be an object."));
             };
             match message
                 .get("type")
@@ -100,29 +97,30 @@ impl Talk {
                 .unwrap_or("message")
             {
                 "message" => {}
-                // What a model of OpenAI has thought says nothing to another one.
+                // Reasoning of an OpenAI model is of no use to another model.
                 "reasoning" => continue,
                 other => {
                     let message = format!(
-                        "Items of the type `{other}` are not supported: agents call their own tools."
+                        "Items of the type `{other}` are not supported: agents call their own \
+                        tools."
                     );
-                    return Err(ApiError::parameter(at, message));
+                    return Err(OpenAiError::parameter(at, message));
                 }
             }
             let role = message
                 .get("role")
                 .and_then(Value::as_str)
                 .unwrap_or_default();
-            let content = Content::read(message, &at)?;
+            let content = MessageContent::read(message, &at)?;
             match role {
                 "system" | "developer" if content.files.is_empty() => {
                     instructions.push(content.text)
                 }
                 "system" | "developer" => {
-                    return Err(ApiError::parameter(at, "A system message must be text."));
+                    return Err(OpenAiError::parameter(at, "A system message must be text."));
                 }
-                "user" => said.push(Said {
-                    role: Role::User,
+                "user" => said.push(ChatEntry {
+                    role: MessageRole::User,
                     text: content.text,
                     files: content.files,
                 }),
@@ -131,11 +129,11 @@ impl Talk {
                     let message = format!(
                         "The role `{other}` is not supported: agents call their own tools."
                     );
-                    return Err(ApiError::parameter(format!("{at}.role"), message));
+                    return Err(OpenAiError::parameter(format!("{at}.role"), message));
                 }
             }
         }
-        Talk {
+        ChatInput {
             instructions: joined(&instructions),
             before: Vec::new(),
             new: said,
@@ -143,12 +141,12 @@ impl Talk {
         .split(param)
     }
 
-    /// Puts what was said up to the last answer aside.
-    fn split(mut self, param: &str) -> Result<Talk, ApiError> {
+    /// Splits the messages after the last answer.
+    fn split(mut self, param: &str) -> Result<ChatInput, OpenAiError> {
         let answers = self
             .new
             .iter()
-            .rposition(|said| said.role == Role::Assistant);
+            .rposition(|said| said.role == MessageRole::Assistant);
         let new = self.new.split_off(answers.map_or(0, |last| last + 1));
         self.before = std::mem::replace(&mut self.new, new);
         if self
@@ -156,15 +154,15 @@ impl Talk {
             .iter()
             .all(|said| said.text.is_empty() && said.files.is_empty())
         {
-            return Err(ApiError::parameter(
+            return Err(OpenAiError::parameter(
                 param,
-                "The last message must be one of the user, and say something.",
+                "The last message must be a user message with content.",
             ));
         }
         Ok(self)
     }
 
-    /// What is new, as one input: its text, and its files.
+    /// Returns the new messages as one input.
     pub(super) fn input(&self) -> (String, Vec<Attachment>) {
         let texts: Vec<String> = self
             .new
@@ -181,46 +179,47 @@ impl Talk {
     }
 }
 
-/// An answer may come as several messages: one for each step.
-fn answer(said: &mut Vec<Said>, Content { text, files }: Content) {
-    match said.last_mut().filter(|last| last.role == Role::Assistant) {
+/// Appends an answer to the previous one: an answer may have one message for each step.
+fn answer(said: &mut Vec<ChatEntry>, MessageContent { text, files }: MessageContent) {
+    match said
+        .last_mut()
+        .filter(|last| last.role == MessageRole::Assistant)
+    {
         Some(last) => {
             if !last.text.is_empty() && !text.is_empty() {
-                last.text.push_str(BETWEEN);
+                last.text.push_str(STEP_TEXT_SEPARATOR);
             }
             last.text.push_str(&text);
             last.files.extend(files);
         }
-        None => said.push(Said {
-            role: Role::Assistant,
+        None => said.push(ChatEntry {
+            role: MessageRole::Assistant,
             text,
             files,
         }),
     }
 }
 
-/// Paragraphs as one text; `None` where there are none.
+/// Joins paragraphs; `None` if there are none.
 pub(super) fn joined(texts: &[String]) -> Option<String> {
     (!texts.is_empty()).then(|| texts.join("\n\n"))
 }
 
-/// What stands in a message.
 #[derive(Default)]
-struct Content {
+struct MessageContent {
     text: String,
     files: Vec<Attachment>,
 }
 
-impl Content {
-    fn read(message: &Map<String, Value>, at: &str) -> Result<Content, ApiError> {
+impl MessageContent {
+    fn read(message: &Map<String, Value>, at: &str) -> Result<MessageContent, OpenAiError> {
         for calls in ["tool_calls", "function_call"] {
             if message.get(calls).is_some_and(|calls| !is_nothing(calls)) {
-                let words =
-                    "Tool calls of the client are not supported: agents call their own tools.";
-                return Err(ApiError::parameter(format!("{at}.{calls}"), words));
+                let words = "Client tool calls are not supported: agents call their own tools.";
+                return Err(OpenAiError::parameter(format!("{at}.{calls}"), words));
             }
         }
-        let mut content = Content::default();
+        let mut content = MessageContent::default();
         match message.get("content") {
             None | Some(Value::Null) => {}
             Some(Value::String(text)) => content.text.clone_from(text),
@@ -230,7 +229,7 @@ impl Content {
                 }
             }
             Some(_) => {
-                return Err(ApiError::parameter(
+                return Err(OpenAiError::parameter(
                     format!("{at}.content"),
                     "`content` must be a string or a list of parts.",
                 ));
@@ -239,15 +238,15 @@ impl Content {
         Ok(content)
     }
 
-    fn take(&mut self, part: &Value, at: &str) -> Result<(), ApiError> {
+    fn take(&mut self, part: &Value, at: &str) -> Result<(), OpenAiError> {
         let text = |name: &str| part.get(name).and_then(Value::as_str);
         match text("type").unwrap_or_default() {
             kind @ ("text" | "input_text" | "output_text" | "refusal") => {
                 let name = if kind == "refusal" { "refusal" } else { "text" };
                 let Some(text) = text(name) else {
-                    return Err(ApiError::parameter(
+                    return Err(OpenAiError::parameter(
                         format!("{at}.{name}"),
-                        "A part of text needs a text.",
+                        "A content part of type `text` needs a `text` string.",
                     ));
                 };
                 self.text.push_str(text);
@@ -269,16 +268,16 @@ impl Content {
             "input_file" => self.files.push(file(part, at)?),
             other => {
                 let message = format!(
-                    "Parts of the type `{other}` are not supported. Text, images and files are."
+                    "Parts of the type `{other}` are not supported. Use text, images or files."
                 );
-                return Err(ApiError::parameter(at, message));
+                return Err(OpenAiError::parameter(at, message));
             }
         }
         Ok(())
     }
 }
 
-/// Whether a value says nothing.
+/// Returns true for null and for empty lists and objects.
 pub(super) fn is_nothing(value: &Value) -> bool {
     match value {
         Value::Null => true,
@@ -288,9 +287,9 @@ pub(super) fn is_nothing(value: &Value) -> bool {
     }
 }
 
-fn image(url: Option<&str>, at: &str) -> Result<Attachment, ApiError> {
+fn image(url: Option<&str>, at: &str) -> Result<Attachment, OpenAiError> {
     let Some(url) = url else {
-        return Err(ApiError::parameter(
+        return Err(OpenAiError::parameter(
             at,
             "An image must be given as a data URL.",
         ));
@@ -298,17 +297,18 @@ fn image(url: Option<&str>, at: &str) -> Result<Attachment, ApiError> {
     let image = data_url(url, at)?;
     match image.media_type.starts_with("image/") {
         true => Ok(image),
-        false => Err(ApiError::parameter(
+        false => Err(OpenAiError::parameter(
             at,
-            format!("`{}` is no type of an image.", image.media_type),
+            format!("`{}` is not an image type.", image.media_type),
         )),
     }
 }
 
-fn file(file: &Value, at: &str) -> Result<Attachment, ApiError> {
+fn file(file: &Value, at: &str) -> Result<Attachment, OpenAiError> {
     let Some(data) = file.get("file_data").and_then(Value::as_str) else {
-        let message = "A file must be given as `file_data`, a data URL: this server keeps no files and fetches none.";
-        return Err(ApiError::parameter(at, message));
+        let message = "Send a file as `file_data` with a data URL: this server neither stores nor \
+            fetches files.";
+        return Err(OpenAiError::parameter(at, message));
     };
     let name = file
         .get("filename")
@@ -320,20 +320,21 @@ fn file(file: &Value, at: &str) -> Result<Attachment, ApiError> {
     })
 }
 
-/// The file of a data URL. Others are not fetched: a client must not be able to send the server to addresses of its network.
-fn data_url(url: &str, at: &str) -> Result<Attachment, ApiError> {
+/// Decodes a data URL. Other URLs are refused, so that clients cannot make the server fetch
+/// addresses of its own network.
+fn data_url(url: &str, at: &str) -> Result<Attachment, OpenAiError> {
     let Some(rest) = url.strip_prefix("data:") else {
-        let message = "Only data URLs are taken, such as `data:image/png;base64,…`: this server fetches no addresses. \
-                       Fetch it yourself, and send its bytes.";
-        return Err(ApiError::parameter(at, message));
+        let message = "Only data URLs are supported, such as `data:image/png;base64,…`: this \
+            server fetches no URLs. Download the file, and send its bytes.";
+        return Err(OpenAiError::parameter(at, message));
     };
     let head_and_data = rest.split_once(',');
     let Some((media_type, data)) =
         head_and_data.and_then(|(head, data)| Some((head.strip_suffix(";base64")?, data)))
     else {
-        return Err(ApiError::parameter(
+        return Err(OpenAiError::parameter(
             at,
-            "A data URL must have a type and base64: `data:image/png;base64,…`.",
+            "A data URL must have a media type and `base64`: `data:image/png;base64,…`.",
         ));
     };
     let media_type = media_type
@@ -343,13 +344,13 @@ fn data_url(url: &str, at: &str) -> Result<Attachment, ApiError> {
         .trim()
         .to_ascii_lowercase();
     if !media_type.contains('/') {
-        return Err(ApiError::parameter(
+        return Err(OpenAiError::parameter(
             at,
-            "A data URL must say the type of its data: `data:image/png;base64,…`.",
+            "A data URL must have a media type: `data:image/png;base64,…`.",
         ));
     }
     if data.is_empty() || STANDARD.decode(data).is_err() {
-        return Err(ApiError::parameter(
+        return Err(OpenAiError::parameter(
             at,
             "The data of a data URL must be base64.",
         ));
@@ -367,8 +368,8 @@ mod tests {
 
     use super::*;
 
-    fn read(messages: Value) -> Result<Talk, Value> {
-        Talk::read(messages.as_array().unwrap(), "messages").map_err(|error| error.body())
+    fn read(messages: Value) -> Result<ChatInput, Value> {
+        ChatInput::read(messages.as_array().unwrap(), "messages").map_err(|error| error.body())
     }
 
     fn param(messages: Value) -> String {
@@ -390,7 +391,10 @@ mod tests {
         ]))
         .unwrap();
         assert_eq!(talk.instructions.as_deref(), Some("Be kind.\n\nBe brief."));
-        assert_eq!(talk.before, [Said::user("hi"), Said::assistant("hello")]);
+        assert_eq!(
+            talk.before,
+            [ChatEntry::user("hi"), ChatEntry::assistant("hello")]
+        );
         assert_eq!(talk.input(), ("and\n\nnow?".to_owned(), Vec::new()));
     }
 
@@ -491,22 +495,22 @@ mod tests {
             name: None,
         };
         for said in [
-            Said::user("hi"),
-            Said::assistant("hello"),
-            Said {
+            ChatEntry::user("hi"),
+            ChatEntry::assistant("hello"),
+            ChatEntry {
                 files: vec![file.clone()],
-                ..Said::user("look")
+                ..ChatEntry::user("look")
             },
-            Said {
+            ChatEntry {
                 files: vec![file],
-                ..Said::user("")
+                ..ChatEntry::user("")
             },
         ] {
-            assert_eq!(Said::of(&said.data()), Some(said));
+            assert_eq!(ChatEntry::of(&said.data()), Some(said));
         }
         assert_eq!(
-            Said::of(&MessageData {
-                role: Role::Tool,
+            ChatEntry::of(&MessageData {
+                role: MessageRole::Tool,
                 content: Vec::new()
             }),
             None

@@ -1,15 +1,16 @@
-//! The OpenAI-compatible door: agents as models, chat completions and responses. `docs/openai.md` tells what is promised.
+//! OpenAI-compatible API: agents as models, chat completions and responses. `docs/openai.md`
+//! describes the supported features.
 //!
-//! A client of chat completions sends everything that was said each time. What it goes on with is found again by a hash over
-//! that; what is not found begins a new conversation, opened by what the client has sent.
+//! Clients of chat completions send all messages in each request. A hash of the messages identifies
+//! the conversation. Unknown messages start a new conversation with these messages as its history.
 
-mod begin;
+mod answer_stream;
 mod bodies;
 mod chat;
+mod conversation_index;
 mod error;
 mod format;
-mod history;
-mod memory;
+mod history_hash;
 mod message;
 mod models;
 mod outcome;
@@ -17,7 +18,7 @@ mod request;
 mod response_events;
 mod response_id;
 mod responses;
-mod track;
+mod submit;
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -32,12 +33,11 @@ use goondan::ids::InstanceId;
 use goondan::spec::codes::page_url;
 use utoipa::OpenApi;
 
-use self::error::ApiError;
-pub(crate) use self::memory::Memory;
-use crate::guard::Access;
+pub(crate) use self::conversation_index::ConversationIndex;
+use self::error::OpenAiError;
+use crate::auth::AccessPolicy;
 use crate::service::Service;
 
-/// What `/openapi.json` says of the routes.
 #[derive(OpenApi)]
 #[openapi(paths(
     models::list,
@@ -46,10 +46,9 @@ use crate::service::Service;
     responses::create,
     responses::show
 ))]
-pub(crate) struct Described;
+pub(crate) struct OpenAiDocument;
 
-/// The routes below `/v1`.
-pub(crate) fn router(access: Arc<Access>) -> Router<Service> {
+pub(crate) fn router(access: Arc<AccessPolicy>) -> Router<Service> {
     Router::new()
         .route("/models", get(models::list))
         .route("/models/{*model}", get(models::show))
@@ -61,47 +60,47 @@ pub(crate) fn router(access: Arc<Access>) -> Router<Service> {
         .layer(middleware::from_fn_with_state(access, guard))
 }
 
-/// Lets a request through, or refuses it: the token of the server is the API key.
-async fn guard(State(access): State<Arc<Access>>, request: Request, next: Next) -> Response {
+/// Checks a request. The API key is the server token.
+async fn guard(State(access): State<Arc<AccessPolicy>>, request: Request, next: Next) -> Response {
     match access.check(request.headers(), request.uri()) {
         Ok(()) => next.run(request).await,
-        Err(problem) => ApiError::from(problem).into_response(),
+        Err(problem) => OpenAiError::from(problem).into_response(),
     }
 }
 
-async fn nothing_there(uri: Uri) -> ApiError {
+async fn nothing_there(uri: Uri) -> OpenAiError {
     let message = format!(
-        "There is nothing at `/v1{}`. For what there is, see {}.",
+        "There is nothing at `/v1{}`. For the supported URLs, see {}.",
         uri.path(),
         page_url("openai.md")
     );
-    ApiError::not_found(message).code("unknown_url")
+    OpenAiError::not_found(message).code("unknown_url")
 }
 
-async fn wrong_method() -> ApiError {
-    ApiError::method("This address does not take that method.")
+async fn wrong_method() -> OpenAiError {
+    OpenAiError::method("This URL does not support the HTTP method.")
 }
 
-/// Seconds since 1970.
+/// Returns the time in seconds since 1970.
 pub(crate) fn now() -> u64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_secs())
 }
 
-/// What tells an event from all others.
+/// Returns the part of an event id that is unique.
 fn suffix(event_id: &str) -> &str {
     event_id.rsplit('-').next().unwrap_or(event_id)
 }
 
-/// Tells which event a response belongs to, and which conversation.
+/// Adds headers with the event and the conversation of a response.
 fn headers(mut response: Response, event_id: &str, instance: &InstanceId) -> Response {
     let headers = response.headers_mut();
     for (name, value) in [
         ("x-request-id", event_id),
         (request::INSTANCE_HEADER, &*instance.instance_key),
     ] {
-        // A key may hold what a header can't.
+        // Conversation keys may contain characters that a header cannot carry.
         if let Ok(value) = HeaderValue::from_str(value) {
             headers.insert(name, value);
         }

@@ -1,32 +1,31 @@
-//! Agents, as models.
+//! Agents as OpenAI models.
 
 use axum::Json;
 use axum::extract::{Path, State};
 use serde_json::{Value, json};
 
-use super::bodies::Refusals;
-use super::error::ApiError;
+use super::bodies::OpenAiErrorResponses;
+use super::error::OpenAiError;
 use crate::service::Service;
 
-/// The agent that a model stands for: the agent of that name; the entry agent for the name of the swarm.
+/// Returns the agent of a model name: an agent name, or the swarm name for the entry agent.
 pub(super) fn agent(service: &Service, model: &str) -> Option<String> {
     let swarm = service.swarm();
     let agent = swarm.agents().into_iter().find(|agent| agent == model);
     agent.or_else(|| (swarm.name() == model).then(|| swarm.entry_agent()))
 }
 
-/// There is no such model.
-pub(super) fn unknown(service: &Service, model: &str) -> ApiError {
+pub(super) fn unknown(service: &Service, model: &str) -> OpenAiError {
     let message = format!(
         "The model `{model}` does not exist. The models of this server are: {}.",
         names(service).join(", ")
     );
-    ApiError::not_found(message)
+    OpenAiError::not_found(message)
         .about("model")
         .code("model_not_found")
 }
 
-/// The swarm first, then its agents.
+/// Returns the model names, the swarm first.
 fn names(service: &Service) -> Vec<String> {
     let (swarm, agents) = (service.swarm().name(), service.swarm().agents());
     let swarm = Some(swarm).filter(|swarm| !agents.contains(swarm));
@@ -37,11 +36,11 @@ fn body(service: &Service, name: &str) -> Value {
     json!({"id": name, "object": "model", "created": service.inner.openai_began, "owned_by": service.swarm().name()})
 }
 
-/// Lists the agents, as OpenAI's models.
+/// List the agents, as OpenAI models.
 #[utoipa::path(
     get,
     path = "/v1/models",
-    responses((status = 200, body = Object, description = "The list."), Refusals),
+    responses((status = 200, body = Object, description = "The models."), OpenAiErrorResponses),
 )]
 pub(super) async fn list(State(service): State<Service>) -> Json<Value> {
     let models: Vec<Value> = names(&service)
@@ -51,17 +50,18 @@ pub(super) async fn list(State(service): State<Service>) -> Json<Value> {
     Json(json!({"object": "list", "data": models}))
 }
 
-/// Shows an agent, as one of OpenAI's models.
+/// Return an agent, as an OpenAI model.
 #[utoipa::path(
     get,
     path = "/v1/models/{model}",
-    params(("model" = String, Path, description = "The name of an agent, or of the swarm for its entry agent.")),
-    responses((status = 200, body = Object, description = "The model."), Refusals),
+    params(("model" = String, Path, description = "The name of an agent, or of the swarm for its \
+        entry agent.")),
+    responses((status = 200, body = Object, description = "The model."), OpenAiErrorResponses),
 )]
 pub(super) async fn show(
     State(service): State<Service>,
     Path(model): Path<String>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<Value>, OpenAiError> {
     match agent(&service, &model) {
         Some(_) => Ok(Json(body(&service, &model))),
         None => Err(unknown(&service, &model)),

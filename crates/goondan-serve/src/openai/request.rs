@@ -1,4 +1,4 @@
-//! What requests of both APIs have in common: how they are read, and what of them is not taken.
+//! Requests of both APIs: parsing, and rejection of unsupported parameters.
 
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
@@ -7,53 +7,51 @@ use goondan::spec::{Code, JsonObject};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
-use super::begin::{Again, Ask};
-use super::error::ApiError;
-use super::format::{self, Names};
-use super::message::Talk;
+use super::error::OpenAiError;
+use super::format::{self, FormatParams};
+use super::message::ChatInput;
 use super::models;
-use crate::caller::caller;
-use crate::problem::Problem;
+use super::submit::{RetryKey, SubmitRequest};
+use crate::problem::ApiProblem;
 use crate::service::Service;
+use crate::trace_context::caller;
 
-/// The header, and the metadata, that name a conversation.
+/// Header and metadata field with the conversation key.
 pub(super) const INSTANCE_HEADER: &str = "x-goondan-instance";
 const INSTANCE_KEY: &str = "instanceKey";
 
-/// A request that was read.
-pub(super) struct Request {
+pub(super) struct OpenAiRequest {
     fields: Map<String, Value>,
-    again: Again,
+    again: RetryKey,
     instance_key: Option<String>,
 }
 
-/// A parameter that would change what the answer is, and that this server can't heed. Others are ignored.
-pub(super) struct Rule {
-    /// Its name; behind a dot, a field of it.
+/// An unsupported parameter that would change the answer. Other unsupported parameters are ignored.
+pub(super) struct UnsupportedParam {
+    /// Parameter name; a dot precedes the name of a nested field.
     pub(super) name: &'static str,
-    /// Values that ask for what this server does anyway.
+    /// Values that request the server's normal behavior.
     pub(super) fine: &'static [&'static str],
-    /// Why it is refused.
+    /// Reason for the rejection.
     pub(super) why: &'static str,
 }
 
-impl Request {
-    /// Reads a request for that address.
+impl OpenAiRequest {
     pub(super) fn read(
         path: &str,
         headers: &HeaderMap,
         body: Result<Bytes, BytesRejection>,
-    ) -> Result<Request, ApiError> {
+    ) -> Result<OpenAiRequest, OpenAiError> {
         let body = body.map_err(|rejection| unreadable(&rejection))?;
         let fields = match serde_json::from_slice(&body) {
             Ok(Value::Object(fields)) => fields,
             Ok(_) => {
-                return Err(ApiError::request(
+                return Err(OpenAiError::request(
                     "The body of the request must be a JSON object.",
                 ));
             }
             Err(error) => {
-                return Err(ApiError::request(format!(
+                return Err(OpenAiError::request(format!(
                     "The body of the request is not JSON: {error}."
                 )));
             }
@@ -62,8 +60,8 @@ impl Request {
         let instance_key = match headers.get(INSTANCE_HEADER).map(|key| key.to_str()) {
             Some(Ok(key)) if !key.is_empty() => Some(key.to_owned()),
             Some(_) => {
-                return Err(ApiError::request(
-                    "The header `X-Goondan-Instance` must be visible ASCII characters.",
+                return Err(OpenAiError::request(
+                    "The header `X-Goondan-Instance` must contain only visible ASCII characters.",
                 ));
             }
             None => None,
@@ -77,7 +75,7 @@ impl Request {
             hash.update(u64::try_from(part.len()).unwrap_or(u64::MAX).to_le_bytes());
             hash.update(part);
         }
-        let again = Again {
+        let again = RetryKey {
             key: header("idempotency-key")
                 .filter(|key| !key.is_empty())
                 .map(str::to_owned),
@@ -87,14 +85,14 @@ impl Request {
                 > 0,
             fingerprint: hash.finalize().into(),
         };
-        Ok(Request {
+        Ok(OpenAiRequest {
             fields,
             again,
             instance_key,
         })
     }
 
-    /// A parameter; `None` where it is absent or null.
+    /// Returns a parameter; `None` if it is absent or null.
     pub(super) fn get(&self, name: &str) -> Option<&Value> {
         let (name, inner) = name.split_once('.').unwrap_or((name, ""));
         let value = self.fields.get(name).filter(|value| !value.is_null())?;
@@ -106,71 +104,70 @@ impl Request {
         }
     }
 
-    /// A parameter that is a string.
-    pub(super) fn text(&self, name: &str) -> Result<Option<&str>, ApiError> {
-        let wrong = || ApiError::parameter(name, format!("`{name}` must be a string."));
+    pub(super) fn text(&self, name: &str) -> Result<Option<&str>, OpenAiError> {
+        let wrong = || OpenAiError::parameter(name, format!("`{name}` must be a string."));
         self.get(name)
             .map(|value| value.as_str().ok_or_else(wrong))
             .transpose()
     }
 
-    /// A parameter that is true or false.
-    pub(super) fn flag(&self, name: &str, default: bool) -> Result<bool, ApiError> {
-        let wrong = || ApiError::parameter(name, format!("`{name}` must be true or false."));
+    pub(super) fn flag(&self, name: &str, default: bool) -> Result<bool, OpenAiError> {
+        let wrong = || OpenAiError::parameter(name, format!("`{name}` must be a boolean."));
         self.get(name)
             .map_or(Ok(default), |value| value.as_bool().ok_or_else(wrong))
     }
 
-    /// A parameter that is a list.
-    pub(super) fn list(&self, name: &str) -> Result<&[Value], ApiError> {
-        let wrong = || ApiError::parameter(name, format!("`{name}` must be a list."));
+    pub(super) fn list(&self, name: &str) -> Result<&[Value], OpenAiError> {
+        let wrong = || OpenAiError::parameter(name, format!("`{name}` must be a list."));
         self.get(name)
             .and_then(Value::as_array)
             .map(Vec::as_slice)
             .ok_or_else(wrong)
     }
 
-    /// Refuses what would change the meaning of the answer.
-    pub(super) fn check(&self, rules: &[Rule]) -> Result<(), ApiError> {
+    /// Rejects unsupported parameters that would change the answer.
+    pub(super) fn check(&self, rules: &[UnsupportedParam]) -> Result<(), OpenAiError> {
         for rule in rules {
             let Some(value) = self.get(rule.name) else {
                 continue;
             };
             let shown = value.to_string();
             if !super::message::is_nothing(value) && !rule.fine.contains(&&*shown) {
-                return Err(ApiError::parameter(rule.name, rule.why).code("unsupported_parameter"));
+                return Err(
+                    OpenAiError::parameter(rule.name, rule.why).code("unsupported_parameter")
+                );
             }
         }
         Ok(())
     }
 
-    /// The model that the client names, and its agent.
-    pub(super) fn model(&self, service: &Service) -> Result<(String, String), ApiError> {
+    /// Returns the model name in the request, and its agent.
+    pub(super) fn model(&self, service: &Service) -> Result<(String, String), OpenAiError> {
         let Some(model) = self.text("model")? else {
-            return Err(ApiError::parameter(
+            return Err(OpenAiError::parameter(
                 "model",
-                "Say which agent shall answer: `model` is the name of an agent.",
+                "Set `model` to the name of an agent.",
             ));
         };
         let agent = models::agent(service, model).ok_or_else(|| models::unknown(service, model))?;
         Ok((model.to_owned(), agent))
     }
 
-    /// For whom the client asks.
-    pub(super) fn user(&self) -> Result<Option<String>, ApiError> {
+    /// Returns the end user, as named by the client.
+    pub(super) fn user(&self) -> Result<Option<String>, OpenAiError> {
         let user = self.text("user")?.or(self.text("safety_identifier")?);
         Ok(user.map(str::to_owned))
     }
 
-    /// What both APIs ask for in the same way, and the model as the client calls it.
+    /// Parses the parameters that both APIs share. Also returns the model name.
     pub(super) fn ask(
         self,
         service: &Service,
         headers: &HeaderMap,
-        rules: &[Rule],
-        format: Names,
-        talk: impl FnOnce(&Request) -> Result<Talk, ApiError>,
-    ) -> Result<(String, Ask), ApiError> {
+        rules: &[UnsupportedParam],
+        format: FormatParams,
+        talk: impl FnOnce(&OpenAiRequest) -> Result<ChatInput, OpenAiError>,
+    ) -> Result<(String, SubmitRequest), OpenAiError> {
         let (model, agent) = self.model(service)?;
         self.check(rules)?;
         let output = format::wanted(&self, format, &agent, service)?;
@@ -179,7 +176,7 @@ impl Request {
         let (user, caller, again) = (self.user()?, caller(headers), self.again);
         Ok((
             model,
-            Ask {
+            SubmitRequest {
                 agent,
                 talk,
                 user,
@@ -194,9 +191,9 @@ impl Request {
         ))
     }
 
-    /// The conversation that the client names, and what becomes metadata of the user message.
-    pub(super) fn metadata(&self) -> Result<(Option<String>, JsonObject), ApiError> {
-        let wrong = || ApiError::parameter("metadata", "`metadata` must be an object.");
+    /// Returns the conversation key and the metadata of the user message.
+    pub(super) fn metadata(&self) -> Result<(Option<String>, JsonObject), OpenAiError> {
+        let wrong = || OpenAiError::parameter("metadata", "`metadata` must be an object.");
         let mut metadata = match self.get("metadata") {
             Some(value) => value.as_object().cloned().ok_or_else(wrong)?,
             None => JsonObject::new(),
@@ -205,8 +202,8 @@ impl Request {
             None | Some(Value::Null) => None,
             Some(Value::String(key)) if !key.is_empty() => Some(key),
             Some(_) => {
-                let message = "`metadata.instanceKey` must be a string: the key of a conversation.";
-                return Err(ApiError::parameter("metadata.instanceKey", message));
+                let message = "`metadata.instanceKey` must be a string, the conversation key.";
+                return Err(OpenAiError::parameter("metadata.instanceKey", message));
             }
         };
         if let Some(user) = self.user()? {
@@ -215,7 +212,6 @@ impl Request {
         Ok((self.instance_key.clone().or(key), metadata))
     }
 
-    /// The metadata as they came.
     pub(super) fn metadata_as_given(&self) -> Value {
         self.get("metadata")
             .cloned()
@@ -223,17 +219,17 @@ impl Request {
     }
 }
 
-fn unreadable(rejection: &BytesRejection) -> ApiError {
+fn unreadable(rejection: &BytesRejection) -> OpenAiError {
     if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
-        return Problem::new(
+        return ApiProblem::new(
             Code::SERVE_TOO_LARGE,
             "The body of the request is too large.",
         )
         .suggest("Send a smaller body, or start the server with a larger --max-body.")
         .into();
     }
-    ApiError::request(format!(
-        "The body of the request can't be read: {}.",
+    OpenAiError::request(format!(
+        "The request body cannot be read: {}.",
         rejection.body_text()
     ))
 }

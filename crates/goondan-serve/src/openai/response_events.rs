@@ -1,4 +1,4 @@
-//! A response, event by event.
+//! Event stream of a response.
 
 use std::collections::VecDeque;
 
@@ -6,19 +6,18 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
-use super::error::ApiError;
-use super::memory::Reading;
-use super::responses::{Head, Status, part};
-use super::track::{Answer, End, Item, News, Reader};
+use super::answer_stream::{AnswerSubscriber, AnswerUpdate, FinishedAnswer, OutputItem, TrackEnd};
+use super::conversation_index::AttemptReader;
+use super::error::OpenAiError;
+use super::responses::{OpenAiResponseStatus, ResponseHead, part};
 
-/// A response on its way to a client.
-pub(super) struct Events {
-    head: Head,
-    reader: Reader,
-    /// It is let go with the last event.
-    reading: Option<Reading>,
+pub(super) struct ResponseStream {
+    head: ResponseHead,
+    reader: AnswerSubscriber,
+    /// Released with the last event.
+    reading: Option<AttemptReader>,
     /// Items in the order in which they began.
-    items: Vec<Item>,
+    items: Vec<OutputItem>,
     /// Index of the text that is not complete.
     open_text: Option<usize>,
     /// Index of the reasoning that is not complete, and of its entry.
@@ -28,10 +27,13 @@ pub(super) struct Events {
     ready: VecDeque<Event>,
 }
 
-impl Events {
-    /// From the beginning.
-    pub(super) fn new(head: Head, reader: Reader, reading: Reading) -> Self {
-        Events {
+impl ResponseStream {
+    pub(super) fn new(
+        head: ResponseHead,
+        reader: AnswerSubscriber,
+        reading: AttemptReader,
+    ) -> Self {
+        ResponseStream {
             head,
             reader,
             reading: Some(reading),
@@ -44,7 +46,6 @@ impl Events {
         }
     }
 
-    /// As a response.
     pub(super) fn respond(self) -> Response {
         let stream = futures::stream::unfold(self, |mut events| async move {
             while events.ready.is_empty() {
@@ -62,17 +63,17 @@ impl Events {
     async fn advance(&mut self) {
         if !std::mem::replace(&mut self.is_begun, true) {
             for name in ["response.created", "response.in_progress"] {
-                let response = self.head.body(&[], &Status::InProgress);
+                let response = self.head.body(&[], &OpenAiResponseStatus::InProgress);
                 self.put(name, json!({"response": response}));
             }
             return;
         }
         match self.reader.next().await {
-            News::Text { delta, .. } => self.say(&delta),
-            News::Reasoning { entry, delta } => self.reason(entry, &delta),
-            News::PartOver => self.close_text(),
-            News::Void => self.fail(&ApiError::begun_again()),
-            News::End(end) => self.end(&end),
+            AnswerUpdate::Text { delta, .. } => self.say(&delta),
+            AnswerUpdate::Reasoning { entry, delta } => self.reason(entry, &delta),
+            AnswerUpdate::PartOver => self.close_text(),
+            AnswerUpdate::Void => self.fail(&OpenAiError::begun_again()),
+            AnswerUpdate::End(end) => self.end(&end),
         }
     }
 
@@ -95,7 +96,7 @@ impl Events {
     }
 
     /// Begins an item without content, and returns its index.
-    fn open(&mut self, item: Item) -> usize {
+    fn open(&mut self, item: OutputItem) -> usize {
         let (index, part) = (self.items.len(), part(&item));
         self.items.push(item);
         let item = self.head.item(&self.items, index, false);
@@ -107,7 +108,6 @@ impl Events {
         index
     }
 
-    /// Writes a piece of an item.
     fn add(&mut self, index: usize, delta: &str) {
         let (name, text, more) = shape(&mut self.items[index]);
         text.push_str(delta);
@@ -116,10 +116,13 @@ impl Events {
         self.put_part(index, &format!("{name}.delta"), &fields);
     }
 
-    /// Ends an item.
     fn close_item(&mut self, index: usize) {
         let (name, text, more) = shape(&mut self.items[index]);
-        let field = if name == REFUSAL { "refusal" } else { "text" };
+        let field = if name == REFUSAL_EVENT_PREFIX {
+            "refusal"
+        } else {
+            "text"
+        };
         let text = (field, Value::from(text.as_str()));
         let fields: Vec<_> = std::iter::once(text).chain(more).collect();
         self.put_part(index, &format!("{name}.done"), &fields);
@@ -136,7 +139,7 @@ impl Events {
         self.close_reasoning();
         let index = match self.open_text {
             Some(index) => index,
-            None => self.open(Item::Text(String::new())),
+            None => self.open(OutputItem::Text(String::new())),
         };
         self.open_text = Some(index);
         self.add(index, delta);
@@ -148,7 +151,7 @@ impl Events {
         }
         let index = match self.open_reasoning {
             Some((index, _)) => index,
-            None => self.open(Item::Reasoning(String::new())),
+            None => self.open(OutputItem::Reasoning(String::new())),
         };
         self.open_reasoning = Some((index, entry));
         self.add(index, delta);
@@ -166,34 +169,36 @@ impl Events {
         }
     }
 
-    fn end(&mut self, end: &End) {
+    fn end(&mut self, end: &TrackEnd) {
         self.close_reasoning();
         match end {
-            End::Over(answer) => self.complete(answer),
-            End::Failed(error) => {
+            TrackEnd::Over(answer) => self.complete(answer),
+            TrackEnd::Failed(error) => {
                 self.close_text();
-                let response = self.head.body(&self.items, &Status::Failed(error));
+                let response = self
+                    .head
+                    .body(&self.items, &OpenAiResponseStatus::Failed(error));
                 self.put("response.failed", json!({"response": response}));
                 self.close();
             }
         }
     }
 
-    fn complete(&mut self, answer: &Answer) {
+    fn complete(&mut self, answer: &FinishedAnswer) {
         self.close_text();
         for item in &answer.items {
             let (empty, text) = match item {
-                Item::Reasoning(_) if self.reader.has_reasoning() => continue,
-                Item::Text(_) if self.reader.has_begun() => continue,
-                Item::Reasoning(text) => (Item::Reasoning(String::new()), text),
-                Item::Text(text) => (Item::Text(String::new()), text),
-                Item::Refusal(words) => (Item::Refusal(String::new()), words),
+                OutputItem::Reasoning(_) if self.reader.has_reasoning() => continue,
+                OutputItem::Text(_) if self.reader.has_begun() => continue,
+                OutputItem::Reasoning(text) => (OutputItem::Reasoning(String::new()), text),
+                OutputItem::Text(text) => (OutputItem::Text(String::new()), text),
+                OutputItem::Refusal(words) => (OutputItem::Refusal(String::new()), words),
             };
             let index = self.open(empty);
             self.add(index, text);
             self.close_item(index);
         }
-        let status = Status::Over {
+        let status = OpenAiResponseStatus::Over {
             outcome: answer.outcome,
             usage: Some(answer.usage),
         };
@@ -206,8 +211,8 @@ impl Events {
         self.close();
     }
 
-    /// The stream can't go on, though the turn does.
-    fn fail(&mut self, error: &ApiError) {
+    /// Ends the stream with an error, although the turn continues.
+    fn fail(&mut self, error: &OpenAiError) {
         let body = error.body();
         self.put(
             "error",
@@ -223,16 +228,17 @@ impl Events {
     }
 }
 
-const REFUSAL: &str = "response.refusal";
+const REFUSAL_EVENT_PREFIX: &str = "response.refusal";
 
-/// Returns the name that the events of an item begin with, its text, and the other fields of these events.
-fn shape(item: &mut Item) -> (&'static str, &mut String, Option<(&'static str, Value)>) {
+/// Returns the name that the events of an item begin with, its text, and the other fields of these
+/// events.
+fn shape(item: &mut OutputItem) -> (&'static str, &mut String, Option<(&'static str, Value)>) {
     match item {
-        Item::Text(text) => {
+        OutputItem::Text(text) => {
             let more = Some(("logprobs", json!([])));
             ("response.output_text", text, more)
         }
-        Item::Reasoning(text) => ("response.reasoning_text", text, None),
-        Item::Refusal(words) => (REFUSAL, words, None),
+        OutputItem::Reasoning(text) => ("response.reasoning_text", text, None),
+        OutputItem::Refusal(words) => (REFUSAL_EVENT_PREFIX, words, None),
     }
 }

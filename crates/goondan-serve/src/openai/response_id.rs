@@ -1,21 +1,19 @@
-//! The id of a response says where it lies: in which conversation, and by which event. So it holds across restarts, and
-//! nothing is kept for it.
+//! Response ids. An id contains the event and the conversation, so it stays valid after a restart
+//! without any stored state.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use goondan::ids::InstanceId;
 
-/// Where a response lies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ResponseId {
     pub(super) event_id: String,
     pub(super) instance: InstanceId,
-    /// It may be asked for again.
+    /// The response can be retrieved later.
     pub(super) is_stored: bool,
 }
 
 impl ResponseId {
-    /// What clients get.
     pub(super) fn encode(&self) -> String {
         let InstanceId {
             agent,
@@ -28,7 +26,7 @@ impl ResponseId {
         )
     }
 
-    /// What clients give back; `None` for what this server has not made.
+    /// Decodes an id; `None` if this server did not create it.
     pub(super) fn decode(text: &str) -> Option<Self> {
         let bytes = URL_SAFE_NO_PAD.decode(text.strip_prefix("resp_")?).ok()?;
         let (event_id, agent, key, is_stored): (String, String, String, bool) =

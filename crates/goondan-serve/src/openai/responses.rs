@@ -1,4 +1,4 @@
-//! Responses.
+//! Responses API.
 
 use axum::Json;
 use axum::body::Bytes;
@@ -6,104 +6,108 @@ use axum::extract::rejection::BytesRejection;
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
-use goondan::Found;
+use goondan::SubmittedEventState;
 use goondan::event::{TurnResult, turn_id};
 use goondan::ids::is_message_of;
 use goondan::message::Message;
 use goondan::ports::model::TokenUsage;
 use serde_json::{Value, json};
 
-use super::begin::{Begun, begin};
-use super::bodies::{Refusals, ResponseBody};
-use super::error::ApiError;
-use super::message::{Said, Talk, joined};
-use super::outcome::{Outcome, refusal};
-use super::request::{Request, Rule};
-use super::response_events::Events;
+use super::answer_stream::{OutputItem, TrackEnd, items_of_turn};
+use super::bodies::{OpenAiErrorResponses, ResponseBody};
+use super::error::OpenAiError;
+use super::message::{ChatEntry, ChatInput, joined};
+use super::outcome::{AnswerOutcome, refusal};
+use super::request::{OpenAiRequest, UnsupportedParam};
+use super::response_events::ResponseStream;
 use super::response_id::ResponseId;
-use super::track::{End, Item, said_in};
+use super::submit::{SubmittedTurn, begin};
 use super::{format, headers};
-use crate::problem::Problem;
+use crate::problem::ApiProblem;
 use crate::service::Service;
 
-const TOOLS: &str =
-    "Tools of the client are not supported: an agent calls its own tools, as its project says.";
+const CLIENT_TOOLS_REASON: &str =
+    "Client tools are not supported: an agent calls only the tools in its project.";
 
-const RULES: [Rule; 6] = [
-    Rule {
+const UNSUPPORTED_RESPONSE_PARAMS: [UnsupportedParam; 6] = [
+    UnsupportedParam {
         name: "tools",
         fine: &[],
-        why: TOOLS,
+        why: CLIENT_TOOLS_REASON,
     },
-    Rule {
+    UnsupportedParam {
         name: "tool_choice",
         fine: &["\"none\"", "\"auto\""],
-        why: TOOLS,
+        why: CLIENT_TOOLS_REASON,
     },
-    Rule {
+    UnsupportedParam {
         name: "background",
         fine: &["false"],
-        why: "There is no background mode. Send `stream`, or wait.",
+        why: "Background mode is not supported. Use `stream`, or wait for the response.",
     },
-    Rule {
+    UnsupportedParam {
         name: "conversation",
         fine: &[],
-        why: "Conversations of OpenAI are not known here. Use `previous_response_id`, or the header `X-Goondan-Instance`.",
+        why: "OpenAI conversations are not supported. Use `previous_response_id`, or the header \
+            `X-Goondan-Instance`.",
     },
-    Rule {
+    UnsupportedParam {
         name: "prompt",
         fine: &[],
-        why: "Prompt templates of OpenAI are not known here. Use `instructions`.",
+        why: "OpenAI prompt templates are not supported. Use `instructions`.",
     },
-    Rule {
+    UnsupportedParam {
         name: "top_logprobs",
         fine: &["0"],
-        why: "Log probabilities are not known here.",
+        why: "Log probabilities are not supported.",
     },
 ];
 
-/// The key of the user message's metadata that holds what has to be told of a response later.
-const METADATA: &str = "openai";
+/// Metadata key of the user message for fields of the response that are needed later.
+const RESPONSE_METADATA_KEY: &str = "openai";
 
-/// What stays the same of a response from its first event to its last.
+/// Fields of a response that do not change.
 #[derive(Clone)]
-pub(super) struct Head {
+pub(super) struct ResponseHead {
     pub(super) id: ResponseId,
     created: u64,
     model: String,
-    /// Fields that come back as the client gave them.
+    /// Fields that are returned as the client sent them.
     echoed: Value,
 }
 
-/// How a response stands.
-pub(super) enum Status<'a> {
+pub(super) enum OpenAiResponseStatus<'a> {
     InProgress,
     Over {
-        outcome: Outcome,
+        outcome: AnswerOutcome,
         usage: Option<TokenUsage>,
     },
-    Failed(&'a ApiError),
+    Failed(&'a OpenAiError),
 }
 
-/// Answers an input, as OpenAI's responses.
+/// Answer an input, like OpenAI's responses.
 ///
-/// With `stream` the answer is a stream of events. `docs/openai.md` tells which parameters are heeded.
+/// With `stream`, the response is a stream of events. `docs/openai.md` lists the supported
+/// parameters.
 #[utoipa::path(
     post,
     path = "/v1/responses",
     params(
-        ("X-Goondan-Instance" = Option<String>, Header, pattern = "^[!-~]+$", description = "The conversation."),
-        ("Idempotency-Key" = Option<String>, Header, description = "The same key twice starts one turn."),
+        ("X-Goondan-Instance" = Option<String>, Header, pattern = "^[!-~]+$", description = "The \
+            conversation key."),
+        ("Idempotency-Key" = Option<String>, Header, description = "A repeated key starts no \
+            second turn."),
     ),
     request_body = ResponseBody,
-    responses((status = 200, body = Object, description = "The response; or a stream of events."), Refusals),
+    responses((status = 200, body = Object, description = "The response, or a stream of \
+        events."), OpenAiErrorResponses),
 )]
 pub(super) async fn create(
     State(service): State<Service>,
     header: HeaderMap,
     body: Result<Bytes, BytesRejection>,
-) -> Result<Response, ApiError> {
-    let request = Request::read("responses", &header, body)?;
+) -> Result<Response, OpenAiError> {
+    let request = OpenAiRequest::read("responses", &header, body)?;
     let is_stored = request.flag("store", true)?;
     let previous = request.text("previous_response_id")?.map(str::to_owned);
     let mut echoed = json!({
@@ -116,14 +120,20 @@ pub(super) async fn create(
     if let Some(format) = request.get("text.format") {
         echoed["text"] = json!({"format": format});
     }
-    let (model, mut ask) = request.ask(&service, &header, &RULES, format::RESPONSES, talk)?;
+    let (model, mut ask) = request.ask(
+        &service,
+        &header,
+        &UNSUPPORTED_RESPONSE_PARAMS,
+        format::RESPONSE_FORMAT_PARAMS,
+        talk,
+    )?;
     ask.metadata.insert(
-        METADATA.to_owned(),
+        RESPONSE_METADATA_KEY.to_owned(),
         json!({"model": model, "response": echoed}),
     );
     ask.previous = previous.as_deref().map(previous_response).transpose()?;
     let stream = ask.stream;
-    let Begun {
+    let SubmittedTurn {
         mut reader,
         mut reading,
         instance,
@@ -134,57 +144,58 @@ pub(super) async fn create(
         instance: instance.clone(),
         is_stored,
     };
-    let head = Head {
+    let head = ResponseHead {
         id,
         created: super::now(),
         model,
         echoed,
     };
     let response = if stream {
-        Events::new(head, reader, reading).respond()
+        ResponseStream::new(head, reader, reading).respond()
     } else {
         let end = reader.end().await;
         reading.delivered();
         match &*end {
-            End::Over(answer) => {
-                let status = Status::Over {
+            TrackEnd::Over(answer) => {
+                let status = OpenAiResponseStatus::Over {
                     outcome: answer.outcome,
                     usage: Some(answer.usage),
                 };
                 Json(head.body(&answer.items, &status)).into_response()
             }
-            End::Failed(error) => error.clone().into_response(),
+            TrackEnd::Failed(error) => error.clone().into_response(),
         }
     };
     Ok(headers(response, &event_id, &instance))
 }
 
-/// Shows a response, also after a restart.
+/// Return a response, including after a restart.
 #[utoipa::path(
     get,
     path = "/v1/responses/{id}",
     params(("id" = String, Path, description = "The id of the response.")),
-    responses((status = 200, body = Object, description = "The response."), Refusals),
+    responses((status = 200, body = Object, description = "The response."), OpenAiErrorResponses),
 )]
 pub(super) async fn show(
     State(service): State<Service>,
     Path(id): Path<String>,
-) -> Result<Json<Value>, ApiError> {
-    let unknown =
-        || ApiError::not_found(format!("There is no response `{id}`.")).code("response_not_found");
+) -> Result<Json<Value>, OpenAiError> {
+    let unknown = || {
+        OpenAiError::not_found(format!("There is no response `{id}`.")).code("response_not_found")
+    };
     let id = ResponseId::decode(&id)
         .filter(|id| id.is_stored)
         .ok_or_else(unknown)?;
     let swarm = service.swarm();
     let result = match swarm.find(&id.event_id).await {
-        Some(Found::Open(_)) => None,
-        Some(Found::Over(result)) => Some(Some(*result)),
+        Some(SubmittedEventState::Open(_)) => None,
+        Some(SubmittedEventState::Over(result)) => Some(Some(*result)),
         None => Some(None),
     };
     let messages = swarm
         .conversation(&id.instance)
         .await
-        .map_err(Problem::from)?;
+        .map_err(ApiProblem::from)?;
     let turn_id = turn_id(&id.event_id);
     let own: Vec<&Message> = messages
         .iter()
@@ -193,30 +204,30 @@ pub(super) async fn show(
         .collect();
     let asked = own
         .iter()
-        .find_map(|message| message.metadata.get(METADATA));
+        .find_map(|message| message.metadata.get(RESPONSE_METADATA_KEY));
     if asked.is_none() && result.is_some() {
         return Err(unknown());
     }
-    let head = Head::told(&id, &own, asked);
-    let items = said_in(own.iter().copied(), &turn_id);
+    let head = ResponseHead::restore(&id, &own, asked);
+    let items = items_of_turn(own.iter().copied(), &turn_id);
     Ok(Json(match result {
-        None => head.body(&[], &Status::InProgress),
+        None => head.body(&[], &OpenAiResponseStatus::InProgress),
         Some(result) => head.over(items, result.as_ref()),
     }))
 }
 
-/// What is said: a text, or items; `instructions` come before those of the items.
-fn talk(request: &Request) -> Result<Talk, ApiError> {
+/// Parses the input, a string or items. `instructions` precede the instructions of the items.
+fn talk(request: &OpenAiRequest) -> Result<ChatInput, OpenAiError> {
     let mut talk = match request.get("input") {
-        Some(Value::String(text)) if !text.is_empty() => Talk {
-            new: vec![Said::user(&**text)],
-            ..Talk::default()
+        Some(Value::String(text)) if !text.is_empty() => ChatInput {
+            new: vec![ChatEntry::user(&**text)],
+            ..ChatInput::default()
         },
-        Some(Value::Array(items)) => Talk::read(items, "input")?,
+        Some(Value::Array(items)) => ChatInput::read(items, "input")?,
         _ => {
-            return Err(ApiError::parameter(
+            return Err(OpenAiError::parameter(
                 "input",
-                "Say something: `input` is a text or a list of items.",
+                "`input` must be a string or a list of items, and must not be empty.",
             ));
         }
     };
@@ -229,25 +240,25 @@ fn talk(request: &Request) -> Result<Talk, ApiError> {
     Ok(talk)
 }
 
-fn previous_response(id: &str) -> Result<ResponseId, ApiError> {
+fn previous_response(id: &str) -> Result<ResponseId, OpenAiError> {
     ResponseId::decode(id).ok_or_else(|| {
-        ApiError::parameter(
+        OpenAiError::parameter(
             "previous_response_id",
-            "There is no previous response of that id.",
+            "There is no previous response with this id.",
         )
         .code("previous_response_not_found")
     })
 }
 
-impl Head {
-    /// What a conversation tells of a response.
-    fn told(id: &ResponseId, own: &[&Message], asked: Option<&Value>) -> Head {
+impl ResponseHead {
+    /// Restores the fields of a response from its conversation.
+    fn restore(id: &ResponseId, own: &[&Message], asked: Option<&Value>) -> ResponseHead {
         let created = own.first().map_or(0, |message| {
             u64::try_from(message.created_at.timestamp()).unwrap_or(0)
         });
         let get = |name: &str| asked.and_then(|asked| asked.get(name)).cloned();
         let model = get("model").and_then(|model| model.as_str().map(str::to_owned));
-        Head {
+        ResponseHead {
             id: id.clone(),
             created,
             model: model.unwrap_or_else(|| id.instance.agent.clone()),
@@ -255,27 +266,27 @@ impl Head {
         }
     }
 
-    /// A response that is over. Without a result, which is kept for a while alone, its messages tell how it ended.
-    fn over(&self, mut items: Vec<Item>, result: Option<&TurnResult>) -> Value {
+    /// Encodes a finished response. Results are kept only for a limited time. After that, the
+    /// messages determine the status.
+    fn over(&self, mut items: Vec<OutputItem>, result: Option<&TurnResult>) -> Value {
         let Some(result) = result else {
-            let status = Status::Over {
-                outcome: Outcome::Complete,
+            let status = OpenAiResponseStatus::Over {
+                outcome: AnswerOutcome::Complete,
                 usage: None,
             };
             return self.body(&items, &status);
         };
-        items.extend(refusal(result).map(|words| Item::Refusal(words.to_owned())));
-        match Outcome::of(result) {
+        items.extend(refusal(result).map(|words| OutputItem::Refusal(words.to_owned())));
+        match AnswerOutcome::of(result) {
             Ok(outcome) => {
                 let usage = Some(result.usage);
-                self.body(&items, &Status::Over { outcome, usage })
+                self.body(&items, &OpenAiResponseStatus::Over { outcome, usage })
             }
-            Err(error) => self.body(&items, &Status::Failed(&error.into())),
+            Err(error) => self.body(&items, &OpenAiResponseStatus::Failed(&error.into())),
         }
     }
 
-    /// The response as it stands.
-    pub(super) fn body(&self, items: &[Item], status: &Status<'_>) -> Value {
+    pub(super) fn body(&self, items: &[OutputItem], status: &OpenAiResponseStatus<'_>) -> Value {
         let output: Vec<Value> = (0..items.len())
             .map(|index| self.item(items, index, true))
             .collect();
@@ -301,20 +312,20 @@ impl Head {
             body[name] = value.clone();
         }
         match status {
-            Status::Over { outcome, usage } => {
+            OpenAiResponseStatus::Over { outcome, usage } => {
                 if let Some(reason) = outcome.incomplete_reason() {
                     body["incomplete_details"] = json!({"reason": reason});
                 }
                 body["usage"] = usage.map_or(Value::Null, usage_body);
             }
-            Status::Failed(error) => body["error"] = error.of_response(),
-            Status::InProgress => {}
+            OpenAiResponseStatus::Failed(error) => body["error"] = error.of_response(),
+            OpenAiResponseStatus::InProgress => {}
         }
         body
     }
 
     /// Returns an item of the output, either complete or as it begins.
-    pub(super) fn item(&self, items: &[Item], index: usize, is_complete: bool) -> Value {
+    pub(super) fn item(&self, items: &[OutputItem], index: usize, is_complete: bool) -> Value {
         let (id, item) = (self.item_id(items, index), &items[index]);
         let status = if is_complete {
             "completed"
@@ -323,18 +334,18 @@ impl Head {
         };
         let content: Vec<Value> = is_complete.then(|| part(item)).into_iter().collect();
         match item {
-            Item::Reasoning(_) => {
+            OutputItem::Reasoning(_) => {
                 json!({"id": id, "type": "reasoning", "summary": [], "content": content, "status": status})
             }
-            Item::Text(_) | Item::Refusal(_) => {
+            OutputItem::Text(_) | OutputItem::Refusal(_) => {
                 json!({"id": id, "type": "message", "role": "assistant", "status": status, "content": content})
             }
         }
     }
 
     /// Returns the id of an item: messages and reasoning are counted separately.
-    pub(super) fn item_id(&self, items: &[Item], index: usize) -> String {
-        let is_reasoning = |item: &Item| matches!(item, Item::Reasoning(_));
+    pub(super) fn item_id(&self, items: &[OutputItem], index: usize) -> String {
+        let is_reasoning = |item: &OutputItem| matches!(item, OutputItem::Reasoning(_));
         let kind = is_reasoning(&items[index]);
         let number = items[..index]
             .iter()
@@ -345,24 +356,25 @@ impl Head {
     }
 }
 
-/// Returns the content of an item.
-pub(super) fn part(item: &Item) -> Value {
+pub(super) fn part(item: &OutputItem) -> Value {
     match item {
-        Item::Reasoning(text) => json!({"type": "reasoning_text", "text": text}),
-        Item::Text(text) => {
+        OutputItem::Reasoning(text) => json!({"type": "reasoning_text", "text": text}),
+        OutputItem::Text(text) => {
             json!({"type": "output_text", "text": text, "annotations": [], "logprobs": []})
         }
-        Item::Refusal(words) => json!({"type": "refusal", "refusal": words}),
+        OutputItem::Refusal(words) => json!({"type": "refusal", "refusal": words}),
     }
 }
 
-impl Status<'_> {
+impl OpenAiResponseStatus<'_> {
     fn name(&self) -> &'static str {
         match self {
-            Status::InProgress => "in_progress",
-            Status::Over { outcome, .. } if outcome.incomplete_reason().is_some() => "incomplete",
-            Status::Over { .. } => "completed",
-            Status::Failed(_) => "failed",
+            OpenAiResponseStatus::InProgress => "in_progress",
+            OpenAiResponseStatus::Over { outcome, .. } if outcome.incomplete_reason().is_some() => {
+                "incomplete"
+            }
+            OpenAiResponseStatus::Over { .. } => "completed",
+            OpenAiResponseStatus::Failed(_) => "failed",
         }
     }
 }

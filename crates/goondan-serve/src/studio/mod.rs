@@ -1,7 +1,8 @@
-//! A page in the browser where a person sees and steers the swarm. It uses the API as any other page would.
+//! Studio: a web page to watch and control the swarm. It uses the same API as any other page.
 //!
-//! The page is files that everybody may read who reaches the server under one of its names: they hold nothing of the swarm. The
-//! headers let the browser load nothing but these files, ask nobody but this server, and run no script that is not one of them.
+//! All clients that reach the server under an allowed host name can read the page's files, which
+//! contain no data of the swarm. The headers restrict the browser: it loads only these files,
+//! connects only to this server, and runs no other scripts.
 
 mod sign_in;
 
@@ -19,23 +20,24 @@ use goondan::spec::Code;
 use sha2::{Digest, Sha256};
 
 pub use self::sign_in::SignIns;
-use crate::api::Problems;
-use crate::guard::{Access, bearer, guard_place};
-use crate::problem::{Body, Problem};
+use crate::api::ErrorResponses;
+use crate::auth::{AccessPolicy, bearer, guard_place};
+use crate::problem::{ApiProblem, JsonBody};
 use crate::service::Service;
 use crate::wire::{CodeBody, SessionBody};
 
-/// Where the page is.
-pub const PATH: &str = "/studio/";
+/// Path of the page.
+pub const STUDIO_PATH: &str = "/studio/";
 
-/// The largest body with a code, in bytes.
-const CODE_BODY: usize = 1_024;
+/// Largest body with a sign-in code, in bytes.
+const MAX_CODE_BODY_BYTES: usize = 1_024;
 
-/// What the browser may do with the page.
-const HEADERS: [(&str, &str); 6] = [
+/// Security headers that restrict the page.
+const SECURITY_HEADERS: [(&str, &str); 6] = [
     (
         "content-security-policy",
-        "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'; \
+        "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
+        object-src 'none'; \
          require-trusted-types-for 'script'; trusted-types 'none'",
     ),
     ("x-content-type-options", "nosniff"),
@@ -52,7 +54,7 @@ const SVG: &str = "image/svg+xml";
 
 macro_rules! page {
     ($($media:ident $name:literal,)*) => {
-        /// Every file of the page: its name, its media type and its text.
+        /// All files of the page: name, media type and content.
         const FILES: &[(&str, &str, &str)] = &[$(($name, $media, include_str!(concat!("page/", $name)))),*];
     };
 }
@@ -84,8 +86,8 @@ page! {
     SCRIPT "views/traces.js",
 }
 
-/// The tags of the files, in their order.
-static TAGS: LazyLock<Vec<String>> = LazyLock::new(|| {
+/// Entity tags of the files, in the order of `FILES`.
+static FILE_ETAGS: LazyLock<Vec<String>> = LazyLock::new(|| {
     let tag = |text: &str| {
         format!(
             "\"{}\"",
@@ -99,25 +101,24 @@ static TAGS: LazyLock<Vec<String>> = LazyLock::new(|| {
     FILES.iter().map(|(_, _, text)| tag(text)).collect()
 });
 
-/// What `/openapi.json` says of what needs no token.
 #[derive(utoipa::OpenApi)]
 #[openapi(paths(begin))]
-pub(crate) struct Described;
+pub(crate) struct StudioDocument;
 
-/// The page, and the way into it: neither needs the token.
-pub(crate) fn router(access: &Arc<Access>, patience: Duration) -> Router<Service> {
-    // Nobody knows who sends a code: that takes no more room or time than a code needs.
+/// Returns the routes of the page and of the sign-in, which need no token.
+pub(crate) fn router(access: &Arc<AccessPolicy>, patience: Duration) -> Router<Service> {
+    // Sign-in requests are anonymous, so their size and time are limited to the needs of a code.
     let begin = post(begin)
-        .layer(DefaultBodyLimit::max(CODE_BODY))
+        .layer(DefaultBodyLimit::max(MAX_CODE_BODY_BYTES))
         .layer(from_fn_with_state(patience, in_time));
     Router::new()
         .route("/api/studio/sessions", begin)
         .route(
             "/studio",
-            get(async || (StatusCode::PERMANENT_REDIRECT, [(LOCATION, PATH)])),
+            get(async || (StatusCode::PERMANENT_REDIRECT, [(LOCATION, STUDIO_PATH)])),
         )
         .route(
-            PATH,
+            STUDIO_PATH,
             get(async |headers: HeaderMap| file(&headers, "index.html")),
         )
         .route(
@@ -127,9 +128,10 @@ pub(crate) fn router(access: &Arc<Access>, patience: Duration) -> Router<Service
         .route_layer(from_fn_with_state(Arc::clone(access), guard_place))
 }
 
-/// Waits no longer than that: a body that never ends would keep one of the connections that there may be.
+/// Limits the request time. A body that never ends would otherwise occupy one of the connections.
 async fn in_time(State(patience): State<Duration>, request: Request, next: Next) -> Response {
-    let late = || Problem::new(Code::SERVE_REQUEST, "The body took too long.").into_response();
+    let late =
+        || ApiProblem::new(Code::SERVE_REQUEST, "The request body took too long.").into_response();
     tokio::time::timeout(patience, next.run(request))
         .await
         .unwrap_or_else(|_| late())
@@ -137,9 +139,13 @@ async fn in_time(State(patience): State<Duration>, request: Request, next: Next)
 
 fn file(headers: &HeaderMap, name: &str) -> Response {
     let Some(place) = FILES.iter().position(|(known, ..)| *known == name) else {
-        return Problem::new(Code::SERVE_NOT_FOUND, "The page has no such file.").into_response();
+        return ApiProblem::new(
+            Code::SERVE_NOT_FOUND,
+            "The studio has no file with this name.",
+        )
+        .into_response();
     };
-    let ((_, media, text), tag) = (FILES[place], &TAGS[place]);
+    let ((_, media, text), tag) = (FILES[place], &FILE_ETAGS[place]);
     let mut response = match headers
         .get(IF_NONE_MATCH)
         .is_some_and(|known| known == tag.as_str())
@@ -151,7 +157,7 @@ fn file(headers: &HeaderMap, name: &str) -> Response {
         (ETAG.as_str(), tag.as_str()),
         (CACHE_CONTROL.as_str(), "no-cache"),
     ];
-    for (name, value) in HEADERS.into_iter().chain(cached) {
+    for (name, value) in SECURITY_HEADERS.into_iter().chain(cached) {
         if let (Ok(name), Ok(value)) = (name.parse::<HeaderName>(), value.parse()) {
             response.headers_mut().insert(name, value);
         }
@@ -159,38 +165,38 @@ fn file(headers: &HeaderMap, name: &str) -> Response {
     response
 }
 
-/// Makes a code with which a browser signs in to the studio, once.
-#[utoipa::path(post, path = "/api/studio/codes", responses((status = 201, body = CodeBody), Problems))]
+/// Create a one-time code for a browser to sign in to the studio.
+#[utoipa::path(post, path = "/api/studio/codes", responses((status = 201, body = CodeBody), ErrorResponses))]
 pub(crate) async fn code(
-    Extension(access): Extension<Arc<Access>>,
+    Extension(access): Extension<Arc<AccessPolicy>>,
 ) -> (StatusCode, Json<CodeBody>) {
     (
         StatusCode::CREATED,
         Json(CodeBody {
             code: access.sign_ins.code().expose().to_owned(),
-            path: PATH.to_owned(),
+            path: STUDIO_PATH.to_owned(),
         }),
     )
 }
 
-/// Begins a session of the studio with a code; this request needs no token.
+/// Start a studio session with a code. This request needs no token.
 #[utoipa::path(
     post,
     path = "/api/studio/sessions",
     request_body = CodeBody,
     security(()),
-    responses((status = 201, body = SessionBody), Problems),
+    responses((status = 201, body = SessionBody), ErrorResponses),
 )]
 pub(crate) async fn begin(
-    Extension(access): Extension<Arc<Access>>,
-    Body(body): Body<CodeBody>,
-) -> Result<(StatusCode, Json<SessionBody>), Problem> {
+    Extension(access): Extension<Arc<AccessPolicy>>,
+    JsonBody(body): JsonBody<CodeBody>,
+) -> Result<(StatusCode, Json<SessionBody>), ApiProblem> {
     let session = access.sign_ins.begin(&body.code).ok_or_else(|| {
-        Problem::new(
+        ApiProblem::new(
             Code::SERVE_TOKEN,
-            "The code was used before, or its time is over.",
+            "The sign-in code was already used or has expired.",
         )
-        .suggest("Run `gdn studio` again: it prints another one.")
+        .suggest("Run `gdn studio` again to get a new code.")
     })?;
     Ok((
         StatusCode::CREATED,
@@ -200,21 +206,22 @@ pub(crate) async fn begin(
     ))
 }
 
-/// Ends the session of the studio whose token the request carries.
+/// End the studio session whose token the request carries.
 #[utoipa::path(
     delete,
     path = "/api/studio/session",
-    responses((status = 204, description = "The token is worth nothing any more."), Problems),
+    responses((status = 204, description = "The session token is no longer \
+        valid."), ErrorResponses),
 )]
 pub(crate) async fn end(
-    Extension(access): Extension<Arc<Access>>,
+    Extension(access): Extension<Arc<AccessPolicy>>,
     headers: HeaderMap,
-) -> Result<StatusCode, Problem> {
+) -> Result<StatusCode, ApiProblem> {
     match bearer(&headers).is_some_and(|token| access.sign_ins.end(token)) {
         true => Ok(StatusCode::NO_CONTENT),
-        false => Err(Problem::new(
+        false => Err(ApiProblem::new(
             Code::SERVE_CLOSED,
-            "The request carries no token of a session.",
+            "The request has no studio session token.",
         )),
     }
 }
@@ -252,7 +259,7 @@ mod tests {
         assert_eq!(delivered, there);
     }
 
-    /// What models and tools wrote is text wherever it stands; the browser makes nothing else of it, and asks nobody else.
+    /// Model and tool output is treated as plain text, and the page connects to no other host.
     #[test]
     fn the_page_makes_no_markup_of_text_and_names_no_other_host() {
         for (name, _, text) in FILES {

@@ -1,61 +1,63 @@
-//! How a browser gets in without the token: a code that works once, for a session that ends with the process.
+//! Sign-in of a browser without the server token. A one-time code starts a session that ends with
+//! the process.
 //!
-//! The session is a token of its own, which the page keeps for its tab alone and sends in a header. It is no cookie: browsers send
-//! those to every port of a host, and so to whatever else listens on this machine, and with requests that other pages make.
+//! A session has its own token, which the page keeps in its tab and sends in a header. A cookie
+//! would be unsafe: browsers send cookies to every port of a host, so also to other local programs.
+//! They also send cookies with requests from other pages.
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::guard::Token;
+use crate::auth::ServerToken;
 
-/// How long a code works.
-const CODE_TIME: Duration = Duration::from_secs(600);
-/// So many codes may be open; the oldest go first.
-const CODES: usize = 16;
-/// So many sessions may there be; the oldest go first.
-const SESSIONS: usize = 64;
+/// Validity of a code.
+const CODE_LIFETIME: Duration = Duration::from_secs(600);
+/// Maximum number of open codes; the oldest are dropped first.
+const MAX_OPEN_CODES: usize = 16;
+/// Maximum number of sessions; the oldest are dropped first.
+const MAX_SESSIONS: usize = 64;
 
-/// Who signed in. Cheap to clone.
+/// Open codes and sessions of the studio. Cheap to clone.
 #[derive(Clone, Default)]
-pub struct SignIns(Arc<Mutex<Inner>>);
+pub struct SignIns(Arc<Mutex<SignInState>>);
 
 #[derive(Default)]
-struct Inner {
-    codes: VecDeque<(Token, Instant)>,
-    sessions: VecDeque<Token>,
+struct SignInState {
+    codes: VecDeque<(ServerToken, Instant)>,
+    sessions: VecDeque<ServerToken>,
 }
 
 impl SignIns {
-    /// A new code.
-    pub fn code(&self) -> Token {
-        let code = Token::random();
+    /// Returns a new code.
+    pub fn code(&self) -> ServerToken {
+        let code = ServerToken::random();
         let mut inner = self.inner();
-        if inner.codes.len() == CODES {
+        if inner.codes.len() == MAX_OPEN_CODES {
             inner.codes.pop_front();
         }
         inner
             .codes
-            .push_back((code.clone(), Instant::now() + CODE_TIME));
+            .push_back((code.clone(), Instant::now() + CODE_LIFETIME));
         code
     }
 
-    /// The token of a new session, for a code that works: from then on it does not. `None` for any other.
-    pub(crate) fn begin(&self, code: &str) -> Option<Token> {
+    /// Starts a session and invalidates the code. `None` for an invalid code.
+    pub(crate) fn begin(&self, code: &str) -> Option<ServerToken> {
         let (now, mut inner) = (Instant::now(), self.inner());
         inner.codes.retain(|(_, until)| *until > now);
         let place = inner.codes.iter().position(|(known, _)| known.is(code))?;
         inner.codes.remove(place);
-        let session = Token::random();
-        if inner.sessions.len() == SESSIONS {
+        let session = ServerToken::random();
+        if inner.sessions.len() == MAX_SESSIONS {
             inner.sessions.pop_front();
         }
         inner.sessions.push_back(session.clone());
         Some(session)
     }
 
-    /// Ends a session; false where there is none of that token.
+    /// Ends a session; false for an unknown token.
     pub(crate) fn end(&self, token: &str) -> bool {
         let mut inner = self.inner();
         let before = inner.sessions.len();
@@ -63,7 +65,6 @@ impl SignIns {
         inner.sessions.len() < before
     }
 
-    /// Whether a session has that token.
     pub(crate) fn has(&self, token: &str) -> bool {
         self.inner()
             .sessions
@@ -71,7 +72,7 @@ impl SignIns {
             .any(|session| session.is(token))
     }
 
-    fn inner(&self) -> MutexGuard<'_, Inner> {
+    fn inner(&self) -> MutexGuard<'_, SignInState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -107,16 +108,18 @@ mod tests {
         let sign_ins = SignIns::default();
         let (old, codes) = (
             sign_ins.code(),
-            (0..CODES).map(|_| sign_ins.code()).collect::<Vec<_>>(),
+            (0..MAX_OPEN_CODES)
+                .map(|_| sign_ins.code())
+                .collect::<Vec<_>>(),
         );
         assert_eq!(sign_ins.begin(old.expose()), None);
         let first = sign_ins.begin(codes[0].expose()).unwrap();
-        for _ in 0..SESSIONS {
+        for _ in 0..MAX_SESSIONS {
             let code = sign_ins.code();
             sign_ins.begin(code.expose()).unwrap();
         }
         assert!(!sign_ins.has(first.expose()));
-        let late = Token::random();
+        let late = ServerToken::random();
         sign_ins
             .inner()
             .codes

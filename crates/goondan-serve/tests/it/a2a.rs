@@ -1,7 +1,7 @@
-//! The A2A door. What the official clients make of it is tested by `.ci/a2a`.
+//! The A2A door. What the official clients make of it is tested by `ci/a2a`.
 
-use goondan_serve::Limits;
-use goondan_serve::client::{Client, ClientError, ServerEvents};
+use goondan_serve::ServerLimits;
+use goondan_serve::client::{ClientError, LocalClient, ServerEvents};
 use serde_json::{Value, json};
 
 use crate::support::{Running, within};
@@ -357,11 +357,11 @@ async fn those_who_wait_hear_that_the_swarm_has_ended() {
         "{last}"
     );
     let running = Running::start(state_root.path()).await;
-    let client = Client::through(&running.door);
+    let client = LocalClient::for_endpoint(&running.door);
     let request = json!({"jsonrpc": "2.0", "id": "r", "method": "SendMessage", "params": {"message": message("n", "slow")}});
     let waiting = tokio::spawn(async move { client.post::<Value>("/a2a/a", &request).await });
     within(async {
-        while !running.broker.is_anybody_there() {
+        while !running.broker.has_listeners() {
             tokio::task::yield_now().await;
         }
     })
@@ -564,9 +564,9 @@ async fn cards_say_where_agents_are_and_need_the_token() {
     let state_root = tempfile::tempdir().unwrap();
     let running = Running::start_with(
         state_root.path(),
-        Limits {
+        ServerLimits {
             body: 1_000,
-            ..Limits::default()
+            ..ServerLimits::default()
         },
     )
     .await;

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use goondan::event::TurnResult;
 use goondan::ids::InstanceId;
-use goondan::message::Role;
+use goondan::message::MessageRole;
 use goondan::ports::tool::{ToolCallResult, ToolCallStatus};
 use goondan::spec::Environment;
 use goondan::{Input, StartError, Swarm};
-use goondan_serve::Limits;
+use goondan_serve::ServerLimits;
 use serde_json::{Value, json};
 
 use crate::support::{PROJECT, Running, within};
@@ -130,7 +130,7 @@ async fn a_swarm_asks_another_and_goes_on_with_the_conversation() {
     assert_eq!(
         messages
             .iter()
-            .filter(|message| message.data.role == Role::User)
+            .filter(|message| message.data.role == MessageRole::User)
             .count(),
         2
     );
@@ -237,7 +237,10 @@ async fn what_goes_wrong_is_told() {
 async fn a_call_that_is_made_again_after_a_crash_begins_no_second_task() {
     let state = tempfile::tempdir().unwrap();
     let running =
-        Running::start_project(state.path(), Limits::default(), PROJECT, |builder| builder).await;
+        Running::start_project(state.path(), ServerLimits::default(), PROJECT, |builder| {
+            builder
+        })
+        .await;
     let folder = tempfile::tempdir().unwrap();
     // Its author says that the agent looks at the ids of messages.
     let project = asking(&format!("http://{}/a2a/a", running.server.address()));

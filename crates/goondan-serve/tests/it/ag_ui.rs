@@ -1,7 +1,7 @@
-//! The AG-UI door. What the official client makes of it is tested by `.ci/a2a`.
+//! The AG-UI door. What the official client makes of it is tested by `ci/a2a`.
 
 use goondan::ids::InstanceId;
-use goondan::message::Role;
+use goondan::message::MessageRole;
 use goondan_serve::client::ClientError;
 use serde_json::{Value, json};
 
@@ -29,7 +29,7 @@ fn kinds(events: &[Value]) -> Vec<&str> {
         .collect()
 }
 
-async fn said(running: &Running, role: Role) -> Vec<String> {
+async fn said(running: &Running, role: MessageRole) -> Vec<String> {
     let messages = running
         .swarm
         .conversation(&InstanceId::new("a", "t"))
@@ -85,7 +85,7 @@ async fn a_run_is_a_turn_and_the_same_run_is_the_same_turn() {
             .find_map(|event| event["messageId"].as_str())
             .unwrap()
     );
-    assert_eq!(said(&running, Role::User).await, ["hi"]);
+    assert_eq!(said(&running, MessageRole::User).await, ["hi"]);
 }
 
 #[tokio::test]
@@ -130,7 +130,7 @@ async fn a_run_that_is_sent_twice_at_once_ends_for_both() {
             assert_eq!(kinds(&events).last(), Some(&"RUN_FINISHED"), "{events:?}");
         }
     }
-    assert_eq!(said(&running, Role::User).await.len(), 20);
+    assert_eq!(said(&running, MessageRole::User).await.len(), 20);
 }
 
 #[tokio::test]
@@ -148,7 +148,10 @@ async fn a_thread_that_is_new_opens_with_what_was_said_before() {
     run(&running, with_past.clone()).await;
     with_past["runId"] = "2".into();
     run(&running, with_past).await;
-    assert_eq!(said(&running, Role::User).await, ["hi", "and?", "and?"]);
+    assert_eq!(
+        said(&running, MessageRole::User).await,
+        ["hi", "and?", "and?"]
+    );
 }
 
 #[tokio::test]
@@ -211,7 +214,7 @@ async fn a_question_ends_the_run_and_the_next_one_answers_it() {
         kinds(&again),
         ["RUN_STARTED", "MESSAGES_SNAPSHOT", "RUN_FINISHED"]
     );
-    assert_eq!(said(&running, Role::User).await.len(), 1);
+    assert_eq!(said(&running, MessageRole::User).await.len(), 1);
 }
 
 #[tokio::test]

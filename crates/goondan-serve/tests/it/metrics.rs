@@ -1,7 +1,7 @@
 //! What Prometheus reads.
 
 use goondan::event::FinishReason;
-use goondan_serve::Limits;
+use goondan_serve::ServerLimits;
 
 use crate::support::{Running, within};
 
@@ -55,7 +55,10 @@ impl Running {
 async fn what_a_swarm_does_is_counted() {
     let state = tempfile::tempdir().unwrap();
     let running =
-        Running::start_project(state.path(), Limits::default(), PROJECT, |builder| builder).await;
+        Running::start_project(state.path(), ServerLimits::default(), PROJECT, |builder| {
+            builder
+        })
+        .await;
     let ended = running.ask("invent a tool").await;
     assert_eq!(
         ended.result.unwrap().finish_reason,

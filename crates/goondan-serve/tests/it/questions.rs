@@ -1,7 +1,7 @@
 //! Questions reach whoever is there.
 
 use goondan_serve::client::ClientError;
-use goondan_serve::wire::{Answer, AnswerBody, Cover, InputState, QuestionBody};
+use goondan_serve::wire::{AnswerBody, ApprovalChoice, CoverageBody, InputState, QuestionBody};
 
 use crate::support::{Running, input, within};
 
@@ -37,7 +37,7 @@ async fn an_answer_lets_the_call_run_and_the_first_one_counts() {
         .unwrap();
     // Its presence counts from the moment its stream has begun.
     within(async {
-        while !running.broker.is_anybody_there() {
+        while !running.broker.has_listeners() {
             tokio::task::yield_now().await;
         }
     })
@@ -57,22 +57,22 @@ async fn an_answer_lets_the_call_run_and_the_first_one_counts() {
     let path = format!("/api/approvals/{}", question.id);
     running
         .client
-        .tell(
+        .post_only(
             &path,
             &AnswerBody {
-                answer: Answer::Once,
-                covers: Cover::Call,
+                answer: ApprovalChoice::Once,
+                covers: CoverageBody::Call,
             },
         )
         .await
         .unwrap();
     let Err(ClientError::Refused(late)) = running
         .client
-        .tell(
+        .post_only(
             &path,
             &AnswerBody {
-                answer: Answer::Deny,
-                covers: Cover::Call,
+                answer: ApprovalChoice::Deny,
+                covers: CoverageBody::Call,
             },
         )
         .await
@@ -110,7 +110,7 @@ async fn a_client_that_leaves_takes_its_hope_along() {
     drop(stream);
     let settled = running.swarm.subscribe();
     within(async {
-        while running.broker.is_anybody_there() {
+        while running.broker.has_listeners() {
             tokio::task::yield_now().await;
         }
     })

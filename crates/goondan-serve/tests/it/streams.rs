@@ -1,7 +1,7 @@
 //! Streams: complete, in order, and taken up again where they were left.
 
 use goondan::event::SwarmEvent;
-use goondan_serve::client::{ServerEvent, Told};
+use goondan_serve::client::{ClientEvent, ServerEvent};
 use goondan_serve::wire::{InputBody, InputState};
 use serde_json::Value;
 
@@ -78,9 +78,9 @@ async fn reasoning_and_the_end_of_an_incomplete_answer_are_told() {
         data(place("result"))["result"]["modelFinishReason"],
         "length"
     );
-    let told = events[place("reasoning.delta")].told().unwrap();
+    let told = events[place("reasoning.delta")].parse().unwrap();
     assert!(
-        matches!(told, Told::Happened(SwarmEvent::Reasoning { delta, .. }) if delta == "Let me see.")
+        matches!(told, ClientEvent::Happened(SwarmEvent::Reasoning { delta, .. }) if delta == "Let me see.")
     );
 }
 

@@ -7,22 +7,29 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use goondan::Swarm;
 use goondan::ids::InstanceId;
-use goondan_serve::client::{Client, ClientError};
-use goondan_serve::studio::PATH;
+use goondan_serve::client::{ClientError, LocalClient};
+use goondan_serve::studio::STUDIO_PATH;
 use goondan_serve::wire::{
-    CaseBody, CaseOf, CodeBody, DeadLettersBody, ForkBody, ForkedBody, InputBody, SessionBody,
+    CaseBody, CaseSource, CodeBody, DeadLettersBody, ForkBody, ForkedBody, InputBody, SessionBody,
 };
-use goondan_serve::{Limits, NotRecorded, Offer, Recorder};
+use goondan_serve::{CaseRecorder, NotRecorded, ServerLimits, ServerOptions};
 use serde_json::{Value, json};
 
 use crate::support::{PROJECT, Running, input};
 
 async fn start(state: &std::path::Path) -> Running {
-    let studio = |offer: Offer| Offer {
+    let studio = |offer: ServerOptions| ServerOptions {
         studio: true,
         ..offer
     };
-    Running::start_offer(state, Limits::default(), PROJECT, |builder| builder, studio).await
+    Running::start_offer(
+        state,
+        ServerLimits::default(),
+        PROJECT,
+        |builder| builder,
+        studio,
+    )
+    .await
 }
 
 fn head<'r>(response: &'r str, name: &str) -> &'r str {
@@ -47,7 +54,7 @@ async fn get(running: &Running, path: &str, more: &str) -> String {
 async fn the_page_loads_nothing_from_elsewhere_and_is_not_sent_twice() {
     let state = tempfile::tempdir().unwrap();
     let running = start(state.path()).await;
-    let page = get(&running, PATH, "").await;
+    let page = get(&running, STUDIO_PATH, "").await;
     assert!(
         page.starts_with("HTTP/1.1 200") && page.contains("<main"),
         "{page}"
@@ -64,7 +71,7 @@ async fn the_page_loads_nothing_from_elsewhere_and_is_not_sent_twice() {
     assert_eq!(head(&page, "x-content-type-options"), "nosniff");
     let again = get(
         &running,
-        PATH,
+        STUDIO_PATH,
         &format!("If-None-Match: {}\r\n", head(&page, "etag")),
     )
     .await;
@@ -97,7 +104,11 @@ async fn the_page_loads_nothing_from_elsewhere_and_is_not_sent_twice() {
 async fn a_server_that_does_not_offer_it_has_none() {
     let state = tempfile::tempdir().unwrap();
     let running = Running::start(state.path()).await;
-    assert!(get(&running, PATH, "").await.starts_with("HTTP/1.1 404"));
+    assert!(
+        get(&running, STUDIO_PATH, "")
+            .await
+            .starts_with("HTTP/1.1 404")
+    );
     let refused = running
         .client
         .post::<CodeBody>("/api/studio/codes", &json!({}))
@@ -117,7 +128,7 @@ async fn a_code_lets_one_browser_in() {
         .post("/api/studio/codes", &json!({}))
         .await
         .unwrap();
-    assert_eq!(made.path, PATH);
+    assert_eq!(made.path, STUDIO_PATH);
     let body = serde_json::to_string(&json!({"code": made.code})).unwrap();
     let begin = |origin: &str| {
         format!(
@@ -223,7 +234,7 @@ async fn a_fork_begins_with_the_messages_before_it_and_survives_the_process() {
 #[derive(Debug)]
 struct Echo;
 
-impl Recorder for Echo {
+impl CaseRecorder for Echo {
     fn record<'r>(
         &'r self,
         _: &'r Swarm,
@@ -245,14 +256,14 @@ impl Recorder for Echo {
 #[tokio::test]
 async fn cases_are_made_by_who_knows_what_they_are() {
     let state = tempfile::tempdir().unwrap();
-    let offers = |offer: Offer| Offer {
+    let offers = |offer: ServerOptions| ServerOptions {
         studio: true,
         recorder: Some(Arc::new(Echo)),
         ..offer
     };
     let running = Running::start_offer(
         state.path(),
-        Limits::default(),
+        ServerLimits::default(),
         PROJECT,
         |builder| builder,
         offers,
@@ -260,13 +271,17 @@ async fn cases_are_made_by_who_knows_what_they_are() {
     .await;
     running.ask("one").await;
     let path = "/api/instances/a/main/case";
-    let made: CaseBody = running.client.post(path, &CaseOf::default()).await.unwrap();
+    let made: CaseBody = running
+        .client
+        .post(path, &CaseSource::default())
+        .await
+        .unwrap();
     assert_eq!((made.name.as_str(), made.file.as_str()), ("a:main", "None"));
     for (path, message, code) in [
         (path, "gone", "CASE_NOT_RECORDED"),
         ("/api/instances/a/no/case", "x", "INSTANCE_NOT_FOUND"),
     ] {
-        let asked = CaseOf {
+        let asked = CaseSource {
             message_id: Some(message.to_owned()),
         };
         let refused = running
@@ -285,7 +300,7 @@ async fn cases_are_made_by_who_knows_what_they_are() {
     running.ask("one").await;
     let refused = running
         .client
-        .post::<CaseBody>(path, &CaseOf::default())
+        .post::<CaseBody>(path, &CaseSource::default())
         .await
         .unwrap_err();
     assert!(
@@ -299,7 +314,7 @@ async fn failed_events_are_listed_and_discarded() {
     let state = tempfile::tempdir().unwrap();
     let running = start(state.path()).await;
     let failed = running.ask("break").await;
-    let listed = async |client: &Client| {
+    let listed = async |client: &LocalClient| {
         client
             .get::<DeadLettersBody>("/api/dead-letters")
             .await
@@ -388,11 +403,11 @@ async fn a_stream_begins_with_as_many_stored_events_as_are_wanted() {
 #[tokio::test]
 async fn who_has_no_code_takes_neither_room_nor_time() {
     let state = tempfile::tempdir().unwrap();
-    let limits = Limits {
+    let limits = ServerLimits {
         head: std::time::Duration::from_millis(50),
-        ..Limits::default()
+        ..ServerLimits::default()
     };
-    let studio = |offer: Offer| Offer {
+    let studio = |offer: ServerOptions| ServerOptions {
         studio: true,
         ..offer
     };
@@ -425,7 +440,10 @@ async fn a_fork_has_read_what_it_begins_with() {
         "agents: [{ref: Agent/a}], policy: {untrusted: [read]}}",
     );
     let running =
-        Running::start_project(state.path(), Limits::default(), &project, |builder| builder).await;
+        Running::start_project(state.path(), ServerLimits::default(), &project, |builder| {
+            builder
+        })
+        .await;
     let write = async |key: &str| {
         let arguments = json!({"path": "note.txt", "content": "hi"});
         let result = running

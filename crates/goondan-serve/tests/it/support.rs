@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use goondan::ids::InstanceId;
 use goondan::spec::Environment;
-use goondan::{Broker, Swarm, SwarmBuilder};
-use goondan_serve::client::{Client, ServerEvent, ServerEvents};
-use goondan_serve::door::Door;
+use goondan::{ApprovalBroker, Swarm, SwarmBuilder};
+use goondan_serve::client::{LocalClient, ServerEvent, ServerEvents};
+use goondan_serve::local_endpoint::LocalEndpoint;
 use goondan_serve::wire::{InputBody, InputState};
-use goondan_serve::{Access, Limits, Offer, Server, Service, Serving, Token};
+use goondan_serve::{
+    AccessPolicy, Server, ServerLimits, ServerOptions, ServerToken, Service, ServiceGuard,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -47,27 +49,27 @@ spec: {entryAgent: Agent/a, agents: [{ref: Agent/a}]}
 pub(crate) struct Running {
     pub(crate) swarm: Swarm,
     pub(crate) service: Service,
-    pub(crate) client: Client,
-    pub(crate) door: Door,
-    pub(crate) broker: Broker,
+    pub(crate) client: LocalClient,
+    pub(crate) door: LocalEndpoint,
+    pub(crate) broker: ApprovalBroker,
     pub(crate) server: Server,
-    _serving: Serving,
+    _serving: ServiceGuard,
     _project: tempfile::TempDir,
 }
 
 impl Running {
     /// Keeps its state in that folder.
     pub(crate) async fn start(state: &Path) -> Running {
-        Running::start_with(state, Limits::default()).await
+        Running::start_with(state, ServerLimits::default()).await
     }
 
-    pub(crate) async fn start_with(state: &Path, limits: Limits) -> Running {
+    pub(crate) async fn start_with(state: &Path, limits: ServerLimits) -> Running {
         Running::start_project(state, limits, PROJECT, |builder| builder).await
     }
 
     pub(crate) async fn start_project(
         state: &Path,
-        limits: Limits,
+        limits: ServerLimits,
         project: &str,
         with: impl FnOnce(SwarmBuilder) -> SwarmBuilder,
     ) -> Running {
@@ -77,16 +79,16 @@ impl Running {
     /// With another offer than the usual one.
     pub(crate) async fn start_offer(
         state: &Path,
-        limits: Limits,
+        limits: ServerLimits,
         project: &str,
         with: impl FnOnce(SwarmBuilder) -> SwarmBuilder,
-        offer: impl FnOnce(Offer) -> Offer,
+        offer: impl FnOnce(ServerOptions) -> ServerOptions,
     ) -> Running {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("goondan.yaml"), project).unwrap();
         let project = goondan::load(folder.path());
         assert_eq!(project.diagnostics, []);
-        let broker = Broker::default();
+        let broker = ApprovalBroker::default();
         let builder = Swarm::builder(project.bundle.unwrap())
             .state_root(state)
             .workspace(goondan::Workspace {
@@ -98,18 +100,18 @@ impl Running {
         let swarm = with(builder).start().await.unwrap();
         let (service, serving) = Service::begin(swarm.clone(), broker.clone(), "0");
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let token = Token::random();
-        let offer = offer(Offer {
+        let token = ServerToken::random();
+        let offer = offer(ServerOptions {
             limits,
-            ..Access::local(token.clone()).into()
+            ..AccessPolicy::local(token.clone()).into()
         });
         let server = Server::listen(listener, service.clone(), offer).unwrap();
-        let door = Door {
+        let door = LocalEndpoint {
             address: server.address(),
             token,
             pid: 0,
         };
-        let client = Client::through(&door);
+        let client = LocalClient::for_endpoint(&door);
         Running {
             swarm,
             service,
@@ -155,7 +157,7 @@ impl Running {
             .unwrap();
         messages
             .iter()
-            .filter(|message| message.data.role == goondan::message::Role::User)
+            .filter(|message| message.data.role == goondan::message::MessageRole::User)
             .count()
     }
 

@@ -1,6 +1,6 @@
 //! Who may not talk to the server, and what nobody may make it do.
 
-use goondan_serve::Limits;
+use goondan_serve::ServerLimits;
 
 use crate::support::{Running, within};
 
@@ -62,9 +62,9 @@ async fn without_the_token_nothing_is_told() {
 #[tokio::test]
 async fn a_body_that_is_too_large_or_no_input_is_refused() {
     let state = tempfile::tempdir().unwrap();
-    let limits = Limits {
+    let limits = ServerLimits {
         body: 1_000,
-        ..Limits::default()
+        ..ServerLimits::default()
     };
     let running = Running::start_with(state.path(), limits).await;
     let post = |body: String| {
@@ -104,9 +104,9 @@ async fn a_body_that_is_too_large_or_no_input_is_refused() {
 #[tokio::test]
 async fn a_body_that_is_said_to_be_too_large_is_refused_before_it_comes() {
     let state = tempfile::tempdir().unwrap();
-    let limits = Limits {
+    let limits = ServerLimits {
         body: 1_000,
-        ..Limits::default()
+        ..ServerLimits::default()
     };
     let running = Running::start_with(state.path(), limits).await;
     let token = running.door.token.expose();
@@ -131,10 +131,10 @@ async fn a_body_that_is_said_to_be_too_large_is_refused_before_it_comes() {
 #[tokio::test]
 async fn a_client_that_says_nothing_is_shown_the_door() {
     let state = tempfile::tempdir().unwrap();
-    let limits = Limits {
+    let limits = ServerLimits {
         head: std::time::Duration::from_millis(50),
         connections: 1,
-        ..Limits::default()
+        ..ServerLimits::default()
     };
     let running = Running::start_with(state.path(), limits).await;
     // The only connection there may be, until its time is up.

@@ -1,30 +1,37 @@
-//! Codes of agents of other programs.
+//! Codes of remote agents, reached by A2A.
 
 codes! {
-    /// An agent of another program cannot be reached, or does not speak A2A.
+    /// A remote agent cannot be reached, or does not support A2A.
     A2A_CONNECT = "E_A2A_CONNECT" {
-        why: "Nothing answers at the `url` of `spec.a2a`; or what answers has no agent card, refuses the request, or has a card \
-              that leads to another host.",
-        next: "Check `url` and `headers` in `spec.a2a`. The message says what was asked for, and what came back.",
+        why: "No server responds at the `url` of `spec.a2a`, or the server refuses the request. Or \
+            the server has no \
+              agent card, or its card refers to another host.",
+        next: "Check `url` and `headers` in `spec.a2a`. The message shows the request and the \
+            response.",
         more: Some("a2a.md#when-something-goes-wrong"),
     }
-    /// An agent of another program refuses a request.
+    /// A remote agent refused a request.
     A2A_REFUSED = "E_A2A_REFUSED" {
-        why: "The agent answered with an error of the protocol. The message holds its own words.",
-        next: "Read the message, and call again with other arguments. A task that is over takes no messages: leave `task` out.",
+        why: "The agent returned an A2A protocol error. The message quotes it.",
+        next: "Read the message, and call again with other arguments. If the task has ended, omit \
+            `task`: an ended \
+              task accepts no messages.",
         more: Some("a2a.md#when-something-goes-wrong"),
     }
-    /// A task of an agent of another program came to nothing.
+    /// A task of a remote agent failed, or was rejected or cancelled.
     A2A_TASK = "E_A2A_TASK" {
-        why: "The agent says that the task has failed, or that it was rejected or cancelled. The message holds its own words.",
-        next: "Read the message, and ask again in another way.",
+        why: "The agent reported that the task failed, was rejected or was cancelled. The message \
+            quotes the agent.",
+        next: "Read the message, and change the request.",
         more: Some("a2a.md#when-something-goes-wrong"),
     }
-    /// An agent of another program gives no valid answer.
+    /// A remote agent returned an invalid response.
     A2A_PROTOCOL = "E_A2A_PROTOCOL" {
-        why: "What the agent answered is not what A2A has, or it is larger than 16 MiB; or its connection broke and the task \
-              could not be asked for again.",
-        next: "Call again. If it happens again, report the message to whoever maintains the agent.",
+        why: "The response does not conform to A2A, or is larger than 16 MiB. Or the connection \
+            broke, and the state \
+              of the task could not be fetched again.",
+        next: "Call again. If the error occurs again, report the message to the maintainer of the \
+            agent.",
         more: Some("a2a.md#when-something-goes-wrong"),
     }
 }

@@ -1,32 +1,36 @@
-//! Codes of events, and of agents that talk to each other.
+//! Codes of events, and of requests between agents.
 
 use super::{call, running, shell};
 
 codes! {
-    /// The swarm has no such agent.
+    /// The swarm has no agent of that name.
     AGENT_NOT_FOUND = "AGENT_NOT_FOUND" {
-        why: "An input, a call or a job names an agent that is not in `spec.agents` of the running Swarm.",
+        why: "An input, a call or a job names an agent that is not in `spec.agents` of the running \
+            Swarm.",
         example: shell(
             "gdn run my-swarm --agent writr --input \"Hello\"\n",
             "gdn run my-swarm --agent writer --input \"Hello\"\n",
         ),
-        next: "Use one of the names that the message lists, or add the agent to the Swarm.",
+        next: "Use one of the names that the message lists, or add the agent to `spec.agents` of \
+            the Swarm.",
     }
-    /// A request would wait for itself.
+    /// An agent request would wait for itself.
     CIRCULAR_CALL_DETECTED = "CIRCULAR_CALL_DETECTED" {
-        why: "An agent asks another one that waits, directly or through others, for this very conversation. The message \
-              shows the circle. Both would wait for ever.",
+        why: "The target agent is already waiting for this conversation, directly or through other \
+            agents. Neither \
+              request could ever finish. The message shows the cycle.",
         example: call(
             "agents__request {\"target\": \"lead\", \"input\": \"What next?\"}\n",
             "agents__send {\"target\": \"lead\", \"input\": \"I have finished.\"}\n",
         ),
-        next: "Answer without asking back, tell instead of asking (`agents__send`), or ask under another `instanceKey`.",
+        next: "Return the answer without a new request, send a message with `agents__send`, or \
+            request under another \
+              `instanceKey`.",
         more: Some("tools.md#agents"),
     }
-    /// The chain of agents that ask each other is too long.
+    /// Agent requests are nested too deeply.
     AGENT_CALL_DEPTH_EXCEEDED = "AGENT_CALL_DEPTH_EXCEEDED" {
-        why: "An agent asked an agent that asked an agent, and so on, more often than `policy.maxCallDepth` allows (16 by \
-              default).",
+        why: "A chain of agent requests is longer than `policy.maxCallDepth` allows. Default: 16.",
         example: running(
             "\
 apiVersion: goondan.ai/v1
@@ -47,11 +51,15 @@ spec:
   policy: {maxCallDepth: 8}
 ",
         ),
-        next: "Look at who asks whom with `gdn logs --trace ID`. Raise the limit if the depth is meant.",
+        next: "Run `gdn logs --trace ID` to see the chain of requests. If the depth is intended, \
+            raise \
+              `policy.maxCallDepth`.",
     }
-    /// The swarm has too many instances.
+    /// The swarm has reached its limit of conversations.
     AGENT_INSTANCE_LIMIT = "AGENT_INSTANCE_LIMIT" {
-        why: "An event or a spawn would begin a conversation more than `policy.maxInstances` allows (10,000 by default).",
+        why: "An event or a spawn would start one conversation more than `policy.maxInstances` \
+            allows. Default: \
+              10,000.",
         example: running(
             "\
 apiVersion: goondan.ai/v1
@@ -72,67 +80,87 @@ spec:
   policy: {maxInstances: 1000, lifecycle: {ttlSeconds: 86400}}
 ",
         ),
-        next: "Go on with a conversation that exists, raise the limit, or have idle ones retired \
-               (`policy.lifecycle.ttlSeconds`).",
+        next: "Continue an existing conversation, raise `policy.maxInstances`, or retire idle \
+            conversations with \
+              `policy.lifecycle.ttlSeconds`.",
         more: Some("durability.md#idle-instances"),
     }
-    /// Too many events are waiting.
+    /// The event queue of a conversation or of the swarm is full.
     AGENT_QUEUE_FULL = "AGENT_QUEUE_FULL" {
-        why: "One instance has 10,000 events waiting, or the events that wait in the swarm take 512 MiB together.",
-        next: "Send it again when some have been handled. If it keeps happening, spread the work over several instances.",
+        why: "A conversation has 10,000 queued events, or the queued events of the swarm take 512 \
+            MiB in total.",
+        next: "Send the event again later. If the error keeps occurring, distribute the work over \
+            several \
+              conversations.",
         more: Some("limits.md#events-and-queues"),
     }
-    /// An event is too large.
+    /// An event exceeds the size limit.
     AGENT_EVENT_TOO_LARGE = "AGENT_EVENT_TOO_LARGE" {
-        why: "An event may have 32 MiB, its metadata included.",
-        next: "Put the content into a file, and send its path.",
+        why: "An event has more than 32 MiB, including its metadata.",
+        next: "Write the content to a file and send the path.",
         more: Some("limits.md#events-and-queues"),
     }
-    /// The key of an instance is too long.
+    /// A conversation key is too long.
     AGENT_KEY_TOO_LONG = "AGENT_KEY_TOO_LONG" {
-        why: "An instance key may have 1,024 bytes.",
-        next: "Use a shorter key, such as a hash of this one.",
+        why: "An instance key has more than 1,024 bytes.",
+        next: "Use a shorter key, for example a hash of this key.",
         more: Some("limits.md#events-and-queues"),
     }
-    /// An event uses a name that only the engine may use.
+    /// An event uses a name that is reserved for the engine.
     AGENT_EVENT_RESERVED = "AGENT_EVENT_RESERVED" {
-        why: "A tool sends an event with a reserved type or metadata key, which would make it look like the engine's own. \
-              Reserved are types that begin with `agent.` (except for `agent.request` and `agent.send`), `automation.`, \
-              `user.`, `approval.` and `gdn.`, and the metadata keys `__goondan…`, `gdn.…`, `approval`, `auth`, \
-              `callers`, `compaction`, `contextMessage`, `cron`, `trace` and `untrusted`.",
+        why: "A tool sent an event with a type or metadata key that only the engine may use. \
+            Reserved types begin with \
+              `agent.` (except `agent.request` and `agent.send`), `automation.`, `user.`, \
+            `approval.` or `gdn.`. \
+              Reserved metadata keys are `__goondan…`, `gdn.…`, `approval`, `auth`, `callers`, \
+            `compaction`, \
+              `contextMessage`, `cron`, `trace` and `untrusted`.",
         example: call(
-            "agents__send {\"target\": \"lead\", \"input\": \"Done.\", \"eventType\": \"agent.done\"}\n",
-            "agents__send {\"target\": \"lead\", \"input\": \"Done.\", \"eventType\": \"job.done\"}\n",
+            "agents__send {\"target\": \"lead\", \"input\": \"Done.\", \"eventType\": \
+            \"agent.done\"}\n",
+            "agents__send {\"target\": \"lead\", \"input\": \"Done.\", \"eventType\": \
+            \"job.done\"}\n",
         ),
-        next: "Leave it out, or choose a name of your own.",
+        next: "Omit the type or key, or choose another name.",
         more: Some("security.md#agents-that-call-agents"),
     }
     /// An agent did not answer a request in time.
     AGENT_REQUEST_TIMEOUT = "AGENT_REQUEST_TIMEOUT" {
-        why: "The answer took longer than `timeoutMs` of the request (60 s by default). The other agent's work was taken \
-              back.",
+        why: "The target agent made no progress for 30 minutes, or for the `timeoutMs` of the call \
+            or the Tool. Open \
+              approval requests pause the timeout. `ctx.agents.request` of an extension has a \
+            default of 60 s. The \
+              request is withdrawn.",
         example: call(
-            "agents__request {\"target\": \"researcher\", \"input\": \"Read everything.\", \"timeoutMs\": 1000}\n",
-            "agents__request {\"target\": \"researcher\", \"input\": \"Read everything.\", \"async\": true}\n",
+            "agents__request {\"target\": \"researcher\", \"input\": \"Read everything.\", \
+            \"timeoutMs\": 1000}\n",
+            "agents__request {\"target\": \"researcher\", \"input\": \"Read everything.\", \
+            \"async\": true}\n",
         ),
-        next: "Ask for less, wait longer with `timeoutMs`, or ask with `async: true`: the answer then arrives as a message.",
+        next: "Request less at once, raise `timeoutMs`, or set `async: true` to receive the answer \
+            later as a message.",
         more: Some("tools.md#agents"),
     }
-    /// An agent was asked and gave no answer.
+    /// The target agent of a request returned no answer.
     AGENT_REQUEST_FAILED = "AGENT_REQUEST_FAILED" {
-        why: "Its turn failed, was cancelled, or reached its step limit. The message says which.",
-        next: "Ask again, ask another agent, or go on without the answer. `gdn logs --agent NAME` shows what happened there.",
+        why: "The turn of the target agent failed, was cancelled, or reached its step limit. The \
+            message contains the \
+              reason.",
+        next: "Run `gdn logs --agent NAME` to see the failed turn. Then repeat the request, use \
+            another agent, or \
+              continue without the answer.",
         more: Some("cli.md#logs"),
     }
-    /// The swarm is stopping and takes nothing new.
+    /// The swarm is stopping and accepts no new input.
     SWARM_STOPPING = "SWARM_STOPPING" {
-        why: "A shutdown has begun: Ctrl-C, a signal, or `Swarm::shutdown`. Running turns are finished within the grace \
-              period.",
-        next: "Send it again when the swarm runs again.",
+        why: "A shutdown has begun because of Ctrl-C, a signal or `Swarm::shutdown`. Running turns \
+            may finish within \
+              the grace period.",
+        next: "Send the input again after the swarm has restarted.",
     }
     /// The swarm has ended.
     SWARM_STOPPED = "SWARM_STOPPED" {
-        why: "A program still holds a `Swarm` that was shut down or killed.",
-        next: "Start it again, and send it again.",
+        why: "A program uses a `Swarm` after its shutdown.",
+        next: "Start the swarm again, then repeat the request.",
     }
 }

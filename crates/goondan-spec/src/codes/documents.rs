@@ -1,14 +1,17 @@
-//! Codes of files, and of documents as a whole.
+//! Codes of files and documents.
 
 use super::yaml;
 
 codes! {
-    /// A file is not YAML, or can't be read.
+    /// A file is not YAML, or cannot be read.
     PARSE_ERROR = "E_CONFIG_PARSE_ERROR" {
-        why: "A file is not YAML 1.2 or not UTF-8, can't be opened, or goes past a limit: lists and maps nest at most \
-              64 deep, and the aliases of a document expand to at most 20,000 values. The path that you gave may hold \
-              no project, and a prompt or an environment file may not be text. Documents are read one by one, so a \
-              mistake in one hides none in the others.",
+        why: "A file is not YAML 1.2 or not UTF-8, cannot be opened, or exceeds a limit. Lists and \
+            maps may nest 64 \
+              levels deep, and the aliases of a document may expand to 20,000 values. Other causes \
+            are a path without \
+              a project, or a prompt or environment file that is not text. Documents are parsed \
+            separately, so an \
+              error in one document hides no error in another.",
         example: yaml(
             "\
 apiVersion: goondan.ai/v1
@@ -23,26 +26,31 @@ metadata: {name: fast}
 spec: {provider: openai, model: gpt-5-mini}
 ",
         ),
-        next: "Go to the line and column. The usual causes are tabs instead of spaces, a `:` inside text without \
-               quotes, a bracket or quote that is never closed, the same key twice in a map, and text that begins \
-               with `@`, `` ` ``, `*` or `&` without quotes.",
+        next: "Correct the YAML at the line and column. Usual causes are tabs instead of spaces, \
+            an unquoted string \
+              with a `:`, a missing bracket or quote, and a duplicate key. Quote strings that \
+            begin with `@`, `` ` ``, \
+              `*` or `&`.",
     }
-    /// A file is too large.
+    /// A file exceeds the size limit.
     FILE_TOO_LARGE = "E_CONFIG_FILE_TOO_LARGE" {
         why: "A YAML file or a prompt has more than 1 MiB.",
-        next: "Split it. Every `*.yaml` in a folder named `models`, `agents`, `tools`, `extensions`, `connectors`, \
-               `connections`, `swarms` or `resources` is read. What an agent looks up now and then belongs in a file \
-               that it reads with a tool.",
+        next: "Split the file. `gdn` reads every `*.yaml` in a directory named `models`, `agents`, \
+            `tools`, \
+              `extensions`, `connectors`, `connections`, `swarms` or `resources`. Move reference \
+            material to a file \
+              that the agent reads with a tool.",
     }
-    /// A file holds too many documents.
+    /// A file contains too many documents.
     TOO_MANY_DOCUMENTS = "E_CONFIG_TOO_MANY_DOCUMENTS" {
         why: "A file has more than 1,000 documents, separated by `---`.",
-        next: "Split it into several files. Every `*.yaml` in a folder named after a kind, such as `agents` or \
-               `tools`, is read.",
+        next: "Split it into several files. `gdn` reads every `*.yaml` in a directory named after \
+            a kind, such as \
+              `agents` or `tools`.",
     }
-    /// A document is written for another version of the format.
+    /// A document uses an unsupported version of the format.
     UNSUPPORTED_API_VERSION = "E_CONFIG_UNSUPPORTED_API_VERSION" {
-        why: "`apiVersion` is not `goondan.ai/v1`. The rest of the document is not looked at.",
+        why: "`apiVersion` is not `goondan.ai/v1`. `gdn` ignores the rest of the document.",
         example: yaml(
             "\
 apiVersion: goondan.io/v1
@@ -59,9 +67,10 @@ spec: {modelConfig: {modelRef: Model/main}}
         ),
         next: "Write `apiVersion: goondan.ai/v1`.",
     }
-    /// There is no such kind of resource.
+    /// A document has an unknown kind.
     UNKNOWN_KIND = "E_CONFIG_UNKNOWN_KIND" {
-        why: "`kind` is not one of Model, Agent, Swarm, Tool, Extension, Connector, Connection and Package.",
+        why: "`kind` is not one of Model, Agent, Swarm, Tool, Extension, Connector, Connection and \
+            Package.",
         example: yaml(
             "\
 apiVersion: goondan.ai/v1
@@ -78,10 +87,11 @@ spec: {modelConfig: {modelRef: Model/main}}
         ),
         next: "Correct the spelling. Kinds begin with a capital letter.",
     }
-    /// A resource has a name that is not allowed.
+    /// A resource has an invalid name.
     INVALID_NAME = "E_CONFIG_INVALID_NAME" {
-        why: "`metadata.name` has something other than lower-case letters, digits and hyphens, does not begin with a \
-              letter, or is longer than 63 characters. Only a Package may also be called `@scope/name`.",
+        why: "`metadata.name` must begin with a letter, contain only lowercase letters, digits and \
+            hyphens, and have \
+              at most 63 characters. Only a Package may have a name of the form `@scope/name`.",
         example: yaml(
             "\
 apiVersion: goondan.ai/v1
@@ -100,8 +110,9 @@ spec: {entry: builtin:fs}
     }
     /// Two resources of the same kind have the same name.
     DUPLICATE_NAME = "E_CONFIG_DUPLICATE_NAME" {
-        why: "Each name may occur once per kind, in all files of the project together. The message says where the \
-              first one is.",
+        why: "A name must be unique per kind across all files of the project. The message contains \
+            the location of the \
+              first resource.",
         example: yaml(
             "\
 apiVersion: goondan.ai/v1
@@ -126,12 +137,13 @@ metadata: {name: main}
 spec: {provider: openai, model: gpt-5-nano}
 ",
         ),
-        next: "Rename one of the two, or remove it.",
+        next: "Rename or remove one of the two resources.",
     }
-    /// A field is missing, unknown, or has a value that it can't have.
+    /// A field is missing, unknown, or has an invalid value.
     SCHEMA_INVALID = "E_CONFIG_SCHEMA_INVALID" {
-        why: "A field has the wrong type or a value that is not allowed, a required field is missing, or a field is \
-              unknown. In the example, `spec.model` is missing and `spec.modle` is unknown.",
+        why: "A field is unknown, or has the wrong type or an invalid value, or a required field \
+            is missing. In the \
+              example, `spec.model` is missing and `spec.modle` is unknown.",
         example: yaml(
             "\
 apiVersion: goondan.ai/v1
@@ -146,15 +158,18 @@ metadata: {name: main}
 spec: {provider: openai, model: gpt-5}
 ",
         ),
-        next: "Follow the suggestion. `schemas/goondan.schema.json` describes all fields, and an editor with a YAML \
-               language server checks against it while you type. These fields may hold anything: `metadata.labels`, \
-               `metadata.annotations`, `Model.spec.options.body`, and `config` of tools and extensions.",
+        next: "Follow the suggestion. `schemas/goondan.schema.json` describes all fields, and an \
+            editor with a YAML \
+              language server checks them while you type. These fields accept any content: \
+            `metadata.labels`, \
+              `metadata.annotations`, `Model.spec.options.body`, and `config` of tools and \
+            extensions.",
         more: Some("cli.md#schema"),
     }
-    /// A Package is in the wrong place.
+    /// A Package is not the first document of `goondan.yaml`.
     PACKAGE_DOC_POSITION = "E_CONFIG_PACKAGE_DOC_POSITION" {
-        why: "A Package describes the whole project, so it must be the first document of the project's \
-              `goondan.yaml`.",
+        why: "A Package describes the whole project, so it must be the first document of the \
+            project's `goondan.yaml`.",
         example: yaml(
             "\
 apiVersion: goondan.ai/v1
@@ -177,11 +192,13 @@ metadata: {name: main}
 spec: {provider: openai, model: gpt-5}
 ",
         ),
-        next: "Move it to the top of `goondan.yaml`, or remove it: a project that nobody else uses needs none.",
+        next: "Move it to the top of `goondan.yaml`, or remove it. Only a project that other \
+            projects use needs a \
+              Package.",
     }
-    /// There is a second Package.
+    /// The project has a second Package.
     PACKAGE_DOC_DUPLICATED = "E_CONFIG_PACKAGE_DOC_DUPLICATED" {
-        why: "A project has one Package at most.",
+        why: "A project may have at most one Package.",
         example: yaml(
             "\
 apiVersion: goondan.ai/v1

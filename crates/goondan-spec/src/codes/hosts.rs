@@ -1,56 +1,76 @@
-//! Codes of hosts: the processes in which modules in JavaScript, TypeScript and Python run, and libraries of connectors.
+//! Codes of runtime processes, which run handler files in JavaScript, TypeScript and Python, and of
+//! connector libraries.
 
 codes! {
-    /// The host of a module did not start.
+    /// The runtime process of a handler file did not start.
     HOST_START = "E_HOST_START" {
-        why: "The runtime could not be started, ended at once, or did not answer within 20 s. The message shows what it has \
-              printed. Or the library of a Connector has crashed while it was loaded.",
-        next: "Check that the runtime works, and that `limits` and `sandbox` in the Tool's `config` leave it what it needs. \
-               `gdn doctor` shows which runtimes are found. A library that crashes is looked at with a debugger.",
+        why: "The runtime could not be started, ended immediately, or did not respond within 20 s. \
+            The message shows \
+              its output. Or the library of a Connector crashed during loading.",
+        next: "Run `gdn doctor` to see the installed runtimes. Check that `limits` and `sandbox` \
+            in the Tool's \
+              `config` permit everything that the runtime needs. If a library crashes, run it in a \
+            debugger.",
         more: Some("hosts.md#when-something-goes-wrong"),
     }
-    /// The host of a module ended during a call.
+    /// The runtime process of a handler file ended during a call.
     HOST_DIED = "E_HOST_DIED" {
-        why: "The process ended before the handler had returned: it ended itself, was killed, or another call in it never \
-              came back. Nobody knows whether the call did anything.",
-        next: "Check what the call has done, then call again: the host is started again.",
+        why: "The process ended before the handler returned. It exited by itself, was killed, or \
+            another call in it \
+              never returned. It is unknown whether the call had an effect.",
+        next: "Check the effects of the call, then call again. The next call starts a new runtime \
+            process.",
         more: Some("hosts.md#when-something-goes-wrong"),
     }
-    /// The host of a module has ended several times and is not started again yet.
+    /// The runtime process of a handler file keeps ending, and its restart is delayed.
     HOST_DOWN = "E_HOST_DOWN" {
-        why: "The host ended four times or more without a single answer. It is started again after 1 s, then 2 s, 4 s and so \
-              on, up to a minute.",
-        next: "Call again later. `gdn logs` and the messages of the calls before show why it ends.",
+        why: "The process ended at least four times in a row without an answer. The delay before a \
+            restart is 1 s, \
+              then 2 s, 4 s and so on, up to a minute.",
+        next: "Call again later. `gdn logs` and the messages of earlier calls show why the process \
+            ends.",
         more: Some("hosts.md#when-something-goes-wrong"),
     }
-    /// A module, or the library of a connector, cannot be loaded or has no such handler.
+    /// A handler file or a connector library cannot be loaded, or has no such handler.
     HOST_MODULE = "E_HOST_MODULE" {
-        why: "The file has a mistake or imports what is not there, its runtime does not read its language, or its `handlers` \
-              has no function with the name of the export. A library that a Connector names has no connector, or is damaged.",
-        next: "Correct the file, or build the library again; a running swarm takes up the edit. For a file in TypeScript use \
-               Node.js 22.18 or newer, Bun or Deno.",
+        why: "The file has an error, imports something that does not exist, or needs another \
+            runtime. Or its \
+              `handlers` contains no function with the name of the export. Or the library of a \
+            Connector contains no \
+              connector, or is damaged.",
+        next: "Correct the file, or rebuild the library. A running swarm loads the new version. \
+            For a TypeScript file, \
+              use Node.js 22.18 or newer, Bun or Deno.",
         more: Some("hosts.md#when-something-goes-wrong"),
     }
-    /// What a handler has returned is not JSON, has a part of the wrong type, or is larger than 16 MiB.
+    /// A handler returned a result that is not JSON, has a part of the wrong type, or is larger
+    /// than 16 MiB.
     HOST_RESULT = "E_HOST_RESULT" {
-        why: "A result becomes JSON. Values that refer to themselves, functions and numbers without an end cannot. A title is text, \
-              and attachments are a list of `{mediaType, data}`.",
-        next: "Return plain values. Write what is large to a file, and return its name.",
+        why: "A result must be valid JSON. Circular values, functions and infinite numbers cannot \
+            be converted. A \
+              title must be a string, and attachments a list of `{mediaType, data}`.",
+        next: "Return plain values. Write large data to a file, and return the file name.",
         more: Some("hosts.md#when-something-goes-wrong"),
     }
-    /// An event that a connector has handed in was not taken.
+    /// An event of a connector was not accepted.
     CONNECTOR_EVENT = "E_CONNECTOR_EVENT" {
-        why: "The event has no `name` or no `message`, or the swarm does not take it: it is stopping, the conversation has too \
-              many inputs that wait, or no such agent is there. The message says which.",
-        next: "Correct the event. Where the swarm was busy or stopping, `emit` it again later.",
+        why: "The event has no `name` or no `message`, or the swarm refuses it. A swarm refuses \
+            events if it is \
+              stopping, if the conversation has too many queued inputs, or if the agent does not \
+            exist. The message \
+              contains the cause.",
+        next: "Correct the event. If the swarm was busy or stopping, `emit` the event again later.",
         more: Some("connections.md#a-connector-of-your-own"),
     }
     /// The function of a connector failed.
     CONNECTOR_FAILED = "E_CONNECTOR_FAILED" {
-        why: "It has thrown or returned an error that has no code of its own, or it panicked. The message says which. The swarm and \
-              the other connections go on.",
-        next: "Correct what the message names. The connection starts again by itself, a little later each time; `gdn connection \
-               list` shows how it does, and `gdn serve -vv` what the function logs.",
+        why: "The function threw or returned an error without a code, or it panicked. The message \
+            contains the cause. \
+              The swarm and the other connections continue.",
+        next: "Fix the cause in the message. The connection restarts automatically after an \
+            increasing delay. `gdn \
+              connection list` shows its status, and `gdn serve -vv` shows the log of the \
+            function.",
         more: Some("connections.md#a-connector-of-your-own"),
     }
 }

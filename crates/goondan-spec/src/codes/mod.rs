@@ -1,7 +1,7 @@
-//! Every code that the program prints: one table of what a code means, why it comes up, and what to do next.
+//! Table of all codes that the program prints: meaning, cause and remedy of each.
 //!
-//! A [`Code`] is made in this folder alone, so nothing is printed that the table does not explain. `docs/errors.md` and
-//! `gdn explain` are made from the table, and each help link leads to a heading of that page.
+//! Only this module can create a [`Code`], so every printed code is explained. `docs/errors.md` and
+//! `gdn explain` are generated from the table. Each help link leads to a heading of that page.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::diagnostic::Severity;
 use crate::text::closest;
 
-/// Defines codes, each beside the text that explains it: the constants of [`Code`], and the `ROWS` of a section.
+/// Defines codes with their explanations: the constants of [`Code`], and the `ROWS` of a section.
 macro_rules! codes {
     ($($(#[doc = $meaning:literal])+ $name:ident = $text:literal { $($field:ident: $value:expr),+ $(,)? })+) => {
         impl $crate::codes::Code {
@@ -18,11 +18,11 @@ macro_rules! codes {
         }
 
         #[allow(clippy::needless_update, reason = "some rows leave nothing out")]
-        pub(super) const ROWS: &[$crate::codes::Explanation] = &[$($crate::codes::Explanation {
+        pub(super) const ROWS: &[$crate::codes::CodeExplanation] = &[$($crate::codes::CodeExplanation {
             code: $crate::codes::Code::$name,
             meaning: concat!($($meaning),+).trim_ascii(),
             $($field: $value,)+
-            ..$crate::codes::Explanation::BLANK
+            ..$crate::codes::CodeExplanation::BLANK
         }),+];
     };
 }
@@ -34,43 +34,43 @@ mod calls;
 mod command;
 mod documents;
 mod entries;
+mod errors_page;
 mod extensions;
 mod hosts;
 mod mcp;
 mod packages;
-mod page;
 mod references;
 mod serve;
 mod turns;
 mod warnings;
 
-pub use page::markdown;
+pub use errors_page::markdown;
 
-/// The folder of the documentation.
-const DOCS: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/docs");
+const DOCS_URL: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/docs");
 
-/// The address of a page of the documentation, such as `tools.md`: whoever reads a message may have no clone.
+/// Returns the URL of a documentation page such as `tools.md`. A path would not help readers
+/// without a clone of the repository.
 pub fn page_url(page: &str) -> String {
-    format!("{DOCS}/{page}")
+    format!("{DOCS_URL}/{page}")
 }
 
-/// A stable code such as `E_CONFIG_REF_NOT_FOUND`; warnings begin with `W_`. See rule L5.
+/// Stable code such as `E_CONFIG_REF_NOT_FOUND`. Warnings begin with `W_`. See rule L5.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]
 pub struct Code(&'static str);
 
 impl Code {
-    /// The text that is printed.
+    /// Returns the code as printed.
     pub const fn as_str(self) -> &'static str {
         self.0
     }
 
-    /// The code that `text` is, in letters of either case.
+    /// Returns the code with that name. Case is ignored.
     pub fn find(text: &str) -> Option<Code> {
-        explanation(text).map(|row| row.code)
+        find_explanation(text).map(|row| row.code)
     }
 
-    /// The severity that the first letter says: warnings begin with `W_`, everything else is an error.
+    /// Returns the severity: codes that begin with `W_` are warnings, all others are errors.
     pub fn severity(self) -> Severity {
         if self.0.starts_with("W_") {
             Severity::Warning
@@ -79,7 +79,7 @@ impl Code {
         }
     }
 
-    /// The address of the heading of `docs/errors.md` that explains it.
+    /// Returns the URL of the code's heading in `docs/errors.md`.
     pub fn help_url(self) -> String {
         page_url(&format!("errors.md#{}", self.0.to_ascii_lowercase()))
     }
@@ -103,25 +103,25 @@ impl PartialEq<Code> for String {
     }
 }
 
-/// A row of the table.
+/// Row of the table.
 #[derive(Debug)]
-pub struct Explanation {
-    /// The code.
+pub struct CodeExplanation {
+    /// Code that the row explains.
     pub code: Code,
-    /// What it means, in a sentence.
+    /// Meaning, in one sentence.
     pub meaning: &'static str,
-    /// Why it comes up.
+    /// Causes.
     pub why: &'static str,
-    /// What is wrong and what is right, side by side.
-    pub example: Option<Example>,
-    /// What to do about it.
+    /// Wrong and right version of an input.
+    pub example: Option<CodeExample>,
+    /// Remedy.
     pub next: &'static str,
-    /// The section of the documentation that says more, such as `security.md#permissions`.
+    /// Section of the documentation with details, such as `security.md#permissions`.
     pub more: Option<&'static str>,
 }
 
-impl Explanation {
-    const BLANK: Explanation = Explanation {
+impl CodeExplanation {
+    const BLANK: CodeExplanation = CodeExplanation {
         code: Code(""),
         meaning: "",
         why: "",
@@ -130,165 +130,165 @@ impl Explanation {
         more: None,
     };
 
-    /// The address of [`Explanation::more`].
+    /// Returns the URL of [`CodeExplanation::more`].
     pub fn more_url(&self) -> Option<String> {
         self.more.map(page_url)
     }
 }
 
-/// Something that leads to a code, and the same without the mistake.
+/// Input that leads to a code, and its corrected version.
 #[derive(Debug)]
-pub struct Example {
-    /// What the two texts are.
-    pub form: Form,
-    /// What leads to the code.
+pub struct CodeExample {
+    /// Language of both versions.
+    pub form: ExampleLanguage,
+    /// Input that leads to the code.
     pub wrong: &'static str,
-    /// What does not.
+    /// Corrected input.
     pub right: &'static str,
 }
 
-/// What an example is written in.
+/// Language of an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
-    /// YAML of a project, of which the loader tells the one from the other.
+pub enum ExampleLanguage {
+    /// YAML of a project. The loader accepts only the right version.
     Yaml,
-    /// YAML of a project that loads both ways; the difference shows once it runs.
+    /// YAML of a project. The loader accepts both versions, which differ at run time.
     Running,
-    /// Calls as a model makes them: a tool's name and its arguments, a line each.
+    /// Tool calls of a model: a tool name and arguments per line.
     Call,
     /// Command lines, and lines that a program writes to the command.
     Shell,
 }
 
-impl Form {
-    /// The language that a Markdown page names.
+impl ExampleLanguage {
+    /// Returns the language for a Markdown code block.
     pub fn language(self) -> &'static str {
         match self {
-            Form::Yaml | Form::Running => "yaml",
-            Form::Call => "text",
-            Form::Shell => "sh",
+            ExampleLanguage::Yaml | ExampleLanguage::Running => "yaml",
+            ExampleLanguage::Call => "text",
+            ExampleLanguage::Shell => "sh",
         }
     }
 }
 
-const fn yaml(wrong: &'static str, right: &'static str) -> Option<Example> {
-    Some(Example {
-        form: Form::Yaml,
+const fn yaml(wrong: &'static str, right: &'static str) -> Option<CodeExample> {
+    Some(CodeExample {
+        form: ExampleLanguage::Yaml,
         wrong,
         right,
     })
 }
 
-const fn running(wrong: &'static str, right: &'static str) -> Option<Example> {
-    Some(Example {
-        form: Form::Running,
+const fn running(wrong: &'static str, right: &'static str) -> Option<CodeExample> {
+    Some(CodeExample {
+        form: ExampleLanguage::Running,
         wrong,
         right,
     })
 }
 
-const fn call(wrong: &'static str, right: &'static str) -> Option<Example> {
-    Some(Example {
-        form: Form::Call,
+const fn call(wrong: &'static str, right: &'static str) -> Option<CodeExample> {
+    Some(CodeExample {
+        form: ExampleLanguage::Call,
         wrong,
         right,
     })
 }
 
-const fn shell(wrong: &'static str, right: &'static str) -> Option<Example> {
-    Some(Example {
-        form: Form::Shell,
+const fn shell(wrong: &'static str, right: &'static str) -> Option<CodeExample> {
+    Some(CodeExample {
+        form: ExampleLanguage::Shell,
         wrong,
         right,
     })
 }
 
-/// Codes that belong together.
+/// Group of related codes.
 #[derive(Debug)]
-pub struct Section {
-    /// Its heading.
+pub struct CodeSection {
+    /// Heading on the page.
     pub title: &'static str,
-    /// Its codes, in the order of the page.
-    pub rows: &'static [Explanation],
+    /// Rows, in page order.
+    pub rows: &'static [CodeExplanation],
 }
 
-/// The whole table.
-pub const SECTIONS: &[Section] = &[
-    Section {
+/// All sections, in page order.
+pub const SECTIONS: &[CodeSection] = &[
+    CodeSection {
         title: "Files and documents",
         rows: documents::ROWS,
     },
-    Section {
+    CodeSection {
         title: "References",
         rows: references::ROWS,
     },
-    Section {
+    CodeSection {
         title: "Packages",
         rows: packages::ROWS,
     },
-    Section {
+    CodeSection {
         title: "Entries, tools and values",
         rows: entries::ROWS,
     },
-    Section {
+    CodeSection {
         title: "Warnings",
         rows: warnings::ROWS,
     },
-    Section {
+    CodeSection {
         title: "Tool calls",
         rows: calls::ROWS,
     },
-    Section {
+    CodeSection {
         title: "Built-in tools",
         rows: built_in::ROWS,
     },
-    Section {
-        title: "Modules and their hosts",
+    CodeSection {
+        title: "Handler files and their runtimes",
         rows: hosts::ROWS,
     },
-    Section {
+    CodeSection {
         title: "Extensions from files",
         rows: extensions::ROWS,
     },
-    Section {
+    CodeSection {
         title: "MCP servers",
         rows: mcp::ROWS,
     },
-    Section {
+    CodeSection {
         title: "Agents of other programs",
         rows: a2a::ROWS,
     },
-    Section {
+    CodeSection {
         title: "The server",
         rows: serve::ROWS,
     },
-    Section {
+    CodeSection {
         title: "Agents",
         rows: agents::ROWS,
     },
-    Section {
+    CodeSection {
         title: "Models and turns",
         rows: turns::ROWS,
     },
-    Section {
+    CodeSection {
         title: "The command",
         rows: command::ROWS,
     },
 ];
 
-/// Every row, in the order of the page.
-pub fn explanations() -> impl Iterator<Item = &'static Explanation> {
+/// Returns all rows, in page order.
+pub fn explanations() -> impl Iterator<Item = &'static CodeExplanation> {
     SECTIONS.iter().flat_map(|section| section.rows)
 }
 
-/// The row of the code that `text` is, in letters of either case.
-pub fn explanation(text: &str) -> Option<&'static Explanation> {
+/// Returns the row of the code with that name. Case is ignored.
+pub fn find_explanation(text: &str) -> Option<&'static CodeExplanation> {
     explanations().find(|row| row.code.0.eq_ignore_ascii_case(text))
 }
 
-/// The codes that `text` may have been meant to be: the closest one, and those that it is a part of.
-pub fn near(text: &str) -> Vec<Code> {
-    const MOST: usize = 6;
+/// Returns codes similar to `text`: the closest one, and those that contain it.
+pub fn similar_codes(text: &str) -> Vec<Code> {
+    const MAX_SIMILAR_CODES: usize = 6;
     let codes: Vec<&str> = explanations().map(|row| row.code.0).collect();
     let wanted = text.to_ascii_uppercase();
     let part = codes
@@ -301,7 +301,10 @@ pub fn near(text: &str) -> Vec<Code> {
             near.push(code);
         }
     }
-    near.into_iter().take(MOST).filter_map(Code::find).collect()
+    near.into_iter()
+        .take(MAX_SIMILAR_CODES)
+        .filter_map(Code::find)
+        .collect()
 }
 
 #[cfg(test)]
@@ -312,11 +315,11 @@ mod tests {
     fn a_code_is_found_in_either_case_and_near_ones_are_named() {
         assert_eq!(Code::find("e_tool_denied"), Some(Code::TOOL_DENIED));
         assert_eq!(Code::find("E_TOOL_DENIE"), None);
-        assert_eq!(near("E_TOOL_DENIE"), [Code::TOOL_DENIED]);
+        assert_eq!(similar_codes("E_TOOL_DENIE"), [Code::TOOL_DENIED]);
         assert_eq!(
-            near("path_escape"),
+            similar_codes("path_escape"),
             [Code::PATH_ESCAPE, Code::TOOL_PATH_ESCAPE]
         );
-        assert!(near("").is_empty() && near("nonsense").is_empty());
+        assert!(similar_codes("").is_empty() && similar_codes("nonsense").is_empty());
     }
 }

@@ -1,12 +1,13 @@
-//! Codes of what one resource says about others.
+//! Codes of references between resources.
 
 use super::yaml;
 
 codes! {
     /// A reference has the wrong form, or names the wrong kind.
     INVALID_REF = "E_CONFIG_INVALID_REF" {
-        why: "A reference does not have the form `Kind/name` or `{kind, name, package}`, names a kind that does not \
-              belong there, or stands in a list without `ref`.",
+        why: "A reference has a form other than `Kind/name` or `{kind, name, package}`, names an \
+            invalid kind, or is \
+              in a list without `ref`.",
         example: yaml(
             "\
 apiVersion: goondan.ai/v1
@@ -25,12 +26,14 @@ spec:
   tools: [{ref: Tool/bash}]
 ",
         ),
-        next: "In lists, write `- ref: Kind/name`. Elsewhere, write the reference itself: `modelRef: Model/name`.",
+        next: "In lists, write `- ref: Kind/name`. Elsewhere, write the reference itself: \
+            `modelRef: Model/name`.",
     }
     /// A reference names a resource that does not exist.
     REF_NOT_FOUND = "E_CONFIG_REF_NOT_FOUND" {
-        why: "Nothing defines the resource. A reference without a package looks in the project first, then in the \
-              built-in package `@goondan/base`, then in all other packages.",
+        why: "No document defines the resource. For a reference without a package, `gdn` searches \
+            the project first, \
+              then the built-in package `@goondan/base`, then all other packages.",
         example: yaml(
             "\
 apiVersion: goondan.ai/v1
@@ -49,17 +52,19 @@ spec:
   tools: [{ref: Tool/bash}]
 ",
         ),
-        next: "Take the name that the message suggests, or define the resource.",
+        next: "Use the name that the message suggests, or define the resource.",
     }
-    /// A reference could mean resources of several packages.
+    /// A reference matches resources of several packages.
     REF_AMBIGUOUS = "E_CONFIG_REF_AMBIGUOUS" {
-        why: "Several packages have a resource of that kind and name, and neither the project itself nor \
-              `@goondan/base` has one, which would come first.",
-        next: "Say which one you mean: `ref: {kind: Tool, name: search, package: \"@acme/tools\"}`.",
+        why: "Several packages have a resource of that kind and name. Neither the project nor \
+            `@goondan/base` has one, \
+              which would take precedence.",
+        next: "Name the package: `ref: {kind: Tool, name: search, package: \"@acme/tools\"}`.",
     }
-    /// Packages depend on each other in a circle.
+    /// Packages depend on each other in a cycle.
     CYCLE = "E_CONFIG_CYCLE" {
-        why: "A Package depends on itself, directly or through other packages in the project's folder.",
+        why: "A Package depends on itself, directly or through other packages in the project's \
+            directory.",
         example: yaml(
             "\
 apiVersion: goondan.ai/v1
@@ -74,11 +79,12 @@ metadata: {name: newsroom}
 spec: {dependencies: [{name: \"@goondan/base\", version: \"*\"}]}
 ",
         ),
-        next: "Remove one of the dependencies on the circle that the message shows.",
+        next: "Remove one of the dependencies in the cycle that the message shows.",
     }
-    /// It is not clear which swarm to run.
+    /// The swarm to run is ambiguous.
     NO_SWARM = "E_CONFIG_NO_SWARM" {
-        why: "The project has no Swarm, no Swarm of the name that you asked for, or several of which none is called \
+        why: "The project has no Swarm, no Swarm of the requested name, or several Swarms of which \
+            none has the name \
               `default`.",
         example: yaml(
             "\
@@ -104,6 +110,6 @@ metadata: {name: night}
 spec: {entryAgent: Agent/writer, agents: [{ref: Agent/writer}]}
 ",
         ),
-        next: "Add a Swarm, call one of them `default`, or choose one: `gdn run --swarm night`.",
+        next: "Add a Swarm, rename one to `default`, or select one: `gdn run --swarm night`.",
     }
 }

@@ -1,13 +1,15 @@
-//! Codes of models, and of turns as a whole.
+//! Codes of models and turns.
 
 use super::{running, shell};
 
 codes! {
-    /// A model's provider answered with an error.
+    /// A model's provider returned an error.
     MODEL_STATUS = "E_MODEL_STATUS" {
-        why: "The HTTP status is in the message, with the provider's words. 401 and 403 mean that the key is wrong (exit \
-              code 6), 404 that the model's name or the endpoint is, 429 that there were too many requests. After \
-              408, 409, 429 and every status from 500 on, the engine has asked again before it gave up.",
+        why: "The message contains the HTTP status and the provider's error text. 401 and 403 mean \
+            an invalid key \
+              (exit code 6), 404 an invalid model name or endpoint, and 429 too many requests. \
+            After 408, 409, 429 and \
+              every status from 500 on, the engine retried before the turn failed.",
         example: running(
             "\
 apiVersion: goondan.ai/v1
@@ -22,14 +24,16 @@ metadata: {name: main}
 spec: {provider: openai, model: gpt-5, apiKey: {valueFrom: {env: OPENAI_API_KEY}}}
 ",
         ),
-        next: "Correct the key, the name or the endpoint. When the provider is busy, try again later, or raise \
-               `options.maxRetries`.",
+        next: "Correct the key, the model name or the endpoint. If the provider is busy, try again \
+            later, or raise \
+              `options.maxRetries`.",
         more: Some("models.md#troubleshooting"),
     }
-    /// A model endpoint can't be reached.
+    /// A model endpoint cannot be reached.
     MODEL_CONNECTION = "E_MODEL_CONNECTION" {
-        why: "Nobody answers at the address, a proxy is in the way, or the connection broke off. The engine has tried \
-              several times. `gdn` ends with exit code 5.",
+        why: "No server responds at the endpoint, a proxy blocks the connection, or the connection \
+            broke. The engine \
+              retried several times. `gdn` exits with code 5.",
         example: running(
             "\
 apiVersion: goondan.ai/v1
@@ -47,10 +51,11 @@ spec: {provider: ollama, model: qwen3, endpoint: \"http://localhost:11434/v1/\"}
         next: "Check the model's `endpoint` and the network.",
         more: Some("models.md#troubleshooting"),
     }
-    /// A model endpoint sent something that is not a model's answer.
+    /// A model endpoint returned something that is not a model response.
     MODEL_PROTOCOL = "E_MODEL_PROTOCOL" {
-        why: "The endpoint answered with something other than its format promises, such as HTML, or with more than 16 MiB. \
-              Asking again would not help, so the engine does not.",
+        why: "The response does not have the format of the provider (for example, it is HTML), or \
+            it is larger than 16 \
+              MiB. The engine does not retry, because a retry would not help.",
         example: running(
             "\
 apiVersion: goondan.ai/v1
@@ -65,13 +70,15 @@ metadata: {name: main}
 spec: {provider: openai-compatible, model: local, endpoint: \"http://localhost:8080/v1/\"}
 ",
         ),
-        next: "Check the model's `endpoint` and `provider`: most addresses end in `/v1/`.",
+        next: "Check the model's `endpoint` and `provider`: most endpoints end in `/v1/`.",
         more: Some("models.md#troubleshooting"),
     }
     /// The model or the provider's content filter refused to answer.
     MODEL_DECLINED = "E_MODEL_DECLINED" {
-        why: "The provider ended the answer with a refusal or a content filter, such as `refusal`, `content_filter` or \
-              `SAFETY`. The message contains the provider's words. The engine does not retry: the same request gets the \
+        why: "The provider ended the answer with a refusal or a content filter, such as `refusal`, \
+            `content_filter` or \
+              `SAFETY`. The message quotes the provider. The engine does not retry, because the \
+            same request gets the \
               same refusal.",
         example: running(
             "\
@@ -96,9 +103,13 @@ spec:
     }
     /// The answer was cut off before it was complete.
     MODEL_CUT = "E_MODEL_CUT" {
-        why: "The answer reached the limit of output tokens (`length`) or the context window (`contextWindow`). Tool calls \
-              in such an answer may be incomplete, so they do not run. The model gets this error as their result and can \
-              repeat them in smaller pieces. A turn ends with this code if the answer contains no text at all.",
+        why: "The answer reached the limit of output tokens (`length`) or the context window \
+            (`contextWindow`). Tool \
+              calls in such an answer may be incomplete, so they do not run. The model receives \
+            this error as their \
+              result and can repeat them in smaller pieces. If the answer contains no text at all, \
+            the turn ends with \
+              this code.",
         example: running(
             "\
 apiVersion: goondan.ai/v1
@@ -117,14 +128,16 @@ spec:
   prompt: {system: Write long reports.}
 ",
         ),
-        next: "For `length`, raise `modelConfig.params.maxTokens` or ask for smaller pieces. For `contextWindow`, shorten the \
-               conversation, for example with the extension `message-window`.",
+        next: "For `length`, raise `modelConfig.params.maxTokens` or request smaller pieces. For \
+            `contextWindow`, \
+              shorten the conversation, for example with the extension `message-window`.",
         more: Some("models.md#why-an-answer-ended"),
     }
-    /// A Model can't be used as it is written.
+    /// A Model has invalid or incomplete settings.
     MODEL_CONFIGURATION = "E_MODEL_CONFIGURATION" {
-        why: "It has no key, names a provider that is not known, or its script is missing, broken or used up. `gdn` ends \
-              with exit code 3.",
+        why: "The Model has no key or an unknown provider, or its script is missing, invalid or \
+            exhausted. `gdn` exits \
+              with code 3.",
         example: running(
             "\
 apiVersion: goondan.ai/v1
@@ -139,13 +152,15 @@ metadata: {name: main}
 spec: {provider: openai, model: gpt-5, apiKey: {valueFrom: {env: OPENAI_API_KEY}}}
 ",
         ),
-        next: "Correct what the message says. `gdn doctor` lists the keys that the project's models need.",
+        next: "Correct the setting that the message names. `gdn doctor` lists the keys that the \
+            project's models need.",
         more: Some("models.md#providers"),
     }
-    /// A model kept giving answers that do not fit the agent's output.
+    /// A model repeatedly gave answers that do not match the agent's output schema.
     MODEL_OUTPUT = "E_MODEL_OUTPUT" {
-        why: "The agent states an `output`, and several answers in a row were no JSON that fits its schema, although the model was \
-              told what was wrong with them.",
+        why: "The agent has an `output`, and several consecutive answers were not JSON that \
+            matches its schema. After \
+              each answer, the model received the validation errors.",
         example: running(
             "\
 apiVersion: goondan.ai/v1
@@ -154,7 +169,8 @@ metadata: {name: sorter}
 spec:
   modelConfig: {modelRef: Model/main}
   output:
-    schema: {type: object, properties: {a: {enum: [1, 2, 3]}}, required: [a], additionalProperties: false}
+    schema: {type: object, properties: {a: {enum: [1, 2, 3]}}, required: [a], \
+            additionalProperties: false}
 ",
             "\
 apiVersion: goondan.ai/v1
@@ -171,13 +187,15 @@ spec:
       additionalProperties: false
 ",
         ),
-        next: "Say in the prompt and in the descriptions of the schema what the fields mean, make the schema simpler, or use another model.",
+        next: "Describe the fields in the prompt and in the schema, simplify the schema, or use \
+            another model.",
         more: Some("structured-output.md"),
     }
-    /// A model kept giving empty answers.
+    /// A model repeatedly gave empty answers.
     MODEL_EMPTY = "E_MODEL_EMPTY" {
-        why: "Several answers in a row held neither text nor a call, although the model was reminded. Often \
-              `params.maxTokens` is so small that the model spends all of it on thinking.",
+        why: "Several consecutive answers contained neither text nor a call, although the model \
+            was reminded. Often \
+              `params.maxTokens` is so small that the model spends all tokens on reasoning.",
         example: running(
             "\
 apiVersion: goondan.ai/v1
@@ -192,29 +210,31 @@ metadata: {name: writer}
 spec: {modelConfig: {modelRef: Model/main, params: {maxTokens: 4000}}}
 ",
         ),
-        next: "Raise `params.maxTokens`, and look at the prompt.",
+        next: "Raise `params.maxTokens`, and check the prompt.",
     }
-    /// A tool asked a model, and that failed.
+    /// A model call of a tool failed.
     MODEL_FAILED = "E_MODEL" {
-        why: "A tool that uses a model itself, such as `memory` with embeddings, got an error from it, or an answer that \
-              does not fit the question.",
+        why: "A tool that calls a model itself, such as `memory` with embeddings, received an \
+            error or a response that \
+              does not match the request.",
         next: "Check the Model that the Tool's `config` names.",
         more: Some("models.md#embeddings"),
     }
-    /// There is no such Model.
+    /// The project has no Model of that name.
     MODEL_NOT_FOUND = "MODEL_NOT_FOUND" {
         why: "A call or a tool names a Model that the project does not define.",
         next: "Use one of the names that the message lists, or define the Model.",
     }
-    /// A Model exists, but can't be asked.
+    /// A Model exists, but cannot be called.
     MODEL_UNAVAILABLE = "MODEL_UNAVAILABLE" {
-        why: "A call asks for another Model than the agent's own, and that one has no key or can't be set up.",
-        next: "Correct the Model as the message says, or ask with another one.",
+        why: "A call requests a Model other than the agent's own, and that Model has no key or \
+            invalid settings.",
+        next: "Correct the Model as the message describes, or request another Model.",
         more: Some("models.md#troubleshooting"),
     }
     /// A turn reached its step limit without an answer.
     MAX_STEPS = "E_MAX_STEPS" {
-        why: "The model kept calling tools for `policy.maxStepsPerTurn` steps (32 by default).",
+        why: "The model still called tools after `policy.maxStepsPerTurn` steps. Default: 32.",
         example: running(
             "\
 apiVersion: goondan.ai/v1
@@ -235,13 +255,15 @@ spec:
   policy: {maxStepsPerTurn: 64}
 ",
         ),
-        next: "Look at what the agent keeps calling with `gdn logs`. Raise the limit if the work takes that long.",
+        next: "Run `gdn logs` to see the repeated calls. If the work needs more steps, raise \
+            `policy.maxStepsPerTurn`.",
         more: Some("cli.md#logs"),
     }
     /// The budget of the swarm or of the turn is used up.
     BUDGET_EXCEEDED = "E_BUDGET_EXCEEDED" {
-        why: "The run has used the tokens, steps, seconds or money that `policy.budget` allows, or the turn those that \
-              `policy.turnBudget` allows.",
+        why: "The run used all tokens, steps, seconds or money of `policy.budget`, or the turn \
+            used those of \
+              `policy.turnBudget`.",
         example: running(
             "\
 apiVersion: goondan.ai/v1
@@ -262,50 +284,64 @@ spec:
   policy: {budget: {maxTokens: 1000000}}
 ",
         ),
-        next: "Raise the field that the message names, or start the run again: it begins with a fresh budget.",
+        next: "Raise the field that the message names, or restart the run: it begins with a fresh \
+            budget.",
     }
     /// A turn was cancelled.
     TURN_CANCELLED = "E_TURN_CANCELLED" {
-        why: "Somebody pressed Ctrl-C, the swarm was shut down and the grace period passed, or the agent that waited for \
-              the answer stopped waiting.",
-        next: "Nothing, if that was intended. What the turn had done so far is in the conversation: `gdn instance show`.",
+        why: "The user pressed Ctrl-C, the grace period of a shutdown passed, or the requesting \
+            agent stopped waiting.",
+        next: "No action is needed if the cancellation was intended. The conversation contains the \
+            finished part of \
+              the turn: `gdn instance show`.",
     }
-    /// A turn ended in a fault of the program.
+    /// A turn ended with an internal error of the program.
     TURN_PANIC = "E_TURN_PANIC" {
-        why: "The engine panicked while it ran the turn. Other turns go on.",
-        next: "Report it with the log and with what you did; SECURITY.md and README.md say where.",
+        why: "The engine panicked while it ran the turn. Other turns continue.",
+        next: "Open an issue at https://github.com/goondan/gdn/issues with the log and the steps \
+            that led to the \
+              error. Report security problems as SECURITY.md describes.",
     }
     /// The state of a turn or a conversation could not be written or read.
     STORE = "E_STORE" {
-        why: "The disk is full, the permissions of the state folder are wrong, or the file system fails. An event that is \
-              refused with this code has done nothing. A turn that ends with it is not over, and goes on once the disk \
-              can be written.",
-        next: "Make room on the disk, or correct the permissions of the state folder. The turn goes on by itself, when something is sent to \
-               the instance, or with the next start.",
+        why: "The disk is full, the permissions of the state directory are wrong, or the file \
+            system fails. An event \
+              that is refused with this code has had no effect. A turn that ends with this code is \
+            unfinished, and \
+              resumes after the disk is writable again.",
+        next: "Free disk space, or correct the permissions of the state directory. The turn \
+            resumes automatically, \
+              with the next input to the conversation, or with the next start.",
         more: Some("durability.md#when-the-disk-is-full-or-fails"),
     }
-    /// The journal of a turn can't be read.
+    /// The journal of a turn cannot be read.
     JOURNAL = "E_JOURNAL" {
-        why: "The turn was begun by another version of `gdn`, or its files were changed by hand.",
-        next: "Send the input again: it begins a new turn. Report it if nobody changed the files.",
+        why: "Another version of `gdn` started the turn, or its files were changed by hand.",
+        next: "Send the input again, which starts a new turn. If the files were not changed by \
+            hand, open an issue at \
+              https://github.com/goondan/gdn/issues.",
         more: Some("durability.md"),
     }
-    /// An instance has no such failed event.
+    /// The conversation has no failed event with that ID.
     EVENT_NOT_FOUND = "E_EVENT_NOT_FOUND" {
-        why: "`gdn instance retry` names an event that is not on the list of those whose turns failed: it was started \
-              again already, or the id is misspelt.",
+        why: "`gdn instance retry` names an event that is not in the list of failed events. The \
+            event was already \
+              retried, or its ID is misspelled.",
         example: shell(
             "gdn instance retry writer:main evt-1\n",
             "gdn instance show writer:main\ngdn instance retry writer:main evt-5f0c1a\n",
         ),
-        next: "See which events failed with `gdn instance show`.",
+        next: "Run `gdn instance show` to list the failed events.",
         more: Some("cli.md#instance"),
     }
-    /// A change to a conversation names a message that is not there.
+    /// A change to a conversation names a message that does not exist.
     MESSAGE_TARGET_NOT_FOUND = "E_MESSAGE_TARGET_NOT_FOUND" {
-        why: "An extension replaced or removed a message that was gone already. The log warns about it, and the \
-              conversation stays as it is.",
-        next: "Nothing, as a rule. If it happens often, two extensions of the agent change the same messages: remove one.",
+        why: "An extension replaced or removed a message that no longer existed. The log contains \
+            a warning, and the \
+              conversation is unchanged.",
+        next: "Usually no action is needed. If it occurs often, two extensions of the agent change \
+            the same messages: \
+              remove one of them.",
         more: Some("extensions.md#shortening-a-conversation"),
     }
 }

@@ -1,14 +1,16 @@
-//! Command lines of a small grammar: what every shell reads alike, and what can be started without one.
+//! Command lines of a small grammar: all shells read them alike, and they can run without a shell.
 //!
-//! A line is commands in pipelines (`|`), lists (`&&`, `||`, `;`, line breaks) and groups (`(…)`); their words are plain
-//! text, quoted text, `*` and `?`, and `"$(…)"`; their streams go to files and to each other. Everything else takes a
-//! shell, which nobody can judge beforehand.
+//! A line contains commands in pipelines (`|`), lists (`&&`, `||`, `;`, line breaks) and groups
+//! (`(…)`). Words consist of plain and quoted text, `*` and `?`, and `"$(…)"`. Streams can be
+//! redirected to files and to each other. Everything else needs a shell, and no policy can judge it
+//! in advance.
 
 mod parse;
-mod script;
 mod shells;
+mod syntax_tree;
 
-pub use parse::{Beyond, parse};
-pub use script::{
-    CD, Command, Group, Piece, Redirect, Script, Stage, Step, Target, When, Word, stays_inside,
+pub use parse::{ShellRequired, parse};
+pub use syntax_tree::{
+    CD_COMMAND, CommandGroup, CommandScript, CommandWord, PipelineStage, RedirectTarget,
+    ScriptStep, ShellCommand, StepCondition, StreamRedirect, WordPiece, is_path_inside,
 };

@@ -1,69 +1,72 @@
-//! Reads a command line.
+//! Parser for command lines.
 
 use std::iter::Peekable;
 use std::str::Chars;
 
-use super::script::{CD, Command, Group, Piece, Redirect, Script, Stage, Step, Target, When, Word};
-use super::shells::{SHELL_VARIABLES, SHELL_WORDS, SHELLS};
+use super::shells::{SHELL_KEYWORDS, SHELL_VARIABLES, SHELLS};
+use super::syntax_tree::{
+    CD_COMMAND, CommandGroup, CommandScript, CommandWord, PipelineStage, RedirectTarget,
+    ScriptStep, ShellCommand, StepCondition, StreamRedirect, WordPiece,
+};
 
-/// Why a line takes a shell, as the end of a sentence that begins with "it".
+/// Reason why a line needs a shell, as the end of a sentence that begins with "it".
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Beyond(pub String);
+pub struct ShellRequired(pub String);
 
-fn beyond<T>(why: impl Into<String>) -> Result<T, Beyond> {
-    Err(Beyond(why.into()))
+fn needs_shell<T>(why: impl Into<String>) -> Result<T, ShellRequired> {
+    Err(ShellRequired(why.into()))
 }
 
-/// The longest command line that is read, in bytes.
-const LONGEST: usize = 32 * 1024;
+/// Longest accepted command line, in bytes.
+const MAX_LINE_BYTES: usize = 32 * 1024;
 
-/// How deep groups and substitutions may nest.
-const DEEPEST: usize = 16;
+/// Maximum nesting of groups and substitutions.
+const MAX_NESTING_DEPTH: usize = 16;
 
-/// The script that `line` is.
+/// Parses `line`.
 ///
 /// # Errors
-/// Where only a shell can run it.
-pub fn parse(line: &str) -> Result<Script, Beyond> {
+///
+/// Fails if only a shell can run the line.
+pub fn parse(line: &str) -> Result<CommandScript, ShellRequired> {
     let odd = |c: char| {
         (c.is_control() && c != '\n' && c != '\t') || (!c.is_ascii() && c.is_whitespace())
     };
-    if line.len() > LONGEST {
-        return beyond("is too long to be judged");
+    if line.len() > MAX_LINE_BYTES {
+        return needs_shell("is too long to check");
     }
     if line.contains(odd) {
-        return beyond("holds characters that shells read differently");
+        return needs_shell("contains characters that shells interpret differently");
     }
     let mut numbers = 0;
-    let script = Reader {
+    let script = CommandParser {
         rest: line.chars().peekable(),
         depth: 0,
         numbers: &mut numbers,
     }
     .list(false)?;
-    if script.has_glob() && !script.stays() {
-        return beyond("matches files outside of the working folder");
+    if script.has_glob() && !script.stays_below_start() {
+        return needs_shell("matches files outside the working directory");
     }
     if script.steps.is_empty() {
-        beyond("runs nothing")
+        needs_shell("runs nothing")
     } else {
         Ok(script)
     }
 }
 
-struct Reader<'a> {
+struct CommandParser<'a> {
     rest: Peekable<Chars<'a>>,
     depth: usize,
-    /// How many commands were read.
+    /// Number of commands read so far.
     numbers: &'a mut usize,
 }
 
-impl Reader<'_> {
+impl CommandParser<'_> {
     fn peek(&mut self) -> Option<char> {
         self.rest.peek().copied()
     }
 
-    /// What comes behind the next character.
     fn peek_second(&self) -> Option<char> {
         self.rest.clone().nth(1)
     }
@@ -72,7 +75,7 @@ impl Reader<'_> {
         self.rest.next_if_eq(&expected).is_some()
     }
 
-    /// Passes over blanks, and with `lines` over line breaks; over comments, too.
+    /// Skips blanks and comments, and with `lines` also line breaks.
     fn skip(&mut self, lines: bool) {
         loop {
             match self.peek() {
@@ -88,68 +91,68 @@ impl Reader<'_> {
         }
     }
 
-    /// Steps up to the end of the line, or of a group.
-    fn list(&mut self, in_group: bool) -> Result<Script, Beyond> {
-        if self.depth > DEEPEST {
-            return beyond("is nested too deep");
+    /// Parses steps up to the end of the line or of a group.
+    fn list(&mut self, in_group: bool) -> Result<CommandScript, ShellRequired> {
+        if self.depth > MAX_NESTING_DEPTH {
+            return needs_shell("is nested too deeply");
         }
-        let mut script = Script::default();
-        let mut when = When::Always;
+        let mut script = CommandScript::default();
+        let mut when = StepCondition::Always;
         loop {
             self.skip(true);
             let is_over = match self.peek() {
-                None if in_group => return beyond("has a group that does not end"),
+                None if in_group => return needs_shell("has a group that is not closed"),
                 None => true,
                 Some(')') => in_group,
                 Some(_) => false,
             };
             if is_over {
-                return if when == When::Always {
+                return if when == StepCondition::Always {
                     Ok(script)
                 } else {
-                    beyond("ends in the middle")
+                    needs_shell("is incomplete")
                 };
             }
-            script.steps.push(Step {
+            script.steps.push(ScriptStep {
                 when,
                 stages: self.pipeline()?,
             });
-            when = match self.connector(in_group)? {
+            when = match self.separator(in_group)? {
                 Some(when) => when,
                 None => return Ok(script),
             };
         }
     }
 
-    /// What stands behind a pipeline; nothing at the end.
-    fn connector(&mut self, in_group: bool) -> Result<Option<When>, Beyond> {
+    /// Parses the operator after a pipeline. `None` at the end.
+    fn separator(&mut self, in_group: bool) -> Result<Option<StepCondition>, ShellRequired> {
         match self.peek() {
-            None if in_group => beyond("has a group that does not end"),
+            None if in_group => needs_shell("has a group that is not closed"),
             None => Ok(None),
             Some(')') if in_group => Ok(None),
             Some(';' | '\n') => {
                 self.rest.next();
-                Ok(Some(When::Always))
+                Ok(Some(StepCondition::Always))
             }
-            Some('&') if self.peek_second() == Some('&') => self.two(When::IfOk),
-            Some('&') => beyond("leaves a command in the background"),
-            Some('|') => self.two(When::IfFailed),
-            Some(_) => beyond("can't be read"),
+            Some('&') if self.peek_second() == Some('&') => self.operator(StepCondition::IfOk),
+            Some('&') => needs_shell("leaves a command in the background"),
+            Some('|') => self.operator(StepCondition::IfFailed),
+            Some(_) => needs_shell("cannot be parsed"),
         }
     }
 
-    fn two(&mut self, when: When) -> Result<Option<When>, Beyond> {
+    fn operator(&mut self, when: StepCondition) -> Result<Option<StepCondition>, ShellRequired> {
         self.rest.next();
         self.rest.next();
         Ok(Some(when))
     }
 
-    fn pipeline(&mut self) -> Result<Vec<Stage>, Beyond> {
+    fn pipeline(&mut self) -> Result<Vec<PipelineStage>, ShellRequired> {
         let mut stages = vec![self.stage()?];
         while self.peek() == Some('|') && self.peek_second() != Some('|') {
             self.rest.next();
             if self.peek() == Some('&') {
-                return beyond("uses `|&`, which not every shell knows");
+                return needs_shell("uses `|&`, which not every shell supports");
             }
             self.skip(true);
             stages.push(self.stage()?);
@@ -157,12 +160,12 @@ impl Reader<'_> {
         Ok(stages)
     }
 
-    fn stage(&mut self) -> Result<Stage, Beyond> {
+    fn stage(&mut self) -> Result<PipelineStage, ShellRequired> {
         if self.peek() != Some('(') {
             return self.command();
         }
         if self.peek_second() == Some('(') {
-            return beyond("uses `((`, which not every shell knows");
+            return needs_shell("uses `((`, which not every shell supports");
         }
         let script = self.group()?;
         let mut redirects = Vec::new();
@@ -175,7 +178,7 @@ impl Reader<'_> {
                     redirects.push(self.redirect(digit)?);
                 }
                 _ => {
-                    return Ok(Stage::Group(Group {
+                    return Ok(PipelineStage::Group(CommandGroup {
                         script,
                         redirects,
                         shell: None,
@@ -185,22 +188,22 @@ impl Reader<'_> {
         }
     }
 
-    /// `(…)`, from its opening bracket on.
-    fn group(&mut self) -> Result<Script, Beyond> {
+    /// Parses `(…)` from its opening bracket.
+    fn group(&mut self) -> Result<CommandScript, ShellRequired> {
         self.rest.next();
         self.depth += 1;
         let script = self.list(true)?;
         self.depth -= 1;
         if !self.take(')') || script.steps.is_empty() {
-            return beyond("has a group that can't be read");
+            return needs_shell("has a group that cannot be parsed");
         }
         Ok(script)
     }
 
-    fn command(&mut self) -> Result<Stage, Beyond> {
+    fn command(&mut self) -> Result<PipelineStage, ShellRequired> {
         let number = *self.numbers;
         *self.numbers += 1;
-        let mut command = Command {
+        let mut command = ShellCommand {
             number,
             assignments: Vec::new(),
             words: Vec::new(),
@@ -211,8 +214,8 @@ impl Reader<'_> {
             match self.peek() {
                 None | Some('\n' | ';' | '&' | '|' | ')') => break,
                 Some('(') => {
-                    return beyond(
-                        "defines a function, or has a bracket that only some shells understand",
+                    return needs_shell(
+                        "defines a function, or has a bracket that only some shells support",
                     );
                 }
                 Some('<' | '>') => command.redirects.push(self.redirect(None)?),
@@ -223,24 +226,26 @@ impl Reader<'_> {
                 Some(_) => self.argument(&mut command)?,
             }
         }
-        checked(command, self)
+        check_command(command, self)
     }
 
-    /// The next word of a command: an assignment, its name or an argument.
-    fn argument(&mut self, command: &mut Command) -> Result<(), Beyond> {
+    /// Parses the next word of a command: an assignment, the name or an argument.
+    fn argument(&mut self, command: &mut ShellCommand) -> Result<(), ShellRequired> {
         if command.words.is_empty()
-            && let Some(name) = self.assigned()
+            && let Some(name) = self.assignment_name()
         {
             if SHELL_VARIABLES.contains(&name.as_str()) {
-                return beyond(format!("sets `{name}`, which decides what a shell runs"));
+                return needs_shell(format!("sets `{name}`, which decides what a shell runs"));
             }
             let value = if self.is_at_end_of_word() {
-                Word::default()
+                CommandWord::default()
             } else {
                 self.word()?
             };
             let Some(value) = value.text() else {
-                return beyond(format!("sets `{name}` to what is not known"));
+                return needs_shell(format!(
+                    "sets `{name}` to a value that is not known in advance"
+                ));
             };
             command.assignments.push((name, value));
             return Ok(());
@@ -251,20 +256,21 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Refuses a word that a redirection behind it takes for a stream: `12>x` redirects the stream 12.
-    fn refuse_number(&mut self, word: &Word) -> Result<(), Beyond> {
+    /// Refuses a number before a redirection, because shells read it as a stream: `12>x` redirects
+    /// stream 12.
+    fn refuse_number(&mut self, word: &CommandWord) -> Result<(), ShellRequired> {
         let is_number = || {
             word.text()
                 .is_some_and(|text| text.bytes().all(|byte| byte.is_ascii_digit()))
         };
         if matches!(self.peek(), Some('<' | '>')) && is_number() {
-            return beyond("redirects a stream other than 0, 1 and 2");
+            return needs_shell("redirects a stream other than 0, 1 and 2");
         }
         Ok(())
     }
 
-    /// The name of an assignment that stands here, which is passed over with its `=`.
-    fn assigned(&mut self) -> Option<String> {
+    /// Consumes the `NAME=` of an assignment and returns the name.
+    fn assignment_name(&mut self) -> Option<String> {
         let mut ahead = self.rest.clone();
         let mut name = String::new();
         while let Some(c) = ahead.next_if(|c| c.is_ascii_alphanumeric() || *c == '_') {
@@ -285,21 +291,21 @@ impl Reader<'_> {
         )
     }
 
-    fn word(&mut self) -> Result<Word, Beyond> {
-        let mut word = Unfinished::default();
+    fn word(&mut self) -> Result<CommandWord, ShellRequired> {
+        let mut word = WordBuilder::default();
         while !self.is_at_end_of_word() {
             let Some(c) = self.rest.next() else { break };
             match c {
                 '\'' => word.text(&self.single_quoted()?),
                 '"' => self.double_quoted(&mut word)?,
                 '\\' => match self.rest.next() {
-                    Some('\n') | None => return beyond("breaks a line with a backslash"),
+                    Some('\n') | None => return needs_shell("breaks a line with a backslash"),
                     Some(c) => word.char(c),
                 },
-                '*' => word.piece(Piece::Star),
-                '?' => word.piece(Piece::Question),
+                '*' => word.piece(WordPiece::Star),
+                '?' => word.piece(WordPiece::Question),
                 c => {
-                    self.plain(c, &word)?;
+                    self.check_unquoted(c, &word)?;
                     word.char(c);
                 }
             }
@@ -307,50 +313,50 @@ impl Reader<'_> {
         word.finish()
     }
 
-    /// Refuses a character that means something where it is not quoted.
-    fn plain(&mut self, c: char, before: &Unfinished) -> Result<(), Beyond> {
+    /// Refuses an unquoted character with a special meaning.
+    fn check_unquoted(&mut self, c: char, before: &WordBuilder) -> Result<(), ShellRequired> {
         let ends = self.is_at_end_of_word();
         match c {
-            '$' => beyond("uses `$`, which only a shell can expand"),
-            '`' => beyond("uses backquotes, which only a shell can expand"),
+            '$' => needs_shell("uses `$`, which only a shell can expand"),
+            '`' => needs_shell("uses backquotes, which only a shell can expand"),
             '[' | ']' if !before.is_empty() || !ends => {
-                beyond("uses brackets, which only a shell can expand")
+                needs_shell("uses brackets, which only a shell can expand")
             }
             '{' if before.is_empty() && self.peek() == Some('}') => Ok(()),
             '}' if before.is_text("{") && ends => Ok(()),
-            '{' | '}' => beyond("uses braces, which not every shell expands"),
+            '{' | '}' => needs_shell("uses braces, which not every shell expands"),
             '~' if before.is_empty() || before.ends_with(['=', ':']) => {
-                beyond("uses `~`, which only a shell can expand")
+                needs_shell("uses `~`, which only a shell can expand")
             }
             _ => Ok(()),
         }
     }
 
-    fn single_quoted(&mut self) -> Result<String, Beyond> {
+    fn single_quoted(&mut self) -> Result<String, ShellRequired> {
         let mut text = String::new();
         loop {
             match self.rest.next() {
                 Some('\'') => return Ok(text),
                 Some(c) => text.push(c),
-                None => return beyond("has a quote that does not end"),
+                None => return needs_shell("has a quote that is not closed"),
             }
         }
     }
 
-    fn double_quoted(&mut self, word: &mut Unfinished) -> Result<(), Beyond> {
+    fn double_quoted(&mut self, word: &mut WordBuilder) -> Result<(), ShellRequired> {
         word.text("");
         loop {
             match self.rest.next() {
-                None => return beyond("has a quote that does not end"),
+                None => return needs_shell("has a quote that is not closed"),
                 Some('"') => return Ok(()),
-                Some('`') => return beyond("uses backquotes, which only a shell can expand"),
+                Some('`') => return needs_shell("uses backquotes, which only a shell can expand"),
                 Some('$') if self.peek() == Some('(') && self.peek_second() != Some('(') => {
-                    word.piece(Piece::Output(self.group()?));
+                    word.piece(WordPiece::Output(self.group()?));
                 }
-                Some('$') => return beyond("uses `$`, which only a shell can expand"),
+                Some('$') => return needs_shell("uses `$`, which only a shell can expand"),
                 Some('\\') => match self.rest.next() {
                     Some(c @ ('$' | '`' | '"' | '\\')) => word.char(c),
-                    Some('\n') | None => return beyond("breaks a line with a backslash"),
+                    Some('\n') | None => return needs_shell("breaks a line with a backslash"),
                     Some(c) => {
                         word.char('\\');
                         word.char(c);
@@ -361,52 +367,52 @@ impl Reader<'_> {
         }
     }
 
-    /// A redirection of the stream that `digit` names, from its `<` or `>` on.
-    fn redirect(&mut self, digit: Option<char>) -> Result<Redirect, Beyond> {
+    /// Parses a redirection from its `<` or `>`. `digit` is the number of the stream.
+    fn redirect(&mut self, digit: Option<char>) -> Result<StreamRedirect, ShellRequired> {
         let is_read = self.peek() == Some('<');
         if !is_read && self.peek() != Some('>') {
-            return beyond("can't be read");
+            return needs_shell("cannot be parsed");
         }
         self.rest.next();
         let stream =
             match digit.map_or(usize::from(!is_read), |digit| digit as usize - '0' as usize) {
                 stream @ 0..=2 if is_read == (stream == 0) => stream,
-                _ => return beyond("redirects a stream other than 0, 1 and 2"),
+                _ => return needs_shell("redirects a stream other than 0, 1 and 2"),
             };
         let append = !is_read && self.take('>');
         if matches!(self.peek(), Some('<' | '>' | '|')) || (is_read && self.peek() == Some('&')) {
-            return beyond("uses a redirection that only a shell understands");
+            return needs_shell("uses a redirection that only a shell supports");
         }
         if self.take('&') {
             return self.duplicate(stream, append);
         }
         self.skip_blanks();
         if self.is_at_end_of_word() || self.peek() == Some('#') {
-            return beyond("has a redirection to nowhere");
+            return needs_shell("has a redirection without a target");
         }
         let word = self.word()?;
         self.refuse_number(&word)?;
         let Some(path) = word.text() else {
-            return beyond("redirects to what is not known");
+            return needs_shell("redirects to a file that is not known in advance");
         };
-        Ok(Redirect {
+        Ok(StreamRedirect {
             stream,
             target: target(path, is_read, append)?,
         })
     }
 
-    fn duplicate(&mut self, stream: usize, append: bool) -> Result<Redirect, Beyond> {
+    fn duplicate(&mut self, stream: usize, append: bool) -> Result<StreamRedirect, ShellRequired> {
         let other = match self.rest.next() {
             Some('1') => 1,
             Some('2') => 2,
-            _ => return beyond("uses a redirection that only a shell understands"),
+            _ => return needs_shell("uses a redirection that only a shell supports"),
         };
         if append || !self.is_at_end_of_word() || matches!(self.peek(), Some('<' | '>')) {
-            return beyond("uses a redirection that only a shell understands");
+            return needs_shell("uses a redirection that only a shell supports");
         }
-        Ok(Redirect {
+        Ok(StreamRedirect {
             stream,
-            target: Target::Stream(other),
+            target: RedirectTarget::Stream(other),
         })
     }
 
@@ -415,107 +421,114 @@ impl Reader<'_> {
     }
 }
 
-fn target(path: String, is_read: bool, append: bool) -> Result<Target, Beyond> {
+fn target(path: String, is_read: bool, append: bool) -> Result<RedirectTarget, ShellRequired> {
     let folded = path
         .split('/')
         .filter(|part| !matches!(*part, "" | "."))
         .collect::<Vec<_>>();
     match folded.as_slice() {
-        ["dev", "null"] if path.starts_with('/') => Ok(Target::Null),
-        // Such files lead to streams of whoever opens them, or to the network.
-        ["dev" | "proc", ..] if path.starts_with('/') => beyond(format!("opens `{path}`")),
-        [] => beyond("redirects to no file"),
-        _ if path.ends_with('/') => beyond("redirects to a folder"),
-        _ if is_read => Ok(Target::Read(path)),
-        _ => Ok(Target::Write { path, append }),
+        ["dev", "null"] if path.starts_with('/') => Ok(RedirectTarget::Null),
+        // These files lead to streams of the process that opens them, or to the network.
+        ["dev" | "proc", ..] if path.starts_with('/') => needs_shell(format!("opens `{path}`")),
+        [] => needs_shell("redirects to a path without a file name"),
+        _ if path.ends_with('/') => needs_shell("redirects to a directory"),
+        _ if is_read => Ok(RedirectTarget::Read(path)),
+        _ => Ok(RedirectTarget::Write { path, append }),
     }
 }
 
-/// A command as it is run: what only a shell can do is refused, and what a shell is given is read here.
-fn checked(command: Command, reader: &mut Reader<'_>) -> Result<Stage, Beyond> {
+/// Checks a command. Refuses features of shells, and parses the line of `sh -c`.
+fn check_command(
+    command: ShellCommand,
+    reader: &mut CommandParser<'_>,
+) -> Result<PipelineStage, ShellRequired> {
     let Some(name) = command.words.first() else {
-        return beyond("has a place where no command stands");
+        return needs_shell("has a missing command");
     };
     let Some(name) = name.text() else {
-        return beyond("runs a command whose name is not known");
+        return needs_shell("runs a command whose name is not known in advance");
     };
     let belongs = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | '+');
     if name != "[" && (name.is_empty() || !name.chars().all(belongs)) {
-        return beyond("runs a command with an unusual name");
+        return needs_shell("runs a command with an unusual name");
     }
     if name.split('/').any(|part| part == "..") {
-        return beyond("runs a program by a path with `..`");
+        return needs_shell("runs a program through a path with `..`");
     }
-    if SHELL_WORDS.contains(&name.as_str()) {
-        return beyond(format!("uses `{name}`, which only a shell can do"));
+    if SHELL_KEYWORDS.contains(&name.as_str()) {
+        return needs_shell(format!("uses `{name}`, which only a shell can do"));
     }
-    if name == CD {
-        return folder_change(command);
+    if name == CD_COMMAND {
+        return check_cd(command);
     }
-    let prints = |piece: &Piece| matches!(piece, Piece::Output(_));
+    let prints = |piece: &WordPiece| matches!(piece, WordPiece::Output(_));
     let substitutes = command
         .words
         .iter()
         .any(|word| word.pieces.iter().any(prints));
-    if substitutes && command.words.iter().any(Word::is_glob) {
-        return beyond(
-            "matches files beside what a command prints, and shells differ in which comes first",
+    if substitutes && command.words.iter().any(CommandWord::is_glob) {
+        return needs_shell(
+            "combines a glob with the output of a command, whose order differs between shells",
         );
     }
-    match given_to_shell(&command, &name) {
+    match inner_command_line(&command, &name) {
         Some(line) => shell(command, &line, reader),
-        None => Ok(Stage::Command(command)),
+        None => Ok(PipelineStage::Command(command)),
     }
 }
 
-fn folder_change(command: Command) -> Result<Stage, Beyond> {
+fn check_cd(command: ShellCommand) -> Result<PipelineStage, ShellRequired> {
     let is_plain =
         command.words.len() == 2 && command.assignments.is_empty() && command.redirects.is_empty();
-    match command.folder() {
+    match command.cd_target() {
         Some(folder) if is_plain && !folder.is_empty() && !folder.starts_with('-') => {
-            Ok(Stage::Command(command))
+            Ok(PipelineStage::Command(command))
         }
-        _ => beyond("uses `cd` with something other than the name of a folder"),
+        _ => needs_shell("uses `cd` with something other than a directory name"),
     }
 }
 
-/// The line of `sh -c LINE`.
-fn given_to_shell(command: &Command, name: &str) -> Option<String> {
+/// Returns the line of `sh -c LINE`.
+fn inner_command_line(command: &ShellCommand, name: &str) -> Option<String> {
     let is_shell =
         SHELLS.contains(&name) && command.assignments.is_empty() && command.words.len() == 3;
     let is_given = is_shell && command.words[1].text().as_deref() == Some("-c");
     is_given.then(|| command.words[2].text()).flatten()
 }
 
-fn shell(command: Command, line: &str, reader: &mut Reader<'_>) -> Result<Stage, Beyond> {
-    let mut inner = Reader {
+fn shell(
+    command: ShellCommand,
+    line: &str,
+    reader: &mut CommandParser<'_>,
+) -> Result<PipelineStage, ShellRequired> {
+    let mut inner = CommandParser {
         rest: line.chars().peekable(),
         depth: reader.depth + 1,
         numbers: reader.numbers,
     };
     let script = inner.list(false)?;
     if script.steps.is_empty() {
-        return beyond("runs nothing");
+        return needs_shell("runs nothing");
     }
     let shell = Some(format!("{} -c", command.name()));
-    Ok(Stage::Group(Group {
+    Ok(PipelineStage::Group(CommandGroup {
         script,
         redirects: command.redirects,
         shell,
     }))
 }
 
-/// A word that is being read.
+/// Word under construction.
 #[derive(Default)]
-struct Unfinished {
-    pieces: Vec<Piece>,
+struct WordBuilder {
+    pieces: Vec<WordPiece>,
 }
 
-impl Unfinished {
+impl WordBuilder {
     fn text(&mut self, more: &str) {
         match self.pieces.last_mut() {
-            Some(Piece::Text(text)) => text.push_str(more),
-            _ => self.pieces.push(Piece::Text(more.to_owned())),
+            Some(WordPiece::Text(text)) => text.push_str(more),
+            _ => self.pieces.push(WordPiece::Text(more.to_owned())),
         }
     }
 
@@ -523,7 +536,7 @@ impl Unfinished {
         self.text(c.encode_utf8(&mut [0; 4]));
     }
 
-    fn piece(&mut self, piece: Piece) {
+    fn piece(&mut self, piece: WordPiece) {
         self.pieces.push(piece);
     }
 
@@ -531,9 +544,9 @@ impl Unfinished {
         self.pieces.is_empty()
     }
 
-    /// The word, unless it matches files in a way in which shells differ.
-    fn finish(self) -> Result<Word, Beyond> {
-        let word = Word {
+    /// Returns the word. Refuses globs that shells expand differently.
+    fn finish(self) -> Result<CommandWord, ShellRequired> {
+        let word = CommandWord {
             pieces: self.pieces,
         };
         if !word.is_glob() {
@@ -542,27 +555,29 @@ impl Unfinished {
         let mut shape = String::new();
         for piece in &word.pieces {
             match piece {
-                Piece::Text(text) => shape.push_str(text),
-                Piece::Star | Piece::Question => shape.push('*'),
-                Piece::Output(_) => return beyond("matches files by what a command prints"),
+                WordPiece::Text(text) => shape.push_str(text),
+                WordPiece::Star | WordPiece::Question => shape.push('*'),
+                WordPiece::Output(_) => {
+                    return needs_shell("uses the output of a command as a glob");
+                }
             }
         }
         if shape.starts_with('/') || shape.split('/').any(|part| part == "..") {
-            return beyond("matches files outside of the working folder");
+            return needs_shell("matches files outside the working directory");
         }
         let is_hidden = |part: &str| part.starts_with('.') && part.contains('*');
         if shape.split('/').any(is_hidden) {
-            beyond("matches hidden files, where shells differ")
+            needs_shell("matches hidden files, which shells handle differently")
         } else {
             Ok(word)
         }
     }
 
     fn is_text(&self, expected: &str) -> bool {
-        matches!(self.pieces.as_slice(), [Piece::Text(text)] if text == expected)
+        matches!(self.pieces.as_slice(), [WordPiece::Text(text)] if text == expected)
     }
 
     fn ends_with(&self, ends: [char; 2]) -> bool {
-        matches!(self.pieces.last(), Some(Piece::Text(text)) if text.ends_with(ends))
+        matches!(self.pieces.last(), Some(WordPiece::Text(text)) if text.ends_with(ends))
     }
 }

@@ -1,10 +1,10 @@
-//! What shells give a meaning to.
+//! Names with a special meaning for shells.
 
-/// Programs that read such a line behind `-c`.
+/// Shells that run a command line given with `-c`.
 pub(super) const SHELLS: [&str; 5] = ["sh", "bash", "dash", "ash", "ksh"];
 
-/// Words that mean something to a shell where a command is expected. What they do, only a shell can do.
-pub(super) const SHELL_WORDS: [&str; 75] = [
+/// Words with a special meaning in place of a command. Only a shell can run them.
+pub(super) const SHELL_KEYWORDS: [&str; 75] = [
     "!",
     ".",
     ":",
@@ -82,7 +82,7 @@ pub(super) const SHELL_WORDS: [&str; 75] = [
     "kill",
 ];
 
-/// Variables that a shell gives a meaning to, or that decide which program a name is.
+/// Variables that affect a shell, or the program that a name refers to.
 pub(super) const SHELL_VARIABLES: [&str; 14] = [
     "PATH",
     "PWD",

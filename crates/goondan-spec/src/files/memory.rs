@@ -1,22 +1,22 @@
-//! Files that exist only in a test, with every way in which real ones fail.
+//! In-memory files for tests that can also simulate read errors.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::path::{Component, Path, PathBuf};
 
-use super::{FileKind, Files};
+use super::{FileAccess, FileKind};
 
-/// How many links are followed before a chain counts as a circle, as on Linux.
-const MAX_LINKS: usize = 40;
+/// Maximum number of followed links, as on Linux. A longer chain counts as a cycle.
+const MAX_FOLLOWED_LINKS: usize = 40;
 
-/// A file tree in memory. Folders exist as soon as something lies in them.
+/// In-memory file tree. Directories exist as soon as they contain something.
 #[derive(Debug, Clone, Default)]
 pub struct MemoryFiles {
-    entries: BTreeMap<PathBuf, Entry>,
+    entries: BTreeMap<PathBuf, MemoryEntry>,
 }
 
 #[derive(Debug, Clone)]
-enum Entry {
+enum MemoryEntry {
     File(Vec<u8>),
     Directory,
     Link(PathBuf),
@@ -25,56 +25,56 @@ enum Entry {
 }
 
 impl MemoryFiles {
-    /// Nothing at all.
+    /// Creates an empty tree.
     pub fn new() -> Self {
         MemoryFiles::default()
     }
 
-    /// With a file.
+    /// Adds a file.
     #[must_use]
     pub fn file(self, path: impl AsRef<Path>, content: impl Into<Vec<u8>>) -> Self {
-        self.with(path, Entry::File(content.into()))
+        self.with(path, MemoryEntry::File(content.into()))
     }
 
-    /// With an empty folder.
+    /// Adds an empty directory.
     #[must_use]
     pub fn directory(self, path: impl AsRef<Path>) -> Self {
-        self.with(path, Entry::Directory)
+        self.with(path, MemoryEntry::Directory)
     }
 
-    /// With a symbolic link; a relative `target` starts from the link's folder.
+    /// Adds a symbolic link. A relative `target` starts from the link's directory.
     #[must_use]
     pub fn link(self, path: impl AsRef<Path>, target: impl Into<PathBuf>) -> Self {
-        self.with(path, Entry::Link(target.into()))
+        self.with(path, MemoryEntry::Link(target.into()))
     }
 
-    /// With a file that can be seen but not read.
+    /// Adds a file that is listed but fails to be read with `error`.
     #[must_use]
     pub fn unreadable(self, path: impl AsRef<Path>, error: ErrorKind) -> Self {
-        self.with(path, Entry::Unreadable(error))
+        self.with(path, MemoryEntry::Unreadable(error))
     }
 
-    /// With something that is neither file nor folder.
+    /// Adds an entry that is neither a file nor a directory.
     #[must_use]
     pub fn device(self, path: impl AsRef<Path>) -> Self {
-        self.with(path, Entry::Device)
+        self.with(path, MemoryEntry::Device)
     }
 
-    fn with(mut self, path: impl AsRef<Path>, entry: Entry) -> Self {
+    fn with(mut self, path: impl AsRef<Path>, entry: MemoryEntry) -> Self {
         self.entries.insert(normal(path.as_ref()), entry);
         self
     }
 
-    /// Follows links in every part of `path`.
+    /// Resolves links in every part of `path`.
     fn resolve(&self, path: &Path) -> io::Result<PathBuf> {
         let mut done = PathBuf::new();
         let mut todo: Vec<PathBuf> = parts(&normal(path));
         let mut links = 0;
         while let Some(part) = todo.pop() {
             done.push(part);
-            if let Some(Entry::Link(target)) = self.entries.get(&done) {
+            if let Some(MemoryEntry::Link(target)) = self.entries.get(&done) {
                 links += 1;
-                if links > MAX_LINKS {
+                if links > MAX_FOLLOWED_LINKS {
                     return Err(io::Error::other("too many levels of symbolic links"));
                 }
                 done.pop();
@@ -86,7 +86,7 @@ impl MemoryFiles {
         Ok(done)
     }
 
-    fn lookup(&self, path: &Path) -> io::Result<Option<&Entry>> {
+    fn lookup(&self, path: &Path) -> io::Result<Option<&MemoryEntry>> {
         let path = self.resolve(path)?;
         match self.entries.get(&path) {
             Some(entry) => Ok(Some(entry)),
@@ -96,21 +96,21 @@ impl MemoryFiles {
     }
 }
 
-impl Files for MemoryFiles {
+impl FileAccess for MemoryFiles {
     fn kind(&self, path: &Path) -> io::Result<FileKind> {
         Ok(self.lookup(path)?.map_or(FileKind::Directory, kind_of))
     }
 
     fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
         match self.lookup(path)? {
-            Some(Entry::File(content)) => {
+            Some(MemoryEntry::File(content)) => {
                 let end = usize::try_from(limit)
                     .unwrap_or(usize::MAX)
                     .saturating_add(1)
                     .min(content.len());
                 Ok(content[..end].to_vec())
             }
-            Some(Entry::Unreadable(error)) => Err((*error).into()),
+            Some(MemoryEntry::Unreadable(error)) => Err((*error).into()),
             _ => Err(ErrorKind::IsADirectory.into()),
         }
     }
@@ -143,15 +143,15 @@ impl Files for MemoryFiles {
     }
 }
 
-fn kind_of(entry: &Entry) -> FileKind {
+fn kind_of(entry: &MemoryEntry) -> FileKind {
     match entry {
-        Entry::File(_) | Entry::Unreadable(_) => FileKind::File,
-        Entry::Directory => FileKind::Directory,
-        Entry::Link(_) | Entry::Device => FileKind::Other,
+        MemoryEntry::File(_) | MemoryEntry::Unreadable(_) => FileKind::File,
+        MemoryEntry::Directory => FileKind::Directory,
+        MemoryEntry::Link(_) | MemoryEntry::Device => FileKind::Other,
     }
 }
 
-/// Without `.` and `..`.
+/// Removes `.` and `..`.
 fn normal(path: &Path) -> PathBuf {
     let mut normal = PathBuf::new();
     for component in path.components() {
@@ -166,7 +166,7 @@ fn normal(path: &Path) -> PathBuf {
     normal
 }
 
-/// The parts of a path, last one first.
+/// Returns the parts of a path in reverse order.
 fn parts(path: &Path) -> Vec<PathBuf> {
     path.components()
         .rev()

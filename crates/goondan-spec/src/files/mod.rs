@@ -1,4 +1,4 @@
-//! Where the text of a bundle comes from.
+//! Access to the files of a bundle.
 
 mod memory;
 mod os;
@@ -9,25 +9,26 @@ use std::path::{Path, PathBuf};
 pub use memory::MemoryFiles;
 pub use os::OsFiles;
 
-/// What stands at a path.
+/// Kind of file at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileKind {
-    /// A regular file.
+    /// Regular file.
     File,
-    /// A folder.
+    /// Directory.
     Directory,
-    /// A symbolic link, socket, device or the like.
+    /// Symbolic link, socket, device or similar.
     Other,
 }
 
-/// The files that the loader may see. Paths are absolute or relative to the process, as the caller gave the bundle's root.
-pub trait Files: Sync {
-    /// What stands at `path`, following symbolic links.
+/// File access of the loader. Paths are absolute or relative to the process, as in the bundle's
+/// root that the caller passed.
+pub trait FileAccess: Sync {
+    /// Returns the file kind at `path`, following symbolic links.
     fn kind(&self, path: &Path) -> io::Result<FileKind>;
-    /// The whole file, but never more than `limit + 1` bytes of it.
+    /// Reads the whole file, but never more than `limit + 1` bytes.
     fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>>;
-    /// The names in a folder, in any order, each with what stands there (links not followed).
+    /// Lists a directory in any order. Symbolic links are not followed.
     fn list(&self, path: &Path) -> io::Result<Vec<(String, FileKind)>>;
-    /// The path without links and dots, for the check that nothing leaves the bundle.
+    /// Resolves links and dots, for the check that no path leaves the bundle.
     fn canonical(&self, path: &Path) -> io::Result<PathBuf>;
 }

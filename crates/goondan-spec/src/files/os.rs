@@ -1,16 +1,16 @@
-//! The files of this machine.
+//! Files of this machine.
 
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use super::{FileKind, Files};
+use super::{FileAccess, FileKind};
 
-/// The file system, by `std::fs`.
+/// File access through `std::fs`.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct OsFiles;
 
-impl Files for OsFiles {
+impl FileAccess for OsFiles {
     fn kind(&self, path: &Path) -> io::Result<FileKind> {
         fs::metadata(path).map(|metadata| FileKind::from(metadata.file_type()))
     }
@@ -27,7 +27,7 @@ impl Files for OsFiles {
         let mut names = Vec::new();
         for entry in fs::read_dir(path)? {
             let entry = entry?;
-            // A name that is no Unicode can't be referred to from YAML, so it is none of ours.
+            // YAML cannot refer to a name that is not Unicode.
             let Ok(name) = entry.file_name().into_string() else {
                 continue;
             };

@@ -1,25 +1,24 @@
-//! `spec.a2a` of a Tool: an agent of another program, and how it is reached.
+//! `spec.a2a` of a Tool: a remote A2A agent and its connection settings.
 
 use schemars::JsonSchema;
 use serde_json::json;
 
 use super::mcp::{McpValue, read_url};
 use super::{ExportSpec, Permission};
-use crate::decode::Field;
-use crate::findings::Findings;
+use crate::decode::FieldReader;
+use crate::diagnostic_sink::DiagnosticSink;
 use crate::value_source::{self, TextOrSourceShape};
 
-/// An agent of another program, that speaks A2A.
+/// Connection settings of a remote agent that speaks A2A.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct A2aAgent {
-    /// Its address, or the one of its card.
+    /// Agent URL, or the URL of its card.
     pub url: String,
     /// Headers of every request.
     pub headers: Vec<(String, McpValue)>,
 }
 
-/// Reads `spec.a2a`.
-pub(super) fn read(field: &Field<'_>, findings: &mut Findings) -> Option<A2aAgent> {
+pub(super) fn read(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<A2aAgent> {
     let mut fields = field.fields(findings)?;
     let url = fields
         .required("url", findings)
@@ -35,23 +34,25 @@ pub(super) fn read(field: &Field<'_>, findings: &mut Findings) -> Option<A2aAgen
 }
 
 impl A2aAgent {
-    /// What a model can do with such an agent: ask it. It is known without reaching it.
+    /// Returns the only export, `ask`. It is the same for all agents, so none has to be contacted.
     pub fn export() -> ExportSpec {
         let text = |description: &str| json!({"type": "string", "minLength": 1, "description": description});
         ExportSpec {
             name: "ask".to_owned(),
             description:
-                "Asks an agent of another program, and waits for its answer. It does not see this conversation: tell \
-                          it everything that it needs to know."
+                "Asks a remote agent and waits for its answer. The agent does not see this \
+                conversation: include everything that it needs."
                     .to_owned(),
             parameters: json!({
                 "type": "object",
                 "properties": {
-                    "message": text("What to tell the agent, or to ask it."),
+                    "message": text("The message to the agent."),
                     "conversation": text(
-                        "The conversation that a result has named, to go on with it. A new one begins where it is left out.",
+                        "The conversation id of an earlier result, to continue it. Default: a \
+                        new conversation.",
                     ),
-                    "task": text("The task of a result that asks back; then `message` is the answer."),
+                    "task": text("The task id of a result that asks a question; `message` then \
+                        answers it."),
                 },
                 "required": ["message"],
                 "additionalProperties": false,
@@ -62,16 +63,16 @@ impl A2aAgent {
     }
 }
 
-/// An agent of another program, which speaks A2A.
+/// A remote agent that speaks A2A.
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(rename = "A2aAgent")]
-#[expect(dead_code, reason = "read by the schema generator alone")]
+#[expect(dead_code, reason = "read only by the schema generator")]
 pub(crate) struct A2aAgentShape {
-    /// The address below which its card is (`/.well-known/agent-card.json`), or the address of the card itself, ending in
-    /// `.json`.
+    /// The URL below which the agent card is (`/.well-known/agent-card.json`), or the URL of the
+    /// card, ending in `.json`.
     #[schemars(length(min = 1))]
     url: String,
-    /// Headers of every request to it.
+    /// Headers of every request to the agent.
     headers: Option<std::collections::BTreeMap<String, TextOrSourceShape>>,
 }

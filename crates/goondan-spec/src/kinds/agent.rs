@@ -5,57 +5,60 @@ use std::path::PathBuf;
 
 use schemars::JsonSchema;
 
-use super::instructions::{self, Instructions};
+use super::instructions::{self, AgentInstructions};
 use super::model_config::{self, ModelConfig, ModelConfigShape};
 use super::model_params::ModelParams;
 use super::output::{self, AnswerFormat, OutputShape};
 use super::permissions::{self, Permissions, PermissionsShape};
 use super::skill::{self, Skill};
-use super::{Scope, export, free_map, qualified_name};
-use crate::decode::Field;
+use super::{DecodeScope, export, free_map, qualified_name};
+use crate::decode::FieldReader;
 use crate::diagnostic::Code;
-use crate::findings::Findings;
+use crate::diagnostic_sink::DiagnosticSink;
 use crate::meta::Kind;
 use crate::references::{self, RefShape};
 use crate::text::{closest, excerpt, list};
 use crate::{JsonObject, ResourceId};
 
-/// A prompt, a model and tools under one name.
+/// Prompt, model, tools and policy of an agent.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Agent {
-    /// The model it talks to.
+    /// Model that is called first.
     pub model: ResourceId,
-    /// Those that are asked where it fails, in their order.
+    /// Models to call, in this order, after `model` fails.
     pub fallbacks: Vec<ResourceId>,
-    /// How it talks to it.
+    /// Sampling settings of its model calls.
     pub params: ModelParams,
-    /// Its system prompt, read from the file where it is one.
-    pub prompt: Option<Prompt>,
-    /// What the folders that it works in say of how to work there; `None` where it does not look.
-    pub instructions: Option<Instructions>,
-    /// The skills that it is told of.
+    /// System prompt, stated inline or read from a file.
+    pub prompt: Option<SystemPrompt>,
+    /// Instruction files of the working directory and its parents. `None` if the agent reads none.
+    pub instructions: Option<AgentInstructions>,
+    /// Skills listed in the system prompt.
     pub skills: Vec<Skill>,
-    /// The tools it is offered.
+    /// Tools offered to the model.
     pub tools: Vec<ToolUse>,
-    /// Its middleware, outermost first.
+    /// Middleware, outermost first.
     pub extensions: Vec<ExtensionUse>,
-    /// What its tools may do; `None` where the agent states nothing (rule S1).
+    /// Policy for tool calls. `None` if the agent states none (rule S1).
     pub permissions: Option<Permissions>,
-    /// How many calls of one step run at the same time (default 8).
+    /// Maximum number of parallel tool calls in one step. Default: 8.
     pub max_parallel_tool_calls: usize,
-    /// What its answers have to fit; `None` where they are text.
+    /// Schema of the answers. `None` for plain text.
     pub output: Option<AnswerFormat>,
-    /// Any of these must have succeeded before a text answer ends a turn (rule M5).
+    /// At least one of these tools must succeed before a text answer ends a turn (rule M5).
     pub required_tools: Vec<String>,
-    /// Where its tools work.
-    pub workdir: Workdir,
+    /// Working directory of the tools.
+    pub workdir: AgentWorkdir,
 }
 
 impl Agent {
-    /// What a model is told before the conversation.
+    /// Returns the system prompt: own prompt, instructions and skills. `None` if all are empty.
     pub fn system(&self) -> Option<String> {
         let prompt = self.prompt.as_ref().map(|prompt| prompt.text.clone());
-        let instructions = self.instructions.as_ref().and_then(Instructions::prompt);
+        let instructions = self
+            .instructions
+            .as_ref()
+            .and_then(AgentInstructions::prompt);
         let parts: Vec<String> = [prompt, instructions, skill::prompt(&self.skills)]
             .into_iter()
             .flatten()
@@ -63,67 +66,65 @@ impl Agent {
         (!parts.is_empty()).then(|| parts.join("\n\n"))
     }
 
-    /// The models that may be asked, in their order.
+    /// Returns the models in call order.
     pub fn models(&self) -> impl Iterator<Item = &ResourceId> {
         std::iter::once(&self.model).chain(&self.fallbacks)
     }
 }
 
-/// A system prompt.
+/// System prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Prompt {
-    /// The text itself.
+pub struct SystemPrompt {
+    /// Prompt contents.
     pub text: String,
-    /// The file it came from, relative to the bundle.
+    /// Source file, relative to the bundle. `None` for an inline prompt.
     pub file: Option<String>,
 }
 
-/// A tool that an agent uses, whole or in part.
+/// Reference to a tool and to the exports that the agent uses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolUse {
-    /// The resource.
+    /// Referenced Tool.
     pub tool: ResourceId,
-    /// Only these exports; `None` means all.
+    /// Selected exports. `None` selects all.
     pub exports: Option<Vec<String>>,
-    /// Whether the model is offered them only once it has looked for them. Where nothing is said, those of MCP servers are
-    /// where there are many.
+    /// Hides the exports until the model finds them with `tool-search`. `None` hides MCP tools if
+    /// their schemas are long.
     pub defer: Option<bool>,
 }
 
-/// An extension that an agent uses.
+/// Reference to an extension, with settings for this agent.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ExtensionUse {
-    /// The resource.
+    /// Referenced Extension.
     pub extension: ResourceId,
-    /// Laid over the extension's own `config`.
+    /// Settings that override the extension's own `config`.
     pub config: JsonObject,
 }
 
-/// Where the tools of an agent work.
+/// Working directory of an agent's tools.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Workdir {
-    /// A folder of the instance's own under the state root (the default).
+pub enum AgentWorkdir {
+    /// Separate directory per conversation, below the state root (default).
     Instance,
-    /// The bundle's folder.
+    /// Bundle directory.
     Project,
-    /// A folder in the bundle, relative to its root.
+    /// Directory in the bundle, relative to its root.
     Path(String),
-    /// A folder outside of the bundle, in the git repository around it: absolute, without links.
+    /// Directory outside the bundle, in the surrounding git repository. Absolute, without symbolic
+    /// links.
     Repository(PathBuf),
 }
 
-/// How many tool calls of one step run at the same time where nothing else is said.
-const MAX_PARALLEL_TOOL_CALLS: usize = 8;
+const DEFAULT_PARALLEL_TOOL_CALLS: usize = 8;
 
-/// The word for [`Workdir::Instance`].
-const INSTANCE: &str = "instance";
-/// The word for [`Workdir::Project`].
-const PROJECT: &str = "project";
+const INSTANCE_WORKDIR: &str = "instance";
+const PROJECT_WORKDIR: &str = "project";
 
 pub(crate) fn decode(
-    spec: &Field<'_>,
-    scope: &Scope<'_>,
-    findings: &mut Findings,
+    spec: &FieldReader<'_>,
+    scope: &DecodeScope<'_>,
+    findings: &mut DiagnosticSink,
 ) -> Option<Agent> {
     let mut fields = spec.fields(findings)?;
     let config = fields
@@ -131,7 +132,7 @@ pub(crate) fn decode(
         .and_then(|field| model_config::read(&field, scope, findings));
     let workdir = fields
         .optional("workdir")
-        .map_or(Some(Workdir::Instance), |field| {
+        .map_or(Some(AgentWorkdir::Instance), |field| {
             read_workdir(&field, scope, findings)
         });
     let prompt = fields
@@ -161,7 +162,7 @@ pub(crate) fn decode(
         .map(|field| permissions::read(&field, used, scope, findings));
     let parallel = fields
         .optional("maxParallelToolCalls")
-        .map(|field| field.whole_as(1, findings));
+        .map(|field| field.unsigned_as(1, findings));
     let output = fields
         .optional("output")
         .map(|field| output::read(&field, scope, findings));
@@ -186,21 +187,21 @@ pub(crate) fn decode(
         tools: tools?,
         extensions: extensions.unwrap_or_else(|| Some(Vec::new()))?,
         permissions: permissions.map_or(Some(None), |permissions| permissions.map(Some))?,
-        max_parallel_tool_calls: parallel.unwrap_or(Some(MAX_PARALLEL_TOOL_CALLS))?,
+        max_parallel_tool_calls: parallel.unwrap_or(Some(DEFAULT_PARALLEL_TOOL_CALLS))?,
         output: output.map_or(Some(None), |output| output.map(Some))?,
         required_tools: required_tools.unwrap_or_else(|| Some(Vec::new()))?,
         workdir: workdir?,
     })
 }
 
-/// What an agent is told before the conversation: its own prompt, and what its folders say. An agent whose `workdir` is wrong
-/// has no folders.
+/// Reads the agent's own prompt and the instruction files. A wrong `workdir` yields no
+/// instructions, because there is no directory to search.
 fn read_prompt(
-    field: &Field<'_>,
-    workdir: Option<&Workdir>,
-    scope: &Scope<'_>,
-    findings: &mut Findings,
-) -> Option<(Option<Prompt>, Option<Instructions>)> {
+    field: &FieldReader<'_>,
+    workdir: Option<&AgentWorkdir>,
+    scope: &DecodeScope<'_>,
+    findings: &mut DiagnosticSink,
+) -> Option<(Option<SystemPrompt>, Option<AgentInstructions>)> {
     let mut fields = field.fields(findings)?;
     let (system, file) = (fields.optional("system"), fields.optional("systemRef"));
     let instructions = fields.optional("instructions");
@@ -213,13 +214,13 @@ fn read_prompt(
     Some((own?, instructions))
 }
 
-/// A blank file means no prompt, as it does in a text.
+/// Reads `system` or `systemRef`. A blank file means no prompt.
 fn read_own_prompt(
-    system: Option<Field<'_>>,
-    file: Option<Field<'_>>,
-    scope: &Scope<'_>,
-    findings: &mut Findings,
-) -> Option<Option<Prompt>> {
+    system: Option<FieldReader<'_>>,
+    file: Option<FieldReader<'_>>,
+    scope: &DecodeScope<'_>,
+    findings: &mut DiagnosticSink,
+) -> Option<Option<SystemPrompt>> {
     match (system, file) {
         (Some(_), Some(file)) => {
             let message = "A prompt has `system` or `systemRef`, not both.";
@@ -228,14 +229,14 @@ fn read_own_prompt(
         }
         (Some(system), None) => {
             let text = system.text(findings)?;
-            Some(Some(Prompt {
+            Some(Some(SystemPrompt {
                 text: text.to_owned(),
                 file: None,
             }))
         }
         (None, Some(file)) => {
             let (path, text) = scope.folder.text_at(&file, findings)?;
-            Some((!text.trim().is_empty()).then_some(Prompt {
+            Some((!text.trim().is_empty()).then_some(SystemPrompt {
                 text,
                 file: Some(path),
             }))
@@ -245,14 +246,14 @@ fn read_own_prompt(
 }
 
 fn read_tools(
-    field: &Field<'_>,
-    scope: &Scope<'_>,
-    findings: &mut Findings,
+    field: &FieldReader<'_>,
+    scope: &DecodeScope<'_>,
+    findings: &mut DiagnosticSink,
 ) -> Option<Vec<ToolUse>> {
     let mut tools: Vec<ToolUse> = Vec::new();
     let mut names = HashSet::new();
     for item in field.list(findings)? {
-        let Some((mut fields, reference)) = references::item(&item, findings) else {
+        let Some((mut fields, reference)) = references::resolve_item(&item, findings) else {
             continue;
         };
         let tool = scope.resolve(&reference, Kind::Tool, findings);
@@ -271,11 +272,11 @@ fn read_tools(
             continue;
         };
         if !names.insert(tool.name.clone()) {
-            let message = format!("A tool called `{}` is in the list already.", tool.name);
+            let message = format!("A tool called `{}` is already in the list.", tool.name);
             findings.add(
                 reference
                     .invalid(message)
-                    .suggest("name each tool once, with all the `exports` that you want"),
+                    .suggest("list each tool once, with all its `exports`"),
             );
             continue;
         }
@@ -289,13 +290,13 @@ fn read_tools(
 }
 
 fn read_extensions(
-    field: &Field<'_>,
-    scope: &Scope<'_>,
-    findings: &mut Findings,
+    field: &FieldReader<'_>,
+    scope: &DecodeScope<'_>,
+    findings: &mut DiagnosticSink,
 ) -> Option<Vec<ExtensionUse>> {
     let mut extensions: Vec<ExtensionUse> = Vec::new();
     for item in field.list(findings)? {
-        let Some((mut fields, reference)) = references::item(&item, findings) else {
+        let Some((mut fields, reference)) = references::resolve_item(&item, findings) else {
             continue;
         };
         let extension = scope.resolve(&reference, Kind::Extension, findings);
@@ -305,15 +306,15 @@ fn read_extensions(
             continue;
         };
         if extensions.iter().any(|other| other.extension == extension) {
-            findings.add(reference.invalid(format!("`{extension}` is in the list already.")));
+            findings.add(reference.invalid(format!("`{extension}` is already in the list.")));
         }
         extensions.push(ExtensionUse { extension, config });
     }
     Some(extensions)
 }
 
-/// The names that the model is offered, or `None` where a library has yet to say its own.
-pub(super) fn catalog(tools: &[ToolUse], scope: &Scope<'_>) -> Option<Vec<String>> {
+/// Returns the qualified tool names, or `None` while a library has not listed its exports.
+pub(super) fn catalog(tools: &[ToolUse], scope: &DecodeScope<'_>) -> Option<Vec<String>> {
     let mut names = Vec::new();
     for used in tools {
         let exports = &scope.decoded().tools.get(&used.tool)?.spec.exports;
@@ -334,13 +335,13 @@ pub(super) fn catalog(tools: &[ToolUse], scope: &Scope<'_>) -> Option<Vec<String
     Some(names)
 }
 
-/// Reads `requiredTools`. `own` is the tool that the agent has without naming it.
+/// Reads `requiredTools`. `own` is the implicit tool that loads skills.
 fn read_required(
-    field: &Field<'_>,
+    field: &FieldReader<'_>,
     tools: &[ToolUse],
     own: Option<&str>,
-    scope: &Scope<'_>,
-    findings: &mut Findings,
+    scope: &DecodeScope<'_>,
+    findings: &mut DiagnosticSink,
 ) -> Option<Vec<String>> {
     let items = field.texts(findings)?;
     items
@@ -374,8 +375,9 @@ fn read_required(
     )
 }
 
-/// Notes that `field`, which holds a name such as `tool__export` or a pattern, names one of the agent's tools.
-pub(super) fn note_tool(field: &Field<'_>, tools: &[ToolUse], findings: &mut Findings) {
+/// Links `field` to the agent's tool that it names. It contains a name such as `tool__export` or a
+/// pattern.
+pub(super) fn note_tool(field: &FieldReader<'_>, tools: &[ToolUse], findings: &mut DiagnosticSink) {
     let name = field
         .node
         .text()
@@ -389,18 +391,22 @@ pub(super) fn note_tool(field: &Field<'_>, tools: &[ToolUse], findings: &mut Fin
     }
 }
 
-fn read_workdir(field: &Field<'_>, scope: &Scope<'_>, findings: &mut Findings) -> Option<Workdir> {
+fn read_workdir(
+    field: &FieldReader<'_>,
+    scope: &DecodeScope<'_>,
+    findings: &mut DiagnosticSink,
+) -> Option<AgentWorkdir> {
     match field.text(findings)? {
-        INSTANCE => Some(Workdir::Instance),
-        PROJECT => Some(Workdir::Project),
+        INSTANCE_WORKDIR => Some(AgentWorkdir::Instance),
+        PROJECT_WORKDIR => Some(AgentWorkdir::Project),
         "repository" => match scope.folder.repository() {
-            Some(top) if top == scope.folder.canonical() => Some(Workdir::Project),
-            Some(top) => Some(Workdir::Repository(top.clone())),
+            Some(top) if top == scope.folder.canonical() => Some(AgentWorkdir::Project),
+            Some(top) => Some(AgentWorkdir::Repository(top.clone())),
             None => {
-                let message =
-                    "The agent works in the git repository around the project, but there is none.";
+                let message = "The agent works in the git repository around the project, but the \
+                    project is not in a git repository.";
                 findings.add(field.problem(Code::ENTRY_NOT_FOUND, message).suggest(
-                    "run `git init` where the repository shall begin, or write `project`",
+                    "run `git init` in the top directory of the repository, or write `project`",
                 ));
                 None
             }
@@ -410,32 +416,32 @@ fn read_workdir(field: &Field<'_>, scope: &Scope<'_>, findings: &mut Findings) -
             let path = scope.folder.path_in_project(field, findings)?;
             if scope.folder.is_file(&path) {
                 let message = format!(
-                    "`{}` is `{path}`, which is a file and not a folder.",
+                    "`{}` is `{path}`, which is a file and not a directory.",
                     field.path
                 );
                 findings.add(
                     field
                         .invalid(message)
-                        .suggest("name a folder, or write `instance` or `project`"),
+                        .suggest("write a directory, `instance` or `project`"),
                 );
                 return None;
             }
             Some(if path == "." {
-                Workdir::Project
+                AgentWorkdir::Project
             } else {
-                Workdir::Path(path)
+                AgentWorkdir::Path(path)
             })
         }
     }
 }
 
-/// A folder above the bundle or beside it, as far up as the repository around it reaches.
+/// Reads a path that leaves the bundle. The path must stay in the surrounding git repository.
 fn read_outside(
-    field: &Field<'_>,
+    field: &FieldReader<'_>,
     path: &str,
-    scope: &Scope<'_>,
-    findings: &mut Findings,
-) -> Option<Workdir> {
+    scope: &DecodeScope<'_>,
+    findings: &mut DiagnosticSink,
+) -> Option<AgentWorkdir> {
     let shown = excerpt(path, 200);
     let Some(top) = scope.folder.repository() else {
         let message = format!(
@@ -443,13 +449,14 @@ fn read_outside(
             field.path
         );
         findings.add(field.problem(Code::PATH_ESCAPE, message).suggest(
-            "use a folder of the project, or run `git init` where the repository shall begin",
+            "use a directory of the project, or run `git init` in the top directory of the \
+            repository",
         ));
         return None;
     };
     match scope.folder.folder_outside(path) {
-        Some(folder) if folder == scope.folder.canonical() => Some(Workdir::Project),
-        Some(folder) if folder.starts_with(top) => Some(Workdir::Repository(folder)),
+        Some(folder) if folder == scope.folder.canonical() => Some(AgentWorkdir::Project),
+        Some(folder) if folder.starts_with(top) => Some(AgentWorkdir::Repository(folder)),
         Some(_) => {
             let message = format!(
                 "`{}` is `{shown}`, which leaves the git repository around the project.",
@@ -458,13 +465,13 @@ fn read_outside(
             findings.add(
                 field
                     .problem(Code::PATH_ESCAPE, message)
-                    .suggest("use a folder of the repository; `repository` is all of it"),
+                    .suggest("use a directory of the repository; `repository` is all of it"),
             );
             None
         }
         None => {
             let message = format!(
-                "`{}` is `{shown}`, but there is no such folder.",
+                "`{}` is `{shown}`, but there is no such directory.",
                 field.path
             );
             findings.add(
@@ -477,12 +484,12 @@ fn read_outside(
     }
 }
 
-/// A model that says it cannot call tools is no model for an agent that has some.
+/// Reports an agent that has tools although its model states `toolCalling: false`.
 fn check_capability(
     model: &ResourceId,
-    tools: &Field<'_>,
-    scope: &Scope<'_>,
-    findings: &mut Findings,
+    tools: &FieldReader<'_>,
+    scope: &DecodeScope<'_>,
+    findings: &mut DiagnosticSink,
 ) {
     let says = scope
         .decoded()
@@ -490,7 +497,7 @@ fn check_capability(
         .get(model)
         .and_then(|model| model.spec.capabilities.tool_calling);
     if says == Some(false) {
-        let message = format!("The agent has tools, but `{model}` says `toolCalling: false`.");
+        let message = format!("The agent has tools, but `{model}` has `toolCalling: false`.");
         findings.add(
             tools
                 .invalid(message)
@@ -503,55 +510,59 @@ fn check_capability(
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(rename = "Agent")]
-#[expect(dead_code, reason = "read by the schema generator alone")]
+#[expect(dead_code, reason = "read only by the schema generator")]
 pub(crate) struct AgentSpec {
-    /// The model that the agent uses, and how it samples.
+    /// The model that the agent uses, and its sampling settings.
     model_config: ModelConfigShape,
     /// The system prompt.
     prompt: Option<PromptShape>,
-    /// Folders with a `SKILL.md`, or `./skills/*` for all that are in a folder. The model is told what they are for, and loads
-    /// one when a task needs it. [Skills and AGENTS.md](skills.md) explains them.
+    /// Directories with a `SKILL.md`, or `./skills/*` for all skills in a directory. The system
+    /// prompt lists them, and the model loads one when a task needs it. [Skills and
+    /// AGENTS.md](skills.md) explains them.
     #[schemars(extend("x-goondan-names" = "folder"))]
     skills: Option<Vec<String>>,
     /// The tools that the model may call.
     tools: Option<Vec<ToolUseShape>>,
     /// The extensions that wrap turns, steps and tool calls, the outermost first.
     extensions: Option<Vec<ExtensionUseShape>>,
-    /// What the agent's tools may do.
+    /// The permission rules for the agent's tool calls.
     permissions: Option<PermissionsShape>,
-    /// How many tool calls of one step run at the same time. The others wait.
-    #[schemars(range(min = 1), extend("default" = MAX_PARALLEL_TOOL_CALLS))]
+    /// The maximum number of tool calls of one step that run in parallel. Other calls wait.
+    #[schemars(range(min = 1), extend("default" = DEFAULT_PARALLEL_TOOL_CALLS))]
     max_parallel_tool_calls: Option<u64>,
-    /// Tools, written `tool__export`. A text answer ends a turn only after one of them has succeeded in that turn.
+    /// Tools, written `tool__export`. A text answer ends a turn only after one of them has
+    /// succeeded in that turn.
     #[schemars(extend("x-goondan-names" = "tool"))]
     required_tools: Option<Vec<String>>,
-    /// What the agent's answers have to fit, where they are data and not text. [Structured output](structured-output.md) explains
-    /// it.
+    /// The schema of the agent's answers, if they are data instead of plain text. [Structured
+    /// output](structured-output.md) explains it.
     output: Option<OutputShape>,
-    /// The folder in which the agent's tools work: `instance` (a folder that each conversation has for itself), `project`
-    /// (the project folder), `repository` (the git repository around the project), or a path from the project folder, which
-    /// may climb by `..` as far as that repository.
-    #[schemars(length(min = 1), extend("default" = INSTANCE))]
+    /// The working directory of the agent's tools: `instance` (a separate directory per
+    /// conversation), `project` (the project directory), `repository` (the surrounding git
+    /// repository), or a path from the project directory. The path may use `..` within that
+    /// repository.
+    #[schemars(length(min = 1), extend("default" = INSTANCE_WORKDIR))]
     #[schemars(extend("x-goondan-names" = "folder"))]
     workdir: Option<String>,
 }
 
-/// A system prompt: the text, or a file that holds it, and the instructions of the folders that the agent works in.
+/// A system prompt, stated inline or read from a file, and the instruction files of the working
+/// directory.
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(rename = "Prompt")]
-#[expect(dead_code, reason = "read by the schema generator alone")]
+#[expect(dead_code, reason = "read only by the schema generator")]
 pub(crate) struct PromptShape {
     /// The text of the prompt. It excludes `systemRef`.
     #[schemars(length(min = 1))]
     system: Option<String>,
-    /// The path of a file in the project that holds the prompt. It excludes `system`.
+    /// The path of a project file that contains the prompt. It excludes `system`.
     #[schemars(length(min = 1))]
     #[schemars(extend("x-goondan-names" = "file"))]
     system_ref: Option<String>,
-    /// The names of files with instructions, such as `[AGENTS.md]`, which are looked for in the folder that the agent works in
-    /// and in those above it, up to the top of the git repository. Of each folder the first that is there counts.
-    /// [Skills and AGENTS.md](skills.md#agentsmd) explains them.
+    /// The names of instruction files, such as `[AGENTS.md]`. `gdn` looks for them in the working
+    /// directory and its parents, up to the top of the git repository. In each directory, the first
+    /// existing file counts. [Skills and AGENTS.md](skills.md#agentsmd) explains them.
     #[schemars(length(min = 1))]
     instructions: Option<Vec<String>>,
 }
@@ -559,7 +570,7 @@ pub(crate) struct PromptShape {
 #[derive(JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "ToolUse")]
-#[expect(dead_code, reason = "read by the schema generator alone")]
+#[expect(dead_code, reason = "read only by the schema generator")]
 pub(crate) struct ToolUseShape {
     /// The Tool.
     #[schemars(extend("x-goondan-names" = "Tool"))]
@@ -568,19 +579,20 @@ pub(crate) struct ToolUseShape {
     #[schemars(length(min = 1))]
     #[schemars(extend("x-goondan-names" = "export"))]
     exports: Option<Vec<String>>,
-    /// Offers them only once the model has looked for them with `tool-search`. By default those of MCP servers are kept back
-    /// where their schemas are long.
+    /// Offers the exports only after the model has found them with `tool-search`. By default, MCP
+    /// tools are deferred if their schemas are long.
     defer: Option<bool>,
 }
 
 #[derive(JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "ExtensionUse")]
-#[expect(dead_code, reason = "read by the schema generator alone")]
+#[expect(dead_code, reason = "read only by the schema generator")]
 pub(crate) struct ExtensionUseShape {
     /// The Extension.
     #[schemars(extend("x-goondan-names" = "Extension"))]
     r#ref: RefShape,
-    /// Settings for this agent. They replace fields of the same name in the Extension's own `config`.
+    /// Settings for this agent. They replace fields of the same name in the Extension's own
+    /// `config`.
     config: Option<JsonObject>,
 }

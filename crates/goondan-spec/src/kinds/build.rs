@@ -1,4 +1,4 @@
-//! How the entry of a Tool, an Extension or a Connector is made: `spec.build`.
+//! `spec.build`: the command that builds the entry of a Tool, an Extension or a Connector.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,40 +7,40 @@ use globset::Glob;
 use schemars::JsonSchema;
 
 use super::tool::MAX_TIMEOUT_MS;
-use super::{Scope, Written};
-use crate::decode::{Field, Fields};
+use super::{DecodeScope, SourceLocation};
+use crate::decode::{FieldReader, MapReader};
 use crate::diagnostic::Code;
+use crate::diagnostic_sink::DiagnosticSink;
 use crate::entry;
-use crate::findings::Findings;
 use crate::meta::ResourceId;
-use crate::node::Content;
+use crate::node::NodeContent;
 use crate::paths;
 use crate::text::excerpt;
 
-/// The command that makes an entry, and what it is made from.
+/// Build command of an entry, and its source files.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Build {
-    /// What is run.
+pub struct BuildSettings {
+    /// Command to run.
     pub command: BuildCommand,
-    /// The folder that it runs in, relative to the bundle; the bundle's own where it says none.
+    /// Working directory of the command, relative to the bundle. `None` for the bundle directory.
     pub cwd: Option<String>,
-    /// Globs of the files that it is made from, relative to the folder that the command runs in. Empty where they were
-    /// not said.
+    /// Globs of the source files, relative to the command's working directory. Empty if none are
+    /// stated.
     pub sources: Vec<String>,
-    /// How long it may take (default ten minutes).
+    /// Time limit. Default: ten minutes.
     pub timeout: Duration,
 }
 
-/// A command line.
+/// Build command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BuildCommand {
-    /// A line for the shell.
+    /// Command line for the shell.
     Shell(String),
-    /// A program with its arguments, as they are.
+    /// Program with literal arguments.
     Program {
-        /// Looked up in `PATH`.
+        /// Program, looked up in `PATH_FORMAT`.
         program: String,
-        /// Without the program's name.
+        /// Arguments without the program name.
         arguments: Vec<String>,
     },
 }
@@ -59,33 +59,34 @@ impl fmt::Display for BuildCommand {
     }
 }
 
-/// A tool, an extension or a connector that says how it is built. Known even where its entry is still missing.
+/// Build settings of a tool, extension or connector. Available even if the entry is missing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolBuild {
-    /// Whose entry it makes.
+    /// Resource that owns the entry.
     pub tool: ResourceId,
-    /// The entry as it is stated, relative to the bundle.
+    /// Entry as stated, relative to the bundle.
     pub entry: String,
-    /// How.
-    pub build: Build,
-    /// Where that is said.
-    pub written: Written,
+    /// Build settings.
+    pub build: BuildSettings,
+    /// Position of the `build` field.
+    pub written: SourceLocation,
 }
 
-/// How long a build may take where nothing else is said, in milliseconds: a first build compiles every dependency.
-const TIMEOUT_MS: u64 = 10 * 60 * 1_000;
+/// Default time limit, in milliseconds. The first build compiles all dependencies.
+const DEFAULT_BUILD_TIMEOUT_MS: u64 = 10 * 60 * 1_000;
 
-/// Reads `build`, and notes it apart from its resource as well: it is what brings a missing entry about.
+/// Reads `build`. It is also recorded separately, because a resource with a missing entry cannot be
+/// decoded.
 pub(super) fn read(
-    field: Option<&Field<'_>>,
-    entry: Option<&Field<'_>>,
-    scope: &Scope<'_>,
-    findings: &mut Findings,
-) -> Option<Option<Build>> {
+    field: Option<&FieldReader<'_>>,
+    entry: Option<&FieldReader<'_>>,
+    scope: &DecodeScope<'_>,
+    findings: &mut DiagnosticSink,
+) -> Option<Option<BuildSettings>> {
     let Some(field) = field else {
         return Some(None);
     };
-    // An installed package comes as it is: nothing of it is built here.
+    // Installed packages are used as they are: their entries are never built here.
     if scope.folder.is_installed() {
         return Some(None);
     }
@@ -95,14 +96,14 @@ pub(super) fn read(
     };
     if entry::is_builtin(stated) {
         let message = format!(
-            "`{}` is a part of this program, so there is nothing to build.",
+            "`{}` is built into gdn, so there is nothing to build.",
             excerpt(stated, 100)
         );
         findings.add(field.invalid(message).suggest("remove `build`"));
         return None;
     }
     if let Ok(entry) = paths::normal(stated) {
-        let written = Written(Some((findings.file.clone(), field.at())));
+        let written = SourceLocation(Some((findings.file.clone(), field.at())));
         findings.builds.push(ToolBuild {
             tool: scope.id.clone(),
             entry,
@@ -113,11 +114,15 @@ pub(super) fn read(
     Some(Some(build))
 }
 
-/// Reads a line for the shell, a list, or a map with more to say.
-fn read_build(field: &Field<'_>, scope: &Scope<'_>, findings: &mut Findings) -> Option<Build> {
-    if !matches!(field.node.content, Content::Map(_)) {
-        let timeout = Duration::from_millis(TIMEOUT_MS);
-        return Some(Build {
+/// Reads a command line for the shell, a list, or a map with more settings.
+fn read_build(
+    field: &FieldReader<'_>,
+    scope: &DecodeScope<'_>,
+    findings: &mut DiagnosticSink,
+) -> Option<BuildSettings> {
+    if !matches!(field.node.content, NodeContent::Map(_)) {
+        let timeout = Duration::from_millis(DEFAULT_BUILD_TIMEOUT_MS);
+        return Some(BuildSettings {
             command: read_command(field, findings)?,
             cwd: None,
             sources: Vec::new(),
@@ -136,7 +141,7 @@ fn read_build(field: &Field<'_>, scope: &Scope<'_>, findings: &mut Findings) -> 
         .map(|field| read_sources(&field, findings));
     let timeout = read_timeout(&mut fields, findings);
     fields.finish(findings);
-    Some(Build {
+    Some(BuildSettings {
         command: command?,
         cwd: cwd.map_or(Some(None), |cwd| cwd.map(Some))?,
         sources: sources.unwrap_or_else(|| Some(Vec::new()))?,
@@ -144,12 +149,12 @@ fn read_build(field: &Field<'_>, scope: &Scope<'_>, findings: &mut Findings) -> 
     })
 }
 
-fn read_command(field: &Field<'_>, findings: &mut Findings) -> Option<BuildCommand> {
+fn read_command(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<BuildCommand> {
     match &field.node.content {
-        Content::Text(_) => field
+        NodeContent::Text(_) => field
             .text(findings)
             .map(|line| BuildCommand::Shell(line.to_owned())),
-        Content::List(_) => read_program(field, findings),
+        NodeContent::List(_) => read_program(field, findings),
         _ => {
             let message = format!(
                 "`{}` must be a command, but is {}.",
@@ -164,7 +169,7 @@ fn read_command(field: &Field<'_>, findings: &mut Findings) -> Option<BuildComma
     }
 }
 
-fn read_program(field: &Field<'_>, findings: &mut Findings) -> Option<BuildCommand> {
+fn read_program(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<BuildCommand> {
     let items = field.filled_list("word: the program", findings)?;
     let words: Vec<Option<&str>> = items.iter().map(|item| item.text(findings)).collect();
     let words: Option<Vec<String>> = words
@@ -178,25 +183,27 @@ fn read_program(field: &Field<'_>, findings: &mut Findings) -> Option<BuildComma
     })
 }
 
-fn read_cwd(field: &Field<'_>, scope: &Scope<'_>, findings: &mut Findings) -> Option<String> {
+fn read_cwd(
+    field: &FieldReader<'_>,
+    scope: &DecodeScope<'_>,
+    findings: &mut DiagnosticSink,
+) -> Option<String> {
     let path = scope.folder.path(field, findings)?;
     if scope.folder.is_folder(&path) {
         return Some(path);
     }
     let message = format!(
-        "`{}` is `{}`, but there is no such folder.",
+        "`{}` is `{}`, but there is no such directory.",
         field.path,
         excerpt(&path, 200)
     );
-    findings.add(
-        field
-            .problem(Code::ENTRY_NOT_FOUND, message)
-            .suggest("create it, or correct the path; it starts from the folder of goondan.yaml"),
-    );
+    findings.add(field.problem(Code::ENTRY_NOT_FOUND, message).suggest(
+        "create it, or correct the path; it is relative to the directory of goondan.yaml",
+    ));
     None
 }
 
-fn read_sources(field: &Field<'_>, findings: &mut Findings) -> Option<Vec<String>> {
+fn read_sources(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<Vec<String>> {
     field.filled_list("glob", findings)?;
     let mut globs = Vec::new();
     for item in field.texts(findings)? {
@@ -221,56 +228,57 @@ fn read_sources(field: &Field<'_>, findings: &mut Findings) -> Option<Vec<String
     Some(globs)
 }
 
-fn read_timeout(fields: &mut Fields<'_>, findings: &mut Findings) -> Option<Duration> {
+fn read_timeout(fields: &mut MapReader<'_>, findings: &mut DiagnosticSink) -> Option<Duration> {
     let timeout = fields
         .optional("timeoutMs")
         .map(|field| super::tool::read_timeout(&field, findings));
     timeout
-        .unwrap_or(Some(TIMEOUT_MS))
+        .unwrap_or(Some(DEFAULT_BUILD_TIMEOUT_MS))
         .map(Duration::from_millis)
 }
 
-/// A line for the shell, a program with its arguments, or a map with more settings.
+/// A command line for the shell, a program with its arguments, or a map with more settings.
 #[derive(JsonSchema)]
 #[serde(untagged)]
 #[schemars(rename = "Build")]
-#[expect(dead_code, reason = "read by the schema generator alone")]
+#[expect(dead_code, reason = "read only by the schema generator")]
 pub(super) enum BuildShape {
-    /// A command alone.
-    Command(CommandShape),
+    /// Only a command.
+    Command(BuildCommandShape),
     /// A command with more settings.
-    Full(FullShape),
+    Full(BuildSettingsShape),
 }
 
-/// A line for the shell, or a program with its arguments.
+/// A command line for the shell, or a program with its arguments.
 #[derive(JsonSchema)]
 #[serde(untagged)]
 #[schemars(rename = "BuildCommand")]
-#[expect(dead_code, reason = "read by the schema generator alone")]
-pub(super) enum CommandShape {
-    /// A line for the shell.
+#[expect(dead_code, reason = "read only by the schema generator")]
+pub(super) enum BuildCommandShape {
+    /// A command line for the shell.
     Line(#[schemars(length(min = 1))] String),
     /// A program and its arguments.
     Words(#[schemars(length(min = 1))] Vec<String>),
 }
 
-/// The command that makes the entry, and what the entry is made from.
+/// The command that builds the entry, and the source files of the entry.
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(rename = "BuildSettings")]
-#[expect(dead_code, reason = "read by the schema generator alone")]
-pub(super) struct FullShape {
-    /// The command: a line for the shell, or a list of a program and its arguments.
-    command: CommandShape,
-    /// The folder in which the command runs. Without it, the project folder.
+#[expect(dead_code, reason = "read only by the schema generator")]
+pub(super) struct BuildSettingsShape {
+    /// The command: a command line for the shell, or a list of a program and its arguments.
+    command: BuildCommandShape,
+    /// The working directory of the command. Without it, the project directory.
     #[schemars(length(min = 1))]
     #[schemars(extend("x-goondan-names" = "folder"))]
     cwd: Option<String>,
-    /// Globs of the files that the entry is made from, relative to that folder. Without it, everything below `cwd`, or
-    /// else below the nearest folder around the entry that holds a `Cargo.toml`, a `Makefile` or the like.
+    /// Globs of the source files, relative to the command's working directory. Without it, all
+    /// files below `cwd` count. Without `cwd`, `gdn` uses the nearest directory around the entry
+    /// that contains a `Cargo.toml`, a `Makefile` or a similar file.
     #[schemars(length(min = 1))]
     sources: Option<Vec<String>>,
-    /// How many milliseconds the command may take.
-    #[schemars(range(min = 1, max = MAX_TIMEOUT_MS), extend("default" = TIMEOUT_MS))]
+    /// The time limit of the command, in milliseconds.
+    #[schemars(range(min = 1, max = MAX_TIMEOUT_MS), extend("default" = DEFAULT_BUILD_TIMEOUT_MS))]
     timeout_ms: Option<u64>,
 }

@@ -2,17 +2,17 @@
 
 use schemars::JsonSchema;
 
-use crate::decode::Field;
-use crate::findings::Findings;
+use crate::decode::FieldReader;
+use crate::diagnostic_sink::DiagnosticSink;
 
 /// Features of a model. `None` means that the Model does not state it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Capabilities {
+pub struct ModelCapabilities {
     /// Calls tools. With `false`, agents of the model have no tools.
     pub tool_calling: Option<bool>,
     /// Receives the schema of an agent's `output`.
     pub structured_output: Option<bool>,
-    /// Streams its answers. A description for people, like all that follow.
+    /// Streams its answers. Informational, like all fields below.
     pub streaming: Option<bool>,
     /// Reasons before it answers.
     pub reasoning: Option<bool>,
@@ -28,9 +28,12 @@ pub struct Capabilities {
     pub embeddings: Option<bool>,
 }
 
-pub(super) fn read(field: &Field<'_>, findings: &mut Findings) -> Option<Capabilities> {
+pub(super) fn read(
+    field: &FieldReader<'_>,
+    findings: &mut DiagnosticSink,
+) -> Option<ModelCapabilities> {
     let mut fields = field.fields(findings)?;
-    let mut flag = |name| fields.read(name, findings, Field::boolean);
+    let mut flag = |name| fields.read(name, findings, FieldReader::boolean);
     let tool_calling = flag("toolCalling");
     let structured_output = flag("structuredOutput");
     let streaming = flag("streaming");
@@ -41,7 +44,7 @@ pub(super) fn read(field: &Field<'_>, findings: &mut Findings) -> Option<Capabil
     let documents = flag("documents");
     let embeddings = flag("embeddings");
     fields.finish(findings);
-    Some(Capabilities {
+    Some(ModelCapabilities {
         tool_calling: tool_calling?,
         structured_output: structured_output?,
         streaming: streaming?,
@@ -57,11 +60,12 @@ pub(super) fn read(field: &Field<'_>, findings: &mut Findings) -> Option<Capabil
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(rename = "Capabilities")]
-#[expect(dead_code, reason = "read by the schema generator alone")]
+#[expect(dead_code, reason = "read only by the schema generator")]
 pub(crate) struct CapabilitiesShape {
     /// The model calls tools. With `false`, an agent of this model must have no tools.
     tool_calling: Option<bool>,
-    /// The provider takes the schema of an agent's `output`. Without it, `gdn` goes by the provider.
+    /// The provider accepts the schema of an agent's `output`. Without it, the provider's default
+    /// applies.
     structured_output: Option<bool>,
     /// The model streams its answers. For people: `gdn` does not use it.
     streaming: Option<bool>,

@@ -4,59 +4,60 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 
-use super::Scope;
-use super::allow::{self, Allow, AllowShape};
-use super::connector::{ConnectorManifest, Need, Setting};
+use super::DecodeScope;
+use super::connection_access::{self, AllowShape, ConnectionAccess};
+use super::connector::{ConnectorManifest, ConnectorSetting, SettingRequirement};
 use super::ingress::{self, IngressRule, IngressShape};
-use crate::decode::{Field, Fields};
-use crate::findings::Findings;
+use crate::decode::{FieldReader, MapReader};
+use crate::diagnostic_sink::DiagnosticSink;
 use crate::meta::Kind;
 use crate::references::RefShape;
 use crate::text::{alternatives, closest};
 use crate::value_source::{self, ValueSourceShape};
 use crate::{ResourceId, ValueSource};
 
-/// A configured connector, with routes into a swarm.
+/// Configured connector, with routes into a swarm.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Connection {
-    /// The connector it configures.
+    /// Connector that is configured.
     pub connector: ResourceId,
-    /// The swarm it feeds; the bundle's first by default.
+    /// Target swarm. `None` for the first swarm of the bundle.
     pub swarm: Option<ResourceId>,
-    /// Settings.
+    /// Settings by key.
     pub config: BTreeMap<String, ValueSource>,
-    /// Secrets.
+    /// Secrets by key.
     pub secrets: BTreeMap<String, ValueSource>,
-    /// The first rule that matches routes an event; none means the entry agent.
+    /// Routing rules. The first match decides; without a match, the entry agent gets the event.
     pub ingress: Vec<IngressRule>,
-    /// Whether answers go back to where the event came from; `None` leaves it to the agents that get the events.
-    pub reply: Option<Reply>,
-    /// Who may send events; `None` leaves it to the connector.
-    pub allow: Option<Allow>,
+    /// Delivery of answers. `None` if it depends on the agents that get the events.
+    pub reply: Option<ReplyMode>,
+    /// Accepted senders. `None` applies the connector's default.
+    pub allow: Option<ConnectionAccess>,
 }
 
-/// Whether answers go back to where the event came from.
+/// Delivery of answers to the source of the event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema)]
 #[schemars(rename_all = "lowercase")]
-pub enum Reply {
+#[schemars(rename = "Reply")]
+pub enum ReplyMode {
     /// Answers stay in the swarm.
     None,
-    /// The text of each answer goes back.
+    /// The text of each answer is sent back.
     Auto,
-    /// It goes back while it is being written: one message grows until it is the answer.
+    /// The answer is sent back while it is being written, as one growing message.
     Stream,
 }
 
-const REPLIES: [(&str, Reply); 3] = [
-    ("none", Reply::None),
-    ("auto", Reply::Auto),
-    ("stream", Reply::Stream),
+const REPLIES: [(&str, ReplyMode); 3] = [
+    ("none", ReplyMode::None),
+    ("auto", ReplyMode::Auto),
+    ("stream", ReplyMode::Stream),
 ];
 
 pub(crate) fn decode(
-    spec: &Field<'_>,
-    scope: &Scope<'_>,
-    findings: &mut Findings,
+    spec: &FieldReader<'_>,
+    scope: &DecodeScope<'_>,
+    findings: &mut DiagnosticSink,
 ) -> Option<Connection> {
     let mut fields = spec.fields(findings)?;
     let connector = fields
@@ -98,12 +99,13 @@ pub(crate) fn decode(
     let allow_field = fields.optional("allow");
     let allow = allow_field
         .as_ref()
-        .map(|field| allow::read(field, manifest, findings));
-    if let (Some(field), Some(Some(allow)), Some(Some(Reply::None))) = (&allow_field, &allow, reply)
+        .map(|field| connection_access::read(field, manifest, findings));
+    if let (Some(field), Some(Some(allow)), Some(Some(ReplyMode::None))) =
+        (&allow_field, &allow, reply)
         && !allow.approvers.is_empty()
     {
-        let message =
-            "`approvers` are asked where answers go, and `reply: none` sends nothing there.";
+        let message = "`approvers` needs replies: approval requests go to the reply channel, and \
+                       `reply: none` turns it off.";
         findings.add(
             field
                 .invalid(message)
@@ -112,7 +114,7 @@ pub(crate) fn decode(
     }
     let ingress = fields.optional("ingress").map(|field| {
         let targets =
-            ingress::Targets::of(connector.as_ref(), swarm.clone().flatten().as_ref(), scope);
+            ingress::RouteTargets::of(connector.as_ref(), swarm.clone().flatten().as_ref(), scope);
         ingress::read(&field, scope, &targets, findings)
     });
     fields.finish(findings);
@@ -127,26 +129,26 @@ pub(crate) fn decode(
     })
 }
 
-/// By default answers go back wherever there is a way, unless the agents answer by a tool.
+/// Reads `reply`. Without the field, connectors that cannot send answers get `ReplyMode::None`.
 fn read_reply(
-    field: Option<&Field<'_>>,
+    field: Option<&FieldReader<'_>>,
     manifest: Option<&ConnectorManifest>,
     answers: bool,
-    findings: &mut Findings,
-) -> Option<Option<Reply>> {
+    findings: &mut DiagnosticSink,
+) -> Option<Option<ReplyMode>> {
     let Some(field) = field else {
-        return Some((!answers).then_some(Reply::None));
+        return Some((!answers).then_some(ReplyMode::None));
     };
     let reply = field.one_of(&REPLIES, findings)?;
-    if reply == Reply::Stream && answers && !manifest.is_some_and(|manifest| manifest.streams) {
+    if reply == ReplyMode::Stream && answers && !manifest.is_some_and(|manifest| manifest.streams) {
         let name = manifest
             .map(|manifest| format!(" `{}`", manifest.name))
             .unwrap_or_default();
-        let message = format!("The connector{name} can't change a message that it has sent.");
+        let message = format!("The connector{name} cannot edit a message after sending it.");
         findings.add(field.invalid(message).suggest("write `reply: auto`"));
         return None;
     }
-    if let (Reply::Auto | Reply::Stream, false) = (reply, answers) {
+    if let (ReplyMode::Auto | ReplyMode::Stream, false) = (reply, answers) {
         let name = manifest
             .map(|manifest| format!(" `{}`", manifest.name))
             .unwrap_or_default();
@@ -154,7 +156,7 @@ fn read_reply(
         findings.add(
             field
                 .invalid(message)
-                .suggest("remove `reply`; an agent can answer by a tool"),
+                .suggest("remove `reply`; an agent can answer with a tool"),
         );
         return None;
     }
@@ -162,12 +164,12 @@ fn read_reply(
 }
 
 fn values(
-    spec: &Field<'_>,
-    fields: &mut Fields<'_>,
+    spec: &FieldReader<'_>,
+    fields: &mut MapReader<'_>,
     name: &'static str,
-    findings: &mut Findings,
-    known: Option<&[Setting]>,
-    reply: Option<Option<Reply>>,
+    findings: &mut DiagnosticSink,
+    known: Option<&[ConnectorSetting]>,
+    reply: Option<Option<ReplyMode>>,
 ) -> Option<BTreeMap<String, ValueSource>> {
     let mut map = BTreeMap::new();
     let field = fields.optional(name);
@@ -184,22 +186,22 @@ fn values(
         let setting = known
             .into_iter()
             .flatten()
-            .find(|setting| setting.is_called(entry.key));
+            .find(|setting| setting.matches_key(entry.key));
         let name = setting.map_or(entry.key, |setting| setting.name);
         if map.insert(name.to_owned(), source).is_some() {
             findings.add(entry.invalid(format!(
-                "`{}` means `{name}`, which is there already.",
+                "`{}` means `{name}`, which is already set.",
                 entry.path
             )));
         }
     }
-    let is_needed = |setting: &&Setting| match setting.need {
-        Need::Never => false,
-        Need::Always => true,
-        Need::ForReplies => reply.is_some_and(|reply| reply != Some(Reply::None)),
+    let is_needed = |setting: &&ConnectorSetting| match setting.need {
+        SettingRequirement::Never => false,
+        SettingRequirement::Always => true,
+        SettingRequirement::ForReplies => reply.is_some_and(|reply| reply != Some(ReplyMode::None)),
     };
-    // What a variable may hold is looked up when the connection starts.
-    let is_missing = |setting: &&Setting| {
+    // Settings with an environment variable are looked up when the connection starts.
+    let is_missing = |setting: &&ConnectorSetting| {
         setting.variable.is_none()
             && !map.contains_key(setting.name)
             && setting.unless.is_none_or(|other| !map.contains_key(other))
@@ -215,26 +217,27 @@ fn values(
     Some(map)
 }
 
-/// A key that the connector does not know would have no effect.
+/// Reports an unknown key, which would have no effect, or an invalid value.
 fn check_value(
-    entry: &Field<'_>,
+    entry: &FieldReader<'_>,
     source: &ValueSource,
-    known: &[Setting],
-    findings: &mut Findings,
+    known: &[ConnectorSetting],
+    findings: &mut DiagnosticSink,
 ) {
     let names: Vec<&str> = known.iter().map(|setting| setting.name).collect();
-    let Some(setting) = known.iter().find(|setting| setting.is_called(entry.key)) else {
-        let diagnostic = entry.invalid(format!("The connector does not know `{}`.", entry.path));
+    let Some(setting) = known.iter().find(|setting| setting.matches_key(entry.key)) else {
+        let diagnostic = entry.invalid(format!("The connector does not support `{}`.", entry.path));
         findings.add(match closest(entry.key, &names) {
             Some(near) => entry.did_you_mean_key(diagnostic, near),
             None if names.is_empty() => {
-                diagnostic.suggest("remove it; the connector takes nothing here")
+                diagnostic.suggest("remove it; the connector accepts nothing here")
             }
-            None => diagnostic.suggest(format!("it takes {}", alternatives(&names))),
+            None => diagnostic.suggest(format!("use {}", alternatives(&names))),
         });
         return;
     };
-    // What is looked up is checked when the connection starts. The value itself may be a secret and is never quoted.
+    // Looked-up values are checked when the connection starts. Messages never quote a value,
+    // because it may be a secret.
     if let ValueSource::Value(value) = source
         && let Err(problem) = (setting.check)(value.expose())
     {
@@ -242,20 +245,23 @@ fn check_value(
     }
 }
 
-fn missing_value(at: &Field<'_>, map: &str, setting: &Setting) -> crate::Diagnostic {
+fn missing_value(at: &FieldReader<'_>, map: &str, setting: &ConnectorSetting) -> crate::Diagnostic {
     let name = setting.name;
     let message = format!("`spec.{map}.{name}` is missing, and the connector needs it.");
     let variable = variable_name(name);
     at.invalid(message).suggest(match (map, setting.need) {
-        (_, Need::ForReplies) => {
-            format!("add `{name}: {{valueFrom: {{env: {variable}}}}}` to `{map}`, or write `reply: none`")
+        (_, SettingRequirement::ForReplies) => {
+            format!(
+                "add `{name}: {{valueFrom: {{env: {variable}}}}}` to `{map}`, or write `reply: \
+                none`"
+            )
         }
         ("secrets", _) => format!("add `{name}: {{valueFrom: {{env: {variable}}}}}` to `secrets`"),
         _ => format!("add `{name}: {{value: …}}` to `{map}`"),
     })
 }
 
-/// `botToken` as the name of a variable, `BOT_TOKEN`.
+/// Converts a key such as `botToken` to a variable name, `BOT_TOKEN`.
 fn variable_name(name: &str) -> String {
     let parts = name
         .chars()
@@ -267,7 +273,7 @@ fn variable_name(name: &str) -> String {
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(rename = "Connection")]
-#[expect(dead_code, reason = "read by the schema generator alone")]
+#[expect(dead_code, reason = "read only by the schema generator")]
 pub(crate) struct ConnectionSpec {
     /// The Connector.
     #[schemars(extend("x-goondan-names" = "Connector"))]
@@ -279,14 +285,14 @@ pub(crate) struct ConnectionSpec {
     config: Option<BTreeMap<String, ValueSourceShape>>,
     /// Secrets for the connector, by name.
     secrets: Option<BTreeMap<String, ValueSourceShape>>,
-    /// Which event goes to which agent. Without it, every event goes to the entry agent.
+    /// The routes of events to agents. Without it, every event goes to the entry agent.
     ingress: Option<IngressShape>,
-    /// Whether the text of each answer goes back to where the event came from: `auto` sends it when it is complete, `stream` shows
-    /// it while it is being written. By default it does wherever the connector has a
-    /// way to send it, unless every agent that gets the events has the built-in tool of the platform, such as `slack`, and so
-    /// answers by itself.
-    reply: Option<Reply>,
-    /// Who may send events. Without it, it depends on the connector: telegram and discord let in whom `gdn connection approve`
-    /// names; the others everybody whose requests carry the right signature.
+    /// The delivery of answers to the source of the event. `auto` sends each answer when it is
+    /// complete, `stream` shows it while it is being written. By default, answers are sent if the
+    /// connector can send them. They are not sent if every agent that gets the events has the
+    /// platform's built-in tool, such as `slack`, to answer with.
+    reply: Option<ReplyMode>,
+    /// The senders of accepted events. By default, telegram and discord accept senders approved
+    /// with `gdn connection approve`. Other connectors accept every request with a valid signature.
     allow: Option<AllowShape>,
 }

@@ -4,40 +4,40 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 
-use super::Scope;
-use super::build::{self, Build, BuildShape};
-use super::module::{Module, Runtime};
-use crate::decode::Field;
-use crate::entry::{self, BUILTIN};
-use crate::findings::Findings;
+use super::DecodeScope;
+use super::build::{self, BuildSettings, BuildShape};
+use super::script_module::{ScriptModule, ScriptRuntime};
+use crate::decode::FieldReader;
+use crate::diagnostic_sink::DiagnosticSink;
+use crate::entry::{self, BUILTIN_PREFIX};
 use crate::text::alternatives;
 
-/// A source of events.
+/// Source of events.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Connector {
-    /// Where its code is.
+    /// Location of the code.
     pub entry: ConnectorEntry,
-    /// At least one.
-    pub events: Vec<ConnectorEvent>,
-    /// A file that sends answers.
+    /// Events that it emits, at least one.
+    pub events: Vec<EventDeclaration>,
+    /// `true` if a file entry sends answers.
     pub answers: bool,
-    /// How the entry is made, where it is.
-    pub build: Option<Build>,
+    /// Build settings of the entry.
+    pub build: Option<BuildSettings>,
 }
 
-/// Where the code of a connector is.
+/// Location of a connector's code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ConnectorEntry {
-    /// A connector of this program.
+    /// Built-in connector.
     Builtin(String),
-    /// A file in JavaScript, TypeScript or Python.
-    Module(Box<Module>),
-    /// A dynamic library, relative to the bundle.
+    /// File in JavaScript, TypeScript or Python.
+    Module(Box<ScriptModule>),
+    /// Dynamic library, relative to the bundle.
     Library(String),
 }
 
 impl Connector {
-    pub(crate) fn of_base(manifest: &ConnectorManifest) -> Self {
+    pub(crate) fn from_manifest(manifest: &ConnectorManifest) -> Self {
         Connector {
             entry: ConnectorEntry::Builtin(manifest.name.clone()),
             events: manifest.events.clone(),
@@ -46,7 +46,7 @@ impl Connector {
         }
     }
 
-    /// The name of the connector of this program that it is; `None` for a file.
+    /// Returns the name of the built-in connector, or `None` for a file.
     pub fn builtin(&self) -> Option<&str> {
         match &self.entry {
             ConnectorEntry::Builtin(name) => Some(name),
@@ -55,52 +55,56 @@ impl Connector {
     }
 }
 
-/// A built-in connector, as the program that runs it describes it.
+/// Description of a built-in connector by the program that runs it.
 #[derive(Debug, Clone, Default)]
 pub struct ConnectorManifest {
-    /// The name behind `builtin:`.
+    /// Name after the `builtin:` prefix.
     pub name: String,
-    /// What it emits.
-    pub events: Vec<ConnectorEvent>,
-    /// The sender says which event it is: a Connector of one's own may name others.
+    /// Events that it emits.
+    pub events: Vec<EventDeclaration>,
+    /// The sender chooses the event name, so a Connector may declare further events.
     pub takes_any_event: bool,
-    /// What `config` of a Connection may hold.
-    pub config: Vec<Setting>,
-    /// What `secrets` of a Connection may hold.
-    pub secrets: Vec<Setting>,
-    /// Whether it can send answers back.
+    /// Accepted keys of `config` in a Connection.
+    pub config: Vec<ConnectorSetting>,
+    /// Accepted keys of `secrets` in a Connection.
+    pub secrets: Vec<ConnectorSetting>,
+    /// `true` if it can send answers back.
     pub answers: bool,
-    /// Whether it can change a message that it has sent.
+    /// `true` if it can edit a message after sending it.
     pub streams: bool,
-    /// Whether it can ask somebody in the channel, and knows who answers.
+    /// `true` if it can send approval requests to the channel and identify the user who answers.
     pub asks: bool,
-    /// Whether its events say who has sent them.
+    /// `true` if its events identify their sender.
     pub knows_senders: bool,
-    /// The built-in tool by which an agent can answer itself.
+    /// Built-in tool with which an agent can answer by itself.
     pub tool: Option<&'static str>,
 }
 
-/// A value that a Connection gives its connector.
+/// Setting or secret that a Connection passes to its connector.
 #[derive(Debug, Clone)]
-pub struct Setting {
-    /// The key.
+pub struct ConnectorSetting {
+    /// Key in `config` or `secrets`.
     pub name: &'static str,
-    /// Other keys that mean the same.
+    /// Aliases of the key.
     pub also: &'static [&'static str],
-    /// The variable that customarily holds it, where the Connection does not say where it is.
+    /// Conventional environment variable, used if the Connection states no source.
     pub variable: Option<&'static str>,
-    /// Another value that takes its place.
+    /// Key of another setting that replaces this one.
     pub unless: Option<&'static str>,
-    /// When it has to be there.
-    pub need: Need,
-    /// What is wrong with a value, as the end of a sentence: `must be …`.
+    /// Condition under which a value is required.
+    pub need: SettingRequirement,
+    /// Checks a value. The error completes a sentence: `must be …`.
     pub check: fn(&str) -> Result<(), String>,
 }
 
-impl Setting {
-    /// A value of that key.
-    pub fn new(name: &'static str, need: Need, check: fn(&str) -> Result<(), String>) -> Self {
-        Setting {
+impl ConnectorSetting {
+    /// Returns a setting without aliases, variable or replacement.
+    pub fn new(
+        name: &'static str,
+        need: SettingRequirement,
+        check: fn(&str) -> Result<(), String>,
+    ) -> Self {
+        ConnectorSetting {
             name,
             also: &[],
             variable: None,
@@ -110,75 +114,75 @@ impl Setting {
         }
     }
 
-    /// As it is, under these other keys, too.
+    /// Adds aliases of the key.
     #[must_use]
     pub fn also(mut self, names: &'static [&'static str]) -> Self {
         self.also = names;
         self
     }
 
-    /// As it is, customarily held by that variable.
+    /// Sets the conventional environment variable.
     #[must_use]
-    pub fn customarily(mut self, variable: &'static str) -> Self {
+    pub fn with_variable(mut self, variable: &'static str) -> Self {
         self.variable = Some(variable);
         self
     }
 
-    /// As it is, needed only where `other` is not there.
+    /// Makes the setting unnecessary if `other` is present.
     #[must_use]
     pub fn unless(mut self, other: &'static str) -> Self {
         self.unless = Some(other);
         self
     }
 
-    /// Whether `key` means it.
-    pub fn is_called(&self, key: &str) -> bool {
+    /// Returns `true` if `key` is the name or an alias.
+    pub fn matches_key(&self, key: &str) -> bool {
         self.name == key || self.also.contains(&key)
     }
 }
 
-/// When a value has to be there.
+/// Condition under which a setting is required.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Need {
+pub enum SettingRequirement {
     /// Never: there is a default.
     Never,
     /// Always.
     Always,
-    /// Where answers are sent back.
+    /// If answers are sent back.
     ForReplies,
 }
 
-/// An event that a connector may emit.
+/// Event that a connector may emit.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ConnectorEvent {
-    /// Unique in its connector.
+pub struct EventDeclaration {
+    /// Name, unique in its connector.
     pub name: String,
-    /// Each with its type and whether it may be absent.
+    /// Property types by name. The flag marks an optional property.
     pub properties: BTreeMap<String, (PropertyType, bool)>,
 }
 
-/// The type of an event's property.
+/// The type of an event property.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema)]
 #[schemars(rename_all = "lowercase")]
 pub enum PropertyType {
-    /// Text.
+    /// A string.
     String,
     /// A number.
     Number,
-    /// True or false.
+    /// A boolean.
     Boolean,
 }
 
-const TYPES: [(&str, PropertyType); 3] = [
+const PROPERTY_TYPES: [(&str, PropertyType); 3] = [
     ("string", PropertyType::String),
     ("number", PropertyType::Number),
     ("boolean", PropertyType::Boolean),
 ];
 
 pub(crate) fn decode(
-    spec: &Field<'_>,
-    scope: &Scope<'_>,
-    findings: &mut Findings,
+    spec: &FieldReader<'_>,
+    scope: &DecodeScope<'_>,
+    findings: &mut DiagnosticSink,
 ) -> Option<Connector> {
     let mut fields = spec.fields(findings)?;
     let names: Vec<&str> = scope
@@ -201,10 +205,12 @@ pub(crate) fn decode(
         entry_field.and_then(|field| entry::connector(&field, &names, scope.folder, findings));
     let runtime = fields.optional("runtime");
     let runtime = match &mut entry {
-        // What is wrong with the entry was told.
+        // Errors in the entry are already reported.
         None => Some(()),
-        Some(ConnectorEntry::Module(module)) => Runtime::lay_over(runtime, Some(module), findings),
-        Some(_) => Runtime::lay_over(runtime, None, findings),
+        Some(ConnectorEntry::Module(module)) => {
+            ScriptRuntime::apply_field(runtime, Some(module), findings)
+        }
+        Some(_) => ScriptRuntime::apply_field(runtime, None, findings),
     };
     let events_field = fields.required("events", findings);
     let events = events_field
@@ -224,7 +230,7 @@ pub(crate) fn decode(
     };
     if let (Some(field), Some(name)) = (&answers_field, connector.builtin()) {
         let message = format!(
-            "`{}` is for files: `{BUILTIN}{name}` knows by itself whether it answers.",
+            "`{}` is only for entries that are files, not for `{BUILTIN_PREFIX}{name}`.",
             field.path
         );
         findings.add(field.invalid(message).suggest("remove it"));
@@ -235,12 +241,12 @@ pub(crate) fn decode(
     Some(connector)
 }
 
-/// An event that a built-in connector never emits would be waited for in vain.
+/// Reports declared events that the built-in connector never emits.
 fn check_events(
     manifest: &ConnectorManifest,
-    events: &[ConnectorEvent],
-    field: &Field<'_>,
-    findings: &mut Findings,
+    events: &[EventDeclaration],
+    field: &FieldReader<'_>,
+    findings: &mut DiagnosticSink,
 ) {
     if manifest.takes_any_event {
         return;
@@ -255,7 +261,7 @@ fn check_events(
         .filter(|event| !known.contains(&event.name.as_str()))
     {
         let message = format!(
-            "`{BUILTIN}{}` has no event `{}`.",
+            "`{BUILTIN_PREFIX}{}` has no event `{}`.",
             manifest.name, event.name
         );
         findings.add(
@@ -266,8 +272,11 @@ fn check_events(
     }
 }
 
-fn read_events(field: &Field<'_>, findings: &mut Findings) -> Option<Vec<ConnectorEvent>> {
-    let mut events: Vec<ConnectorEvent> = Vec::new();
+fn read_events(
+    field: &FieldReader<'_>,
+    findings: &mut DiagnosticSink,
+) -> Option<Vec<EventDeclaration>> {
+    let mut events: Vec<EventDeclaration> = Vec::new();
     for item in field.filled_list("event", findings)? {
         let Some(mut fields) = item.fields(findings) else {
             continue;
@@ -285,7 +294,7 @@ fn read_events(field: &Field<'_>, findings: &mut Findings) -> Option<Vec<Connect
             findings.add(name_field.invalid(format!("The event `{name}` is declared twice.")));
             continue;
         }
-        events.push(ConnectorEvent {
+        events.push(EventDeclaration {
             name: name.to_owned(),
             properties: properties.unwrap_or_default(),
         });
@@ -294,8 +303,8 @@ fn read_events(field: &Field<'_>, findings: &mut Findings) -> Option<Vec<Connect
 }
 
 fn read_properties(
-    field: &Field<'_>,
-    findings: &mut Findings,
+    field: &FieldReader<'_>,
+    findings: &mut DiagnosticSink,
 ) -> Option<BTreeMap<String, (PropertyType, bool)>> {
     let mut properties = BTreeMap::new();
     for entry in field.entries(findings)? {
@@ -304,7 +313,7 @@ fn read_properties(
         };
         let kind = fields
             .required("type", findings)
-            .and_then(|field| field.one_of(&TYPES, findings));
+            .and_then(|field| field.one_of(&PROPERTY_TYPES, findings));
         let optional = fields
             .optional("optional")
             .and_then(|field| field.boolean(findings));
@@ -316,49 +325,53 @@ fn read_properties(
     Some(properties)
 }
 
-/// A source of events from outside.
+/// A source of external events.
 #[derive(JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Connector")]
-#[expect(dead_code, reason = "read by the schema generator alone")]
+#[expect(dead_code, reason = "read only by the schema generator")]
 pub(crate) struct ConnectorSpec {
-    /// A connector of this program, such as `builtin:webhook`; or the path of a file in JavaScript, TypeScript or Python, or of a
-    /// dynamic library, whose function runs as long as the connection does. The prefix and suffix of a library may be left out.
+    /// A built-in connector, such as `builtin:webhook`, or the path of a file. The file is written
+    /// in JavaScript, TypeScript or Python, or is a dynamic library. Its function runs as long as
+    /// the connection. The prefix and suffix of a library may be omitted.
     #[schemars(length(min = 1))]
     #[schemars(extend("x-goondan-names" = "file"))]
     entry: String,
-    /// What runs an entry in JavaScript, TypeScript or Python. By default it is found as for a Tool.
-    runtime: Option<Runtime>,
+    /// The runtime of an entry in JavaScript, TypeScript or Python. By default, it is chosen as for
+    /// a Tool.
+    runtime: Option<ScriptRuntime>,
     /// The events that the connector may send.
     #[schemars(length(min = 1))]
-    events: Vec<EventShape>,
-    /// Whether a file sends answers: its function calls `ctx.onReply`, and its events have an `origin`.
+    events: Vec<ConnectorEventShape>,
+    /// Declares that a file sends answers: its function calls `ctx.onReply`, and its events have an
+    /// `origin`.
     #[serde(default)]
     answers: bool,
-    /// How `gdn build`, `gdn run --build` and `gdn run --watch` make the entry: a command, or a map with more settings.
+    /// The command that builds the entry for `gdn build`, `gdn run --build` and `gdn run --watch`,
+    /// or a map with more settings.
     build: Option<BuildShape>,
 }
 
 #[derive(JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "ConnectorEvent")]
-#[expect(dead_code, reason = "read by the schema generator alone")]
-pub(crate) struct EventShape {
+#[expect(dead_code, reason = "read only by the schema generator")]
+pub(crate) struct ConnectorEventShape {
     /// The name of the event, unique in its connector.
     #[schemars(length(min = 1))]
     name: String,
     /// The properties that the event carries, by name.
-    properties: Option<BTreeMap<String, PropertyShape>>,
+    properties: Option<BTreeMap<String, EventPropertyShape>>,
 }
 
 #[derive(JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "ConnectorEventProperty")]
-#[expect(dead_code, reason = "read by the schema generator alone")]
-pub(crate) struct PropertyShape {
+#[expect(dead_code, reason = "read only by the schema generator")]
+pub(crate) struct EventPropertyShape {
     /// The type of the property.
     r#type: PropertyType,
-    /// Whether the property may be absent.
+    /// Declares that the property may be absent.
     #[serde(default)]
     optional: bool,
 }

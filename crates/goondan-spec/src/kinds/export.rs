@@ -1,4 +1,5 @@
-//! The exports of a Tool: what an entry says of itself, with what the resource selects and lays over it (rule L9a).
+//! Exports of a Tool: the entry's description of them, with selection and overrides by the resource
+//! (rule L9a).
 
 use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
@@ -7,91 +8,93 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::Scope;
-use crate::decode::{Field, Fields};
+use super::DecodeScope;
+use crate::decode::{FieldReader, MapReader};
 use crate::diagnostic::Code;
-use crate::findings::Findings;
+use crate::diagnostic_sink::DiagnosticSink;
 use crate::parameters;
 use crate::text::{alternatives, closest, excerpt, list};
 
-/// The longest name that a model is shown (rule L10).
-const MAX_QUALIFIED_NAME: usize = 64;
+/// Longest tool name that providers accept, in bytes (rule L10).
+const MAX_TOOL_NAME_BYTES: usize = 64;
 
-/// One callable export.
+/// Function that a model may call.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExportSpec {
-    /// Unique in its tool, without `__`.
+    /// Name, unique in its tool, without `__`.
     pub name: String,
-    /// Shown to the model.
+    /// Description for the model.
     pub description: String,
-    /// A JSON Schema of type object.
+    /// JSON Schema of the arguments, of type object.
     pub parameters: Value,
-    /// What it needs (rule S1).
+    /// Required permissions (rule S1).
     #[serde(default)]
     pub permissions: BTreeSet<Permission>,
-    /// What it makes use of where that is allowed, and does without where it is not. Nobody is asked for it.
+    /// Permissions that are used if allowed. No approval is requested for them.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub optional_permissions: BTreeSet<Permission>,
-    /// It changes nothing.
+    /// `true` if a call changes nothing.
     #[serde(default)]
     pub read_only: bool,
-    /// Running it twice is the same as running it once.
+    /// `true` if a repeated call has no further effect.
     #[serde(default)]
     pub idempotent: bool,
-    /// What its arguments mean whatever `parameters` say, where the export is built in.
+    /// Arguments of a built-in export with a fixed meaning for the policy, independent of
+    /// `parameters`.
     #[serde(skip)]
     pub known: MarkedArguments,
 }
 
-/// The `format` of an argument that is a shell command line. A policy takes it to pieces (rule S1).
-pub const SHELL_COMMAND: &str = "shell-command";
+/// `format` of an argument with a shell command line. A policy checks each command in it (rule S1).
+pub const SHELL_COMMAND_FORMAT: &str = "shell-command";
 
-/// The `format` of an argument that holds environment variables of a command. To a policy each is `NAME=value`.
-pub const SHELL_ENVIRONMENT: &str = "shell-environment";
+/// `format` of an argument with environment variables of a command. A policy sees each one as
+/// `NAME=value`.
+pub const SHELL_ENVIRONMENT_FORMAT: &str = "shell-environment";
 
-/// The `format` of an argument that is the path of a file or folder. A policy compares what it leads to (rule S1).
-pub const PATH: &str = "path";
+/// `format` of an argument with the path of a file or directory. A policy compares the resolved
+/// path (rule S1).
+pub const PATH_FORMAT: &str = "path";
 
-/// The `format` of an argument that is the folder in which a command line runs. It is a [`PATH`], and outside of the
-/// working folder it is judged as `cd` to it would be.
-pub const SHELL_FOLDER: &str = "shell-folder";
+/// `format` of the directory in which a command line runs. It is also a [`PATH_FORMAT`]. Outside the
+/// working directory, a policy judges it like `cd` to that directory.
+pub const SHELL_DIRECTORY_FORMAT: &str = "shell-folder";
 
-/// The `format` of an argument that names the program which reads another argument. Other than the ordinary shells, a rule
-/// must name it.
-pub const PROGRAM: &str = "program";
+/// `format` of the program that interprets another argument. Only the common shells need no rule
+/// that names the program.
+pub const PROGRAM_FORMAT: &str = "program";
 
-/// The `format` of an argument that is the path of a folder all of which is looked at. A rule that restricts a path below
-/// it is about it, too.
-pub const TREE: &str = "path-tree";
+/// `format` of a directory that is searched recursively. A rule that restricts a path below it also
+/// applies to the argument.
+pub const PATH_TREE_FORMAT: &str = "path-tree";
 
-/// The `format` of an argument that is a patch of several files. To a policy each path in it is a [`PATCHED`].
-pub const PATCH: &str = "patch";
+/// `format` of a patch for several files. A policy sees each path in it as a [`PATCHED_PATH_ARGUMENT`] argument.
+pub const PATCH_FORMAT: &str = "patch";
 
-/// The argument that a policy takes each path of a patch for.
-pub const PATCHED: &str = "path";
+/// Argument name under which a policy sees each path of a patch.
+pub const PATCHED_PATH_ARGUMENT: &str = "path";
 
-/// The arguments of an export whose meaning a policy knows.
+/// Names of an export's arguments that have a meaning for the policy.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MarkedArguments {
-    /// Names of command lines.
+    /// Command lines.
     pub commands: Vec<String>,
-    /// Names of objects of environment variables.
+    /// Objects of environment variables.
     pub environments: Vec<String>,
-    /// Names of paths, and of lists of them.
+    /// Paths and lists of paths.
     pub paths: Vec<String>,
-    /// Those of the paths that are folders in which command lines run.
+    /// Paths that are working directories of command lines.
     pub folders: Vec<String>,
-    /// Names of programs.
+    /// Programs.
     pub programs: Vec<String>,
-    /// Names of paths that stand for all that is below them.
+    /// Paths of recursively searched directories.
     pub trees: Vec<String>,
-    /// Names of patches.
+    /// Patches.
     pub patches: Vec<String>,
 }
 
 impl MarkedArguments {
-    /// Marks what `other` marks, too.
     fn add(&mut self, other: &MarkedArguments) {
         let lists = [
             (&mut self.commands, &other.commands),
@@ -114,7 +117,7 @@ impl MarkedArguments {
 }
 
 impl ExportSpec {
-    /// The arguments whose `format` says what they mean, and those of which that is known anyway.
+    /// Returns the arguments with a meaning by `format` or by [`ExportSpec::known`].
     pub fn marked_arguments(&self) -> MarkedArguments {
         let mut marked = self.marked_by_format();
         marked.add(&self.known);
@@ -128,7 +131,7 @@ impl ExportSpec {
                 |schema: &Value| schema.get("format").and_then(Value::as_str) == Some(format);
             let is_marked = |schema: &Value| {
                 has_format(schema)
-                    || (format == PATH && schema.get("items").is_some_and(has_format))
+                    || (format == PATH_FORMAT && schema.get("items").is_some_and(has_format))
             };
             let named = properties
                 .into_iter()
@@ -137,18 +140,18 @@ impl ExportSpec {
             named.map(|(name, _)| name.clone()).collect()
         };
         MarkedArguments {
-            commands: named(SHELL_COMMAND),
-            environments: named(SHELL_ENVIRONMENT),
-            paths: [named(PATH), named(SHELL_FOLDER)].concat(),
-            folders: named(SHELL_FOLDER),
-            programs: named(PROGRAM),
-            trees: named(TREE),
-            patches: named(PATCH),
+            commands: named(SHELL_COMMAND_FORMAT),
+            environments: named(SHELL_ENVIRONMENT_FORMAT),
+            paths: [named(PATH_FORMAT), named(SHELL_DIRECTORY_FORMAT)].concat(),
+            folders: named(SHELL_DIRECTORY_FORMAT),
+            programs: named(PROGRAM_FORMAT),
+            trees: named(PATH_TREE_FORMAT),
+            patches: named(PATCH_FORMAT),
         }
     }
 
-    /// The parameters as a model sees them: without the formats that only this program knows.
-    pub fn shown_parameters(&self) -> Value {
+    /// Returns the parameters for a model, without the formats that only `gdn` defines.
+    pub fn model_parameters(&self) -> Value {
         let mut parameters = self.parameters.clone();
         let properties = parameters
             .get_mut("properties")
@@ -174,17 +177,23 @@ fn remove_own_format(schema: &mut Value) {
     if schema
         .get("format")
         .and_then(Value::as_str)
-        .is_some_and(is_own_format)
+        .is_some_and(is_gdn_format)
     {
         schema.shift_remove("format");
     }
 }
 
-/// Whether a `format` is one of those that only this program knows.
-pub fn is_own_format(format: &str) -> bool {
+/// Returns `true` if only `gdn` defines this `format`.
+pub fn is_gdn_format(format: &str) -> bool {
     matches!(
         format,
-        SHELL_COMMAND | SHELL_ENVIRONMENT | SHELL_FOLDER | PROGRAM | PATH | TREE | PATCH
+        SHELL_COMMAND_FORMAT
+            | SHELL_ENVIRONMENT_FORMAT
+            | SHELL_DIRECTORY_FORMAT
+            | PROGRAM_FORMAT
+            | PATH_FORMAT
+            | PATH_TREE_FORMAT
+            | PATCH_FORMAT
     )
 }
 
@@ -212,38 +221,40 @@ const PERMISSIONS: [(&str, Permission); 4] = [
 ];
 
 impl Permission {
-    /// The permission that `field` names.
-    pub(super) fn read(field: &Field<'_>, findings: &mut Findings) -> Option<Permission> {
+    pub(super) fn read(
+        field: &FieldReader<'_>,
+        findings: &mut DiagnosticSink,
+    ) -> Option<Permission> {
         field.one_of(&PERMISSIONS, findings)
     }
 }
 
-/// What an item of `spec.exports` states; what it leaves out is the entry's to say.
+/// Item of `spec.exports`. Omitted fields are taken from the entry.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ExportOverride {
-    /// The export that it selects.
+    /// Name of the selected export.
     pub name: String,
-    /// Shown to the model instead of the entry's own.
+    /// Description for the model.
     pub description: Option<String>,
-    /// The description comes from a file: `${workspace}`, `${directory}` and `${cwd}` in it are filled in when the swarm
-    /// is planned.
+    /// `true` if the description comes from a file. Its `${workspace}`, `${directory}` and `${cwd}`
+    /// are replaced when the swarm is planned.
     pub description_is_template: bool,
-    /// Checked and shown instead of the entry's own.
+    /// JSON Schema of the arguments.
     pub parameters: Option<Value>,
-    /// Instead of the entry's own.
+    /// Required permissions.
     pub permissions: Option<BTreeSet<Permission>>,
-    /// Instead of the entry's own.
+    /// Optional permissions.
     pub optional_permissions: Option<BTreeSet<Permission>>,
-    /// Instead of the entry's own.
+    /// Read-only flag.
     pub read_only: Option<bool>,
-    /// Instead of the entry's own.
+    /// Idempotence flag.
     pub idempotent: Option<bool>,
-    /// How long a call may take, instead of the tool's `timeoutMs`.
+    /// Time limit of a call, instead of the tool's `timeoutMs`.
     pub timeout: Option<Duration>,
 }
 
 impl ExportOverride {
-    /// `base` with what this states laid over it.
+    /// Returns `base` with the stated fields replaced.
     pub fn apply(&self, base: &ExportSpec) -> ExportSpec {
         ExportSpec {
             name: base.name.clone(),
@@ -269,8 +280,8 @@ impl ExportOverride {
         }
     }
 
-    /// The same over an export that is built in. What it needs, and what its arguments mean to a policy, is known, and a project
-    /// can't state it away.
+    /// Applies the override to a built-in export. A project cannot remove its required permissions
+    /// or the meaning of its arguments.
     pub fn apply_to_builtin(&self, own: &ExportSpec) -> ExportSpec {
         let mut export = self.apply(own);
         export.permissions.extend(&own.permissions);
@@ -282,43 +293,43 @@ impl ExportOverride {
     }
 }
 
-/// What is known of an entry's own exports.
+/// Exports that an entry declares.
 #[derive(Clone, Copy)]
-pub(super) enum Source<'e> {
-    /// It is built in.
+pub(super) enum DeclaredExports<'e> {
+    /// The entry is built in.
     Builtin(&'e [ExportSpec]),
-    /// It says them.
+    /// The entry declares them.
     Says(&'e [ExportSpec]),
-    /// It will, once it is opened.
+    /// The entry declares them when it is opened.
     SaysLater,
-    /// It never does: all has to be stated.
+    /// The entry never declares them, so the resource must state everything.
     SaysNothing,
-    /// It could not be found.
+    /// The entry was not found.
     Unknown,
 }
 
-/// The name that a model sees (rule T1).
+/// Returns the tool name that a model sees (rule T1).
 pub(crate) fn qualified_name(tool: &str, export: &str) -> String {
     format!("{tool}__{export}")
 }
 
-/// The exports, and what is stated of them.
-type Chosen = (Vec<ExportSpec>, Vec<ExportOverride>);
+/// Effective exports, and the overrides that were applied.
+type EffectiveExports = (Vec<ExportSpec>, Vec<ExportOverride>);
 
-/// Reads `spec.exports`, or takes all that the entry says where there is none.
+/// Reads `spec.exports`. Without the field, returns all exports of the entry.
 pub(super) fn read_all(
-    field: Option<&Field<'_>>,
-    source: Source<'_>,
-    scope: &Scope<'_>,
-    findings: &mut Findings,
-) -> Option<Chosen> {
+    field: Option<&FieldReader<'_>>,
+    source: DeclaredExports<'_>,
+    scope: &DecodeScope<'_>,
+    findings: &mut DiagnosticSink,
+) -> Option<EffectiveExports> {
     let Some(field) = field else {
-        let (Source::Builtin(own) | Source::Says(own)) = source else {
+        let (DeclaredExports::Builtin(own) | DeclaredExports::Says(own)) = source else {
             return Some((Vec::new(), Vec::new()));
         };
         return Some((own.to_vec(), Vec::new()));
     };
-    let mut exports: Chosen = (Vec::new(), Vec::new());
+    let mut exports: EffectiveExports = (Vec::new(), Vec::new());
     let mut names = HashSet::new();
     for item in field.filled_list("export", findings)? {
         let Some((stated, name_field)) = read_item(&item, scope, findings) else {
@@ -332,32 +343,32 @@ pub(super) fn read_all(
         }
         let blank = ExportSpec::named(&stated.name);
         match source {
-            Source::Builtin(own) | Source::Says(own) => {
+            DeclaredExports::Builtin(own) | DeclaredExports::Says(own) => {
                 match own.iter().find(|export| export.name == stated.name) {
-                    Some(base) if matches!(source, Source::Builtin(_)) => {
-                        check_needs(&item, &stated, base, findings);
+                    Some(base) if matches!(source, DeclaredExports::Builtin(_)) => {
+                        check_required_permissions(&item, &stated, base, findings);
                         exports.0.push(stated.apply_to_builtin(base));
                     }
                     Some(base) => exports.0.push(stated.apply(base)),
-                    None => unknown(&name_field, &stated.name, own, findings),
+                    None => report_unknown_export(&name_field, &stated.name, own, findings),
                 }
             }
-            Source::SaysNothing if !is_whole(&item, &stated, findings) => continue,
-            Source::SaysLater | Source::SaysNothing | Source::Unknown => {
-                exports.0.push(stated.apply(&blank))
-            }
+            DeclaredExports::SaysNothing if !is_complete(&item, &stated, findings) => continue,
+            DeclaredExports::SaysLater
+            | DeclaredExports::SaysNothing
+            | DeclaredExports::Unknown => exports.0.push(stated.apply(&blank)),
         }
         exports.1.push(stated);
     }
     Some(exports)
 }
 
-/// Tells of permissions that an export needs and that its item leaves out.
-fn check_needs(
-    item: &Field<'_>,
+/// Reports required permissions that an item omits.
+fn check_required_permissions(
+    item: &FieldReader<'_>,
     stated: &ExportOverride,
     own: &ExportSpec,
-    findings: &mut Findings,
+    findings: &mut DiagnosticSink,
 ) {
     let Some(permissions) = &stated.permissions else {
         return;
@@ -373,7 +384,7 @@ fn check_needs(
         return;
     }
     let message = format!(
-        "The export `{}` needs {}, whatever is stated here.",
+        "The export `{}` always requires {}; this list cannot leave it out.",
         own.name,
         missing.join(" and ")
     );
@@ -387,8 +398,12 @@ fn check_needs(
     );
 }
 
-/// Whether an item states all that a model has to know.
-fn is_whole(item: &Field<'_>, stated: &ExportOverride, findings: &mut Findings) -> bool {
+/// Reports missing fields that a model needs, and returns `true` if there are none.
+fn is_complete(
+    item: &FieldReader<'_>,
+    stated: &ExportOverride,
+    findings: &mut DiagnosticSink,
+) -> bool {
     let lacks = [
         ("description", stated.description.is_none()),
         ("parameters", stated.parameters.is_none()),
@@ -400,14 +415,14 @@ fn is_whole(item: &Field<'_>, stated: &ExportOverride, findings: &mut Findings) 
         .collect();
     for name in &lacks {
         let message = format!(
-            "The export `{}` has no `{name}`, and its entry does not say it.",
+            "The export `{}` has no `{name}`, and its entry does not declare it.",
             stated.name
         );
         let suggestion = match *name {
             "parameters" => {
                 "add it: a JSON Schema such as `parameters: {type: object, properties: {}}`"
             }
-            _ => "add it: it tells the model what the export does",
+            _ => "add a description of the export for the model",
         };
         findings.add(item.invalid(message).suggest(suggestion));
     }
@@ -415,7 +430,7 @@ fn is_whole(item: &Field<'_>, stated: &ExportOverride, findings: &mut Findings) 
 }
 
 impl ExportSpec {
-    /// An export of which nothing but its name is known.
+    /// Returns an export with only a name.
     pub fn named(name: &str) -> Self {
         ExportSpec {
             name: name.to_owned(),
@@ -424,20 +439,25 @@ impl ExportSpec {
     }
 }
 
-fn unknown(field: &Field<'_>, name: &str, own: &[ExportSpec], findings: &mut Findings) {
+fn report_unknown_export(
+    field: &FieldReader<'_>,
+    name: &str,
+    own: &[ExportSpec],
+    findings: &mut DiagnosticSink,
+) {
     let names: Vec<&str> = own.iter().map(|export| export.name.as_str()).collect();
     let diagnostic = field.invalid(format!("The tool has no export `{}`.", excerpt(name, 80)));
     findings.add(match closest(name, &names) {
         Some(near) => field.did_you_mean(diagnostic, near),
-        None => diagnostic.suggest(format!("it has {}", list(&names, 24))),
+        None => diagnostic.suggest(format!("use {}", list(&names, 24))),
     });
 }
 
 fn read_item<'n>(
-    item: &Field<'n>,
-    scope: &Scope<'_>,
-    findings: &mut Findings,
-) -> Option<(ExportOverride, Field<'n>)> {
+    item: &FieldReader<'n>,
+    scope: &DecodeScope<'_>,
+    findings: &mut DiagnosticSink,
+) -> Option<(ExportOverride, FieldReader<'n>)> {
     let mut fields = item.fields(findings)?;
     let name_field = fields.required("name", findings);
     let name = name_field
@@ -481,7 +501,7 @@ fn read_item<'n>(
     Some((stated, name_field?))
 }
 
-fn read_name(field: &Field<'_>, tool: &str, findings: &mut Findings) -> Option<String> {
+fn read_name(field: &FieldReader<'_>, tool: &str, findings: &mut DiagnosticSink) -> Option<String> {
     let name = field.text(findings)?;
     let shown = excerpt(name, 80);
     if name.contains("__") {
@@ -508,9 +528,10 @@ fn read_name(field: &Field<'_>, tool: &str, findings: &mut Findings) -> Option<S
         return None;
     }
     let length = qualified_name(tool, name).len();
-    if length > MAX_QUALIFIED_NAME {
+    if length > MAX_TOOL_NAME_BYTES {
         let message = format!(
-            "The model would see `{}`, {length} characters long; providers take at most {MAX_QUALIFIED_NAME}.",
+            "The model would see `{}`, which is {length} characters long; providers accept at \
+            most {MAX_TOOL_NAME_BYTES}.",
             qualified_name(tool, &shown)
         );
         findings.add(
@@ -524,9 +545,9 @@ fn read_name(field: &Field<'_>, tool: &str, findings: &mut Findings) -> Option<S
 }
 
 fn read_description(
-    fields: &mut Fields<'_>,
-    scope: &Scope<'_>,
-    findings: &mut Findings,
+    fields: &mut MapReader<'_>,
+    scope: &DecodeScope<'_>,
+    findings: &mut DiagnosticSink,
 ) -> Option<String> {
     let text = fields.optional("description");
     let file = fields.optional("descriptionFile");
@@ -542,7 +563,10 @@ fn read_description(
     }
 }
 
-fn read_permissions(field: &Field<'_>, findings: &mut Findings) -> Option<BTreeSet<Permission>> {
+fn read_permissions(
+    field: &FieldReader<'_>,
+    findings: &mut DiagnosticSink,
+) -> Option<BTreeSet<Permission>> {
     Some(
         field
             .list(findings)?
@@ -552,16 +576,16 @@ fn read_permissions(field: &Field<'_>, findings: &mut Findings) -> Option<BTreeS
     )
 }
 
-/// Reads the `exports` of a reference to a tool: names that it must have, as far as they are known.
+/// Reads the `exports` of a tool reference. Names are checked if the tool's exports are known.
 pub(super) fn read_selection(
-    field: &Field<'_>,
+    field: &FieldReader<'_>,
     own: &[ExportSpec],
-    findings: &mut Findings,
+    findings: &mut DiagnosticSink,
 ) -> Option<Vec<String>> {
     if field.node.text().is_some() {
         let names: Vec<&str> = own.iter().map(|export| export.name.as_str()).collect();
         let diagnostic = field.invalid(format!(
-            "`{}` must be a list of export names, but is text.",
+            "`{}` must be a list of export names, but is a string.",
             field.path
         ));
         findings.add(diagnostic.suggest(format!(
@@ -575,7 +599,7 @@ pub(super) fn read_selection(
     for item in &names {
         let name = item.node.text().unwrap_or_default();
         if !own.is_empty() && !own.iter().any(|export| export.name == name) {
-            unknown(item, name, own, findings);
+            report_unknown_export(item, name, own, findings);
         }
     }
     Some(
@@ -591,31 +615,31 @@ pub(super) fn read_selection(
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(rename = "Export")]
-#[expect(dead_code, reason = "read by the schema generator alone")]
+#[expect(dead_code, reason = "read only by the schema generator")]
 pub(crate) struct ExportShape {
     /// The name of the export, unique in its tool. The model sees `tool__export`.
     #[schemars(regex(pattern = "^[A-Za-z0-9](?:_?[A-Za-z0-9-])*_?$"))]
     name: String,
-    /// What the model is told about the export. Without it, the entry's own description is used.
+    /// The description for the model. Without it, the entry's own description.
     #[schemars(length(min = 1))]
     description: Option<String>,
-    /// The path of a file in the project that holds the description. It excludes `description`. In it, `${workspace}`,
-    /// `${directory}` and `${cwd}` are filled in.
+    /// The path of a project file with the description. It excludes `description`. `${workspace}`,
+    /// `${directory}` and `${cwd}` in it are replaced.
     #[schemars(length(min = 1))]
     #[schemars(extend("x-goondan-names" = "file"))]
     description_file: Option<String>,
-    /// The arguments, as a JSON Schema of type `object`. Without it, the entry's own schema is used.
+    /// The arguments, as a JSON Schema of type `object`. Without it, the entry's own schema.
     parameters: Option<crate::JsonObject>,
     /// The permissions that a call needs. Without it, those of the entry.
     permissions: Option<BTreeSet<Permission>>,
-    /// Permissions that a call uses where they are allowed, and does without where they are not. Nobody is asked for
-    /// them. Without it, those of the entry.
+    /// Permissions that a call uses if they are allowed. `gdn` requests no approval for them.
+    /// Without it, those of the entry.
     optional_permissions: Option<BTreeSet<Permission>>,
-    /// Whether a call changes nothing. Without it, what the entry says.
+    /// Declares that a call changes nothing. Without it, the entry's own value.
     read_only: Option<bool>,
-    /// Whether calling twice has the same effect as calling once. Without it, what the entry says.
+    /// Declares that a repeated call has no further effect. Without it, the entry's own value.
     idempotent: Option<bool>,
-    /// How long a call may take, in milliseconds, in place of the tool's own.
+    /// The time limit of a call, in milliseconds, instead of the tool's.
     #[schemars(range(min = 1, max = 86_400_000))]
     timeout_ms: Option<u64>,
 }

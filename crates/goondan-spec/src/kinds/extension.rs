@@ -4,46 +4,44 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 
-use super::build::{self, Build, BuildShape};
-use super::module::{Module, Runtime};
+use super::build::{self, BuildSettings, BuildShape};
+use super::script_module::{ScriptModule, ScriptRuntime};
 use super::tool::{MAX_TIMEOUT_MS, read_timeout};
-use super::{Scope, free_map};
+use super::{DecodeScope, free_map};
 use crate::JsonObject;
-use crate::decode::Field;
+use crate::decode::FieldReader;
+use crate::diagnostic_sink::DiagnosticSink;
 use crate::entry;
-use crate::findings::Findings;
 
-/// How long the code of an extension may work at a stretch where nothing else is said, in milliseconds.
-const TIMEOUT_MS: u64 = 60_000;
+const DEFAULT_WORK_TIMEOUT_MS: u64 = 60_000;
 
 /// Middleware of an agent.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Extension {
-    /// Where its code is.
+    /// Location of the code.
     pub entry: ExtensionEntry,
-    /// Free settings.
+    /// Free-form settings.
     pub config: JsonObject,
-    /// How long its code may work at a stretch. What it waits for in others does not count.
+    /// Longest continuous work of its code. Waiting for the model, tools or agents does not count.
     pub timeout: Duration,
-    /// How the entry is made, where it is.
-    pub build: Option<Build>,
+    /// Build settings of the entry.
+    pub build: Option<BuildSettings>,
 }
 
-/// Where the code of an extension is.
+/// Location of an extension's code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ExtensionEntry {
-    /// An extension of this program.
+    /// Built-in extension.
     Builtin(String),
-    /// A file in JavaScript, TypeScript or Python.
-    Module(Box<Module>),
-    /// A dynamic library, relative to the bundle.
+    /// File in JavaScript, TypeScript or Python.
+    Module(Box<ScriptModule>),
+    /// Dynamic library, relative to the bundle.
     Library(String),
 }
 
 impl Extension {
-    /// The extension that a built-in one is without a resource of the user's own.
-    pub(crate) fn of_base(name: &str, config: &JsonObject) -> Extension {
-        let timeout = Duration::from_millis(TIMEOUT_MS);
+    pub(crate) fn from_builtin(name: &str, config: &JsonObject) -> Extension {
+        let timeout = Duration::from_millis(DEFAULT_WORK_TIMEOUT_MS);
         Extension {
             entry: ExtensionEntry::Builtin(name.to_owned()),
             config: config.clone(),
@@ -54,9 +52,9 @@ impl Extension {
 }
 
 pub(crate) fn decode(
-    spec: &Field<'_>,
-    scope: &Scope<'_>,
-    findings: &mut Findings,
+    spec: &FieldReader<'_>,
+    scope: &DecodeScope<'_>,
+    findings: &mut DiagnosticSink,
 ) -> Option<Extension> {
     let mut fields = spec.fields(findings)?;
     let names: Vec<&str> = scope
@@ -79,14 +77,18 @@ pub(crate) fn decode(
         entry_field.and_then(|field| entry::extension(&field, &names, scope.folder, findings));
     let runtime = fields.optional("runtime");
     let runtime = match &mut entry {
-        // What is wrong with the entry was told.
+        // Errors in the entry are already reported.
         None => Some(()),
-        Some(ExtensionEntry::Module(module)) => Runtime::lay_over(runtime, Some(module), findings),
-        Some(_) => Runtime::lay_over(runtime, None, findings),
+        Some(ExtensionEntry::Module(module)) => {
+            ScriptRuntime::apply_field(runtime, Some(module), findings)
+        }
+        Some(_) => ScriptRuntime::apply_field(runtime, None, findings),
     };
     let timeout = fields
         .optional("timeoutMs")
-        .map_or(Some(TIMEOUT_MS), |field| read_timeout(&field, findings));
+        .map_or(Some(DEFAULT_WORK_TIMEOUT_MS), |field| {
+            read_timeout(&field, findings)
+        });
     let config = free_map(fields.optional("config"), findings);
     fields.finish(findings);
     let entry = entry?;
@@ -112,22 +114,24 @@ pub(crate) fn decode(
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(rename = "Extension")]
-#[expect(dead_code, reason = "read by the schema generator alone")]
+#[expect(dead_code, reason = "read only by the schema generator")]
 pub(crate) struct ExtensionSpec {
-    /// `builtin:NAME`, or the path of a file in JavaScript, TypeScript or Python that exports `register`, or of a dynamic
-    /// library. The prefix and suffix of a library may be left out.
+    /// `builtin:NAME`, or the path of a file. The file exports `register` in JavaScript, TypeScript
+    /// or Python, or is a dynamic library. The prefix and suffix of a library may be omitted.
     #[schemars(length(min = 1))]
     #[schemars(extend("x-goondan-names" = "file"))]
     entry: String,
-    /// What runs an entry in JavaScript, TypeScript or Python. By default it is found as for a Tool.
-    runtime: Option<Runtime>,
-    /// How many milliseconds the code may work at a stretch. While it waits for the model, for tools or for other
-    /// agents, the time does not run.
-    #[schemars(range(min = 1, max = MAX_TIMEOUT_MS), extend("default" = TIMEOUT_MS))]
+    /// The runtime of an entry in JavaScript, TypeScript or Python. By default, it is chosen as for
+    /// a Tool.
+    runtime: Option<ScriptRuntime>,
+    /// The time that the code may work continuously, in milliseconds. Waiting for the model, for
+    /// tools or for other agents does not count.
+    #[schemars(range(min = 1, max = MAX_TIMEOUT_MS), extend("default" = DEFAULT_WORK_TIMEOUT_MS))]
     timeout_ms: Option<u64>,
-    /// Settings. They replace fields of the same name in the defaults of a built-in extension. `env`, `sandbox` and `limits`
-    /// are about the process that runs a file.
+    /// Settings. They replace fields of the same name in the defaults of a built-in extension.
+    /// `env`, `sandbox` and `limits` configure the process that runs a file.
     config: Option<JsonObject>,
-    /// How `gdn build`, `gdn run --build` and `gdn run --watch` make the entry: a command, or a map with more settings.
+    /// The command that builds the entry for `gdn build`, `gdn run --build` and `gdn run --watch`,
+    /// or a map with more settings.
     build: Option<BuildShape>,
 }

@@ -1,66 +1,66 @@
-//! The routes of a Connection: which event goes to which agent, under which key.
+//! Routes of a Connection: the agent and conversation key of each event.
 
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde_json::Value;
 
-use super::Scope;
+use super::DecodeScope;
 use crate::ResourceId;
-use crate::decode::{Field, Fields};
-use crate::findings::Findings;
+use crate::decode::{FieldReader, MapReader};
+use crate::diagnostic_sink::DiagnosticSink;
 use crate::meta::Kind;
 use crate::references::RefShape;
 use crate::text::{alternatives, closest};
 
-/// A route for some events.
+/// Route for matching events.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IngressRule {
-    /// Only events of this name.
+    /// Event name to match. `None` matches all events.
     pub event: Option<String>,
-    /// Only events with these properties.
+    /// Property values to match. All must be equal.
     pub properties: BTreeMap<String, String>,
-    /// The agent that gets them; the entry agent by default.
+    /// Target agent. `None` for the entry agent.
     pub agent: Option<ResourceId>,
-    /// Under which key.
+    /// Source of the conversation key.
     pub instance_key: InstanceKeyRoute,
 }
 
-/// How a route finds the instance key.
+/// Source of a route's conversation key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum InstanceKeyRoute {
-    /// The event's own key.
+    /// Key of the event.
     FromEvent,
-    /// Always this one.
+    /// Fixed key.
     Fixed(String),
-    /// The value of a property, behind a prefix.
+    /// Prefix and property value.
     Property {
-        /// The property's name.
+        /// Property name.
         name: String,
-        /// May be empty.
+        /// Prefix, possibly empty.
         prefix: String,
     },
 }
 
-/// What the routes of one connection may name; `None` where it is not known.
-pub(crate) struct Targets {
+/// Agents and events that the routes of one connection may name. `None` if unknown.
+pub(crate) struct RouteTargets {
     agents: Option<Vec<ResourceId>>,
     events: Option<Vec<String>>,
 }
 
-impl Targets {
-    /// Of the connection of `connector` to `swarm`, or to the bundle's first swarm.
+impl RouteTargets {
+    /// Returns the targets for a connection to `swarm`, or to the first swarm of the bundle.
     pub(crate) fn of(
         connector: Option<&ResourceId>,
         swarm: Option<&ResourceId>,
-        scope: &Scope<'_>,
+        scope: &DecodeScope<'_>,
     ) -> Self {
         let swarm = match swarm {
             Some(id) => scope.decoded().swarms.get(id),
             None => scope.decoded().swarms.first().map(|(_, swarm)| swarm),
         };
         let connector = connector.and_then(|id| scope.decoded().connectors.get(id));
-        Targets {
+        RouteTargets {
             agents: swarm.map(|swarm| swarm.spec.agents.clone()),
             events: connector.map(|found| {
                 found
@@ -74,12 +74,11 @@ impl Targets {
     }
 }
 
-/// Reads `ingress`.
 pub(crate) fn read(
-    field: &Field<'_>,
-    scope: &Scope<'_>,
-    targets: &Targets,
-    findings: &mut Findings,
+    field: &FieldReader<'_>,
+    scope: &DecodeScope<'_>,
+    targets: &RouteTargets,
+    findings: &mut DiagnosticSink,
 ) -> Option<Vec<IngressRule>> {
     let mut fields = field.fields(findings)?;
     let rules = fields
@@ -95,10 +94,10 @@ pub(crate) fn read(
 }
 
 fn read_rule(
-    item: &Field<'_>,
-    scope: &Scope<'_>,
-    targets: &Targets,
-    findings: &mut Findings,
+    item: &FieldReader<'_>,
+    scope: &DecodeScope<'_>,
+    targets: &RouteTargets,
+    findings: &mut DiagnosticSink,
 ) -> Option<IngressRule> {
     let mut fields = item.fields(findings)?;
     let matched = fields
@@ -118,9 +117,13 @@ fn read_rule(
     })
 }
 
-type Matched = (Option<String>, BTreeMap<String, String>);
+type EventMatch = (Option<String>, BTreeMap<String, String>);
 
-fn read_match(field: &Field<'_>, targets: &Targets, findings: &mut Findings) -> Option<Matched> {
+fn read_match(
+    field: &FieldReader<'_>,
+    targets: &RouteTargets,
+    findings: &mut DiagnosticSink,
+) -> Option<EventMatch> {
     let mut fields = field.fields(findings)?;
     let event = fields
         .optional("event")
@@ -132,7 +135,11 @@ fn read_match(field: &Field<'_>, targets: &Targets, findings: &mut Findings) -> 
     Some((event, properties.unwrap_or_default()))
 }
 
-fn read_event(field: &Field<'_>, targets: &Targets, findings: &mut Findings) -> Option<String> {
+fn read_event(
+    field: &FieldReader<'_>,
+    targets: &RouteTargets,
+    findings: &mut DiagnosticSink,
+) -> Option<String> {
     let event = field.text(findings)?;
     if let Some(known) = targets
         .events
@@ -148,7 +155,10 @@ fn read_event(field: &Field<'_>, targets: &Targets, findings: &mut Findings) -> 
     Some(event.to_owned())
 }
 
-fn read_properties(field: &Field<'_>, findings: &mut Findings) -> Option<BTreeMap<String, String>> {
+fn read_properties(
+    field: &FieldReader<'_>,
+    findings: &mut DiagnosticSink,
+) -> Option<BTreeMap<String, String>> {
     let mut properties = BTreeMap::new();
     for entry in field.entries(findings)? {
         let text = match entry.node.to_json() {
@@ -157,7 +167,7 @@ fn read_properties(field: &Field<'_>, findings: &mut Findings) -> Option<BTreeMa
             Value::Bool(value) => value.to_string(),
             _ => {
                 let message = format!(
-                    "`{}` must be text, a number or a boolean, but is {}.",
+                    "`{}` must be a string, a number or a boolean, but is {}.",
                     entry.path,
                     entry.node.what()
                 );
@@ -173,10 +183,10 @@ fn read_properties(field: &Field<'_>, findings: &mut Findings) -> Option<BTreeMa
 type Route = (Option<ResourceId>, InstanceKeyRoute);
 
 fn read_route(
-    field: &Field<'_>,
-    scope: &Scope<'_>,
-    targets: &Targets,
-    findings: &mut Findings,
+    field: &FieldReader<'_>,
+    scope: &DecodeScope<'_>,
+    targets: &RouteTargets,
+    findings: &mut DiagnosticSink,
 ) -> Option<Route> {
     let mut fields = field.fields(findings)?;
     let agent_field = fields.optional("agentRef");
@@ -188,7 +198,7 @@ fn read_route(
     {
         let names: Vec<String> = agents.iter().map(ToString::to_string).collect();
         let diagnostic = field.invalid(format!(
-            "`{agent}` is not an agent of the swarm that this connection feeds."
+            "`{agent}` is not an agent of this connection's swarm."
         ));
         findings.add(diagnostic.suggest(format!(
             "use {}, or add it to the swarm",
@@ -203,7 +213,10 @@ fn read_route(
     ))
 }
 
-fn read_instance_key(fields: &mut Fields<'_>, findings: &mut Findings) -> Option<InstanceKeyRoute> {
+fn read_instance_key(
+    fields: &mut MapReader<'_>,
+    findings: &mut DiagnosticSink,
+) -> Option<InstanceKeyRoute> {
     let fixed = fields.optional("instanceKey");
     let property = fields.optional("instanceKeyProperty");
     let prefix = fields.optional("instanceKeyPrefix");
@@ -213,7 +226,7 @@ fn read_instance_key(fields: &mut Fields<'_>, findings: &mut Findings) -> Option
         return None;
     }
     if let (None, Some(prefix)) = (&property, &prefix) {
-        let message = "`instanceKeyPrefix` means nothing without `instanceKeyProperty`.";
+        let message = "`instanceKeyPrefix` has no effect without `instanceKeyProperty`.";
         findings.add(
             prefix
                 .invalid(message)
@@ -236,27 +249,28 @@ fn read_instance_key(fields: &mut Fields<'_>, findings: &mut Findings) -> Option
 #[derive(JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Ingress")]
-#[expect(dead_code, reason = "read by the schema generator alone")]
+#[expect(dead_code, reason = "read only by the schema generator")]
 pub(crate) struct IngressShape {
-    /// The rules, in order. The first one that matches an event routes it. An event without a rule goes to the entry agent.
-    rules: Option<Vec<RuleShape>>,
+    /// The rules, in order. The first one that matches an event routes it. An event without a rule
+    /// goes to the entry agent.
+    rules: Option<Vec<IngressRuleShape>>,
 }
 
 #[derive(JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "IngressRule")]
-#[expect(dead_code, reason = "read by the schema generator alone")]
-pub(crate) struct RuleShape {
-    /// The events that the rule is about. Without it, all events.
+#[expect(dead_code, reason = "read only by the schema generator")]
+pub(crate) struct IngressRuleShape {
+    /// The events that the rule matches. Without it, all events.
     r#match: Option<MatchShape>,
-    /// Where these events go.
+    /// The target of these events.
     route: RouteShape,
 }
 
 #[derive(JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "IngressMatch")]
-#[expect(dead_code, reason = "read by the schema generator alone")]
+#[expect(dead_code, reason = "read only by the schema generator")]
 pub(crate) struct MatchShape {
     /// The name of the event.
     #[schemars(extend("x-goondan-names" = "event"))]
@@ -268,20 +282,20 @@ pub(crate) struct MatchShape {
 #[derive(JsonSchema)]
 #[serde(untagged)]
 #[schemars(rename = "IngressPropertyValue")]
-#[expect(dead_code, reason = "read by the schema generator alone")]
+#[expect(dead_code, reason = "read only by the schema generator")]
 pub(crate) enum PropertyValueShape {
-    /// Text.
+    /// A string.
     Text(String),
     /// A number.
     Number(f64),
-    /// True or false.
+    /// A boolean.
     Boolean(bool),
 }
 
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(rename = "IngressRoute")]
-#[expect(dead_code, reason = "read by the schema generator alone")]
+#[expect(dead_code, reason = "read only by the schema generator")]
 pub(crate) struct RouteShape {
     /// The agent that gets the events. Without it, the entry agent.
     #[schemars(extend("x-goondan-names" = "Agent"))]
@@ -292,6 +306,6 @@ pub(crate) struct RouteShape {
     /// The property whose value is the key of the conversation. It excludes `instanceKey`.
     #[schemars(length(min = 1))]
     instance_key_property: Option<String>,
-    /// A text that is put before the value of `instanceKeyProperty`.
+    /// A string that is put before the value of `instanceKeyProperty`.
     instance_key_prefix: Option<String>,
 }

@@ -1,53 +1,54 @@
-//! `Agent.spec.prompt.instructions`: the files in which a repository tells agents how to work in it, such as `AGENTS.md`.
+//! `Agent.spec.prompt.instructions`: files with instructions for agents, such as `AGENTS.md`.
 //!
-//! They belong to folders and not to the project, so they are looked for from the top of the repository down to the folder
-//! that the agent works in. Who trusts a file that lies outside of the project is decided elsewhere (`goondan`: `wants/`).
+//! The files belong to directories, not to the project. They are collected from the working
+//! directory up to the top of the repository. The crate `goondan` decides about trust in files
+//! outside the project.
 
 use std::fmt::Write;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::{Scope, Workdir};
-use crate::decode::Field;
+use super::{AgentWorkdir, DecodeScope};
+use crate::decode::FieldReader;
 use crate::diagnostic::{Code, Diagnostic};
-use crate::findings::Findings;
-use crate::paths::Unreadable;
+use crate::diagnostic_sink::DiagnosticSink;
+use crate::paths::FileReadError;
 use crate::text::{excerpt, reason};
 
-/// How many bytes of instructions a prompt has room for. Files nearer to the working folder come first.
-pub const MAX_INSTRUCTIONS: usize = 64 * 1024;
-/// So many folders up from the working folder are looked into.
-const MAX_FOLDERS: usize = 64;
+/// Limit on instructions in a prompt, in bytes. Files nearer to the working directory take
+/// precedence.
+pub const MAX_INSTRUCTION_BYTES: usize = 64 * 1024;
+/// Limit on directories that are searched, from the working directory upward.
+const MAX_SEARCHED_DIRECTORIES: usize = 64;
 
-/// What stands above the files.
-const HEADING: &str = "The files below are part of the repository that you work in, and tell how to work in it. Each is about its \
-                       folder and what is below it. Where two disagree, the one further down counts; what a person says in the \
-                       conversation counts more than any of them.";
+const INSTRUCTIONS_HEADING: &str = "The files below are instructions from the repository that \
+    you work in. Each applies to its directory and everything below it. If two disagree, follow \
+    the later file; user messages in the conversation take precedence over all files.";
 
-/// The instructions of the folders that an agent works in.
+/// Instruction files of an agent's working directory and its parents.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Instructions {
-    /// What such a file may be called. In each folder the first that is there counts.
+pub struct AgentInstructions {
+    /// Accepted file names. In each directory, the first existing file counts.
     pub names: Vec<String>,
-    /// Those from the top down to the working folder.
+    /// Files, from the top directory down to the working directory.
     pub files: Vec<InstructionFile>,
 }
 
-/// A file with instructions.
+/// File with instructions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InstructionFile {
-    /// As seen from the working folder, such as `../AGENTS.md`.
+    /// Path relative to the working directory, such as `../AGENTS.md`.
     pub name: String,
-    /// The folder that it lies in, without links, where that is outside of the project.
+    /// Canonical directory of a file outside the project. `None` for files of the project.
     pub outside: Option<PathBuf>,
-    /// Its text, as far as there was room for it.
+    /// Contents, cut to the available space.
     pub text: String,
-    /// Bytes that there was no room for.
+    /// Number of bytes that were cut off.
     pub cut: usize,
 }
 
-impl Instructions {
-    /// What a system prompt says of them; nothing where there are none.
+impl AgentInstructions {
+    /// Returns the section of the system prompt, or `None` if there are no files.
     pub fn prompt(&self) -> Option<String> {
         if self.files.is_empty() {
             return None;
@@ -55,7 +56,7 @@ impl Instructions {
         Some(
             self.files
                 .iter()
-                .fold(HEADING.to_owned(), |mut prompt, file| {
+                .fold(INSTRUCTIONS_HEADING.to_owned(), |mut prompt, file| {
                     prompt.push_str("\n\n");
                     prompt.push_str(&file.block());
                     prompt
@@ -65,13 +66,13 @@ impl Instructions {
 }
 
 impl InstructionFile {
-    /// Its text, marked as that of the file.
+    /// Returns the contents in a tag with the file name.
     pub fn block(&self) -> String {
-        // Where the text ends, it does not say itself.
+        // The contents must not be able to close the tag.
         let text = self.text.replace("</instructions", "<\\/instructions");
         let mut block = format!("<instructions file=\"{}\">\n{}", self.name, text.trim());
         if self.cut > 0 {
-            // Writing to a text can't fail.
+            // Writing to a string cannot fail.
             let _ = write!(
                 block,
                 "\n[{} more bytes of the file are not shown.]",
@@ -81,7 +82,7 @@ impl InstructionFile {
         block + "\n</instructions>"
     }
 
-    /// Keeps at most `most` bytes.
+    /// Cuts the contents to at most `most` bytes.
     pub fn shorten(&mut self, most: usize) {
         let end = self.text.floor_char_boundary(most.min(self.text.len()));
         self.cut += self.text.len() - end;
@@ -90,22 +91,23 @@ impl InstructionFile {
 }
 
 pub(super) fn read(
-    field: &Field<'_>,
-    workdir: &Workdir,
-    scope: &Scope<'_>,
-    findings: &mut Findings,
-) -> Option<Instructions> {
+    field: &FieldReader<'_>,
+    workdir: &AgentWorkdir,
+    scope: &DecodeScope<'_>,
+    findings: &mut DiagnosticSink,
+) -> Option<AgentInstructions> {
     field.filled_list("file name", findings)?;
     let items = field.texts(findings)?;
     let names: Vec<String> = items
         .iter()
-        .filter_map(|item| name(item, findings))
+        .filter_map(|item| read_file_name(item, findings))
         .collect();
     if names.len() < items.len() {
         return None;
     }
-    if *workdir == Workdir::Instance {
-        let message = "The agent works in a folder of its own in each conversation, where no repository has instructions.";
+    if *workdir == AgentWorkdir::Instance {
+        let message = "The agent works in a separate directory per conversation, which contains \
+            no instruction files.";
         findings.add(
             field
                 .invalid(message)
@@ -114,45 +116,49 @@ pub(super) fn read(
         return None;
     }
     let mut files = Vec::new();
-    for folder in folders(workdir, scope) {
-        files.extend(find(field, &folder, &names, scope, findings));
+    for folder in searched_directories(workdir, scope) {
+        files.extend(find_instructions(field, &folder, &names, scope, findings));
     }
     files.reverse();
-    fit(field, &mut files, findings);
-    Some(Instructions { names, files })
+    cut_to_limit(field, &mut files, findings);
+    Some(AgentInstructions { names, files })
 }
 
-/// A file name without folders: it is looked for in each of them.
-fn name(field: &Field<'_>, findings: &mut Findings) -> Option<String> {
+/// Reads a file name without directories.
+fn read_file_name(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<String> {
     let name = field.node.text()?;
     if name.contains(['/', '\\', '\0', '"', '\n']) || name == "." || name == ".." {
         let message = format!("`{}` is not a file name.", excerpt(name, 80));
         findings.add(
-            field
-                .invalid(message)
-                .suggest("write a name such as `AGENTS.md`; it is looked for in each folder"),
+            field.invalid(message).suggest(
+                "write a name such as `AGENTS.md`; gdn looks for the name in each directory",
+            ),
         );
         return None;
     }
     Some(name.to_owned())
 }
 
-/// A folder that may have instructions.
-struct Place {
-    /// Without links.
+/// Directory to search.
+struct InstructionDirectory {
+    /// Canonical path.
     folder: PathBuf,
-    /// How many folders up from the working folder it is.
+    /// Number of levels above the working directory.
     up: usize,
 }
 
-/// The folders from the working folder up to the top of the repository, or of the project where there is none.
-fn folders(workdir: &Workdir, scope: &Scope<'_>) -> Vec<Place> {
+/// Returns the directories from the working directory up to the top of the repository. Without a
+/// repository, the project directory is the top.
+fn searched_directories(
+    workdir: &AgentWorkdir,
+    scope: &DecodeScope<'_>,
+) -> Vec<InstructionDirectory> {
     let root = scope.folder.canonical();
     let inner = match workdir {
-        Workdir::Instance => return Vec::new(),
-        Workdir::Project => root.to_owned(),
-        Workdir::Path(path) => root.join(path),
-        Workdir::Repository(folder) => folder.clone(),
+        AgentWorkdir::Instance => return Vec::new(),
+        AgentWorkdir::Project => root.to_owned(),
+        AgentWorkdir::Path(path) => root.join(path),
+        AgentWorkdir::Repository(folder) => folder.clone(),
     };
     let top = scope
         .folder
@@ -162,28 +168,28 @@ fn folders(workdir: &Workdir, scope: &Scope<'_>) -> Vec<Place> {
     let all = inner
         .ancestors()
         .take_while(|folder| folder.starts_with(&top))
-        .take(MAX_FOLDERS);
+        .take(MAX_SEARCHED_DIRECTORIES);
     all.enumerate()
-        .map(|(up, folder)| Place {
+        .map(|(up, folder)| InstructionDirectory {
             folder: folder.to_owned(),
             up,
         })
         .collect()
 }
 
-/// The first of the names that is in a folder.
-fn find(
-    field: &Field<'_>,
-    place: &Place,
+/// Returns the first of `names` that exists in a directory.
+fn find_instructions(
+    field: &FieldReader<'_>,
+    place: &InstructionDirectory,
     names: &[String],
-    scope: &Scope<'_>,
-    findings: &mut Findings,
+    scope: &DecodeScope<'_>,
+    findings: &mut DiagnosticSink,
 ) -> Option<InstructionFile> {
     for name in names {
         let shown = "../".repeat(place.up) + name;
         let (text, real) = match scope.folder.read_in_repository(&place.folder.join(name)) {
             Ok(found) => found,
-            Err(Unreadable::Io(error)) if is_absent(&error) => continue,
+            Err(FileReadError::Io(error)) if is_absent(&error) => continue,
             Err(problem) => {
                 findings.add(unreadable(field, &shown, problem));
                 return None;
@@ -191,20 +197,21 @@ fn find(
         };
         if is_env(&real) {
             let message = format!(
-                "`{shown}`, seen from the working folder, is an `.env` file, which may hold keys."
+                "`{shown}` (relative to the working directory) is an `.env` file, which may \
+                contain keys."
             );
             findings.add(
                 field
                     .problem(Code::PATH_ESCAPE, message)
-                    .suggest("name a file that is meant to be read"),
+                    .suggest("use a file without secrets"),
             );
             return None;
         }
-        // A link may lead to what somebody else writes: it counts where the file lies.
+        // A link may lead to a file with another owner, so the real location of the file counts.
         let root = scope.folder.canonical();
         let outside = (!real.starts_with(root)).then(|| real.parent().unwrap_or(&real).to_owned());
         if let (None, Ok(relative)) = (&outside, place.folder.strip_prefix(root)) {
-            findings.depends_on(slashed(&relative.join(name)));
+            findings.depends_on(to_slash_path(&relative.join(name)));
         }
         let text = text.trim_start_matches('\u{feff}').to_owned();
         return (!text.trim().is_empty()).then_some(InstructionFile {
@@ -232,40 +239,43 @@ fn is_absent(error: &io::Error) -> bool {
     )
 }
 
-fn slashed(path: &Path) -> String {
+fn to_slash_path(path: &Path) -> String {
     path.components()
         .map(|part| part.as_os_str().to_string_lossy())
         .collect::<Vec<_>>()
         .join("/")
 }
 
-fn unreadable(field: &Field<'_>, shown: &str, problem: Unreadable) -> Diagnostic {
+fn unreadable(field: &FieldReader<'_>, shown: &str, problem: FileReadError) -> Diagnostic {
     match problem {
-        Unreadable::TooLarge => {
-            let message = format!("`{shown}`, seen from the working folder, is larger than 1 MiB.");
+        FileReadError::TooLarge => {
+            let message =
+                format!("`{shown}` (relative to the working directory) is larger than 1 MiB.");
             field
                 .problem(Code::FILE_TOO_LARGE, message)
                 .suggest("shorten it")
         }
-        Unreadable::NotText(_) => {
-            let message = format!("`{shown}`, seen from the working folder, is not UTF-8 text.");
+        FileReadError::NotText(_) => {
+            let message =
+                format!("`{shown}` (relative to the working directory) is not UTF-8 text.");
             field
                 .problem(Code::PARSE_ERROR, message)
                 .suggest("save it as UTF-8")
         }
-        Unreadable::Io(error)
+        FileReadError::Io(error)
             if error.kind() == io::ErrorKind::PermissionDenied && error.get_ref().is_some() =>
         {
             let message = format!(
-                "`{shown}`, seen from the working folder, leads out of the repository through a link."
+                "`{shown}` (relative to the working directory) leads out of the repository \
+                through a link."
             );
             field
                 .problem(Code::PATH_ESCAPE, message)
-                .suggest("copy what it links to into the repository")
+                .suggest("copy the target of the link into the repository")
         }
-        Unreadable::Io(error) => {
+        FileReadError::Io(error) => {
             let message = format!(
-                "`{shown}`, seen from the working folder, cannot be read: {}.",
+                "`{shown}` (relative to the working directory) cannot be read: {}.",
                 reason(&error)
             );
             field
@@ -275,22 +285,27 @@ fn unreadable(field: &Field<'_>, shown: &str, problem: Unreadable) -> Diagnostic
     }
 }
 
-/// Cuts what there is no room for, and says so.
-fn fit(field: &Field<'_>, files: &mut [InstructionFile], findings: &mut Findings) {
-    let mut room = MAX_INSTRUCTIONS;
+/// Cuts files beyond the limit, and reports them.
+fn cut_to_limit(
+    field: &FieldReader<'_>,
+    files: &mut [InstructionFile],
+    findings: &mut DiagnosticSink,
+) {
+    let mut room = MAX_INSTRUCTION_BYTES;
     for file in files.iter_mut().rev() {
         file.shorten(room);
         room -= file.text.len();
     }
     for file in files.iter().filter(|file| file.cut > 0) {
         let message = format!(
-            "`{}`, seen from the working folder, is cut: {} bytes of it do not fit into the prompt, which has room for {} KiB \
-             of instructions.",
+            "`{}` (relative to the working directory) is cut: {} of its bytes do not fit into \
+            the prompt, which has room for {} KiB of instructions.",
             file.name,
             file.cut,
-            MAX_INSTRUCTIONS / 1024
+            MAX_INSTRUCTION_BYTES / 1024
         );
-        let suggestion = "shorten it, or move what is about one folder into a file of that folder";
+        let suggestion = "shorten it, or move instructions about one directory into a file in \
+            that directory";
         findings.add(
             field
                 .problem(Code::INSTRUCTIONS_CUT, message)

@@ -1,118 +1,117 @@
-//! `spec.mcp` of a Tool: an MCP server, and how it is reached.
+//! `spec.mcp` of a Tool: an MCP server and its connection settings.
 
 use std::time::Duration;
 
 use schemars::JsonSchema;
 
-use super::Scope;
+use super::DecodeScope;
 use super::tool::read_timeout;
-use crate::decode::{Field, Fields};
-use crate::findings::Findings;
-use crate::node::Content;
+use crate::decode::{FieldReader, MapReader};
+use crate::diagnostic_sink::DiagnosticSink;
+use crate::node::NodeContent;
 use crate::paths;
 use crate::text::excerpt;
 use crate::value::{TextOrSource, ValueSource};
 use crate::value_source::{self, ScalarShape, TextOrSourceShape, ValueSourceShape};
 
-/// An MCP server.
+/// MCP server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct McpServer {
-    /// How it is reached.
+    /// Connection to the server.
     pub transport: McpTransport,
-    /// The only revision of the protocol that is spoken with it; what both know where nothing is said.
+    /// Only accepted protocol revision. `None` negotiates the newest common one.
     pub protocol: Option<McpProtocol>,
-    /// How long it may take to start and to say what it has (default 30 s).
+    /// Time limit for the start and the list of tools. Default: 30 s.
     pub connect_timeout: Duration,
-    /// What is answered where it asks a person to fill in a form.
-    pub elicitation: Elicitation,
-    /// How a token is had for it.
+    /// Answer to forms that the server sends to the user.
+    pub elicitation: ElicitationMode,
+    /// OAuth settings.
     pub oauth: McpOauth,
 }
 
-/// How an MCP server is reached.
+/// Connection to an MCP server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum McpTransport {
-    /// A program that is started, and spoken with over its standard input and output.
+    /// Child process that exchanges messages over standard input and output.
     Program {
-        /// A name, or a path that starts from the bundle's folder where it is relative.
+        /// Program name or path. Relative paths start from the bundle directory.
         command: String,
-        /// Its arguments.
+        /// Arguments.
         args: Vec<String>,
-        /// Variables beside the ordinary ones.
+        /// Additional environment variables.
         env: Vec<(String, McpValue)>,
-        /// Where it runs, relative to the bundle's folder, which is the default.
+        /// Working directory, relative to the bundle. `None` for the bundle directory.
         cwd: Option<String>,
     },
     /// Streamable HTTP.
     Http {
-        /// Its address.
+        /// Server URL.
         url: String,
         /// Headers of every request.
         headers: Vec<(String, McpValue)>,
     },
-    /// A Unix socket, with a line for each message as on standard input.
+    /// Unix socket with one message per line, as on standard input.
     Socket {
-        /// The socket, relative to the bundle's folder where it is no absolute path.
+        /// Socket path. Relative paths start from the bundle directory.
         path: String,
     },
 }
 
-/// A header or a variable of an MCP server.
+/// Header or environment variable of an MCP server.
 pub type McpValue = TextOrSource;
 
-/// A revision of the protocol.
+/// A revision of the MCP protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema)]
 pub enum McpProtocol {
-    /// The last one with a handshake.
+    /// The last revision with a handshake.
     #[schemars(rename = "2025-11-25")]
     V2025_11_25,
-    /// The first one without.
+    /// The first revision without a handshake.
     #[schemars(rename = "2026-07-28")]
     V2026_07_28,
 }
 
-/// What is answered where a server asks a person to fill in a form.
+/// The answer to a form that the server sends to the user.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema)]
 #[schemars(rename_all = "lowercase")]
-pub enum Elicitation {
-    /// The server is told that nobody is there to ask (the default).
+#[schemars(rename = "Elicitation")]
+pub enum ElicitationMode {
+    /// Reports to the server that no user is available (the default).
     #[default]
     None,
-    /// The defaults that the form states.
+    /// Answers with the default values of the form.
     Defaults,
 }
 
-/// How a token is had for an HTTP server.
+/// OAuth settings of an HTTP server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct McpOauth {
-    /// An id that was registered by hand; without it one is registered where that is possible.
+    /// Manually registered client id. `None` registers a client if the server supports it.
     pub client_id: Option<String>,
-    /// The secret that belongs to it.
+    /// Secret of the client id.
     pub client_secret: Option<ValueSource>,
-    /// What is asked for; what the server says where it is empty.
+    /// Requested scopes. If empty, those that the server advertises.
     pub scopes: Vec<String>,
-    /// Where a document lies that describes the client: its address is the client's id.
+    /// URL of a document that describes the client. It is also the client id.
     pub client_metadata_url: Option<String>,
 }
 
-/// How long a server may take to connect where nothing else is said, in milliseconds.
-const CONNECT_TIMEOUT_MS: u64 = 30_000;
+const DEFAULT_CONNECT_TIMEOUT_MS: u64 = 30_000;
 
 const PROTOCOLS: [(&str, McpProtocol); 2] = [
     ("2025-11-25", McpProtocol::V2025_11_25),
     ("2026-07-28", McpProtocol::V2026_07_28),
 ];
 
-const ELICITATIONS: [(&str, Elicitation); 2] = [
-    ("none", Elicitation::None),
-    ("defaults", Elicitation::Defaults),
+const ELICITATIONS: [(&str, ElicitationMode); 2] = [
+    ("none", ElicitationMode::None),
+    ("defaults", ElicitationMode::Defaults),
 ];
 
-/// Reads `spec.mcp`.
 pub(super) fn read(
-    field: &Field<'_>,
-    scope: &Scope<'_>,
-    findings: &mut Findings,
+    field: &FieldReader<'_>,
+    scope: &DecodeScope<'_>,
+    findings: &mut DiagnosticSink,
 ) -> Option<McpServer> {
     let mut fields = field.fields(findings)?;
     let transport = read_transport(field, &mut fields, scope, findings);
@@ -132,18 +131,20 @@ pub(super) fn read(
     Some(McpServer {
         transport: transport?,
         protocol: protocol.map_or(Some(None), |protocol| protocol.map(Some))?,
-        connect_timeout: Duration::from_millis(timeout.unwrap_or(Some(CONNECT_TIMEOUT_MS))?),
-        elicitation: elicitation.unwrap_or(Some(Elicitation::None))?,
+        connect_timeout: Duration::from_millis(
+            timeout.unwrap_or(Some(DEFAULT_CONNECT_TIMEOUT_MS))?,
+        ),
+        elicitation: elicitation.unwrap_or(Some(ElicitationMode::None))?,
         oauth: oauth.unwrap_or_else(|| Some(McpOauth::default()))?,
     })
 }
 
-/// Exactly one of the ways there are, and of the settings only those that belong to it.
+/// Reads exactly one kind of transport. Reports settings of another kind.
 fn read_transport(
-    whole: &Field<'_>,
-    fields: &mut Fields<'_>,
-    scope: &Scope<'_>,
-    findings: &mut Findings,
+    whole: &FieldReader<'_>,
+    fields: &mut MapReader<'_>,
+    scope: &DecodeScope<'_>,
+    findings: &mut DiagnosticSink,
 ) -> Option<McpTransport> {
     let ways = [
         fields.optional("command"),
@@ -157,11 +158,11 @@ fn read_transport(
         .enumerate()
         .filter_map(|(way, field)| Some((way, field.as_ref()?)));
     let Some((way, first)) = given.next() else {
-        let message = format!("`{}` does not say where the server is.", whole.path);
+        let message = format!("`{}` does not define how to reach the server.", whole.path);
         findings.add(
             whole
                 .invalid(message)
-                .suggest("give it a `command`, a `url` or a `socket`"),
+                .suggest("add a `command`, a `url` or a `socket`"),
         );
         return None;
     };
@@ -176,7 +177,7 @@ fn read_transport(
     for (field, _) in of_way.iter().filter(|(_, of)| *of != way) {
         if let Some(field) = field {
             let message = format!(
-                "`{}` means nothing for a server with a `{}`.",
+                "`{}` does not apply to a server with a `{}`.",
                 field.path, first.key
             );
             findings.add(
@@ -198,29 +199,29 @@ fn read_transport(
             })
         }
         _ => Some(McpTransport::Socket {
-            path: read_plain(first, findings)?,
+            path: read_line(first, findings)?,
         }),
     }
 }
 
 fn read_program(
-    command: &Field<'_>,
-    args: Option<Field<'_>>,
-    env: Option<Field<'_>>,
-    cwd: Option<Field<'_>>,
-    scope: &Scope<'_>,
-    findings: &mut Findings,
+    command: &FieldReader<'_>,
+    args: Option<FieldReader<'_>>,
+    env: Option<FieldReader<'_>>,
+    cwd: Option<FieldReader<'_>>,
+    scope: &DecodeScope<'_>,
+    findings: &mut DiagnosticSink,
 ) -> Option<McpTransport> {
-    let command_text = read_plain(command, findings);
+    let command_text = read_line(command, findings);
     if command_text
         .as_ref()
         .is_some_and(|text| text.contains(char::is_whitespace) && !text.contains('/'))
     {
-        let message = format!("`{}` is a program without its arguments.", command.path);
+        let message = format!("`{}` must be a program without arguments.", command.path);
         findings.add(
             command
                 .invalid(message)
-                .suggest("put what stands behind the program into `args`"),
+                .suggest("move the arguments to `args`"),
         );
     }
     let args = args.map(|field| read_args(&field, findings));
@@ -233,7 +234,7 @@ fn read_program(
         .map(|field| scope.folder.path(&field, findings))
         .or(in_package.map(Some));
     let command_text = match command_text {
-        // A program of an installed package lies in the package.
+        // A program of an installed package is a file of that package.
         Some(text) if scope.folder.is_installed() && text.contains('/') => {
             scope.folder.path(command, findings)
         }
@@ -247,8 +248,8 @@ fn read_program(
     })
 }
 
-/// Text of one line that is not empty.
-fn read_plain(field: &Field<'_>, findings: &mut Findings) -> Option<String> {
+/// Reads one non-empty line of text.
+fn read_line(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<String> {
     let text = field.text(findings)?;
     if text.trim().is_empty() || text.chars().any(char::is_control) {
         findings.add(field.invalid(format!("`{}` must be one line of text.", field.path)));
@@ -257,48 +258,49 @@ fn read_plain(field: &Field<'_>, findings: &mut Findings) -> Option<String> {
     Some(text.to_owned())
 }
 
-/// Arguments may be numbers: nobody puts a port into quotes.
-fn read_args(field: &Field<'_>, findings: &mut Findings) -> Option<Vec<String>> {
+/// Reads arguments. Numbers and booleans are accepted, because users rarely quote a port.
+fn read_args(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<Vec<String>> {
     let mut args = Vec::new();
     for item in field.list(findings)? {
         match &item.node.content {
-            Content::Number(number) => args.push(number.to_string()),
-            Content::Bool(truth) => args.push(truth.to_string()),
+            NodeContent::Number(number) => args.push(number.to_string()),
+            NodeContent::Bool(truth) => args.push(truth.to_string()),
             _ => args.push(item.text(findings)?.to_owned()),
         }
     }
     Some(args)
 }
 
-/// An address of the web. Plain HTTP leads to this machine alone: headers and tokens go along.
-pub(super) fn read_url(field: &Field<'_>, findings: &mut Findings) -> Option<String> {
-    let text = read_plain(field, findings)?;
+/// Reads a web URL. Plain HTTP is limited to this machine, because requests carry headers and
+/// tokens.
+pub(super) fn read_url(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<String> {
+    let text = read_line(field, findings)?;
     let rest = text
         .strip_prefix("https://")
         .or_else(|| text.strip_prefix("http://"));
     let host = rest.map(|rest| rest.split(['/', '?', '#']).next().unwrap_or_default());
     let Some(host) = host.filter(|host| !host.is_empty() && !host.contains('@')) else {
         let message = format!(
-            "`{}` is `{}`, which is no address of a server.",
+            "`{}` is `{}`, which is not the URL of a server.",
             field.path,
             excerpt(&text, 120)
         );
         findings.add(
             field
                 .invalid(message)
-                .suggest("write an address such as `https://example.com/mcp`"),
+                .suggest("write a URL such as `https://example.com/mcp`"),
         );
         return None;
     };
     if text.starts_with("http://") && !is_this_machine(host) {
         let message = format!(
-            "`{}` sends what agents say and keys over the network unencrypted.",
+            "`{}` sends messages and keys over the network unencrypted.",
             field.path
         );
         findings.add(
             field
                 .invalid(message)
-                .suggest("write `https://`; `http://` leads to this machine alone"),
+                .suggest("write `https://`; `http://` is allowed only for this machine"),
         );
         return None;
     }
@@ -317,11 +319,11 @@ fn is_this_machine(host: &str) -> bool {
             .is_some_and(|rest| rest.split('.').count() == 3)
 }
 
-fn read_oauth(field: &Field<'_>, findings: &mut Findings) -> Option<McpOauth> {
+fn read_oauth(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<McpOauth> {
     let mut fields = field.fields(findings)?;
     let id = fields
         .optional("clientId")
-        .map(|field| read_plain(&field, findings));
+        .map(|field| read_line(&field, findings));
     let secret = fields
         .optional("clientSecret")
         .map(|field| value_source::read(&field, findings));
@@ -347,7 +349,7 @@ fn read_oauth(field: &Field<'_>, findings: &mut Findings) -> Option<McpOauth> {
 }
 
 impl McpServer {
-    /// The server's program where it is a file of the bundle, relative to its folder.
+    /// Returns the server program if it is a file of the bundle, relative to the bundle directory.
     pub fn bundled_program(&self) -> Option<String> {
         match &self.transport {
             McpTransport::Program { command, .. } if command.contains('/') => {
@@ -357,8 +359,9 @@ impl McpServer {
         }
     }
 
-    /// Where it is, for people: a command line, an address or a socket. Values are left out, for they may be secrets.
-    pub fn shown(&self) -> String {
+    /// Returns a command line, URL or socket path for display. Header and variable values are
+    /// omitted, because they may be secrets.
+    pub fn display_address(&self) -> String {
         match &self.transport {
             McpTransport::Program { command, args, .. } => std::iter::once(command)
                 .chain(args)
@@ -371,55 +374,57 @@ impl McpServer {
     }
 }
 
-/// An MCP server: a program that is started (`command`), an address (`url`) or a Unix socket (`socket`).
+/// An MCP server: a program to start (`command`), a URL (`url`) or a Unix socket (`socket`).
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(rename = "McpServer")]
-#[expect(dead_code, reason = "read by the schema generator alone")]
+#[expect(dead_code, reason = "read only by the schema generator")]
 pub(crate) struct McpServerShape {
-    /// A program that speaks over its standard input and output: a name, or a path that starts from the bundle's folder.
+    /// A program that exchanges messages over standard input and output: a name, or a path from the
+    /// project directory.
     #[schemars(length(min = 1))]
     command: Option<String>,
     /// Arguments of the program.
     args: Option<Vec<ScalarShape>>,
-    /// Variables of the program beside the ordinary ones.
+    /// Additional environment variables of the program.
     env: Option<std::collections::BTreeMap<String, TextOrSourceShape>>,
-    /// Where the program runs; the bundle's folder by default.
+    /// The working directory of the program. Default: the project directory.
     #[schemars(length(min = 1))]
     cwd: Option<String>,
-    /// The address of a server that speaks streamable HTTP.
+    /// The URL of a server that uses streamable HTTP.
     #[schemars(length(min = 1))]
     url: Option<String>,
-    /// Headers of every request to it.
+    /// Headers of every request to the server.
     headers: Option<std::collections::BTreeMap<String, TextOrSourceShape>>,
-    /// A Unix socket on which the server speaks, a line for each message.
+    /// A Unix socket of the server, with one message per line.
     #[schemars(length(min = 1))]
     socket: Option<String>,
-    /// The only revision of the protocol that is spoken; the newest that both know by default.
+    /// The only accepted protocol revision. Default: the newest revision that both sides support.
     protocol: Option<McpProtocol>,
-    /// How long the server may take to start and to say what it has, in milliseconds; 30000 by default.
+    /// The time limit for the start and the list of tools, in milliseconds. Default: 30000.
     #[schemars(range(min = 1, max = 86_400_000))]
     connect_timeout_ms: Option<u64>,
-    /// `defaults` answers forms with the defaults that they state; `none`, the default, says that nobody is there.
-    elicitation: Option<Elicitation>,
-    /// How `gdn mcp login` gets a token for a server with a `url`.
+    /// The answer to forms of the server: `defaults` sends the default values of the form. `none`,
+    /// the default, reports that no user is available.
+    elicitation: Option<ElicitationMode>,
+    /// The OAuth settings that `gdn mcp login` uses for a server with a `url`.
     oauth: Option<McpOauthShape>,
 }
 
-/// How a token is had.
+/// OAuth settings.
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(rename = "McpOauth")]
-#[expect(dead_code, reason = "read by the schema generator alone")]
+#[expect(dead_code, reason = "read only by the schema generator")]
 pub(crate) struct McpOauthShape {
-    /// An id that was registered by hand.
+    /// A manually registered client id.
     #[schemars(length(min = 1))]
     client_id: Option<String>,
-    /// The secret that belongs to it.
+    /// The secret of the client id.
     client_secret: Option<ValueSourceShape>,
-    /// The address of a document that describes the client, which is then its id.
+    /// The URL of a document that describes the client. It is also the client id.
     #[schemars(length(min = 1))]
     client_metadata_url: Option<String>,
-    /// What is asked for; what the server says by default.
+    /// The requested scopes. Default: those that the server advertises.
     scopes: Option<Vec<String>>,
 }

@@ -1,72 +1,76 @@
-//! The eight kinds: one file each, with the resource as the rest of the program sees it (typed, complete, with resolved
-//! references), how it is decoded and checked, and the shape of its `spec` for the JSON Schema.
+//! The eight resource kinds, one file each. A file contains the typed resource with resolved
+//! references, its decoder, and the shape of its `spec` for the JSON Schema.
 //!
-//! A decoder asks for its fields one by one, reports every mistake and gives `None` where no resource can be made.
+//! A decoder reads its fields one by one, reports every error, and returns `None` if no resource
+//! can be built.
 
 mod a2a;
 mod agent;
-mod allow;
 mod build;
 mod capabilities;
 mod connection;
+mod connection_access;
 mod connector;
 mod export;
-mod exports;
 mod extension;
 mod ingress;
 mod instructions;
+mod lazy_exports;
 mod mcp;
 mod model;
 mod model_config;
 mod model_options;
 mod model_params;
-mod module;
 mod output;
 mod package;
 mod permissions;
 mod pricing;
-mod rate;
+mod rate_limits;
 mod reasoning_effort;
 mod sandbox;
+mod script_module;
 mod skill;
 mod swarm;
 mod tool;
 
 pub use a2a::A2aAgent;
-pub use agent::{Agent, ExtensionUse, Prompt, ToolUse, Workdir};
-pub use allow::Allow;
-pub use build::{Build, BuildCommand, ToolBuild};
-pub use capabilities::Capabilities;
-pub use connection::{Connection, Reply};
+pub use agent::{Agent, AgentWorkdir, ExtensionUse, SystemPrompt, ToolUse};
+pub use build::{BuildCommand, BuildSettings, ToolBuild};
+pub use capabilities::ModelCapabilities;
+pub use connection::{Connection, ReplyMode};
+pub use connection_access::ConnectionAccess;
 pub use connector::{
-    Connector, ConnectorEntry, ConnectorEvent, ConnectorManifest, Need, PropertyType, Setting,
+    Connector, ConnectorEntry, ConnectorManifest, ConnectorSetting, EventDeclaration, PropertyType,
+    SettingRequirement,
 };
 pub use export::{
-    ExportOverride, ExportSpec, MarkedArguments, PATCH, PATCHED, PATH, PROGRAM, Permission,
-    SHELL_COMMAND, SHELL_ENVIRONMENT, SHELL_FOLDER, TREE, is_own_format,
+    ExportOverride, ExportSpec, MarkedArguments, PATCH_FORMAT, PATCHED_PATH_ARGUMENT, PATH_FORMAT,
+    PATH_TREE_FORMAT, PROGRAM_FORMAT, Permission, SHELL_COMMAND_FORMAT, SHELL_DIRECTORY_FORMAT,
+    SHELL_ENVIRONMENT_FORMAT, is_gdn_format,
 };
-pub use exports::Exports;
 pub use extension::{Extension, ExtensionEntry};
 pub use ingress::{IngressRule, InstanceKeyRoute};
-pub use instructions::{InstructionFile, Instructions, MAX_INSTRUCTIONS};
-pub use mcp::{Elicitation, McpOauth, McpProtocol, McpServer, McpTransport, McpValue};
+pub use instructions::{AgentInstructions, InstructionFile, MAX_INSTRUCTION_BYTES};
+pub use lazy_exports::LazyExports;
+pub use mcp::{ElicitationMode, McpOauth, McpProtocol, McpServer, McpTransport, McpValue};
 pub use model::Model;
 pub use model_options::{ModelApi, ModelOptions, RequestPart};
 pub use model_params::ModelParams;
-pub use module::{Language, Module, Runtime};
 pub use output::{AnswerFormat, AnswerMode};
-pub use package::{Dependency, Package};
-pub use permissions::{Action, PermissionRule, Permissions, Written};
-pub use pricing::{PricedTokens, Pricing};
-pub use rate::RateLimits;
+pub use package::{Package, PackageDependency};
+pub use permissions::{PermissionAction, PermissionRule, Permissions, SourceLocation};
+pub use pricing::{ModelPricing, PricedTokens};
+pub use rate_limits::RateLimits;
 pub use reasoning_effort::ReasoningEffort;
-pub use sandbox::{ProcessLimits, RuleSandbox, Sandbox};
+pub use sandbox::{ProcessLimits, RuleSandbox, SandboxSettings};
+pub use script_module::{ScriptLanguage, ScriptModule, ScriptRuntime};
 pub use skill::{
-    MAX_SKILL_COMPATIBILITY, MAX_SKILL_DESCRIPTION, MAX_SKILL_NAME, MAX_SKILLS, SKILL_EXPORT,
-    SKILL_FILES, Skill, body as skill_body, check_skill_name, described as described_skill,
+    MAX_SKILL_COMPATIBILITY_CHARS, MAX_SKILL_DESCRIPTION_CHARS, MAX_SKILL_NAME_CHARS, MAX_SKILLS,
+    SKILL_EXPORT, SKILL_FILES, Skill, body as skill_body, check_skill_name,
+    name_and_description as described_skill,
 };
-pub use swarm::{Budget, Lifecycle, Policy, Swarm};
-pub use tool::{Entry, Isolation, Tool, ToolManifest};
+pub use swarm::{BudgetLimits, ConversationRetention, Swarm, SwarmPolicy};
+pub use tool::{Tool, ToolEntry, ToolIsolation, ToolManifest};
 
 pub(crate) use agent::{AgentSpec, decode as decode_agent};
 pub(crate) use connection::{ConnectionSpec, decode as decode_connection};
@@ -79,37 +83,38 @@ pub(crate) use swarm::{SwarmSpec, decode as decode_swarm};
 pub(crate) use tool::{ToolSpec, decode as decode_tool};
 
 use crate::JsonObject;
-use crate::bundle::{BasePackage, Decoded};
-use crate::decode::Field;
-use crate::findings::Findings;
-use crate::index::Index;
+use crate::bundle::{BasePackage, DecodedResources};
+use crate::decode::FieldReader;
+use crate::diagnostic_sink::DiagnosticSink;
+use crate::index::ResourceIndex;
 use crate::meta::{Kind, ResourceId};
-use crate::paths::Looks;
+use crate::paths::PathLookups;
 use crate::references;
 
-/// What a decoder may look at besides its own document.
+/// Context of a decoder besides its own document.
 #[derive(Clone, Copy)]
-pub(crate) struct Scope<'s> {
-    /// The folder that paths start from.
-    pub(crate) folder: &'s Looks<'s>,
-    /// The built-in package.
+pub(crate) struct DecodeScope<'s> {
+    /// Directory from which paths start.
+    pub(crate) folder: &'s PathLookups<'s>,
+    /// Built-in package.
     pub(crate) base: &'s BasePackage,
-    /// The resource that is being decoded.
+    /// Resource that is being decoded.
     pub(crate) id: &'s ResourceId,
-    index: &'s Index,
-    decoded: &'s Decoded,
+    index: &'s ResourceIndex,
+    decoded: &'s DecodedResources,
 }
 
-impl<'s> Scope<'s> {
-    /// `index` are the names of all resources, `decoded` the kinds that were decoded before this one.
+impl<'s> DecodeScope<'s> {
+    /// Creates a scope. `index` contains all resource names, `decoded` the kinds decoded before
+    /// this one.
     pub(crate) fn new(
         id: &'s ResourceId,
-        folder: &'s Looks<'s>,
+        folder: &'s PathLookups<'s>,
         base: &'s BasePackage,
-        index: &'s Index,
-        decoded: &'s Decoded,
+        index: &'s ResourceIndex,
+        decoded: &'s DecodedResources,
     ) -> Self {
-        Scope {
+        DecodeScope {
             folder,
             base,
             id,
@@ -118,26 +123,26 @@ impl<'s> Scope<'s> {
         }
     }
 
-    /// The kinds that were decoded before this one.
-    pub(crate) fn decoded(&self) -> &'s Decoded {
-        self.folder.go_beyond();
+    /// Returns the kinds decoded before this one. Notes that the result depends on more than the
+    /// files that were read.
+    pub(crate) fn decoded(&self) -> &'s DecodedResources {
+        self.folder.mark_uncacheable();
         self.decoded
     }
 
-    /// What runs the connector `id`, where that is built in.
+    /// Returns the manifest of the connector `id` if it is built in.
     pub(crate) fn manifest(&self, id: &ResourceId) -> Option<&'s ConnectorManifest> {
         let connector = self.decoded().connectors.get(id)?;
         self.base.connector(&connector.spec)
     }
 
-    /// Resolves a reference to a resource of that kind.
     pub(crate) fn resolve(
         &self,
-        field: &Field<'_>,
+        field: &FieldReader<'_>,
         kind: Kind,
-        findings: &mut Findings,
+        findings: &mut DiagnosticSink,
     ) -> Option<ResourceId> {
-        self.folder.go_beyond();
+        self.folder.mark_uncacheable();
         references::resolve(
             field,
             kind,
@@ -148,7 +153,7 @@ impl<'s> Scope<'s> {
     }
 }
 
-/// An optional free-form map; an empty one where it is absent.
-fn free_map(field: Option<Field<'_>>, findings: &mut Findings) -> Option<JsonObject> {
+/// Reads an optional free-form map. Default: empty.
+fn free_map(field: Option<FieldReader<'_>>, findings: &mut DiagnosticSink) -> Option<JsonObject> {
     field.map_or_else(|| Some(JsonObject::new()), |field| field.object(findings))
 }

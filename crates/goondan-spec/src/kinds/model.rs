@@ -2,48 +2,49 @@
 
 use schemars::JsonSchema;
 
-use super::capabilities::{self, Capabilities, CapabilitiesShape};
+use super::capabilities::{self, CapabilitiesShape, ModelCapabilities};
 use super::model_options::{self, ModelOptions, ModelOptionsShape};
-use super::pricing::{self, Pricing, PricingSpec};
-use super::rate::{self, RateLimits, RateLimitsShape};
+use super::pricing::{self, ModelPricing, PricingSpec};
+use super::rate_limits::{self, RateLimits, RateLimitsShape};
 use crate::ValueSource;
-use crate::decode::Field;
-use crate::findings::Findings;
+use crate::decode::FieldReader;
+use crate::diagnostic_sink::DiagnosticSink;
 use crate::value_source::{self, ValueSourceShape};
 
-/// A model behind a provider.
+/// Model of a provider.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Model {
-    /// `openai`, `anthropic`, `google`, `ollama`, `scripted`, `replay` …
+    /// Provider, such as `openai`, `anthropic`, `google`, `ollama`, `scripted` or `replay`.
     pub provider: String,
-    /// The provider's name for the model.
+    /// Name of the model in the provider's API.
     pub model: String,
-    /// The key, if the provider wants one.
+    /// API key, if the provider requires one.
     pub api_key: Option<ValueSource>,
-    /// Another address than the provider's own.
+    /// API URL, if it is not the provider's default.
     pub endpoint: Option<String>,
     /// Settings of the client.
     pub options: ModelOptions,
-    /// Features of the model, as far as they are stated.
-    pub capabilities: Capabilities,
-    /// What its tokens cost.
-    pub pricing: Option<Pricing>,
-    /// How much it may be asked in a minute.
+    /// Stated features of the model.
+    pub capabilities: ModelCapabilities,
+    /// Token prices.
+    pub pricing: Option<ModelPricing>,
+    /// Limits per minute on model calls.
     pub limits: RateLimits,
 }
 
 impl Model {
-    /// The files that its options name, relative to the bundle: a script or a cassette.
+    /// Returns the files named in the options, relative to the bundle: a script or a cassette.
     pub fn files(&self) -> impl Iterator<Item = &str> {
         self.options.files()
     }
 }
 
-pub(crate) fn decode(spec: &Field<'_>, findings: &mut Findings) -> Option<Model> {
+pub(crate) fn decode(spec: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<Model> {
     let mut fields = spec.fields(findings)?;
-    let provider = fields
-        .required("provider", findings)
-        .and_then(|field| field.text(findings));
+    let provider = fields.required("provider", findings).and_then(|field| {
+        findings.note_place(&field);
+        field.text(findings)
+    });
     let model = fields
         .required("model", findings)
         .and_then(|field| field.text(findings));
@@ -55,14 +56,14 @@ pub(crate) fn decode(spec: &Field<'_>, findings: &mut Findings) -> Option<Model>
     let limits_field = fields.optional("limits");
     let limits = limits_field
         .as_ref()
-        .map(|field| rate::read(field, findings));
+        .map(|field| rate_limits::read(field, findings));
     fields.finish(findings);
     if let (Some(None), Some(cost)) = (
         &pricing,
-        limits_field.and_then(|field| field.child(rate::COST)),
+        limits_field.and_then(|field| field.child(rate_limits::COST_LIMIT_FIELD)),
     ) {
         let message = format!("`{}` needs the `pricing` of the model.", cost.path);
-        findings.add(cost.invalid(message).suggest("state its `pricing`"));
+        findings.add(cost.invalid(message).suggest("add `pricing` to the model"));
         return None;
     }
     Some(Model {
@@ -77,7 +78,7 @@ pub(crate) fn decode(spec: &Field<'_>, findings: &mut Findings) -> Option<Model>
     })
 }
 
-fn url(field: &Field<'_>, findings: &mut Findings) -> Option<String> {
+fn url(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<String> {
     let text = field.text(findings)?;
     let host = text
         .strip_prefix("https://")
@@ -86,7 +87,7 @@ fn url(field: &Field<'_>, findings: &mut Findings) -> Option<String> {
         host.is_empty() || host.starts_with('/') || host.contains(char::is_whitespace)
     }) {
         let message = format!(
-            "`{}` must be an address that begins with `http://` or `https://`.",
+            "`{}` must be a URL that begins with `http://` or `https://`.",
             field.path
         );
         findings.add(
@@ -103,9 +104,10 @@ fn url(field: &Field<'_>, findings: &mut Findings) -> Option<String> {
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(rename = "Model")]
-#[expect(dead_code, reason = "read by the schema generator alone")]
+#[expect(dead_code, reason = "read only by the schema generator")]
 pub(crate) struct ModelSpec {
-    /// The provider that runs the model, such as `openai`, `anthropic`, `gemini`, `ollama`, `scripted` or `replay`.
+    /// The provider that runs the model, such as `openai`, `anthropic`, `gemini`, `ollama`,
+    /// `scripted` or `replay`.
     #[schemars(length(min = 1))]
     provider: String,
     /// The provider's name for the model.
@@ -113,15 +115,16 @@ pub(crate) struct ModelSpec {
     model: String,
     /// The API key. Without it, the provider's usual environment variable is used.
     api_key: Option<ValueSourceShape>,
-    /// The address of the API, where it is not the provider's own.
+    /// The URL of the API. Without it, the provider's default.
     #[schemars(regex(pattern = "^https?://"))]
     endpoint: Option<String>,
     /// Settings for the client.
     options: Option<ModelOptionsShape>,
     /// Features of the model.
     capabilities: Option<CapabilitiesShape>,
-    /// What tokens cost. With it, `sessions__status` reports the cost of a conversation, and events and telemetry that of a turn.
+    /// Token prices. With them, `sessions__status` reports the cost of a conversation. Events and
+    /// telemetry report the cost of a turn.
     pricing: Option<PricingSpec>,
-    /// How much the model may be asked in a minute. Beyond it, a step waits.
+    /// The limits per minute on model calls. A step waits when a limit is reached.
     limits: Option<RateLimitsShape>,
 }

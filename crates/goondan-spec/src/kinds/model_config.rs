@@ -1,16 +1,15 @@
-//! `spec.modelConfig` of an Agent: which models it uses, and how.
+//! `spec.modelConfig` of an Agent: its models and sampling settings.
 
 use schemars::JsonSchema;
 
-use super::Scope;
-use super::model_params::{self, ModelParams, ParamsShape};
+use super::DecodeScope;
+use super::model_params::{self, ModelParams, ModelParamsShape};
 use crate::ResourceId;
-use crate::decode::Field;
-use crate::findings::Findings;
+use crate::decode::FieldReader;
+use crate::diagnostic_sink::DiagnosticSink;
 use crate::meta::Kind;
-use crate::references::{self, ItemShape, RefShape};
+use crate::references::{self, RefItemShape, RefShape};
 
-/// `spec.modelConfig`.
 pub(super) struct ModelConfig {
     pub(super) model: ResourceId,
     pub(super) fallbacks: Vec<ResourceId>,
@@ -18,9 +17,9 @@ pub(super) struct ModelConfig {
 }
 
 pub(super) fn read(
-    field: &Field<'_>,
-    scope: &Scope<'_>,
-    findings: &mut Findings,
+    field: &FieldReader<'_>,
+    scope: &DecodeScope<'_>,
+    findings: &mut DiagnosticSink,
 ) -> Option<ModelConfig> {
     let mut fields = field.fields(findings)?;
     let model = fields
@@ -37,16 +36,17 @@ pub(super) fn read(
     })
 }
 
-/// Each model is asked once, and what they cost can be added up.
+/// Reads the fallbacks. Each model may appear once. All prices must use one currency, so that costs
+/// can be added up.
 fn read_fallbacks(
-    field: &Field<'_>,
+    field: &FieldReader<'_>,
     first: Option<&ResourceId>,
-    scope: &Scope<'_>,
-    findings: &mut Findings,
+    scope: &DecodeScope<'_>,
+    findings: &mut DiagnosticSink,
 ) -> Option<Vec<ResourceId>> {
     let mut models: Vec<ResourceId> = Vec::new();
     for item in field.list(findings)? {
-        let Some((fields, reference)) = references::item(&item, findings) else {
+        let Some((fields, reference)) = references::resolve_item(&item, findings) else {
             continue;
         };
         fields.finish(findings);
@@ -54,7 +54,7 @@ fn read_fallbacks(
             continue;
         };
         if first == Some(&model) || models.contains(&model) {
-            let message = format!("`{model}` is asked already before this point.");
+            let message = format!("`{model}` is already in the list of models.");
             findings.add(
                 reference
                     .invalid(message)
@@ -71,9 +71,9 @@ fn read_fallbacks(
 fn check_currency(
     model: &ResourceId,
     first: Option<&ResourceId>,
-    reference: &Field<'_>,
-    scope: &Scope<'_>,
-    findings: &mut Findings,
+    reference: &FieldReader<'_>,
+    scope: &DecodeScope<'_>,
+    findings: &mut DiagnosticSink,
 ) {
     let currency = |id: &ResourceId| {
         Some(
@@ -93,12 +93,13 @@ fn check_currency(
         .filter(|(own, other)| own != other)
     {
         let message = format!(
-            "The prices of `{model}` are in {own}, but those of the first model are in {other}."
+            "The prices of `{model}` are in {own}, but the prices of the first model are in \
+            {other}."
         );
         findings.add(
             reference
                 .invalid(message)
-                .suggest("state the `pricing` of all models of an agent in one currency"),
+                .suggest("use one currency in the `pricing` of all models of an agent"),
         );
     }
 }
@@ -106,14 +107,16 @@ fn check_currency(
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(rename = "ModelConfig")]
-#[expect(dead_code, reason = "read by the schema generator alone")]
+#[expect(dead_code, reason = "read only by the schema generator")]
 pub(crate) struct ModelConfigShape {
     /// The Model to use.
     #[schemars(extend("x-goondan-names" = "Model"))]
     model_ref: RefShape,
-    /// The Models to ask, in this order, where a model call has failed and was repeated as often as `maxRetries` says.
+    /// The Models to call, in this order, after a model call and its retries (`maxRetries`) have
+    /// failed.
     #[schemars(extend("x-goondan-names" = "Model"))]
-    fallbacks: Option<Vec<ItemShape>>,
-    /// Sampling settings. The provider decides what is absent. Other fields of its API go into `options.body` of the Model.
-    params: Option<ParamsShape>,
+    fallbacks: Option<Vec<RefItemShape>>,
+    /// Sampling settings. The provider decides what is absent. Other fields of its API go into
+    /// `options.body` of the Model.
+    params: Option<ModelParamsShape>,
 }

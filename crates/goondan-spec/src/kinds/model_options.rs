@@ -5,17 +5,17 @@ use serde_json::Value;
 
 use super::reasoning_effort::{self, ReasoningEffort};
 use crate::JsonObject;
-use crate::decode::{Advice, Field};
-use crate::findings::Findings;
-use crate::node::Content;
+use crate::decode::{FieldReader, KeyAdvice};
+use crate::diagnostic_sink::DiagnosticSink;
+use crate::node::NodeContent;
 use crate::value::TextOrSource;
 use crate::value_source::{self, TextOrSourceShape};
 
 /// The longest time limit, in seconds: one year.
-const MAX_SECONDS: f64 = 31_536_000.0;
+const MAX_TIMEOUT_SECONDS: f64 = 31_536_000.0;
 
 /// The keys of a script that is written in the options.
-const INLINE_SCRIPT: [&str; 3] = ["agents", "rules", "default"];
+const INLINE_SCRIPT_KEYS: [&str; 3] = ["agents", "rules", "default"];
 
 /// Settings of a Model's client. Without a value, the client's default holds.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -83,32 +83,32 @@ impl ModelOptions {
     }
 }
 
-pub(super) fn read(field: &Field<'_>, findings: &mut Findings) -> Option<ModelOptions> {
+pub(super) fn read(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<ModelOptions> {
     let mut fields = field.fields(findings)?;
     let max_retries = fields.read("maxRetries", findings, |field, findings| {
-        field.whole_as(0, findings)
+        field.unsigned_as(0, findings)
     });
     let timeout_seconds = fields.read("timeoutSeconds", findings, read_seconds);
     let max_retry_wait_ms = fields.read("maxRetryWaitMs", findings, |field, findings| {
-        field.whole(0, findings)
+        field.unsigned(0, findings)
     });
     let headers = fields.read("headers", findings, read_headers);
-    let body = fields.read("body", findings, Field::object);
+    let body = fields.read("body", findings, FieldReader::object);
     let reasoning_effort = fields.read("reasoningEffort", findings, reasoning_effort::read);
     let api = fields.read("api", findings, read_api);
-    let prompt_caching = fields.read("promptCaching", findings, Field::boolean);
-    let text_tool_calls = fields.read("textToolCalls", findings, Field::boolean);
-    let strict = fields.read("strict", findings, Field::boolean);
+    let prompt_caching = fields.read("promptCaching", findings, FieldReader::boolean);
+    let text_tool_calls = fields.read("textToolCalls", findings, FieldReader::boolean);
+    let strict = fields.read("strict", findings, FieldReader::boolean);
     let script = fields.read("script", findings, read_file);
     let cassette = fields.read("cassette", findings, read_file);
     let ignore = fields.read("ignore", findings, read_ignore);
     let inline_script =
-        INLINE_SCRIPT.map(|name| (name, fields.read(name, findings, read_script_part)));
+        INLINE_SCRIPT_KEYS.map(|name| (name, fields.read(name, findings, read_script_part)));
     // A remark for people.
-    let note = fields.read("note", findings, Field::text);
+    let note = fields.read("note", findings, FieldReader::text);
     fields.finish_with(
         "remove it, or put it into `options.body` to send it to the provider as it is",
-        elsewhere,
+        key_advice,
         findings,
     );
     note?;
@@ -124,26 +124,26 @@ pub(super) fn read(field: &Field<'_>, findings: &mut Findings) -> Option<ModelOp
         text_tool_calls: text_tool_calls?,
         strict: strict?,
         script: script?,
-        inline_script: stated(inline_script)?,
+        inline_script: collect_script(inline_script)?,
         cassette: cassette?,
         ignore: ignore?.unwrap_or_default(),
     })
 }
 
-/// Advice for keys that have another name here, or belong elsewhere.
-fn elsewhere(key: &str) -> Option<Advice> {
+/// Returns advice for keys that have another name or another place.
+fn key_advice(key: &str) -> Option<KeyAdvice> {
     Some(match key {
-        "maxRetry" | "retries" | "retry" => Advice::Rename("maxRetries"),
-        "timeout" | "timeoutMs" => Advice::Move("write `timeoutSeconds`, a number of seconds"),
-        "organization" => Advice::Move("write `headers: {OpenAI-Organization: …}`"),
-        "project" => Advice::Move("write `headers: {OpenAI-Project: …}`"),
+        "maxRetry" | "retries" | "retry" => KeyAdvice::Rename("maxRetries"),
+        "timeout" | "timeoutMs" => KeyAdvice::Move("write `timeoutSeconds`, a number of seconds"),
+        "organization" => KeyAdvice::Move("write `headers: {OpenAI-Organization: …}`"),
+        "project" => KeyAdvice::Move("write `headers: {OpenAI-Project: …}`"),
         "temperature" | "maxTokens" | "topP" | "topK" | "stop" | "seed" | "presencePenalty"
-        | "frequencyPenalty" => Advice::Move("move it to `modelConfig.params` of the Agent"),
+        | "frequencyPenalty" => KeyAdvice::Move("move it to `modelConfig.params` of the Agent"),
         _ => return None,
     })
 }
 
-fn stated(parts: [(&str, Option<Option<Value>>); 3]) -> Option<JsonObject> {
+fn collect_script(parts: [(&str, Option<Option<Value>>); 3]) -> Option<JsonObject> {
     let mut script = JsonObject::new();
     for (name, part) in parts {
         if let Some(part) = part? {
@@ -153,28 +153,29 @@ fn stated(parts: [(&str, Option<Option<Value>>); 3]) -> Option<JsonObject> {
     Some(script)
 }
 
-fn read_seconds(field: &Field<'_>, findings: &mut Findings) -> Option<f64> {
+fn read_seconds(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<f64> {
     field.number(
         "more than 0 and at most 31536000",
-        |seconds| seconds > 0.0 && seconds <= MAX_SECONDS,
+        |seconds| seconds > 0.0 && seconds <= MAX_TIMEOUT_SECONDS,
         findings,
     )
 }
 
-fn read_api(field: &Field<'_>, findings: &mut Findings) -> Option<ModelApi> {
+fn read_api(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<ModelApi> {
     field.one_of(
         &[("chat", ModelApi::Chat), ("responses", ModelApi::Responses)],
         findings,
     )
 }
 
-/// The path of a file that is read when the swarm starts. Its place is noted for mistakes that are found then.
-fn read_file(field: &Field<'_>, findings: &mut Findings) -> Option<String> {
+/// Reads the path of a file that is opened when the swarm starts. Its position is noted for errors
+/// found then.
+fn read_file(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<String> {
     findings.note_place(field);
     field.text(findings).map(str::to_owned)
 }
 
-fn read_ignore(field: &Field<'_>, findings: &mut Findings) -> Option<Vec<RequestPart>> {
+fn read_ignore(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<Vec<RequestPart>> {
     let words = [
         ("system", RequestPart::System),
         ("messages", RequestPart::Messages),
@@ -189,18 +190,21 @@ fn read_ignore(field: &Field<'_>, findings: &mut Findings) -> Option<Vec<Request
     parts.into_iter().collect()
 }
 
-/// Part of a script. The client checks what is in it.
-fn read_script_part(field: &Field<'_>, findings: &mut Findings) -> Option<Value> {
+/// Reads a part of a script. The client checks its contents.
+fn read_script_part(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<Value> {
     match field.key {
         "rules" => field.list(findings).map(|_| field.node.to_json()),
         _ => field.object(findings).map(Value::Object),
     }
 }
 
-fn read_headers(field: &Field<'_>, findings: &mut Findings) -> Option<Vec<(String, TextOrSource)>> {
+fn read_headers(
+    field: &FieldReader<'_>,
+    findings: &mut DiagnosticSink,
+) -> Option<Vec<(String, TextOrSource)>> {
     let headers = value_source::read_texts(field, findings);
     let entries = match &field.node.content {
-        Content::Map(_) => field.entries(findings)?,
+        NodeContent::Map(_) => field.entries(findings)?,
         _ => return headers,
     };
     let faults = entries.iter().filter_map(header_fault).collect::<Vec<_>>();
@@ -209,8 +213,8 @@ fn read_headers(field: &Field<'_>, findings: &mut Findings) -> Option<Vec<(Strin
     headers.filter(|_| is_valid)
 }
 
-/// The reason why HTTP does not allow a header. The value may be a key, so no message quotes it.
-fn header_fault(entry: &Field<'_>) -> Option<crate::Diagnostic> {
+/// Reports a header that HTTP does not allow. The value may be a secret, so no message quotes it.
+fn header_fault(entry: &FieldReader<'_>) -> Option<crate::Diagnostic> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
     if entry.key.is_empty() || !entry.key.chars().all(is_name) {
         let message = format!("`{}` is not the name of an HTTP header.", entry.path);
@@ -237,34 +241,37 @@ fn header_fault(entry: &Field<'_>) -> Option<crate::Diagnostic> {
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(rename = "ModelOptions")]
-#[expect(dead_code, reason = "read by the schema generator alone")]
+#[expect(dead_code, reason = "read only by the schema generator")]
 pub(crate) struct ModelOptionsShape {
     /// The number of retries after 408, 409, 429, 5xx and broken connections [default: 3].
     #[schemars(range(min = 0))]
     max_retries: Option<u32>,
-    /// The longest silence of the provider in seconds, before its answer begins and between its pieces [default: 120].
+    /// The longest silence of the provider in seconds, before its answer begins and between its
+    /// pieces [default: 120].
     #[schemars(range(max = 31_536_000), extend("exclusiveMinimum" = 0))]
     timeout_seconds: Option<f64>,
-    /// The longest wait before a retry that the provider may ask for, in milliseconds [default: 60000]. If the provider asks
-    /// for a longer one, `gdn` calls the next fallback at once.
+    /// The longest wait before a retry that the provider may ask for, in milliseconds [default:
+    /// 60000]. If the provider asks for a longer one, `gdn` calls the next fallback at once.
     #[schemars(range(min = 0))]
     max_retry_wait_ms: Option<u64>,
     /// Headers of every request.
     headers: Option<std::collections::BTreeMap<String, TextOrSourceShape>>,
-    /// Fields that are merged unchanged into the body of every request. Any field of the provider's API is allowed.
+    /// Fields that are merged unchanged into the body of every request. Any field of the provider's
+    /// API is allowed.
     body: Option<JsonObject>,
-    /// The reasoning effort, translated into the provider's terms. `reasoningEffort` in an agent's `params` takes precedence.
+    /// The reasoning effort, translated into the provider's terms. `reasoningEffort` in an agent's
+    /// `params` takes precedence.
     reasoning_effort: Option<ReasoningEffort>,
     /// The format of OpenAI's API, for `openai` only. Without it, `gdn` chooses by model.
     api: Option<ModelApi>,
     /// Marks the prefix that the provider caches, for Anthropic and Bedrock [default: `true`].
     prompt_caching: Option<bool>,
-    /// Recovers tool calls that a model writes as text [default: `true` for `ollama`, `llamacpp`, `lmstudio` and `vllm`, else
-    /// `false`].
+    /// Recovers tool calls that a model writes as text [default: `true` for `ollama`, `llamacpp`,
+    /// `lmstudio` and `vllm`, else `false`].
     text_tool_calls: Option<bool>,
     /// Checks tool schemas against the rules of OpenAI's strict mode [default: `false`].
     strict: Option<bool>,
-    /// The script file of a `scripted` model, relative to the project folder.
+    /// The script file of a `scripted` model, relative to the project directory.
     #[schemars(length(min = 1))]
     script: Option<String>,
     /// Replies of a `scripted` model by agent, as in a script file.
@@ -273,7 +280,7 @@ pub(crate) struct ModelOptionsShape {
     rules: Option<Vec<Value>>,
     /// The reply of a `scripted` model if nothing else fits, as in a script file.
     default: Option<JsonObject>,
-    /// The recording that a `replay` model plays back, relative to the project folder.
+    /// The recording that a `replay` model plays back, relative to the project directory.
     #[schemars(length(min = 1))]
     cassette: Option<String>,
     /// Parts of a request to a `replay` model that may differ from the recording.

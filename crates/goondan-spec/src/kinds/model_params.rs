@@ -5,9 +5,9 @@ use serde::Serialize;
 
 use super::reasoning_effort::{self, ReasoningEffort};
 use crate::JsonObject;
-use crate::decode::{Advice, Field};
-use crate::findings::Findings;
-use crate::node::Content;
+use crate::decode::{FieldReader, KeyAdvice};
+use crate::diagnostic_sink::DiagnosticSink;
+use crate::node::NodeContent;
 
 /// Sampling settings. The provider decides what is absent.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -25,7 +25,7 @@ pub struct ModelParams {
     /// The number of candidates for each token, at least 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub top_k: Option<u32>,
-    /// Texts at which the answer ends, none of them empty.
+    /// Stop strings, none of them empty.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub stop: Vec<String>,
     /// The seed of the random numbers.
@@ -52,7 +52,7 @@ impl ModelParams {
     }
 }
 
-pub(super) fn read(field: &Field<'_>, findings: &mut Findings) -> Option<ModelParams> {
+pub(super) fn read(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<ModelParams> {
     let mut fields = field.fields(findings)?;
     let temperature = fields.read("temperature", findings, |field, findings| {
         field.number(
@@ -62,7 +62,7 @@ pub(super) fn read(field: &Field<'_>, findings: &mut Findings) -> Option<ModelPa
         )
     });
     let max_tokens = fields.read("maxTokens", findings, |field, findings| {
-        field.whole_as(1, findings)
+        field.unsigned_as(1, findings)
     });
     let top_p = fields.read("topP", findings, |field, findings| {
         field.number(
@@ -72,10 +72,10 @@ pub(super) fn read(field: &Field<'_>, findings: &mut Findings) -> Option<ModelPa
         )
     });
     let top_k = fields.read("topK", findings, |field, findings| {
-        field.whole_as(1, findings)
+        field.unsigned_as(1, findings)
     });
     let stop = fields.read("stop", findings, read_stop);
-    let seed = fields.read("seed", findings, Field::integer);
+    let seed = fields.read("seed", findings, FieldReader::integer);
     let presence_penalty = fields.read("presencePenalty", findings, read_penalty);
     let frequency_penalty = fields.read("frequencyPenalty", findings, read_penalty);
     let reasoning_effort = fields.read("reasoningEffort", findings, reasoning_effort::read);
@@ -97,17 +97,19 @@ pub(super) fn read(field: &Field<'_>, findings: &mut Findings) -> Option<ModelPa
     })
 }
 
-/// The names of providers for `maxTokens`.
-fn other_name(key: &str) -> Option<Advice> {
+/// Maps the names of other APIs to `maxTokens`.
+fn other_name(key: &str) -> Option<KeyAdvice> {
     let names = [
         "maxOutputTokens",
         "max_output_tokens",
         "max_completion_tokens",
     ];
-    names.contains(&key).then_some(Advice::Rename("maxTokens"))
+    names
+        .contains(&key)
+        .then_some(KeyAdvice::Rename("maxTokens"))
 }
 
-fn read_penalty(field: &Field<'_>, findings: &mut Findings) -> Option<f64> {
+fn read_penalty(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<f64> {
     field.number(
         "from -2 to 2",
         |value| (-2.0..=2.0).contains(&value),
@@ -115,9 +117,9 @@ fn read_penalty(field: &Field<'_>, findings: &mut Findings) -> Option<f64> {
     )
 }
 
-fn read_stop(field: &Field<'_>, findings: &mut Findings) -> Option<Vec<String>> {
+fn read_stop(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<Vec<String>> {
     match &field.node.content {
-        Content::List(_) => {
+        NodeContent::List(_) => {
             let texts: Vec<_> = field
                 .list(findings)?
                 .iter()
@@ -129,8 +131,8 @@ fn read_stop(field: &Field<'_>, findings: &mut Findings) -> Option<Vec<String>> 
     }
 }
 
-/// A line break alone is a text at which an answer may end.
-fn read_stop_text(field: &Field<'_>, findings: &mut Findings) -> Option<String> {
+/// Reads a stop string. A single line break is valid.
+fn read_stop_text(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<String> {
     match field.node.text() {
         Some(text) if !text.is_empty() => Some(text.to_owned()),
         _ => field.text(findings).map(str::to_owned),
@@ -141,8 +143,8 @@ fn read_stop_text(field: &Field<'_>, findings: &mut Findings) -> Option<String> 
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(rename = "ModelParams")]
-#[expect(dead_code, reason = "read by the schema generator alone")]
-pub(crate) struct ParamsShape {
+#[expect(dead_code, reason = "read only by the schema generator")]
+pub(crate) struct ModelParamsShape {
     /// The sampling temperature.
     #[schemars(range(min = 0, max = 2))]
     temperature: Option<f64>,
@@ -155,7 +157,7 @@ pub(crate) struct ParamsShape {
     /// The number of most likely tokens that sampling draws from.
     #[schemars(range(min = 1))]
     top_k: Option<u32>,
-    /// A text at which the answer ends, or a list of such texts.
+    /// A string at which the answer ends, or a list of such strings.
     stop: Option<StopShape>,
     /// The seed of the random numbers. With the same seed, some providers give the same answer.
     seed: Option<i64>,
@@ -165,18 +167,19 @@ pub(crate) struct ParamsShape {
     /// The penalty for tokens that are often in the text.
     #[schemars(range(min = -2, max = 2))]
     frequency_penalty: Option<f64>,
-    /// The reasoning effort, translated into the provider's terms. It takes precedence over the Model's `options`.
+    /// The reasoning effort, translated into the provider's terms. It takes precedence over the
+    /// Model's `options`.
     reasoning_effort: Option<ReasoningEffort>,
 }
 
-/// A text, or a list of texts.
+/// A string, or a list of strings.
 #[derive(JsonSchema)]
 #[serde(untagged)]
 #[schemars(rename = "Stop")]
-#[expect(dead_code, reason = "read by the schema generator alone")]
+#[expect(dead_code, reason = "read only by the schema generator")]
 pub(crate) enum StopShape {
-    /// One text.
+    /// One string.
     One(#[schemars(length(min = 1))] String),
-    /// Several texts.
+    /// Several strings.
     Several(Vec<String>),
 }

@@ -1,43 +1,43 @@
-//! `spec.output` of an Agent: its answers as data.
+//! `spec.output` of an Agent: structured answers.
 
 use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde_json::Value;
 
-use super::Scope;
+use super::DecodeScope;
 use crate::JsonObject;
-use crate::decode::Field;
+use crate::decode::FieldReader;
 use crate::diagnostic::Code;
-use crate::findings::Findings;
+use crate::diagnostic_sink::DiagnosticSink;
 use crate::parameters;
 use crate::text::closest;
 
-/// An agent's answers as data: JSON that fits a schema.
+/// Schema of an agent's structured answers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AnswerFormat {
-    /// A JSON Schema of type object.
+    /// JSON Schema of type object.
     pub schema: Arc<Value>,
-    /// How the model is brought to fit it; `None` leaves that to the provider.
+    /// Method that makes the model follow the schema. `None` leaves the choice to the provider.
     pub mode: Option<AnswerMode>,
 }
 
-/// How a model is brought to answer as a schema says.
+/// Method that makes a model follow a schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AnswerMode {
-    /// The provider is given the schema.
+    /// The provider receives the schema.
     Native,
-    /// The model is given a tool whose arguments are the answer.
+    /// The model gets a tool whose arguments are the answer.
     Tool,
 }
 
-/// The words for the modes.
-const MODES: [(&str, AnswerMode); 2] = [("native", AnswerMode::Native), ("tool", AnswerMode::Tool)];
+const ANSWER_MODES: [(&str, AnswerMode); 2] =
+    [("native", AnswerMode::Native), ("tool", AnswerMode::Tool)];
 
 pub(super) fn read(
-    field: &Field<'_>,
-    scope: &Scope<'_>,
-    findings: &mut Findings,
+    field: &FieldReader<'_>,
+    scope: &DecodeScope<'_>,
+    findings: &mut DiagnosticSink,
 ) -> Option<AnswerFormat> {
     let mut fields = field.fields(findings)?;
     let stated = fields.optional("schema");
@@ -70,21 +70,25 @@ pub(super) fn read(
     })
 }
 
-fn read_mode(field: &Field<'_>, findings: &mut Findings) -> Option<AnswerMode> {
+fn read_mode(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<AnswerMode> {
     let text = field.text(findings)?;
-    let mode = MODES.into_iter().find(|(word, _)| *word == text);
+    let mode = ANSWER_MODES.into_iter().find(|(word, _)| *word == text);
     if mode.is_none() {
-        let words = MODES.map(|(word, _)| word);
+        let words = ANSWER_MODES.map(|(word, _)| word);
         let diagnostic = field.invalid(format!("`{}` must be `native` or `tool`.", field.path));
         findings.add(match closest(text, &words) {
             Some(near) => diagnostic.suggest(format!("did you mean `{near}`?")),
-            None => diagnostic.suggest("remove it: then the provider decides"),
+            None => diagnostic.suggest("remove it to use the provider's default"),
         });
     }
     mode.map(|(_, mode)| mode)
 }
 
-fn read_file(field: &Field<'_>, scope: &Scope<'_>, findings: &mut Findings) -> Option<Value> {
+fn read_file(
+    field: &FieldReader<'_>,
+    scope: &DecodeScope<'_>,
+    findings: &mut DiagnosticSink,
+) -> Option<Value> {
     let (path, text) = scope.folder.text_at(field, findings)?;
     let problem = match serde_json::from_str::<Value>(&text) {
         Ok(schema) => match parameters::check(&schema) {
@@ -101,29 +105,30 @@ fn read_file(field: &Field<'_>, scope: &Scope<'_>, findings: &mut Findings) -> O
     None
 }
 
-/// Makes the agent's answers data: a turn ends with JSON that fits a schema, or with an error.
+/// Makes the agent's answers structured: a turn ends with JSON that fits a schema, or with an
+/// error.
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(rename = "Output")]
-#[expect(dead_code, reason = "read by the schema generator alone")]
+#[expect(dead_code, reason = "read only by the schema generator")]
 pub(crate) struct OutputShape {
-    /// The JSON Schema that the answer fits. Its root has `type: object`. It excludes `schemaRef`.
+    /// The JSON Schema of the answer. Its root has `type: object`. It excludes `schemaRef`.
     schema: Option<JsonObject>,
-    /// The path of a JSON file in the project that holds the schema. It excludes `schema`.
+    /// The path of a JSON file in the project with the schema. It excludes `schema`.
     #[schemars(length(min = 1))]
     schema_ref: Option<String>,
-    /// How the model is brought to fit it. Without it, `native` where all models of the agent are known to support that, else
-    /// `tool`.
-    mode: Option<ModeShape>,
+    /// The method that makes the model follow the schema. Without it, `native` if all models of the
+    /// agent are known to support it, else `tool`.
+    mode: Option<AnswerModeShape>,
 }
 
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "OutputMode")]
-#[expect(dead_code, reason = "read by the schema generator alone")]
-pub(crate) enum ModeShape {
-    /// The provider is given the schema.
+#[expect(dead_code, reason = "read only by the schema generator")]
+pub(crate) enum AnswerModeShape {
+    /// The provider receives the schema.
     Native,
-    /// The model is given a tool whose arguments are the answer.
+    /// The model gets a tool whose arguments are the answer.
     Tool,
 }

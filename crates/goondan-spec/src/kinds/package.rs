@@ -2,18 +2,16 @@
 
 use schemars::JsonSchema;
 
-use crate::decode::Field;
+use crate::decode::FieldReader;
 use crate::diagnostic::Code;
+use crate::diagnostic_sink::DiagnosticSink;
 use crate::envelope::check_name;
-use crate::findings::Findings;
 use crate::meta::Kind;
 use crate::text::excerpt;
 
-/// The word for what everybody may install.
-const PUBLIC: &str = "public";
+const PUBLIC_ACCESS: &str = "public";
 
-/// How a source begins.
-const SOURCES: [&str; 6] = [
+const SOURCE_PREFIXES: [&str; 6] = [
     "oci://",
     "file:",
     "git+https://",
@@ -22,37 +20,37 @@ const SOURCES: [&str; 6] = [
     "registry+",
 ];
 
-/// What this project is called and depends on.
+/// Version and dependencies of a project.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Package {
-    /// A semantic version; needed to publish.
+    /// Semantic version, required for publishing.
     pub version: Option<String>,
-    /// For people.
+    /// Description for people.
     pub description: Option<String>,
-    /// `public` (the default) or `restricted`.
+    /// `false` for access `public` (default), `true` for `restricted`.
     pub restricted: bool,
-    /// What it depends on.
-    pub dependencies: Vec<Dependency>,
-    /// Another registry than the default one.
+    /// Packages that this one depends on.
+    pub dependencies: Vec<PackageDependency>,
+    /// Registry URL. `None` for the default registry.
     pub registry: Option<String>,
 }
 
-/// A package that this one depends on.
+/// Package that this one depends on.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Dependency {
-    /// `@scope/name` or `name`.
+pub struct PackageDependency {
+    /// Name, `@scope/name` or `name`.
     pub name: String,
-    /// A version range.
+    /// Version range.
     pub version: String,
-    /// Where it comes from; without one, the registry of the project.
+    /// Source URL. `None` for the registry of the project.
     pub source: Option<String>,
 }
 
-/// Decodes the Package called `own`. `spec` may be absent.
+/// Decodes the Package named `own`. `spec` may be absent.
 pub(crate) fn decode(
-    spec: Option<&Field<'_>>,
+    spec: Option<&FieldReader<'_>>,
     own: &str,
-    findings: &mut Findings,
+    findings: &mut DiagnosticSink,
 ) -> Option<Package> {
     let Some(spec) = spec else {
         return Some(Package {
@@ -72,7 +70,7 @@ pub(crate) fn decode(
         .and_then(|field| field.text(findings));
     let access = fields
         .optional("access")
-        .and_then(|field| field.one_of(&[(PUBLIC, false), ("restricted", true)], findings));
+        .and_then(|field| field.one_of(&[(PUBLIC_ACCESS, false), ("restricted", true)], findings));
     let dependencies = fields
         .optional("dependencies")
         .and_then(|field| read_dependencies(&field, own, findings));
@@ -89,7 +87,7 @@ pub(crate) fn decode(
     })
 }
 
-fn read_version(field: &Field<'_>, findings: &mut Findings) -> Option<String> {
+fn read_version(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<String> {
     let text = field.text(findings)?;
     if semver::Version::parse(text).is_err() {
         let message = format!(
@@ -107,7 +105,7 @@ fn read_version(field: &Field<'_>, findings: &mut Findings) -> Option<String> {
     Some(text.to_owned())
 }
 
-fn read_registry(field: &Field<'_>, findings: &mut Findings) -> Option<String> {
+fn read_registry(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<String> {
     let mut fields = field.fields(findings)?;
     let url = fields
         .required("url", findings)
@@ -117,11 +115,11 @@ fn read_registry(field: &Field<'_>, findings: &mut Findings) -> Option<String> {
 }
 
 fn read_dependencies(
-    field: &Field<'_>,
+    field: &FieldReader<'_>,
     own: &str,
-    findings: &mut Findings,
-) -> Option<Vec<Dependency>> {
-    let mut dependencies: Vec<Dependency> = Vec::new();
+    findings: &mut DiagnosticSink,
+) -> Option<Vec<PackageDependency>> {
+    let mut dependencies: Vec<PackageDependency> = Vec::new();
     for item in field.list(findings)? {
         let Some(mut fields) = item.fields(findings) else {
             continue;
@@ -145,7 +143,7 @@ fn read_dependencies(
         } else if let (Some(version), Some(source)) =
             (version, source.map_or(Some(None), |read| read.map(Some)))
         {
-            dependencies.push(Dependency {
+            dependencies.push(PackageDependency {
                 name,
                 version,
                 source,
@@ -155,7 +153,7 @@ fn read_dependencies(
     Some(dependencies)
 }
 
-fn read_range(field: &Field<'_>, findings: &mut Findings) -> Option<String> {
+fn read_range(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<String> {
     let text = field.text(findings)?;
     if semver::VersionReq::parse(text).is_err() {
         let message = format!(
@@ -163,20 +161,24 @@ fn read_range(field: &Field<'_>, findings: &mut Findings) -> Option<String> {
             field.path,
             excerpt(text, 60)
         );
-        findings.add(field.invalid(message).suggest("write one such as `^1.0.0`"));
+        findings.add(
+            field
+                .invalid(message)
+                .suggest("write a range such as `^1.0.0`"),
+        );
         return None;
     }
     Some(text.to_owned())
 }
 
-fn read_source(field: &Field<'_>, findings: &mut Findings) -> Option<String> {
+fn read_source(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<String> {
     let text = field.text(findings)?;
-    if !SOURCES.iter().any(|scheme| {
+    if !SOURCE_PREFIXES.iter().any(|scheme| {
         text.strip_prefix(scheme)
             .is_some_and(|rest| !rest.is_empty())
     }) {
         let message = format!(
-            "`{}` must say where a package is, but is `{}`.",
+            "`{}` must be the source of a package, but is `{}`.",
             field.path,
             excerpt(text, 100)
         );
@@ -186,13 +188,17 @@ fn read_source(field: &Field<'_>, findings: &mut Findings) -> Option<String> {
         return None;
     }
     if text.chars().any(|c| c.is_control() || c.is_whitespace()) {
-        findings.add(field.invalid(format!("`{}` must not have spaces in it.", field.path)));
+        findings.add(field.invalid(format!("`{}` must not contain spaces.", field.path)));
         return None;
     }
     Some(text.to_owned())
 }
 
-fn read_dependency_name(field: &Field<'_>, own: &str, findings: &mut Findings) -> Option<String> {
+fn read_dependency_name(
+    field: &FieldReader<'_>,
+    own: &str,
+    findings: &mut DiagnosticSink,
+) -> Option<String> {
     let name = field.text(findings)?;
     if let Err(why) = check_name(name, Kind::Package) {
         findings.add(field.problem(
@@ -220,52 +226,52 @@ fn read_dependency_name(field: &Field<'_>, own: &str, findings: &mut Findings) -
 #[derive(JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Package")]
-#[expect(dead_code, reason = "read by the schema generator alone")]
+#[expect(dead_code, reason = "read only by the schema generator")]
 pub(crate) struct PackageSpec {
-    /// The version of the package, as a semantic version. Publishing needs it.
+    /// The semantic version of the package. Publishing requires it.
     version: Option<String>,
     /// A description for people.
     description: Option<String>,
-    /// Who may install the package.
-    #[schemars(extend("default" = PUBLIC))]
+    /// The users who may install the package.
+    #[schemars(extend("default" = PUBLIC_ACCESS))]
     access: Option<AccessShape>,
-    /// The packages that this one depends on. `@goondan/base` is always there and need not be named. `gdn package install`
-    /// installs the others.
+    /// The packages that this one depends on. `gdn package install` installs them. `@goondan/base`
+    /// is always available and need not be listed.
     dependencies: Option<Vec<DependencyShape>>,
-    /// The registry of the package, where it is not the default one.
+    /// The registry of the package. Without it, the default registry.
     registry: Option<RegistryShape>,
 }
 
 #[derive(JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(rename = "Access")]
-#[expect(dead_code, reason = "read by the schema generator alone")]
+#[expect(dead_code, reason = "read only by the schema generator")]
 pub(crate) enum AccessShape {
-    /// Everybody.
+    /// All users.
     Public,
-    /// Only those whom the registry lets.
+    /// Only users that the registry authorizes.
     Restricted,
 }
 
 #[derive(JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Dependency")]
-#[expect(dead_code, reason = "read by the schema generator alone")]
+#[expect(dead_code, reason = "read only by the schema generator")]
 pub(crate) struct DependencyShape {
     /// The name of the package, `name` or `@scope/name`.
     name: String,
-    /// The range of versions that fit, such as `^1.0.0`.
+    /// The range of accepted versions, such as `^1.0.0`.
     version: String,
-    /// Where the package comes from: `oci://host/name`, `file:../folder`, or `git+https://host/repository#tag`. Without it,
-    /// the registry.
+    /// The source of the package: `oci://host/name`, `file:../folder`, or
+    /// `git+https://host/repository#tag`. Without it, the registry.
     source: Option<String>,
 }
 
 #[derive(JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Registry")]
-#[expect(dead_code, reason = "read by the schema generator alone")]
+#[expect(dead_code, reason = "read only by the schema generator")]
 pub(crate) struct RegistryShape {
-    /// The address of the registry.
+    /// The URL of the registry.
     url: String,
 }

@@ -1,86 +1,89 @@
-//! What the tools of an agent may do (rule S1).
+//! Policy for an agent's tool calls (rule S1).
 
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 
 use super::agent::{ToolUse, note_tool};
-use super::sandbox::{self, RuleSandbox, RuleSandboxShape, Sandbox};
-use super::{Entry, ExportSpec, PATCHED, Permission, Scope, qualified_name};
-use crate::decode::Field;
-use crate::diagnostic::Position;
-use crate::findings::Findings;
+use super::sandbox::{self, RuleSandbox, RuleSandboxShape, SandboxSettings};
+use super::{
+    DecodeScope, ExportSpec, PATCHED_PATH_ARGUMENT, Permission, ToolEntry, qualified_name,
+};
+use crate::decode::FieldReader;
+use crate::diagnostic::SourcePosition;
+use crate::diagnostic_sink::DiagnosticSink;
 use crate::pattern;
 use crate::text::{closest, excerpt, list};
 
-/// The agent's policy: the last matching rule decides, else the default.
+/// Policy of an agent. The last matching rule decides, else the default.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Permissions {
-    /// What happens where no rule matches.
-    pub default: Action,
-    /// In file order.
+    /// Action for calls that no rule matches.
+    pub default: PermissionAction,
+    /// Rules in file order.
     pub rules: Vec<PermissionRule>,
-    /// Contains the programs that its tools run, and those of the agents that it calls.
-    pub sandbox: Option<Sandbox>,
+    /// Sandbox for programs that the agent's tools run, and for programs of agents that it calls.
+    pub sandbox: Option<SandboxSettings>,
 }
 
-/// A rule matches when everything it states matches.
+/// Rule that matches a call if all stated conditions match.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PermissionRule {
-    /// A pattern ([`crate::pattern`]) over `resource__export`.
+    /// Pattern ([`crate::pattern`]) for `resource__export`.
     pub tool: Option<String>,
-    /// The export declares this permission.
+    /// Permission that the export declares.
     pub permission: Option<Permission>,
-    /// Patterns over arguments, by name. An argument that is a shell command is matched command by command.
+    /// Patterns for arguments, by name. In a shell command line, each command is matched
+    /// separately.
     pub args: BTreeMap<String, String>,
-    /// What then happens.
-    pub action: Action,
-    /// What contains the commands that it allows by a pattern.
+    /// Action for matching calls.
+    pub action: PermissionAction,
+    /// Sandbox for commands that the rule allows by a pattern.
     pub sandbox: RuleSandbox,
-    /// Where it is written.
-    pub written: Written,
+    /// Position of the rule.
+    pub written: SourceLocation,
 }
 
-/// A place in a file; none for what is understood without being written. It is no part of what a rule says: two rules
-/// that differ in it alone are equal.
+/// Position in a file, or `None` for implied values. All positions compare equal, so they do not
+/// affect the equality of rules.
 #[derive(Debug, Clone, Default)]
-pub struct Written(pub Option<(String, Position)>);
+pub struct SourceLocation(pub Option<(String, SourcePosition)>);
 
-impl PartialEq for Written {
+impl PartialEq for SourceLocation {
     fn eq(&self, _other: &Self) -> bool {
         true
     }
 }
 
-impl Eq for Written {}
+impl Eq for SourceLocation {}
 
-/// What happens to a call.
+/// The action for a tool call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema)]
 #[schemars(rename_all = "lowercase")]
-pub enum Action {
+#[schemars(rename = "Action")]
+pub enum PermissionAction {
     /// The call runs.
     Allow,
-    /// The call runs if somebody approves it.
+    /// The call runs after a user approves it.
     Ask,
     /// The call is refused.
     Deny,
 }
 
-/// The longest pattern, in bytes.
-const MAX_PATTERN: usize = 500;
+/// Longest pattern, in bytes.
+const MAX_PATTERN_BYTES: usize = 500;
 
-const ACTIONS: [(&str, Action); 3] = [
-    ("allow", Action::Allow),
-    ("ask", Action::Ask),
-    ("deny", Action::Deny),
+const ACTIONS: [(&str, PermissionAction); 3] = [
+    ("allow", PermissionAction::Allow),
+    ("ask", PermissionAction::Ask),
+    ("deny", PermissionAction::Deny),
 ];
 
-/// Reads `spec.permissions` of an agent with these tools.
 pub(super) fn read(
-    field: &Field<'_>,
+    field: &FieldReader<'_>,
     tools: &[ToolUse],
-    scope: &Scope<'_>,
-    findings: &mut Findings,
+    scope: &DecodeScope<'_>,
+    findings: &mut DiagnosticSink,
 ) -> Option<Permissions> {
     let mut fields = field.fields(findings)?;
     let default = fields
@@ -108,9 +111,9 @@ pub(super) fn read(
             sandbox,
         },
         None => {
-            let rules = unstated_rules().into_iter().chain(rules).collect();
+            let rules = default_rules().into_iter().chain(rules).collect();
             Permissions {
-                default: Action::Allow,
+                default: PermissionAction::Allow,
                 rules,
                 sandbox,
             }
@@ -118,40 +121,46 @@ pub(super) fn read(
     })
 }
 
-/// A library runs in the process of its host, which no sandbox contains: a restriction that cannot be enforced is an
-/// error (rule S1b).
-fn check_sandbox(field: &Field<'_>, tools: &[ToolUse], scope: &Scope<'_>, findings: &mut Findings) {
+/// Reports library tools of a sandboxed agent. A library runs in its host process, which no sandbox
+/// contains. A restriction that cannot be enforced is an error (rule S1b).
+fn check_sandbox(
+    field: &FieldReader<'_>,
+    tools: &[ToolUse],
+    scope: &DecodeScope<'_>,
+    findings: &mut DiagnosticSink,
+) {
     for used in tools {
         let tool = scope.decoded().tools.get(&used.tool);
-        if tool.is_some_and(|tool| matches!(tool.spec.entry, Entry::Library(_))) {
+        if tool.is_some_and(|tool| matches!(tool.spec.entry, ToolEntry::Library(_))) {
             let message = format!(
-                "`{}` can't contain {}, which is a library.",
+                "`{}` cannot confine {}, which is a library.",
                 field.path, used.tool
             );
-            let remedy = "take the tool or the sandbox away from this agent, or make the tool a program with a `tool.yaml`";
+            let remedy = "remove the tool or the sandbox from this agent, or make the tool a \
+                program with a `tool.yaml`";
             findings.add(field.invalid(message).suggest(remedy));
         }
     }
 }
 
-/// Without a `default`, the rules are laid over what holds for an agent that states nothing: read and write are allowed,
-/// execute and network are asked for.
-fn unstated_rules() -> [PermissionRule; 2] {
+/// Returns the rules that come before the stated ones if `default` is absent. They match an agent
+/// without permissions: read and write are allowed, execute and network need an approval.
+fn default_rules() -> [PermissionRule; 2] {
     [Permission::Execute, Permission::Network].map(|permission| PermissionRule {
         tool: None,
         permission: Some(permission),
         args: BTreeMap::new(),
-        action: Action::Ask,
+        action: PermissionAction::Ask,
         sandbox: RuleSandbox::Usual,
-        written: Written::default(),
+        written: SourceLocation::default(),
     })
 }
 
 fn read_rule(
-    item: &Field<'_>,
+    item: &FieldReader<'_>,
     tools: &[ToolUse],
-    scope: &Scope<'_>,
-    findings: &mut Findings,
+    scope: &DecodeScope<'_>,
+    findings: &mut DiagnosticSink,
 ) -> Option<PermissionRule> {
     let mut fields = item.fields(findings)?;
     let action = fields
@@ -173,7 +182,7 @@ fn read_rule(
     let states_nothing = tool.is_none() && permission.is_none() && args.is_none();
     fields.finish(findings);
     if states_nothing {
-        let message = format!("`{}` does not say which calls it is about.", item.path);
+        let message = format!("`{}` does not state which calls it matches.", item.path);
         findings.add(
             item.invalid(message)
                 .suggest("add `tool`, `permission` or `args`, or use `default`"),
@@ -185,29 +194,30 @@ fn read_rule(
         args: args.unwrap_or_else(|| Some(BTreeMap::new()))?,
         action: action?,
         sandbox: sandbox.unwrap_or(Some(RuleSandbox::Usual))?,
-        written: Written(Some((findings.file.clone(), item.at()))),
+        written: SourceLocation(Some((findings.file.clone(), item.at()))),
     };
     if let Some(field) = args_field {
         check_args(&rule, &field, tools, scope, findings);
     }
     if let Some(field) =
-        sandbox_field.filter(|_| rule.action != Action::Allow || rule.args.is_empty())
+        sandbox_field.filter(|_| rule.action != PermissionAction::Allow || rule.args.is_empty())
     {
         let message = format!(
-            "`{}` contains nothing: it is for commands that a rule allows by a pattern.",
+            "`{}` has no effect: it applies only to commands that a rule allows by a pattern.",
             field.path
         );
-        let remedy = "say `action: allow` and a pattern in `args`, or contain all programs with `permissions.sandbox`";
+        let remedy = "set `action: allow` and a pattern in `args`, or confine all programs with \
+            `permissions.sandbox`";
         findings.add(field.invalid(message).suggest(remedy));
     }
     Some(rule)
 }
 
-fn read_pattern(field: &Field<'_>, findings: &mut Findings) -> Option<String> {
+fn read_pattern(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<String> {
     let text = field.text(findings)?;
-    if text.len() > MAX_PATTERN {
+    if text.len() > MAX_PATTERN_BYTES {
         findings.add(field.invalid(format!(
-            "`{}` is longer than {MAX_PATTERN} characters.",
+            "`{}` is longer than {MAX_PATTERN_BYTES} characters.",
             field.path
         )));
         return None;
@@ -215,28 +225,31 @@ fn read_pattern(field: &Field<'_>, findings: &mut Findings) -> Option<String> {
     Some(text.to_owned())
 }
 
-/// A pattern over names. One with a character that no name has would never match: a restriction that cannot be enforced
-/// is an error (rule S1b).
-fn read_tool_pattern(field: &Field<'_>, findings: &mut Findings) -> Option<String> {
+/// Reads a pattern for tool names. A character that no name contains would make it match nothing. A
+/// restriction that cannot be enforced is an error (rule S1b).
+fn read_tool_pattern(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<String> {
     let text = read_pattern(field, findings)?;
     let belongs = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '*' | '?');
     if let Some(odd) = text.chars().find(|c| !belongs(*c)) {
         let message = format!(
-            "`{}` can match no tool: no name of a tool has `{}` in it.",
+            "`{}` cannot match a tool: tool names do not contain `{}`.",
             field.path,
             odd.escape_debug()
         );
         findings.add(
             field
                 .invalid(message)
-                .suggest("write `tool__export`; `*` stands for any text, `?` for one character"),
+                .suggest("write `tool__export`; `*` matches any text, `?` one character"),
         );
         return None;
     }
     Some(text)
 }
 
-fn read_args(field: &Field<'_>, findings: &mut Findings) -> Option<BTreeMap<String, String>> {
+fn read_args(
+    field: &FieldReader<'_>,
+    findings: &mut DiagnosticSink,
+) -> Option<BTreeMap<String, String>> {
     let mut args = BTreeMap::new();
     for entry in field.entries(findings)? {
         if let Some(pattern) = read_pattern(&entry, findings) {
@@ -246,14 +259,14 @@ fn read_args(field: &Field<'_>, findings: &mut Findings) -> Option<BTreeMap<Stri
     Some(args)
 }
 
-/// A rule about an argument that none of its tools has would never match: a restriction that cannot be enforced is an
-/// error (rule S1b).
+/// Reports arguments that no matching tool has: the rule would never match. A restriction that
+/// cannot be enforced is an error (rule S1b).
 fn check_args(
     rule: &PermissionRule,
-    field: &Field<'_>,
+    field: &FieldReader<'_>,
     tools: &[ToolUse],
-    scope: &Scope<'_>,
-    findings: &mut Findings,
+    scope: &DecodeScope<'_>,
+    findings: &mut DiagnosticSink,
 ) {
     let Some(known) = known_arguments(rule, tools, scope) else {
         return;
@@ -264,7 +277,8 @@ fn check_args(
         }
         let shown = excerpt(entry.key, 80);
         let diagnostic = entry.invalid(format!(
-            "No tool that this rule is about has an argument `{shown}`, so the rule would never match."
+            "No tool that this rule matches has an argument `{shown}`, so the rule would never \
+            apply."
         ));
         findings.add(match closest(entry.key, &known) {
             Some(near) => entry.did_you_mean_key(diagnostic, near),
@@ -273,11 +287,11 @@ fn check_args(
     }
 }
 
-/// The arguments of the tools that `rule` is about; `None` where that is not wholly known.
+/// Returns the arguments of the tools that `rule` matches, or `None` if they are not fully known.
 fn known_arguments(
     rule: &PermissionRule,
     tools: &[ToolUse],
-    scope: &Scope<'_>,
+    scope: &DecodeScope<'_>,
 ) -> Option<Vec<String>> {
     let mut known = Vec::new();
     for used in tools {
@@ -299,7 +313,7 @@ fn known_arguments(
             let properties = export.parameters.get("properties")?.as_object()?;
             known.extend(properties.keys().cloned());
             if !export.marked_arguments().patches.is_empty() {
-                known.push(PATCHED.to_owned());
+                known.push(PATCHED_PATH_ARGUMENT.to_owned());
             }
         }
     }
@@ -309,35 +323,36 @@ fn known_arguments(
 #[derive(JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Permissions")]
-#[expect(dead_code, reason = "read by the schema generator alone")]
+#[expect(dead_code, reason = "read only by the schema generator")]
 pub(crate) struct PermissionsShape {
-    /// What happens to a call that no rule matches. Without it, such a call runs if it only reads or writes, and needs an
-    /// approval if it executes programs or uses the network.
-    default: Option<Action>,
+    /// The action for a call that no rule matches. Without it, a call runs if it only reads or
+    /// writes. It needs an approval if it executes programs or uses the network.
+    default: Option<PermissionAction>,
     /// The rules, in order. The last one that matches a call decides.
-    rules: Option<Vec<RuleShape>>,
-    /// The sandbox for all programs that the agent's tools start, and those of the agents that it calls. Linux only.
-    /// Without it, a program runs in a sandbox only where a rule allows its command by a pattern, or where the Tool's
-    /// `config.sandbox` says so.
-    sandbox: Option<Sandbox>,
+    rules: Option<Vec<PermissionRuleShape>>,
+    /// The sandbox for all programs that the agent's tools start, and for programs of agents that
+    /// it calls. Linux only. Without it, a program runs in a sandbox only if a rule allows its
+    /// command by a pattern, or the Tool sets `config.sandbox`.
+    sandbox: Option<SandboxSettings>,
 }
 
-/// A rule about tool calls. It matches a call when everything that it states matches.
+/// A rule for tool calls. It matches a call if all stated conditions match.
 #[derive(JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "PermissionRule")]
-#[expect(dead_code, reason = "read by the schema generator alone")]
-pub(crate) struct RuleShape {
-    /// A pattern for the tool's name, `tool__export`. `*` stands for any text, `?` for one character.
+#[expect(dead_code, reason = "read only by the schema generator")]
+pub(crate) struct PermissionRuleShape {
+    /// A pattern for the tool's name, `tool__export`. `*` matches any text, `?` one character.
     #[schemars(length(min = 1), extend("x-goondan-names" = "tool"))]
     tool: Option<String>,
     /// The permission that the tool declares.
     permission: Option<Permission>,
-    /// Patterns for arguments, by the argument's name. A shell command line is matched command by command.
+    /// Patterns for arguments, by argument name. In a shell command line, each command is matched
+    /// separately.
     args: Option<BTreeMap<String, String>>,
-    /// What happens to a call that the rule matches.
-    action: Action,
-    /// What the usual sandbox leaves open, for a command that this rule allows by a pattern. `false` runs the command
-    /// without a sandbox.
+    /// The action for matching calls.
+    action: PermissionAction,
+    /// The access to add to the usual sandbox, for a command that this rule allows by a pattern.
+    /// `false` runs the command without a sandbox.
     sandbox: Option<RuleSandboxShape>,
 }

@@ -2,15 +2,15 @@
 
 use schemars::JsonSchema;
 
-use crate::decode::Field;
-use crate::findings::Findings;
+use crate::decode::FieldReader;
+use crate::diagnostic_sink::DiagnosticSink;
 
 /// The currency of prices that name none.
-const CURRENCY: &str = "USD";
+const DEFAULT_CURRENCY: &str = "USD";
 
 /// Prices per million tokens.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Pricing {
+pub struct ModelPricing {
     /// Tokens that the model reads.
     pub input: f64,
     /// Tokens that the model reads from the provider's cache.
@@ -23,7 +23,7 @@ pub struct Pricing {
     pub currency: String,
 }
 
-/// Numbers of tokens, as far as their prices differ.
+/// Token counts by price.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PricedTokens {
     /// Tokens that the model read, including those of the cache.
@@ -36,7 +36,7 @@ pub struct PricedTokens {
     pub output: u64,
 }
 
-impl Pricing {
+impl ModelPricing {
     /// The cost of `tokens`.
     pub fn cost(&self, tokens: PricedTokens) -> f64 {
         const MILLION: f64 = 1_000_000.0;
@@ -50,7 +50,7 @@ impl Pricing {
     }
 }
 
-pub(super) fn read(field: &Field<'_>, findings: &mut Findings) -> Option<Pricing> {
+pub(super) fn read(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<ModelPricing> {
     let mut fields = field.fields(findings)?;
     let input = fields
         .required("input", findings)
@@ -60,10 +60,10 @@ pub(super) fn read(field: &Field<'_>, findings: &mut Findings) -> Option<Pricing
     let output = fields
         .required("output", findings)
         .and_then(|field| price(&field, findings));
-    let currency = fields.read("currency", findings, Field::text);
+    let currency = fields.read("currency", findings, FieldReader::text);
     fields.finish(findings);
-    let (input, currency) = (input?, currency?.unwrap_or(CURRENCY).to_owned());
-    Some(Pricing {
+    let (input, currency) = (input?, currency?.unwrap_or(DEFAULT_CURRENCY).to_owned());
+    Some(ModelPricing {
         input,
         cached_input: cached_input?.unwrap_or(input),
         cache_write: cache_write?.unwrap_or(input),
@@ -72,7 +72,7 @@ pub(super) fn read(field: &Field<'_>, findings: &mut Findings) -> Option<Pricing
     })
 }
 
-fn price(field: &Field<'_>, findings: &mut Findings) -> Option<f64> {
+fn price(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<f64> {
     field.number(
         "0 or more",
         |price| price >= 0.0 && price.is_finite(),
@@ -84,22 +84,24 @@ fn price(field: &Field<'_>, findings: &mut Findings) -> Option<f64> {
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(rename = "Pricing")]
-#[expect(dead_code, reason = "read by the schema generator alone")]
+#[expect(dead_code, reason = "read only by the schema generator")]
 pub(crate) struct PricingSpec {
     /// The price of a million tokens that the model reads.
     #[schemars(range(min = 0))]
     input: f64,
-    /// The price of a million tokens that the model reads from the provider's cache [default: that of `input`].
+    /// The price of a million tokens that the model reads from the provider's cache [default: that
+    /// of `input`].
     #[schemars(range(min = 0))]
     cached_input: Option<f64>,
-    /// The price of a million tokens that the provider writes to its cache [default: that of `input`].
+    /// The price of a million tokens that the provider writes to its cache [default: that of
+    /// `input`].
     #[schemars(range(min = 0))]
     cache_write: Option<f64>,
     /// The price of a million tokens that the model writes.
     #[schemars(range(min = 0))]
     output: f64,
     /// The currency of the prices.
-    #[schemars(extend("default" = CURRENCY))]
+    #[schemars(extend("default" = DEFAULT_CURRENCY))]
     currency: Option<String>,
 }
 
@@ -109,12 +111,12 @@ mod tests {
 
     #[test]
     fn each_kind_of_token_has_its_price() {
-        let pricing = Pricing {
+        let pricing = ModelPricing {
             input: 3.0,
             cached_input: 0.5,
             cache_write: 4.0,
             output: 15.0,
-            currency: CURRENCY.to_owned(),
+            currency: DEFAULT_CURRENCY.to_owned(),
         };
         let cost = |input, cached, cache_write, output| {
             pricing.cost(PricedTokens {

@@ -3,26 +3,26 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::decode::Field;
-use crate::findings::Findings;
+use crate::decode::FieldReader;
+use crate::diagnostic_sink::DiagnosticSink;
 
-/// How much a model reasons before it answers.
+/// The amount of reasoning before an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ReasoningEffort {
     /// No reasoning.
     None,
-    /// As little as possible.
+    /// The least possible amount.
     Minimal,
-    /// A little.
+    /// A small amount.
     Low,
     /// A medium amount.
     Medium,
-    /// Much.
+    /// A large amount.
     High,
     /// More than `high`.
     XHigh,
-    /// As much as possible.
+    /// The greatest possible amount.
     Max,
 }
 
@@ -52,7 +52,10 @@ impl ReasoningEffort {
     }
 }
 
-pub(super) fn read(field: &Field<'_>, findings: &mut Findings) -> Option<ReasoningEffort> {
+pub(super) fn read(
+    field: &FieldReader<'_>,
+    findings: &mut DiagnosticSink,
+) -> Option<ReasoningEffort> {
     field.one_of(
         &ReasoningEffort::ALL.map(|effort| (effort.as_str(), effort)),
         findings,

@@ -1,57 +1,62 @@
-//! What contains the programs that tools run (rule S4).
+//! Sandboxes for the programs that tools run (rule S4).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::decode::Field;
-use crate::findings::Findings;
+use crate::decode::FieldReader;
+use crate::diagnostic_sink::DiagnosticSink;
 
-/// What a program may reach: it writes in its working folder and nowhere else, reads the system, the project and its
-/// working folder, and has no network.
+/// The access of a program. It writes only in its working directory, reads the system, the project
+/// and its working directory, and has no network.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Sandbox {
-    /// Whether programs may use the network.
+#[schemars(rename = "Sandbox")]
+pub struct SandboxSettings {
+    /// Allows programs to use the network.
     #[serde(default)]
     pub network: bool,
-    /// More folders that programs may read: absolute, beginning with `~/`, or relative to the project.
+    /// Additional directories that programs may read: absolute, beginning with `~/`, or relative to
+    /// the project.
     #[serde(default)]
     pub read: Vec<String>,
-    /// More folders that programs may write, in the same forms.
+    /// Additional directories that programs may write, in the same forms.
     #[serde(default)]
     pub write: Vec<String>,
-    /// Programs that may be started, by name or path; `"*"` means any. Without it, the sandbox of an agent allows every
-    /// program, and the sandbox of a rule only the commands that the rule allows.
+    /// Programs that may be started, by name or path; `"*"` means any. Without it, the sandbox of
+    /// an agent allows every program. The sandbox of a rule allows only the commands that the rule
+    /// allows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub programs: Option<Vec<String>>,
 }
 
-/// What contains a command that a rule allows by a pattern.
+/// Sandbox for a command that a rule allows by a pattern.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum RuleSandbox {
-    /// The one that such commands have: it follows from what the agent may do otherwise.
+    /// Default sandbox of such commands, derived from the agent's permissions.
     #[default]
     Usual,
-    /// None.
+    /// No sandbox.
     Off,
-    /// The usual one, with more.
-    With(Sandbox),
+    /// Default sandbox with additional access.
+    With(SandboxSettings),
 }
 
-/// `false` for no sandbox, or what is open in addition to the usual one.
+/// `false` for no sandbox, or access in addition to the usual sandbox.
 #[derive(JsonSchema)]
 #[serde(untagged)]
 #[schemars(rename = "RuleSandbox")]
-#[expect(dead_code, reason = "read by the schema generator alone")]
+#[expect(dead_code, reason = "read only by the schema generator")]
 pub(crate) enum RuleSandboxShape {
     /// `false`: the command runs without a sandbox.
     Off(bool),
-    /// What is open in addition to the usual sandbox.
-    With(Sandbox),
+    /// Access in addition to the usual sandbox.
+    With(SandboxSettings),
 }
 
-/// Reads `sandbox` of a permission rule.
-pub(super) fn read_of_rule(field: &Field<'_>, findings: &mut Findings) -> Option<RuleSandbox> {
+pub(super) fn read_of_rule(
+    field: &FieldReader<'_>,
+    findings: &mut DiagnosticSink,
+) -> Option<RuleSandbox> {
     match field.node.to_json() {
         serde_json::Value::Bool(false) => Some(RuleSandbox::Off),
         serde_json::Value::Bool(true) => Some(RuleSandbox::Usual),
@@ -59,22 +64,25 @@ pub(super) fn read_of_rule(field: &Field<'_>, findings: &mut Findings) -> Option
     }
 }
 
-/// What a program may use up. What is absent has no limit of its own.
+/// Resource limits of a program. An absent value sets no limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ProcessLimits {
-    /// Seconds of processor time.
+    /// CPU time, in seconds.
     pub cpu_seconds: Option<u64>,
     /// Address space of each process, in MiB.
     pub memory_mib: Option<u64>,
-    /// The largest file that may be written, in MiB.
+    /// Size of the largest file that may be written, in MiB.
     pub file_size_mib: Option<u64>,
-    /// Processes of the user. The operating system counts all that the user has, and does not hold root to it.
+    /// Processes of the user. The operating system counts all processes of the user, and exempts
+    /// root.
     pub processes: Option<u64>,
 }
 
-/// Reads `permissions.sandbox` of an agent, or what a rule opens.
-pub(super) fn read(field: &Field<'_>, findings: &mut Findings) -> Option<Sandbox> {
+pub(super) fn read(
+    field: &FieldReader<'_>,
+    findings: &mut DiagnosticSink,
+) -> Option<SandboxSettings> {
     match serde_json::from_value(field.node.to_json()) {
         Ok(sandbox) => Some(sandbox),
         Err(error) => {

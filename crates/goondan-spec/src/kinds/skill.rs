@@ -1,61 +1,62 @@
-//! `Agent.spec.skills`: folders with a `SKILL.md`, in the format of agentskills.io.
+//! `Agent.spec.skills`: directories with a `SKILL.md`, in the format of agentskills.io.
 //!
-//! Loading reads what a model is told beforehand, the name and the description, and checks the rest of the front matter. The
-//! instructions themselves and further files are read when a model asks for them (`goondan-engine`: `tooling/skills.rs`).
+//! Loading reads the name and the description for the system prompt, and checks the rest of the
+//! front matter. The instructions and further files are read when a model loads the skill
+//! (`goondan-engine`: `tooling/skills.rs`).
 
 use std::io;
 
-use super::Scope;
-use crate::decode::{Field, Fields};
-use crate::diagnostic::{Code, Diagnostic, Position};
+use super::DecodeScope;
+use crate::decode::{FieldReader, MapReader};
+use crate::diagnostic::{Code, Diagnostic, SourcePosition};
+use crate::diagnostic_sink::DiagnosticSink;
 use crate::files::FileKind;
-use crate::findings::Findings;
 use crate::fix::Fix;
-use crate::node::{Content, Node};
-use crate::paths::Unreadable;
+use crate::node::{NodeContent, YamlNode};
+use crate::paths::FileReadError;
 use crate::source::position_of_bytes;
 use crate::text::{excerpt, reason};
 use crate::yaml;
 
-/// The tool by which a model loads a skill, by its resource and its export.
+/// Tool that loads a skill, as resource name and export name.
 pub const SKILL_EXPORT: (&str, &str) = ("skills", "load");
-/// Its name.
 pub(super) const SKILL_TOOL: &str = "skills__load";
-/// The file that makes a folder a skill; some write it small.
+/// File names that make a directory a skill. Some authors use lowercase.
 pub const SKILL_FILES: [&str; 2] = ["SKILL.md", "skill.md"];
-/// How many skills an agent may have: each takes room in its prompt.
+/// Maximum number of skills of an agent. Each takes space in the prompt.
 pub const MAX_SKILLS: usize = 100;
-/// Characters of a skill's name.
-pub const MAX_SKILL_NAME: usize = 64;
-/// Characters of a skill's description.
-pub const MAX_SKILL_DESCRIPTION: usize = 1024;
-/// Characters of what a skill says of where it works.
-pub const MAX_SKILL_COMPATIBILITY: usize = 500;
+/// Maximum length of a skill's name, in characters.
+pub const MAX_SKILL_NAME_CHARS: usize = 64;
+/// Maximum length of a skill's description, in characters.
+pub const MAX_SKILL_DESCRIPTION_CHARS: usize = 1024;
+/// Maximum length of a skill's `compatibility`, in characters.
+pub const MAX_SKILL_COMPATIBILITY_CHARS: usize = 500;
 
 /// Instructions for a kind of task, with the files that belong to them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Skill {
-    /// What it is called, which is the name of its folder, too.
+    /// Name, equal to the name of the directory.
     pub name: String,
-    /// What it does, and when to use it.
+    /// Purpose of the skill, and when to use it.
     pub description: String,
-    /// What it takes, where it says so.
+    /// Requirements, if stated.
     pub compatibility: Option<String>,
-    /// Its folder, relative to the bundle.
+    /// Directory, relative to the bundle.
     pub folder: String,
-    /// The name of its file in that folder.
+    /// Name of the file in that directory.
     pub file: String,
 }
 
-/// The name and the description of a `SKILL.md` in a folder called `folder`; nothing where its front matter is not right.
-pub fn described(folder: &str, text: &str) -> Option<(String, String)> {
-    let mut findings = Findings::default();
+/// Returns the name and description of a `SKILL.md` in a directory named `folder`. Returns `None`
+/// if its front matter is invalid.
+pub fn name_and_description(folder: &str, text: &str) -> Option<(String, String)> {
+    let mut findings = DiagnosticSink::default();
     let front = front_matter(text, &mut findings)?;
     let read = read_front(&front, folder, &mut findings)?;
     findings.is_clean().then_some((read.name, read.description))
 }
 
-/// What a `SKILL.md` says below its front matter.
+/// Returns the contents of a `SKILL.md` after its front matter.
 pub fn body(text: &str) -> &str {
     let mut at = 0;
     for (number, line) in text.split_inclusive('\n').enumerate() {
@@ -71,17 +72,21 @@ pub fn body(text: &str) -> &str {
     text.trim()
 }
 
-/// What is wrong with the name of a skill, if anything is; what is right is what to do about it.
+/// Checks the name of a skill.
+///
+/// # Errors
+///
+/// Returns the problem as a clause, such as "it has two hyphens in a row".
 pub fn check_skill_name(name: &str) -> Result<(), String> {
     let length = name.chars().count();
     let problem = match name {
-        _ if length > MAX_SKILL_NAME => {
-            format!("it has {length} characters, more than {MAX_SKILL_NAME}")
+        _ if length > MAX_SKILL_NAME_CHARS => {
+            format!("it has {length} characters, more than {MAX_SKILL_NAME_CHARS}")
         }
         _ if name.chars().any(|c| !c.is_alphanumeric() && c != '-') => {
             "only letters, digits and hyphens are allowed".to_owned()
         }
-        _ if name.to_lowercase() != name => "its letters have to be small".to_owned(),
+        _ if name.to_lowercase() != name => "its letters must be lower-case".to_owned(),
         _ if name.starts_with('-') || name.ends_with('-') => {
             "it begins or ends with a hyphen".to_owned()
         }
@@ -91,17 +96,17 @@ pub fn check_skill_name(name: &str) -> Result<(), String> {
     Err(problem)
 }
 
-/// What a system prompt says of an agent's skills; nothing where it has none.
+/// Returns the skills section of the system prompt, or `None` if there are no skills.
 pub(super) fn prompt(skills: &[Skill]) -> Option<String> {
     if skills.is_empty() {
         return None;
     }
     let mut prompt = format!(
-        "You have skills: instructions for kinds of tasks. Where a task is what a skill is for, load the skill with `{SKILL_TOOL}` \
-         before you begin, and do what it says.\n\n<skills>"
+        "You have skills: instructions for kinds of tasks. If a task matches a skill, load the \
+        skill with `{SKILL_TOOL}` before you begin, and follow it.\n\n<skills>"
     );
     for skill in skills {
-        // A line each, whatever a description holds.
+        // One line per skill, even if the description has several.
         let description = skill
             .description
             .split_whitespace()
@@ -127,9 +132,9 @@ pub(super) fn prompt(skills: &[Skill]) -> Option<String> {
 }
 
 pub(super) fn read(
-    field: &Field<'_>,
-    scope: &Scope<'_>,
-    findings: &mut Findings,
+    field: &FieldReader<'_>,
+    scope: &DecodeScope<'_>,
+    findings: &mut DiagnosticSink,
 ) -> Option<Vec<Skill>> {
     let mut skills: Vec<Skill> = Vec::new();
     let items = field.texts(findings)?;
@@ -145,7 +150,7 @@ pub(super) fn read(
                         "The skill `{}` is in `{}` and in `{folder}`.",
                         skill.name, other.folder
                     );
-                    findings.add(item.invalid(message).suggest("offer one of the two"));
+                    findings.add(item.invalid(message).suggest("keep one of the two"));
                 }
                 None => skills.push(skill),
             }
@@ -159,25 +164,30 @@ pub(super) fn read(
         findings.add(
             field
                 .invalid(message)
-                .suggest("name the folders of those that it needs"),
+                .suggest("list only the directories of the skills that it needs"),
         );
     }
     Some(skills)
 }
 
-/// The folders that an entry names: one, or with `/*` at its end those in it that are skills.
-fn folders(item: &Field<'_>, scope: &Scope<'_>, findings: &mut Findings) -> Vec<String> {
+/// Returns the directories that an entry names: one, or with `/*` at its end, the skills in that
+/// directory.
+fn folders(
+    item: &FieldReader<'_>,
+    scope: &DecodeScope<'_>,
+    findings: &mut DiagnosticSink,
+) -> Vec<String> {
     let Some(text) = item.node.text() else {
         return Vec::new();
     };
     let Some(above) = text.strip_suffix("/*") else {
         return scope.folder.path(item, findings).into_iter().collect();
     };
-    let node = Node {
+    let node = YamlNode {
         at: item.node.at,
-        content: Content::Text(if above.is_empty() { "/" } else { above }.to_owned()),
+        content: NodeContent::Text(if above.is_empty() { "/" } else { above }.to_owned()),
     };
-    let parent = Field {
+    let parent = FieldReader {
         node: &node,
         ..item.clone()
     };
@@ -193,8 +203,8 @@ fn folders(item: &Field<'_>, scope: &Scope<'_>, findings: &mut Findings) -> Vec<
                 excerpt(text, 200),
                 reason(&error)
             );
-            let suggestion =
-                "create the folder, or correct the path; it starts from the folder of goondan.yaml";
+            let suggestion = "create the directory, or correct the path; it is relative to the \
+                directory of goondan.yaml";
             findings.add(
                 item.problem(Code::ENTRY_NOT_FOUND, message)
                     .suggest(suggestion),
@@ -215,30 +225,30 @@ fn folders(item: &Field<'_>, scope: &Scope<'_>, findings: &mut Findings) -> Vec<
         .filter(|(_, kind)| is_folder(*kind))
         .map(|(name, _)| inside(name))
         .collect();
-    folders.retain(|folder| file_of(folder, scope).is_some());
+    folders.retain(|folder| skill_file(folder, scope).is_some());
     folders.sort_unstable();
     folders
 }
 
-/// The file that makes a folder a skill.
-fn file_of(folder: &str, scope: &Scope<'_>) -> Option<&'static str> {
+fn skill_file(folder: &str, scope: &DecodeScope<'_>) -> Option<&'static str> {
     SKILL_FILES
         .into_iter()
         .find(|name| scope.folder.is_file(&format!("{folder}/{name}")))
 }
 
 fn read_skill(
-    item: &Field<'_>,
+    item: &FieldReader<'_>,
     folder: &str,
-    scope: &Scope<'_>,
-    findings: &mut Findings,
+    scope: &DecodeScope<'_>,
+    findings: &mut DiagnosticSink,
 ) -> Option<Skill> {
-    let Some(name) = file_of(folder, scope) else {
+    let Some(name) = skill_file(folder, scope) else {
         let message = format!(
-            "`{}` is `{folder}`, which is no skill: it has no SKILL.md.",
+            "`{}` is `{folder}`, which is not a skill: it has no SKILL.md.",
             item.path
         );
-        let suggestion = "name a folder with a SKILL.md, or all skills in a folder as `./skills/*`";
+        let suggestion = "use a directory with a SKILL.md, or `./skills/*` for all skills in a \
+            directory";
         findings.add(
             item.problem(Code::ENTRY_NOT_FOUND, message)
                 .suggest(suggestion),
@@ -253,7 +263,7 @@ fn read_skill(
         );
         findings.add(
             item.problem(Code::PATH_ESCAPE, message)
-                .suggest("copy what it links to into the bundle"),
+                .suggest("copy the target of the link into the bundle"),
         );
         return None;
     }
@@ -265,7 +275,7 @@ fn read_skill(
         }
     };
     findings.depends_on(file.clone());
-    let mut own = Findings::about(file.clone());
+    let mut own = DiagnosticSink::about(file.clone());
     let read = front_matter(&text, &mut own).and_then(|front| {
         read_front(
             &front,
@@ -273,10 +283,10 @@ fn read_skill(
             &mut own,
         )
     });
-    // Another agent may have the same skill, and its mistakes are told once.
+    // Another agent may have the same skill, but its errors are reported only once.
     findings.texts.push((file, text));
     findings.diagnostics.extend(own.diagnostics);
-    let Front {
+    let SkillFrontMatter {
         name: skill,
         description,
         compatibility,
@@ -290,20 +300,20 @@ fn read_skill(
     })
 }
 
-fn unreadable(file: &str, problem: &Unreadable) -> Diagnostic {
+fn unreadable(file: &str, problem: &FileReadError) -> Diagnostic {
     let diagnostic = match problem {
-        Unreadable::TooLarge => Diagnostic::new(
+        FileReadError::TooLarge => Diagnostic::new(
             Code::FILE_TOO_LARGE,
             format!("`{file}` is larger than 1 MiB."),
         )
-        .suggest("move what is needed only at times into files of their own"),
-        Unreadable::NotText(_) => {
+        .suggest("move details into separate files"),
+        FileReadError::NotText(_) => {
             Diagnostic::new(Code::PARSE_ERROR, format!("`{file}` is not UTF-8 text."))
                 .suggest("save it as UTF-8")
         }
-        Unreadable::Io(error) => {
+        FileReadError::Io(error) => {
             let why = if error.kind() == io::ErrorKind::NotFound {
-                "it is not there".to_owned()
+                "it does not exist".to_owned()
             } else {
                 reason(error)
             };
@@ -316,15 +326,15 @@ fn unreadable(file: &str, problem: &Unreadable) -> Diagnostic {
     diagnostic.in_file(file)
 }
 
-/// The front matter of a file: what stands between the first two lines `---`.
+/// Front matter of a file: the YAML between the first two lines `---`.
 struct FrontMatter<'t> {
-    /// The whole file.
+    /// Whole file.
     text: &'t str,
-    /// With places in the whole file.
-    root: Node,
+    /// YAML with positions in the whole file.
+    root: YamlNode,
 }
 
-fn front_matter<'t>(text: &'t str, findings: &mut Findings) -> Option<FrontMatter<'t>> {
+fn front_matter<'t>(text: &'t str, findings: &mut DiagnosticSink) -> Option<FrontMatter<'t>> {
     let mut missing = |message: &str, suggestion: &str| {
         let diagnostic = Diagnostic::new(Code::PARSE_ERROR, message).at(position_of_bytes(
             text,
@@ -359,12 +369,12 @@ fn first_line(text: &str) -> &str {
     text.lines().next().unwrap_or_default()
 }
 
-/// The YAML in `start..end` of the file, which begins on its second line.
+/// Parses the YAML in `start..end` of the file, which begins on its second line.
 fn parse<'t>(
     text: &'t str,
     start: usize,
     end: usize,
-    findings: &mut Findings,
+    findings: &mut DiagnosticSink,
 ) -> Option<FrontMatter<'t>> {
     match yaml::parse(&text[start..end]) {
         Ok(Some(mut root)) => {
@@ -379,7 +389,7 @@ fn parse<'t>(
             None
         }
         Err((error, at)) => {
-            let at = Position {
+            let at = SourcePosition {
                 line: at.line + 1,
                 start: at.start + start,
                 end: at.end + start,
@@ -395,45 +405,49 @@ fn parse<'t>(
     }
 }
 
-/// What a skill says of itself.
-struct Front {
+/// Fields of a skill's front matter.
+struct SkillFrontMatter {
     name: String,
     description: String,
     compatibility: Option<String>,
 }
 
-fn read_front(front: &FrontMatter<'_>, folder: &str, findings: &mut Findings) -> Option<Front> {
+fn read_front(
+    front: &FrontMatter<'_>,
+    folder: &str,
+    findings: &mut DiagnosticSink,
+) -> Option<SkillFrontMatter> {
     let text = front.text;
-    let mut fields = Field::root(&front.root).fields(findings)?;
+    let mut fields = FieldReader::root(&front.root).fields(findings)?;
     let name = fields.required("name", findings);
     let name = name.and_then(|field| read_name(&field, folder, text, findings));
     let description = fields.required("description", findings);
-    let description =
-        description.and_then(|field| scalar(&field, text, MAX_SKILL_DESCRIPTION, findings));
+    let description = description
+        .and_then(|field| read_scalar(&field, text, MAX_SKILL_DESCRIPTION_CHARS, findings));
     let compatibility = fields
         .optional("compatibility")
-        .map(|field| scalar(&field, text, MAX_SKILL_COMPATIBILITY, findings));
+        .map(|field| read_scalar(&field, text, MAX_SKILL_COMPATIBILITY_CHARS, findings));
     for other in ["license", "allowed-tools"] {
         if let Some(field) = fields.optional(other) {
-            scalar(&field, text, usize::MAX, findings);
+            read_scalar(&field, text, usize::MAX, findings);
         }
     }
     if let Some(field) = fields.optional("metadata") {
         for entry in field.entries(findings).unwrap_or_default() {
-            scalar(&entry, text, usize::MAX, findings);
+            read_scalar(&entry, text, usize::MAX, findings);
         }
     }
-    finish(fields, findings);
+    report_unknown_fields(fields, findings);
     let compatibility = compatibility.map_or(Some(None), |text| text.map(Some));
-    Some(Front {
+    Some(SkillFrontMatter {
         name: name?,
         description: description?,
         compatibility: compatibility?,
     })
 }
 
-/// What else is there has a place of its own.
-fn finish(fields: Fields<'_>, findings: &mut Findings) {
+/// Reports unknown fields. Additional fields belong below `metadata`.
+fn report_unknown_fields(fields: MapReader<'_>, findings: &mut DiagnosticSink) {
     let before = findings.diagnostics.len();
     fields.finish(findings);
     for diagnostic in &mut findings.diagnostics[before..] {
@@ -443,10 +457,16 @@ fn finish(fields: Fields<'_>, findings: &mut Findings) {
     }
 }
 
-/// A text that is not blank, with at most that many characters. In front matter a number is text, too.
-fn scalar(field: &Field<'_>, source: &str, most: usize, findings: &mut Findings) -> Option<String> {
+/// Reads a non-blank string of at most `most` characters. In front matter, numbers and booleans
+/// count as strings.
+fn read_scalar(
+    field: &FieldReader<'_>,
+    source: &str,
+    most: usize,
+    findings: &mut DiagnosticSink,
+) -> Option<String> {
     let text = match &field.node.content {
-        Content::Number(_) | Content::Bool(_) => source
+        NodeContent::Number(_) | NodeContent::Bool(_) => source
             .get(field.node.at.start..field.node.at.end)?
             .to_owned(),
         _ => field.text(findings)?.to_owned(),
@@ -460,7 +480,7 @@ fn scalar(field: &Field<'_>, source: &str, most: usize, findings: &mut Findings)
         findings.add(
             field
                 .invalid(message)
-                .suggest("shorten it; the rest belongs into the text below"),
+                .suggest("shorten it, and move the rest to the text below the front matter"),
         );
         return None;
     }
@@ -468,32 +488,32 @@ fn scalar(field: &Field<'_>, source: &str, most: usize, findings: &mut Findings)
 }
 
 fn read_name(
-    field: &Field<'_>,
+    field: &FieldReader<'_>,
     folder: &str,
     source: &str,
-    findings: &mut Findings,
+    findings: &mut DiagnosticSink,
 ) -> Option<String> {
-    let name = scalar(field, source, usize::MAX, findings)?;
+    let name = read_scalar(field, source, usize::MAX, findings)?;
     if let Err(problem) = check_skill_name(&name) {
         let message = format!(
-            "`{}` can't be the name of a skill: {problem}.",
+            "`{}` is not a valid skill name: {problem}.",
             excerpt(&name, 80)
         );
         findings.add(
             field
                 .invalid(message)
-                .suggest("use small letters, digits and single hyphens between them"),
+                .suggest("use lower-case letters, digits and single hyphens between them"),
         );
         return None;
     }
     if name != folder {
         let message = format!(
-            "The skill is called `{name}`, but its folder `{}`.",
+            "The skill is called `{name}`, but its directory is called `{}`.",
             excerpt(folder, 80)
         );
         let diagnostic = field.invalid(message).suggest("give both the same name");
         findings.add(match check_skill_name(folder) {
-            Ok(()) => diagnostic.fix(Fix::replace(field.node.at, folder).perhaps()),
+            Ok(()) => diagnostic.fix(Fix::replace(field.node.at, folder).mark_uncertain()),
             Err(_) => diagnostic,
         });
         return None;

@@ -5,95 +5,95 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 
-use super::rate::{self, RateLimits, RateLimitsShape};
-use super::{Permission, Scope};
-use crate::decode::{Field, Fields};
-use crate::findings::Findings;
+use super::rate_limits::{self, RateLimits, RateLimitsShape};
+use super::{DecodeScope, Permission};
+use crate::decode::{FieldReader, MapReader};
+use crate::diagnostic_sink::DiagnosticSink;
 use crate::meta::Kind;
-use crate::references::{self, ItemShape, RefShape};
+use crate::references::{self, RefItemShape, RefShape};
 use crate::{ResourceId, text};
 
 /// Agents that run together.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Swarm {
-    /// Who gets an input that names nobody; one of `agents`.
+    /// Agent that gets inputs without a target. One of `agents`.
     pub entry_agent: ResourceId,
-    /// At least one.
+    /// Agents, at least one.
     pub agents: Vec<ResourceId>,
-    /// The name of the workspace, where it is stated; else every project has one of its own.
+    /// Name of the workspace. `None` for a separate workspace per project.
     pub instance_key: Option<String>,
-    /// Limits.
-    pub policy: Policy,
-    /// How much all its agents together may ask models in a minute.
+    /// Limits and rules.
+    pub policy: SwarmPolicy,
+    /// Limits per minute on the model calls of all agents together.
     pub limits: RateLimits,
 }
 
-/// What a swarm may use up.
+/// Limits and rules of a swarm.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Policy {
-    /// Default 32.
+pub struct SwarmPolicy {
+    /// Maximum steps per turn. Default: 32.
     pub max_steps_per_turn: u32,
-    /// Default 10,000.
+    /// Maximum number of conversations. Default: 10,000.
     pub max_instances: usize,
-    /// Default 256.
+    /// Maximum number of parallel turns. Default: 256.
     pub max_concurrent_turns: usize,
-    /// Default 16.
+    /// Maximum nesting of requests between agents. Default: 16.
     pub max_call_depth: u32,
-    /// When idle instances go.
-    pub lifecycle: Lifecycle,
-    /// How long a shutdown waits for running turns (default 300 s).
+    /// Retention of idle conversations.
+    pub lifecycle: ConversationRetention,
+    /// Time that a shutdown waits for running turns. Default: 300 s.
     pub shutdown_grace: Duration,
-    /// Stops a turn or the swarm with a clear reason.
-    pub budget: Budget,
-    /// Stops one turn, in the same way.
-    pub turn_budget: Budget,
-    /// What a tool with one of these permissions returns is untrusted: an agent that has read it asks before it executes,
-    /// writes or uses the network.
+    /// Limits on one run of the swarm.
+    pub budget: BudgetLimits,
+    /// Limits on one turn.
+    pub turn_budget: BudgetLimits,
+    /// Permissions of tools with untrusted output. An agent that has read such output needs an
+    /// approval to execute, write or use the network.
     pub untrusted: BTreeSet<Permission>,
 }
 
-impl Default for Policy {
+impl Default for SwarmPolicy {
     fn default() -> Self {
-        Policy {
+        SwarmPolicy {
             max_steps_per_turn: 32,
             max_instances: 10_000,
             max_concurrent_turns: 256,
             max_call_depth: 16,
-            lifecycle: Lifecycle::default(),
+            lifecycle: ConversationRetention::default(),
             shutdown_grace: Duration::from_secs(300),
-            budget: Budget::default(),
-            turn_budget: Budget::default(),
+            budget: BudgetLimits::default(),
+            turn_budget: BudgetLimits::default(),
             untrusted: BTreeSet::new(),
         }
     }
 }
 
-/// When idle instances go.
+/// Retention of idle conversations.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Lifecycle {
-    /// Idle for that long: the instance is retired.
+pub struct ConversationRetention {
+    /// Idle time after which the conversation is retired.
     pub ttl: Option<Duration>,
-    /// Retired for that long: its folder is deleted.
+    /// Time between retirement and deletion of the directory.
     pub gc_grace: Option<Duration>,
 }
 
-/// Limits on one run of a swarm; absent means none.
+/// Limits on one run of a swarm or on one turn. An absent limit is not enforced.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Budget {
+pub struct BudgetLimits {
     /// Tokens over all turns.
     pub max_tokens: Option<u64>,
     /// Steps over all turns.
     pub max_steps: Option<u64>,
-    /// Wall time.
+    /// Wall-clock time.
     pub max_duration: Option<Duration>,
-    /// What the models that were asked cost, in the currency of their prices.
+    /// Cost of model calls, in the currency of the prices.
     pub max_cost: Option<f64>,
 }
 
 pub(crate) fn decode(
-    spec: &Field<'_>,
-    scope: &Scope<'_>,
-    findings: &mut Findings,
+    spec: &FieldReader<'_>,
+    scope: &DecodeScope<'_>,
+    findings: &mut DiagnosticSink,
 ) -> Option<Swarm> {
     let mut fields = spec.fields(findings)?;
     let entry_field = fields.required("entryAgent", findings);
@@ -109,18 +109,18 @@ pub(crate) fn decode(
     let policy_field = fields.optional("policy");
     let policy = match &policy_field {
         Some(field) => read_policy(field, findings),
-        None => Some(Policy::default()),
+        None => Some(SwarmPolicy::default()),
     };
     let limits_field = fields.optional("limits");
     let limits = limits_field
         .as_ref()
-        .map(|field| rate::read(field, findings));
+        .map(|field| rate_limits::read(field, findings));
     fields.finish(findings);
     if let Some((agents, _)) = &agents {
         let budget = |name| policy_field.as_ref()?.child(name)?.child("maxCost");
         let rate = limits_field
             .as_ref()
-            .and_then(|field| field.child(rate::COST));
+            .and_then(|field| field.child(rate_limits::COST_LIMIT_FIELD));
         let costs = [budget("budget"), budget("turnBudget"), rate]
             .into_iter()
             .flatten();
@@ -150,18 +150,18 @@ pub(crate) fn decode(
     })
 }
 
-/// The agents, and whether each item could be resolved.
+/// Returns the agents, and `true` if every item was resolved.
 fn read_agents(
-    field: &Field<'_>,
-    scope: &Scope<'_>,
-    findings: &mut Findings,
+    field: &FieldReader<'_>,
+    scope: &DecodeScope<'_>,
+    findings: &mut DiagnosticSink,
 ) -> Option<(Vec<ResourceId>, bool)> {
     let mut agents: Vec<ResourceId> = Vec::new();
     let mut names = HashSet::new();
     let items = field.filled_list("agent", findings)?;
     let expected = items.len();
     for item in items {
-        let Some((fields, reference)) = references::item(&item, findings) else {
+        let Some((fields, reference)) = references::resolve_item(&item, findings) else {
             continue;
         };
         fields.finish(findings);
@@ -170,7 +170,7 @@ fn read_agents(
         };
         if !names.insert(id.name.clone()) {
             findings.add(reference.invalid(format!(
-                "An agent called `{}` is in the swarm already.",
+                "An agent called `{}` is already in the swarm.",
                 id.name
             )));
         }
@@ -180,10 +180,10 @@ fn read_agents(
     Some((agents, complete))
 }
 
-fn read_policy(field: &Field<'_>, findings: &mut Findings) -> Option<Policy> {
+fn read_policy(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<SwarmPolicy> {
     let mut fields = field.fields(findings)?;
-    let defaults = Policy::default();
-    let policy = Policy {
+    let defaults = SwarmPolicy::default();
+    let policy = SwarmPolicy {
         max_steps_per_turn: whole(&mut fields, "maxStepsPerTurn", findings)
             .unwrap_or(defaults.max_steps_per_turn),
         max_instances: whole(&mut fields, "maxInstances", findings)
@@ -202,14 +202,17 @@ fn read_policy(field: &Field<'_>, findings: &mut Findings) -> Option<Policy> {
     Some(policy)
 }
 
-fn read_lifecycle(policy: &mut Fields<'_>, findings: &mut Findings) -> Lifecycle {
+fn read_lifecycle(
+    policy: &mut MapReader<'_>,
+    findings: &mut DiagnosticSink,
+) -> ConversationRetention {
     let fields = policy
         .optional("lifecycle")
         .and_then(|field| field.fields(findings));
     let Some(mut fields) = fields else {
-        return Lifecycle::default();
+        return ConversationRetention::default();
     };
-    let lifecycle = Lifecycle {
+    let lifecycle = ConversationRetention {
         ttl: seconds(&mut fields, "ttlSeconds", 1, findings),
         gc_grace: seconds(&mut fields, "gcGraceSeconds", 0, findings),
     };
@@ -217,14 +220,17 @@ fn read_lifecycle(policy: &mut Fields<'_>, findings: &mut Findings) -> Lifecycle
     lifecycle
 }
 
-fn read_grace(policy: &mut Fields<'_>, findings: &mut Findings) -> Option<Duration> {
+fn read_grace(policy: &mut MapReader<'_>, findings: &mut DiagnosticSink) -> Option<Duration> {
     let mut fields = policy.optional("shutdown")?.fields(findings)?;
     let grace = seconds(&mut fields, "gracePeriodSeconds", 0, findings);
     fields.finish(findings);
     grace
 }
 
-fn read_untrusted(policy: &mut Fields<'_>, findings: &mut Findings) -> BTreeSet<Permission> {
+fn read_untrusted(
+    policy: &mut MapReader<'_>,
+    findings: &mut DiagnosticSink,
+) -> BTreeSet<Permission> {
     let items = policy
         .optional("untrusted")
         .and_then(|field| field.list(findings))
@@ -235,14 +241,18 @@ fn read_untrusted(policy: &mut Fields<'_>, findings: &mut Findings) -> BTreeSet<
         .collect()
 }
 
-fn read_budget(policy: &mut Fields<'_>, name: &'static str, findings: &mut Findings) -> Budget {
+fn read_budget(
+    policy: &mut MapReader<'_>,
+    name: &'static str,
+    findings: &mut DiagnosticSink,
+) -> BudgetLimits {
     let fields = policy
         .optional(name)
         .and_then(|field| field.fields(findings));
     let Some(mut fields) = fields else {
-        return Budget::default();
+        return BudgetLimits::default();
     };
-    let budget = Budget {
+    let budget = BudgetLimits {
         max_tokens: whole(&mut fields, "maxTokens", findings),
         max_steps: whole(&mut fields, "maxSteps", findings),
         max_duration: seconds(&mut fields, "maxDurationSeconds", 1, findings),
@@ -258,12 +268,13 @@ fn read_budget(policy: &mut Fields<'_>, name: &'static str, findings: &mut Findi
     budget
 }
 
-/// A budget of money can be kept only where every model says what it costs, and all of them in one currency.
+/// Reports models without prices or with another currency, because a cost limit cannot be enforced
+/// for them.
 fn check_prices(
-    cost: &Field<'_>,
+    cost: &FieldReader<'_>,
     agents: &[ResourceId],
-    scope: &Scope<'_>,
-    findings: &mut Findings,
+    scope: &DecodeScope<'_>,
+    findings: &mut DiagnosticSink,
 ) {
     let decoded = scope.decoded();
     let models = agents
@@ -274,18 +285,15 @@ fn check_prices(
     for model in models.filter_map(|model| decoded.models.get(model)) {
         let problem = match (&model.spec.pricing, first) {
             (None, _) => (
-                format!(
-                    "`{}` has no `pricing`, so what it costs is not known.",
-                    model.id
-                ),
-                "state its `pricing`",
+                format!("`{}` has no `pricing`, so its cost is not known.", model.id),
+                "add `pricing` to the model",
             ),
             (Some(pricing), Some(first)) if pricing.currency != first => (
                 format!(
-                    "`{}` has prices in {}, and other models have them in {first}.",
+                    "`{}` has prices in {}, but other models have prices in {first}.",
                     model.id, pricing.currency
                 ),
-                "state all prices in one currency",
+                "use one currency for all prices",
             ),
             (Some(pricing), _) => {
                 first = Some(&pricing.currency);
@@ -298,21 +306,21 @@ fn check_prices(
 }
 
 fn whole<T: TryFrom<u64>>(
-    fields: &mut Fields<'_>,
+    fields: &mut MapReader<'_>,
     name: &'static str,
-    findings: &mut Findings,
+    findings: &mut DiagnosticSink,
 ) -> Option<T> {
-    fields.optional(name)?.whole_as(1, findings)
+    fields.optional(name)?.unsigned_as(1, findings)
 }
 
 fn seconds(
-    fields: &mut Fields<'_>,
+    fields: &mut MapReader<'_>,
     name: &'static str,
     least: u64,
-    findings: &mut Findings,
+    findings: &mut DiagnosticSink,
 ) -> Option<Duration> {
-    // Through u32, so that adding it to a clock cannot overflow.
-    let seconds: u32 = fields.optional(name)?.whole_as(least, findings)?;
+    // A `u32` cannot overflow a clock that it is added to.
+    let seconds: u32 = fields.optional(name)?.unsigned_as(least, findings)?;
     Some(Duration::from_secs(seconds.into()))
 }
 
@@ -320,91 +328,99 @@ fn seconds(
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(rename = "Swarm")]
-#[expect(dead_code, reason = "read by the schema generator alone")]
+#[expect(dead_code, reason = "read only by the schema generator")]
 pub(crate) struct SwarmSpec {
-    /// The agent that gets every input that names no other agent. It must be one of `agents`.
+    /// The agent that gets every input without another target. It must be one of `agents`.
     #[schemars(extend("x-goondan-names" = "Agent"))]
     entry_agent: RefShape,
     /// The agents of the swarm.
     #[schemars(length(min = 1), extend("x-goondan-names" = "Agent"))]
-    agents: Vec<ItemShape>,
-    /// The name of the workspace that keeps the conversations. Projects with the same name share one workspace. Without
-    /// it, the project has a workspace of its own.
+    agents: Vec<RefItemShape>,
+    /// The name of the workspace that keeps the conversations. Projects with the same name share
+    /// one workspace. Without it, the project has its own workspace.
     #[schemars(length(min = 1))]
     instance_key: Option<String>,
     /// Limits and rules for the whole swarm.
     policy: Option<PolicyShape>,
-    /// How much all agents together may ask models in a minute, beside the limits of each Model. Beyond it, a step waits.
+    /// The limits per minute on model calls of all agents together, in addition to the limits of
+    /// each Model. A step waits when a limit is reached.
     limits: Option<RateLimitsShape>,
 }
 
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(rename = "Policy")]
-#[expect(dead_code, reason = "read by the schema generator alone")]
+#[expect(dead_code, reason = "read only by the schema generator")]
 pub(crate) struct PolicyShape {
-    /// How many steps one turn may take. A turn that reaches the limit ends with `max_steps`.
-    #[schemars(range(min = 1), extend("default" = Policy::default().max_steps_per_turn))]
+    /// The maximum number of steps of one turn. A turn that reaches it ends with `max_steps`.
+    #[schemars(range(min = 1), extend("default" = SwarmPolicy::default().max_steps_per_turn))]
     max_steps_per_turn: Option<u32>,
-    /// How many instances (conversations) may exist. Beyond it, a new one is refused with `AGENT_INSTANCE_LIMIT`.
-    #[schemars(range(min = 1), extend("default" = Policy::default().max_instances))]
+    /// The maximum number of conversations (instances). A further one is refused with
+    /// `AGENT_INSTANCE_LIMIT`.
+    #[schemars(range(min = 1), extend("default" = SwarmPolicy::default().max_instances))]
     max_instances: Option<u64>,
-    /// How many turns may run at the same time. Further turns wait. A turn that waits for another agent does not count.
-    #[schemars(range(min = 1), extend("default" = Policy::default().max_concurrent_turns))]
+    /// The maximum number of turns that run at the same time. Further turns wait. A turn that waits
+    /// for another agent does not count.
+    #[schemars(range(min = 1), extend("default" = SwarmPolicy::default().max_concurrent_turns))]
     max_concurrent_turns: Option<u64>,
-    /// How deeply requests between agents may nest. Beyond it, a request is refused with `AGENT_CALL_DEPTH_EXCEEDED`.
-    #[schemars(range(min = 1), extend("default" = Policy::default().max_call_depth))]
+    /// The maximum nesting of requests between agents. A deeper request is refused with
+    /// `AGENT_CALL_DEPTH_EXCEEDED`.
+    #[schemars(range(min = 1), extend("default" = SwarmPolicy::default().max_call_depth))]
     max_call_depth: Option<u32>,
-    /// When idle instances are retired and deleted.
+    /// The retention of idle conversations.
     lifecycle: Option<LifecycleShape>,
-    /// How the swarm shuts down.
+    /// The shutdown of the swarm.
     shutdown: Option<ShutdownShape>,
-    /// What one run of the swarm may use, over all turns. Beyond it, turns end with `E_BUDGET_EXCEEDED`.
+    /// The limits on one run of the swarm, over all turns. Beyond them, turns end with
+    /// `E_BUDGET_EXCEEDED`.
     budget: Option<BudgetShape>,
-    /// What one turn may use. Beyond it, the turn ends with `E_BUDGET_EXCEEDED`.
+    /// The limits on one turn. Beyond them, the turn ends with `E_BUDGET_EXCEEDED`.
     turn_budget: Option<BudgetShape>,
-    /// Permissions whose tools return untrusted output. Once a conversation has read such output, each of its calls that
-    /// executes, writes or uses the network needs an approval.
+    /// Permissions of tools with untrusted output. After a conversation has read such output, its
+    /// calls that execute, write or use the network need an approval.
     untrusted: Option<Vec<Permission>>,
 }
 
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(rename = "Lifecycle")]
-#[expect(dead_code, reason = "read by the schema generator alone")]
+#[expect(dead_code, reason = "read only by the schema generator")]
 pub(crate) struct LifecycleShape {
-    /// After how many idle seconds an instance is retired. Without it, none is.
+    /// The idle time after which a conversation is retired, in seconds. Without it, conversations
+    /// are not retired.
     #[schemars(range(min = 1))]
     ttl_seconds: Option<u32>,
-    /// After how many further seconds a retired instance is deleted with its folder. Without it, none is.
+    /// The time between retirement and deletion of a conversation with its directory, in seconds.
+    /// Without it, conversations are not deleted.
     gc_grace_seconds: Option<u32>,
 }
 
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(rename = "Shutdown")]
-#[expect(dead_code, reason = "read by the schema generator alone")]
+#[expect(dead_code, reason = "read only by the schema generator")]
 pub(crate) struct ShutdownShape {
-    /// How many seconds the swarm waits for running turns before it cancels them.
-    #[schemars(extend("default" = Policy::default().shutdown_grace.as_secs()))]
+    /// The time that the swarm waits for running turns before it cancels them, in seconds.
+    #[schemars(extend("default" = SwarmPolicy::default().shutdown_grace.as_secs()))]
     grace_period_seconds: Option<u32>,
 }
 
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(rename = "Budget")]
-#[expect(dead_code, reason = "read by the schema generator alone")]
+#[expect(dead_code, reason = "read only by the schema generator")]
 pub(crate) struct BudgetShape {
-    /// How many tokens may be used.
+    /// The maximum number of tokens.
     #[schemars(range(min = 1))]
     max_tokens: Option<u64>,
-    /// How many steps may be taken.
+    /// The maximum number of steps.
     #[schemars(range(min = 1))]
     max_steps: Option<u64>,
-    /// How many seconds may pass.
+    /// The maximum duration, in seconds.
     #[schemars(range(min = 1))]
     max_duration_seconds: Option<u32>,
-    /// How much the model calls may cost, in the currency of the models' `pricing`. All models of the swarm need one.
+    /// The maximum cost of model calls, in the currency of the models' `pricing`. All models of the
+    /// swarm need `pricing`.
     #[schemars(extend("exclusiveMinimum" = 0))]
     max_cost: Option<f64>,
 }

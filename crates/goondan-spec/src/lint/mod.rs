@@ -1,4 +1,4 @@
-//! Warnings about bundles that are right and may still not be meant so.
+//! Warnings about bundles that are valid but probably not as intended.
 
 mod policy;
 mod provider;
@@ -11,43 +11,42 @@ use std::collections::HashMap;
 pub(crate) use provider::fits_strict_mode;
 
 use crate::ResourceId;
-use crate::bundle::Decoded;
-use crate::decode::Field;
-use crate::diagnostic::{Diagnostic, Position};
-use crate::node::{Content, Node};
+use crate::bundle::DecodedResources;
+use crate::decode::FieldReader;
+use crate::diagnostic::{Diagnostic, SourcePosition};
+use crate::node::{NodeContent, YamlNode};
 
-/// All warnings about a bundle without errors.
-pub(crate) fn lint(decoded: &Decoded, places: &Places<'_>) -> Vec<Diagnostic> {
+/// Returns all warnings about a bundle without errors.
+pub(crate) fn lint(decoded: &DecodedResources, places: &SpecPositions<'_>) -> Vec<Diagnostic> {
     let mut found = unused::lint(decoded);
     found.extend(policy::lint(decoded));
     found.extend(provider::lint(decoded, places));
     found
 }
 
-/// The trees that the resources were decoded from.
-pub(crate) struct Places<'n> {
-    specs: Vec<(&'n ResourceId, &'n Field<'n>)>,
-    /// The same, once a place was asked for: most bundles have nothing to be told about.
-    by_id: OnceCell<HashMap<&'n ResourceId, &'n Field<'n>>>,
+/// Decoded resources' node trees, for positions of warnings.
+pub(crate) struct SpecPositions<'n> {
+    specs: Vec<(&'n ResourceId, &'n FieldReader<'n>)>,
+    /// Built on first use, because most bundles have no warnings.
+    by_id: OnceCell<HashMap<&'n ResourceId, &'n FieldReader<'n>>>,
 }
 
-/// Where a part of a schema is written; nowhere, if the entry says it.
-struct Place {
+/// Position in a schema. `at` is `None` if the schema comes from the entry.
+struct SchemaPosition {
     field: String,
-    at: Option<Position>,
+    at: Option<SourcePosition>,
 }
 
-impl<'n> Places<'n> {
-    /// Of these resources.
-    pub(crate) fn new(specs: impl Iterator<Item = (&'n ResourceId, &'n Field<'n>)>) -> Self {
-        Places {
+impl<'n> SpecPositions<'n> {
+    pub(crate) fn new(specs: impl Iterator<Item = (&'n ResourceId, &'n FieldReader<'n>)>) -> Self {
+        SpecPositions {
             specs: specs.collect(),
             by_id: OnceCell::new(),
         }
     }
 
-    /// The place in the `parameters` of an export that `road` leads to.
-    fn parameters(&self, tool: &ResourceId, export: &str, road: &[String]) -> Place {
+    /// Returns the position in the `parameters` of an export that `road` leads to.
+    fn parameters(&self, tool: &ResourceId, export: &str, road: &[String]) -> SchemaPosition {
         let by_id = self
             .by_id
             .get_or_init(|| self.specs.iter().copied().collect());
@@ -55,7 +54,7 @@ impl<'n> Places<'n> {
             .get(tool)
             .and_then(|spec| find_export(spec.node, export));
         let Some((index, item)) = item else {
-            return Place {
+            return SchemaPosition {
                 field: "spec.entry".to_owned(),
                 at: None,
             };
@@ -66,18 +65,18 @@ impl<'n> Places<'n> {
             .fold(format!("spec.exports[{index}]"), |path, segment| {
                 format!("{path}.{segment}")
             });
-        Place {
+        SchemaPosition {
             field,
             at: Some(item.follow(road).at),
         }
     }
 }
 
-fn find_export<'n>(spec: &'n Node, name: &str) -> Option<(usize, &'n Node)> {
-    let Content::List(items) = &spec.entry("exports")?.value.content else {
+fn find_export<'n>(spec: &'n YamlNode, name: &str) -> Option<(usize, &'n YamlNode)> {
+    let NodeContent::List(items) = &spec.entry("exports")?.value.content else {
         return None;
     };
     let has_name =
-        |item: &&Node| item.entry("name").and_then(|entry| entry.value.text()) == Some(name);
+        |item: &&YamlNode| item.entry("name").and_then(|entry| entry.value.text()) == Some(name);
     items.iter().enumerate().find(|(_, item)| has_name(item))
 }

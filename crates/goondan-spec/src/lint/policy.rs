@@ -1,18 +1,19 @@
-//! Permission rules that never decide anything (rule S1).
+//! Warns about permission rules that never apply (rule S1).
 
 use std::collections::{HashMap, HashSet};
 
 use crate::ResourceId;
-use crate::bundle::{Decoded, Resource};
+use crate::bundle::{DecodedResources, Resource};
 use crate::command_line;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::kinds::{
-    Action, Agent, Entry, ExportSpec, PATCHED, PermissionRule, SKILL_EXPORT, Tool, qualified_name,
+    Agent, ExportSpec, PATCHED_PATH_ARGUMENT, PermissionAction, PermissionRule, SKILL_EXPORT, Tool,
+    ToolEntry, qualified_name,
 };
-use crate::pattern::{Atom, always_matches, atoms, may_match, pattern_atoms};
+use crate::pattern::{PatternAtom, always_matches, atoms, may_match, pattern_atoms};
 use crate::text::{excerpt, list};
 
-pub(super) fn lint(decoded: &Decoded) -> Vec<Diagnostic> {
+pub(super) fn lint(decoded: &DecodedResources) -> Vec<Diagnostic> {
     let swarms = swarms_by_agent(decoded);
     let mut reaches = HashMap::new();
     let mut found = Vec::new();
@@ -26,10 +27,11 @@ pub(super) fn lint(decoded: &Decoded) -> Vec<Diagnostic> {
         if rules.is_empty() {
             continue;
         }
-        // Agents of the same swarms reach the same tools. One that is in no swarm reaches its own.
+        // Agents of the same swarms can call the same tools. An agent without a swarm only has its
+        // own.
         let group = match swarms.get(&agent.id) {
-            Some(swarms) => Group::Swarms(swarms),
-            None => Group::Alone(&agent.id),
+            Some(swarms) => AgentGroup::Swarms(swarms),
+            None => AgentGroup::Alone(&agent.id),
         };
         let tools = reaches
             .entry(group)
@@ -39,14 +41,14 @@ pub(super) fn lint(decoded: &Decoded) -> Vec<Diagnostic> {
     found
 }
 
-/// Agents that reach the same tools.
+/// Agents that can call the same tools.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Group<'d> {
+enum AgentGroup<'d> {
     Alone(&'d ResourceId),
     Swarms(&'d [&'d ResourceId]),
 }
 
-fn swarms_by_agent(decoded: &Decoded) -> HashMap<&ResourceId, Vec<&ResourceId>> {
+fn swarms_by_agent(decoded: &DecodedResources) -> HashMap<&ResourceId, Vec<&ResourceId>> {
     let mut by_agent: HashMap<_, Vec<_>> = HashMap::new();
     for swarm in decoded.swarms.values() {
         for agent in &swarm.spec.agents {
@@ -59,8 +61,8 @@ fn swarms_by_agent(decoded: &Decoded) -> HashMap<&ResourceId, Vec<&ResourceId>> 
 fn of_agent(
     agent: &Resource<Agent>,
     rules: &[PermissionRule],
-    tools: &Reachable,
-    decoded: &Decoded,
+    tools: &ReachableTools,
+    decoded: &DecodedResources,
 ) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     for (index, rule) in rules.iter().enumerate() {
@@ -68,17 +70,16 @@ fn of_agent(
         let shadow = later.iter().find(|later| covers(later, rule));
         let problem = shadow
             .map(shadowed)
-            .or_else(|| idle(rule, tools))
-            .or_else(|| elsewhere(rule, agent, decoded));
-        let problem = problem.or_else(|| unreadable(rule, agent, decoded));
+            .or_else(|| without_tool(rule, tools))
+            .or_else(|| unreachable_path(rule, agent, decoded));
+        let problem = problem.or_else(|| unmatchable_command(rule, agent, decoded));
         let about = problem.and_then(|problem| warning(agent, rule, index, problem));
         found.extend(about);
     }
     found
 }
 
-/// What is wrong with a rule, and what to do about it.
-struct Problem {
+struct RuleProblem {
     reason: String,
     remedy: String,
 }
@@ -87,7 +88,7 @@ fn warning(
     agent: &Resource<Agent>,
     rule: &PermissionRule,
     index: usize,
-    problem: Problem,
+    problem: RuleProblem,
 ) -> Option<Diagnostic> {
     let (file, at) = rule.written.0.clone()?;
     let first = agent
@@ -96,7 +97,7 @@ fn warning(
         .iter()
         .flat_map(|permissions| &permissions.rules);
     let unwritten = first.take_while(|rule| rule.written.0.is_none()).count();
-    let message = format!("This rule never decides: {}.", problem.reason);
+    let message = format!("This rule has no effect: {}.", problem.reason);
     let field = format!(
         "spec.permissions.rules[{}]",
         index.saturating_sub(unwritten)
@@ -108,23 +109,24 @@ fn warning(
     Some(diagnostic.field(field).suggest(problem.remedy))
 }
 
-fn shadowed(by: &PermissionRule) -> Problem {
+fn shadowed(by: &PermissionRule) -> RuleProblem {
     let line = by
         .written
         .0
         .as_ref()
         .map(|(_, at)| format!(" in line {}", at.line))
         .unwrap_or_default();
-    Problem {
+    RuleProblem {
         reason: format!(
-            "the later rule{line} matches every call that it matches, and the last match wins"
+            "the later rule{line} matches every call of this rule, and the last match wins"
         ),
-        remedy: "put it behind the other one, or remove it".to_owned(),
+        remedy: "move it after the later rule, or remove it".to_owned(),
     }
 }
 
-/// A rule about tools that neither the agent nor anybody it could call has. Rules hold for callees, too (rule S1b).
-fn idle(rule: &PermissionRule, tools: &Reachable) -> Option<Problem> {
+/// Reports a rule about tools that neither the agent nor any agent it could call has. Rules also
+/// apply to callees (rule S1b).
+fn without_tool(rule: &PermissionRule, tools: &ReachableTools) -> Option<RuleProblem> {
     let pattern = rule.tool.as_deref()?;
     if tools.names.iter().any(|name| may_match(pattern, name)) {
         return None;
@@ -133,22 +135,27 @@ fn idle(rule: &PermissionRule, tools: &Reachable) -> Option<Problem> {
     let remedy = match known.as_slice() {
         [] => "give the agent a tool, or remove the rule".to_owned(),
         some => format!(
-            "names have the form `tool__export`; the tools in reach are {}",
+            "names have the form `tool__export`; the tools of the agent and of the agents that \
+            it can call are {}",
             list(some, 12)
         ),
     };
-    Some(Problem {
+    Some(RuleProblem {
         reason: format!(
-            "no tool in the agent's reach has a name like `{}`",
+            "neither the agent nor an agent that it can call has a tool that matches `{}`",
             excerpt(pattern, 80)
         ),
         remedy,
     })
 }
 
-/// A rule about a path that no call has: `~` is nobody's home there, and what allows a path outside of the working folder
-/// changes nothing for tools that do not leave it.
-fn elsewhere(rule: &PermissionRule, agent: &Resource<Agent>, decoded: &Decoded) -> Option<Problem> {
+/// Reports a rule about a path that no call has. `~` is never expanded there. Allowing a path
+/// outside the working directory has no effect on tools that stay inside it.
+fn unreachable_path(
+    rule: &PermissionRule,
+    agent: &Resource<Agent>,
+    decoded: &DecodedResources,
+) -> Option<RuleProblem> {
     let (name, pattern) = rule
         .args
         .iter()
@@ -164,7 +171,7 @@ fn elsewhere(rule: &PermissionRule, agent: &Resource<Agent>, decoded: &Decoded) 
                 &atoms(&qualified_name(&tool.id.name, &export.name)),
             )
         };
-        (is_path || (!marked.patches.is_empty() && name == PATCHED))
+        (is_path || (!marked.patches.is_empty() && name == PATCHED_PATH_ARGUMENT))
             && rule.tool.as_ref().is_none_or(fits)
     };
     let used = agent
@@ -185,27 +192,33 @@ fn elsewhere(rule: &PermissionRule, agent: &Resource<Agent>, decoded: &Decoded) 
     }
     let shown = excerpt(pattern, 80);
     if pattern.starts_with('~') {
-        let reason = format!("no path is compared in the form `{shown}`");
-        let remedy = "write an absolute path, or one seen from the working folder".to_owned();
-        return Some(Problem { reason, remedy });
+        let reason = format!("paths are never compared in the form `{shown}`");
+        let remedy =
+            "write an absolute path, or a path relative to the working directory".to_owned();
+        return Some(RuleProblem { reason, remedy });
     }
     let stays = |tool: &&Resource<Tool>| {
-        matches!(tool.spec.entry, Entry::Builtin(_)) && !tool.spec.config.contains_key("roots")
+        matches!(tool.spec.entry, ToolEntry::Builtin(_)) && !tool.spec.config.contains_key("roots")
     };
-    (rule.action == Action::Allow && about.iter().all(stays)).then(|| Problem {
-        reason: format!("`{shown}` lies outside of the working folder, which {} do not leave", list_of(&about)),
-        remedy: "open the folder in `config.roots` of a Tool with `entry: builtin:fs`, or remove the rule".to_owned(),
+    (rule.action == PermissionAction::Allow && about.iter().all(stays)).then(|| RuleProblem {
+        reason: format!(
+            "`{shown}` is outside the working directory, and {} cannot leave that directory",
+            list_of(&about)
+        ),
+        remedy: "add the directory to `config.roots` of a Tool with `entry: builtin:fs`, or \
+            remove the rule"
+            .to_owned(),
     })
 }
 
-/// A rule that allows by a pattern what no single command looks like: only a shell can run that, and what a shell runs is
-/// allowed as a whole or not at all.
-fn unreadable(
+/// Reports an allow rule whose pattern matches no single command. Only a shell can run such a line,
+/// and shell lines are allowed completely or not at all.
+fn unmatchable_command(
     rule: &PermissionRule,
     agent: &Resource<Agent>,
-    decoded: &Decoded,
-) -> Option<Problem> {
-    if rule.action != Action::Allow {
+    decoded: &DecodedResources,
+) -> Option<RuleProblem> {
+    if rule.action != PermissionAction::Allow {
         return None;
     }
     let commands = command_arguments(rule, agent, decoded);
@@ -213,16 +226,21 @@ fn unreadable(
         .args
         .iter()
         .filter(|(name, pattern)| commands.contains(*name) && pattern.contains(['*', '?']));
-    let mut found = patterns.filter_map(|(_, pattern)| Some((pattern, no_command(pattern)?)));
-    found.next().map(|(pattern, reason)| Problem {
-        reason: format!("a pattern allows single commands, and `{}` {reason}", excerpt(pattern, 80)),
-        remedy: "write a line that takes a shell as a whole, without `*` and `?`; or allow the tool without `args`"
-            .to_owned(),
+    let mut found = patterns.filter_map(|(_, pattern)| Some((pattern, why_no_command(pattern)?)));
+    found.next().map(|(pattern, reason)| RuleProblem {
+        reason: format!(
+            "a pattern allows only single commands, but `{}` {reason}",
+            excerpt(pattern, 80)
+        ),
+        remedy:
+            "write the whole command line without `*` and `?`, or allow the tool without `args`"
+                .to_owned(),
     })
 }
 
-/// Why a pattern matches no command; nothing where it may match one, a redirection or a variable.
-fn no_command(pattern: &str) -> Option<String> {
+/// Returns why a pattern matches no command. `None` if it may match a command, a redirection or a
+/// variable.
+fn why_no_command(pattern: &str) -> Option<String> {
     let sample = pattern.replace(['*', '?'], "x");
     let is_variable = || {
         sample
@@ -237,16 +255,16 @@ fn no_command(pattern: &str) -> Option<String> {
         Err(beyond) => Some(beyond.0),
         Ok(script) => match script.steps.as_slice() {
             [only] if only.stages.len() == 1 => None,
-            _ => Some("is several".to_owned()),
+            _ => Some("contains several commands".to_owned()),
         },
     }
 }
 
-/// The arguments of the agent's tools that are command lines.
+/// Returns the command-line arguments of the agent's tools that the rule covers.
 fn command_arguments(
     rule: &PermissionRule,
     agent: &Resource<Agent>,
-    decoded: &Decoded,
+    decoded: &DecodedResources,
 ) -> HashSet<String> {
     let used = agent
         .spec
@@ -281,23 +299,23 @@ fn list_of(tools: &[&Resource<Tool>]) -> String {
     )
 }
 
-/// The tools of agents and of all agents that they may call.
-struct Reachable {
-    /// Names, in part unknown where an entry does not say its exports.
-    names: Vec<Vec<Atom>>,
+/// Tools of agents and of all agents that they may call.
+struct ReachableTools {
+    /// Tool names. The export part is unknown if the entry does not declare its exports.
+    names: Vec<Vec<PatternAtom>>,
     resources: Vec<String>,
 }
 
-fn reachable(group: Group<'_>, decoded: &Decoded) -> Reachable {
+fn reachable(group: AgentGroup<'_>, decoded: &DecodedResources) -> ReachableTools {
     let agents: HashSet<&ResourceId> = match group {
-        Group::Alone(agent) => HashSet::from([agent]),
-        Group::Swarms(swarms) => swarms
+        AgentGroup::Alone(agent) => HashSet::from([agent]),
+        AgentGroup::Swarms(swarms) => swarms
             .iter()
             .filter_map(|id| decoded.swarms.get(*id))
             .flat_map(|swarm| &swarm.spec.agents)
             .collect(),
     };
-    let mut reachable = Reachable {
+    let mut reachable = ReachableTools {
         names: Vec::new(),
         resources: Vec::new(),
     };
@@ -320,7 +338,9 @@ fn reachable(group: Group<'_>, decoded: &Decoded) -> Reachable {
             .unwrap_or_default();
         if exports.is_empty() {
             let prefix = atoms(&qualified_name(&used.tool.name, ""));
-            reachable.names.push([prefix, vec![Atom::Any]].concat());
+            reachable
+                .names
+                .push([prefix, vec![PatternAtom::Any]].concat());
         }
         reachable.names.extend(
             exports
@@ -329,26 +349,30 @@ fn reachable(group: Group<'_>, decoded: &Decoded) -> Reachable {
         );
         reachable.resources.push(used.tool.name.clone());
     }
-    // Extensions may bring tools of their own.
+    // Extensions may add their own tools.
     if decoded
         .agents
         .values()
         .any(|agent| !agent.spec.extensions.is_empty())
     {
-        reachable
-            .names
-            .push(vec![Atom::Any, Atom::Char('_'), Atom::Char('_'), Atom::Any]);
+        reachable.names.push(vec![
+            PatternAtom::Any,
+            PatternAtom::Char('_'),
+            PatternAtom::Char('_'),
+            PatternAtom::Any,
+        ]);
     }
     reachable.resources.sort();
     reachable.resources.dedup();
     reachable
 }
 
-/// Whether `later` matches every call that `rule` matches.
+/// Returns whether `later` matches every call that `rule` matches.
 fn covers(later: &PermissionRule, rule: &PermissionRule) -> bool {
-    // What allows does not match commands that are hidden; what restricts may.
-    let is_certain =
-        later.args.is_empty() || later.action != Action::Allow || rule.action == Action::Allow;
+    // An allow rule does not match hidden commands, but a restricting rule may.
+    let is_certain = later.args.is_empty()
+        || later.action != PermissionAction::Allow
+        || rule.action == PermissionAction::Allow;
     let wider = |later: &Option<String>, rule: &Option<String>| match (later, rule) {
         (None, _) => true,
         (Some(later), Some(rule)) => always_matches(later, &pattern_atoms(rule)),

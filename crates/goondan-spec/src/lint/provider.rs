@@ -1,25 +1,25 @@
-//! Tool schemas that a model's provider refuses or does not understand (rule L9b).
+//! Warns about tool schemas that a model's provider rejects or does not understand (rule L9b).
 //!
-//! A modest set of rules that the providers document, each with the provider's own reason. Built-in tools are left out:
-//! their schemas are written for all providers.
+//! The checks cover rules that the providers document, with the provider's own reasons. Built-in
+//! tools are skipped, because their schemas suit all providers.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-use super::Places;
+use super::SpecPositions;
 use super::schema_walk::walk;
-use crate::bundle::{Decoded, Resource};
+use crate::bundle::{DecodedResources, Resource};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::kinds::{Agent, ExportSpec, Model, Tool, ToolUse, qualified_name};
-use crate::sent_schema::{Wire, sent_schema};
+use crate::sent_schema::{ProviderWireFormat, sent_schema};
 use crate::text::{excerpt, list};
 
-/// How many object levels OpenAI's strict mode takes.
-const STRICT_DEPTH: usize = 10;
-/// How many values all enumerations together may have in OpenAI's strict mode.
-const STRICT_ENUM_VALUES: usize = 1_000;
-/// The formats that OpenAI's strict mode knows.
+/// Maximum object nesting in OpenAI's strict mode.
+const MAX_STRICT_DEPTH: usize = 10;
+/// Maximum number of values of all enumerations together in OpenAI's strict mode.
+const MAX_STRICT_ENUM_VALUES: usize = 1_000;
+/// String formats that OpenAI's strict mode supports.
 const STRICT_FORMATS: [&str; 9] = [
     "date-time",
     "time",
@@ -31,59 +31,58 @@ const STRICT_FORMATS: [&str; 9] = [
     "ipv6",
     "uuid",
 ];
-/// The formats that Gemini knows.
+/// String formats that Gemini supports.
 const GEMINI_FORMATS: [&str; 6] = ["enum", "date-time", "float", "double", "int32", "int64"];
-/// How many properties OpenAI's strict mode takes, over the whole schema.
-const STRICT_PROPERTIES: usize = 5_000;
+/// Maximum number of properties of a whole schema in OpenAI's strict mode.
+const MAX_STRICT_PROPERTIES: usize = 5_000;
 
-/// Something that a provider will not take.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Refusal {
+struct SchemaRefusal {
     /// Segments of the JSON pointer into `parameters`.
     road: Vec<String>,
-    /// Follows the provider's name.
+    /// Message part after the provider's name.
     reason: String,
     remedy: &'static str,
 }
 
-type Check = fn(&Value, &Model) -> Vec<Refusal>;
+type SchemaCheck = fn(&Value, &Model) -> Vec<SchemaRefusal>;
 
-/// How much of the schema that is sent is shown, in characters.
-const SHOWN: usize = 400;
+/// Maximum length of the sent schema in a message, in characters.
+const MAX_SHOWN_SCHEMA_CHARS: usize = 400;
 
-/// A provider, as far as schemas go.
-struct Provider {
-    /// What `Model.provider` may be.
+/// Schema rules of a provider.
+struct ProviderRules {
+    /// Values of `Model.provider`.
     names: &'static [&'static str],
-    /// Its name for people.
+    /// Display name.
     title: &'static str,
-    /// What decides how a schema is sent.
-    wire: Wire,
-    check: Check,
+    /// Wire format, which determines the sent schema.
+    wire: ProviderWireFormat,
+    check: SchemaCheck,
 }
 
-const PROVIDERS: [Provider; 3] = [
-    Provider {
+const PROVIDERS: [ProviderRules; 3] = [
+    ProviderRules {
         names: &["openai", "azure", "openai-compatible"],
         title: "OpenAI",
-        wire: Wire::Chat,
+        wire: ProviderWireFormat::Chat,
         check: openai,
     },
-    Provider {
+    ProviderRules {
         names: &["anthropic"],
         title: "Anthropic",
-        wire: Wire::Anthropic,
+        wire: ProviderWireFormat::Anthropic,
         check: anthropic,
     },
-    Provider {
+    ProviderRules {
         names: &["gemini", "google", "vertex"],
         title: "Gemini",
-        wire: Wire::Gemini,
+        wire: ProviderWireFormat::Gemini,
         check: gemini,
     },
 ];
 
-pub(super) fn lint(decoded: &Decoded, places: &Places<'_>) -> Vec<Diagnostic> {
+pub(super) fn lint(decoded: &DecodedResources, places: &SpecPositions<'_>) -> Vec<Diagnostic> {
     let mut seen = BTreeSet::new();
     let mut found = Vec::new();
     for agent in decoded.agents.values() {
@@ -96,7 +95,7 @@ pub(super) fn lint(decoded: &Decoded, places: &Places<'_>) -> Vec<Diagnostic> {
                 continue;
             };
             for (tool, export) in offered(&agent.spec, decoded) {
-                for refusal in (provider.check)(&export.shown_parameters(), &model.spec) {
+                for refusal in (provider.check)(&export.model_parameters(), &model.spec) {
                     let key = (
                         provider.title,
                         qualified_name(&tool.id.name, &export.name),
@@ -112,10 +111,10 @@ pub(super) fn lint(decoded: &Decoded, places: &Places<'_>) -> Vec<Diagnostic> {
     found
 }
 
-/// What an agent is offered by the project's own tools.
+/// Returns the exports of the project's own tools that the agent can call.
 fn offered<'d>(
     agent: &'d Agent,
-    decoded: &'d Decoded,
+    decoded: &'d DecodedResources,
 ) -> impl Iterator<Item = (&'d Resource<Tool>, &'d ExportSpec)> {
     agent.tools.iter().flat_map(|used| {
         let tool = decoded
@@ -127,7 +126,7 @@ fn offered<'d>(
     })
 }
 
-/// The exports whose schema is known and that the agent is offered.
+/// Returns the exports of a tool that the agent can call and whose schema is known.
 fn selected<'t>(tool: &'t Resource<Tool>, used: &ToolUse) -> impl Iterator<Item = &'t ExportSpec> {
     let names = used.exports.clone();
     let chosen = move |export: &&ExportSpec| {
@@ -143,22 +142,22 @@ fn selected<'t>(tool: &'t Resource<Tool>, used: &ToolUse) -> impl Iterator<Item 
 }
 
 fn warning(
-    provider: &Provider,
+    provider: &ProviderRules,
     tool: &Resource<Tool>,
     export: &ExportSpec,
-    refusal: &Refusal,
-    places: &Places<'_>,
+    refusal: &SchemaRefusal,
+    places: &SpecPositions<'_>,
 ) -> Diagnostic {
     let name = qualified_name(&tool.id.name, &export.name);
     let place = places.parameters(&tool.id, &export.name, &refusal.road);
-    let sent = sent_schema(provider.wire, &export.shown_parameters()).to_string();
+    let sent = sent_schema(provider.wire, &export.model_parameters()).to_string();
     let diagnostic = Diagnostic::new(
         Code::PROVIDER_SCHEMA,
         format!(
-            "{} does not take the parameters of `{name}` as they are: {}. What is sent: {}",
+            "{} does not accept the parameters of `{name}` unchanged: {}. gdn sends: {}",
             provider.title,
             refusal.reason,
-            excerpt(&sent, SHOWN)
+            excerpt(&sent, MAX_SHOWN_SCHEMA_CHARS)
         ),
     );
     let diagnostic = diagnostic
@@ -172,15 +171,15 @@ fn warning(
     }
 }
 
-fn refusal(road: &[String], reason: impl Into<String>, remedy: &'static str) -> Refusal {
-    Refusal {
+fn refusal(road: &[String], reason: impl Into<String>, remedy: &'static str) -> SchemaRefusal {
+    SchemaRefusal {
         road: road.to_vec(),
         reason: reason.into(),
         remedy,
     }
 }
 
-fn at_root(schema: &Value, keywords: &[&str]) -> Vec<Refusal> {
+fn at_root(schema: &Value, keywords: &[&str]) -> Vec<SchemaRefusal> {
     let present = |keyword: &&&str| schema.get(**keyword).is_some();
     let named = |keyword: &&str| {
         let road = [(*keyword).to_owned()];
@@ -193,7 +192,7 @@ fn at_root(schema: &Value, keywords: &[&str]) -> Vec<Refusal> {
     keywords.iter().filter(present).map(named).collect()
 }
 
-fn openai(schema: &Value, model: &Model) -> Vec<Refusal> {
+fn openai(schema: &Value, model: &Model) -> Vec<SchemaRefusal> {
     let mut found = at_root(schema, &["oneOf", "anyOf", "allOf", "enum", "not"]);
     found.extend(arrays_without_items(schema));
     if model.options.strict == Some(true) {
@@ -202,13 +201,13 @@ fn openai(schema: &Value, model: &Model) -> Vec<Refusal> {
     found
 }
 
-/// Whether OpenAI's strict mode has nothing against `schema`.
+/// Returns whether `schema` satisfies OpenAI's strict mode.
 pub(crate) fn fits_strict_mode(schema: &Value) -> bool {
     at_root(schema, &["oneOf", "anyOf", "allOf", "enum", "not"]).is_empty()
         && openai_strict(schema).is_empty()
 }
 
-fn openai_strict(schema: &Value) -> Vec<Refusal> {
+fn openai_strict(schema: &Value) -> Vec<SchemaRefusal> {
     const UNSUPPORTED: [&str; 8] = [
         "allOf",
         "not",
@@ -226,7 +225,7 @@ fn openai_strict(schema: &Value) -> Vec<Refusal> {
             object,
             road,
             &STRICT_FORMATS,
-            "strict mode does not know",
+            "strict mode does not support",
         ));
         values += object
             .get("enum")
@@ -236,7 +235,7 @@ fn openai_strict(schema: &Value) -> Vec<Refusal> {
             object,
             road,
             &UNSUPPORTED,
-            "strict mode does not know",
+            "strict mode does not support",
         ));
         let Some(named) = object.get("properties").and_then(Value::as_object) else {
             return;
@@ -245,7 +244,7 @@ fn openai_strict(schema: &Value) -> Vec<Refusal> {
         if object.get("additionalProperties") != Some(&Value::Bool(false)) {
             found.push(refusal(
                 road,
-                "strict mode wants `additionalProperties: false` in every object",
+                "strict mode requires `additionalProperties: false` in every object",
                 "add it",
             ));
         }
@@ -260,44 +259,47 @@ fn openai_strict(schema: &Value) -> Vec<Refusal> {
             .collect();
         if !optional.is_empty() {
             let reason = format!(
-                "strict mode wants every property in `required`, and {} is not",
+                "strict mode requires every property in `required`, but {} is missing",
                 list(&optional, 5)
             );
             found.push(refusal(
                 road,
                 reason,
-                "add it to `required`, and let it be null: `type: [string, \"null\"]`",
+                "add it to `required`, and allow null: `type: [string, \"null\"]`",
             ));
         }
         if road
             .iter()
             .filter(|segment| *segment == "properties")
             .count()
-            >= STRICT_DEPTH
+            >= MAX_STRICT_DEPTH
         {
-            let reason = format!("strict mode takes {STRICT_DEPTH} levels of objects");
+            let reason = format!("strict mode allows at most {MAX_STRICT_DEPTH} levels of objects");
             found.push(refusal(road, reason, "flatten the parameters"));
         }
     });
-    if values > STRICT_ENUM_VALUES {
+    if values > MAX_STRICT_ENUM_VALUES {
         let reason = format!(
-            "strict mode takes {STRICT_ENUM_VALUES} values of enumerations, and here are {values}"
+            "strict mode allows at most {MAX_STRICT_ENUM_VALUES} enum values, but there are \
+            {values}"
         );
         found.push(refusal(
             &[],
             reason,
-            "make the longest enumeration a text, and check it in the tool",
+            "make the longest enum a plain string, and check it in the tool",
         ));
     }
-    if properties > STRICT_PROPERTIES {
-        let reason =
-            format!("strict mode takes {STRICT_PROPERTIES} properties, and here are {properties}");
+    if properties > MAX_STRICT_PROPERTIES {
+        let reason = format!(
+            "strict mode allows at most {MAX_STRICT_PROPERTIES} properties, but there are \
+            {properties}"
+        );
         found.push(refusal(&[], reason, "split the tool"));
     }
     found
 }
 
-fn anthropic(schema: &Value, _: &Model) -> Vec<Refusal> {
+fn anthropic(schema: &Value, _: &Model) -> Vec<SchemaRefusal> {
     let mut found = at_root(schema, &["oneOf", "anyOf", "allOf"]);
     walk(schema, &mut |object, road| {
         let named = object.get("properties").and_then(Value::as_object);
@@ -312,7 +314,8 @@ fn anthropic(schema: &Value, _: &Model) -> Vec<Refusal> {
                 .chain(["properties".to_owned(), name.clone()])
                 .collect();
             let reason = format!(
-                "property names hold letters, digits, `_`, `.` and `-`, at most 64; `{}` does not",
+                "property names contain at most 64 letters, digits, `_`, `.` and `-`; `{}` does \
+                not match",
                 excerpt(name, 80)
             );
             found.push(refusal(&road, reason, "rename the property"));
@@ -328,7 +331,7 @@ fn is_anthropic_key(name: &str) -> bool {
             .all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-'))
 }
 
-const GEMINI_UNKNOWN: [&str; 20] = [
+const GEMINI_UNSUPPORTED_KEYWORDS: [&str; 20] = [
     "$ref",
     "$defs",
     "$dynamicRef",
@@ -351,22 +354,22 @@ const GEMINI_UNKNOWN: [&str; 20] = [
     "contains",
 ];
 
-/// Its schemas are a subset of OpenAPI 3.0. `additionalProperties` and `$schema` mean nothing there and are lost without
-/// harm, so nothing is said about them.
-fn gemini(schema: &Value, _: &Model) -> Vec<Refusal> {
+/// Gemini schemas are a subset of OpenAPI 3.0. `additionalProperties` and `$schema` are ignored
+/// there without harm, so they cause no warning.
+fn gemini(schema: &Value, _: &Model) -> Vec<SchemaRefusal> {
     let mut found = arrays_without_items(schema);
     walk(schema, &mut |object, road| {
         found.extend(unknown_format(
             object,
             road,
             &GEMINI_FORMATS,
-            "it does not know",
+            "the provider does not support",
         ));
         found.extend(unsupported(
             object,
             road,
-            &GEMINI_UNKNOWN,
-            "it does not know",
+            &GEMINI_UNSUPPORTED_KEYWORDS,
+            "the provider does not support",
         ));
         let kind = object.get("type");
         if kind.is_some_and(Value::is_array) {
@@ -379,8 +382,8 @@ fn gemini(schema: &Value, _: &Model) -> Vec<Refusal> {
         if object.contains_key("enum") && kind.is_some_and(|kind| kind != "string") {
             found.push(refusal(
                 road,
-                "`enum` is for texts alone",
-                "write the values as texts, with `type: string`",
+                "`enum` is allowed only for strings",
+                "write the values as strings, with `type: string`",
             ));
         }
         let empty = object
@@ -391,7 +394,7 @@ fn gemini(schema: &Value, _: &Model) -> Vec<Refusal> {
             found.push(refusal(
                 road,
                 "an object must have properties",
-                "name its properties, or make it a text",
+                "declare its properties, or make it a string",
             ));
         }
     });
@@ -403,7 +406,7 @@ fn unsupported(
     road: &[String],
     keywords: &[&str],
     says: &str,
-) -> Vec<Refusal> {
+) -> Vec<SchemaRefusal> {
     let present = object
         .keys()
         .filter(|keyword| keywords.contains(&keyword.as_str()));
@@ -412,7 +415,7 @@ fn unsupported(
         refusal(
             &road,
             format!("{says} `{keyword}`"),
-            "say it in the description, and check it in the tool",
+            "state it in the description, and check it in the tool",
         )
     };
     present.map(named).collect()
@@ -423,7 +426,7 @@ fn unknown_format(
     road: &[String],
     known: &[&str],
     says: &str,
-) -> Option<Refusal> {
+) -> Option<SchemaRefusal> {
     let format = object
         .get("format")
         .and_then(Value::as_str)
@@ -433,11 +436,11 @@ fn unknown_format(
     Some(refusal(
         &road,
         reason,
-        "say it in the description, and check it in the tool",
+        "state it in the description, and check it in the tool",
     ))
 }
 
-fn arrays_without_items(schema: &Value) -> Vec<Refusal> {
+fn arrays_without_items(schema: &Value) -> Vec<SchemaRefusal> {
     let mut found = Vec::new();
     walk(schema, &mut |object, road| {
         let is_array = object.get("type").is_some_and(|kind| {
@@ -449,7 +452,7 @@ fn arrays_without_items(schema: &Value) -> Vec<Refusal> {
         if is_array && !object.contains_key("items") && !object.contains_key("prefixItems") {
             found.push(refusal(
                 road,
-                "an array must say what it holds",
+                "an array must declare the type of its items",
                 "add `items`",
             ));
         }
@@ -481,7 +484,7 @@ mod tests {
         }
     }
 
-    fn roads(check: Check, schema: &Value, strict: bool) -> Vec<String> {
+    fn roads(check: SchemaCheck, schema: &Value, strict: bool) -> Vec<String> {
         check(schema, &model(strict))
             .into_iter()
             .map(|refusal| refusal.road.join("/"))

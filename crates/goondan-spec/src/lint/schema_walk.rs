@@ -1,9 +1,9 @@
-//! Every subschema of a JSON Schema, with the road to it.
+//! Traversal of all subschemas of a JSON Schema.
 
 use serde_json::{Map, Value};
 
-/// Keywords that hold one schema.
-const ONE: [&str; 9] = [
+/// Keywords with one subschema.
+const SINGLE_SCHEMA_KEYWORDS: [&str; 9] = [
     "items",
     "additionalProperties",
     "not",
@@ -14,25 +14,25 @@ const ONE: [&str; 9] = [
     "propertyNames",
     "unevaluatedProperties",
 ];
-/// Keywords that hold a list of schemas.
-const LIST: [&str; 4] = ["anyOf", "oneOf", "allOf", "prefixItems"];
-/// Keywords that hold a map of schemas.
-const NAMED: [&str; 4] = [
+/// Keywords with a list of subschemas.
+const SCHEMA_LIST_KEYWORDS: [&str; 4] = ["anyOf", "oneOf", "allOf", "prefixItems"];
+/// Keywords with a map of subschemas.
+const SCHEMA_MAP_KEYWORDS: [&str; 4] = [
     "properties",
     "patternProperties",
     "$defs",
     "dependentSchemas",
 ];
 
-/// Calls `visit` with every subschema, the root first, and with the segments of the JSON pointer to it.
+/// Calls `visit` with every subschema and its JSON pointer segments, starting with the root.
 pub(super) fn walk<'s>(
     schema: &'s Value,
     visit: &mut impl FnMut(&'s Map<String, Value>, &[String]),
 ) {
-    go(schema, &mut Vec::new(), visit);
+    walk_at(schema, &mut Vec::new(), visit);
 }
 
-fn go<'s>(
+fn walk_at<'s>(
     schema: &'s Value,
     road: &mut Vec<String>,
     visit: &mut impl FnMut(&'s Map<String, Value>, &[String]),
@@ -44,15 +44,17 @@ fn go<'s>(
     for (keyword, value) in object {
         road.push(keyword.clone());
         match value {
-            Value::Object(_) if ONE.contains(&keyword.as_str()) => go(value, road, visit),
-            Value::Array(items) if LIST.contains(&keyword.as_str()) => {
+            Value::Object(_) if SINGLE_SCHEMA_KEYWORDS.contains(&keyword.as_str()) => {
+                walk_at(value, road, visit)
+            }
+            Value::Array(items) if SCHEMA_LIST_KEYWORDS.contains(&keyword.as_str()) => {
                 for (index, item) in items.iter().enumerate() {
-                    step(item, index.to_string(), road, visit);
+                    walk_child(item, index.to_string(), road, visit);
                 }
             }
-            Value::Object(named) if NAMED.contains(&keyword.as_str()) => {
+            Value::Object(named) if SCHEMA_MAP_KEYWORDS.contains(&keyword.as_str()) => {
                 for (name, item) in named {
-                    step(item, name.clone(), road, visit);
+                    walk_child(item, name.clone(), road, visit);
                 }
             }
             _ => {}
@@ -61,13 +63,13 @@ fn go<'s>(
     }
 }
 
-fn step<'s>(
+fn walk_child<'s>(
     schema: &'s Value,
     segment: String,
     road: &mut Vec<String>,
     visit: &mut impl FnMut(&'s Map<String, Value>, &[String]),
 ) {
     road.push(segment);
-    go(schema, road, visit);
+    walk_at(schema, road, visit);
     road.pop();
 }

@@ -1,15 +1,18 @@
-//! Resources that nothing refers to.
+//! Warns about resources that nothing refers to.
 
 use std::collections::HashSet;
 
 use crate::ResourceId;
-use crate::bundle::{Decoded, Resource, Resources};
+use crate::bundle::{DecodedResources, Resource, Resources};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::parallel;
 
-/// Agents in no swarm, tools and extensions of no agent, connectors of no connection. A Model may be named by the free
-/// config of a tool, so it is left out; and without a swarm nothing is in use yet.
-pub(super) fn lint(decoded: &Decoded) -> Vec<Diagnostic> {
+/// Reports agents without a swarm, tools and extensions without an agent, and connectors without a
+/// connection.
+///
+/// Models are skipped because the free-form config of a tool may name one. Without a swarm, nothing
+/// is in use yet, so nothing is reported.
+pub(super) fn lint(decoded: &DecodedResources) -> Vec<Diagnostic> {
     if decoded.swarms.is_empty() {
         return Vec::new();
     }
@@ -74,7 +77,7 @@ fn unused<T: Send + Sync>(
         .collect()
 }
 
-/// Nothing for a built-in resource: it is there for whoever wants it.
+/// Returns `None` for a built-in resource, which has no origin: it need not be used.
 fn warning<T>(resource: &Resource<T>, how: &str, remedy: &str) -> Option<Diagnostic> {
     let (file, at) = resource.origin.clone()?;
     Some(

@@ -1,10 +1,10 @@
-//! Workflow commands, so that GitHub shows diagnostics at the lines of a pull request.
+//! Workflow commands that make GitHub annotate the lines of a pull request.
 
 use super::severity;
 use crate::diagnostic::Diagnostic;
-use crate::shown;
+use crate::untrusted_text;
 
-/// One workflow command a diagnostic.
+/// Formats one workflow command per diagnostic.
 pub fn github(diagnostics: &[Diagnostic]) -> String {
     diagnostics.iter().map(command).collect()
 }
@@ -34,7 +34,7 @@ fn command(diagnostic: &Diagnostic) -> String {
 }
 
 fn data(text: &str) -> String {
-    shown::lines(text)
+    untrusted_text::lines(text)
         .to_string()
         .replace('%', "%25")
         .replace('\n', "%0A")

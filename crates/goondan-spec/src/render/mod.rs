@@ -1,4 +1,4 @@
-//! Diagnostics as text: for people, for one line each, for programs and for GitHub.
+//! Text formats of diagnostics: pretty, one line each, JSON and GitHub.
 
 mod github;
 mod json;
@@ -13,7 +13,7 @@ pub use short::short;
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::text::count;
 
-/// `2 errors and 1 warning in 2 files`; nothing of what there is none of.
+/// Formats counts, such as `2 errors and 1 warning in 2 files`. Zero counts are omitted.
 pub fn summary(diagnostics: &[Diagnostic]) -> String {
     let errors = diagnostics
         .iter()
@@ -42,7 +42,7 @@ pub fn summary(diagnostics: &[Diagnostic]) -> String {
         format!(" in {}", count(files.len(), "file"))
     };
     let outcome = if errors > 0 {
-        "; nothing runs until the errors are gone"
+        "; fix the errors before you run the project"
     } else {
         ""
     };
@@ -56,7 +56,7 @@ fn severity(diagnostic: &Diagnostic) -> &'static str {
     }
 }
 
-/// `Agent/assistant spec.tools[0].ref`, as far as it is known.
+/// Formats the known parts of the subject, such as `Agent/assistant spec.tools[0].ref`.
 fn subject(diagnostic: &Diagnostic) -> Option<String> {
     match (&diagnostic.resource, &diagnostic.field) {
         (Some(resource), Some(field)) => Some(format!("{resource} {field}")),
@@ -81,7 +81,7 @@ mod tests {
         );
         assert_eq!(
             summary(&[error.clone(), error, warning]),
-            "2 errors and 1 warning in 2 files; nothing runs until the errors are gone."
+            "2 errors and 1 warning in 2 files; fix the errors before you run the project."
         );
     }
 }

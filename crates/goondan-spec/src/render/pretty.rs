@@ -1,43 +1,43 @@
-//! For people: the source with carets under the mistake, and what to type next.
+//! Output for people: the source with carets under the error, and the suggestion.
 
 use std::ops::Range;
 
 use annotate_snippets::{AnnotationKind, Element, Level, Origin, Renderer, Snippet};
 
 use super::{subject, summary};
-use crate::diagnostic::{Diagnostic, Position, Severity};
-use crate::shown;
-use crate::source::Sources;
+use crate::diagnostic::{Diagnostic, Severity, SourcePosition};
+use crate::source::SourceTexts;
 use crate::text::excerpt;
+use crate::untrusted_text;
 
-/// How many characters of a message are shown; a message that quotes a file may be of any length.
-const LONGEST_MESSAGE: usize = 2_000;
-/// How many diagnostics are shown; what follows is counted.
-const MOST_SHOWN: usize = 50;
+/// Maximum length of a message, in characters. A message that quotes a file may have any length.
+const MAX_MESSAGE_CHARS: usize = 2_000;
+/// Maximum number of diagnostics in the output. The rest is only counted.
+const MAX_SHOWN_DIAGNOSTICS: usize = 50;
 
-/// Every diagnostic with its source, then a closing line. Ends with a newline.
-pub fn pretty(diagnostics: &[Diagnostic], sources: &Sources, color: bool) -> String {
+/// Formats every diagnostic with its source, then a summary line. Ends with a newline.
+pub fn pretty(diagnostics: &[Diagnostic], sources: &SourceTexts, color: bool) -> String {
     let mut text = shown_each(diagnostics, sources, color);
     text.push_str(&summary(diagnostics));
     text.push('\n');
     text
 }
 
-/// Every diagnostic with its source, an empty line behind each. Empty where there are none.
-pub fn shown_each(diagnostics: &[Diagnostic], sources: &Sources, color: bool) -> String {
+/// Formats every diagnostic with its source and an empty line after it. Empty without diagnostics.
+pub fn shown_each(diagnostics: &[Diagnostic], sources: &SourceTexts, color: bool) -> String {
     let renderer = if color {
         Renderer::styled()
     } else {
         Renderer::plain()
     };
     let mut text = String::new();
-    for diagnostic in diagnostics.iter().take(MOST_SHOWN) {
+    for diagnostic in diagnostics.iter().take(MAX_SHOWN_DIAGNOSTICS) {
         text.push_str(&one(diagnostic, sources, &renderer));
         text.push_str("\n\n");
     }
     if let Some(hidden) = diagnostics
         .len()
-        .checked_sub(MOST_SHOWN)
+        .checked_sub(MAX_SHOWN_DIAGNOSTICS)
         .filter(|hidden| *hidden > 0)
     {
         text.push_str(&format!("… and {hidden} more.\n\n"));
@@ -45,7 +45,7 @@ pub fn shown_each(diagnostics: &[Diagnostic], sources: &Sources, color: bool) ->
     text
 }
 
-fn one(diagnostic: &Diagnostic, sources: &Sources, renderer: &Renderer) -> String {
+fn one(diagnostic: &Diagnostic, sources: &SourceTexts, renderer: &Renderer) -> String {
     let level = match diagnostic.severity {
         Severity::Error => Level::ERROR,
         Severity::Warning => Level::WARNING,
@@ -69,9 +69,9 @@ fn one(diagnostic: &Diagnostic, sources: &Sources, renderer: &Renderer) -> Strin
     renderer.render(&[title.elements(elements)])
 }
 
-/// The line in question, or the file's name alone where there is no line to show.
-fn place(file: &str, at: Option<Position>, sources: &Sources) -> Element<'static> {
-    let name = shown::line(file).to_string();
+/// Returns the source line, or only the file name if there is no line to show.
+fn place(file: &str, at: Option<SourcePosition>, sources: &SourceTexts) -> Element<'static> {
+    let name = untrusted_text::line(file).to_string();
     let Some((source, at)) = sources.get(file).zip(at) else {
         return Origin::path(name).into();
     };
@@ -85,17 +85,17 @@ fn place(file: &str, at: Option<Position>, sources: &Sources) -> Element<'static
 }
 
 fn cut(text: &str) -> String {
-    shown::line(excerpt(text, LONGEST_MESSAGE)).to_string()
+    untrusted_text::line(excerpt(text, MAX_MESSAGE_CHARS)).to_string()
 }
 
-/// The first line of a place as it is shown, and the bytes of it that are meant. The renderer cuts a long line to the
-/// terminal's width.
-fn line_of(source: &str, at: Position) -> (String, Range<usize>) {
+/// Returns the first line of a range and the part of it that is in the range. The renderer cuts
+/// long lines to the terminal width.
+fn line_of(source: &str, at: SourcePosition) -> (String, Range<usize>) {
     let (line, mark) = raw_line_of(source, at);
     let [before, marked, after] = [&line[..mark.start], &line[mark.clone()], &line[mark.end..]]
         .map(|part| {
             part.split('\t')
-                .map(|cell| shown::line(cell).to_string())
+                .map(|cell| untrusted_text::line(cell).to_string())
                 .collect::<Vec<_>>()
                 .join("\t")
         });
@@ -103,7 +103,7 @@ fn line_of(source: &str, at: Position) -> (String, Range<usize>) {
     (before + &marked + &after, mark)
 }
 
-fn raw_line_of(source: &str, at: Position) -> (&str, Range<usize>) {
+fn raw_line_of(source: &str, at: SourcePosition) -> (&str, Range<usize>) {
     let start = source.floor_char_boundary(at.start.min(source.len()));
     let end = source.ceil_char_boundary(at.end.clamp(start, source.len()));
     let line_start = source[..start].rfind('\n').map_or(0, |newline| newline + 1);
@@ -126,7 +126,7 @@ mod tests {
         let source = format!("{}: wrong{}", "é".repeat(5_000), "x".repeat(500_000));
         let start = source.find("wrong").unwrap();
         let at = position_of_bytes(&source, start, start + 5);
-        let mut sources = Sources::default();
+        let mut sources = SourceTexts::default();
         sources.insert("f", source);
         let text = pretty(
             &[Diagnostic::new(Code::CYCLE, "a").in_file("f").at(at)],
@@ -143,7 +143,7 @@ mod tests {
     fn control_characters_never_reach_the_terminal() {
         let source = "x: \u{9b}2J\u{202e}wrong\u{200b} # \u{1b}]0;t\u{7}\ty: 1";
         let start = source.find("wrong").unwrap();
-        let mut sources = Sources::default();
+        let mut sources = SourceTexts::default();
         sources.insert("f\u{7}", source.to_owned());
         let at = position_of_bytes(source, start, start + 5);
         let diagnostic = Diagnostic::new(Code::CYCLE, "a\u{1b}[2Jb\nc\u{2066}")
@@ -151,7 +151,8 @@ mod tests {
             .at(at);
         let text = pretty(&[diagnostic], &sources, false);
         assert!(
-            text.chars().all(|c| shown::is_visible(c) || c == '\n'),
+            text.chars()
+                .all(|c| untrusted_text::is_visible(c) || c == '\n'),
             "{text:?}"
         );
         assert!(

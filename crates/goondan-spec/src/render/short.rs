@@ -1,12 +1,12 @@
-//! One line a diagnostic, as compilers and editors know it.
+//! One line per diagnostic, in the format of compilers and editors.
 
 use std::fmt::Write;
 
 use super::{severity, subject};
 use crate::diagnostic::Diagnostic;
-use crate::shown;
+use crate::untrusted_text;
 
-/// `file:line:column: error[CODE]: message (resource field) help: suggestion`.
+/// Formats `file:line:column: error[CODE]: message (resource field) help: suggestion`.
 pub fn short(diagnostics: &[Diagnostic]) -> String {
     diagnostics.iter().map(line).collect()
 }
@@ -15,8 +15,14 @@ fn line(diagnostic: &Diagnostic) -> String {
     let mut line = String::new();
     // Writing to a String cannot fail.
     let _ = match (&diagnostic.file, diagnostic.position) {
-        (Some(file), Some(at)) => write!(line, "{}:{}:{}: ", shown::line(file), at.line, at.column),
-        (Some(file), None) => write!(line, "{}: ", shown::line(file)),
+        (Some(file), Some(at)) => write!(
+            line,
+            "{}:{}:{}: ",
+            untrusted_text::line(file),
+            at.line,
+            at.column
+        ),
+        (Some(file), None) => write!(line, "{}: ", untrusted_text::line(file)),
         (None, _) => Ok(()),
     };
     let _ = write!(
@@ -24,13 +30,13 @@ fn line(diagnostic: &Diagnostic) -> String {
         "{}[{}]: {}",
         severity(diagnostic),
         diagnostic.code,
-        shown::line(&diagnostic.message)
+        untrusted_text::line(&diagnostic.message)
     );
     if let Some(subject) = subject(diagnostic) {
-        let _ = write!(line, " ({})", shown::line(&subject));
+        let _ = write!(line, " ({})", untrusted_text::line(&subject));
     }
     if let Some(suggestion) = &diagnostic.suggestion {
-        let _ = write!(line, " help: {}", shown::line(suggestion));
+        let _ = write!(line, " help: {}", untrusted_text::line(suggestion));
     }
     line.push('\n');
     line

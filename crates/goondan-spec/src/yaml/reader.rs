@@ -1,24 +1,27 @@
-//! From a text to its tree, over the parser's events.
+//! Builds a node tree from the parser's events.
 //!
-//! The parser knows the grammar. What YAML's values mean is decided here and in `scalar.rs`: anchors, aliases and merge
-//! keys, keys that stand twice, how deep a document may nest. The first mistake ends the reading.
+//! The parser covers the grammar. This module and `scalar.rs` define the semantics: anchors,
+//! aliases, merge keys, duplicate keys and the nesting limit. Reading stops at the first error.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 use granit_parser::{self, Event, Options, Parser, ScalarStyle, ScanError, Span, StrInput, Tag};
 
-use super::{MAX_ALIASED_VALUES, MAX_DEPTH, MAX_KEY_LENGTH, Refusal, YamlError, explain, scalar};
-use crate::diagnostic::Position;
-use crate::node::{Content, Entry, Node};
+use super::{
+    LocatedYamlError, MAX_ALIASED_VALUES, MAX_KEY_CHARS, MAX_NESTING_DEPTH, YamlError,
+    error_messages, scalar,
+};
+use crate::diagnostic::SourcePosition;
+use crate::node::{MapEntry, NodeContent, YamlNode};
 
-/// From this many entries on, a map's keys are looked up in a set.
-const LARGE_MAP: usize = 16;
+/// Number of entries from which a map's keys are looked up in a set.
+const LARGE_MAP_ENTRIES: usize = 16;
 
-/// The first document of `text` that is not empty, if any. What follows it is read for mistakes alone.
-pub(super) fn read(text: &str) -> Result<Option<Node>, Refusal> {
+/// Returns the first document of `text` that is not empty. The rest is only checked for errors.
+pub(super) fn read(text: &str) -> Result<Option<YamlNode>, LocatedYamlError> {
     let parser = Parser::with_options(StrInput::new(text), parser_options());
-    let mut reader = Reader {
+    let mut reader = NodeTreeReader {
         text,
         parser,
         anchors: HashMap::new(),
@@ -31,52 +34,51 @@ pub(super) fn read(text: &str) -> Result<Option<Node>, Refusal> {
             (Event::StreamStart | Event::DocumentStart(..) | Event::DocumentEnd, _) => {}
             (event, span) => {
                 let node = reader.node(event, span, 0)?;
-                first = first.or(Some(node).filter(|node| node.content != Content::Null));
+                first = first.or(Some(node).filter(|node| node.content != NodeContent::Null));
             }
         }
     }
 }
 
 fn parser_options() -> Options {
-    granit_parser::options! { simple_key_max_lookahead: MAX_KEY_LENGTH, emit_comments: false }
+    granit_parser::options! { simple_key_max_lookahead: MAX_KEY_CHARS, emit_comments: false }
 }
 
-type Found<'t> = (Event<'t>, Span);
+type SpannedEvent<'t> = (Event<'t>, Span);
 
-struct Reader<'t> {
+struct NodeTreeReader<'t> {
     text: &'t str,
     parser: Parser<'t, StrInput<'t>>,
-    /// What has an anchor and was read to its end, by the parser's number.
-    anchors: HashMap<usize, Anchored>,
-    /// How many values all aliases so far stand for.
+    /// Completely read nodes with an anchor, by the parser's anchor number.
+    anchors: HashMap<usize, AnchoredNode>,
+    /// Total number of values that the aliases so far expand to.
     aliased: usize,
 }
 
-/// What an alias can stand for.
-struct Anchored {
-    node: Node,
-    /// What it is as a key, where it can be one.
+struct AnchoredNode {
+    node: YamlNode,
+    /// The node as a map key, if it can be one.
     key: Option<String>,
     values: usize,
     depth: usize,
 }
 
-impl<'t> Reader<'t> {
-    fn next(&mut self) -> Result<Found<'t>, Refusal> {
+impl<'t> NodeTreeReader<'t> {
+    fn next(&mut self) -> Result<SpannedEvent<'t>, LocatedYamlError> {
         match self.parser.next() {
             Some(Ok(found)) => Ok(found),
             Some(Err(error)) => Err(self.broken(&error)),
-            // The parser ends with the event that ends the stream, and nobody asks on after that.
+            // The parser ends after its `StreamEnd` event, and the caller stops at that event.
             None => Ok((Event::StreamEnd, Span::default())),
         }
     }
 
-    fn broken(&self, error: &ScanError) -> Refusal {
+    fn broken(&self, error: &ScanError) -> LocatedYamlError {
         let (line, column) = (error.marker().line(), error.marker().col() + 1);
-        let found = explain::syntax(error);
+        let found = error_messages::syntax(error);
         match error
             .info()
-            .contains(explain::TAB)
+            .contains(error_messages::TAB_ERROR_MARKER)
             .then(|| tab_below(self.text, line))
             .flatten()
         {
@@ -85,54 +87,59 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// The value that begins with that event, inside of `depth` lists and maps.
-    fn node(&mut self, event: Event<'t>, span: Span, depth: usize) -> Result<Node, Refusal> {
+    /// Reads the value that begins with `event`, inside `depth` lists and maps.
+    fn node(
+        &mut self,
+        event: Event<'t>,
+        span: Span,
+        depth: usize,
+    ) -> Result<YamlNode, LocatedYamlError> {
         let at = position(&span);
         match event {
             Event::Scalar(value, style, anchor, tag) => {
                 let content = scalar::content(&value, style, tag.as_deref())
                     .map_err(|refusal| refusal.at(at))?;
-                let node = Node { at, content };
+                let node = YamlNode { at, content };
                 if anchor != 0 {
                     let key = scalar::key(value, style, tag.as_deref()).ok();
-                    self.remember(anchor, &node, key);
+                    self.record_anchor(anchor, &node, key);
                 }
                 Ok(node)
             }
             Event::SequenceStart(_, anchor, tag) => {
                 expect_tag(tag.as_deref(), "seq", at)?;
-                let content = self.list(inside(depth, at)?)?;
-                Ok(self.collection(anchor, Node { at, content }))
+                let content = self.list(child_depth(depth, at)?)?;
+                Ok(self.collection(anchor, YamlNode { at, content }))
             }
             Event::MappingStart(_, anchor, tag) => {
                 expect_tag(tag.as_deref(), "map", at)?;
-                let content = self.map(inside(depth, at)?)?;
-                Ok(self.collection(anchor, Node { at, content }))
+                let content = self.map(child_depth(depth, at)?)?;
+                Ok(self.collection(anchor, YamlNode { at, content }))
             }
             Event::Alias(anchor) => self.alias(anchor, at, depth),
-            _ => Err(explain::unfinished().at(at)),
+            _ => Err(error_messages::unfinished().at(at)),
         }
     }
 
-    fn list(&mut self, depth: usize) -> Result<Content, Refusal> {
+    fn list(&mut self, depth: usize) -> Result<NodeContent, LocatedYamlError> {
         let mut items = Vec::new();
         loop {
             match self.next()? {
-                (Event::SequenceEnd, _) => return Ok(Content::List(items)),
+                (Event::SequenceEnd, _) => return Ok(NodeContent::List(items)),
                 (event, span) => items.push(self.node(event, span, depth)?),
             }
         }
     }
 
-    fn map(&mut self, depth: usize) -> Result<Content, Refusal> {
-        let mut entries: Vec<Entry> = Vec::new();
+    fn map(&mut self, depth: usize) -> Result<NodeContent, LocatedYamlError> {
+        let mut entries: Vec<MapEntry> = Vec::new();
         let mut keys = HashSet::new();
         let mut merged = Vec::new();
         loop {
             let (event, span) = self.next()?;
             if let Event::MappingEnd = event {
                 merge(&mut entries, merged);
-                return Ok(Content::Map(entries));
+                return Ok(NodeContent::Map(entries));
             }
             if is_merge_key(&event) {
                 let (event, span) = self.next()?;
@@ -145,12 +152,12 @@ impl<'t> Reader<'t> {
             let key = self
                 .key(event, key_at)
                 .map_err(|refusal| refusal.at(key_at))?;
-            if stands_twice(&key, &entries, &mut keys) {
-                return Err(explain::twice(&key).at(key_at));
+            if is_duplicate_key(&key, &entries, &mut keys) {
+                return Err(error_messages::duplicate_key(&key).at(key_at));
             }
             let (event, span) = self.next()?;
             let value = self.node(event, span, depth)?;
-            entries.push(Entry {
+            entries.push(MapEntry {
                 key: key.into_owned(),
                 key_at,
                 value,
@@ -158,46 +165,46 @@ impl<'t> Reader<'t> {
         }
     }
 
-    fn key(&mut self, event: Event<'t>, at: Position) -> Result<Cow<'t, str>, YamlError> {
+    fn key(&mut self, event: Event<'t>, at: SourcePosition) -> Result<Cow<'t, str>, YamlError> {
         match event {
             Event::Scalar(value, style, anchor, tag) => {
                 if anchor != 0 {
-                    let text = |_| Content::Text(value.clone().into_owned());
+                    let text = |_| NodeContent::Text(value.clone().into_owned());
                     let content =
                         scalar::content(&value, style, tag.as_deref()).unwrap_or_else(text);
-                    self.remember(anchor, &Node { at, content }, Some(value.clone()));
+                    self.record_anchor(anchor, &YamlNode { at, content }, Some(value.clone()));
                 }
                 scalar::key(value, style, tag.as_deref())
             }
             Event::Alias(anchor) => match self.anchors.get(&anchor) {
-                Some(Anchored { key: Some(key), .. }) => Ok(Cow::Owned(key.clone())),
-                Some(Anchored {
+                Some(AnchoredNode { key: Some(key), .. }) => Ok(Cow::Owned(key.clone())),
+                Some(AnchoredNode {
                     node:
-                        Node {
-                            content: Content::Null,
+                        YamlNode {
+                            content: NodeContent::Null,
                             ..
                         },
                     ..
-                }) => Err(explain::key_is_empty()),
-                Some(_) => Err(explain::key_is_no_text()),
-                None => Err(explain::inside_itself()),
+                }) => Err(error_messages::key_is_empty()),
+                Some(_) => Err(error_messages::key_is_no_text()),
+                None => Err(error_messages::inside_itself()),
             },
-            _ => Err(explain::key_is_no_text()),
+            _ => Err(error_messages::key_is_no_text()),
         }
     }
 
-    fn collection(&mut self, anchor: usize, node: Node) -> Node {
+    fn collection(&mut self, anchor: usize, node: YamlNode) -> YamlNode {
         if anchor != 0 {
-            self.remember(anchor, &node, None);
+            self.record_anchor(anchor, &node, None);
         }
         node
     }
 
-    fn remember(&mut self, anchor: usize, node: &Node, key: Option<Cow<'_, str>>) {
+    fn record_anchor(&mut self, anchor: usize, node: &YamlNode, key: Option<Cow<'_, str>>) {
         let (values, depth) = measure(node);
         self.anchors.insert(
             anchor,
-            Anchored {
+            AnchoredNode {
                 node: node.clone(),
                 key: key.map(Cow::into_owned),
                 values,
@@ -206,31 +213,40 @@ impl<'t> Reader<'t> {
         );
     }
 
-    fn alias(&mut self, anchor: usize, at: Position, depth: usize) -> Result<Node, Refusal> {
+    fn alias(
+        &mut self,
+        anchor: usize,
+        at: SourcePosition,
+        depth: usize,
+    ) -> Result<YamlNode, LocatedYamlError> {
         let Some(anchored) = self.anchors.get(&anchor) else {
-            return Err(explain::inside_itself().at(at));
+            return Err(error_messages::inside_itself().at(at));
         };
         self.aliased = self.aliased.saturating_add(anchored.values);
         if self.aliased > MAX_ALIASED_VALUES {
-            return Err(explain::too_many_aliases().at(at));
+            return Err(error_messages::too_many_aliases().at(at));
         }
-        if depth + anchored.depth > MAX_DEPTH {
-            return Err(explain::too_deep().at(at));
+        if depth + anchored.depth > MAX_NESTING_DEPTH {
+            return Err(error_messages::too_deep().at(at));
         }
         Ok(anchored.node.clone())
     }
 }
 
-/// The depth of what stands in a collection that itself stands in `depth` others.
-fn inside(depth: usize, at: Position) -> Result<usize, Refusal> {
-    if depth < MAX_DEPTH {
+/// Returns the depth inside a collection at `depth`, or an error beyond [`MAX_NESTING_DEPTH`].
+fn child_depth(depth: usize, at: SourcePosition) -> Result<usize, LocatedYamlError> {
+    if depth < MAX_NESTING_DEPTH {
         Ok(depth + 1)
     } else {
-        Err(explain::too_deep().at(at))
+        Err(error_messages::too_deep().at(at))
     }
 }
 
-fn expect_tag(tag: Option<&Tag>, expected: &str, at: Position) -> Result<(), Refusal> {
+fn expect_tag(
+    tag: Option<&Tag>,
+    expected: &str,
+    at: SourcePosition,
+) -> Result<(), LocatedYamlError> {
     match tag {
         Some(tag) if tag.core_suffix() != Some(expected) => Err(scalar::bad_tag(tag).at(at)),
         _ => Ok(()),
@@ -241,27 +257,28 @@ fn is_merge_key(event: &Event<'_>) -> bool {
     matches!(event, Event::Scalar(key, ScalarStyle::Plain, _, None) if key == "<<")
 }
 
-/// A merge key takes a map, or a list of maps.
-fn check_merged(value: &Node) -> Result<(), Refusal> {
+fn check_merged(value: &YamlNode) -> Result<(), LocatedYamlError> {
     let wrong = match &value.content {
-        Content::Null | Content::Map(_) => None,
-        Content::List(items) => items
+        NodeContent::Null | NodeContent::Map(_) => None,
+        NodeContent::List(items) => items
             .iter()
-            .find(|item| !matches!(item.content, Content::Null | Content::Map(_))),
+            .find(|item| !matches!(item.content, NodeContent::Null | NodeContent::Map(_))),
         _ => Some(value),
     };
-    wrong.map_or(Ok(()), |wrong| Err(explain::merges_no_map().at(wrong.at)))
+    wrong.map_or(Ok(()), |wrong| {
+        Err(error_messages::merges_no_map().at(wrong.at))
+    })
 }
 
-/// Adds what merge keys bring. The map's own keys win, and of several sources the first.
-fn merge(entries: &mut Vec<Entry>, merged: Vec<Node>) {
+/// Adds the entries of merge keys. The map's own keys win, then the first source.
+fn merge(entries: &mut Vec<MapEntry>, merged: Vec<YamlNode>) {
     let mut sources = Vec::new();
     for value in merged {
         match value.content {
-            Content::Map(source) => sources.push(source),
-            Content::List(items) => {
+            NodeContent::Map(source) => sources.push(source),
+            NodeContent::List(items) => {
                 sources.extend(items.into_iter().filter_map(|item| match item.content {
-                    Content::Map(source) => Some(source),
+                    NodeContent::Map(source) => Some(source),
                     _ => None,
                 }))
             }
@@ -280,9 +297,9 @@ fn merge(entries: &mut Vec<Entry>, merged: Vec<Node>) {
     );
 }
 
-/// Whether the map has that key already. `keys` is filled once the map is large.
-fn stands_twice(key: &str, entries: &[Entry], keys: &mut HashSet<String>) -> bool {
-    if entries.len() < LARGE_MAP {
+/// Returns whether the map already has `key`. `keys` is only filled for large maps.
+fn is_duplicate_key(key: &str, entries: &[MapEntry], keys: &mut HashSet<String>) -> bool {
+    if entries.len() < LARGE_MAP_ENTRIES {
         return entries.iter().any(|entry| entry.key == key);
     }
     if keys.is_empty() {
@@ -291,18 +308,18 @@ fn stands_twice(key: &str, entries: &[Entry], keys: &mut HashSet<String>) -> boo
     !keys.insert(key.to_owned())
 }
 
-/// How many values a node has, keys and borders included, and how deep it nests.
-fn measure(node: &Node) -> (usize, usize) {
+/// Returns the number of values of a node, including keys and collection ends, and its depth.
+fn measure(node: &YamlNode) -> (usize, usize) {
     match &node.content {
-        Content::List(items) => measure_all(items.iter(), 0),
-        Content::Map(entries) => {
+        NodeContent::List(items) => measure_all(items.iter(), 0),
+        NodeContent::Map(entries) => {
             measure_all(entries.iter().map(|entry| &entry.value), entries.len())
         }
         _ => (1, 0),
     }
 }
 
-fn measure_all<'n>(children: impl Iterator<Item = &'n Node>, keys: usize) -> (usize, usize) {
+fn measure_all<'n>(children: impl Iterator<Item = &'n YamlNode>, keys: usize) -> (usize, usize) {
     children
         .map(measure)
         .fold((2 + keys, 1), |(values, depth), (more, deeper)| {
@@ -310,7 +327,7 @@ fn measure_all<'n>(children: impl Iterator<Item = &'n Node>, keys: usize) -> (us
         })
 }
 
-/// The first tab that a line is indented with, below that line.
+/// Returns the position of the first tab in an indentation after `line`.
 fn tab_below(text: &str, line: usize) -> Option<(usize, usize)> {
     let column = |line: &str| {
         Some(line.find(|c: char| c != ' ')?).filter(|at| line[*at..].starts_with('\t'))
@@ -321,11 +338,11 @@ fn tab_below(text: &str, line: usize) -> Option<(usize, usize)> {
         .find_map(|(index, text)| Some((index + 1, column(text)? + 1)))
 }
 
-fn position(span: &Span) -> Position {
+fn position(span: &Span) -> SourcePosition {
     let (line, column) = (span.start.line().max(1), span.start.col() + 1);
-    // A parser of a string knows all bytes.
+    // A parser of a string always reports byte offsets.
     let start = span.start.byte_offset().unwrap_or(0);
-    Position {
+    SourcePosition {
         line,
         column,
         start,

@@ -1,90 +1,91 @@
-//! What a scalar is: YAML 1.2's core schema, without what surprises.
+//! Interprets scalars by a safer subset of YAML 1.2's core schema.
 //!
-//! `no` is text, and so are `1_000` and `2001-01-01`. Numbers are those that JSON can hold.
+//! `no`, `1_000` and `2001-01-01` are strings. Numbers are limited to those that JSON can
+//! represent.
 
 use std::borrow::Cow;
 
 use granit_parser::{ScalarStyle, Tag};
 use serde_json::Number;
 
-use super::{YamlError, explain};
-use crate::node::Content;
+use super::{YamlError, error_messages};
+use crate::node::NodeContent;
 
-/// What a value is.
 pub(super) fn content(
     value: &str,
     style: ScalarStyle,
     tag: Option<&Tag>,
-) -> Result<Content, YamlError> {
+) -> Result<NodeContent, YamlError> {
     match tag {
         None if style == ScalarStyle::Plain => plain(value),
-        None => Ok(Content::Text(value.to_owned())),
+        None => Ok(NodeContent::Text(value.to_owned())),
         Some(tag) => tagged(value, tag),
     }
 }
 
-/// What a value is as a key: its text, as it is written.
+/// Interprets a scalar as a key: its literal text.
 pub(super) fn key<'v>(
     value: Cow<'v, str>,
     style: ScalarStyle,
     tag: Option<&Tag>,
 ) -> Result<Cow<'v, str>, YamlError> {
     match tag {
-        None if style == ScalarStyle::Plain && is_null(&value) => Err(explain::key_is_empty()),
+        None if style == ScalarStyle::Plain && is_null(&value) => {
+            Err(error_messages::key_is_empty())
+        }
         Some(tag) if !is_text(tag) => Err(bad_tag(tag)),
         _ => Ok(value),
     }
 }
 
-/// Whether a tag makes text of everything; `!` alone says that a value shall not be looked at more closely.
+/// Returns whether a tag forces a string. A bare `!` disables type detection.
 fn is_text(tag: &Tag) -> bool {
     tag.core_suffix() == Some("str") || tag.original() == "!"
 }
 
-/// Why a tag cannot stand where it stands.
 pub(super) fn bad_tag(tag: &Tag) -> YamlError {
-    explain::error(
-        format!("The tag `{}` means nothing here.", tag.original()),
+    error_messages::error(
+        format!("The tag `{}` is not supported here.", tag.original()),
         Some("remove the tag"),
     )
 }
 
-fn tagged(value: &str, tag: &Tag) -> Result<Content, YamlError> {
+fn tagged(value: &str, tag: &Tag) -> Result<NodeContent, YamlError> {
     let misplaced = || {
         let message = format!(
-            "The tag `{}` does not fit `{}`.",
+            "The tag `{}` does not match the value `{}`.",
             tag.original(),
             crate::text::excerpt(value, 40)
         );
-        explain::error(message, Some("remove the tag"))
+        error_messages::error(message, Some("remove the tag"))
     };
     match tag.core_suffix() {
-        _ if is_text(tag) => Ok(Content::Text(value.to_owned())),
-        Some("null") => Ok(Content::Null),
-        Some("bool") => boolean(value).map(Content::Bool).ok_or_else(misplaced),
+        _ if is_text(tag) => Ok(NodeContent::Text(value.to_owned())),
+        Some("null") => Ok(NodeContent::Null),
+        Some("bool") => boolean(value).map(NodeContent::Bool).ok_or_else(misplaced),
         Some("int") => integer(&value.replace('_', ""))
-            .map(Content::Number)
+            .map(NodeContent::Number)
             .ok_or_else(misplaced),
-        Some("float") => float(value)?.map(Content::Number).ok_or_else(misplaced),
+        Some("float") => float(value)?.map(NodeContent::Number).ok_or_else(misplaced),
         _ => Err(bad_tag(tag)),
     }
 }
 
-fn plain(value: &str) -> Result<Content, YamlError> {
-    let text = || Content::Text(value.to_owned());
+fn plain(value: &str) -> Result<NodeContent, YamlError> {
+    let text = || NodeContent::Text(value.to_owned());
     if is_null(value) {
-        return Ok(Content::Null);
+        return Ok(NodeContent::Null);
     }
     if let Some(value) = boolean(value) {
-        return Ok(Content::Bool(value));
+        return Ok(NodeContent::Bool(value));
     }
     if !may_be_number(value) {
         return Ok(text());
     }
     if let Some(number) = integer(value) {
-        return Ok(Content::Number(number));
+        return Ok(NodeContent::Number(number));
     }
-    Ok(float(value)?.map_or_else(text, Content::Number))
+    Ok(float(value)?.map_or_else(text, NodeContent::Number))
 }
 
 fn is_null(value: &str) -> bool {
@@ -99,13 +100,13 @@ fn boolean(value: &str) -> Option<bool> {
     }
 }
 
-/// Whether it begins as numbers do, and has no `_`, which only people read over.
+/// Requires the start of a number and no `_`, because YAML 1.2 reads `1_000` as a string.
 fn may_be_number(value: &str) -> bool {
     let digits = value.strip_prefix(['+', '-']).unwrap_or(value);
     digits.starts_with(|first: char| first == '.' || first.is_ascii_digit()) && !value.contains('_')
 }
 
-/// Decimal without zeros in front, hexadecimal, octal or binary, as far as 64 bits go.
+/// Parses a 64-bit integer: decimal without leading zeros, hexadecimal, octal or binary.
 fn integer(value: &str) -> Option<Number> {
     let unsigned = value.strip_prefix(['+', '-']).unwrap_or(value);
     let (radix, digits) = match unsigned.as_bytes() {
@@ -115,7 +116,7 @@ fn integer(value: &str) -> Option<Number> {
         [b'0', _, ..] => return None,
         _ => (10, unsigned),
     };
-    // The standard library takes a sign here, too.
+    // `from_str_radix` also accepts a sign here, which would allow `--1`.
     if !digits.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
         return None;
     }
@@ -126,11 +127,11 @@ fn integer(value: &str) -> Option<Number> {
     }
 }
 
-/// A number with a fraction or an exponent, or one that is too large for 64 bits. Infinity and what is no number are
-/// mistakes: JSON has neither.
+/// Parses a number with a fraction, an exponent or more than 64 bits. Infinity and NaN are errors
+/// because JSON has neither.
 fn float(value: &str) -> Result<Option<Number>, YamlError> {
     let unsigned = value.strip_prefix(['+', '-']).unwrap_or(value);
-    let not_finite = || explain::error(format!("`{value}` is not a finite number."), None);
+    let not_finite = || error_messages::error(format!("`{value}` is not a finite number."), None);
     if matches!(
         unsigned,
         ".inf" | ".Inf" | ".INF" | ".nan" | ".NaN" | ".NAN"

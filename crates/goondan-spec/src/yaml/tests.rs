@@ -1,4 +1,4 @@
-//! What the reader makes of texts, held against a YAML library that shares only the parser with it.
+//! Compares the reader with a YAML library that shares only the parser with it.
 
 use proptest::prelude::*;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
@@ -6,7 +6,7 @@ use serde_json::Number;
 use serde_saphyr::{Location, NonFiniteFloatPolicy, Spanned};
 
 use super::*;
-use crate::node::Entry;
+use crate::node::MapEntry;
 
 #[derive(Debug, PartialEq, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -79,7 +79,7 @@ fn aliases_and_merge_keys_keep_the_place_of_the_definition() {
     );
 }
 
-/// Texts with everything that YAML has, right and wrong.
+/// Generates valid and invalid texts that cover all YAML features.
 fn texts() -> impl Strategy<Value = String> {
     let word = prop::sample::select(vec![
         "a",
@@ -172,10 +172,10 @@ proptest! {
     #[test]
     fn texts_mean_the_same_to_both(text in texts()) {
         match (ours(&text), theirs(&text)) {
-            // What a map's own key replaces it does not look at.
+            // The other library does not check merged values that the map's own keys replace.
             (Err(_), Ok(_)) if text.contains("<<") && (is_inside_itself(&text) || has_wrong_value(&text)) => {}
             (Err(_), Ok(Some(theirs))) if has_twins(&theirs) => {}
-            // Around keys it looks for broken syntax first, and it blames what an alias refers to.
+            // The other library finds syntax errors around keys first, and reports alias targets.
             (Err(_), Err(_)) if text.contains("<<") || text.contains('*') => {}
             (Err(ours), Err(theirs)) => prop_assert!(ours <= theirs, "{ours:?}, {theirs:?}"),
             (ours, theirs) => prop_assert_eq!(ours, theirs),
@@ -194,17 +194,17 @@ fn a_number_and_the_same_digits_as_text_are_one_key() {
     }
 }
 
-/// Whether a map has two keys of the same text, which to us are one key that is stated twice.
-fn has_twins(node: &Node) -> bool {
+/// Returns whether a map has two keys with the same text, which our reader rejects.
+fn has_twins(node: &YamlNode) -> bool {
     match &node.content {
-        Content::Map(entries) => {
-            let twin = |(at, entry): (usize, &Entry)| {
+        NodeContent::Map(entries) => {
+            let twin = |(at, entry): (usize, &MapEntry)| {
                 entries[..at].iter().any(|other| other.key == entry.key)
             };
             entries.iter().enumerate().any(twin)
                 || entries.iter().any(|entry| has_twins(&entry.value))
         }
-        Content::List(items) => items.iter().any(has_twins),
+        NodeContent::List(items) => items.iter().any(has_twins),
         _ => false,
     }
 }
@@ -218,7 +218,7 @@ fn what_people_write_means_the_same_to_both() {
     let mut documents = 0;
     for file in files.filter(|path| path.extension().is_some_and(|suffix| suffix == "yaml")) {
         let text = std::fs::read_to_string(&file).unwrap();
-        for chunk in crate::split::documents(&text) {
+        for chunk in crate::document_split::documents(&text) {
             assert_eq!(ours(chunk.text), theirs(chunk.text), "{}", file.display());
             documents += 1;
         }
@@ -237,18 +237,18 @@ fn depth_is_bounded_for_typed_readers_too() {
     );
 }
 
-/// A tree, or where the first mistake is: what it is called is each one's own.
-type Outcome = Result<Option<Node>, (Option<usize>, Option<usize>)>;
+/// Tree, or the position of the first error. The messages of both libraries differ.
+type Outcome = Result<Option<YamlNode>, (Option<usize>, Option<usize>)>;
 
 fn ours(text: &str) -> Outcome {
     parse(text).map_err(|(error, _)| (error.line, error.column))
 }
 
 fn is_inside_itself(text: &str) -> bool {
-    parse(text).is_err_and(|(error, _)| error.message == explain::inside_itself().message)
+    parse(text).is_err_and(|(error, _)| error.message == error_messages::inside_itself().message)
 }
 
-/// Whether there is a number that none can hold, or a tag that its value may not fit.
+/// Returns whether the text may contain a number out of range, or a tag that does not fit.
 fn has_wrong_value(text: &str) -> bool {
     [".inf", "1e999", "!"]
         .iter()
@@ -257,14 +257,14 @@ fn has_wrong_value(text: &str) -> bool {
 
 fn theirs(text: &str) -> Outcome {
     let options = serde_saphyr::options! {
-        budget: serde_saphyr::budget! { max_depth: MAX_DEPTH, simple_key_max_lookahead: MAX_KEY_LENGTH },
+        budget: serde_saphyr::budget! { max_depth: MAX_NESTING_DEPTH, simple_key_max_lookahead: MAX_KEY_CHARS },
         strict_booleans: true,
         underscored_numbers_as_strings: true,
         reject_unsupported_tags: true,
         non_finite_float_policy: NonFiniteFloatPolicy::Reject,
         with_snippet: false,
     };
-    let read = serde_saphyr::from_multiple_with_options::<Spanned<Content>>(text, options);
+    let read = serde_saphyr::from_multiple_with_options::<Spanned<NodeContent>>(text, options);
     let mut documents = read.map_err(|error| {
         let place = error.location();
         let number = |number: u64| usize::try_from(number).unwrap();
@@ -283,79 +283,79 @@ fn theirs(text: &str) -> Outcome {
 struct ContentVisitor;
 
 impl<'de> Visitor<'de> for ContentVisitor {
-    type Value = Content;
+    type Value = NodeContent;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a YAML value")
     }
 
-    fn visit_unit<E>(self) -> Result<Content, E> {
-        Ok(Content::Null)
+    fn visit_unit<E>(self) -> Result<NodeContent, E> {
+        Ok(NodeContent::Null)
     }
 
-    fn visit_bool<E>(self, value: bool) -> Result<Content, E> {
-        Ok(Content::Bool(value))
+    fn visit_bool<E>(self, value: bool) -> Result<NodeContent, E> {
+        Ok(NodeContent::Bool(value))
     }
 
-    fn visit_i64<E>(self, value: i64) -> Result<Content, E> {
-        Ok(Content::Number(value.into()))
+    fn visit_i64<E>(self, value: i64) -> Result<NodeContent, E> {
+        Ok(NodeContent::Number(value.into()))
     }
 
-    fn visit_u64<E>(self, value: u64) -> Result<Content, E> {
-        Ok(Content::Number(value.into()))
+    fn visit_u64<E>(self, value: u64) -> Result<NodeContent, E> {
+        Ok(NodeContent::Number(value.into()))
     }
 
-    fn visit_f64<E>(self, value: f64) -> Result<Content, E> {
-        Ok(Number::from_f64(value).map_or(Content::Null, Content::Number))
+    fn visit_f64<E>(self, value: f64) -> Result<NodeContent, E> {
+        Ok(Number::from_f64(value).map_or(NodeContent::Null, NodeContent::Number))
     }
 
-    fn visit_str<E>(self, value: &str) -> Result<Content, E> {
-        Ok(Content::Text(value.to_owned()))
+    fn visit_str<E>(self, value: &str) -> Result<NodeContent, E> {
+        Ok(NodeContent::Text(value.to_owned()))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Content, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<NodeContent, A::Error> {
         let mut list = Vec::new();
         while let Some(item) = items.next_element()? {
             list.push(node(item));
         }
-        Ok(Content::List(list))
+        Ok(NodeContent::List(list))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut pairs: A) -> Result<Content, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut pairs: A) -> Result<NodeContent, A::Error> {
         let mut map = Vec::new();
         while let Some(key) = pairs.next_key::<Spanned<String>>()? {
             let key_at = position(key.defined);
-            map.push(Entry {
+            map.push(MapEntry {
                 key: key.value,
                 key_at,
                 value: node(pairs.next_value()?),
             });
         }
-        Ok(Content::Map(map))
+        Ok(NodeContent::Map(map))
     }
 }
 
-impl<'de> Deserialize<'de> for Content {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Content, D::Error> {
+impl<'de> Deserialize<'de> for NodeContent {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<NodeContent, D::Error> {
         deserializer.deserialize_any(ContentVisitor)
     }
 }
 
-fn node(spanned: Spanned<Content>) -> Node {
-    Node {
+fn node(spanned: Spanned<NodeContent>) -> YamlNode {
+    YamlNode {
         at: position(spanned.defined),
         content: spanned.value,
     }
 }
 
-fn position(location: Location) -> Position {
+fn position(location: Location) -> SourcePosition {
     let number = |number: u64| usize::try_from(number).unwrap();
     let span = location.span();
     let (start, len) = (
         span.byte_offset().map_or(0, number),
         span.byte_len().map_or(0, number),
     );
-    Position {
+    SourcePosition {
         line: number(location.line()),
         column: number(location.column()),
         start,

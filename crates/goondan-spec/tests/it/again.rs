@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use super::support::base;
 use goondan_spec::{
-    Basis, Bundle, Environment, Fingerprint, Fingerprints, KnownFiles, LoadInput, Loaded,
-    MemoryFiles, ResourceId, Snapshot, diff, load, load_again,
+    Bundle, BundleSnapshot, Environment, Fingerprint, Fingerprints, KnownFiles, LoadInput,
+    LoadResult, MemoryFiles, ResourceId, SnapshotBasis, diff, load, load_again,
 };
 use proptest::prelude::*;
 
@@ -98,7 +98,7 @@ fn files(edit: &Edit) -> MemoryFiles {
 }
 
 /// Everything that anybody can see of a load.
-fn seen(loaded: &Loaded) -> String {
+fn seen(loaded: &LoadResult) -> String {
     let of_bundle = |bundle: &Bundle| {
         let tools = bundle.tools();
         let (swarms, files, builds) = (bundle.swarms(), bundle.files(), bundle.builds());
@@ -148,11 +148,11 @@ fn swarm_of(bundle: &Bundle) -> ResourceId {
         .clone()
 }
 
-fn basis(bundle: &Arc<Bundle>, edit: &Edit, before: Option<&Basis>) -> Basis {
+fn basis(bundle: &Arc<Bundle>, edit: &Edit, before: Option<&SnapshotBasis>) -> SnapshotBasis {
     let environment: Environment = [("TOKEN".to_owned(), edit.token.to_string())]
         .into_iter()
         .collect();
-    Basis::new(
+    SnapshotBasis::new(
         Arc::clone(bundle),
         &swarm_of(bundle),
         contents(bundle, edit),
@@ -166,7 +166,7 @@ proptest! {
     #[test]
     fn what_is_known_changes_nothing(edits in edits()) {
         let (base, known) = (base(), KnownFiles::default());
-        let mut before: Option<(Basis, Arc<Bundle>)> = None;
+        let mut before: Option<(SnapshotBasis, Arc<Bundle>)> = None;
         for edit in &edits {
             let files = files(edit);
             let input = LoadInput { root: Path::new("/p"), files: &files, base: &base };
@@ -177,7 +177,7 @@ proptest! {
             let next = basis(&bundle, edit, before.as_ref().map(|(before, _)| before));
             prop_assert_eq!(next.snapshot(), fresh.snapshot());
             let swarm = swarm_of(&bundle);
-            prop_assert_eq!(next.without_values(&swarm), Snapshot::of(&bundle, &swarm, &contents(&bundle, edit), None));
+            prop_assert_eq!(next.without_values(&swarm), BundleSnapshot::of(&bundle, &swarm, &contents(&bundle, edit), None));
             if let Some((old, old_bundle)) = &before {
                 let changed = diff(old.snapshot(), next.snapshot()).changed;
                 for id in next.unchanged_tools(old) {

@@ -39,13 +39,13 @@ fn what_has_no_effect_is_an_error() {
     let unknown = messages(&format!("{SECRETS}  config: {{volum: {{value: \"3\"}}}}\n"));
     assert_eq!(
         unknown,
-        ["The connector does not know `spec.config.volum`."]
+        ["The connector does not support `spec.config.volum`."]
     );
     let wrong = messages(&format!("{SECRETS}  config: {{volume: {{value: loud}}}}\n"));
-    assert_eq!(wrong, ["`spec.config.volume` must be a whole number."]);
+    assert_eq!(wrong, ["`spec.config.volume` must be an integer."]);
     assert_eq!(
         messages(&format!("{SECRETS}  allow: {{}}\n")),
-        ["`spec.allow` names nobody."]
+        ["`spec.allow` names no senders, channels or approvers."]
     );
     assert_eq!(
         messages(&format!(
@@ -69,13 +69,19 @@ fn approvers_are_named_where_they_can_be_asked() {
     );
     assert_eq!(
         messages(&format!("{SECRETS}  allow: {{approvers: [ada, \"*\"]}}\n")),
-        ["`spec.allow.approvers` must name people: with `*`, whoever asks could approve himself."]
+        [
+            "`spec.allow.approvers` must list user ids: with `*`, users could approve their own \
+             requests."
+        ]
     );
     assert_eq!(
         messages(
             "  secrets: {signingSecret: {value: s}}\n  reply: none\n  allow: {approvers: [ada]}\n"
         ),
-        ["`approvers` are asked where answers go, and `reply: none` sends nothing there."]
+        [
+            "`approvers` needs replies: approval requests go to the reply channel, and \
+             `reply: none` turns it off."
+        ]
     );
 }
 
@@ -105,7 +111,7 @@ fn a_file_answers_where_its_connector_says_so() {
     );
     assert_eq!(
         with(", answers: true", "  reply: stream\n"),
-        ["The connector can't change a message that it has sent."]
+        ["The connector cannot edit a message after sending it."]
     );
 }
 

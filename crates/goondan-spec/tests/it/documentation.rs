@@ -180,9 +180,9 @@ fn yaml_is_read_as_the_page_says() {
     for (written, kind) in rows {
         for written in written {
             let found = match read_value(&written).unwrap() {
-                serde_json::Value::String(_) => "text",
+                serde_json::Value::String(_) => "string",
                 serde_json::Value::Number(_) => "number",
-                serde_json::Value::Bool(_) => "true or false",
+                serde_json::Value::Bool(_) => "boolean",
                 _ => "nothing",
             };
             assert_eq!(found, kind, "{written}");

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::support::{SOUND, base, found};
 use goondan_spec::value::read_env_files;
-use goondan_spec::{Environment, LoadInput, Loaded, OsFiles, load};
+use goondan_spec::{Environment, LoadInput, LoadResult, OsFiles, load};
 
 fn project() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
@@ -14,7 +14,7 @@ fn project() -> tempfile::TempDir {
     folder
 }
 
-fn load_at(root: &Path) -> Loaded {
+fn load_at(root: &Path) -> LoadResult {
     load(LoadInput {
         root,
         files: &OsFiles,

@@ -5,18 +5,18 @@ use std::time::Duration;
 use super::support::{SOUND, files, found, load_files, load_texts};
 use crate::support::examples::project;
 use goondan_spec::kinds::{
-    Action, Entry, ModelApi, ModelOptions, ModelParams, Permission, ReasoningEffort, ToolBuild,
-    Workdir,
+    AgentWorkdir, ModelApi, ModelOptions, ModelParams, Permission, PermissionAction,
+    ReasoningEffort, ToolBuild, ToolEntry,
 };
-use goondan_spec::{Bundle, Diagnostic, Kind, Loaded, ResourceId, TextOrSource, ValueSource};
+use goondan_spec::{Bundle, Diagnostic, Kind, LoadResult, ResourceId, TextOrSource, ValueSource};
 
-fn bundle(loaded: Loaded) -> Bundle {
+fn bundle(loaded: LoadResult) -> Bundle {
     loaded
         .bundle
         .unwrap_or_else(|| panic!("{:#?}", loaded.diagnostics))
 }
 
-fn diagnostic<'l>(loaded: &'l Loaded, field: &str) -> &'l Diagnostic {
+fn diagnostic<'l>(loaded: &'l LoadResult, field: &str) -> &'l Diagnostic {
     let found = loaded
         .diagnostics
         .iter()
@@ -239,7 +239,7 @@ fn exports_select_and_override_what_an_entry_says() {
          - {name: read, description: Looks., permissions: [read, network]}\n";
     let bundle = bundle(load_texts(&[("goondan.yaml", SOUND), ("tools.yaml", tool)]));
     let look = &bundle.tools()[&local(Kind::Tool, "look")].spec;
-    assert_eq!(look.entry, Entry::Builtin("fs".into()));
+    assert_eq!(look.entry, ToolEntry::Builtin("fs".into()));
     assert_eq!(look.exports.len(), 1);
     assert_eq!(look.exports[0].description, "Looks.");
     assert_eq!(
@@ -278,7 +278,7 @@ fn an_executable_tool_says_its_own_export() {
     .file("/p/tools/greet/run", "");
     let bundle = bundle(load_files(&files));
     let tool = &bundle.tools()[&local(Kind::Tool, "hi")].spec;
-    assert_eq!(tool.entry, Entry::Executable("tools/greet".into()));
+    assert_eq!(tool.entry, ToolEntry::Executable("tools/greet".into()));
     assert_eq!(tool.exports[0].name, "greet");
     assert_eq!(
         bundle.files(),
@@ -356,18 +356,18 @@ fn every_field_arrives() {
         writer.prompt.as_ref().unwrap().file.as_deref(),
         Some("prompts/writer.md")
     );
-    assert_eq!(writer.workdir, Workdir::Project);
+    assert_eq!(writer.workdir, AgentWorkdir::Project);
     assert_eq!(writer.required_tools, ["text-utils__slugify"]);
     let permissions = writer.permissions.as_ref().unwrap();
     assert_eq!(
         (permissions.default, permissions.rules.len()),
-        (Action::Ask, 3)
+        (PermissionAction::Ask, 3)
     );
     assert_eq!(writer.tools[2].tool, ResourceId::base(Kind::Tool, "bash"));
     let tool = &bundle.tools()[&id(Kind::Tool, "text-utils")].spec;
     assert_eq!(
         tool.entry,
-        Entry::Library("tools/text-utils/target/release/libtext_utils.so".into())
+        ToolEntry::Library("tools/text-utils/target/release/libtext_utils.so".into())
     );
     let build = tool.build.as_ref().unwrap();
     assert_eq!(
@@ -487,13 +487,13 @@ fn rules_without_a_default_are_laid_over_what_holds_without_any() {
         .iter()
         .map(|rule| (rule.permission, rule.action))
         .collect();
-    assert_eq!(permissions.default, Action::Allow);
+    assert_eq!(permissions.default, PermissionAction::Allow);
     assert_eq!(
         actions,
         [
-            (Some(Permission::Execute), Action::Ask),
-            (Some(Permission::Network), Action::Ask),
-            (None, Action::Deny)
+            (Some(Permission::Execute), PermissionAction::Ask),
+            (Some(Permission::Network), PermissionAction::Ask),
+            (None, PermissionAction::Deny)
         ]
     );
 }

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use goondan_spec::contents::contents;
-use goondan_spec::installed::installed_folder;
-use goondan_spec::lock::{Lock, Locked};
-use goondan_spec::{BasePackage, Kind, LoadInput, Loaded, MemoryFiles, ResourceId, load};
+use goondan_spec::content_hash::contents;
+use goondan_spec::installed_packages::installed_folder;
+use goondan_spec::lock::{LockedPackage, PackageLock};
+use goondan_spec::{BasePackage, Kind, LoadInput, LoadResult, MemoryFiles, ResourceId, load};
 
 const MODEL: &str = "apiVersion: goondan.ai/v1\nkind: Model\nmetadata: {name: m}\nspec: {provider: scripted, model: any}\n";
 
@@ -27,7 +27,7 @@ fn needs(name: &str, range: &str) -> String {
     format!("{{name: \"{name}\", version: \"{range}\"}}")
 }
 
-fn loaded(files: &MemoryFiles) -> Loaded {
+fn loaded(files: &MemoryFiles) -> LoadResult {
     load(LoadInput {
         root: Path::new("/p"),
         files,
@@ -38,7 +38,7 @@ fn loaded(files: &MemoryFiles) -> Loaded {
 /// Adds the files of a package, and what the lock file says of it.
 fn install(
     mut files: MemoryFiles,
-    lock: &mut Lock,
+    lock: &mut PackageLock,
     name: &str,
     version: &str,
     content: &[(&str, &str)],
@@ -48,19 +48,19 @@ fn install(
         files = files.file(format!("{folder}/{file}"), *text);
     }
     let contents = contents(&files, Path::new(&folder)).unwrap();
-    let locked = Locked {
+    let locked = LockedPackage {
         version: version.into(),
         resolved: "file:x".into(),
         contents: Some(contents),
-        ..Locked::default()
+        ..LockedPackage::default()
     };
     lock.packages.insert(format!("{name}@{version}"), locked);
     files
 }
 
 /// A project that needs `@a/one`, which needs `two`.
-fn project(own: &str, one: &str, two: &str) -> (MemoryFiles, Lock) {
-    let mut lock = Lock::new(Default::default());
+fn project(own: &str, one: &str, two: &str) -> (MemoryFiles, PackageLock) {
+    let mut lock = PackageLock::new(Default::default());
     let files = MemoryFiles::new().file("/p/goondan.yaml", own);
     let files = install(
         files,
@@ -95,12 +95,12 @@ fn two() -> String {
     )
 }
 
-fn locked(files: MemoryFiles, lock: &Lock) -> MemoryFiles {
+fn locked(files: MemoryFiles, lock: &PackageLock) -> MemoryFiles {
     files.file("/p/goondan.lock.yaml", lock.render())
 }
 
 /// Codes with their places.
-fn found(loaded: &Loaded) -> Vec<String> {
+fn found(loaded: &LoadResult) -> Vec<String> {
     let line = |problem: &goondan_spec::Diagnostic| problem.position.map_or(0, |at| at.line);
     let shown = |problem: &goondan_spec::Diagnostic| {
         format!(
@@ -211,7 +211,7 @@ fn what_is_missing_old_or_changed_is_told_at_its_line() {
         ["goondan.yaml:4 E_PACKAGE_NOT_INSTALLED"]
     );
     let (files, _) = project(&own("^1.0.0", ""), &one(""), &two());
-    let empty = locked(files.clone(), &Lock::new(Default::default()));
+    let empty = locked(files.clone(), &PackageLock::new(Default::default()));
     assert_eq!(
         found(&loaded(&empty)),
         ["goondan.yaml:4 E_PACKAGE_LOCK_OUTDATED"]
@@ -293,7 +293,7 @@ fn a_folder_of_this_platform_is_chosen() {
             ),
             (&file.replace("tool.yaml", "t.sh"), "#!/bin/sh\n"),
         ];
-        let mut lock = Lock::new(Default::default());
+        let mut lock = PackageLock::new(Default::default());
         let files = MemoryFiles::new().file("/p/goondan.yaml", own("^1.0.0", ""));
         let files = install(files, &mut lock, "@a/one", "1.2.0", &content);
         let files = install(

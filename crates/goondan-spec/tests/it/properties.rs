@@ -2,10 +2,10 @@
 
 use super::support::{SOUND, load_files};
 use goondan_spec::render::{github, json, pretty, short};
-use goondan_spec::{Loaded, MemoryFiles};
+use goondan_spec::{LoadResult, MemoryFiles};
 use proptest::prelude::*;
 
-fn check(loaded: &Loaded) {
+fn check(loaded: &LoadResult) {
     for found in &loaded.diagnostics {
         let (Some(file), Some(at)) = (&found.file, found.position) else {
             continue;
@@ -33,7 +33,7 @@ fn check(loaded: &Loaded) {
     );
 }
 
-fn load_bytes(bytes: Vec<u8>) -> Loaded {
+fn load_bytes(bytes: Vec<u8>) -> LoadResult {
     load_files(&MemoryFiles::new().file("/p/goondan.yaml", bytes))
 }
 

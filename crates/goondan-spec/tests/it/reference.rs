@@ -15,17 +15,17 @@ const INTRODUCTION: &str = "\
 
 <!-- Made from the JSON Schemas: do not edit. `UPDATE_DOCS=1 cargo test -p goondan-spec --test it reference` rewrites it. -->
 
-A project is a folder with a `goondan.yaml`. Every YAML document in the project's files defines one resource. `gdn` reads these files:
+A project is a directory with a `goondan.yaml`. Every YAML document in the project's files defines one resource. `gdn` reads these files:
 
 * `goondan.yaml`, and files named `models.yaml`, `agents.yaml`, `tools.yaml` and so on (the name of a kind, in the singular or the
-  plural), in any folder;
-* every `*.yaml` and `*.yml` file directly in a folder named `models`, `agents`, `tools`, `extensions`, `connectors`, `connections`,
+  plural), in any directory;
+* every `*.yaml` and `*.yml` file directly in a directory named `models`, `agents`, `tools`, `extensions`, `connectors`, `connections`,
   `swarms` or `resources`.
 
-It skips files that `.gitignore` excludes, files and folders whose names begin with a dot, and the folders `dist`, `node_modules` and
-`target`. Paths in resources are relative to the project folder and stay inside it.
+It skips files that `.gitignore` excludes, files and directories whose names begin with a dot, and the directories `dist`, `node_modules` and
+`target`. Paths in resources are relative to the project directory and stay inside it.
 
-A field that is not on this page is an error. [YAML](yaml.md) says which YAML `gdn` reads, [Limits](limits.md) lists every limit of the
+A field that is not on this page is an error. [YAML](yaml.md) describes the YAML that `gdn` reads, [Limits](limits.md) lists every limit of the
 program, and `gdn schema` prints the JSON Schemas that this page is made from.
 ";
 
@@ -41,7 +41,7 @@ const READ_ON: [(Kind, &str); 8] = [
     ),
     (
         Kind::Swarm,
-        "[Limits](limits.md) lists the limits beside these. [Durability](durability.md#idle-instances) explains `lifecycle`.",
+        "[Limits](limits.md) lists all other limits. [Durability](durability.md#idle-instances) explains `lifecycle`.",
     ),
     (
         Kind::Tool,
@@ -49,7 +49,7 @@ const READ_ON: [(Kind, &str); 8] = [
     ),
     (
         Kind::Extension,
-        "[Extensions](extensions.md) lists the built-in ones and their `config`, and says how to write one.",
+        "[Extensions](extensions.md) lists the built-in ones and their `config`, and explains how to write one.",
     ),
     (
         Kind::Connector,
@@ -170,9 +170,9 @@ fn page() -> String {
         table(&mut page, &spec(kind));
         write!(page, "\nExample:\n\n```yaml\n{}```\n", example(kind)).unwrap();
     }
-    page.push_str("\n## References\n\nA reference names another resource. The short form is the text `Kind/name`, such as `Model/main`. The long form is a map:\n");
+    page.push_str("\n## References\n\nA reference names another resource. The short form is the string `Kind/name`, such as `Model/main`. The long form is a map:\n");
     table(&mut page, &shared("ObjectRef"));
-    page.push_str("\n## Value sources\n\nA value source is a map with either `value` or `valueFrom`. `valueFrom` has either `env` or `secretRef`. [Security](security.md#secrets) says where secrets are looked up.\n");
+    page.push_str("\n## Value sources\n\nA value source is a map with either `value` or `valueFrom`. `valueFrom` has either `env` or `secretRef`. [Security](security.md#secrets) explains where `gdn` looks up secrets.\n");
     table(&mut page, &shared("ValueSource"));
     page
 }
@@ -182,7 +182,7 @@ fn the_page_is_fresh() {
     if std::env::var_os("UPDATE_DOCS").is_some() {
         std::fs::write(PAGE, page()).unwrap();
     }
-    let command = "UPDATE_DOCS=1 cargo test -p goondan-spec --test reference";
+    let command = "UPDATE_DOCS=1 cargo test -p goondan-spec --test it reference";
     assert!(
         std::fs::read_to_string(PAGE).unwrap_or_default() == page(),
         "docs/reference.md is stale: run {command}"

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use super::support::{SOUND, files, load_files, load_texts};
 use goondan_spec::{
-    AgentChange, AgentEffect, AgentPart, Bundle, Code, Environment, Fingerprint, Snapshot, diff,
+    AgentChange, AgentEffect, AgentPart, Bundle, BundleSnapshot, Code, Environment, Fingerprint,
+    diff,
 };
 
 fn bundle(texts: &[(&str, &str)]) -> Bundle {
@@ -164,9 +165,9 @@ fn a_short_secret_is_a_warning_that_does_not_show_it() {
     assert!(!format!("{:?}", warnings("qqq", "qqqq")).contains("qqq"));
 }
 
-fn snapshot(bundle: &Bundle, environment: Option<&Environment>) -> Snapshot {
+fn snapshot(bundle: &Bundle, environment: Option<&Environment>) -> BundleSnapshot {
     let swarm = &bundle.choose_swarm(None).unwrap().id;
-    Snapshot::of(bundle, swarm, &HashMap::new(), environment)
+    BundleSnapshot::of(bundle, swarm, &HashMap::new(), environment)
 }
 
 #[test]
@@ -228,8 +229,8 @@ fn an_agent_sees_tools_at_the_next_step_and_everything_else_at_the_next_turn() {
     let built =
         |content: &str| HashMap::from([(tool.clone(), Fingerprint::of_bytes(content.as_bytes()))]);
     let (old, new) = (
-        Snapshot::of(&before, &swarm, &built("1"), None),
-        Snapshot::of(&before, &swarm, &built("2"), None),
+        BundleSnapshot::of(&before, &swarm, &built("1"), None),
+        BundleSnapshot::of(&before, &swarm, &built("2"), None),
     );
     let plan = diff(&old, &new);
     assert_eq!(plan.changed, ["Tool/t"]);
@@ -251,7 +252,10 @@ fn an_agent_sees_tools_at_the_next_step_and_everything_else_at_the_next_turn() {
         ),
         ("t.so", ""),
     ]);
-    let plan = diff(&old, &Snapshot::of(&limits, &swarm, &built("1"), None));
+    let plan = diff(
+        &old,
+        &BundleSnapshot::of(&limits, &swarm, &built("1"), None),
+    );
     assert!(
         plan.limits && plan.agents.is_empty() && plan.changed == ["Swarm/default"],
         "{plan:?}"
@@ -348,5 +352,8 @@ fn a_variable_in_the_config_of_a_tool_counts() {
 fn a_snapshot_survives_being_written_down() {
     let snapshot = snapshot(&bundle(&[("goondan.yaml", SOUND)]), None);
     let text = serde_json::to_string(&snapshot).unwrap();
-    assert_eq!(serde_json::from_str::<Snapshot>(&text).unwrap(), snapshot);
+    assert_eq!(
+        serde_json::from_str::<BundleSnapshot>(&text).unwrap(),
+        snapshot
+    );
 }

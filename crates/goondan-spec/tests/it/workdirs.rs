@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use goondan_spec::kinds::{InstructionFile, Workdir};
+use goondan_spec::kinds::{AgentWorkdir, InstructionFile};
 use goondan_spec::{LoadInput, MemoryFiles, load};
 
 use super::support::{SOUND, base, found};
@@ -22,7 +22,7 @@ fn files(workdir: &str) -> MemoryFiles {
 }
 
 /// The working folder, or the codes of what is wrong.
-fn workdir(files: &MemoryFiles) -> Result<Workdir, Vec<String>> {
+fn workdir(files: &MemoryFiles) -> Result<AgentWorkdir, Vec<String>> {
     let loaded = load(LoadInput {
         root: Path::new("/r/team/swarm"),
         files,
@@ -37,15 +37,15 @@ fn workdir(files: &MemoryFiles) -> Result<Workdir, Vec<String>> {
 
 #[test]
 fn the_repository_around_the_bundle_is_a_place_to_work() {
-    let in_repository = |path: &str| Ok(Workdir::Repository(PathBuf::from(path)));
+    let in_repository = |path: &str| Ok(AgentWorkdir::Repository(PathBuf::from(path)));
     for (written, expected) in [
         ("repository", in_repository("/r")),
         ("../..", in_repository("/r")),
         ("../../src", in_repository("/r/src")),
         ("..", in_repository("/r/team")),
-        ("../swarm", Ok(Workdir::Project)),
-        ("project", Ok(Workdir::Project)),
-        ("./out", Ok(Workdir::Path("out".to_owned()))),
+        ("../swarm", Ok(AgentWorkdir::Project)),
+        ("project", Ok(AgentWorkdir::Project)),
+        ("./out", Ok(AgentWorkdir::Path("out".to_owned()))),
     ] {
         assert_eq!(
             workdir(&files(written).directory("/r/.git")),
@@ -62,7 +62,7 @@ fn the_repository_around_the_bundle_is_a_place_to_work() {
     // Its own folder is the top of the repository.
     assert_eq!(
         workdir(&files("repository").directory("/r/team/swarm/.git")),
-        Ok(Workdir::Project)
+        Ok(AgentWorkdir::Project)
     );
 }
 

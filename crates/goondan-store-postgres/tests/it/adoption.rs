@@ -1,8 +1,8 @@
 //! Tests that a workspace takes over the contents of another one.
 
-use goondan_core::ports::store::{Instances as _, Log as _, Records as _};
+use goondan_core::ports::store::{InstanceStore as _, RecordStore as _, WorkspaceLog as _};
 use goondan_store::suite::samples::{accepted, event, instance, meta};
-use goondan_store_postgres::{Adopted, workspaces};
+use goondan_store_postgres::{WorkspaceImport, workspaces};
 use serde_json::json;
 
 use crate::place::{database, fresh, open};
@@ -32,7 +32,7 @@ async fn everything_comes_along_and_what_was_there_is_put_aside() {
     let aside = format!("{own}-aside-1");
     assert_eq!(
         mine.adopt(&theirs).await.unwrap(),
-        Some(Adopted {
+        Some(WorkspaceImport {
             aside: Some(aside.clone())
         })
     );

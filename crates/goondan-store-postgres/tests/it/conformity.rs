@@ -2,27 +2,27 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use goondan_core::ports::store::Store;
-use goondan_store::suite::{Subject, Unreliable, check};
-use goondan_store_postgres::Address;
+use goondan_store::suite::{ReopenableWorkspace, UnreliableStore, check};
+use goondan_store_postgres::DatabaseAddress;
 use tokio::runtime::Handle;
 use tokio::task::block_in_place;
 
 use crate::place::{database, fresh, open};
 
 struct InDatabase {
-    address: Address,
+    address: DatabaseAddress,
     workspace: String,
     /// Adds an unreliable connection.
     is_far: bool,
 }
 
-impl Subject for InDatabase {
+impl ReopenableWorkspace for InDatabase {
     fn open(&self) -> Box<dyn Store> {
         let store =
             block_in_place(|| Handle::current().block_on(open(&self.address, &self.workspace)))
                 .unwrap();
         match self.is_far {
-            true => Box::new(Unreliable::new(
+            true => Box::new(UnreliableStore::new(
                 Arc::new(store),
                 Duration::from_millis(2),
                 9,

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use goondan_core::ports::store::{Conversations as _, Instances as _, Log as _, StoreError};
+use goondan_core::ports::store::{
+    ConversationStore as _, InstanceStore as _, StoreError, WorkspaceLog as _,
+};
 use goondan_store::suite::samples::{accepted, event, instance, meta};
-use goondan_store_postgres::{OpenError, PostgresStore, Wait, forget, nodes};
+use goondan_store_postgres::{PostgresOpenError, PostgresStore, WorkspaceWait, forget, nodes};
 
 use crate::place::{Nowhere, database, fresh, open};
 
@@ -19,10 +21,10 @@ async fn a_second_node_is_told_who_holds_the_workspace_and_takes_over_when_it_ma
         &address,
         &workspace,
         Box::new(Nowhere),
-        Wait::For(Duration::ZERO),
+        WorkspaceWait::For(Duration::ZERO),
     )
     .await;
-    let Err(OpenError::Held {
+    let Err(PostgresOpenError::Held {
         holder: Some(holder),
         ..
     }) = second

@@ -1,30 +1,36 @@
 //! Tests of nodes that work for a leader.
 
-use goondan_core::ports::cluster::{Crew as _, Leader as _, News};
-use goondan_core::ports::store::{Instances as _, StoreError, Workspace};
+use goondan_core::ports::cluster::{ClusterEvent, ClusterMembership as _, LeaderChannel as _};
+use goondan_core::ports::store::{InstanceStore as _, StoreError, WorkspacePaths};
 use goondan_store::suite::samples::{instance, meta};
-use goondan_store_postgres::{Address, Arrival, Membership, PostgresCrew, arrive, nodes};
+use goondan_store_postgres::{
+    DatabaseAddress, JoinOutcome, PostgresCrew, WorkerMembership, arrive, nodes,
+};
 
 use crate::place::{Nowhere, database, fresh, open};
 
-fn nowhere() -> Box<dyn Workspace> {
+fn nowhere() -> Box<dyn WorkspacePaths> {
     Box::new(Nowhere)
 }
 
-async fn join(address: &Address, workspace: &str, generation: &str) -> Box<Membership> {
+async fn join(
+    address: &DatabaseAddress,
+    workspace: &str,
+    generation: &str,
+) -> Box<WorkerMembership> {
     match arrive(address, workspace, nowhere, generation, 5)
         .await
         .unwrap()
     {
-        Arrival::Works(membership) => membership,
-        Arrival::Leads(_) | Arrival::Again(_) => panic!("another node leads"),
+        JoinOutcome::Works(membership) => membership,
+        JoinOutcome::Leads(_) | JoinOutcome::Again(_) => panic!("another node leads"),
     }
 }
 
 /// Returns the next new member, and if it has the served project.
 async fn next_member(crew: &PostgresCrew) -> (String, bool) {
     match crew.news().await {
-        Some(News::Member(member)) => (member.node, member.is_fit),
+        Some(ClusterEvent::Member(member)) => (member.node, member.is_fit),
         other => panic!("{other:?}"),
     }
 }
@@ -34,7 +40,7 @@ async fn what_nodes_say_comes_once_and_in_order() {
     let Some(address) = database() else { return };
     let workspace = fresh();
     let leader = open(&address, &workspace).await.unwrap();
-    let crew = leader.crew("one", 5);
+    let crew = leader.cluster_members("one", 5);
     let member = join(&address, &workspace, "one").await;
     let (node, is_fit) = next_member(&crew).await;
     assert!(is_fit);
@@ -46,7 +52,7 @@ async fn what_nodes_say_comes_once_and_in_order() {
         assert_eq!(member.leader.hear().await, Some(number.to_string()));
         assert_eq!(
             crew.news().await,
-            Some(News::Said {
+            Some(ClusterEvent::Said {
                 node: node.clone(),
                 words: number.to_string()
             })
@@ -59,7 +65,7 @@ async fn a_member_may_write_until_it_is_gone() {
     let Some(address) = database() else { return };
     let workspace = fresh();
     let leader = open(&address, &workspace).await.unwrap();
-    let crew = leader.crew("one", 5);
+    let crew = leader.cluster_members("one", 5);
     let member = join(&address, &workspace, "one").await;
     let (node, _) = next_member(&crew).await;
     member
@@ -69,7 +75,7 @@ async fn a_member_may_write_until_it_is_gone() {
         .unwrap();
     assert_eq!(leader.instances().await.unwrap(), [meta(&instance("k"))]);
     drop(member);
-    assert_eq!(crew.news().await, Some(News::Left { node }));
+    assert_eq!(crew.news().await, Some(ClusterEvent::Left { node }));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -99,7 +105,7 @@ async fn a_node_with_another_project_waits_until_that_serves() {
     let Some(address) = database() else { return };
     let workspace = fresh();
     let leader = open(&address, &workspace).await.unwrap();
-    let crew = leader.crew("one", 5);
+    let crew = leader.cluster_members("one", 5);
     let member = join(&address, &workspace, "two").await;
     let (node, is_fit) = next_member(&crew).await;
     assert!(!is_fit);
@@ -130,7 +136,7 @@ async fn a_node_that_has_taken_up_the_project_that_serves_gets_turns() {
     let Some(address) = database() else { return };
     let workspace = fresh();
     let leader = open(&address, &workspace).await.unwrap();
-    let crew = leader.crew("two", 5);
+    let crew = leader.cluster_members("two", 5);
     let member = join(&address, &workspace, "one").await;
     let (node, is_fit) = next_member(&crew).await;
     assert!(!is_fit);

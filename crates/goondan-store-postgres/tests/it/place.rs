@@ -4,15 +4,15 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use goondan_core::ids::InstanceId;
-use goondan_core::ports::store::Workspace;
-use goondan_store_postgres::{Address, OpenError, PostgresStore, Wait};
+use goondan_core::ports::store::WorkspacePaths;
+use goondan_store_postgres::{DatabaseAddress, PostgresOpenError, PostgresStore, WorkspaceWait};
 
 /// Longer than the idle timeout of a session.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Returns the database of the tests; `None`, with a message, if there is none.
 #[allow(clippy::print_stderr, reason = "a test says that it skips")]
-pub(crate) fn database() -> Option<Address> {
+pub(crate) fn database() -> Option<DatabaseAddress> {
     let Ok(address) = std::env::var("GOONDAN_TEST_POSTGRES") else {
         eprintln!("skipped: GOONDAN_TEST_POSTGRES names no database; see tests/postgres.sh");
         return None;
@@ -33,7 +33,7 @@ pub(crate) fn fresh() -> String {
 /// Directories that no test uses.
 pub(crate) struct Nowhere;
 
-impl Workspace for Nowhere {
+impl WorkspacePaths for Nowhere {
     fn workdir(&self, _id: &InstanceId) -> PathBuf {
         PathBuf::from("/nowhere")
     }
@@ -43,6 +43,15 @@ impl Workspace for Nowhere {
     }
 }
 
-pub(crate) async fn open(address: &Address, workspace: &str) -> Result<PostgresStore, OpenError> {
-    PostgresStore::open(address, workspace, Box::new(Nowhere), Wait::For(PATIENCE)).await
+pub(crate) async fn open(
+    address: &DatabaseAddress,
+    workspace: &str,
+) -> Result<PostgresStore, PostgresOpenError> {
+    PostgresStore::open(
+        address,
+        workspace,
+        Box::new(Nowhere),
+        WorkspaceWait::For(PATIENCE),
+    )
+    .await
 }

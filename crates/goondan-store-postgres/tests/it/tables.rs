@@ -2,13 +2,13 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use goondan_store_postgres::{Address, OpenError, nodes};
+use goondan_store_postgres::{DatabaseAddress, PostgresOpenError, nodes};
 use tokio_postgres::NoTls;
 
 use crate::place::{database, fresh, open};
 
 /// Creates a separate database; `None`, with a message, if there is no server.
-async fn fresh_database() -> Option<(Address, tokio_postgres::Client)> {
+async fn fresh_database() -> Option<(DatabaseAddress, tokio_postgres::Client)> {
     database()?;
     let shared = std::env::var("GOONDAN_TEST_POSTGRES").unwrap();
     let name = fresh().replace('-', "_");
@@ -55,7 +55,7 @@ async fn those_of_another_version_are_told() {
     drop(open(&address, &fresh()).await.unwrap());
     let told = async |sql: &str| {
         client.batch_execute(sql).await.unwrap();
-        let Err(OpenError::Unusable { cause, .. }) = nodes(&address).await else {
+        let Err(PostgresOpenError::Unusable { cause, .. }) = nodes(&address).await else {
             panic!("it is of another version")
         };
         cause
@@ -66,14 +66,12 @@ async fn those_of_another_version_are_told() {
     ))
     .await;
     assert!(
-        older.starts_with(
-            "its tables are of version 2, and this program reads version 3: start a node"
-        ),
+        older.starts_with("its tables have version 2, but this gdn needs version 3: start a node"),
         "{older}"
     );
     let newer = told("INSERT INTO goondan.versions (version) VALUES (99)").await;
     assert!(
-        newer.starts_with("its tables are of version 99, and this program knows version 3 at most"),
+        newer.starts_with("its tables have version 99, but this gdn supports at most version 3"),
         "{newer}"
     );
 }

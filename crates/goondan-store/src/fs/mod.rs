@@ -15,7 +15,7 @@ pub use real::RealFs;
 pub trait FileSystem: Send + Sync {
     /// Opens a file for reading and writing. Creates the file and its parent directories if they
     /// are missing.
-    fn open(&self, path: &Path) -> io::Result<Opened>;
+    fn open(&self, path: &Path) -> io::Result<OpenedDataFile>;
     fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
     /// Reads a file like [`read`](FileSystem::read), or returns `None` if it does not exist.
     fn read_if_there(&self, path: &Path) -> io::Result<Option<Vec<u8>>> {
@@ -42,7 +42,7 @@ pub trait FileSystem: Send + Sync {
     fn boot(&self) -> Option<String>;
 }
 
-pub struct Opened {
+pub struct OpenedDataFile {
     pub file: Box<dyn DataFile>,
     /// True if this call created the file.
     pub is_new: bool,

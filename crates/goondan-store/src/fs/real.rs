@@ -6,31 +6,31 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::{DataFile, FileSystem, Opened};
-use goondan_core::private;
+use super::{DataFile, FileSystem, OpenedDataFile};
+use goondan_core::private_files;
 
 /// Conversations may use one quarter of the process's file limit. Above that share, files are
 /// closed after each use, so that the number of turns is unlimited.
 #[cfg(unix)]
-const SHARE: u64 = 4;
+const OPEN_FILES_DIVISOR: u64 = 4;
 
 /// Upper bound for open files, even if the process limit allows more.
 #[cfg(unix)]
-const MANY: usize = 4_096;
+const OPEN_FILES_CAP: usize = 4_096;
 
 /// Number of open files. The count is global because the limit applies to the process.
-static OPEN: AtomicUsize = AtomicUsize::new(0);
+static OPEN_FILE_COUNT: AtomicUsize = AtomicUsize::new(0);
 
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RealFs;
 
 impl FileSystem for RealFs {
-    fn open(&self, path: &Path) -> io::Result<Opened> {
+    fn open(&self, path: &Path) -> io::Result<OpenedDataFile> {
         let is_missing = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
         match open(path, false) {
             Err(error) if is_missing(&error) => {}
             opened => {
-                return opened.map(|file| Opened {
+                return opened.map(|file| OpenedDataFile {
                     file,
                     is_new: false,
                 });
@@ -40,10 +40,10 @@ impl FileSystem for RealFs {
         if made.as_ref().is_err_and(is_missing)
             && let Some(folder) = path.parent()
         {
-            private::make_folder(folder)?;
+            private_files::create_directory(folder)?;
             made = open(path, true);
         }
-        Ok(Opened {
+        Ok(OpenedDataFile {
             file: made?,
             is_new: true,
         })
@@ -62,7 +62,7 @@ impl FileSystem for RealFs {
     }
 
     fn make_folder(&self, path: &Path) -> io::Result<()> {
-        private::make_folder(path)
+        private_files::create_directory(path)
     }
 
     fn sync_folder(&self, path: &Path) -> io::Result<()> {
@@ -96,7 +96,7 @@ impl FileSystem for RealFs {
 
     fn is_crowded(&self) -> bool {
         static COMFORTABLE: OnceLock<usize> = OnceLock::new();
-        OPEN.load(Ordering::Relaxed) > *COMFORTABLE.get_or_init(comfortable)
+        OPEN_FILE_COUNT.load(Ordering::Relaxed) > *COMFORTABLE.get_or_init(comfortable)
     }
 
     fn boot(&self) -> Option<String> {
@@ -120,8 +120,10 @@ fn boot() -> Option<String> {
 #[cfg(unix)]
 fn comfortable() -> usize {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-    limit.map_or(MANY, |limit| {
-        usize::try_from(limit / SHARE).unwrap_or(MANY).min(MANY)
+    limit.map_or(OPEN_FILES_CAP, |limit| {
+        usize::try_from(limit / OPEN_FILES_DIVISOR)
+            .unwrap_or(OPEN_FILES_CAP)
+            .min(OPEN_FILES_CAP)
     })
 }
 
@@ -131,12 +133,12 @@ fn comfortable() -> usize {
 }
 
 fn open(path: &Path, new: bool) -> io::Result<Box<dyn DataFile>> {
-    let file = private::options()
+    let file = private_files::options()
         .read(true)
         .write(true)
         .create_new(new)
         .open(path)?;
-    OPEN.fetch_add(1, Ordering::Relaxed);
+    OPEN_FILE_COUNT.fetch_add(1, Ordering::Relaxed);
     Ok(Box::new(RealFile(file)))
 }
 
@@ -144,7 +146,7 @@ struct RealFile(File);
 
 impl Drop for RealFile {
     fn drop(&mut self) {
-        OPEN.fetch_sub(1, Ordering::Relaxed);
+        OPEN_FILE_COUNT.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::disk::Disk;
 use super::lines;
+use super::synced_disk::SyncedDisk;
 use crate::fs::{DataFile, FileWriter};
 use goondan_core::ports::store::StoreError;
 
@@ -15,8 +15,8 @@ use goondan_core::ports::store::StoreError;
 ///
 /// After any failure the file ends with a complete line of a successful append. The leftovers of a
 /// failed append or sync are truncated before the next write.
-pub(super) struct Appender {
-    disk: Arc<Disk>,
+pub(super) struct FileAppender {
+    disk: Arc<SyncedDisk>,
     path: PathBuf,
     file: Option<Box<dyn DataFile>>,
     /// End of the last line; `None` until the file was read.
@@ -30,11 +30,11 @@ pub(super) struct Appender {
     buffer: Vec<u8>,
 }
 
-impl Appender {
+impl FileAppender {
     /// Creates an appender for the file at `path`. A sync also makes the names of up to `depth`
     /// parent directories durable.
-    pub(super) fn new(disk: Arc<Disk>, path: PathBuf, depth: usize) -> Self {
-        Appender {
+    pub(super) fn new(disk: Arc<SyncedDisk>, path: PathBuf, depth: usize) -> Self {
+        FileAppender {
             disk,
             path,
             file: None,
@@ -100,7 +100,7 @@ impl Appender {
     /// lines count as lost and must be appended again, because their state on disk is unknown.
     pub(super) fn sync(&mut self) -> Result<(), StoreError> {
         self.try_sync()
-            .map_err(|cause| self.failed("put on disk", cause))?;
+            .map_err(|cause| self.failed("sync", cause))?;
         self.close_if_crowded();
         Ok(())
     }
@@ -130,11 +130,11 @@ impl Appender {
         if self.file.is_none() && !self.disk.exists(&self.path) {
             return Ok(());
         }
-        self.cut(0)
+        self.truncate_at(0)
     }
 
     /// Removes all lines from `end` on. `end` must be the end of a line.
-    pub(super) fn cut(&mut self, end: u64) -> Result<(), StoreError> {
+    pub(super) fn truncate_at(&mut self, end: u64) -> Result<(), StoreError> {
         let cut = self.open_unread().and_then(|file| file.set_len(end));
         cut.map_err(|cause| self.failed("cut", cause))?;
         self.end = Some(end);
@@ -164,7 +164,7 @@ impl Appender {
         self.replace_with(|file| file.write_all(bytes))
     }
 
-    /// Replaces all lines like [`Appender::replace`], with contents that `write` produces.
+    /// Replaces all lines like [`FileAppender::replace`], with contents that `write` produces.
     pub(super) fn replace_with(
         &mut self,
         write: impl FnOnce(&mut FileWriter) -> io::Result<()>,
@@ -295,8 +295,8 @@ mod tests {
 
     const PATH: &str = "/x.jsonl";
 
-    fn appender(fs: &SimFs) -> Appender {
-        Appender::new(Disk::new(Arc::new(fs.clone())), PATH.into(), 1)
+    fn appender(fs: &SimFs) -> FileAppender {
+        FileAppender::new(SyncedDisk::new(Arc::new(fs.clone())), PATH.into(), 1)
     }
 
     fn text(fs: &SimFs) -> String {
@@ -372,14 +372,14 @@ mod tests {
     #[test]
     fn and_one_in_a_file_that_somebody_made_and_never_synced() {
         let fs = SimFs::new();
-        let disk = Disk::new(Arc::new(fs.clone()));
-        let mut other = Appender::new(Arc::clone(&disk), "/other".into(), 1);
+        let disk = SyncedDisk::new(Arc::new(fs.clone()));
+        let mut other = FileAppender::new(Arc::clone(&disk), "/other".into(), 1);
         other.append(&0).unwrap();
         other.sync().unwrap();
-        Appender::new(Arc::clone(&disk), PATH.into(), 1)
+        FileAppender::new(Arc::clone(&disk), PATH.into(), 1)
             .append(&1)
             .unwrap();
-        let mut lines = Appender::new(disk, PATH.into(), 1);
+        let mut lines = FileAppender::new(disk, PATH.into(), 1);
         lines.append(&2).unwrap();
         lines.sync().unwrap();
         fs.lose_power(None);
@@ -410,7 +410,7 @@ mod tests {
     fn a_deleted_file_is_told_and_then_made_again() {
         let fs = SimFs::new();
         fs.make_folder(Path::new("/d")).unwrap();
-        let mut lines = Appender::new(Disk::new(Arc::new(fs.clone())), "/d/x".into(), 2);
+        let mut lines = FileAppender::new(SyncedDisk::new(Arc::new(fs.clone())), "/d/x".into(), 2);
         lines.append(&1).unwrap();
         fs.remove_folder(Path::new("/d")).unwrap();
         lines.append(&2).unwrap();

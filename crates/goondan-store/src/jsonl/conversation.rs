@@ -5,52 +5,53 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::appender::Appender;
-use super::background::Background;
-use super::disk::Disk;
-use super::inbox::Inbox;
-use super::unsettled::Unsettled;
+use super::appender::FileAppender;
+use super::background_writer::BackgroundWriter;
+use super::dirty_checkpoints::DirtyCheckpoints;
+use super::synced_disk::SyncedDisk;
+use super::wal::InboxWal;
 use super::{layout, lines};
 use crate::record::{CarriedFold, InboxRecord};
 use goondan_core::ids::InstanceId;
 use goondan_core::message::{Message, MessageEvent};
 use goondan_core::ports::store::{
-    FinishedTurn, Fold, InstanceMeta, OpenConversation, StoreError, StoredConversation, blocking,
+    BaseChange, FinishedTurn, InstanceMeta, OpenConversation, StoreError, StoredConversation,
+    blocking,
 };
 
 /// Turn events and rewritten bases above this size in bytes are synced in their own file. Copying
 /// them into the carrier record would take longer.
-const LARGE: u64 = 64 * 1024;
+const OWN_SYNC_BYTES: u64 = 64 * 1024;
 
 #[derive(Clone)]
-pub(super) struct Shared {
-    pub(super) disk: Arc<Disk>,
-    pub(super) inbox: Arc<Inbox>,
-    pub(super) unsettled: Arc<Unsettled>,
-    pub(super) background: Arc<Background>,
+pub(super) struct ConversationShared {
+    pub(super) disk: Arc<SyncedDisk>,
+    pub(super) inbox: Arc<InboxWal>,
+    pub(super) unsettled: Arc<DirtyCheckpoints>,
+    pub(super) background: Arc<BackgroundWriter>,
 }
 
 /// An open conversation. It keeps no file open between turns.
 pub(super) struct JsonlConversation {
     /// `None` after a call that held the files was cancelled.
-    files: Option<Files>,
+    files: Option<ConversationFiles>,
 }
 
 impl JsonlConversation {
-    pub(super) fn new(id: InstanceId, shared: Shared, dir: &Path) -> Self {
+    pub(super) fn new(id: InstanceId, shared: ConversationShared, dir: &Path) -> Self {
         JsonlConversation {
-            files: Some(Files::new(id, shared, dir)),
+            files: Some(ConversationFiles::new(id, shared, dir)),
         }
     }
 
-    fn files(&mut self) -> Result<&mut Files, StoreError> {
+    fn files(&mut self) -> Result<&mut ConversationFiles, StoreError> {
         self.files.as_mut().ok_or(StoreError::Closed)
     }
 
     /// Runs blocking disk work on a thread that may block.
     async fn blocking<T: Send + 'static>(
         &mut self,
-        work: impl FnOnce(&mut Files) -> Result<T, StoreError> + Send + 'static,
+        work: impl FnOnce(&mut ConversationFiles) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let mut files = self.files.take().ok_or(StoreError::Closed)?;
         let (files, done) = blocking(move || {
@@ -81,7 +82,7 @@ impl OpenConversation for JsonlConversation {
         self.files()?.events.clear()
     }
 
-    async fn fold(&mut self, fold: Fold<'_>) -> Result<(), StoreError> {
+    async fn fold(&mut self, fold: BaseChange<'_>) -> Result<(), StoreError> {
         let fold = OwnedFold::from(fold);
         self.blocking(move |files| files.fold(&fold, None)).await
     }
@@ -89,7 +90,7 @@ impl OpenConversation for JsonlConversation {
     async fn end_turn(
         &mut self,
         turn: FinishedTurn,
-        fold: Fold<'_>,
+        fold: BaseChange<'_>,
         meta: InstanceMeta,
     ) -> Result<bool, StoreError> {
         let fold = OwnedFold::from(fold);
@@ -112,7 +113,9 @@ impl OpenConversation for JsonlConversation {
             true => files.fold(&fold, Some(carrier)),
             false => self.blocking(move |files| files.fold(&fold, None)).await,
         };
-        let warn = |error: &StoreError| tracing::warn!(%error, "a turn was not folded yet");
+        let warn = |error: &StoreError| {
+            tracing::warn!(%error, "failed to write a turn's messages; the next turn retries");
+        };
         Ok(folded.inspect_err(warn).is_ok())
     }
 }
@@ -123,35 +126,35 @@ enum OwnedFold {
     Rewrite(Vec<Arc<Message>>),
 }
 
-impl From<Fold<'_>> for OwnedFold {
-    fn from(fold: Fold<'_>) -> Self {
+impl From<BaseChange<'_>> for OwnedFold {
+    fn from(fold: BaseChange<'_>) -> Self {
         match fold {
-            Fold::Append(messages) => OwnedFold::Append(messages.to_vec()),
-            Fold::Rewrite(messages) => OwnedFold::Rewrite(messages.to_vec()),
+            BaseChange::Append(messages) => OwnedFold::Append(messages.to_vec()),
+            BaseChange::Rewrite(messages) => OwnedFold::Rewrite(messages.to_vec()),
         }
     }
 }
 
-struct Files {
+struct ConversationFiles {
     id: InstanceId,
-    shared: Shared,
-    base: Appender,
-    events: Appender,
+    shared: ConversationShared,
+    base: FileAppender,
+    events: FileAppender,
 }
 
-impl Files {
-    fn new(id: InstanceId, shared: Shared, dir: &Path) -> Self {
-        let base = Appender::new(
+impl ConversationFiles {
+    fn new(id: InstanceId, shared: ConversationShared, dir: &Path) -> Self {
+        let base = FileAppender::new(
             Arc::clone(&shared.disk),
             dir.join(layout::BASE),
-            layout::DEPTH,
+            layout::INSTANCE_FILE_DEPTH,
         );
-        let events = Appender::new(
+        let events = FileAppender::new(
             Arc::clone(&shared.disk),
             dir.join(layout::EVENTS),
-            layout::DEPTH,
+            layout::INSTANCE_FILE_DEPTH,
         );
-        Files {
+        ConversationFiles {
             id,
             shared,
             base,
@@ -179,7 +182,7 @@ impl Files {
             // Each message was already in the base or came with this turn, which bounds the size.
             OwnedFold::Rewrite(messages) => (0, end + self.events.len(), messages, true),
         };
-        if size > LARGE {
+        if size > OWN_SYNC_BYTES {
             return None;
         }
         self.shared.unsettled.carries(&self.id);
@@ -252,7 +255,7 @@ impl Files {
 }
 
 pub(super) fn read(
-    disk: &Disk,
+    disk: &SyncedDisk,
     base: &Path,
     events: &Path,
 ) -> Result<StoredConversation, StoreError> {
@@ -269,8 +272,8 @@ pub(super) fn read(
 }
 
 fn read_lines<T: serde::de::DeserializeOwned>(
-    disk: &Disk,
+    disk: &SyncedDisk,
     path: &Path,
-) -> Result<lines::Lines<T>, StoreError> {
+) -> Result<lines::ParsedLines<T>, StoreError> {
     lines::read(&**disk, path).map_err(|cause| StoreError::file("read", path, cause))
 }

@@ -10,33 +10,35 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::sync::Mutex;
 
-use super::appender::Appender;
-use super::disk::Disk;
+use super::appender::FileAppender;
+use super::synced_disk::SyncedDisk;
 use super::{layout, lines};
 use crate::fs::FileSystem;
 use goondan_core::ids::InstanceId;
-use goondan_core::ports::journal::{Effect, EffectKind, Outcome, TurnJournal, WhenInterrupted};
+use goondan_core::ports::journal::{
+    EffectKind, EffectOutcome, InterruptionPolicy, TurnEffect, TurnJournal,
+};
 use goondan_core::ports::store::StoreError;
 use goondan_core::ports::store::blocking;
 
 /// Maximum number of remembered empty journals.
-const REMEMBERED: usize = 64;
+const MAX_EMPTY_JOURNALS: usize = 64;
 
 /// Size in bytes above which held records are written at once.
-const MOST_HELD: usize = 64 * 1024;
+const MAX_HELD_BYTES: usize = 64 * 1024;
 
-pub(super) struct Journals {
-    disk: Arc<Disk>,
+pub(super) struct JournalFiles {
+    disk: Arc<SyncedDisk>,
     workspace: PathBuf,
-    running: std::sync::Mutex<HashMap<InstanceId, Arc<Mutex<Appender>>>>,
+    running: std::sync::Mutex<HashMap<InstanceId, Arc<Mutex<FileAppender>>>>,
     /// Journals of finished turns. They are empty and need not be read again. None keeps its file
     /// open.
-    empty: std::sync::Mutex<HashMap<InstanceId, Appender>>,
+    empty: std::sync::Mutex<HashMap<InstanceId, FileAppender>>,
 }
 
-impl Journals {
-    pub(super) fn new(disk: Arc<Disk>, workspace: PathBuf) -> Self {
-        Journals {
+impl JournalFiles {
+    pub(super) fn new(disk: Arc<SyncedDisk>, workspace: PathBuf) -> Self {
+        JournalFiles {
             disk,
             workspace,
             running: Default::default(),
@@ -44,21 +46,21 @@ impl Journals {
         }
     }
 
-    fn appender(&self, instance: &InstanceId) -> Appender {
+    fn appender(&self, instance: &InstanceId) -> FileAppender {
         let path = layout::instance_dir(&self.workspace, instance).join(layout::JOURNAL);
-        Appender::new(Arc::clone(&self.disk), path, layout::DEPTH)
+        FileAppender::new(Arc::clone(&self.disk), path, layout::INSTANCE_FILE_DEPTH)
     }
 
-    fn take_empty(&self, instance: &InstanceId) -> Option<Appender> {
+    fn take_empty(&self, instance: &InstanceId) -> Option<FileAppender> {
         self.empty
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .remove(instance)
     }
 
-    fn remember(&self, instance: &InstanceId, appender: Appender) {
+    fn remember(&self, instance: &InstanceId, appender: FileAppender) {
         let mut empty = self.empty.lock().unwrap_or_else(PoisonError::into_inner);
-        if empty.len() >= REMEMBERED {
+        if empty.len() >= MAX_EMPTY_JOURNALS {
             empty.clear();
         }
         empty.insert(instance.clone(), appender);
@@ -70,12 +72,12 @@ impl Journals {
         Arc::new(journal)
     }
 
-    fn running(&self) -> MutexGuard<'_, HashMap<InstanceId, Arc<Mutex<Appender>>>> {
+    fn running(&self) -> MutexGuard<'_, HashMap<InstanceId, Arc<Mutex<FileAppender>>>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Journals {
+impl JournalFiles {
     /// Opens the journal of a new or resumed turn.
     pub(super) async fn open(
         &self,
@@ -128,11 +130,11 @@ impl Journals {
 /// Reads the records of an earlier attempt at the turn: started effects, with outcomes if they
 /// finished. Truncates the rest of the file.
 fn recorded(
-    disk: &Disk,
-    mut appender: Appender,
+    disk: &SyncedDisk,
+    mut appender: FileAppender,
     turn_id: &str,
-) -> Result<(HashMap<String, Option<Value>>, Appender), StoreError> {
-    let read = lines::read::<Record>(&**disk, appender.path());
+) -> Result<(HashMap<String, Option<Value>>, FileAppender), StoreError> {
+    let read = lines::read::<JournalRecord>(&**disk, appender.path());
     let records = read.map_err(|cause| StoreError::file("read", appender.path(), cause))?;
     for warning in &records.warnings {
         tracing::warn!("{warning}");
@@ -146,22 +148,22 @@ fn recorded(
         .take_while(|(_, place)| place.end <= sound_until);
     for (record, _) in sound.filter(|(record, _)| record.turn_id() == turn_id) {
         match record {
-            Record::Intent { effect, .. } => recorded.insert(effect, None),
-            Record::Outcome { effect, value, .. } => recorded.insert(effect, Some(value)),
+            JournalRecord::Intent { effect, .. } => recorded.insert(effect, None),
+            JournalRecord::Outcome { effect, value, .. } => recorded.insert(effect, Some(value)),
         };
     }
     if recorded.is_empty() {
         // The file contains only records of a finished turn.
         appender.clear()?;
     } else if !records.warnings.is_empty() {
-        appender.cut(sound_until as u64)?;
+        appender.truncate_at(sound_until as u64)?;
     }
     Ok((recorded, appender))
 }
 
 /// Returns the turn whose records are in the journal at `path`; `None` if the journal is empty.
 pub(super) fn turn_in(fs: &dyn FileSystem, path: &std::path::Path) -> Option<String> {
-    let records = lines::read::<Record>(fs, path).ok()?;
+    let records = lines::read::<JournalRecord>(fs, path).ok()?;
     records
         .values
         .first()
@@ -175,7 +177,7 @@ pub(super) fn turn_in(fs: &dyn FileSystem, path: &std::path::Path) -> Option<Str
     rename_all = "camelCase",
     rename_all_fields = "camelCase"
 )]
-pub enum Record<S = String, V = Value> {
+pub enum JournalRecord<S = String, V = Value> {
     /// An effect is about to start.
     Intent {
         turn_id: S,
@@ -198,16 +200,18 @@ pub enum Record<S = String, V = Value> {
     },
 }
 
-impl Record {
+impl JournalRecord {
     fn turn_id(&self) -> &str {
         match self {
-            Record::Intent { turn_id, .. } | Record::Outcome { turn_id, .. } => turn_id,
+            JournalRecord::Intent { turn_id, .. } | JournalRecord::Outcome { turn_id, .. } => {
+                turn_id
+            }
         }
     }
 }
 
 struct JsonlTurnJournal {
-    disk: Arc<Disk>,
+    disk: Arc<SyncedDisk>,
     turn_id: String,
     /// Effects recorded before the turn was resumed, with outcomes if they finished.
     recorded: HashMap<String, Option<Value>>,
@@ -215,16 +219,16 @@ struct JsonlTurnJournal {
     /// with the first answer and need no journal. If such a turn is interrupted, it only repeats
     /// that model call.
     held: std::sync::Mutex<Option<Vec<u8>>>,
-    appender: Arc<Mutex<Appender>>,
+    appender: Arc<Mutex<FileAppender>>,
 }
 
 impl JsonlTurnJournal {
     /// Records an effect before it starts. If the effect must run at most once, the record and all
     /// earlier ones are synced. The turn then remembers the start even after a power failure.
-    async fn begin(&self, effect: &Effect) -> Result<(), StoreError> {
-        let may_repeat = effect.when_interrupted == WhenInterrupted::RunAgain;
+    async fn begin(&self, effect: &TurnEffect) -> Result<(), StoreError> {
+        let may_repeat = effect.when_interrupted == InterruptionPolicy::RunAgain;
         let (turn_id, intent) = (&*self.turn_id, &effect.intent);
-        let record = Record::Intent {
+        let record = JournalRecord::Intent {
             turn_id,
             effect: &*effect.id,
             kind: effect.kind,
@@ -237,8 +241,8 @@ impl JsonlTurnJournal {
         self.write(&record, !may_repeat).await
     }
 
-    async fn finish(&self, effect: &Effect, value: &Value) -> Result<(), StoreError> {
-        let record = Record::Outcome {
+    async fn finish(&self, effect: &TurnEffect, value: &Value) -> Result<(), StoreError> {
+        let record = JournalRecord::Outcome {
             turn_id: &*self.turn_id,
             effect: &*effect.id,
             value,
@@ -257,7 +261,7 @@ impl JsonlTurnJournal {
     /// Holds a record back, if nothing is written yet and the held records satisfy `is_fitting`.
     fn hold(
         &self,
-        record: &Record<&str, &Value>,
+        record: &JournalRecord<&str, &Value>,
         is_fitting: impl FnOnce(&Vec<u8>) -> bool,
     ) -> bool {
         let mut held = self.held();
@@ -266,7 +270,7 @@ impl JsonlTurnJournal {
         };
         let before = held.len();
         // The write reports an encoding error.
-        let is_held = lines::encode(held, [record]).is_ok() && held.len() <= MOST_HELD;
+        let is_held = lines::encode(held, [record]).is_ok() && held.len() <= MAX_HELD_BYTES;
         if !is_held {
             held.truncate(before);
         }
@@ -275,7 +279,11 @@ impl JsonlTurnJournal {
 
     /// Appends a record after the held ones. With `synced`, it is durable together with all earlier
     /// records.
-    async fn write(&self, record: &Record<&str, &Value>, synced: bool) -> Result<(), StoreError> {
+    async fn write(
+        &self,
+        record: &JournalRecord<&str, &Value>,
+        synced: bool,
+    ) -> Result<(), StoreError> {
         let mut appender = self.appender.lock().await;
         let mut line = Vec::new();
         let encoded = lines::encode(&mut line, [record]);
@@ -305,25 +313,25 @@ impl JsonlTurnJournal {
 impl TurnJournal for JsonlTurnJournal {
     async fn run_value(
         &self,
-        effect: Effect,
+        effect: TurnEffect,
         work: BoxFuture<'_, Value>,
-    ) -> Result<Outcome<Arc<Value>>, StoreError> {
+    ) -> Result<EffectOutcome<Arc<Value>>, StoreError> {
         match self.recorded.get(&effect.id) {
             Some(Some(value)) => {
-                return Ok(Outcome::Done {
+                return Ok(EffectOutcome::Done {
                     value: Arc::new(value.clone()),
                     replayed: true,
                 });
             }
-            Some(None) if effect.when_interrupted == WhenInterrupted::Report => {
-                return Ok(Outcome::Interrupted);
+            Some(None) if effect.when_interrupted == InterruptionPolicy::Report => {
+                return Ok(EffectOutcome::Interrupted);
             }
             Some(None) => {}
             None => self.begin(&effect).await?,
         }
         let value = work.await;
         self.finish(&effect, &value).await?;
-        Ok(Outcome::Done {
+        Ok(EffectOutcome::Done {
             value: Arc::new(value),
             replayed: false,
         })
@@ -357,8 +365,8 @@ mod tests {
         id: &str,
         value: Value,
     ) -> Result<(), StoreError> {
-        let when_interrupted = WhenInterrupted::RunAgain;
-        let effect = Effect {
+        let when_interrupted = InterruptionPolicy::RunAgain;
+        let effect = TurnEffect {
             id: id.to_owned(),
             kind,
             intent: Value::Null,
@@ -373,7 +381,8 @@ mod tests {
     #[tokio::test]
     async fn a_turn_that_only_asks_its_model_once_leaves_no_file() {
         let (fs, id) = (SimFs::new(), InstanceId::new("a", "main"));
-        let journals = Journals::new(Disk::new(Arc::new(fs.clone())), PathBuf::from("/w"));
+        let journals =
+            JournalFiles::new(SyncedDisk::new(Arc::new(fs.clone())), PathBuf::from("/w"));
         let path = layout::instance_dir(Path::new("/w"), &id).join(layout::JOURNAL);
         let journal = journals.open(&id, "t1").await.unwrap();
         run(
@@ -405,7 +414,7 @@ mod tests {
         run(&*journal, EffectKind::ToolCall, "step-0/tool-1", json!(2))
             .await
             .unwrap();
-        let resumed = Journals::new(Disk::new(Arc::new(fs.kill())), PathBuf::from("/w"))
+        let resumed = JournalFiles::new(SyncedDisk::new(Arc::new(fs.kill())), PathBuf::from("/w"))
             .open(&id, "t2")
             .await
             .unwrap();
@@ -418,10 +427,10 @@ mod tests {
     fn an_intent_of_an_earlier_version_says_nothing_about_repeating() {
         let line =
             r#"{"record":"intent","turnId":"t","effect":"e","kind":"toolCall","intent":null}"#;
-        let record: Record = serde_json::from_str(line).unwrap();
+        let record: JournalRecord = serde_json::from_str(line).unwrap();
         assert!(matches!(
             record,
-            Record::Intent {
+            JournalRecord::Intent {
                 may_repeat: false,
                 ..
             }

@@ -31,11 +31,11 @@ pub const WORKDIR: &str = "workdir";
 
 /// Number of directories between the workspace and an instance's files:
 /// `instances/<instance>/messages/`.
-pub(super) const DEPTH: usize = 3;
+pub(super) const INSTANCE_FILE_DEPTH: usize = 3;
 
 /// Maximum length of a name in bytes; longer names are truncated and end in a hash. File systems
 /// accept 255 bytes.
-const MAX_NAME: usize = 200;
+const MAX_NAME_BYTES: usize = 200;
 
 /// Returns the workspace id for a swarm's instance key: lower case, `a-z 0-9 . _ -`, at most 128
 /// characters. An empty result becomes `default`.
@@ -76,16 +76,16 @@ pub fn file_name(key: &str) -> String {
     for (index, byte) in key.bytes().enumerate() {
         match byte {
             b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-' => name.push(char::from(byte)),
-            b'A'..=b'Z' if !CASE_BLIND => name.push(char::from(byte)),
+            b'A'..=b'Z' if !IGNORES_NAME_CASE => name.push(char::from(byte)),
             b'.' if index > 0 => name.push('.'),
             b':' if !cfg!(windows) => name.push(':'),
             _ => write!(name, "%{byte:02X}").expect("a String takes everything"),
         }
     }
-    if name.len() <= MAX_NAME {
+    if name.len() <= MAX_NAME_BYTES {
         name
     } else {
-        shortened(&name, key)
+        shortened_name(&name, key)
     }
 }
 
@@ -115,13 +115,13 @@ pub fn instance_id(folder: &str) -> Option<InstanceId> {
 }
 
 /// True on platforms whose file systems ignore the case of names.
-const CASE_BLIND: bool = cfg!(any(windows, target_os = "macos"));
+const IGNORES_NAME_CASE: bool = cfg!(any(windows, target_os = "macos"));
 
-fn shortened(name: &str, key: &str) -> String {
+fn shortened_name(name: &str, key: &str) -> String {
     let digest = Sha256::digest(key.as_bytes());
     let hash = hex(&digest[..16]);
     // No unshortened name contains `~`, so shortened names cannot collide with them.
-    format!("{}~{hash}", &name[..MAX_NAME - 33])
+    format!("{}~{hash}", &name[..MAX_NAME_BYTES - 33])
 }
 
 #[cfg(test)]
@@ -175,7 +175,7 @@ mod tests {
 
         #[test]
         fn two_keys_never_share_a_name(a in ".{0,300}", b in ".{0,300}") {
-            prop_assert!(file_name(&a).len() <= MAX_NAME);
+            prop_assert!(file_name(&a).len() <= MAX_NAME_BYTES);
             prop_assert_eq!(a == b, file_name(&a) == file_name(&b));
         }
     }

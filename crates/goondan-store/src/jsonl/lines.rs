@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::fs::{DataFile, FileSystem, RealFs};
 
-pub(super) struct Lines<T> {
+pub(super) struct ParsedLines<T> {
     /// The readable lines, each with its byte range including the line break.
     pub(super) values: Vec<(T, Range<usize>)>,
     pub(super) warnings: Vec<String>,
@@ -17,9 +17,9 @@ pub(super) struct Lines<T> {
     pub(super) sound_until: usize,
 }
 
-impl<T> Lines<T> {
+impl<T> ParsedLines<T> {
     fn new() -> Self {
-        Lines {
+        ParsedLines {
             values: Vec::new(),
             warnings: Vec::new(),
             sound_until: 0,
@@ -38,14 +38,17 @@ impl<T> Lines<T> {
 /// Reads every line of `path`. A missing file counts as empty. An incomplete last line and
 /// unreadable lines are skipped and reported as warnings.
 pub fn read_lines<T: DeserializeOwned>(path: &Path) -> io::Result<(Vec<T>, Vec<String>)> {
-    read(&RealFs, path).map(Lines::into_values)
+    read(&RealFs, path).map(ParsedLines::into_values)
 }
 
 /// Reads lines like [`read_lines`], on `fs`.
-pub(super) fn read<T: DeserializeOwned>(fs: &dyn FileSystem, path: &Path) -> io::Result<Lines<T>> {
+pub(super) fn read<T: DeserializeOwned>(
+    fs: &dyn FileSystem,
+    path: &Path,
+) -> io::Result<ParsedLines<T>> {
     match fs.read_if_there(path)? {
         Some(bytes) => parse(&bytes, path),
-        None => Ok(Lines::new()),
+        None => Ok(ParsedLines::new()),
     }
 }
 
@@ -69,7 +72,7 @@ pub(super) struct LineReader<S> {
 }
 
 /// A line, including its line break if it has one.
-pub(super) struct Line<'a> {
+pub(super) struct JsonlFileLine<'a> {
     pub(super) bytes: &'a [u8],
     /// Byte range in the file.
     pub(super) place: Range<usize>,
@@ -106,7 +109,7 @@ impl<S: BufRead> LineReader<S> {
         }
     }
 
-    pub(super) fn next(&mut self) -> io::Result<Option<Line<'_>>> {
+    pub(super) fn next(&mut self) -> io::Result<Option<JsonlFileLine<'_>>> {
         self.line.clear();
         let length = self.source.read_until(b'\n', &mut self.line)?;
         if length == 0 {
@@ -115,7 +118,7 @@ impl<S: BufRead> LineReader<S> {
         let place = self.end..self.end + length;
         self.end = place.end;
         self.number += 1;
-        Ok(Some(Line {
+        Ok(Some(JsonlFileLine {
             bytes: &self.line,
             place,
             number: self.number,
@@ -123,7 +126,7 @@ impl<S: BufRead> LineReader<S> {
     }
 }
 
-impl<'a> Line<'a> {
+impl<'a> JsonlFileLine<'a> {
     /// Parses the line; `None` if it is empty. Errors name `path`.
     pub(super) fn value<T: Deserialize<'a>>(&self, path: &Path) -> Result<Option<T>, String> {
         parse_line(self.bytes)
@@ -148,8 +151,8 @@ impl Read for FileReader {
     }
 }
 
-fn parse<T: DeserializeOwned>(bytes: &[u8], path: &Path) -> io::Result<Lines<T>> {
-    let mut lines = Lines::new();
+fn parse<T: DeserializeOwned>(bytes: &[u8], path: &Path) -> io::Result<ParsedLines<T>> {
+    let mut lines = ParsedLines::new();
     let mut is_sound = true;
     let mut reader = LineReader::of(bytes);
     while let Some(line) = reader.next()? {
@@ -181,7 +184,7 @@ fn parse_line<'a, T: Deserialize<'a>>(line: &'a [u8]) -> Result<Option<T>, Strin
     }
     serde_json::from_slice(line)
         .map(Some)
-        .map_err(|error| format!("left out a line that can't be read: {error}"))
+        .map_err(|error| format!("skipped a line that can't be read: {error}"))
 }
 
 #[cfg(test)]

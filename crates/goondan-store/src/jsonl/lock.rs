@@ -5,7 +5,7 @@ use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use goondan_core::private;
+use goondan_core::private_files;
 
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
@@ -36,7 +36,7 @@ impl WorkspaceLock {
             path: path.clone(),
             cause,
         };
-        let mut file = private::options()
+        let mut file = private_files::options()
             .read(true)
             .write(true)
             .create(true)
@@ -73,7 +73,7 @@ pub fn holder_of(dir: &Path) -> std::io::Result<Option<Option<u32>>> {
     };
     match file.try_lock_shared() {
         Ok(()) => Ok(None),
-        Err(TryLockError::WouldBlock) => Ok(Some(noted(&mut file))),
+        Err(TryLockError::WouldBlock) => Ok(Some(read_holder_pid(&mut file))),
         Err(TryLockError::Error(error)) => Err(error),
     }
 }
@@ -83,7 +83,7 @@ pub fn holder_of(dir: &Path) -> std::io::Result<Option<Option<u32>>> {
 /// A process killed while it starts a program leaves a child that holds the lock until that program
 /// begins. So the lock of a dead holder is worth waiting for.
 fn lock(file: &mut File) -> std::io::Result<bool> {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + LOCK_TIMEOUT;
     loop {
         match file.try_lock() {
             Ok(()) => return Ok(true),
@@ -91,20 +91,20 @@ fn lock(file: &mut File) -> std::io::Result<bool> {
             Err(TryLockError::WouldBlock) if is_alive(file) || Instant::now() >= end => {
                 return Ok(false);
             }
-            Err(TryLockError::WouldBlock) => std::thread::sleep(LOOK),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_RETRY_INTERVAL),
         }
     }
 }
 
 /// Time to wait for the lock of a dead process, and the interval between attempts.
-const PATIENCE: Duration = Duration::from_secs(5);
-const LOOK: Duration = Duration::from_millis(10);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
+const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Returns true if the process that took the lock is running. Assumes so on systems without
 /// `/proc`.
 fn is_alive(file: &mut File) -> bool {
     let processes = Path::new("/proc");
-    match noted(file) {
+    match read_holder_pid(file) {
         Some(process) if processes.join("self").exists() => {
             processes.join(process.to_string()).exists()
         }
@@ -112,7 +112,7 @@ fn is_alive(file: &mut File) -> bool {
     }
 }
 
-fn noted(file: &mut File) -> Option<u32> {
+fn read_holder_pid(file: &mut File) -> Option<u32> {
     let mut text = String::new();
     // Some systems prevent reading a locked file; the holder is then unknown.
     file.rewind()
@@ -122,7 +122,7 @@ fn noted(file: &mut File) -> Option<u32> {
 }
 
 fn holder(file: &mut File) -> String {
-    noted(file).map_or_else(
+    read_holder_pid(file).map_or_else(
         || "another process".to_owned(),
         |process| format!("process {process}"),
     )

@@ -19,20 +19,20 @@
 //! See `docs/durability.md` for the sync points and the effects of a crash at each point.
 
 mod appender;
-mod background;
+mod background_writer;
+mod compaction;
 mod conversation;
-mod disk;
-mod folders;
-mod inbox;
+mod dirty_checkpoints;
+mod instance_directories;
 mod journal;
+mod key_values;
 pub mod layout;
 mod lines;
 mod lock;
-mod outline;
-mod records;
+mod record_header;
 mod runtime_events;
-mod unsettled;
-mod values;
+mod synced_disk;
+mod wal;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -44,32 +44,33 @@ use crate::fs::{FileSystem, RealFs};
 use goondan_core::event::RuntimeEvent;
 use goondan_core::ids::InstanceId;
 use goondan_core::message::MessageEvent;
-use goondan_core::ports::journal::{Journal, TurnJournal};
+use goondan_core::ports::journal::{TurnJournal, TurnJournalStore};
 use goondan_core::ports::store::{
-    Conversations, EventLog, InstanceMeta, Instances, Lease, Log, LogRecord, OpenConversation,
-    Record, Records, Recovered, StoreError, StoredConversation, Ticket, Traces, Version, Workspace,
-    blocking, put_begun_first,
+    ConversationStore, DurabilityTicket, InstanceLease, InstanceMeta, InstanceStore, LogRecord,
+    OpenConversation, RecordStore, RecordVersion, RecoveredState, RuntimeEventStore, StoreError,
+    StoredConversation, TurnRemains, VersionedRecord, WorkspaceLog, WorkspacePaths, blocking,
+    put_begun_first,
 };
 
-use crate::workdirs::Workdirs;
+use crate::workspace_directories::WorkspaceDirectories;
 
-use background::Background;
-use disk::Disk;
-pub use journal::Record as JournalRecord;
+use background_writer::BackgroundWriter;
+use dirty_checkpoints::DirtyCheckpoints;
+pub use journal::JournalRecord;
 pub use lines::read_lines;
 pub use lock::{LockError, WorkspaceLock, holder_of};
-use unsettled::Unsettled;
+use synced_disk::SyncedDisk;
 
 /// A workspace on disk, locked by this process until the store is dropped.
 ///
 /// The lock excludes other processes, so every claim has the same epoch.
 pub struct JsonlStore {
     dir: PathBuf,
-    shared: conversation::Shared,
-    journals: journal::Journals,
+    shared: conversation::ConversationShared,
+    journals: journal::JournalFiles,
     /// Held during a compare-and-set of a record.
     setting: Arc<Mutex<()>>,
-    recovered: Mutex<Option<Recovered>>,
+    recovered: Mutex<Option<RecoveredState>>,
     /// Dropped last, after all writers have ended.
     _lock: Option<lock::WorkspaceLock>,
 }
@@ -97,11 +98,12 @@ impl JsonlStore {
     /// Opens a workspace like [`JsonlStore::open`], on another file system and without a lock.
     pub fn on(fs: Arc<dyn FileSystem>, dir: &Path) -> Result<Self, StoreError> {
         make_folder(&*fs, dir)?;
-        folders::finish_deletions(&*fs, dir);
-        let disk = Disk::new(Arc::clone(&fs));
-        let found = inbox::Inbox::open(Arc::clone(&disk), &dir.join(layout::INBOX))?;
+        instance_directories::finish_deletions(&*fs, dir);
+        let disk = SyncedDisk::new(Arc::clone(&fs));
+        let found = wal::InboxWal::open(Arc::clone(&disk), &dir.join(layout::INBOX))?;
         let (inbox, mut recovered) = (Arc::new(found.inbox), found.recovered);
-        let unsettled = Unsettled::new(Arc::clone(&disk), dir.to_owned(), Arc::clone(&inbox));
+        let unsettled =
+            DirtyCheckpoints::new(Arc::clone(&disk), dir.to_owned(), Arc::clone(&inbox));
         match found.is_closed {
             true => unsettled.take_over(found.unsettled),
             false => unsettled.restore(found.unsettled)?,
@@ -109,11 +111,12 @@ impl JsonlStore {
         put_begun_first(&mut recovered, |id| {
             traces(&*fs, &layout::instance_dir(dir, id))
         });
-        let background = Background::start(Arc::clone(&disk), dir.to_owned()).map_err(|cause| {
-            StoreError::file("start the writer of runtime events in", dir, cause)
-        })?;
-        let journals = journal::Journals::new(Arc::clone(&disk), dir.to_owned());
-        let shared = conversation::Shared {
+        let background =
+            BackgroundWriter::start(Arc::clone(&disk), dir.to_owned()).map_err(|cause| {
+                StoreError::file("start the writer of runtime events in", dir, cause)
+            })?;
+        let journals = journal::JournalFiles::new(Arc::clone(&disk), dir.to_owned());
+        let shared = conversation::ConversationShared {
             disk,
             inbox,
             unsettled,
@@ -142,26 +145,26 @@ impl Drop for JsonlStore {
     }
 }
 
-fn traces(fs: &dyn FileSystem, dir: &Path) -> Traces {
+fn traces(fs: &dyn FileSystem, dir: &Path) -> TurnRemains {
     let events =
         lines::read::<MessageEvent>(fs, &dir.join(layout::EVENTS)).map(|lines| lines.values);
     let events = events.unwrap_or_default();
     let journal = journal::turn_in(fs, &dir.join(layout::JOURNAL));
-    Traces {
+    TurnRemains {
         journal,
-        ..Traces::in_events(events.iter().map(|(event, _)| event))
+        ..TurnRemains::in_events(events.iter().map(|(event, _)| event))
     }
 }
 
 fn make_folder(fs: &dyn FileSystem, dir: &Path) -> Result<(), StoreError> {
     let instances = dir.join(layout::INSTANCES);
     fs.make_folder(&instances)
-        .map_err(|cause| StoreError::file("make the folder", &instances, cause))
+        .map_err(|cause| StoreError::file("create the directory", &instances, cause))
 }
 
 #[async_trait]
-impl Log for JsonlStore {
-    async fn recover(&self) -> Result<Recovered, StoreError> {
+impl WorkspaceLog for JsonlStore {
+    async fn recover(&self) -> Result<RecoveredState, StoreError> {
         let mut recovered = self
             .recovered
             .lock()
@@ -169,21 +172,21 @@ impl Log for JsonlStore {
         Ok(recovered.take().unwrap_or_default())
     }
 
-    fn append(&self, record: LogRecord) -> Ticket {
+    fn append(&self, record: LogRecord) -> DurabilityTicket {
         self.shared.inbox.submit(&record.into())
     }
 }
 
 #[async_trait]
-impl Conversations for JsonlStore {
-    async fn claim(&self, id: &InstanceId) -> Result<Lease, StoreError> {
-        Ok(Lease {
+impl ConversationStore for JsonlStore {
+    async fn claim(&self, id: &InstanceId) -> Result<InstanceLease, StoreError> {
+        Ok(InstanceLease {
             instance: id.clone(),
             epoch: 1,
         })
     }
 
-    async fn open(&self, lease: Lease) -> Result<Box<dyn OpenConversation>, StoreError> {
+    async fn open(&self, lease: InstanceLease) -> Result<Box<dyn OpenConversation>, StoreError> {
         let dir = self.instance_dir(&lease.instance);
         Ok(Box::new(conversation::JsonlConversation::new(
             lease.instance,
@@ -202,10 +205,10 @@ impl Conversations for JsonlStore {
 }
 
 #[async_trait]
-impl Instances for JsonlStore {
+impl InstanceStore for JsonlStore {
     async fn instances(&self) -> Result<Vec<InstanceMeta>, StoreError> {
         let (disk, dir) = (Arc::clone(&self.shared.disk), self.dir.clone());
-        blocking(move || folders::list(&disk, &dir)).await
+        blocking(move || instance_directories::list(&disk, &dir)).await
     }
 
     async fn instance(&self, id: &InstanceId) -> Result<Option<InstanceMeta>, StoreError> {
@@ -214,7 +217,7 @@ impl Instances for JsonlStore {
     }
 
     async fn put_instance(&self, meta: &InstanceMeta) -> Result<(), StoreError> {
-        if folders::is_quick_to_put(meta) {
+        if instance_directories::is_quick_to_put(meta) {
             return self.shared.background.put_meta(meta);
         }
         let (background, meta) = (Arc::clone(&self.shared.background), meta.clone());
@@ -226,22 +229,26 @@ impl Instances for JsonlStore {
         blocking(move || {
             shared.background.close(&id);
             shared.unsettled.forget(&id)?;
-            folders::delete(&**shared.disk, &dir)
+            instance_directories::delete(&**shared.disk, &dir)
         })
         .await
     }
 }
 
 #[async_trait]
-impl Records for JsonlStore {
-    async fn get(&self, id: &InstanceId, name: &str) -> Result<Option<Record>, StoreError> {
+impl RecordStore for JsonlStore {
+    async fn get(
+        &self,
+        id: &InstanceId,
+        name: &str,
+    ) -> Result<Option<VersionedRecord>, StoreError> {
         let (disk, dir, name) = (
             Arc::clone(&self.shared.disk),
             self.instance_dir(id),
             name.to_owned(),
         );
-        match values::exists(&**disk, &dir, &name) {
-            true => blocking(move || values::read(&**disk, &dir, &name)).await,
+        match key_values::exists(&**disk, &dir, &name) {
+            true => blocking(move || key_values::read(&**disk, &dir, &name)).await,
             false => Ok(None),
         }
     }
@@ -251,7 +258,7 @@ impl Records for JsonlStore {
         id: &InstanceId,
         name: &str,
         value: &Value,
-        expected: Option<Version>,
+        expected: Option<RecordVersion>,
     ) -> Result<bool, StoreError> {
         let (disk, dir, setting) = (
             Arc::clone(&self.shared.disk),
@@ -261,26 +268,26 @@ impl Records for JsonlStore {
         let (name, value) = (name.to_owned(), value.clone());
         blocking(move || {
             let _one_at_a_time = setting.lock().unwrap_or_else(PoisonError::into_inner);
-            if values::read(&**disk, &dir, &name)?.map(|record| record.version) != expected {
+            if key_values::read(&**disk, &dir, &name)?.map(|record| record.version) != expected {
                 return Ok(false);
             }
-            values::write(&disk, &dir, &name, &value).map(|()| true)
+            key_values::write(&disk, &dir, &name, &value).map(|()| true)
         })
         .await
     }
 
-    async fn all(&self, name: &str) -> Result<Vec<(InstanceId, Record)>, StoreError> {
+    async fn all(&self, name: &str) -> Result<Vec<(InstanceId, VersionedRecord)>, StoreError> {
         let (disk, dir, name) = (
             Arc::clone(&self.shared.disk),
             self.dir.clone(),
             name.to_owned(),
         );
-        blocking(move || folders::all_of_name(&disk, &dir, &name)).await
+        blocking(move || instance_directories::all_of_name(&disk, &dir, &name)).await
     }
 }
 
 #[async_trait]
-impl EventLog for JsonlStore {
+impl RuntimeEventStore for JsonlStore {
     fn record(&self, event: &Arc<RuntimeEvent>) {
         self.shared.background.log(Arc::clone(event));
     }
@@ -295,18 +302,18 @@ impl EventLog for JsonlStore {
     }
 }
 
-impl Workspace for JsonlStore {
+impl WorkspacePaths for JsonlStore {
     fn workdir(&self, id: &InstanceId) -> PathBuf {
-        Workdirs::below(self.dir.clone()).workdir(id)
+        WorkspaceDirectories::below(self.dir.clone()).workdir(id)
     }
 
     fn output_file(&self, id: &InstanceId, name: &str) -> PathBuf {
-        Workdirs::below(self.dir.clone()).output_file(id, name)
+        WorkspaceDirectories::below(self.dir.clone()).output_file(id, name)
     }
 }
 
 #[async_trait]
-impl Journal for JsonlStore {
+impl TurnJournalStore for JsonlStore {
     async fn open_journal(
         &self,
         instance: &InstanceId,

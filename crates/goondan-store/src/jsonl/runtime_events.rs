@@ -7,38 +7,38 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::appender::Appender;
-use super::disk::Disk;
+use super::appender::FileAppender;
+use super::synced_disk::SyncedDisk;
 use super::{layout, lines};
 use goondan_core::event::RuntimeEvent;
 use goondan_core::ids::InstanceId;
 use goondan_core::ports::store::StoreError;
 
 /// Maximum number of events per write.
-const MAX_BATCH: usize = 1_024;
+const MAX_BATCH_EVENTS: usize = 1_024;
 
 /// File size in bytes at which a new file begins.
-const MAX_BYTES: u64 = 64 * 1024 * 1024;
+const MAX_EVENT_FILE_BYTES: u64 = 64 * 1024 * 1024;
 
 /// Maximum number of open files. Opening a file takes longer than writing the events of a moment.
-const OPEN_FILES: usize = 1_024;
+const MAX_OPEN_FILES: usize = 1_024;
 
 /// Appends events to the files of their instances.
 pub(super) struct RuntimeEventFiles {
-    disk: Arc<Disk>,
+    disk: Arc<SyncedDisk>,
     workspace: PathBuf,
     max_bytes: u64,
-    files: HashMap<InstanceId, Appender>,
+    files: HashMap<InstanceId, FileAppender>,
     /// Instances whose file could not be written, so that each failure is logged once.
     failing: HashSet<InstanceId>,
 }
 
 impl RuntimeEventFiles {
-    pub(super) fn new(disk: Arc<Disk>, workspace: PathBuf) -> Self {
-        RuntimeEventFiles::of_size(MAX_BYTES, disk, workspace)
+    pub(super) fn new(disk: Arc<SyncedDisk>, workspace: PathBuf) -> Self {
+        RuntimeEventFiles::of_size(MAX_EVENT_FILE_BYTES, disk, workspace)
     }
 
-    fn of_size(max_bytes: u64, disk: Arc<Disk>, workspace: PathBuf) -> Self {
+    fn of_size(max_bytes: u64, disk: Arc<SyncedDisk>, workspace: PathBuf) -> Self {
         RuntimeEventFiles {
             disk,
             workspace,
@@ -49,7 +49,7 @@ impl RuntimeEventFiles {
     }
 
     pub(super) fn append(&mut self, events: &[Arc<RuntimeEvent>]) {
-        for batch in events.chunks(MAX_BATCH) {
+        for batch in events.chunks(MAX_BATCH_EVENTS) {
             self.write(batch);
         }
     }
@@ -60,7 +60,7 @@ impl RuntimeEventFiles {
 
     fn write(&mut self, batch: &[Arc<RuntimeEvent>]) {
         for (id, events) in by_instance(batch) {
-            if self.files.len() >= OPEN_FILES && !self.files.contains_key(&id) {
+            if self.files.len() >= MAX_OPEN_FILES && !self.files.contains_key(&id) {
                 self.files.clear();
             }
             let written = self
@@ -92,11 +92,11 @@ impl RuntimeEventFiles {
             .map_err(|cause| StoreError::file("put aside", &path, cause))
     }
 
-    fn file(&mut self, id: &InstanceId) -> &mut Appender {
+    fn file(&mut self, id: &InstanceId) -> &mut FileAppender {
         let (disk, workspace): (_, &Path) = (&self.disk, &self.workspace);
         self.files.entry(id.clone()).or_insert_with(|| {
             let path = layout::instance_dir(workspace, id).join(layout::RUNTIME_EVENTS);
-            Appender::new(Arc::clone(disk), path, layout::DEPTH)
+            FileAppender::new(Arc::clone(disk), path, layout::INSTANCE_FILE_DEPTH)
         })
     }
 }
@@ -104,7 +104,7 @@ impl RuntimeEventFiles {
 /// Reads the events of an instance after `after`, as far back as its files reach. Skips unreadable
 /// lines.
 pub(super) fn read(
-    disk: &Disk,
+    disk: &SyncedDisk,
     instance: &Path,
     after: u64,
 ) -> Result<Vec<RuntimeEvent>, StoreError> {
@@ -144,7 +144,7 @@ mod tests {
             kind: RuntimeEventKind::TurnStarted {
                 turn_id: format!("turn-{number}"),
                 event_id: "x".to_owned(),
-                event_type: goondan_core::reserved::INPUT.to_owned(),
+                event_type: goondan_core::reserved_names::INPUT_EVENT.to_owned(),
             },
             sequence: 1,
             timestamp: chrono::DateTime::UNIX_EPOCH,
@@ -154,7 +154,7 @@ mod tests {
         };
         for number in 0..5 {
             let size = 2 * serde_json::to_vec(&event(0)).unwrap().len() as u64;
-            let disk = Disk::new(Arc::new(fs.clone()));
+            let disk = SyncedDisk::new(Arc::new(fs.clone()));
             RuntimeEventFiles::of_size(size, disk, workspace.clone())
                 .append(&[Arc::new(event(number))]);
         }

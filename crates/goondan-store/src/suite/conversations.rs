@@ -3,18 +3,18 @@
 use super::samples::{
     accepted, append, event, event_by, finished, instance, message, messages, meta,
 };
-use super::{Check, Subject, again};
+use super::{Check, ReopenableWorkspace, again};
 use goondan_core::conversation::Conversation;
-use goondan_core::message::{MessageEvent, Role};
+use goondan_core::message::{MessageEvent, MessageRole};
 use goondan_core::ports::store::{
-    FinishedTurn, Fold, OpenConversation, Store, StoreError, StoredConversation,
+    BaseChange, FinishedTurn, OpenConversation, Store, StoreError, StoredConversation,
 };
 
 pub(super) const CHECKS: &[Check] = &[
-    ("a conversation that never was is empty", |subject| {
+    ("a conversation that does not exist is empty", |subject| {
         Box::pin(empty(subject))
     }),
-    ("looking at a conversation does not make it", |subject| {
+    ("reading a conversation does not create it", |subject| {
         Box::pin(looking(subject))
     }),
     ("events come back as they were appended", |subject| {
@@ -30,13 +30,13 @@ pub(super) const CHECKS: &[Check] = &[
     ("a fold of the whole replaces the base", |subject| {
         Box::pin(fold_rewrite(subject))
     }),
-    ("a turn of many folds comes to what it says", |subject| {
+    ("a turn of many folds stores all its messages", |subject| {
         Box::pin(many_turns(subject))
     }),
-    ("a fold that is repeated comes to the same", |subject| {
+    ("a repeated fold changes nothing", |subject| {
         Box::pin(repeated(subject))
     }),
-    ("a handle goes on after a fold", |subject| {
+    ("a handle works after a fold", |subject| {
         Box::pin(goes_on(subject))
     }),
     (
@@ -46,36 +46,36 @@ pub(super) const CHECKS: &[Check] = &[
     ("turns end one after the other on one handle", |subject| {
         Box::pin(end_in_turn(subject))
     }),
-    ("who was fenced changes nothing", |subject| {
+    ("a fenced handle changes nothing", |subject| {
         Box::pin(fenced(subject))
     }),
 ];
 
-async fn stored(subject: &dyn Subject) -> StoredConversation {
+async fn stored(subject: &dyn ReopenableWorkspace) -> StoredConversation {
     let store = subject.open();
     again(async || store.read(&instance("k")).await).await
 }
 
-async fn open(store: &dyn Store) -> Handle {
+async fn open(store: &dyn Store) -> RetryingConversation {
     let lease = again(async || store.claim(&instance("k")).await).await;
     let mut conversation = again(async || store.open(lease.clone()).await).await;
     again(async || conversation.load().await).await;
-    Handle(conversation)
+    RetryingConversation(conversation)
 }
 
 /// A conversation that retries failed calls.
-struct Handle(Box<dyn OpenConversation>);
+struct RetryingConversation(Box<dyn OpenConversation>);
 
-impl Handle {
+impl RetryingConversation {
     async fn append(&mut self, event: &MessageEvent) {
         again(async || self.0.append(event).await).await;
     }
 
-    async fn fold(&mut self, fold: Fold<'_>) {
+    async fn fold(&mut self, fold: BaseChange<'_>) {
         again(async || self.0.fold(fold).await).await;
     }
 
-    async fn end_turn(&mut self, turn: &FinishedTurn, fold: Fold<'_>) {
+    async fn end_turn(&mut self, turn: &FinishedTurn, fold: BaseChange<'_>) {
         assert!(
             again(async || self
                 .0
@@ -94,22 +94,22 @@ fn ids(stored: &StoredConversation) -> Vec<&str> {
         .collect()
 }
 
-async fn empty(subject: &dyn Subject) {
+async fn empty(subject: &dyn ReopenableWorkspace) {
     assert_eq!(stored(subject).await, StoredConversation::default());
 }
 
-async fn looking(subject: &dyn Subject) {
+async fn looking(subject: &dyn ReopenableWorkspace) {
     stored(subject).await;
     let store = subject.open();
     assert_eq!(again(async || store.instances().await).await, []);
 }
 
-async fn events(subject: &dyn Subject) {
+async fn events(subject: &dyn ReopenableWorkspace) {
     let events = [
         append("m0"),
         MessageEvent::Replace {
             target_id: "m0".to_owned(),
-            message: message("m1", Role::Assistant),
+            message: message("m1", MessageRole::Assistant),
         },
         MessageEvent::Remove {
             target_id: "m1".to_owned(),
@@ -125,7 +125,7 @@ async fn events(subject: &dyn Subject) {
     assert_eq!(stored(subject).await.events, events);
 }
 
-async fn discarded(subject: &dyn Subject) {
+async fn discarded(subject: &dyn ReopenableWorkspace) {
     let store = subject.open();
     let mut conversation = open(&*store).await;
     conversation.append(&append("m0")).await;
@@ -135,22 +135,24 @@ async fn discarded(subject: &dyn Subject) {
     assert_eq!(stored(subject).await.events, [append("m1")]);
 }
 
-async fn fold_append(subject: &dyn Subject) {
+async fn fold_append(subject: &dyn ReopenableWorkspace) {
     let store = subject.open();
     let mut conversation = open(&*store).await;
     conversation.append(&append("m0")).await;
-    conversation.fold(Fold::Append(&messages(&["m0"]))).await;
+    conversation
+        .fold(BaseChange::Append(&messages(&["m0"])))
+        .await;
     drop((conversation, store));
     let stored = stored(subject).await;
     assert_eq!((ids(&stored), stored.events.len()), (vec!["m0"], 0));
     assert_eq!(stored.base, messages(&["m0"]));
 }
 
-async fn fold_rewrite(subject: &dyn Subject) {
+async fn fold_rewrite(subject: &dyn ReopenableWorkspace) {
     let store = subject.open();
     let mut conversation = open(&*store).await;
     conversation
-        .fold(Fold::Append(&messages(&["m0", "m1"])))
+        .fold(BaseChange::Append(&messages(&["m0", "m1"])))
         .await;
     conversation
         .append(&MessageEvent::Remove {
@@ -158,22 +160,30 @@ async fn fold_rewrite(subject: &dyn Subject) {
         })
         .await;
     conversation
-        .fold(Fold::Rewrite(&messages(&["m1", "m2"])))
+        .fold(BaseChange::Rewrite(&messages(&["m1", "m2"])))
         .await;
     drop((conversation, store));
     let stored = stored(subject).await;
     assert_eq!((ids(&stored), stored.events.len()), (vec!["m1", "m2"], 0));
 }
 
-async fn many_turns(subject: &dyn Subject) {
+async fn many_turns(subject: &dyn ReopenableWorkspace) {
     let store = subject.open();
     let mut conversation = open(&*store).await;
     for turn in 0..20 {
         let id = format!("m{turn}");
         conversation.append(&append(&id)).await;
         match turn {
-            10 => conversation.fold(Fold::Rewrite(&messages(&[&id]))).await,
-            _ => conversation.fold(Fold::Append(&messages(&[&id]))).await,
+            10 => {
+                conversation
+                    .fold(BaseChange::Rewrite(&messages(&[&id])))
+                    .await
+            }
+            _ => {
+                conversation
+                    .fold(BaseChange::Append(&messages(&[&id])))
+                    .await
+            }
         }
     }
     drop((conversation, store));
@@ -183,14 +193,16 @@ async fn many_turns(subject: &dyn Subject) {
     );
 }
 
-async fn repeated(subject: &dyn Subject) {
+async fn repeated(subject: &dyn ReopenableWorkspace) {
     let events = [append("m0"), append("m1")];
     {
         let store = subject.open();
         let mut conversation = open(&*store).await;
         // The base already had some of the messages when the process was killed, and the events
         // still existed.
-        conversation.fold(Fold::Append(&messages(&["m0"]))).await;
+        conversation
+            .fold(BaseChange::Append(&messages(&["m0"])))
+            .await;
         for event in &events {
             conversation.append(event).await;
         }
@@ -200,7 +212,7 @@ async fn repeated(subject: &dyn Subject) {
         assert_eq!(missing, []);
         let store = subject.open();
         let mut conversation = open(&*store).await;
-        conversation.fold(restored.fold()).await;
+        conversation.fold(restored.base_change()).await;
         for event in &events {
             conversation.append(event).await;
         }
@@ -208,10 +220,12 @@ async fn repeated(subject: &dyn Subject) {
     assert_eq!(ids(&stored(subject).await), ["m0", "m1"]);
 }
 
-async fn goes_on(subject: &dyn Subject) {
+async fn goes_on(subject: &dyn ReopenableWorkspace) {
     let store = subject.open();
     let mut conversation = open(&*store).await;
-    conversation.fold(Fold::Rewrite(&messages(&["m0"]))).await;
+    conversation
+        .fold(BaseChange::Rewrite(&messages(&["m0"])))
+        .await;
     conversation.append(&append("m1")).await;
     drop((conversation, store));
     let stored = stored(subject).await;
@@ -221,7 +235,7 @@ async fn goes_on(subject: &dyn Subject) {
     );
 }
 
-async fn ends(subject: &dyn Subject) {
+async fn ends(subject: &dyn ReopenableWorkspace) {
     let (asker, id) = (instance("asker"), instance("k"));
     let (question, answer) = (event_by("question", &asker, &id), event("answer", &asker));
     let store = subject.open();
@@ -233,7 +247,7 @@ async fn ends(subject: &dyn Subject) {
         ..finished(&question)
     };
     conversation
-        .end_turn(&turn, Fold::Append(&messages(&["m0"])))
+        .end_turn(&turn, BaseChange::Append(&messages(&["m0"])))
         .await;
     drop((conversation, store));
     let found = stored(subject).await;
@@ -245,7 +259,7 @@ async fn ends(subject: &dyn Subject) {
     assert_eq!(again(async || store.instances().await).await, [meta(&id)]);
 }
 
-async fn end_in_turn(subject: &dyn Subject) {
+async fn end_in_turn(subject: &dyn ReopenableWorkspace) {
     let store = subject.open();
     let mut conversation = open(&*store).await;
     for number in 0..10 {
@@ -258,12 +272,12 @@ async fn end_in_turn(subject: &dyn Subject) {
         match number {
             5 => {
                 conversation
-                    .end_turn(&finished(&event), Fold::Rewrite(&messages(&[&id])))
+                    .end_turn(&finished(&event), BaseChange::Rewrite(&messages(&[&id])))
                     .await
             }
             _ => {
                 conversation
-                    .end_turn(&finished(&event), Fold::Append(&messages(&[&id])))
+                    .end_turn(&finished(&event), BaseChange::Append(&messages(&[&id])))
                     .await
             }
         }
@@ -279,7 +293,7 @@ async fn end_in_turn(subject: &dyn Subject) {
     );
 }
 
-async fn fenced(subject: &dyn Subject) {
+async fn fenced(subject: &dyn ReopenableWorkspace) {
     if !subject.fences() {
         return;
     }
@@ -292,11 +306,11 @@ async fn fenced(subject: &dyn Subject) {
     let fold = messages(&["old"]);
     assert!(is_fenced(async || old.append(&append("old")).await).await);
     assert!(is_fenced(async || old.discard_events().await).await);
-    assert!(is_fenced(async || old.fold(Fold::Rewrite(&fold)).await).await);
+    assert!(is_fenced(async || old.fold(BaseChange::Rewrite(&fold)).await).await);
     let meta = meta(&instance("k"));
     assert!(
         is_fenced(async || old
-            .end_turn(finished(&event), Fold::Append(&fold), meta.clone())
+            .end_turn(finished(&event), BaseChange::Append(&fold), meta.clone())
             .await
             .map(drop))
         .await

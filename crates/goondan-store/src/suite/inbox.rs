@@ -3,10 +3,10 @@
 use super::samples::{
     accepted, done, done_with, event, event_by, finished, instance, result, withdrawn,
 };
-use super::{Check, Subject, again};
+use super::{Check, ReopenableWorkspace, again};
 
 use futures::FutureExt as _;
-use goondan_core::ports::store::{FinishedTurn, LogRecord, Recovered, StoreError};
+use goondan_core::ports::store::{FinishedTurn, LogRecord, RecoveredState, StoreError};
 
 pub(super) const CHECKS: &[Check] = &[
     ("an empty workspace recovers nothing", |subject| {
@@ -37,17 +37,19 @@ pub(super) const CHECKS: &[Check] = &[
         "an answer is accepted with the record of its turn",
         |subject| Box::pin(answers(subject)),
     ),
+    ("a turn settles all events that joined it", |subject| {
+        Box::pin(joined(subject))
+    }),
     (
-        "a turn that other events joined settles them all",
-        |subject| Box::pin(joined(subject)),
-    ),
-    (
-        "results stay as long as the turn that asked may ask again",
+        "results stay while the requesting turn may ask again",
         |subject| Box::pin(results_that_are_needed(subject)),
     ),
 ];
 
-async fn after(subject: &dyn Subject, records: impl IntoIterator<Item = LogRecord>) -> Recovered {
+async fn after(
+    subject: &dyn ReopenableWorkspace,
+    records: impl IntoIterator<Item = LogRecord>,
+) -> RecoveredState {
     let store = subject.open();
     for record in records {
         again(async || store.append(record.clone()).await).await;
@@ -56,12 +58,12 @@ async fn after(subject: &dyn Subject, records: impl IntoIterator<Item = LogRecor
     recovered(subject).await
 }
 
-async fn recovered(subject: &dyn Subject) -> Recovered {
+async fn recovered(subject: &dyn ReopenableWorkspace) -> RecoveredState {
     let store = subject.open();
     again(async || store.recover().await).await
 }
 
-fn ids(recovered: &Recovered) -> Vec<&str> {
+fn ids(recovered: &RecoveredState) -> Vec<&str> {
     recovered
         .pending
         .iter()
@@ -69,11 +71,11 @@ fn ids(recovered: &Recovered) -> Vec<&str> {
         .collect()
 }
 
-async fn empty(subject: &dyn Subject) {
-    assert_eq!(recovered(subject).await, Recovered::default());
+async fn empty(subject: &dyn ReopenableWorkspace) {
+    assert_eq!(recovered(subject).await, RecoveredState::default());
 }
 
-async fn in_order(subject: &dyn Subject) {
+async fn in_order(subject: &dyn ReopenableWorkspace) {
     let events: Vec<_> = (0..50)
         .map(|n| event(&format!("e{n}"), &instance(&format!("k{}", n % 3))))
         .collect();
@@ -82,7 +84,7 @@ async fn in_order(subject: &dyn Subject) {
     assert_eq!(recovered.begun, [""; 0]);
 }
 
-async fn tickets_in_order(subject: &dyn Subject) {
+async fn tickets_in_order(subject: &dyn ReopenableWorkspace) {
     let store = subject.open();
     let records = (0..100).map(|n| accepted(&event(&format!("e{n}"), &instance("k"))));
     let mut tickets: Vec<_> = records.map(|record| store.append(record)).collect();
@@ -97,7 +99,7 @@ async fn tickets_in_order(subject: &dyn Subject) {
     );
 }
 
-async fn done_is_done(subject: &dyn Subject) {
+async fn done_is_done(subject: &dyn ReopenableWorkspace) {
     let (one, two) = (event("one", &instance("k")), event("two", &instance("k")));
     let recovered = after(subject, [accepted(&one), accepted(&two), done(&one)]).await;
     assert_eq!(ids(&recovered), ["two"]);
@@ -111,19 +113,19 @@ async fn done_is_done(subject: &dyn Subject) {
     );
 }
 
-async fn withdrawn_is_gone(subject: &dyn Subject) {
+async fn withdrawn_is_gone(subject: &dyn ReopenableWorkspace) {
     let (one, two) = (event("one", &instance("k")), event("two", &instance("k")));
     let recovered = after(subject, [accepted(&one), accepted(&two), withdrawn(&one)]).await;
     assert_eq!((ids(&recovered), recovered.handled.len()), (vec!["two"], 0));
 }
 
-async fn accepted_again(subject: &dyn Subject) {
+async fn accepted_again(subject: &dyn ReopenableWorkspace) {
     let one = event("one", &instance("k"));
     let recovered = after(subject, [accepted(&one), withdrawn(&one), accepted(&one)]).await;
     assert_eq!(ids(&recovered), ["one"]);
 }
 
-async fn accepted_twice(subject: &dyn Subject) {
+async fn accepted_twice(subject: &dyn ReopenableWorkspace) {
     let one = event("one", &instance("k"));
     let recovered = after(subject, [accepted(&one), accepted(&one)]).await;
     assert_eq!(ids(&recovered), ["one"]);
@@ -131,7 +133,7 @@ async fn accepted_twice(subject: &dyn Subject) {
     assert_eq!(ids(&recovered), [""; 0]);
 }
 
-async fn answers(subject: &dyn Subject) {
+async fn answers(subject: &dyn ReopenableWorkspace) {
     let (question, answer) = (
         event("question", &instance("b")),
         event("answer", &instance("a")),
@@ -149,7 +151,7 @@ async fn answers(subject: &dyn Subject) {
     assert_eq!(ids(&recovered), [""; 0]);
 }
 
-async fn joined(subject: &dyn Subject) {
+async fn joined(subject: &dyn ReopenableWorkspace) {
     let (one, two) = (event("one", &instance("k")), event("two", &instance("k")));
     let event_ids = vec!["one".to_owned(), "two".to_owned()];
     let both = LogRecord::Done(Box::new(FinishedTurn {
@@ -167,14 +169,14 @@ async fn joined(subject: &dyn Subject) {
 }
 
 /// More events than a store has to remember.
-const MANY: usize = 10_100;
+const MANY_INPUTS: usize = 10_100;
 
 fn many_done() -> impl Iterator<Item = LogRecord> {
-    let events = (0..MANY).map(|n| event(&format!("x{n}"), &instance("other")));
+    let events = (0..MANY_INPUTS).map(|n| event(&format!("x{n}"), &instance("other")));
     events.flat_map(|event| [accepted(&event), done(&event)])
 }
 
-async fn results_that_are_needed(subject: &dyn Subject) {
+async fn results_that_are_needed(subject: &dyn ReopenableWorkspace) {
     let asker = instance("asker");
     let turn = event("turn", &asker);
     let question = event_by("question", &asker, &instance("callee"));
@@ -188,7 +190,7 @@ async fn results_that_are_needed(subject: &dyn Subject) {
         .find(|handled| handled.event_id == "question");
     assert_eq!(kept.and_then(|kept| kept.needed_by.as_ref()), Some(&asker));
     assert!(
-        recovered.handled.len() < MANY,
+        recovered.handled.len() < MANY_INPUTS,
         "{} results are remembered",
         recovered.handled.len()
     );

@@ -4,21 +4,21 @@ use chrono::{TimeDelta, Utc};
 use serde_json::json;
 
 use super::samples::{accepted, append, event, finished, instance, messages, meta};
-use super::{Check, Subject, again};
+use super::{Check, ReopenableWorkspace, again};
 use goondan_core::ids::InstanceId;
 use goondan_core::ports::store::{
-    Fold, InstanceMeta, InstanceStatus, OpenConversation, Store, StoredConversation, update,
+    BaseChange, InstanceMeta, InstanceStatus, OpenConversation, Store, StoredConversation, update,
 };
 
 pub(super) const CHECKS: &[Check] = &[
-    ("what is known of an instance comes back", |subject| {
+    ("the metadata of an instance comes back", |subject| {
         Box::pin(metas(subject))
     }),
     (
         "one instance is found by its name, and all of them some at a time",
         |subject| Box::pin(one_and_all(subject)),
     ),
-    ("any key is a key of its own", |subject| {
+    ("different keys are different instances", |subject| {
         Box::pin(keys(subject))
     }),
     (
@@ -27,7 +27,7 @@ pub(super) const CHECKS: &[Check] = &[
     ),
     ("a record comes back", |subject| Box::pin(records(subject))),
     (
-        "a record is replaced only where it is the one that was expected",
+        "a record is replaced only if it has the expected version",
         |subject| Box::pin(compare_and_set(subject)),
     ),
     ("no change of a record is lost", |subject| {
@@ -51,7 +51,7 @@ async fn open(store: &dyn Store, id: &InstanceId) -> Box<dyn OpenConversation> {
 
 async fn fold(store: &dyn Store, id: &InstanceId, ids: &[&str]) {
     let (mut conversation, messages) = (open(store, id).await, messages(ids));
-    again(async || conversation.fold(Fold::Append(&messages)).await).await;
+    again(async || conversation.fold(BaseChange::Append(&messages)).await).await;
 }
 
 async fn stored(store: &dyn Store, id: &InstanceId) -> StoredConversation {
@@ -68,7 +68,7 @@ async fn value(store: &dyn Store, id: &InstanceId, name: &str) -> Option<serde_j
         .map(|record| record.value)
 }
 
-async fn metas(subject: &dyn Subject) {
+async fn metas(subject: &dyn ReopenableWorkspace) {
     let plain = meta(&instance("plain"));
     let rich = InstanceMeta {
         status: InstanceStatus::Retired,
@@ -96,7 +96,7 @@ async fn metas(subject: &dyn Subject) {
     assert_eq!(found, [plain, rich]);
 }
 
-async fn one_and_all(subject: &dyn Subject) {
+async fn one_and_all(subject: &dyn ReopenableWorkspace) {
     let store = subject.open();
     let find = async |id: &InstanceId| again(async || store.instance(id).await).await;
     assert_eq!(find(&instance("nobody")).await, None);
@@ -126,7 +126,7 @@ async fn one_and_all(subject: &dyn Subject) {
     );
     again(async || {
         conversation
-            .end_turn(turn.clone(), Fold::Append(&[]), known.clone())
+            .end_turn(turn.clone(), BaseChange::Append(&[]), known.clone())
             .await
     })
     .await;
@@ -146,7 +146,7 @@ async fn one_and_all(subject: &dyn Subject) {
     assert_eq!(find(&ids[0]).await, None);
 }
 
-async fn keys(subject: &dyn Subject) {
+async fn keys(subject: &dyn ReopenableWorkspace) {
     let long = "x".repeat(5_000);
     let keys = [
         "main",
@@ -180,7 +180,7 @@ async fn keys(subject: &dyn Subject) {
     assert!(stored(&*store, &other).await.base.is_empty());
 }
 
-async fn delete(subject: &dyn Subject) {
+async fn delete(subject: &dyn ReopenableWorkspace) {
     let (doomed, other) = (instance("doomed"), instance("other"));
     let store = subject.open();
     assert!(!again(async || store.delete_instance(&doomed).await).await);
@@ -210,7 +210,7 @@ async fn delete(subject: &dyn Subject) {
     assert_eq!(stored(&*store, &doomed).await.base, messages(&["new"]));
 }
 
-async fn records(subject: &dyn Subject) {
+async fn records(subject: &dyn ReopenableWorkspace) {
     let id = instance("k");
     let store = subject.open();
     assert_eq!(value(&*store, &id, "x").await, None);
@@ -232,7 +232,7 @@ async fn records(subject: &dyn Subject) {
     assert_eq!(value(&*store, &instance("other"), "x").await, None);
 }
 
-async fn compare_and_set(subject: &dyn Subject) {
+async fn compare_and_set(subject: &dyn ReopenableWorkspace) {
     let id = instance("k");
     let store = subject.open();
     let put = async |value: u8, expected| {
@@ -253,7 +253,7 @@ async fn compare_and_set(subject: &dyn Subject) {
     assert_eq!(value(&*store, &id, "x").await, Some(json!(3)));
 }
 
-async fn concurrent_updates(subject: &dyn Subject) {
+async fn concurrent_updates(subject: &dyn ReopenableWorkspace) {
     let id = instance("k");
     let store = subject.open();
     let updates = (0..20).map(async |number: u64| {
@@ -275,7 +275,7 @@ async fn concurrent_updates(subject: &dyn Subject) {
     assert_eq!(numbers, Some(20));
 }
 
-async fn records_of_a_name(subject: &dyn Subject) {
+async fn records_of_a_name(subject: &dyn ReopenableWorkspace) {
     let store = subject.open();
     for key in ["one", "two", "three"] {
         put(&*store, &meta(&instance(key))).await;

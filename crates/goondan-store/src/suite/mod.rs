@@ -6,7 +6,7 @@ mod conversations;
 mod inbox;
 mod instances;
 pub mod samples;
-mod unreliable;
+mod unreliable_store;
 
 use std::panic::AssertUnwindSafe;
 
@@ -14,10 +14,10 @@ use futures::FutureExt as _;
 use futures::future::LocalBoxFuture;
 use goondan_core::ports::store::{Store, StoreError};
 
-pub use unreliable::Unreliable;
+pub use unreliable_store::UnreliableStore;
 
 /// A workspace that can be closed and reopened. Each check gets its own empty workspace.
-pub trait Subject {
+pub trait ReopenableWorkspace {
     /// Opens the workspace. The previous handle is already dropped.
     fn open(&self) -> Box<dyn Store>;
 
@@ -31,7 +31,7 @@ pub trait Subject {
 /// One requirement on a store, with its name.
 pub type Check = (
     &'static str,
-    for<'s> fn(&'s dyn Subject) -> LocalBoxFuture<'s, ()>,
+    for<'s> fn(&'s dyn ReopenableWorkspace) -> LocalBoxFuture<'s, ()>,
 );
 
 /// Returns all checks with their names.
@@ -43,7 +43,7 @@ pub fn checks() -> impl Iterator<Item = Check> {
 }
 
 /// Runs every check on a workspace from `fresh`. Panics with the name of the first failed check.
-pub async fn check(mut fresh: impl FnMut() -> Box<dyn Subject>) {
+pub async fn check(mut fresh: impl FnMut() -> Box<dyn ReopenableWorkspace>) {
     for (name, check) in checks() {
         let subject = fresh();
         let outcome = AssertUnwindSafe(check(&*subject)).catch_unwind().await;

@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 
+use goondan_core::agent_event::{AgentEvent, EventTrace};
 use goondan_core::event::{FinishReason, TurnResult};
 use goondan_core::ids::InstanceId;
-use goondan_core::inbound::{AgentEvent, EventTrace};
-use goondan_core::message::{Message, MessageData, MessageEvent, MessageSource, Part, Role};
+use goondan_core::message::{
+    Message, MessageData, MessageEvent, MessagePart, MessageRole, MessageSource,
+};
 use goondan_core::ports::model::TokenUsage;
 use goondan_core::ports::store::{FinishedTurn, InstanceMeta, InstanceStatus, LogRecord};
 
@@ -78,7 +80,10 @@ pub fn result(event: &AgentEvent) -> TurnResult {
         finish_reason: FinishReason::TextResponse,
         output: None,
         model_finish_reason: None,
-        response_message: Some(message(&format!("{}-m1", event.turn_id()), Role::Assistant)),
+        response_message: Some(message(
+            &format!("{}-m1", event.turn_id()),
+            MessageRole::Assistant,
+        )),
         error: None,
         usage: TokenUsage::default(),
         step_count: 1,
@@ -92,12 +97,12 @@ pub fn withdrawn(event: &AgentEvent) -> LogRecord {
     }
 }
 
-pub fn message(id: &str, role: Role) -> Message {
+pub fn message(id: &str, role: MessageRole) -> Message {
     Message {
         id: id.to_owned(),
         data: MessageData {
             role,
-            content: vec![Part::text(format!("text of {id}"))],
+            content: vec![MessagePart::text(format!("text of {id}"))],
         },
         metadata: goondan_core::JsonObject::new(),
         created_at: DateTime::UNIX_EPOCH,
@@ -107,13 +112,13 @@ pub fn message(id: &str, role: Role) -> Message {
 
 pub fn messages(ids: &[&str]) -> Vec<Arc<Message>> {
     ids.iter()
-        .map(|id| Arc::new(message(id, Role::User)))
+        .map(|id| Arc::new(message(id, MessageRole::User)))
         .collect()
 }
 
 pub fn append(id: &str) -> MessageEvent {
     MessageEvent::Append {
-        message: message(id, Role::User),
+        message: message(id, MessageRole::User),
     }
 }
 

@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use crate::swarm::WORKSPACE;
 use goondan_core::ids::InstanceId;
-use goondan_core::message::{MessageEvent, Role};
-use goondan_core::ports::store::{Conversations as _, Fold, Instances as _, Log as _};
+use goondan_core::message::{MessageEvent, MessageRole};
+use goondan_core::ports::store::{
+    BaseChange, ConversationStore as _, InstanceStore as _, WorkspaceLog as _,
+};
 use goondan_store::fs::FileSystem;
 use goondan_store::fs::sim::SimFs;
 use goondan_store::jsonl::{JsonlStore, layout};
@@ -47,15 +49,15 @@ async fn run(
         None => append(name),
         Some(target) => MessageEvent::Replace {
             target_id: target.to_owned(),
-            message: message(name, Role::User),
+            message: message(name, MessageRole::User),
         },
     };
     conversation.append(&change).await.unwrap();
     let messages = messages(&[name]);
     let fold = if replaces.is_some() {
-        Fold::Rewrite(&messages)
+        BaseChange::Rewrite(&messages)
     } else {
-        Fold::Append(&messages)
+        BaseChange::Append(&messages)
     };
     if let Until::Done = until {
         fs.die_after(RECORD);
@@ -274,7 +276,7 @@ async fn a_large_turn_is_synced_where_it_is() {
         conversation
             .end_turn(
                 finished(&event),
-                Fold::Append(&messages(&["large"])),
+                BaseChange::Append(&messages(&["large"])),
                 meta(&id)
             )
             .await

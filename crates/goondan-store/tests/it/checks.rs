@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::swarm::{Process, WORKSPACE, World, a, answers, b, q, within};
-use goondan_core::message::{Message, Role};
-use goondan_core::ports::store::Log as _;
+use goondan_core::message::{Message, MessageRole};
+use goondan_core::ports::store::WorkspaceLog as _;
 use goondan_core::ports::tool::ToolCallStatus;
 use goondan_store::fs::sim::SimFs;
 use goondan_store::jsonl::JsonlStore;
@@ -56,7 +56,9 @@ pub(crate) fn asked(messages: &[Arc<Message>]) -> usize {
 fn inputs(messages: &[Arc<Message>], start: &str) -> usize {
     messages
         .iter()
-        .filter(|message| message.data.role == Role::User && message.text().starts_with(start))
+        .filter(|message| {
+            message.data.role == MessageRole::User && message.text().starts_with(start)
+        })
         .count()
 }
 
@@ -142,7 +144,7 @@ pub(crate) fn check_conversation(messages: &[Arc<Message>]) {
         .filter(|message| message.tool_calls().next().is_some());
     let results = messages
         .iter()
-        .filter(|message| message.data.role == Role::Tool);
+        .filter(|message| message.data.role == MessageRole::Tool);
     for (calls, results) in calls.zip(results) {
         let called: Vec<_> = calls.tool_calls().map(|call| &call.tool_call_id).collect();
         let answered: Vec<_> = results

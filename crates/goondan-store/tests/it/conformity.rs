@@ -6,11 +6,11 @@ use goondan_core::ports::store::Store;
 use goondan_store::fs::sim::SimFs;
 use goondan_store::jsonl::{JsonlStore, LockError, OpenWorkspaceError};
 use goondan_store::memory::MemoryStore;
-use goondan_store::suite::{Subject, Unreliable, check};
+use goondan_store::suite::{ReopenableWorkspace, UnreliableStore, check};
 
 struct Memory(MemoryStore);
 
-impl Subject for Memory {
+impl ReopenableWorkspace for Memory {
     fn open(&self) -> Box<dyn Store> {
         Box::new(self.0.clone())
     }
@@ -18,7 +18,7 @@ impl Subject for Memory {
 
 struct OnDisk(tempfile::TempDir);
 
-impl Subject for OnDisk {
+impl ReopenableWorkspace for OnDisk {
     fn open(&self) -> Box<dyn Store> {
         Box::new(JsonlStore::open(&self.0.path().join("workspaces/w")).unwrap())
     }
@@ -31,7 +31,7 @@ impl Subject for OnDisk {
 /// A workspace that is killed before each opening.
 struct Killed(Mutex<SimFs>);
 
-impl Subject for Killed {
+impl ReopenableWorkspace for Killed {
     fn open(&self) -> Box<dyn Store> {
         let mut fs = self.0.lock().unwrap();
         *fs = fs.kill();
@@ -46,9 +46,9 @@ impl Subject for Killed {
 /// A workspace behind an unreliable connection.
 struct Far(MemoryStore);
 
-impl Subject for Far {
+impl ReopenableWorkspace for Far {
     fn open(&self) -> Box<dyn Store> {
-        Box::new(Unreliable::new(
+        Box::new(UnreliableStore::new(
             Arc::new(self.0.clone()),
             Duration::from_millis(20),
             9,

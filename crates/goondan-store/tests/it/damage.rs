@@ -8,7 +8,8 @@ use crate::swarm::{Process, WORKSPACE, World, a};
 use goondan_core::event::{RuntimeEvent, RuntimeEventKind};
 use goondan_core::ids::{InstanceId, TraceContext};
 use goondan_core::ports::store::{
-    Conversations as _, EventLog as _, Fold, InstanceStatus, Instances as _, Log as _,
+    BaseChange, ConversationStore as _, InstanceStatus, InstanceStore as _, RuntimeEventStore as _,
+    WorkspaceLog as _,
 };
 use goondan_store::fs::FileSystem;
 use goondan_store::fs::sim::SimFs;
@@ -86,7 +87,7 @@ async fn metadata_is_made_again_from_the_conversation() {
         let lease = store.claim(&id).await.unwrap();
         let mut conversation = store.open(lease).await.unwrap();
         conversation
-            .fold(Fold::Append(&messages(&["m0"])))
+            .fold(BaseChange::Append(&messages(&["m0"])))
             .await
             .unwrap();
     }
@@ -174,7 +175,7 @@ fn one_instance_whose_events_cannot_be_written_does_not_stop_the_others() {
         kind: RuntimeEventKind::TurnStarted {
             turn_id: "turn-x".to_owned(),
             event_id: "x".to_owned(),
-            event_type: goondan_core::reserved::INPUT.to_owned(),
+            event_type: goondan_core::reserved_names::INPUT_EVENT.to_owned(),
         },
         sequence: 1,
         timestamp: chrono::DateTime::UNIX_EPOCH,

@@ -15,7 +15,7 @@ use goondan_engine::runtime::ExternalInput;
 use goondan_spec::Code;
 use goondan_store::fs::sim::SimFs;
 use goondan_store::memory::MemoryStore;
-use goondan_store::suite::Unreliable;
+use goondan_store::suite::UnreliableStore;
 
 fn memory() -> MemoryStore {
     MemoryStore::new(PathBuf::from("/nowhere"))
@@ -31,7 +31,7 @@ async fn start(store: Arc<dyn Store>, world: &World) -> Process {
 #[tokio::test(start_paused = true)]
 async fn instances_do_not_wait_for_the_store_of_others() {
     const CALL: Duration = Duration::from_millis(200);
-    let store = Arc::new(Unreliable::steady(Arc::new(memory()), CALL));
+    let store = Arc::new(UnreliableStore::steady(Arc::new(memory()), CALL));
     let process = start(store, &World::default()).await;
     let one = Instant::now();
     process
@@ -70,7 +70,7 @@ async fn instances_do_not_wait_for_the_store_of_others() {
 #[tokio::test(start_paused = true)]
 async fn a_line_that_fails_now_and_then_loses_and_repeats_nothing() {
     for (fails, remembered) in [(7, 1), (11, 1), (23, 1), (7, 9), (11, 9), (23, 9)] {
-        let store = Unreliable::new(Arc::new(memory()), Duration::from_millis(20), fails)
+        let store = UnreliableStore::new(Arc::new(memory()), Duration::from_millis(20), fails)
             .remembered_outside(remembered);
         let (store, world) = (Arc::new(store), World::default());
         let Ok(mut process) = tokio::spawn({
@@ -104,7 +104,7 @@ fn b(key: &str) -> InstanceId {
 #[tokio::test(start_paused = true)]
 async fn who_is_forgotten_is_found_again() {
     for remembered in [None, Some(1), Some(2)] {
-        let line = Unreliable::steady(Arc::new(memory()), Duration::from_millis(20));
+        let line = UnreliableStore::steady(Arc::new(memory()), Duration::from_millis(20));
         let store: Arc<dyn Store> = match remembered {
             Some(most) => Arc::new(line.remembered_outside(most)),
             None => Arc::new(line),

@@ -3,7 +3,7 @@
 use crate::checks::{check, check_answers};
 use crate::swarm::{Process, World, b, q, within};
 use goondan_core::event::{FinishReason, SwarmEvent};
-use goondan_core::message::Role;
+use goondan_core::message::MessageRole;
 use goondan_store::fs::sim::SimFs;
 
 /// More bytes than one turn writes.
@@ -154,7 +154,7 @@ async fn an_event_that_has_begun_is_not_taken_back_but_cancelled() {
     // The cancelled turn gets no further answer from the model; the next message is the next event.
     assert_eq!(
         (messages[2].data.role, messages[3].data.role),
-        (Role::Tool, Role::User)
+        (MessageRole::Tool, MessageRole::User)
     );
     assert_eq!(
         world.lock().unwrap()["once-one"],

@@ -9,11 +9,11 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use crate::swarm::{Process, WORKSPACE, World, a, answers, within};
 use goondan_core::ports::clock::{Clock, SystemClock};
-use goondan_core::ports::store::{InstanceMeta, InstanceStatus, Instances as _, Store};
+use goondan_core::ports::store::{InstanceMeta, InstanceStatus, InstanceStore as _, Store};
 use goondan_store::fs::FileSystem;
 use goondan_store::fs::sim::SimFs;
 use goondan_store::jsonl::{JsonlStore, layout};
-use goondan_store::suite::Unreliable;
+use goondan_store::suite::UnreliableStore;
 
 /// The system clock, moved forward.
 #[derive(Default)]
@@ -48,7 +48,7 @@ impl Retiring {
         let store: Arc<dyn Store> =
             Arc::new(JsonlStore::on(Arc::new(fs.clone()), Path::new(WORKSPACE)).unwrap());
         let store = match is_forgetful {
-            true => Arc::new(Unreliable::steady(store, Duration::ZERO).remembered_outside(1)),
+            true => Arc::new(UnreliableStore::steady(store, Duration::ZERO).remembered_outside(1)),
             false => store,
         };
         let shared: Arc<dyn Clock> = Arc::clone(&clock) as Arc<dyn Clock>;

@@ -17,7 +17,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use goondan_core::JsonObject;
 use goondan_core::event::{SwarmEvent, TurnResult};
 use goondan_core::ids::InstanceId;
-use goondan_core::message::{Message, Part, Role, ToolCall};
+use goondan_core::message::{Message, MessagePart, MessageRole, ToolCall};
 use goondan_core::ports::approval::ApproveAll;
 use goondan_core::ports::clock::{Clock, SystemClock};
 use goondan_core::ports::model::{
@@ -25,13 +25,13 @@ use goondan_core::ports::model::{
 };
 use goondan_core::ports::store::Store;
 use goondan_core::ports::tool::{
-    AgentEventInput, OpenError, RequestOptions, ToolContext, ToolError, ToolHandler, ToolOutput,
-    ToolSet, ToolSource,
+    AgentEventInput, EntryOpenError, RequestOptions, ToolContext, ToolError, ToolHandler,
+    ToolOutput, ToolSet, ToolSource,
 };
-use goondan_core::ports::tracing::PassOn;
-use goondan_core::reserved::INTER_AGENT_RESPONSE;
+use goondan_core::ports::tracing::ForwardCallerTrace;
+use goondan_core::reserved_names::INTER_AGENT_RESPONSE_KEY;
 use goondan_engine::plan::{PlanPorts, plan};
-use goondan_engine::runtime::{ExternalInput, NodeParts, Runtime, RuntimeParts};
+use goondan_engine::runtime::{EngineNodeParts, ExternalInput, RuntimeParts, SwarmRuntime};
 use goondan_store::fs::sim::SimFs;
 use goondan_store::jsonl::JsonlStore;
 
@@ -102,7 +102,7 @@ pub(crate) fn q() -> InstanceId {
 
 /// A process that runs the swarm.
 pub(crate) struct Process {
-    pub(crate) runtime: Runtime,
+    pub(crate) runtime: SwarmRuntime,
     pub(crate) events: UnboundedReceiver<SwarmEvent>,
 }
 
@@ -133,10 +133,10 @@ impl Process {
         };
         let bundle = Arc::new(bundle(policy));
         let swarm = bundle.choose_swarm(None).unwrap();
-        let node = NodeParts {
-            tracing: Arc::new(PassOn),
+        let node = EngineNodeParts {
+            tracing: Arc::new(ForwardCallerTrace),
             has_sandbox: false,
-            redactor: goondan_engine::policy::redact::Redactor::new(),
+            redactor: goondan_engine::policy::redact::SecretRedactor::new(),
             generation: Arc::new(
                 plan(&bundle, swarm, 1, &ports, &Environment::default(), None)
                     .await
@@ -149,13 +149,13 @@ impl Process {
         };
         let parts = RuntimeParts {
             node,
-            approvals: Arc::new(goondan_core::ports::approval::MemoryBook::default()),
+            approvals: Arc::new(goondan_core::ports::approval::InMemoryApprovals::default()),
             approver: Arc::new(ApproveAll),
             watchers: Vec::new(),
             crew: None,
             reloader: None,
         };
-        let (runtime, events) = Runtime::start(parts).await.ok()?;
+        let (runtime, events) = SwarmRuntime::start(parts).await.ok()?;
         Some(Process { runtime, events })
     }
 
@@ -215,7 +215,7 @@ pub(crate) async fn within<T>(work: impl Future<Output = T>) -> T {
 pub(crate) fn answers(messages: &[Arc<Message>]) -> usize {
     messages
         .iter()
-        .filter(|message| message.metadata.contains_key(INTER_AGENT_RESPONSE))
+        .filter(|message| message.metadata.contains_key(INTER_AGENT_RESPONSE_KEY))
         .count()
 }
 
@@ -262,7 +262,7 @@ struct Tools {
 
 #[async_trait]
 impl ToolSource for Tools {
-    async fn open(&self, tool: &Resource<Tool>, _root: &Path) -> Result<ToolSet, OpenError> {
+    async fn open(&self, tool: &Resource<Tool>, _root: &Path) -> Result<ToolSet, EntryOpenError> {
         let handler = |export: &ExportSpec| {
             let asks = ["ask", "wait"]
                 .contains(&&*export.name)
@@ -352,7 +352,7 @@ impl ModelClient for Models {
             ("q", Some(event)) => vec![call("wait", &event)],
             ("q", None) => behind_the_answer(&request.messages),
             // It never says the same again.
-            ("b", _) => vec![Part::text(format!(
+            ("b", _) => vec![MessagePart::text(format!(
                 "answer {}",
                 SAID.fetch_add(1, Ordering::Relaxed)
             ))],
@@ -361,7 +361,7 @@ impl ModelClient for Models {
                 call("again", &event),
                 call("ask", &event),
             ],
-            (_, None) => vec![Part::text(format!(
+            (_, None) => vec![MessagePart::text(format!(
                 "answer to {}",
                 request.messages.last().unwrap().id
             ))],
@@ -375,13 +375,13 @@ fn unanswered_input(messages: &[Arc<Message>]) -> Option<String> {
     let turn = messages
         .iter()
         .rev()
-        .take_while(|message| message.data.role == Role::User);
+        .take_while(|message| message.data.role == MessageRole::User);
     let mut inputs =
         turn.filter_map(|message| message.text().strip_prefix("input ").map(str::to_owned));
     inputs.next().filter(|event| !event.starts_with("quiet"))
 }
 
-fn behind_the_answer(messages: &[Arc<Message>]) -> Vec<Part> {
+fn behind_the_answer(messages: &[Arc<Message>]) -> Vec<MessagePart> {
     let last = messages
         .iter()
         .rev()
@@ -389,12 +389,12 @@ fn behind_the_answer(messages: &[Arc<Message>]) -> Vec<Part> {
         .unwrap();
     match last.tool_call_id.strip_prefix("wait-") {
         Some(event) => vec![call("once", event)],
-        None => vec![Part::text("done")],
+        None => vec![MessagePart::text("done")],
     }
 }
 
-fn call(export: &str, event: &str) -> Part {
-    Part::ToolCall(ToolCall::new(
+fn call(export: &str, event: &str) -> MessagePart {
+    MessagePart::ToolCall(ToolCall::new(
         format!("{export}-{event}"),
         format!("world__{export}"),
         Value::Object(JsonObject::new()),

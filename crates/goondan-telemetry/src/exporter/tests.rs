@@ -9,25 +9,25 @@ use wiremock::{Mock, MockServer, ResponseTemplate};
 
 use super::*;
 
-fn settings(variables: &[(&str, &str)]) -> Settings {
+fn settings(variables: &[(&str, &str)]) -> TelemetrySettings {
     let get = |name: &str| {
         variables
             .iter()
             .find(|(known, _)| *known == name)
             .map(|(_, value)| (*value).to_owned())
     };
-    Settings::read(get).unwrap()
+    TelemetrySettings::read(get).unwrap()
 }
 
-fn start(variables: &[(&str, &str)]) -> (Telemetry, UnboundedSender<SwarmEvent>) {
+fn start(variables: &[(&str, &str)]) -> (TelemetryExporter, UnboundedSender<SwarmEvent>) {
     let (sender, events) = unbounded_channel();
-    let identity = Identity {
+    let identity = ProcessIdentity {
         version: "1".into(),
         swarm: Some("s".into()),
         instance: "i".into(),
     };
     (
-        Telemetry::start(settings(variables), &identity, events).unwrap(),
+        TelemetryExporter::start(settings(variables), &identity, events).unwrap(),
         sender,
     )
 }
@@ -127,7 +127,7 @@ async fn without_a_receiver_the_queue_stays_short() {
 
 #[tokio::test]
 async fn a_receiver_that_never_answers_does_not_hold_the_end() {
-    // It accepts connections and says nothing.
+    // The server accepts connections and never answers.
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", silent.local_addr().unwrap());
     let variables = [
@@ -177,5 +177,5 @@ fn waits_double_up_to_a_bound() {
         .map(|failures| back_off(failures).as_secs())
         .collect();
     assert_eq!(waits, [1, 2, 4, 8, 16, 32, 60, 60]);
-    assert_eq!(back_off(500), LONGEST_WAIT);
+    assert_eq!(back_off(500), MAX_RETRY_DELAY);
 }

@@ -1,4 +1,4 @@
-//! The messages of OTLP 1.x that are sent, in both encodings: protobuf, and the JSON that the standard makes of it.
+//! Messages of OTLP 1.x, in both encodings: protobuf, and its standard JSON form.
 
 pub(crate) mod json;
 mod value;
@@ -6,20 +6,20 @@ mod value;
 use prost::Message;
 use serde::Serialize;
 
-pub use value::{AnyValue, ArrayValue, KeyValue, Value, attribute};
+pub use value::{AnyValue, ArrayValue, AttributeValue, KeyValue, attribute};
 
-/// What is posted to `/v1/traces`.
+/// Body of a request to `/v1/traces`.
 #[derive(Clone, PartialEq, Message, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TracesRequest {
-    /// One for each resource.
+    /// Spans, grouped by resource.
     #[prost(message, repeated, tag = "1")]
     pub resource_spans: Vec<ResourceSpans>,
 }
 
 impl TracesRequest {
-    /// All spans in it.
-    pub fn spans(&self) -> impl Iterator<Item = &Span> {
+    /// Returns all spans of the request.
+    pub fn spans(&self) -> impl Iterator<Item = &OtlpSpan> {
         self.resource_spans
             .iter()
             .flat_map(|spans| &spans.scope_spans)
@@ -27,44 +27,44 @@ impl TracesRequest {
     }
 }
 
-/// The spans of a resource.
+/// Spans of one resource.
 #[derive(Clone, PartialEq, Message, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceSpans {
-    /// Where they come from.
+    /// Source of the spans.
     #[prost(message, optional, tag = "1")]
-    pub resource: Option<Resource>,
-    /// The spans, by what made them.
+    pub resource: Option<OtlpResource>,
+    /// Spans, grouped by instrumentation scope.
     #[prost(message, repeated, tag = "2")]
     pub scope_spans: Vec<ScopeSpans>,
 }
 
-/// A program that runs somewhere.
+/// Source of telemetry, such as a process.
 #[derive(Clone, PartialEq, Message, Serialize)]
-pub struct Resource {
-    /// What is known of it.
+pub struct OtlpResource {
+    /// Attributes of the resource.
     #[prost(message, repeated, tag = "1")]
     pub attributes: Vec<KeyValue>,
 }
 
-/// The spans that a part of a program made.
+/// Spans of one instrumentation scope.
 #[derive(Clone, PartialEq, Message, Serialize)]
 pub struct ScopeSpans {
-    /// The part.
+    /// The instrumentation scope.
     #[prost(message, optional, tag = "1")]
-    pub scope: Option<Scope>,
-    /// Its spans.
+    pub scope: Option<InstrumentationScope>,
+    /// The spans.
     #[prost(message, repeated, tag = "2")]
-    pub spans: Vec<Span>,
+    pub spans: Vec<OtlpSpan>,
 }
 
-/// A part of a program.
+/// An instrumentation scope: the part of a program that makes spans.
 #[derive(Clone, PartialEq, Message, Serialize)]
-pub struct Scope {
-    /// What it is called.
+pub struct InstrumentationScope {
+    /// Name of the scope.
     #[prost(string, tag = "1")]
     pub name: String,
-    /// Which one it is.
+    /// Version of the scope.
     #[prost(string, tag = "2")]
     pub version: String,
 }
@@ -72,112 +72,112 @@ pub struct Scope {
 /// A unit of work.
 #[derive(Clone, PartialEq, Message, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Span {
-    /// 16 bytes.
+pub struct OtlpSpan {
+    /// Trace id, 16 bytes.
     #[prost(bytes = "vec", tag = "1")]
     #[serde(serialize_with = "json::hex")]
     pub trace_id: Vec<u8>,
-    /// 8 bytes.
+    /// Span id, 8 bytes.
     #[prost(bytes = "vec", tag = "2")]
     #[serde(serialize_with = "json::hex")]
     pub span_id: Vec<u8>,
-    /// What systems along the way have noted.
+    /// Value of the `tracestate` header.
     #[prost(string, tag = "3")]
     #[serde(skip_serializing_if = "String::is_empty")]
     pub trace_state: String,
-    /// 8 bytes; none for a root.
+    /// Id of the parent span, 8 bytes; empty for a root span.
     #[prost(bytes = "vec", tag = "4")]
     #[serde(serialize_with = "json::hex", skip_serializing_if = "Vec::is_empty")]
     pub parent_span_id: Vec<u8>,
-    /// What people see first.
+    /// Display name.
     #[prost(string, tag = "5")]
     pub name: String,
     /// A [`SpanKind`].
     #[prost(enumeration = "SpanKind", tag = "6")]
     pub kind: i32,
-    /// When it began.
+    /// Start time, in nanoseconds since the Unix epoch.
     #[prost(fixed64, tag = "7")]
     #[serde(serialize_with = "json::text")]
     pub start_time_unix_nano: u64,
-    /// When it was over.
+    /// End time, in nanoseconds since the Unix epoch.
     #[prost(fixed64, tag = "8")]
     #[serde(serialize_with = "json::text")]
     pub end_time_unix_nano: u64,
-    /// What is known of it.
+    /// Attributes of the span.
     #[prost(message, repeated, tag = "9")]
     pub attributes: Vec<KeyValue>,
-    /// What happened meanwhile.
+    /// Events during the span.
     #[prost(message, repeated, tag = "11")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<SpanEvent>,
-    /// Whether it went wrong.
+    /// Outcome, if the unit failed.
     #[prost(message, optional, tag = "15")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub status: Option<Status>,
-    /// The flags of the trace: bit 0 says that it is sampled.
+    pub status: Option<SpanStatus>,
+    /// Trace flags: bit 0 is set if the trace is sampled.
     #[prost(fixed32, tag = "16")]
     pub flags: u32,
 }
 
-/// What a span stands for.
+/// Kind of a span.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, prost::Enumeration)]
 #[repr(i32)]
 pub enum SpanKind {
-    /// Nobody said.
+    /// Not specified.
     Unspecified = 0,
-    /// Work within the program.
+    /// Work inside the program.
     Internal = 1,
-    /// A question to another program.
+    /// A request to another program.
     Client = 3,
 }
 
-/// A moment of a span.
+/// An event at one time of a span.
 #[derive(Clone, PartialEq, Message, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SpanEvent {
-    /// When.
+    /// Time, in nanoseconds since the Unix epoch.
     #[prost(fixed64, tag = "1")]
     #[serde(serialize_with = "json::text")]
     pub time_unix_nano: u64,
-    /// What happened.
+    /// Name of the event.
     #[prost(string, tag = "2")]
     pub name: String,
-    /// What is known of it.
+    /// Attributes of the event.
     #[prost(message, repeated, tag = "3")]
     pub attributes: Vec<KeyValue>,
 }
 
-/// How a span ended.
+/// Outcome of a span.
 #[derive(Clone, PartialEq, Message, Serialize)]
-pub struct Status {
-    /// Why it failed.
+pub struct SpanStatus {
+    /// Error message.
     #[prost(string, tag = "2")]
     pub message: String,
-    /// 2 for a failure.
+    /// Status code; 2 is an error.
     #[prost(int32, tag = "3")]
     pub code: i32,
 }
 
-impl Status {
-    /// The code of a failure.
-    pub const ERROR: i32 = 2;
+impl SpanStatus {
+    /// Code of an error.
+    pub const ERROR_CODE: i32 = 2;
 }
 
-/// What a receiver answers that has taken a request.
+/// Response to an accepted request.
 #[derive(Clone, PartialEq, Message)]
-pub struct Answer {
-    /// What of it the receiver has left out.
+pub struct TracesResponse {
+    /// Part of the request that the endpoint rejected.
     #[prost(message, optional, tag = "1")]
     pub partial_success: Option<PartialSuccess>,
 }
 
-/// What a receiver has left out of a request.
+/// Rejected part of a request.
 #[derive(Clone, PartialEq, Message)]
 pub struct PartialSuccess {
-    /// How many spans, or points of metrics.
+    /// Number of rejected spans or metric points.
     #[prost(int64, tag = "1")]
     pub rejected: i64,
-    /// Why.
+    /// Reason for the rejection.
     #[prost(string, tag = "2")]
     pub error_message: String,
 }

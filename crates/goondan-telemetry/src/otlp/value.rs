@@ -8,10 +8,10 @@ use super::json;
 /// An attribute.
 #[derive(Clone, PartialEq, Message, Serialize)]
 pub struct KeyValue {
-    /// Its name.
+    /// Name of the attribute.
     #[prost(string, tag = "1")]
     pub key: String,
-    /// Its value.
+    /// Value of the attribute.
     #[prost(message, optional, tag = "2")]
     pub value: Option<AnyValue>,
 }
@@ -20,46 +20,46 @@ pub struct KeyValue {
 #[derive(Clone, PartialEq, Message, Serialize)]
 pub struct AnyValue {
     /// The value.
-    #[prost(oneof = "Value", tags = "1, 2, 3, 4, 5")]
+    #[prost(oneof = "AttributeValue", tags = "1, 2, 3, 4, 5")]
     #[serde(flatten)]
-    pub value: Option<Value>,
+    pub value: Option<AttributeValue>,
 }
 
-/// The types of values that are in use here.
+/// Value of an attribute; contains only the types in use.
 #[derive(Clone, PartialEq, Oneof, Serialize)]
-pub enum Value {
-    /// Text.
+pub enum AttributeValue {
+    /// A string.
     #[prost(string, tag = "1")]
     #[serde(rename = "stringValue")]
     Text(String),
-    /// Yes or no.
+    /// A boolean.
     #[prost(bool, tag = "2")]
     #[serde(rename = "boolValue")]
     Bool(bool),
-    /// A whole number.
+    /// An integer.
     #[prost(int64, tag = "3")]
     #[serde(rename = "intValue", serialize_with = "json::text")]
     Int(i64),
-    /// Any number.
+    /// A floating-point number.
     #[prost(double, tag = "4")]
     #[serde(rename = "doubleValue")]
     Double(f64),
-    /// Several values.
+    /// A list of values.
     #[prost(message, tag = "5")]
     #[serde(rename = "arrayValue")]
     Array(ArrayValue),
 }
 
-/// Several values.
+/// A list of values.
 #[derive(Clone, PartialEq, Message, Serialize)]
 pub struct ArrayValue {
-    /// In their order.
+    /// Values in order.
     #[prost(message, repeated, tag = "1")]
     pub values: Vec<AnyValue>,
 }
 
-/// The attribute of that name.
-pub fn attribute(key: &str, value: impl Into<Value>) -> KeyValue {
+/// Returns an attribute with this name.
+pub fn attribute(key: &str, value: impl Into<AttributeValue>) -> KeyValue {
     KeyValue {
         key: key.to_owned(),
         value: Some(AnyValue {
@@ -68,55 +68,55 @@ pub fn attribute(key: &str, value: impl Into<Value>) -> KeyValue {
     }
 }
 
-impl From<&str> for Value {
+impl From<&str> for AttributeValue {
     fn from(text: &str) -> Self {
-        Value::Text(text.to_owned())
+        AttributeValue::Text(text.to_owned())
     }
 }
 
-impl From<&String> for Value {
+impl From<&String> for AttributeValue {
     fn from(text: &String) -> Self {
-        Value::Text(text.clone())
+        AttributeValue::Text(text.clone())
     }
 }
 
-impl From<String> for Value {
+impl From<String> for AttributeValue {
     fn from(text: String) -> Self {
-        Value::Text(text)
+        AttributeValue::Text(text)
     }
 }
 
-impl From<Vec<&str>> for Value {
+impl From<Vec<&str>> for AttributeValue {
     fn from(texts: Vec<&str>) -> Self {
         let any = |text| AnyValue {
-            value: Some(Value::from(text)),
+            value: Some(AttributeValue::from(text)),
         };
-        Value::Array(ArrayValue {
+        AttributeValue::Array(ArrayValue {
             values: texts.into_iter().map(any).collect(),
         })
     }
 }
 
-impl From<bool> for Value {
+impl From<bool> for AttributeValue {
     fn from(value: bool) -> Self {
-        Value::Bool(value)
+        AttributeValue::Bool(value)
     }
 }
 
-impl From<u64> for Value {
+impl From<u64> for AttributeValue {
     fn from(number: u64) -> Self {
-        Value::Int(i64::try_from(number).unwrap_or(i64::MAX))
+        AttributeValue::Int(i64::try_from(number).unwrap_or(i64::MAX))
     }
 }
 
-impl From<u32> for Value {
+impl From<u32> for AttributeValue {
     fn from(number: u32) -> Self {
-        Value::Int(number.into())
+        AttributeValue::Int(number.into())
     }
 }
 
-impl From<f64> for Value {
+impl From<f64> for AttributeValue {
     fn from(number: f64) -> Self {
-        Value::Double(number)
+        AttributeValue::Double(number)
     }
 }

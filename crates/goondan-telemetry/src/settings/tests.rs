@@ -2,9 +2,9 @@ use std::collections::BTreeMap;
 
 use super::*;
 
-fn read(variables: &[(&str, &str)]) -> Option<Settings> {
+fn read(variables: &[(&str, &str)]) -> Option<TelemetrySettings> {
     let variables: BTreeMap<_, _> = variables.iter().copied().collect();
-    Settings::read(|name| variables.get(name).map(|value| (*value).to_owned()))
+    TelemetrySettings::read(|name| variables.get(name).map(|value| (*value).to_owned()))
 }
 
 fn url(variables: &[(&str, &str)]) -> Option<String> {
@@ -132,16 +132,17 @@ fn a_share_of_the_traces_is_the_same_everywhere() {
     };
     assert_eq!(
         sampler("parentbased_traceidratio", "0.25"),
-        Sampler::Share(0.25)
+        TraceSampler::Share(0.25)
     );
-    assert_eq!(sampler("always_off", ""), Sampler::None);
+    assert_eq!(sampler("always_off", ""), TraceSampler::None);
     let (low, high) = (
         format!("{}3fffffffffffff", "f".repeat(18)),
         format!("{}40000000000000", "0".repeat(18)),
     );
-    assert!(Sampler::Share(0.25).takes(&low) && !Sampler::Share(0.25).takes(&high));
+    assert!(TraceSampler::Share(0.25).takes(&low) && !TraceSampler::Share(0.25).takes(&high));
     assert!(
-        Sampler::Share(1.0).takes(&"f".repeat(32)) && !Sampler::Share(0.0).takes(&"0".repeat(32))
+        TraceSampler::Share(1.0).takes(&"f".repeat(32))
+            && !TraceSampler::Share(0.0).takes(&"0".repeat(32))
     );
 }
 
@@ -149,7 +150,8 @@ fn a_share_of_the_traces_is_the_same_everywhere() {
 fn a_caller_decides_for_its_trace_unless_told_otherwise() {
     let takes = |sampler: &str, flags: &str| {
         let traceparent = format!("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-{flags}");
-        let caller = goondan_core::caller::Caller::read(&traceparent, []).map(std::sync::Arc::new);
+        let caller =
+            goondan_core::caller::CallerTrace::read(&traceparent, []).map(std::sync::Arc::new);
         let trace = TraceContext::root(&"f".repeat(32), None, "t").called_by(caller);
         read(&[("OTEL_TRACES_SAMPLER", sampler)])
             .unwrap()

@@ -1,16 +1,16 @@
 use std::time::Duration;
 
 use goondan_core::JsonObject;
-use goondan_core::event::Cost;
+use goondan_core::content_capture::CapturedContent;
+use goondan_core::event::UsageCost;
 use goondan_core::ids::TraceContext;
-use goondan_core::message::Part;
+use goondan_core::message::MessagePart;
 use goondan_core::ports::model::TokenUsage;
 use goondan_core::ports::tool::ToolCallStatus;
-use goondan_core::said::Said;
 use serde_json::json;
 
 use super::*;
-use crate::otlp::{KeyValue, Value as Attribute};
+use crate::otlp::{AttributeValue as Attribute, KeyValue};
 
 fn at(millis: u64) -> DateTime<Utc> {
     DateTime::<Utc>::UNIX_EPOCH + Duration::from_millis(1_000_000 + millis)
@@ -47,7 +47,7 @@ fn turn_completed() -> Kind {
         finish_reason: FinishReason::TextResponse,
         model_finish_reason: None,
         token_usage: Some(usage()),
-        cost: Some(Cost {
+        cost: Some(UsageCost {
             amount: 0.5,
             currency: "EUR".into(),
         }),
@@ -122,7 +122,7 @@ fn value(attributes: &[KeyValue], key: &str) -> Option<Attribute> {
     first
 }
 
-fn text(span: &Span, key: &str) -> String {
+fn text(span: &OtlpSpan, key: &str) -> String {
     match value(&span.attributes, key) {
         Some(Attribute::Text(text)) => text,
         other => panic!("{key} is {other:?}"),
@@ -131,7 +131,7 @@ fn text(span: &Span, key: &str) -> String {
 
 #[test]
 fn a_turn_has_the_model_of_its_first_question_and_a_question_hangs_in_its_step() {
-    let mut assembler = Assembler::new(false);
+    let mut assembler = SpanAssembler::new(false);
     let step = turn().child("t-step-0");
     let started = Kind::StepStarted {
         step_id: "t-step-0".into(),
@@ -208,7 +208,7 @@ fn a_turn_has_the_model_of_its_first_question_and_a_question_hangs_in_its_step()
 
 #[test]
 fn a_failed_call_has_its_code_and_the_questions_that_were_asked_about_it() {
-    let mut assembler = Assembler::new(false);
+    let mut assembler = SpanAssembler::new(false);
     let tool = turn().child("tool");
     let (approval_id, tool_call_id, tool_name) =
         ("a".to_owned(), "c".to_owned(), "bash__exec".to_owned());
@@ -239,9 +239,9 @@ fn a_failed_call_has_its_code_and_the_questions_that_were_asked_about_it() {
     assert_eq!(text(&span, "error.type"), "E_TOOL_DENIED");
     assert_eq!(
         span.status,
-        Some(Status {
+        Some(SpanStatus {
             message: "no".into(),
-            code: Status::ERROR
+            code: SpanStatus::ERROR_CODE
         })
     );
     let events: Vec<_> = span
@@ -278,7 +278,7 @@ fn finish_reasons(
     } else {
         Kind::ModelCompleted { turn_id, call }
     };
-    let span = Assembler::new(true)
+    let span = SpanAssembler::new(true)
         .note(&event(15, &turn().child("model"), kind))
         .unwrap();
     let Attribute::Array(reasons) = value(&span.attributes, "gen_ai.response.finish_reasons")?
@@ -322,18 +322,18 @@ fn a_model_call_states_why_its_answer_ended() {
 
 #[test]
 fn reasoning_is_a_part_of_its_own() {
-    let said = Said {
+    let said = CapturedContent {
         output: vec![
-            Part::reasoning("why"),
-            Part::Opaque {
+            MessagePart::reasoning("why"),
+            MessagePart::Opaque {
                 provider_metadata: JsonObject::new(),
             },
-            Part::text("because"),
+            MessagePart::text("because"),
         ],
-        ..Said::default()
+        ..CapturedContent::default()
     };
-    let mut attributes = Attributes::default();
-    said::tell(&mut attributes, &said, Some("length"));
+    let mut attributes = SpanAttributes::default();
+    message_attributes::add_content(&mut attributes, &said, Some("length"));
     let Some(Attribute::Text(output)) = value(&attributes.done(), "gen_ai.output.messages") else {
         panic!("there is an output");
     };
@@ -352,7 +352,7 @@ fn reasoning_is_a_part_of_its_own() {
 fn what_was_said_goes_along_only_when_asked_for() {
     let tool = turn().child("tool");
     for content in [false, true] {
-        let mut assembler = Assembler::new(content);
+        let mut assembler = SpanAssembler::new(content);
         assembler.note(&event(0, &tool, tool_called()));
         let span = assembler
             .note(&event(3, &tool, tool_completed(None)))
@@ -371,7 +371,7 @@ fn what_was_said_goes_along_only_when_asked_for() {
 
 #[test]
 fn an_end_without_a_beginning_begins_its_duration_earlier() {
-    let span = Assembler::new(false)
+    let span = SpanAssembler::new(false)
         .note(&event(40, &turn(), turn_completed()))
         .unwrap();
     assert_eq!(
@@ -382,7 +382,7 @@ fn an_end_without_a_beginning_begins_its_duration_earlier() {
 
 #[test]
 fn a_turn_that_starts_twice_began_the_first_time() {
-    let mut assembler = Assembler::new(false);
+    let mut assembler = SpanAssembler::new(false);
     assembler.note(&event(0, &turn(), turn_started()));
     assembler.note(&event(20, &turn(), turn_started()));
     let span = assembler
@@ -394,8 +394,8 @@ fn a_turn_that_starts_twice_began_the_first_time() {
 
 #[test]
 fn turns_that_never_end_take_no_room_for_ever() {
-    let mut assembler = Assembler::new(false);
-    for millis in 0..=MOST_OPEN as u64 {
+    let mut assembler = SpanAssembler::new(false);
+    for millis in 0..=MAX_OPEN_SPANS as u64 {
         assembler.note(&event(
             millis,
             &turn().child(&millis.to_string()),
@@ -403,7 +403,7 @@ fn turns_that_never_end_take_no_room_for_ever() {
         ));
     }
     assert!(
-        assembler.open.len() <= MOST_OPEN / 2 + 1,
+        assembler.open.len() <= MAX_OPEN_SPANS / 2 + 1,
         "{}",
         assembler.open.len()
     );

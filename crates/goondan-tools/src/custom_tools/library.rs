@@ -8,31 +8,31 @@ use std::time::{Duration, Instant};
 use goondan_core::JsonObject;
 use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput, ToolSet, ToolSource};
 use goondan_core::schema::ArgumentSchema;
-use goondan_spec::kinds::{Entry, Tool};
+use goondan_spec::kinds::{Tool, ToolEntry};
 use goondan_spec::{Code, Kind, Resource, ResourceId};
 use serde_json::{Value, json};
 
-use super::shelf::Ready;
+use super::tool_catalog::UsableCustomTool;
 use crate::errors;
-use crate::state::lock;
+use crate::mutex_lock::lock;
 
 /// The loaded libraries. An unchanged library stays loaded with its state. A changed one is loaded
 /// again, and the old one is closed after its last call.
 #[derive(Default)]
-pub(crate) struct Loaded {
+pub(crate) struct LoadedLibraries {
     sets: Mutex<HashMap<PathBuf, Arc<ToolSet>>>,
 }
 
-pub(super) struct Run<'a> {
+pub(super) struct LibraryCall<'a> {
     pub(super) source: Option<&'a Arc<dyn ToolSource>>,
-    pub(super) loaded: &'a Loaded,
-    pub(super) tool: &'a Ready,
+    pub(super) loaded: &'a LoadedLibraries,
+    pub(super) tool: &'a UsableCustomTool,
     pub(super) arguments: JsonObject,
     pub(super) limit: Duration,
 }
 
 /// Opens the library, validates the arguments against its schema, and calls it.
-pub(super) async fn run(ctx: &ToolContext, run: Run<'_>) -> Result<ToolOutput, ToolError> {
+pub(super) async fn run(ctx: &ToolContext, run: LibraryCall<'_>) -> Result<ToolOutput, ToolError> {
     let name = &run.tool.manifest.name;
     let set = open(&run).await?;
     // In a library with several exports, the one with the tool's name is called.
@@ -48,7 +48,7 @@ pub(super) async fn run(ctx: &ToolContext, run: Run<'_>) -> Result<ToolOutput, T
                     .map(|(export, _)| export.name.as_str())
                     .collect();
                 let message = format!(
-                    "the library has the exports {}, and none is named `{name}`",
+                    "the library has no export `{name}`; its exports are {}",
                     exports.join(", ")
                 );
                 ToolError::new(message).code(Code::TOOL_CUSTOM_TOOL_BROKEN)
@@ -64,7 +64,7 @@ pub(super) async fn run(ctx: &ToolContext, run: Run<'_>) -> Result<ToolOutput, T
         let message = format!("`{name}` did not finish within {} s", run.limit.as_secs());
         ToolError::new(message)
             .code(Code::TOOL_TIMEOUT)
-            .suggest("ask for less at once, or give a longer `timeout`")
+            .suggest("request less per call, or pass a longer `timeout`")
     })??;
     let duration = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     let result = json!({"tool": name, "output": output.output, "durationMs": duration});
@@ -74,11 +74,11 @@ pub(super) async fn run(ctx: &ToolContext, run: Run<'_>) -> Result<ToolOutput, T
     })
 }
 
-async fn open(run: &Run<'_>) -> Result<Arc<ToolSet>, ToolError> {
+async fn open(run: &LibraryCall<'_>) -> Result<Arc<ToolSet>, ToolError> {
     let broken = |message: String| ToolError::new(message).code(Code::TOOL_CUSTOM_TOOL_BROKEN);
     let source = run
         .source
-        .ok_or_else(|| broken("libraries cannot be loaded here".to_owned()))?;
+        .ok_or_else(|| broken("this program cannot load libraries".to_owned()))?;
     let (Some(folder), Some(file)) = (run.tool.program.parent(), run.tool.program.file_name())
     else {
         return Err(broken("the library has no name".to_owned()));
@@ -90,7 +90,7 @@ async fn open(run: &Run<'_>) -> Result<Arc<ToolSet>, ToolError> {
         origin: None,
         spec: Tool {
             timeout: run.limit,
-            ..Tool::new(Entry::Library(file.to_string_lossy().into_owned()))
+            ..Tool::new(ToolEntry::Library(file.to_string_lossy().into_owned()))
         },
     };
     let opened = source.open(&resource, folder).await.map_err(|error| {

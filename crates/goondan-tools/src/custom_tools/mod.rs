@@ -4,9 +4,9 @@ use goondan_spec::Code;
 
 pub(crate) mod library;
 pub(crate) mod program;
-mod sdk;
-pub(crate) mod shelf;
+mod sdk_location;
 mod template;
+pub(crate) mod tool_catalog;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,34 +19,35 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use self::library::Loaded;
-use self::shelf::{Found, MANIFEST};
-use self::template::{Template, scaffold};
-use crate::confine::Launcher;
-use crate::define::{Export, Operation, titled};
+use self::library::LoadedLibraries;
+use self::template::{ToolTemplate, scaffold};
+use self::tool_catalog::{FoundCustomTool, TOOL_MANIFEST_FILE};
+use crate::atomic_write::{make_executable, replace};
+use crate::builtin_tool::BuiltinTool;
 use crate::errors::{self, blocking};
-use crate::paths::Root;
+use crate::paths::FileRoot;
+use crate::sandbox::ProgramLauncher;
 use crate::shell;
-use crate::table::Builtin;
-use crate::write::{make_executable, replace};
+use crate::tool_operation::{ToolExport, ToolOperation, titled};
 
 /// Directory of a project that contains its tools.
-const FOLDER: &str = "tools";
+const PROJECT_TOOLS_DIR: &str = "tools";
 
-pub(crate) const BUILTIN: Builtin = Builtin {
+pub(crate) const BUILTIN: BuiltinTool = BuiltinTool {
     name: "custom-tools",
-    about: "Creates and runs tools. A tool is a program, or a dynamic library that is loaded into the running swarm: a folder \
-            with a `tool.yaml` and an entrypoint, in the project's `tools/` or, for all projects of a user, in \
-            `~/.goondan/tools`. Each call reads the folders again, so a new or changed tool is available at once. See \
-            [custom tools](custom-tools.md).",
+    about: "Creates and runs tools. A tool is a program or a dynamic library: a directory with a \
+        `tool.yaml` and an entrypoint, in the project's `tools/` or, for all projects of a user, \
+        in `~/.goondan/tools`. Each call rereads these directories, so a new or changed tool is \
+        available at once. See [custom tools](custom-tools.md).",
     config: &[
         (
             "dir",
-            "the folder to use instead of `~/.goondan/tools`, relative to the project; `~/` is the home folder",
+            "the directory to use instead of `~/.goondan/tools`, relative to the project; `~/` is \
+            the home directory",
         ),
         (
             "env",
-            "a list of more environment variables that the programs may see",
+            "a list of additional environment variables for the programs",
         ),
         ("sandbox", "a sandbox for the programs, as for `bash`"),
         (
@@ -58,37 +59,37 @@ pub(crate) const BUILTIN: Builtin = Builtin {
     // Longer than the longest `timeout` of a run.
     timeout: Some(Duration::from_secs(3_660)),
     open: |opening| {
-        let config: Config = opening.config()?;
-        let shell = shell::Settings {
+        let config: CustomToolsConfig = opening.config()?;
+        let shell = shell::ShellSettings {
             env: config.env,
             sandbox: config.sandbox,
             limits: config.limits,
         };
-        let settings = Arc::new(Shelf {
+        let settings = Arc::new(CustomToolsState {
             dir: config.dir,
-            launcher: Launcher::new(shell, opening.state.helper.as_ref()),
+            launcher: ProgramLauncher::new(shell, opening.state.helper.as_ref()),
             libraries: opening.state.libraries.clone(),
             loaded: Arc::clone(&opening.state.loaded),
         });
         Ok(vec![
-            Export::new::<Create>("create", &settings)
+            ToolExport::new::<CreateCustomTool>("create", &settings)
                 .needs(Permission::Write)
                 .needs(Permission::Execute),
-            Export::new::<Run>("run", &settings).needs(Permission::Execute),
-            Export::new::<List>("list", &settings)
+            ToolExport::new::<RunCustomTool>("run", &settings).needs(Permission::Execute),
+            ToolExport::new::<ListCustomTools>("list", &settings)
                 .needs(Permission::Read)
                 .read_only(),
-            Export::new::<Delete>("delete", &settings)
+            ToolExport::new::<DeleteCustomTool>("delete", &settings)
                 .needs(Permission::Write)
                 .needs(Permission::Execute),
         ])
     },
-    ..Builtin::BLANK
+    ..BuiltinTool::DEFAULT_ROW
 };
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Config {
+struct CustomToolsConfig {
     /// Directory to search after the one of the project.
     #[serde(default)]
     dir: Option<String>,
@@ -97,28 +98,31 @@ struct Config {
     env: Vec<String>,
     /// Sandbox of the programs.
     #[serde(default)]
-    sandbox: Option<shell::Wanted>,
+    sandbox: Option<shell::SandboxChoice>,
     /// Resource limits of the programs.
     #[serde(default)]
     limits: ProcessLimits,
 }
 
 /// State that the exports share.
-struct Shelf {
+struct CustomToolsState {
     /// Replaces the directory below the home directory.
     dir: Option<String>,
-    launcher: Launcher,
+    launcher: ProgramLauncher,
     libraries: Option<Arc<dyn ToolSource>>,
-    loaded: Arc<Loaded>,
+    loaded: Arc<LoadedLibraries>,
 }
 
-impl Shelf {
+impl CustomToolsState {
     /// Returns the directories of tools, the project's first.
     fn folders(&self, ctx: &ToolContext) -> Vec<PathBuf> {
-        [Some(ctx.project_dir.join(FOLDER)), self.users(ctx)]
-            .into_iter()
-            .flatten()
-            .collect()
+        [
+            Some(ctx.project_dir.join(PROJECT_TOOLS_DIR)),
+            self.users(ctx),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
     }
 
     /// Returns the directory of the user's own tools, which all projects share; `None` without a
@@ -126,7 +130,7 @@ impl Shelf {
     fn users(&self, ctx: &ToolContext) -> Option<PathBuf> {
         let home = || std::env::home_dir().filter(|home| home.is_absolute());
         match self.dir.as_deref() {
-            None => home().map(|home| home.join(".goondan").join(FOLDER)),
+            None => home().map(|home| home.join(".goondan").join(PROJECT_TOOLS_DIR)),
             Some(dir) => match dir.strip_prefix("~/") {
                 Some(below) => home().map(|home| home.join(below)),
                 None => Some(ctx.project_dir.join(dir)),
@@ -134,26 +138,26 @@ impl Shelf {
         }
     }
 
-    fn folder_of(&self, ctx: &ToolContext, scope: Scope) -> Result<PathBuf, ToolError> {
+    fn folder_of(&self, ctx: &ToolContext, scope: CustomToolScope) -> Result<PathBuf, ToolError> {
         match scope {
-            Scope::Project => Ok(ctx.project_dir.join(FOLDER)),
-            Scope::User => self.users(ctx).ok_or_else(|| {
-                ToolError::new("there is no home folder to keep the tools of a user in")
+            CustomToolScope::Project => Ok(ctx.project_dir.join(PROJECT_TOOLS_DIR)),
+            CustomToolScope::User => self.users(ctx).ok_or_else(|| {
+                ToolError::new("there is no home directory for user tools")
                     .code(Code::TOOL_UNAVAILABLE)
-                    .suggest("make it with scope `project`")
+                    .suggest("create it with scope `project`")
             }),
         }
     }
 
     /// Finds the tool by its name. The name is compared, and never used as a path.
-    async fn find(&self, ctx: &ToolContext, name: &str) -> Result<Found, ToolError> {
+    async fn find(&self, ctx: &ToolContext, name: &str) -> Result<FoundCustomTool, ToolError> {
         let mut found = self.scan(ctx).await?;
         if let Some(index) = found.iter().position(|found| found.name == name) {
             return Ok(found.swap_remove(index));
         }
         let names: Vec<&str> = found.iter().map(|found| found.name.as_str()).collect();
         let names = if names.is_empty() {
-            "there is none".to_owned()
+            "none".to_owned()
         } else {
             names.join(", ")
         };
@@ -162,63 +166,68 @@ impl Shelf {
             .suggest(format!("custom tools: {names}")))
     }
 
-    async fn scan(&self, ctx: &ToolContext) -> Result<Vec<Found>, ToolError> {
+    async fn scan(&self, ctx: &ToolContext) -> Result<Vec<FoundCustomTool>, ToolError> {
         let folders = self.folders(ctx);
-        blocking(move || Ok(shelf::scan(&folders))).await
+        blocking(move || Ok(tool_catalog::scan(&folders))).await
     }
 }
 
 /// Who finds a tool.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-enum Scope {
+enum CustomToolScope {
     #[default]
     Project,
     User,
 }
 
-/// Make the files of a new custom tool, for steps that come again and again. Then write what it does and which parameters it
-/// takes, build it if its language needs that, and call it with `custom-tools__run`; it is there at once and stays. Ask the
-/// user before you make a tool that nobody has asked for.
+/// Create the files of a new custom tool, for steps that recur. Then write its code and parameters,
+/// build it if its language needs that, and call it with `custom-tools__run`. It is available at
+/// once and persists. Ask the user before you create a tool without a request.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Create {
-    /// Its name: lower-case letters, digits and hyphens, beginning with a letter.
+struct CreateCustomTool {
+    /// The name: lower-case letters, digits and hyphens, beginning with a letter.
     #[schemars(length(min = 1, max = 63))]
     name: String,
-    /// What it does, in a sentence.
+    /// The purpose, in a sentence.
     #[schemars(length(min = 1))]
     description: String,
-    /// The language to write it in.
+    /// The language.
     #[serde(default)]
-    template: Template,
-    /// Who finds it: `project` puts it into the project's `tools` folder, `user` into the home folder for all projects.
+    template: ToolTemplate,
+    /// `project`: in the project's `tools` directory. `user`: in the home directory, for all
+    /// projects.
     #[serde(default)]
-    scope: Scope,
+    scope: CustomToolScope,
 }
 
-impl Operation for Create {
-    type Shared = Shelf;
+impl ToolOperation for CreateCustomTool {
+    type Shared = CustomToolsState;
 
     async fn preview(
         self,
         ctx: &ToolContext,
-        settings: &Shelf,
+        settings: &CustomToolsState,
     ) -> Result<Option<String>, ToolError> {
         is_name(&self.name)?;
         let shelf = match self.scope {
-            Scope::Project => FOLDER.to_owned(),
-            Scope::User => settings.folder_of(ctx, self.scope)?.display().to_string(),
+            CustomToolScope::Project => PROJECT_TOOLS_DIR.to_owned(),
+            CustomToolScope::User => settings.folder_of(ctx, self.scope)?.display().to_string(),
         };
         let scaffold = scaffold(self.template, &self.name, &self.description);
         let files = scaffold.files.iter().map(|(path, content, _)| {
             let path = format!("{shelf}/{}/{path}", self.name);
-            crate::write::diff(&path, "", content)
+            crate::atomic_write::diff(&path, "", content)
         });
         Ok(Some(files.collect()))
     }
 
-    async fn run(self, ctx: &ToolContext, settings: &Shelf) -> Result<ToolOutput, ToolError> {
+    async fn run(
+        self,
+        ctx: &ToolContext,
+        settings: &CustomToolsState,
+    ) -> Result<ToolOutput, ToolError> {
         is_name(&self.name)?;
         if settings
             .scan(ctx)
@@ -234,22 +243,22 @@ impl Operation for Create {
     }
 }
 
-impl Create {
+impl CreateCustomTool {
     /// Creates the files in the directory `shelf`.
     fn make(&self, shelf: &Path, project: &Path) -> Result<ToolOutput, ToolError> {
         // A link in the place of the project's directory must not lead out of the project. The user
         // may place the user directory anywhere.
         let (root, above) = match self.scope {
-            Scope::Project => (Root::at(project)?, format!("{FOLDER}/")),
-            Scope::User => {
+            CustomToolScope::Project => (FileRoot::at(project)?, format!("{PROJECT_TOOLS_DIR}/")),
+            CustomToolScope::User => {
                 let made = std::fs::create_dir_all(shelf);
                 made.map_err(|error| {
                     errors::io(
-                        format_args!("make the folder `{}`", shelf.display()),
+                        format_args!("create the directory `{}`", shelf.display()),
                         &error,
                     )
                 })?;
-                (Root::at(shelf)?, String::new())
+                (FileRoot::at(shelf)?, String::new())
             }
         };
         let folder = root.resolve(&format!("{above}{}", self.name))?;
@@ -270,14 +279,14 @@ impl Create {
             "name": self.name, "template": self.template, "scope": self.scope, "folder": folder.path, "files": files,
             "next": scaffold.next,
         });
-        Ok(titled(format!("Made the tool {}", self.name), output))
+        Ok(titled(format!("Created the tool {}", self.name), output))
     }
 }
 
 fn exists(name: &str) -> ToolError {
-    ToolError::new(format!("there is something named `{name}` already"))
+    ToolError::new(format!("`{name}` already exists"))
         .code(Code::TOOL_CUSTOM_TOOL_EXISTS)
-        .suggest("take another name, or change the files of the one that exists")
+        .suggest("use another name, or edit the existing files")
 }
 
 /// Checks a new tool's name, which must be a single path component and valid in a tool name.
@@ -290,20 +299,20 @@ fn is_name(name: &str) -> Result<(), ToolError> {
     if plain {
         return Ok(());
     }
-    let message = format!("`{name}` cannot be the name of a tool");
+    let message = format!("`{name}` is not a valid tool name");
     Err(errors::invalid(message)
         .suggest("use lower-case letters, digits and hyphens, beginning with a letter"))
 }
 
-/// Run a custom tool. Its exit code and what it prints come back; `custom-tools__list` names the tools and their
-/// parameters.
+/// Run a custom tool. Returns its exit code and output; `custom-tools__list` shows the tools and
+/// their parameters.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Run {
+struct RunCustomTool {
     /// The tool.
     #[schemars(length(min = 1))]
     tool_name: String,
-    /// Its arguments, as it declares them.
+    /// The arguments that the tool declares.
     #[serde(default)]
     arguments: JsonObject,
     /// The time limit in seconds.
@@ -312,14 +321,14 @@ struct Run {
     timeout: u64,
 }
 
-impl Operation for Run {
-    type Shared = Shelf;
+impl ToolOperation for RunCustomTool {
+    type Shared = CustomToolsState;
     const WATCHES_CANCELLATION: bool = true;
 
     async fn preview(
         self,
         ctx: &ToolContext,
-        settings: &Shelf,
+        settings: &CustomToolsState,
     ) -> Result<Option<String>, ToolError> {
         let found = settings.find(ctx, &self.tool_name).await?;
         let arguments = Value::Object(self.arguments);
@@ -329,8 +338,8 @@ impl Operation for Run {
         )))
     }
 
-    async fn programs(self, ctx: &ToolContext, settings: &Shelf) -> Vec<PathBuf> {
-        let Ok(Found {
+    async fn programs(self, ctx: &ToolContext, settings: &CustomToolsState) -> Vec<PathBuf> {
+        let Ok(FoundCustomTool {
             folder,
             tool: Ok(tool),
             ..
@@ -338,10 +347,14 @@ impl Operation for Run {
         else {
             return Vec::new();
         };
-        vec![folder.join(MANIFEST), tool.program]
+        vec![folder.join(TOOL_MANIFEST_FILE), tool.program]
     }
 
-    async fn run(self, ctx: &ToolContext, settings: &Shelf) -> Result<ToolOutput, ToolError> {
+    async fn run(
+        self,
+        ctx: &ToolContext,
+        settings: &CustomToolsState,
+    ) -> Result<ToolOutput, ToolError> {
         let tool = settings
             .find(ctx, &self.tool_name)
             .await?
@@ -359,7 +372,7 @@ impl Operation for Run {
             let (arguments, limit) = (self.arguments, Duration::from_secs(self.timeout));
             return library::run(
                 ctx,
-                library::Run {
+                library::LibraryCall {
                     source,
                     loaded,
                     tool: &tool,
@@ -374,15 +387,19 @@ impl Operation for Run {
     }
 }
 
-/// List the custom tools with their parameters, also those that cannot be used, with the reason.
+/// List the custom tools with their parameters, including unusable tools with the reason.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct List {}
+struct ListCustomTools {}
 
-impl Operation for List {
-    type Shared = Shelf;
+impl ToolOperation for ListCustomTools {
+    type Shared = CustomToolsState;
 
-    async fn run(self, ctx: &ToolContext, settings: &Shelf) -> Result<ToolOutput, ToolError> {
+    async fn run(
+        self,
+        ctx: &ToolContext,
+        settings: &CustomToolsState,
+    ) -> Result<ToolOutput, ToolError> {
         let tools: Vec<Value> = settings.scan(ctx).await?.into_iter().map(shown).collect();
         Ok(titled(
             format!("{} custom tools", tools.len()),
@@ -392,7 +409,7 @@ impl Operation for List {
 }
 
 /// Returns a tool for the list.
-fn shown(found: Found) -> Value {
+fn shown(found: FoundCustomTool) -> Value {
     match found.tool {
         Ok(tool) => json!({
             "name": found.name,
@@ -409,32 +426,36 @@ fn shown(found: Found) -> Value {
     }
 }
 
-/// Remove a custom tool with all files of its folder.
+/// Delete a custom tool with its directory.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Delete {
+struct DeleteCustomTool {
     /// The tool.
     #[schemars(length(min = 1))]
     tool_name: String,
 }
 
-impl Operation for Delete {
-    type Shared = Shelf;
+impl ToolOperation for DeleteCustomTool {
+    type Shared = CustomToolsState;
 
-    async fn run(self, ctx: &ToolContext, settings: &Shelf) -> Result<ToolOutput, ToolError> {
+    async fn run(
+        self,
+        ctx: &ToolContext,
+        settings: &CustomToolsState,
+    ) -> Result<ToolOutput, ToolError> {
         let found = settings.find(ctx, &self.tool_name).await?;
         blocking(move || {
             let failed = |error| errors::io(format_args!("delete `{}`", found.name), &error);
             let metadata = found.folder.symlink_metadata().map_err(failed)?;
             if metadata.is_symlink() {
                 let message = format!(
-                    "`{}` is a link to another folder, which stays: delete it there",
+                    "`{}` is a link to another directory: delete the tool in that directory",
                     found.name
                 );
                 return Err(ToolError::new(message).code(Code::TOOL_WRONG_FILE_TYPE));
             }
             // Remove the manifest first, so that a partially deleted directory is no longer a tool.
-            std::fs::remove_file(found.folder.join(MANIFEST)).map_err(failed)?;
+            std::fs::remove_file(found.folder.join(TOOL_MANIFEST_FILE)).map_err(failed)?;
             std::fs::remove_dir_all(&found.folder).map_err(failed)?;
             let output = json!({"name": found.name, "folder": found.folder, "deleted": true});
             Ok(titled(format!("Deleted the tool {}", found.name), output))

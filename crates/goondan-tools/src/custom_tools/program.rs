@@ -9,22 +9,22 @@ use goondan_spec::CustomTool;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-use super::shelf::Ready;
-use crate::confine::Launcher;
+use super::tool_catalog::UsableCustomTool;
+use crate::command_runner::PreparedCommand;
 use crate::errors;
-use crate::line::Work;
 use crate::process;
+use crate::sandbox::ProgramLauncher;
+use crate::scalar_text::scalar;
 use crate::shell;
-use crate::text_transform::scalar;
 
 /// Number of bytes kept of standard output and of standard error.
-const KEEP: (usize, usize) = (75_000, 15_000);
+const KEPT_OUTPUT_BYTES: (usize, usize) = (75_000, 15_000);
 
 pub(crate) async fn run(
     ctx: &ToolContext,
-    tool: &Ready,
+    tool: &UsableCustomTool,
     arguments: JsonObject,
-    launcher: &Launcher,
+    launcher: &ProgramLauncher,
     limit: Option<Duration>,
 ) -> Result<Value, ToolError> {
     let schema = ArgumentSchema::new(tool.manifest.schema());
@@ -34,15 +34,15 @@ pub(crate) async fn run(
     let environment = shell::environment(&launcher.env, workspace(ctx))?;
     let mut command = process::command(&tool.program, &ctx.workdir, environment);
     command.args(flags(&tool.manifest, &arguments));
-    let work = Work::Program(Box::new(launcher.confine(
+    let work = PreparedCommand::Program(Box::new(launcher.confine(
         command,
         ctx,
         Some(&tool.program),
     )?));
-    let finished = process::run(work, limit, KEEP, &ctx.cancellation).await;
+    let finished = process::run(work, limit, KEPT_OUTPUT_BYTES, &ctx.cancellation).await;
     let finished = finished
         .map_err(|failure| failure.into_error(&format!("`{}`", tool.manifest.entrypoint)))?;
-    let finished = launcher.judge(finished)?;
+    let finished = launcher.check_helper_result(finished)?;
     Ok(json!({
         "tool": tool.manifest.name,
         "exitCode": process::exit_code(finished.status),

@@ -3,12 +3,12 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::sdk;
+use super::sdk_location;
 
 /// The language of a new tool.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Template {
+pub(super) enum ToolTemplate {
     Go,
     Rust,
     #[serde(rename = "rust-lib")]
@@ -18,40 +18,44 @@ pub(super) enum Template {
     Python,
 }
 
-pub(super) struct Scaffold {
+pub(super) struct ToolScaffold {
     /// Path below the directory, contents, and true for an executable file.
     pub(super) files: Vec<(String, String, bool)>,
     /// Instructions, in order.
     pub(super) next: Vec<String>,
 }
 
-pub(super) fn scaffold(template: Template, name: &str, description: &str) -> Scaffold {
+pub(super) fn scaffold(template: ToolTemplate, name: &str, description: &str) -> ToolScaffold {
     let (entrypoint, source, build) = match template {
-        Template::Sh => (format!("{name}.sh"), (format!("{name}.sh"), SH, true), None),
-        Template::Python => (
-            format!("{name}.py"),
-            (format!("{name}.py"), PYTHON, true),
+        ToolTemplate::Sh => (
+            format!("{name}.sh"),
+            (format!("{name}.sh"), SHELL_TEMPLATE, true),
             None,
         ),
-        Template::Go => (
+        ToolTemplate::Python => (
+            format!("{name}.py"),
+            (format!("{name}.py"), PYTHON_TEMPLATE, true),
+            None,
+        ),
+        ToolTemplate::Go => (
             name.to_owned(),
-            (format!("{name}.go"), GO, false),
+            (format!("{name}.go"), GO_TEMPLATE, false),
             Some(format!("go build -o {name} {name}.go")),
         ),
-        Template::RustLib => {
+        ToolTemplate::RustLib => {
             let library = library_file(name);
-            let source = ("src/lib.rs".to_owned(), RUST_LIB, false);
+            let source = ("src/lib.rs".to_owned(), LIBRARY_SOURCE_TEMPLATE, false);
             (
                 format!("target/release/{library}"),
                 source,
                 Some("cargo build --release".to_owned()),
             )
         }
-        Template::Rust => {
+        ToolTemplate::Rust => {
             let program = format!("target/release/{name}");
             (
                 program,
-                ("src/main.rs".to_owned(), RUST, false),
+                ("src/main.rs".to_owned(), RUST_TEMPLATE, false),
                 Some("cargo build --release".to_owned()),
             )
         }
@@ -67,34 +71,40 @@ pub(super) fn scaffold(template: Template, name: &str, description: &str) -> Sca
     let mut files = vec![
         (
             "tool.yaml".to_owned(),
-            filled(MANIFEST).replace("{{entrypoint}}", &entrypoint),
+            filled(MANIFEST_TEMPLATE).replace("{{entrypoint}}", &entrypoint),
             false,
         ),
         (source.0.clone(), filled(source.1), source.2),
     ];
     match template {
-        Template::Rust => files.push(("Cargo.toml".to_owned(), filled(CARGO), false)),
-        Template::RustLib => {
+        ToolTemplate::Rust => files.push((
+            "Cargo.toml".to_owned(),
+            filled(CARGO_MANIFEST_TEMPLATE),
+            false,
+        )),
+        ToolTemplate::RustLib => {
             files.push((
                 "Cargo.toml".to_owned(),
-                filled(CARGO_LIB).replace("__SDK__", &sdk::dependency()),
+                filled(LIBRARY_MANIFEST_TEMPLATE).replace("__SDK__", &sdk_location::dependency()),
                 false,
             ));
         }
-        Template::Go | Template::Sh | Template::Python => {}
+        ToolTemplate::Go | ToolTemplate::Sh | ToolTemplate::Python => {}
     }
     let mut next = vec![
-        format!("write what it does into {}", source.0),
+        format!("write the code of the tool in {}", source.0),
         match template {
-            Template::RustLib => {
-                "its parameters are the fields of the struct there; tool.yaml needs none".to_owned()
+            ToolTemplate::RustLib => {
+                "its parameters are the fields of the struct in that file; do not repeat them in \
+                tool.yaml"
+                    .to_owned()
             }
             _ => "declare its parameters in tool.yaml: they arrive as --name=value".to_owned(),
         },
     ];
-    next.extend(build.map(|build| format!("build it: run `{build}` in its folder")));
+    next.extend(build.map(|build| format!("build it: run `{build}` in its directory")));
     next.push(format!("call custom-tools__run with tool_name {name}"));
-    Scaffold { files, next }
+    ToolScaffold { files, next }
 }
 
 /// Returns the file name that cargo uses for a library with this name.
@@ -113,23 +123,23 @@ fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-const MANIFEST: &str = "\
+const MANIFEST_TEMPLATE: &str = "\
 name: {{name}}
 description: {{quoted}}
 version: 1.0.0
 entrypoint: {{entrypoint}}
 usage: |
-  Say here what it expects and what it prints.
+  Describe the input and the output here.
 parameters: []
 #  - name: since
 #    type: string        # string, number, integer or boolean
 #    required: true
-#    description: What it means
+#    description: Its meaning
 ";
 
-const SH: &str = "\
+const SHELL_TEMPLATE: &str = "\
 #!/bin/sh
-# Arguments arrive as --name=value; GOONDAN_WORKSPACE is the folder to work in.
+# Arguments arrive as --name=value; GOONDAN_WORKSPACE is the working directory.
 set -eu
 
 for argument in \"$@\"; do
@@ -142,7 +152,7 @@ done
 echo \"{{name}} does nothing yet\"
 ";
 
-const PYTHON: &str = "\
+const PYTHON_TEMPLATE: &str = "\
 #!/usr/bin/env python3
 import argparse
 import os
@@ -155,7 +165,7 @@ workspace = os.environ[\"GOONDAN_WORKSPACE\"]
 print(\"{{name}} does nothing yet\")
 ";
 
-const GO: &str = "\
+const GO_TEMPLATE: &str = "\
 package main
 
 import (
@@ -165,7 +175,7 @@ import (
 )
 
 func main() {
-\t// since := flag.String(\"since\", \"\", \"What it means\")
+\t// since := flag.String(\"since\", \"\", \"its meaning\")
 \tflag.Parse()
 \tworkspace := os.Getenv(\"GOONDAN_WORKSPACE\")
 \tif workspace == \"\" {
@@ -181,17 +191,17 @@ func writeOutput(result string) {
 }
 ";
 
-const CARGO: &str = "\
+const CARGO_MANIFEST_TEMPLATE: &str = "\
 [package]
 name = \"{{name}}\"
 version = \"1.0.0\"
 edition = \"2024\"
 
-# Not a part of the project around it.
+# Not a member of a surrounding workspace.
 [workspace]
 ";
 
-const RUST: &str = "\
+const RUST_TEMPLATE: &str = "\
 fn main() {
     for argument in std::env::args().skip(1) {
         match argument.split_once('=') {
@@ -207,7 +217,7 @@ fn main() {
 ";
 
 /// The Cargo manifest of a library, which `gdn new tool` also uses.
-const CARGO_LIB: &str = include_str!("../../../goondan-abi/templates/library.toml");
+const LIBRARY_MANIFEST_TEMPLATE: &str = include_str!("../../../goondan-abi/templates/library.toml");
 
 /// The source code of a library, which `gdn new tool` also uses.
-const RUST_LIB: &str = include_str!("../../../goondan-abi/templates/library.rs");
+const LIBRARY_SOURCE_TEMPLATE: &str = include_str!("../../../goondan-abi/templates/library.rs");

@@ -2,33 +2,34 @@
 
 use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
 use goondan_spec::Code;
-use goondan_spec::kinds::PATH;
+use goondan_spec::kinds::PATH_FORMAT;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 use serde_json::{Value, json};
 
-use crate::define::{Operation, titled};
-use crate::diff::Stat;
+use crate::atomic_write::{diff, read_text, replace};
+use crate::diff::DiffStat;
 use crate::errors::{self, blocking};
-use crate::paths::Roots;
-use crate::text_transform::scalar;
-use crate::write::{diff, read_text, replace};
+use crate::paths::ExtraRoots;
+use crate::scalar_text::scalar;
+use crate::tool_operation::{ToolOperation, titled};
 
 /// Maximum number of line numbers in an error.
-const MOST_LINES: usize = 10;
+const MAX_LISTED_LINE_NUMBERS: usize = 10;
 
-/// Replace one place in a text file. `old_text` must occur exactly once, so take enough lines around it.
+/// Replace one place in a text file. `old_text` must occur exactly once: include enough lines
+/// around it.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Edit {
+pub(super) struct EditFile {
     /// The file, relative to the working directory.
-    #[schemars(length(min = 1), extend("format" = PATH))]
+    #[schemars(length(min = 1), extend("format" = PATH_FORMAT))]
     path: String,
-    /// The text to replace, exactly as it stands in the file, without line numbers.
+    /// The text to replace, exactly as in the file, without line numbers.
     #[schemars(length(min = 1))]
     old_text: String,
-    /// The text to put in its place. A number stands for its digits.
+    /// The replacement. A number is written as its digits.
     #[schemars(schema_with = "text_or_number")]
     #[serde(deserialize_with = "read_text_or_number")]
     new_text: String,
@@ -41,13 +42,17 @@ fn text_or_number(_generator: &mut SchemaGenerator) -> Schema {
 
 fn read_text_or_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     let value = Value::deserialize(deserializer)?;
-    scalar(&value).ok_or_else(|| D::Error::custom("expected a text or a number"))
+    scalar(&value).ok_or_else(|| D::Error::custom("expected a string or a number"))
 }
 
-impl Operation for Edit {
-    type Shared = Roots;
+impl ToolOperation for EditFile {
+    type Shared = ExtraRoots;
 
-    async fn preview(self, ctx: &ToolContext, roots: &Roots) -> Result<Option<String>, ToolError> {
+    async fn preview(
+        self,
+        ctx: &ToolContext,
+        roots: &ExtraRoots,
+    ) -> Result<Option<String>, ToolError> {
         let root = roots.of(ctx)?;
         blocking(move || {
             let place = root.resolve(&self.path)?;
@@ -58,7 +63,7 @@ impl Operation for Edit {
         .await
     }
 
-    async fn run(self, ctx: &ToolContext, roots: &Roots) -> Result<ToolOutput, ToolError> {
+    async fn run(self, ctx: &ToolContext, roots: &ExtraRoots) -> Result<ToolOutput, ToolError> {
         let root = roots.of(ctx)?;
         blocking(move || {
             let place = root.resolve(&self.path)?;
@@ -66,7 +71,7 @@ impl Operation for Edit {
             let (after, line) = edited(&place.given, &before, &self.old_text, &self.new_text)?;
             replace(&root, &place, after.as_bytes())?;
             let diff = crate::diff::unified(&before, &after, 2);
-            let metadata = Stat::of_hunks(&diff).metadata();
+            let metadata = DiffStat::of_hunks(&diff).metadata();
             let output = json!({"path": root.relative(&place.path), "line": line, "diff": diff});
             Ok(ToolOutput {
                 metadata,
@@ -125,10 +130,10 @@ fn line_of(text: &str, at: usize) -> usize {
 fn ambiguous(path: &str, text: &str, found: &[usize]) -> ToolError {
     let lines: Vec<String> = found
         .iter()
-        .take(MOST_LINES)
+        .take(MAX_LISTED_LINE_NUMBERS)
         .map(|at| line_of(text, *at).to_string())
         .collect();
-    let and_more = if found.len() > MOST_LINES {
+    let and_more = if found.len() > MAX_LISTED_LINE_NUMBERS {
         " and more"
     } else {
         ""
@@ -138,14 +143,14 @@ fn ambiguous(path: &str, text: &str, found: &[usize]) -> ToolError {
         "old_text occurs {count} times in `{path}`, on lines {lines}{and_more}; nothing was changed"
     ))
     .code(Code::TOOL_EDIT_AMBIGUOUS)
-    .suggest("take more lines before or after it into old_text, so that it occurs once")
+    .suggest("include more lines before or after it in old_text, so that it occurs once")
 }
 
 /// Creates the error for a missing text. Names the place that matches without regard to white
 /// space.
 fn missing(path: &str, text: &str, old: &str) -> ToolError {
     let error = ToolError::new(format!(
-        "old_text does not occur in `{path}`; nothing was changed"
+        "old_text was not found in `{path}`; nothing was changed"
     ))
     .code(Code::TOOL_EDIT_NOT_FOUND);
     let wanted: Vec<&str> = old.lines().map(str::trim).collect();
@@ -155,7 +160,8 @@ fn missing(path: &str, text: &str, old: &str) -> ToolError {
         .position(|window| window == wanted)
     {
         Some(index) => error.suggest(format!(
-            "line {} has it with other white space: read that part again and copy it exactly",
+            "line {} has the text with different whitespace: read that part again and copy it \
+            exactly",
             index + 1
         )),
         None => {

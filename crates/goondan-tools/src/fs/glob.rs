@@ -5,37 +5,36 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
-use goondan_spec::kinds::PATH;
+use goondan_spec::kinds::PATH_FORMAT;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::walk::{PathGlob, files};
-use crate::define::{Operation, titled};
+use super::file_walk::{PathGlob, files};
 use crate::errors::{self, blocking};
-use crate::paths::Roots;
+use crate::paths::ExtraRoots;
+use crate::tool_operation::{ToolOperation, titled};
 
 /// Maximum number of files in a result.
-const MOST: usize = 200;
+const MAX_GLOB_FILES: usize = 200;
 
-/// Find files of the working directory by a glob, the newest first. Files that git ignores and hidden files are left
-/// out.
+/// Find files by glob, newest first. Skips hidden files and files that git ignores.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Glob {
-    /// The glob, such as `**/*.rs`; without a slash it looks at the name alone.
+pub(super) struct GlobFiles {
+    /// The glob, such as `**/*.rs`; without a slash it matches only the name.
     #[schemars(length(min = 1))]
     pattern: String,
-    /// The folder to search, relative to the working directory.
+    /// The directory to search, relative to the working directory.
     #[serde(default = "super::here")]
-    #[schemars(length(min = 1), extend("format" = PATH))]
+    #[schemars(length(min = 1), extend("format" = PATH_FORMAT))]
     path: String,
 }
 
-impl Operation for Glob {
-    type Shared = Roots;
+impl ToolOperation for GlobFiles {
+    type Shared = ExtraRoots;
 
-    async fn run(self, ctx: &ToolContext, roots: &Roots) -> Result<ToolOutput, ToolError> {
+    async fn run(self, ctx: &ToolContext, roots: &ExtraRoots) -> Result<ToolOutput, ToolError> {
         let root = roots.of(ctx)?;
         let cancellation = ctx.cancellation.clone();
         blocking(move || {
@@ -53,10 +52,11 @@ impl Operation for Glob {
             let total = found.len();
             let newest: Vec<_> = found
                 .iter()
-                .take(MOST)
+                .take(MAX_GLOB_FILES)
                 .map(|(_, file)| root.relative(file))
                 .collect();
-            let output = json!({"count": total, "files": newest, "truncated": total > MOST});
+            let output =
+                json!({"count": total, "files": newest, "truncated": total > MAX_GLOB_FILES});
             Ok(titled(format!("Found {total} files"), output))
         })
         .await

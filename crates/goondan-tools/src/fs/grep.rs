@@ -5,50 +5,50 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
-use goondan_spec::kinds::TREE;
+use goondan_spec::kinds::PATH_TREE_FORMAT;
 use grep_regex::RegexMatcherBuilder;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
-use super::search::{Hits, Line, search_file, searcher};
-use super::walk::{PathGlob, visit};
-use crate::define::{Operation, titled};
+use super::file_walk::{PathGlob, visit};
+use super::search::{SearchResultLine, SearchResults, search_file, searcher};
 use crate::errors::{self, blocking};
-use crate::paths::{Root, Roots};
-use crate::state::lock;
+use crate::mutex_lock::lock;
+use crate::paths::{ExtraRoots, FileRoot};
+use crate::tool_operation::{ToolOperation, titled};
 
 /// Maximum size of the result in bytes.
-const LARGEST: usize = 50 * 1024;
+const MAX_GREP_OUTPUT_BYTES: usize = 50 * 1024;
 
-/// Search files of the working directory for a regular expression. Finds `file:line:text`; files that git ignores and
-/// hidden files are left out.
+/// Search files for a regular expression. Returns `file:line:text`. Skips hidden files and files
+/// that git ignores.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct Grep {
-    /// The regular expression (Rust syntax); begin with (?i) to ignore case.
+pub(super) struct GrepFiles {
+    /// The regular expression (Rust syntax); `(?i)` at the start ignores case.
     #[schemars(length(min = 1))]
     pattern: String,
-    /// The folder or file to search, relative to the working directory.
+    /// The directory or file to search, relative to the working directory.
     #[serde(default = "super::here")]
-    #[schemars(length(min = 1), extend("format" = TREE))]
+    #[schemars(length(min = 1), extend("format" = PATH_TREE_FORMAT))]
     path: String,
-    /// A glob that files must fit, such as `*.rs` or `src/**/*.{ts,tsx}`.
+    /// Glob of the files to search, such as `*.rs` or `src/**/*.{ts,tsx}`.
     include: Option<String>,
-    /// How many lines to show before and after each match.
+    /// Lines to show before and after each match.
     #[serde(default)]
     #[schemars(range(max = 50))]
     context: u8,
-    /// How many matching lines to find at most.
+    /// Maximum matching lines.
     #[serde(default = "most_matches")]
     #[schemars(range(min = 1, max = 5_000))]
     max_matches: u32,
 }
 
-impl Operation for Grep {
-    type Shared = Roots;
+impl ToolOperation for GrepFiles {
+    type Shared = ExtraRoots;
 
-    async fn run(self, ctx: &ToolContext, roots: &Roots) -> Result<ToolOutput, ToolError> {
+    async fn run(self, ctx: &ToolContext, roots: &ExtraRoots) -> Result<ToolOutput, ToolError> {
         let root = roots.of(ctx)?;
         let cancellation = ctx.cancellation.clone();
         blocking(move || {
@@ -60,13 +60,20 @@ impl Operation for Grep {
     }
 }
 
-impl Grep {
-    fn search(&self, root: &Root, cancellation: &CancellationToken) -> Result<Found, ToolError> {
+impl GrepFiles {
+    fn search(
+        &self,
+        root: &FileRoot,
+        cancellation: &CancellationToken,
+    ) -> Result<GrepOutput, ToolError> {
         let matcher = RegexMatcherBuilder::new()
             .line_terminator(Some(b'\n'))
             .build(&self.pattern)
             .map_err(|error| {
-                errors::invalid(format!("the pattern `{}` is wrong: {error}", self.pattern))
+                errors::invalid(format!(
+                    "the pattern `{}` is invalid: {error}",
+                    self.pattern
+                ))
             })?;
         let include = self.include.as_deref().map(PathGlob::new).transpose()?;
         let place = root.resolve(&self.path)?;
@@ -82,20 +89,20 @@ impl Grep {
             };
             include.as_ref().is_none_or(|glob| glob.fits(below))
         };
-        let hits = Mutex::new(Hits::new(self.max_matches));
+        let hits = Mutex::new(SearchResults::new(self.max_matches));
         visit(root, &place.path, cancellation, || {
             let (mut searcher, matcher) = (searcher(usize::from(self.context)), matcher.clone());
             let (hits, fits) = (&hits, &fits);
             move |file: &Path| {
-                if fits(file) && lock(hits).wants(file) {
+                if fits(file) && lock(hits).may_include(file) {
                     let lines = search_file(&mut searcher, &matcher, file, self.max_matches);
                     lock(hits).add(file, lines);
                 }
             }
         });
-        let mut found = Found {
+        let mut found = GrepOutput {
             most: self.max_matches,
-            ..Found::default()
+            ..GrepOutput::default()
         };
         for (file, lines) in lock(&hits).files() {
             if !found.take(&root.relative(file).display().to_string(), lines) {
@@ -105,9 +112,9 @@ impl Grep {
         Ok(found)
     }
 
-    fn text(&self, found: Found) -> String {
+    fn text(&self, found: GrepOutput) -> String {
         if found.matches == 0 {
-            return format!("[Nothing in {} matches.]", self.path);
+            return format!("[No matches in {}.]", self.path);
         }
         let mut text = found.text;
         if found.full {
@@ -122,7 +129,7 @@ impl Grep {
 }
 
 #[derive(Default)]
-struct Found {
+struct GrepOutput {
     text: String,
     matches: u32,
     most: u32,
@@ -130,23 +137,25 @@ struct Found {
     full: bool,
 }
 
-impl Found {
+impl GrepOutput {
     /// Adds the lines of a file; returns false at the limit.
-    fn take(&mut self, path: &str, lines: &[Line]) -> bool {
+    fn take(&mut self, path: &str, lines: &[SearchResultLine]) -> bool {
         for line in lines {
             match line {
-                Line::Match { .. } if self.matches >= self.most || self.text.len() >= LARGEST => {
+                SearchResultLine::Match { .. }
+                    if self.matches >= self.most || self.text.len() >= MAX_GREP_OUTPUT_BYTES =>
+                {
                     self.full = true;
                     return false;
                 }
-                Line::Match { number, text } => {
+                SearchResultLine::Match { number, text } => {
                     self.matches += 1;
                     let _ = writeln!(self.text, "{path}:{number}:{text}");
                 }
-                Line::Beside { number, text } => {
+                SearchResultLine::Beside { number, text } => {
                     let _ = writeln!(self.text, "{path}-{number}-{text}");
                 }
-                Line::Gap => self.text.push_str("--\n"),
+                SearchResultLine::Gap => self.text.push_str("--\n"),
             }
         }
         true

@@ -4,31 +4,31 @@ use std::fs::{self, DirEntry};
 use std::io;
 
 use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
-use goondan_spec::kinds::PATH;
+use goondan_spec::kinds::PATH_FORMAT;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::define::{Operation, titled};
 use crate::errors::{self, blocking};
-use crate::paths::Roots;
+use crate::paths::ExtraRoots;
+use crate::tool_operation::{ToolOperation, titled};
 
 /// Maximum number of entries in a result.
-const MOST: usize = 1_000;
+const MAX_LISTED_ENTRIES: usize = 1_000;
 
-/// List a folder of the working directory: names with type and size, folders first.
+/// List a directory: names with type and size, directories first.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Ls {
-    /// The folder, relative to the working directory; `.` for the working directory itself.
-    #[schemars(length(min = 1), extend("format" = PATH))]
+pub(super) struct ListFolder {
+    /// The directory, relative to the working directory; `.` for the working directory itself.
+    #[schemars(length(min = 1), extend("format" = PATH_FORMAT))]
     path: String,
 }
 
-impl Operation for Ls {
-    type Shared = Roots;
+impl ToolOperation for ListFolder {
+    type Shared = ExtraRoots;
 
-    async fn run(self, ctx: &ToolContext, roots: &Roots) -> Result<ToolOutput, ToolError> {
+    async fn run(self, ctx: &ToolContext, roots: &ExtraRoots) -> Result<ToolOutput, ToolError> {
         let root = roots.of(ctx)?;
         blocking(move || {
             let place = root.resolve(&self.path)?;
@@ -45,14 +45,14 @@ impl Operation for Ls {
             let total = entries.len();
             let shown: Vec<Value> = entries
                 .into_iter()
-                .take(MOST)
+                .take(MAX_LISTED_ENTRIES)
                 .map(|(_, _, entry)| entry)
                 .collect();
             let mut output =
                 json!({"path": root.relative(&place.path), "count": total, "entries": shown});
-            if total > MOST {
+            if total > MAX_LISTED_ENTRIES {
                 output["note"] = json!(format!(
-                    "the first {MOST} of {total} entries; use fs__glob to find the others"
+                    "the first {MAX_LISTED_ENTRIES} of {total} entries; use fs__glob to find the others"
                 ));
             }
             Ok(titled(format!("Listed {} ({total})", self.path), output))

@@ -1,52 +1,54 @@
 //! `fs`: reads, searches and changes files of the working directory, with one module per export.
 
 mod edit;
+mod file_walk;
 mod glob;
 mod grep;
-mod lines;
+mod line_reader;
 mod ls;
 mod patch;
 mod read;
 mod search;
-mod walk;
 mod write;
 
 use std::sync::Arc;
 
 use goondan_spec::kinds::Permission::{Read, Write};
 
-use crate::define::Export;
-use crate::paths::Roots;
-use crate::table::Builtin;
+use crate::builtin_tool::BuiltinTool;
+use crate::paths::ExtraRoots;
+use crate::tool_operation::ToolExport;
 
-pub(crate) const BUILTIN: Builtin = Builtin {
+pub(crate) const BUILTIN: BuiltinTool = BuiltinTool {
     name: "fs",
     about: "Reads, searches and changes files inside the working directory.",
-    config: Roots::CONFIG,
+    config: ExtraRoots::ROOTS_CONFIG_KEY,
     error_message_limit: Some(2000),
     // Large enough for the largest page of a file with line numbers.
     output_limit: Some(600_000),
     open: |opening| {
-        let roots: Arc<Roots> = Arc::new(opening.config()?);
+        let roots: Arc<ExtraRoots> = Arc::new(opening.config()?);
         Ok(vec![
-            Export::new::<read::Read>("read", &roots)
+            ToolExport::new::<read::ReadFilePage>("read", &roots)
                 .needs(Read)
                 .read_only(),
-            Export::new::<write::Write>("write", &roots)
+            ToolExport::new::<write::WriteWholeFile>("write", &roots)
                 .needs(Write)
                 .idempotent(),
-            Export::new::<edit::Edit>("edit", &roots).needs(Write),
-            Export::new::<patch::ApplyPatch>("apply_patch", &roots).needs(Write),
-            Export::new::<grep::Grep>("grep", &roots)
+            ToolExport::new::<edit::EditFile>("edit", &roots).needs(Write),
+            ToolExport::new::<patch::ApplyPatch>("apply_patch", &roots).needs(Write),
+            ToolExport::new::<grep::GrepFiles>("grep", &roots)
                 .needs(Read)
                 .read_only(),
-            Export::new::<glob::Glob>("glob", &roots)
+            ToolExport::new::<glob::GlobFiles>("glob", &roots)
                 .needs(Read)
                 .read_only(),
-            Export::new::<ls::Ls>("ls", &roots).needs(Read).read_only(),
+            ToolExport::new::<ls::ListFolder>("ls", &roots)
+                .needs(Read)
+                .read_only(),
         ])
     },
-    ..Builtin::BLANK
+    ..BuiltinTool::DEFAULT_ROW
 };
 
 /// The working directory, which is the default path.

@@ -8,55 +8,57 @@ use std::io::{BufRead, BufReader, Read as _, Seek as _};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use goondan_core::ports::tool::{Attachment, ToolContext, ToolError, ToolOutput};
-use goondan_spec::kinds::PATH;
+use goondan_spec::kinds::PATH_FORMAT;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::lines::{Line, next_line};
-use crate::capture::without_cut_end;
-use crate::define::{Operation, titled};
-use crate::encoding::{Content, judge, refused};
+use super::line_reader::{FileLine, next_line};
+use crate::encoding::{FileEncoding, detect_encoding, encoding_error};
 use crate::errors::{self, blocking};
-use crate::paths::{Place, Roots};
+use crate::output_capture::without_cut_end;
+use crate::paths::{ExtraRoots, ResolvedPath};
+use crate::tool_operation::{ToolOperation, titled};
 
 /// Size of a page in bytes if no number of lines is requested.
-const PAGE: usize = 50 * 1024;
+const DEFAULT_PAGE_BYTES: usize = 50 * 1024;
 /// Maximum size of a page in bytes.
-const LARGEST_PAGE: usize = 512 * 1024;
+const MAX_PAGE_BYTES: usize = 512 * 1024;
 /// Number of bytes read to detect the type of a file.
-const SNIFF: usize = 8 * 1024;
+const TYPE_DETECTION_BYTES: usize = 8 * 1024;
 /// Maximum size of an attached image in bytes.
-const LARGEST_IMAGE: u64 = 5 * 1024 * 1024;
+const MAX_IMAGE_BYTES: u64 = 5 * 1024 * 1024;
 
-/// Read a file of the working directory. Text comes with line numbers, a page at a time; an image is attached.
+/// Read a file. Text is returned in pages with line numbers; an image is attached.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Read {
+pub(super) struct ReadFilePage {
     /// The file, relative to the working directory.
-    #[schemars(length(min = 1), extend("format" = PATH))]
+    #[schemars(length(min = 1), extend("format" = PATH_FORMAT))]
     path: String,
-    /// The line to start at, from 0.
+    /// The first line to read, from 0.
     #[serde(default)]
     offset: u64,
-    /// How many lines to read at most; a page of 50 KB if not given.
+    /// Maximum lines to read; default: a page of 50 KB.
     #[schemars(range(min = 1))]
     limit: Option<u64>,
 }
 
-impl Operation for Read {
-    type Shared = Roots;
+impl ToolOperation for ReadFilePage {
+    type Shared = ExtraRoots;
 
-    async fn run(self, ctx: &ToolContext, roots: &Roots) -> Result<ToolOutput, ToolError> {
+    async fn run(self, ctx: &ToolContext, roots: &ExtraRoots) -> Result<ToolOutput, ToolError> {
         let root = roots.of(ctx)?;
         blocking(move || {
             let place = root.resolve(&self.path)?;
             let (file, metadata) = root.open(&place)?;
             let failed = |error| errors::io(format_args!("read `{}`", place.given), &error);
-            let mut reader = BufReader::with_capacity(SNIFF, file);
+            let mut reader = BufReader::with_capacity(TYPE_DETECTION_BYTES, file);
             let start = reader.fill_buf().map_err(failed)?;
-            match (judge(start), kind_of(start)) {
-                (Content::Text, _) => {}
-                (Content::Foreign(encoding), None) => return Err(refused(&place.given, encoding)),
+            match (detect_encoding(start), kind_of(start)) {
+                (FileEncoding::Text, _) => {}
+                (FileEncoding::Foreign(encoding), None) => {
+                    return Err(encoding_error(&place.given, encoding));
+                }
                 (_, kind) => return describe(&place, reader, metadata.len(), kind),
             }
             let page = self.page(&mut reader).map_err(failed)?;
@@ -70,7 +72,7 @@ impl Operation for Read {
 }
 
 #[derive(Default)]
-struct Page {
+struct TextPage {
     /// The numbered lines.
     text: String,
     /// Number of lines skipped or read.
@@ -80,15 +82,15 @@ struct Page {
     more: bool,
 }
 
-impl Read {
+impl ReadFilePage {
     /// Skips `offset` lines and reads until the page is full or the file ends.
-    fn page(&self, reader: &mut impl BufRead) -> std::io::Result<Page> {
+    fn page(&self, reader: &mut impl BufRead) -> std::io::Result<TextPage> {
         let size = if self.limit.is_some() {
-            LARGEST_PAGE
+            MAX_PAGE_BYTES
         } else {
-            PAGE
+            DEFAULT_PAGE_BYTES
         };
-        let mut page = Page::default();
+        let mut page = TextPage::default();
         while page.seen < self.offset {
             if next_line(reader, 0)?.is_none() {
                 return Ok(page);
@@ -109,15 +111,18 @@ impl Read {
     }
 
     /// Returns the page for the model, with a note about remaining lines.
-    fn text(&self, place: &Place, page: Page) -> Result<String, ToolError> {
-        let Page {
+    fn text(&self, place: &ResolvedPath, page: TextPage) -> Result<String, ToolError> {
+        let TextPage {
             mut text,
             seen,
             count,
             more,
         } = page;
         if more {
-            let _ = write!(text, "\n[There are more lines: go on with offset {seen}.]");
+            let _ = write!(
+                text,
+                "\n[There are more lines: continue with offset {seen}.]"
+            );
         } else if count == 0 && self.offset == 0 {
             text = "[The file is empty.]".to_owned();
         } else if count == 0 {
@@ -125,16 +130,17 @@ impl Read {
                 "`{}` has {seen} lines: there is no line at offset {}",
                 place.given, self.offset
             );
-            return Err(errors::invalid(message)
-                .suggest("offset is the number of lines to pass over, from 0"));
+            return Err(
+                errors::invalid(message).suggest("offset is the number of lines to skip, from 0")
+            );
         }
         Ok(text)
     }
 }
 
-impl Page {
+impl TextPage {
     /// Adds a line with its number, starting at 1.
-    fn push(&mut self, line: &Line) {
+    fn push(&mut self, line: &FileLine) {
         let bytes = match line.bytes.strip_prefix("\u{FEFF}".as_bytes()) {
             Some(rest) if self.seen == 1 => rest,
             _ => &line.bytes,
@@ -158,7 +164,7 @@ impl Page {
 
 /// Describes a file that is not text. Attaches an image if it is small enough.
 fn describe(
-    place: &Place,
+    place: &ResolvedPath,
     mut reader: BufReader<File>,
     size: u64,
     kind: Option<&'static str>,
@@ -169,11 +175,11 @@ fn describe(
         place.given
     );
     let mut output = titled(format!("Looked at {}", place.given), text.into());
-    if media_type.starts_with("image/") && size <= LARGEST_IMAGE {
+    if media_type.starts_with("image/") && size <= MAX_IMAGE_BYTES {
         let mut bytes = Vec::new();
         reader
             .rewind()
-            .and_then(|()| reader.take(LARGEST_IMAGE).read_to_end(&mut bytes))
+            .and_then(|()| reader.take(MAX_IMAGE_BYTES).read_to_end(&mut bytes))
             .map_err(|error| errors::io(format_args!("read `{}`", place.given), &error))?;
         let name = place
             .path
@@ -191,7 +197,7 @@ fn describe(
 
 /// Detects the media type from the first bytes of a file.
 fn kind_of(start: &[u8]) -> Option<&'static str> {
-    const KINDS: &[(&[u8], &str)] = &[
+    const IMAGE_SIGNATURES: &[(&[u8], &str)] = &[
         (b"\x89PNG\r\n\x1a\n", "image/png"),
         (b"\xff\xd8\xff", "image/jpeg"),
         (b"GIF8", "image/gif"),
@@ -204,7 +210,7 @@ fn kind_of(start: &[u8]) -> Option<&'static str> {
     if start.starts_with(b"RIFF") && start.get(8..12) == Some(b"WEBP") {
         return Some("image/webp");
     }
-    KINDS
+    IMAGE_SIGNATURES
         .iter()
         .find(|(magic, _)| start.starts_with(magic))
         .map(|(_, kind)| *kind)

@@ -8,11 +8,11 @@ use grep_regex::RegexMatcher;
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkMatch};
 
 /// Maximum number of bytes shown of a line.
-const LONGEST: usize = 500;
+const MAX_SHOWN_LINE_BYTES: usize = 500;
 
 /// A line of a result.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Line {
+pub(super) enum SearchResultLine {
     /// A matching line.
     Match { number: u64, text: String },
     /// A line of context.
@@ -23,17 +23,17 @@ pub(super) enum Line {
 
 /// The results of the first files in path order, up to a number of matches. Files are added in any
 /// order.
-pub(super) struct Hits {
+pub(super) struct SearchResults {
     most: usize,
-    files: BTreeMap<PathBuf, Vec<Line>>,
+    files: BTreeMap<PathBuf, Vec<SearchResultLine>>,
     matches: usize,
 }
 
-impl Hits {
+impl SearchResults {
     /// Creates a collection for at least `most` matches, if they exist, and those of one excess
     /// file.
     pub(super) fn new(most: u32) -> Self {
-        Hits {
+        SearchResults {
             most: usize::try_from(most).unwrap_or(usize::MAX),
             files: BTreeMap::new(),
             matches: 0,
@@ -41,7 +41,7 @@ impl Hits {
     }
 
     /// Returns true if the matches of `file` would be in the result.
-    pub(super) fn wants(&self, file: &Path) -> bool {
+    pub(super) fn may_include(&self, file: &Path) -> bool {
         self.matches <= self.most
             || self
                 .files
@@ -50,9 +50,9 @@ impl Hits {
     }
 
     /// Adds the matches of a file, and drops files that follow enough matches.
-    pub(super) fn add(&mut self, file: &Path, lines: Vec<Line>) {
+    pub(super) fn add(&mut self, file: &Path, lines: Vec<SearchResultLine>) {
         let found = matches(&lines);
-        if found == 0 || !self.wants(file) {
+        if found == 0 || !self.may_include(file) {
             return;
         }
         self.matches += found;
@@ -67,17 +67,17 @@ impl Hits {
         }
     }
 
-    pub(super) fn files(&self) -> impl Iterator<Item = (&Path, &[Line])> {
+    pub(super) fn files(&self) -> impl Iterator<Item = (&Path, &[SearchResultLine])> {
         self.files
             .iter()
             .map(|(file, lines)| (file.as_path(), lines.as_slice()))
     }
 }
 
-fn matches(lines: &[Line]) -> usize {
+fn matches(lines: &[SearchResultLine]) -> usize {
     lines
         .iter()
-        .filter(|line| matches!(line, Line::Match { .. }))
+        .filter(|line| matches!(line, SearchResultLine::Match { .. }))
         .count()
 }
 
@@ -97,8 +97,8 @@ pub(super) fn search_file(
     matcher: &RegexMatcher,
     file: &Path,
     most: u32,
-) -> Vec<Line> {
-    let mut lines = Lines {
+) -> Vec<SearchResultLine> {
+    let mut lines = MatchCollector {
         lines: Vec::new(),
         left: u64::from(most) + 1,
     };
@@ -106,17 +106,17 @@ pub(super) fn search_file(
     lines.lines
 }
 
-struct Lines {
-    lines: Vec<Line>,
+struct MatchCollector {
+    lines: Vec<SearchResultLine>,
     left: u64,
 }
 
-impl Sink for &mut Lines {
+impl Sink for &mut MatchCollector {
     type Error = io::Error;
 
     fn matched(&mut self, _: &Searcher, line: &SinkMatch<'_>) -> Result<bool, io::Error> {
         self.left -= 1;
-        self.lines.push(Line::Match {
+        self.lines.push(SearchResultLine::Match {
             number: line.line_number().unwrap_or(0),
             text: shown(line.bytes()),
         });
@@ -124,7 +124,7 @@ impl Sink for &mut Lines {
     }
 
     fn context(&mut self, _: &Searcher, line: &SinkContext<'_>) -> Result<bool, io::Error> {
-        self.lines.push(Line::Beside {
+        self.lines.push(SearchResultLine::Beside {
             number: line.line_number().unwrap_or(0),
             text: shown(line.bytes()),
         });
@@ -132,7 +132,7 @@ impl Sink for &mut Lines {
     }
 
     fn context_break(&mut self, _: &Searcher) -> Result<bool, io::Error> {
-        self.lines.push(Line::Gap);
+        self.lines.push(SearchResultLine::Gap);
         Ok(true)
     }
 }
@@ -141,7 +141,7 @@ impl Sink for &mut Lines {
 fn shown(line: &[u8]) -> String {
     let line = String::from_utf8_lossy(line);
     let line = line.trim_end_matches(['\n', '\r']);
-    let end = line.floor_char_boundary(LONGEST);
+    let end = line.floor_char_boundary(MAX_SHOWN_LINE_BYTES);
     let more = if end < line.len() { " [cut]" } else { "" };
     format!("{}{more}", &line[..end])
 }
@@ -152,9 +152,9 @@ mod tests {
 
     use super::*;
 
-    fn lines(count: usize) -> Vec<Line> {
+    fn lines(count: usize) -> Vec<SearchResultLine> {
         (0..count)
-            .map(|_| Line::Match {
+            .map(|_| SearchResultLine::Match {
                 number: 1,
                 text: String::new(),
             })
@@ -180,9 +180,9 @@ mod tests {
             }
             let mut arrivals: Vec<_> = found.iter().collect();
             arrivals.sort_by_key(|(file, _)| file.bytes().fold(seed, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)));
-            let mut hits = Hits::new(most);
+            let mut hits = SearchResults::new(most);
             for (file, count) in arrivals {
-                if hits.wants(Path::new(file)) {
+                if hits.may_include(Path::new(file)) {
                     hits.add(Path::new(file), lines(*count));
                 }
             }

@@ -1,32 +1,36 @@
 //! `fs__write`: creates a file or replaces its contents.
 
 use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
-use goondan_spec::kinds::PATH;
+use goondan_spec::kinds::PATH_FORMAT;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::define::{Operation, titled};
-use crate::diff::Stat;
+use crate::atomic_write::{diff, read_text, replace};
+use crate::diff::DiffStat;
 use crate::errors::blocking;
-use crate::paths::Roots;
-use crate::write::{diff, read_text, replace};
+use crate::paths::ExtraRoots;
+use crate::tool_operation::{ToolOperation, titled};
 
-/// Make a file of the working directory, or replace all of its content. Folders above it are made.
+/// Create a file or replace its whole content. Missing parent directories are created.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Write {
+pub(super) struct WriteWholeFile {
     /// The file, relative to the working directory.
-    #[schemars(length(min = 1), extend("format" = PATH))]
+    #[schemars(length(min = 1), extend("format" = PATH_FORMAT))]
     path: String,
     /// The whole new content.
     content: String,
 }
 
-impl Operation for Write {
-    type Shared = Roots;
+impl ToolOperation for WriteWholeFile {
+    type Shared = ExtraRoots;
 
-    async fn preview(self, ctx: &ToolContext, roots: &Roots) -> Result<Option<String>, ToolError> {
+    async fn preview(
+        self,
+        ctx: &ToolContext,
+        roots: &ExtraRoots,
+    ) -> Result<Option<String>, ToolError> {
         let root = roots.of(ctx)?;
         blocking(move || {
             let place = root.resolve(&self.path)?;
@@ -40,7 +44,7 @@ impl Operation for Write {
         .await
     }
 
-    async fn run(self, ctx: &ToolContext, roots: &Roots) -> Result<ToolOutput, ToolError> {
+    async fn run(self, ctx: &ToolContext, roots: &ExtraRoots) -> Result<ToolOutput, ToolError> {
         let root = roots.of(ctx)?;
         blocking(move || {
             let place = root.resolve(&self.path)?;
@@ -50,7 +54,7 @@ impl Operation for Write {
             let before = if created { Some(String::new()) } else { read_text(&root, &place).ok() };
             replace(&root, &place, self.content.as_bytes())?;
             let output = json!({"path": root.relative(&place.path), "bytes": self.content.len(), "created": created});
-            let metadata = before.map(|before| Stat::of_texts(&before, &self.content).metadata()).unwrap_or_default();
+            let metadata = before.map(|before| DiffStat::of_texts(&before, &self.content).metadata()).unwrap_or_default();
             Ok(ToolOutput { metadata, ..titled(format!("Wrote {}", place.given), output) })
         })
         .await

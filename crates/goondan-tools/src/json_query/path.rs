@@ -8,7 +8,7 @@ use crate::errors;
 /// Returns the value at `path`, if it exists.
 pub(super) fn find<'a>(data: &'a Value, path: &str) -> Result<Option<&'a Value>, ToolError> {
     let segments = parse(path).map_err(|problem| {
-        errors::invalid(format!("the path `{path}` is wrong: {problem}")).suggest(
+        errors::invalid(format!("the path `{path}` is invalid: {problem}")).suggest(
             "write it like `users[0].name`, or `[\"odd key\"]` for a key with dots or brackets",
         )
     })?;
@@ -75,7 +75,7 @@ fn bracket(inner: &str) -> Result<(String, &str), String> {
         .split_once(']')
         .ok_or_else(|| format!("`]` is missing in `[{inner}`"))?;
     if segment.is_empty() {
-        return Err("there is nothing between the brackets".to_owned());
+        return Err("the brackets are empty".to_owned());
     }
     Ok((segment.to_owned(), after))
 }

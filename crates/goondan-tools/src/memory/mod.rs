@@ -1,50 +1,52 @@
 //! `memory`: finds and reads the notes in `MEMORY.md` and below `memory/`.
 
 mod passages;
-mod rank;
-mod vectors;
+mod vector_cache;
+mod word_ranking;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
-use goondan_spec::kinds::{PATH, Permission};
+use goondan_spec::kinds::{PATH_FORMAT, Permission};
 use ignore::WalkBuilder;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use self::passages::Passage;
-use self::vectors::{Vectors, likeness};
-use crate::define::{Export, Operation, titled};
+use self::passages::NotePassage;
+use self::vector_cache::{VectorCache, cosine_similarity};
+use crate::atomic_write::read_text;
+use crate::builtin_tool::BuiltinTool;
+use crate::config_error::ConfigError;
 use crate::errors::{self, blocking};
-use crate::paths::Root;
-use crate::powers;
-use crate::table::{Builtin, ConfigError};
-use crate::write::read_text;
+use crate::host_capabilities;
+use crate::paths::FileRoot;
+use crate::tool_operation::{ToolExport, ToolOperation, titled};
 
 /// File name of the main note in the working directory.
-const NOTE: &str = "MEMORY.md";
+const MAIN_NOTE_FILE: &str = "MEMORY.md";
 /// Directory of further notes.
-const FOLDER: &str = "memory";
+const NOTES_DIR: &str = "memory";
 /// Maximum number of searched notes.
-const MOST_NOTES: usize = 2_000;
+const MAX_SEARCHED_NOTES: usize = 2_000;
 /// Maximum number of characters shown of a passage.
-const SNIPPET: usize = 700;
+const MAX_SNIPPET_CHARS: usize = 700;
 /// Maximum number of characters read of a note at once.
-const PAGE: usize = 50_000;
+const MAX_NOTE_PAGE_CHARS: usize = 50_000;
 
-pub(crate) const BUILTIN: Builtin = Builtin {
+pub(crate) const BUILTIN: BuiltinTool = BuiltinTool {
     name: "memory",
-    about: "Finds and reads notes: `MEMORY.md` and all `.md` files below `memory/` in the working directory. The search \
-            uses words (BM25), and with `embeddings` also the meaning. Write notes with the `fs` tools.",
+    about: "Finds and reads notes: `MEMORY.md` and all `.md` files below `memory/` in the working \
+        directory. The search matches words (BM25); with `embeddings`, it also compares meaning. \
+        Write notes with the `fs` tools.",
     config: &[(
         "embeddings",
-        "`{modelRef: Model/NAME}`: an embedding model. A score is then 0.7 times the similarity of meaning plus 0.3 times \
-         that of words. Vectors are kept in the cache folder below the state root",
+        "`{modelRef: Model/NAME}`: an embedding model. The score is then 0.7 × meaning similarity \
+        + 0.3 × word similarity. Vectors are stored in the cache directory in the state root",
     )],
     open: |opening| {
-        let settings: Settings = opening.config()?;
+        let settings: MemoryToolConfig = opening.config()?;
         let model = settings.embeddings.map(|embeddings| {
             match embeddings.model_ref.strip_prefix("Model/") {
                 Some(name) if !name.is_empty() => Ok(name.to_owned()),
@@ -59,24 +61,24 @@ pub(crate) const BUILTIN: Builtin = Builtin {
         let shared = Arc::new(Shared {
             model: model.transpose()?,
             cache,
-            vectors: Vectors::default(),
+            vectors: VectorCache::default(),
         });
         let none = Arc::new(());
         Ok(vec![
-            Export::new::<Search>("search", &shared)
+            ToolExport::new::<SearchNotes>("search", &shared)
                 .needs(Permission::Read)
                 .read_only(),
-            Export::new::<Get>("get", &none)
+            ToolExport::new::<ReadNote>("get", &none)
                 .needs(Permission::Read)
                 .read_only(),
         ])
     },
-    ..Builtin::BLANK
+    ..BuiltinTool::DEFAULT_ROW
 };
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Settings {
+struct MemoryToolConfig {
     embeddings: Option<EmbeddingSettings>,
 }
 
@@ -91,34 +93,35 @@ struct Shared {
     /// Name of the Model resource for embeddings.
     model: Option<String>,
     cache: Option<PathBuf>,
-    vectors: Vectors,
+    vectors: VectorCache,
 }
 
 /// Weight of the semantic similarity, relative to that of words.
-const MEANING: f64 = 0.7;
+const SEMANTIC_WEIGHT: f64 = 0.7;
 
-/// Search the notes of MEMORY.md and memory/ for the passages that fit best. Ask with the words that the note would use.
+/// Search the notes in MEMORY.md and memory/ for the best passages. Use words that the note would
+/// contain.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Search {
-    /// What to look for.
+struct SearchNotes {
+    /// The search words.
     #[schemars(length(min = 1))]
     query: String,
-    /// How many passages to find at most.
+    /// Maximum passages.
     #[serde(default = "most_results")]
     #[schemars(range(min = 1, max = 50))]
     max_results: usize,
-    /// How well a passage must fit, from 0 (at all) to 1 (has every word).
+    /// Minimum score, from 0 (any match) to 1 (has every word).
     #[serde(default = "least_score")]
     #[schemars(range(min = 0, max = 1))]
     min_score: f64,
 }
 
-impl Operation for Search {
+impl ToolOperation for SearchNotes {
     type Shared = Shared;
 
     async fn run(self, ctx: &ToolContext, shared: &Shared) -> Result<ToolOutput, ToolError> {
-        let root = Root::of(ctx)?;
+        let root = FileRoot::of(ctx)?;
         let query = self.query.clone();
         let (found, by_words) = blocking(move || {
             let found: Vec<_> = notes(&root)?
@@ -129,18 +132,18 @@ impl Operation for Search {
                 .iter()
                 .map(|(_, passage)| passage.text.as_str())
                 .collect();
-            let ranked = rank::rank(&texts, &query);
+            let ranked = word_ranking::rank(&texts, &query);
             Ok((found, ranked))
         })
         .await?;
         let (ranked, note) = match &shared.model {
             None => (by_words, None),
             Some(model) => match shared.by_meaning(ctx, model, &self.query, &found).await {
-                Ok(likeness) => (both(&by_words, &likeness), None),
+                Ok(likeness) => (combined_scores(&by_words, &likeness), None),
                 // A search by words is better than none.
                 Err(error) => (
                     by_words,
-                    Some(format!("searched by words alone: {}", error.message)),
+                    Some(format!("searched only by words: {}", error.message)),
                 ),
             },
         };
@@ -151,12 +154,12 @@ impl Operation for Search {
         let results: Vec<Value> = fitting
             .map(|(index, score)| {
                 let (path, passage) = &found[index];
-                let snippet: String = passage.text.chars().take(SNIPPET).collect();
+                let snippet: String = passage.text.chars().take(MAX_SNIPPET_CHARS).collect();
                 json!({"path": path, "from": passage.from, "to": passage.to, "score": score, "snippet": snippet})
             })
             .collect();
         let title = format!(
-            "Remembered {} passage{}",
+            "Found {} passage{}",
             results.len(),
             if results.len() == 1 { "" } else { "s" }
         );
@@ -175,14 +178,14 @@ impl Shared {
         ctx: &ToolContext,
         model: &str,
         query: &str,
-        found: &[(String, Passage)],
+        found: &[(String, NotePassage)],
     ) -> Result<Vec<f64>, ToolError> {
         let mut texts: Vec<String> = found
             .iter()
             .map(|(_, passage)| passage.text.clone())
             .collect();
         texts.push(query.to_owned());
-        let power = powers::embeddings(ctx)?;
+        let power = host_capabilities::embeddings(ctx)?;
         let mut vectors = self
             .vectors
             .of(power, model, self.cache.as_deref(), &texts)
@@ -190,19 +193,19 @@ impl Shared {
         let query = vectors.pop().unwrap_or_else(|| Arc::from([]));
         Ok(vectors
             .iter()
-            .map(|vector| likeness(vector, &query))
+            .map(|vector| cosine_similarity(vector, &query))
             .collect())
     }
 }
 
 /// Combines the scores by words and by meaning, best first.
-fn both(by_words: &[(usize, f64)], by_meaning: &[f64]) -> Vec<(usize, f64)> {
+fn combined_scores(by_words: &[(usize, f64)], by_meaning: &[f64]) -> Vec<(usize, f64)> {
     let mut scores: Vec<f64> = by_meaning
         .iter()
-        .map(|likeness| MEANING * likeness)
+        .map(|likeness| SEMANTIC_WEIGHT * likeness)
         .collect();
     for (index, score) in by_words {
-        scores[*index] += (1.0 - MEANING) * score;
+        scores[*index] += (1.0 - SEMANTIC_WEIGHT) * score;
     }
     let mut ranked: Vec<(usize, f64)> = scores
         .into_iter()
@@ -214,40 +217,54 @@ fn both(by_words: &[(usize, f64)], by_meaning: &[f64]) -> Vec<(usize, f64)> {
     ranked
 }
 
-/// Read a note, or some lines of it, as `memory__search` names them.
+/// Read a note, or some of its lines, as `memory__search` returns them.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Get {
+struct ReadNote {
     /// The note: `MEMORY.md` or a file below `memory/`.
-    #[schemars(length(min = 1), extend("format" = PATH))]
+    #[schemars(length(min = 1), extend("format" = PATH_FORMAT))]
     path: String,
-    /// The line to start at, from 1.
+    /// The first line to read, from 1.
     #[serde(default = "first_line")]
     #[schemars(range(min = 1))]
     from: usize,
-    /// How many lines to read; all if not given.
+    /// Number of lines; default: all.
     #[schemars(range(min = 1))]
     lines: Option<usize>,
 }
 
-impl Operation for Get {
+impl ToolOperation for ReadNote {
     type Shared = ();
 
     async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
-        let root = Root::of(ctx)?;
+        let root = FileRoot::of(ctx)?;
         blocking(move || {
             let place = root.resolve(&self.path)?;
             if !is_note(root.relative(&place.path)) {
-                return Err(errors::invalid(format!("`{}` is not a note", self.path))
-                    .suggest("notes are MEMORY.md and .md files below memory/; other files are read with fs__read"));
+                return Err(
+                    errors::invalid(format!("`{}` is not a note", self.path)).suggest(
+                        "notes are MEMORY.md and .md files in memory/; read other files with \
+                        fs__read",
+                    ),
+                );
             }
             let text = read_text(&root, &place)?;
             let count = text.lines().count();
             if self.from > count.max(1) {
-                return Err(errors::invalid(format!("`{}` has {count} lines, so none from {}", self.path, self.from)));
+                return Err(errors::invalid(format!(
+                    "`{}` has only {count} lines, fewer than {}",
+                    self.path, self.from
+                )));
             }
-            let lines: Vec<&str> = text.lines().skip(self.from - 1).take(self.lines.unwrap_or(usize::MAX)).collect();
-            Ok(titled(format!("Read {}", self.path), page(&lines, self.from).into()))
+            let lines: Vec<&str> = text
+                .lines()
+                .skip(self.from - 1)
+                .take(self.lines.unwrap_or(usize::MAX))
+                .collect();
+            Ok(titled(
+                format!("Read {}", self.path),
+                page(&lines, self.from).into(),
+            ))
         })
         .await
     }
@@ -257,9 +274,9 @@ impl Operation for Get {
 fn page(lines: &[&str], from: usize) -> String {
     let mut text = String::new();
     for (index, line) in lines.iter().enumerate() {
-        if index > 0 && text.len() + line.len() > PAGE {
+        if index > 0 && text.len() + line.len() > MAX_NOTE_PAGE_CHARS {
             text.push_str(&format!(
-                "[There are more lines: go on with from {}.]",
+                "[There are more lines: continue with from {}.]",
                 from + index
             ));
             return text;
@@ -271,14 +288,14 @@ fn page(lines: &[&str], from: usize) -> String {
 }
 
 /// Returns the notes in path order.
-fn notes(root: &Root) -> Result<Vec<PathBuf>, ToolError> {
+fn notes(root: &FileRoot) -> Result<Vec<PathBuf>, ToolError> {
     let mut notes = Vec::from_iter(
-        [root.folder().join(NOTE)]
+        [root.folder().join(MAIN_NOTE_FILE)]
             .into_iter()
             .filter(|note| note.is_file()),
     );
     // The directory itself may be a link within the working directory.
-    let folder = root.resolve(FOLDER)?.path;
+    let folder = root.resolve(NOTES_DIR)?.path;
     if folder.is_dir() {
         let entries = WalkBuilder::new(folder)
             .standard_filters(false)
@@ -290,14 +307,14 @@ fn notes(root: &Root) -> Result<Vec<PathBuf>, ToolError> {
         notes.extend(
             files
                 .filter(|file| is_markdown(file) && file.is_file())
-                .take(MOST_NOTES),
+                .take(MAX_SEARCHED_NOTES),
         );
     }
     Ok(notes)
 }
 
 /// Returns the passages of a note with its path. An unreadable note has none.
-fn passages_of(root: &Root, note: &Path) -> Vec<(String, passages::Passage)> {
+fn passages_of(root: &FileRoot, note: &Path) -> Vec<(String, passages::NotePassage)> {
     let path = root.relative(note).display().to_string();
     let text = root
         .resolve(&path)
@@ -310,7 +327,7 @@ fn passages_of(root: &Root, note: &Path) -> Vec<(String, passages::Passage)> {
 }
 
 fn is_note(path: &Path) -> bool {
-    path == Path::new(NOTE) || (path.starts_with(FOLDER) && is_markdown(path))
+    path == Path::new(MAIN_NOTE_FILE) || (path.starts_with(NOTES_DIR) && is_markdown(path))
 }
 
 fn is_markdown(path: &Path) -> bool {

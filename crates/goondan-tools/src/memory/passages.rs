@@ -1,11 +1,11 @@
 //! Splits notes into searchable passages.
 
 /// Maximum number of lines in a passage.
-const LONGEST: usize = 30;
+const MAX_PASSAGE_LINES: usize = 30;
 
 /// Related lines of a note.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Passage {
+pub(super) struct NotePassage {
     /// First line number, starting at 1.
     pub(super) from: usize,
     pub(super) to: usize,
@@ -15,12 +15,12 @@ pub(super) struct Passage {
 
 /// Returns the passages of a note. A new one begins at each heading, and after the maximum number
 /// of lines.
-pub(super) fn passages(text: &str) -> Vec<Passage> {
+pub(super) fn passages(text: &str) -> Vec<NotePassage> {
     let lines: Vec<&str> = text.lines().collect();
     let mut passages = Vec::new();
     let mut start = 0;
     for end in 1..=lines.len() {
-        let full = end - start == LONGEST;
+        let full = end - start == MAX_PASSAGE_LINES;
         if end == lines.len() || full || is_heading(lines[end]) {
             passages.extend(passage(&lines, start, end));
             start = end;
@@ -36,11 +36,11 @@ fn is_heading(line: &str) -> bool {
 }
 
 /// Returns the lines from `start` to `end`; `None` if they are empty.
-fn passage(lines: &[&str], start: usize, end: usize) -> Option<Passage> {
+fn passage(lines: &[&str], start: usize, end: usize) -> Option<NotePassage> {
     let has_text = |line: &&str| !line.trim().is_empty();
     let from = start + lines[start..end].iter().position(has_text)?;
     let to = end - lines[start..end].iter().rev().position(has_text)?;
-    Some(Passage {
+    Some(NotePassage {
         from: from + 1,
         to,
         text: lines[from..to].join("\n"),
@@ -72,7 +72,7 @@ mod tests {
             let lines: Vec<&str> = text.lines().collect();
             let mut next = 1;
             for passage in passages(&text) {
-                prop_assert!(passage.from >= next && passage.to >= passage.from && passage.to < passage.from + LONGEST);
+                prop_assert!(passage.from >= next && passage.to >= passage.from && passage.to < passage.from + MAX_PASSAGE_LINES);
                 prop_assert!(lines[next - 1..passage.from - 1].iter().all(|line| line.trim().is_empty()));
                 prop_assert_eq!(&passage.text, &lines[passage.from - 1..passage.to].join("\n"));
                 next = passage.to + 1;

@@ -5,19 +5,19 @@ use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::folder::{Folder, blocking, plain_name};
-use super::{Squad, result};
-use crate::define::Operation;
+use super::squad_directory::{SquadDirectory, blocking, plain_name};
+use super::{SquadTools, result};
+use crate::tool_operation::ToolOperation;
 
 /// Maximum length of the part of a file name that comes from the title.
-const SLUG: usize = 60;
+const MAX_SLUG_CHARS: usize = 60;
 /// Maximum number of decisions with the same name.
-const MOST_OF_A_NAME: usize = 1_000;
+const MAX_SAME_NAME_DECISIONS: usize = 1_000;
 
 /// What a decision is about.
 #[derive(Clone, Copy, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-enum Category {
+enum DecisionCategory {
     Architecture,
     Process,
     Security,
@@ -27,36 +27,37 @@ enum Category {
     General,
 }
 
-/// Propose a decision to the team. It is written into the inbox, and goes from there into decisions.md. Use it for choices
-/// of architecture, changes of process and everything else that concerns the whole team.
+/// Propose a decision to the team. It is stored in the inbox until it is merged into decisions.md.
+/// Use it for architecture choices, process changes and everything else that affects the whole
+/// team.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct Decide {
+pub(super) struct ProposeDecision {
     /// A short title.
     #[schemars(length(min = 1, max = 200))]
     title: String,
     /// The decision with its reasons, in Markdown.
     #[schemars(length(min = 1))]
     body: String,
-    /// Who proposes it.
+    /// The proposing agent.
     #[schemars(length(min = 1))]
     agent_name: String,
-    /// What it is about.
+    /// The category.
     #[serde(default)]
-    category: Category,
+    category: DecisionCategory,
 }
 
-impl Operation for Decide {
-    type Shared = Squad;
+impl ToolOperation for ProposeDecision {
+    type Shared = SquadTools;
 
-    async fn run(self, ctx: &ToolContext, squad: &Squad) -> Result<ToolOutput, ToolError> {
+    async fn run(self, ctx: &ToolContext, squad: &SquadTools) -> Result<ToolOutput, ToolError> {
         let folder = squad.folder(ctx);
         blocking(move || self.write(&folder)).await.map(result)
     }
 }
 
-impl Decide {
-    fn write(&self, folder: &Folder) -> Result<String, String> {
+impl ProposeDecision {
+    fn write(&self, folder: &SquadDirectory) -> Result<String, String> {
         let agent = plain_name("an agent", &self.agent_name)?;
         let category = serde_json::json!(self.category);
         // A title must be one line, because further lines would have another meaning.
@@ -68,7 +69,7 @@ impl Decide {
             self.body
         );
         let name = format!("{agent}-{}", slug(&title));
-        for number in 1..=MOST_OF_A_NAME {
+        for number in 1..=MAX_SAME_NAME_DECISIONS {
             let file = if number == 1 {
                 format!("{name}.md")
             } else {
@@ -81,7 +82,7 @@ impl Decide {
             }
         }
         Err(format!(
-            "There are {MOST_OF_A_NAME} decisions named {name} in the inbox already."
+            "The inbox already has {MAX_SAME_NAME_DECISIONS} decisions named {name}."
         ))
     }
 }
@@ -96,7 +97,11 @@ fn slug(title: &str) -> String {
             slug.push('-');
         }
     }
-    let slug: String = slug.trim_matches('-').chars().take(SLUG).collect();
+    let slug: String = slug
+        .trim_matches('-')
+        .chars()
+        .take(MAX_SLUG_CHARS)
+        .collect();
     let slug = slug.trim_end_matches('-');
     if slug.is_empty() {
         "decision".to_owned()

@@ -4,18 +4,18 @@ use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::folder::{blocking, plain_name};
-use super::{Squad, result};
-use crate::define::Operation;
+use super::squad_directory::{blocking, plain_name};
+use super::{SquadTools, result};
+use crate::tool_operation::ToolOperation;
 
 /// Contents of a new history.
-const SKELETON: &str = "# Project Context\n\n## Learnings\n";
-const HEADING: &str = "## Learnings";
+const EMPTY_HISTORY: &str = "# Project Context\n\n## Learnings\n";
+const LEARNINGS_HEADING: &str = "## Learnings";
 
 /// What a learning is about.
 #[derive(Clone, Copy, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-enum Category {
+enum LearningCategory {
     Technical,
     Process,
     Architecture,
@@ -24,36 +24,37 @@ enum Category {
     General,
 }
 
-/// Record something that an agent has learned. It is added to the agent's history, which the agent gets with later work.
+/// Record something that an agent learned. It is added to the agent's history, which later work
+/// includes.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct Memory {
-    /// The agent that has learned it.
+pub(super) struct RecordLearning {
+    /// The agent that learned it.
     #[schemars(length(min = 1))]
     agent_name: String,
-    /// The learning: a clear statement that can be acted on.
+    /// The learning: a clear, actionable statement.
     #[schemars(length(min = 1))]
     learning: String,
-    /// What it is about.
+    /// The category.
     #[serde(default)]
-    category: Category,
+    category: LearningCategory,
 }
 
-impl Operation for Memory {
-    type Shared = Squad;
+impl ToolOperation for RecordLearning {
+    type Shared = SquadTools;
 
-    async fn run(self, ctx: &ToolContext, squad: &Squad) -> Result<ToolOutput, ToolError> {
+    async fn run(self, ctx: &ToolContext, squad: &SquadTools) -> Result<ToolOutput, ToolError> {
         let folder = squad.folder(ctx);
         let outcome = blocking(move || {
             let agent = plain_name("an agent", &self.agent_name)?;
             let category = serde_json::json!(self.category);
             let entry = entry(category.as_str().unwrap_or_default(), &self.learning);
             folder.update(&format!("agents/{agent}/history.md"), |history| {
-                with_learning(&history.unwrap_or_else(|| SKELETON.to_owned()), &entry)
+                with_learning(&history.unwrap_or_else(|| EMPTY_HISTORY.to_owned()), &entry)
             })?;
             let beginning: String = self.learning.chars().take(80).collect();
             Ok(format!(
-                "The learning is in {agent}'s history: \"{beginning}\""
+                "Added the learning to {agent}'s history: \"{beginning}\""
             ))
         });
         outcome.await.map(result)
@@ -72,7 +73,7 @@ fn with_learning(history: &str, entry: &str) -> String {
     let Some(end) = end_of_learnings(history) else {
         let history = history.trim_end_matches(breaks);
         let gap = if history.is_empty() { "" } else { "\n\n" };
-        return format!("{history}{gap}{HEADING}\n\n{entry}\n");
+        return format!("{history}{gap}{LEARNINGS_HEADING}\n\n{entry}\n");
     };
     let (before, after) = history.split_at(end);
     let (before, after) = (
@@ -83,7 +84,7 @@ fn with_learning(history: &str, entry: &str) -> String {
     let is_first = before
         .lines()
         .next_back()
-        .is_some_and(|line| line.trim_end() == HEADING);
+        .is_some_and(|line| line.trim_end() == LEARNINGS_HEADING);
     let gap = if is_first { "\n\n" } else { "\n" };
     if after.is_empty() {
         format!("{before}{gap}{entry}\n")
@@ -101,7 +102,7 @@ fn end_of_learnings(history: &str) -> Option<usize> {
         if inside && (line.starts_with("## ") || line.starts_with("# ")) {
             return Some(at);
         }
-        inside |= line.trim_end() == HEADING;
+        inside |= line.trim_end() == LEARNINGS_HEADING;
         at += line.len();
     }
     inside.then_some(at)
@@ -119,7 +120,7 @@ mod tests {
         let expected = "# Project Context\n\n## Learnings\n\n- old\n- new\n\n## Sessions\n\n- s1\n";
         assert_eq!(with_learning(history, "- new"), expected);
         assert_eq!(
-            with_learning(SKELETON, "- new"),
+            with_learning(EMPTY_HISTORY, "- new"),
             "# Project Context\n\n## Learnings\n\n- new\n"
         );
         assert_eq!(
@@ -148,11 +149,11 @@ mod tests {
             let lines = |text: &str| text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect::<Vec<_>>();
             let mut after = lines(&with_learning(&history, "- new"));
             let at = after.iter().position(|line| line == "- new").unwrap();
-            prop_assert!(after[..at].iter().any(|line| line == HEADING));
+            prop_assert!(after[..at].iter().any(|line| line == LEARNINGS_HEADING));
             after.remove(at);
             let mut before = lines(&history);
-            if !before.iter().any(|line| line == HEADING) {
-                before.push(HEADING.to_owned());
+            if !before.iter().any(|line| line == LEARNINGS_HEADING) {
+                before.push(LEARNINGS_HEADING.to_owned());
             }
             prop_assert_eq!(after, before);
         }

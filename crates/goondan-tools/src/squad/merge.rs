@@ -4,30 +4,30 @@ use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::folder::{Folder, blocking, plain_name};
-use super::{Squad, result};
-use crate::define::Operation;
+use super::squad_directory::{SquadDirectory, blocking, plain_name};
+use super::{SquadTools, result};
+use crate::tool_operation::ToolOperation;
 
 /// Directory of proposals.
-const INBOX: &str = "decisions/inbox";
-const FILE: &str = "decisions.md";
+const DECISION_INBOX_DIR: &str = "decisions/inbox";
+const DECISIONS_FILE: &str = "decisions.md";
 /// Contents of a new file of decisions.
-const SKELETON: &str = "# Decisions\n";
+const EMPTY_DECISIONS: &str = "# Decisions\n";
 
-/// Merge the proposed decisions of the inbox into decisions.md, the oldest first, and take them out of the inbox. Read them
-/// before: what is in decisions.md holds for the whole team.
+/// Move the proposed decisions from the inbox into decisions.md, oldest first. Read them first:
+/// decisions.md applies to the whole team.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Merge {
-    /// The files of the inbox to merge, such as `fenster-use-rust.md`; all if not given.
+pub(super) struct MergeDecisions {
+    /// The inbox files to merge, such as `fenster-use-rust.md`; all if not given.
     #[schemars(length(min = 1))]
     files: Option<Vec<String>>,
 }
 
-impl Operation for Merge {
-    type Shared = Squad;
+impl ToolOperation for MergeDecisions {
+    type Shared = SquadTools;
 
-    async fn run(self, ctx: &ToolContext, squad: &Squad) -> Result<ToolOutput, ToolError> {
+    async fn run(self, ctx: &ToolContext, squad: &SquadTools) -> Result<ToolOutput, ToolError> {
         let folder = squad.folder(ctx);
         blocking(move || merge(&folder, self.files))
             .await
@@ -35,14 +35,14 @@ impl Operation for Merge {
     }
 }
 
-fn merge(folder: &Folder, wanted: Option<Vec<String>>) -> Result<String, String> {
+fn merge(folder: &SquadDirectory, wanted: Option<Vec<String>>) -> Result<String, String> {
     let files = match wanted {
         Some(files) => files,
-        None => folder.files(INBOX, "md")?,
+        None => folder.files(DECISION_INBOX_DIR, "md")?,
     };
     let mut proposals = Vec::new();
     for file in files {
-        let path = format!("{INBOX}/{}", plain_name("a decision", &file)?);
+        let path = format!("{DECISION_INBOX_DIR}/{}", plain_name("a decision", &file)?);
         let text = folder
             .read(&path)?
             .ok_or_else(|| format!("There is no decision {file} in the inbox."))?;
@@ -55,15 +55,18 @@ fn merge(folder: &Folder, wanted: Option<Vec<String>>) -> Result<String, String>
     proposals.sort_by(|one, other| {
         (one.0.lines().next(), &one.1).cmp(&(other.0.lines().next(), &other.1))
     });
-    folder.update(FILE, |decisions| {
-        with(decisions.unwrap_or_else(|| SKELETON.to_owned()), &proposals)
+    folder.update(DECISIONS_FILE, |decisions| {
+        append_proposals(
+            decisions.unwrap_or_else(|| EMPTY_DECISIONS.to_owned()),
+            &proposals,
+        )
     })?;
     for (_, file) in &proposals {
-        folder.remove(&format!("{INBOX}/{file}"))?;
+        folder.remove(&format!("{DECISION_INBOX_DIR}/{file}"))?;
     }
     let names: Vec<&str> = proposals.iter().map(|(_, file)| file.as_str()).collect();
     Ok(format!(
-        "Merged {} decisions into {FILE}: {}",
+        "Merged {} decisions into {DECISIONS_FILE}: {}",
         names.len(),
         names.join(", ")
     ))
@@ -71,7 +74,7 @@ fn merge(folder: &Folder, wanted: Option<Vec<String>>) -> Result<String, String>
 
 /// Appends proposals to the decisions. A proposal that is already present was merged by an
 /// interrupted call.
-fn with(mut decisions: String, proposals: &[(String, String)]) -> String {
+fn append_proposals(mut decisions: String, proposals: &[(String, String)]) -> String {
     for (text, _) in proposals {
         if !decisions.contains(text.as_str()) {
             decisions.truncate(decisions.trim_end().len());
@@ -93,8 +96,14 @@ mod tests {
             ("### 2: b".to_owned(), "b.md".to_owned()),
         ];
         let merged = "# Decisions\n\n### 1: a\n\n### 2: b\n";
-        assert_eq!(with(SKELETON.to_owned(), &proposals), merged);
-        assert_eq!(with(merged.to_owned(), &proposals), merged);
-        assert_eq!(with(String::new(), &proposals[..1]), "### 1: a\n");
+        assert_eq!(
+            append_proposals(EMPTY_DECISIONS.to_owned(), &proposals),
+            merged
+        );
+        assert_eq!(append_proposals(merged.to_owned(), &proposals), merged);
+        assert_eq!(
+            append_proposals(String::new(), &proposals[..1]),
+            "### 1: a\n"
+        );
     }
 }

@@ -5,12 +5,12 @@
 //! model can continue.
 
 mod decide;
-mod folder;
 mod memory;
 mod merge;
 mod route;
-mod sessions;
+mod routed_sessions;
 mod skill;
+mod squad_directory;
 mod status;
 
 use std::collections::HashSet;
@@ -24,58 +24,59 @@ use goondan_spec::kinds::Permission::{Read, Write};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use self::folder::Folder;
-pub(crate) use self::sessions::Sessions;
-use crate::define::{Export, titled};
-use crate::table::Builtin;
+pub(crate) use self::routed_sessions::RoutedSessions;
+use self::squad_directory::SquadDirectory;
+use crate::builtin_tool::BuiltinTool;
+use crate::tool_operation::{ToolExport, titled};
 
 /// Maximum size of a result's text in bytes.
-const LONGEST: usize = 10 * 1024;
+const MAX_SQUAD_RESULT_BYTES: usize = 10 * 1024;
 
-pub(crate) const BUILTIN: Builtin = Builtin {
+pub(crate) const BUILTIN: BuiltinTool = BuiltinTool {
     name: "squad",
-    about: "Team work in a Squad project: it gives work to agents with a charter, collects decisions in an inbox and learnings \
-            in histories, and shares skills. All of it is in `.squad/`.",
+    about: "Team work in a Squad project: assigns work to agents with a charter, collects \
+        decisions in an inbox and learnings in histories, and shares skills. All files are in \
+        `.squad/`.",
     config: &[
         (
             "dir",
-            "the folder of the squad, relative to the project (default `.squad`)",
+            "the squad directory, relative to the project (default `.squad`)",
         ),
         (
             "maxConcurrent",
-            "how many routed sessions may work at the same time (default 8)",
+            "the maximum number of concurrent routed sessions (default 8)",
         ),
     ],
     // Longer than the longest silence of a routed session.
     timeout: Some(Duration::from_secs(1_860)),
     open: |opening| {
-        let squad = Arc::new(Squad {
+        let squad = Arc::new(SquadTools {
             settings: opening.config()?,
             sessions: Arc::clone(&opening.state.squad_sessions),
         });
         Ok(vec![
             // The ids of the session and of its request are derived from the call id.
-            Export::new::<route::Route>("route", &squad)
+            ToolExport::new::<route::RouteWork>("route", &squad)
                 .needs(Read)
                 .idempotent(),
-            Export::new::<decide::Decide>("decide", &squad).needs(Write),
+            ToolExport::new::<decide::ProposeDecision>("decide", &squad).needs(Write),
             // Merged proposals are not merged again.
-            Export::new::<merge::Merge>("merge", &squad)
+            ToolExport::new::<merge::MergeDecisions>("merge", &squad)
                 .needs(Write)
                 .idempotent(),
-            Export::new::<memory::Memory>("memory", &squad).needs(Write),
-            Export::new::<status::Status>("status", &squad).read_only(),
-            Export::new::<skill::Skill>("skill", &squad)
+            ToolExport::new::<memory::RecordLearning>("memory", &squad).needs(Write),
+            ToolExport::new::<status::SquadStatus>("status", &squad).read_only(),
+            ToolExport::new::<skill::SquadSkillTool>("skill", &squad)
                 .needs(Read)
                 .needs(Write),
         ])
     },
-    ..Builtin::BLANK
+    ..BuiltinTool::DEFAULT_ROW
 };
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Settings {
+struct SquadConfig {
     /// Directory of the squad, relative to the project.
     #[serde(default = "default_dir")]
     dir: String,
@@ -84,14 +85,14 @@ struct Settings {
     max_concurrent: usize,
 }
 
-struct Squad {
-    settings: Settings,
-    sessions: Arc<Sessions>,
+struct SquadTools {
+    settings: SquadConfig,
+    sessions: Arc<RoutedSessions>,
 }
 
-impl Squad {
-    fn folder(&self, ctx: &ToolContext) -> Folder {
-        Folder::new(ctx.project_dir.clone(), self.settings.dir.clone())
+impl SquadTools {
+    fn folder(&self, ctx: &ToolContext) -> SquadDirectory {
+        SquadDirectory::new(ctx.project_dir.clone(), self.settings.dir.clone())
     }
 
     /// Loads the stored sessions, and marks finished ones that no call waits for. If the host has
@@ -112,12 +113,12 @@ impl Squad {
             .filter(busy)
             .map(|session| session.instance_key.as_str())
             .collect();
-        self.sessions.settle(|key| busy.contains(key));
+        self.sessions.finish_idle(|key| busy.contains(key));
         Ok(())
     }
 
     /// Stores the sessions that the caller has routed, if the host has storage.
-    async fn keep(&self, ctx: &ToolContext) -> Result<(), ToolError> {
+    async fn store_sessions(&self, ctx: &ToolContext) -> Result<(), ToolError> {
         match ctx.runtime.state() {
             Some(state) => self.sessions.keep(&caller(ctx), state).await,
             None => Ok(()),
@@ -151,12 +152,12 @@ fn title(text: &str) -> String {
         .collect()
 }
 
-/// Truncates a text to [`LONGEST`] bytes, with a note about the rest.
+/// Truncates a text to [`MAX_SQUAD_RESULT_BYTES`] bytes, with a note about the rest.
 fn cut(text: String) -> Value {
-    if text.len() <= LONGEST {
+    if text.len() <= MAX_SQUAD_RESULT_BYTES {
         return Value::from(text);
     }
-    let end = text.floor_char_boundary(LONGEST);
+    let end = text.floor_char_boundary(MAX_SQUAD_RESULT_BYTES);
     Value::from(format!(
         "{}\n[{} more bytes were cut.]",
         &text[..end],
@@ -165,7 +166,7 @@ fn cut(text: String) -> Value {
 }
 
 /// Formats a tool error as a squad failure.
-fn told(error: ToolError) -> String {
+fn failure_text(error: ToolError) -> String {
     match error.suggestion {
         Some(suggestion) => format!("{} ({suggestion})", error.message),
         None => error.message,

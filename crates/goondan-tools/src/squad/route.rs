@@ -1,60 +1,61 @@
 //! `squad__route`: assigns a task to an agent of the squad.
 
 use goondan_core::JsonObject;
-use goondan_core::inbound::Terms;
+use goondan_core::agent_event::TurnTerms;
 use goondan_core::ports::tool::{
     AgentEventInput, RequestOptions, SpawnOptions, ToolContext, ToolError, ToolOutput,
 };
-use goondan_core::reserved::REQUEST;
+use goondan_core::reserved_names::REQUEST_EVENT;
 use goondan_spec::Code;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::folder::{Folder, blocking, plain_name};
-use super::sessions::{State, Turn};
-use super::{Squad, caller, result, told};
-use crate::define::Operation;
+use super::routed_sessions::{AwaitedSession, RoutedSessionState};
+use super::squad_directory::{SquadDirectory, blocking, plain_name};
+use super::{SquadTools, caller, failure_text, result};
+use crate::tool_operation::ToolOperation;
 
 /// Maximum number of bytes passed of a charter, a history or a context.
-const LONGEST: usize = 64 * 1024;
+const MAX_CONTEXT_BYTES: usize = 64 * 1024;
 
-/// Give work to an agent of the squad. It runs in a fresh session with the agent's charter and history as instructions. You
-/// get its answer, or with `waitForResult: false` the answer arrives as a message before a later step.
+/// Give work to an agent of the squad. It runs in a new session with the agent's charter and
+/// history as instructions. Returns the answer; with `waitForResult: false`, it arrives later as a
+/// message.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct Route {
-    /// The agent, which must have a charter in the squad.
+pub(super) struct RouteWork {
+    /// The agent; it must have a charter.
     #[schemars(length(min = 1))]
     target_agent: String,
-    /// What to do.
+    /// The task.
     #[schemars(length(min = 1))]
     task: String,
-    /// What else it should know.
+    /// More information.
     context: Option<String>,
     /// Wait for the answer, instead of getting it as a message later.
     #[serde(default = "yes")]
     wait_for_result: bool,
-    /// `urgent` work begins before work that is already waiting.
+    /// `urgent` work starts before queued work.
     #[serde(default)]
-    priority: Priority,
-    /// The Model resource to ask, instead of the agent's own.
+    priority: RoutePriority,
+    /// The Model resource to use instead of the agent's own.
     model: Option<String>,
 }
 
 /// What goes first.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-enum Priority {
+enum RoutePriority {
     #[default]
     Normal,
     Urgent,
 }
 
-impl Operation for Route {
-    type Shared = Squad;
+impl ToolOperation for RouteWork {
+    type Shared = SquadTools;
 
-    async fn run(self, ctx: &ToolContext, squad: &Squad) -> Result<ToolOutput, ToolError> {
+    async fn run(self, ctx: &ToolContext, squad: &SquadTools) -> Result<ToolOutput, ToolError> {
         let folder = squad.folder(ctx);
         let (target, context) = (self.target_agent.clone(), self.context.clone());
         let instructions =
@@ -66,13 +67,13 @@ impl Operation for Route {
         let limit = squad.settings.max_concurrent;
         let Some(turn) = squad.sessions.open(caller(ctx), &self.target_agent, limit) else {
             let problem = format!(
-                "The limit of {limit} routed sessions at once is reached: route again when one is done (`squad__status` \
-                 tells which run)."
+                "The limit of {limit} concurrent routed sessions is reached: route again when a \
+                session is done (`squad__status` shows the active ones)."
             );
             return Ok(result(Err(problem)));
         };
         let answer = self.ask(ctx, squad, turn, instructions).await;
-        squad.keep(ctx).await?;
+        squad.store_sessions(ctx).await?;
         match answer {
             Err(error) if error.code.as_deref() == Some(Code::TOOL_CANCELLED.as_str()) => {
                 Err(error)
@@ -80,20 +81,20 @@ impl Operation for Route {
             Err(error) => Ok(result(Err(format!(
                 "Agent \"{}\" failed: {}",
                 self.target_agent,
-                told(error)
+                failure_text(error)
             )))),
             Ok(text) => Ok(result(Ok(text))),
         }
     }
 }
 
-impl Route {
+impl RouteWork {
     /// Opens the session, sends the task, and returns the text for the model.
     async fn ask(
         &self,
         ctx: &ToolContext,
-        squad: &Squad,
-        turn: Turn,
+        squad: &SquadTools,
+        turn: AwaitedSession,
         instructions: String,
     ) -> Result<String, ToolError> {
         let name = &self.target_agent;
@@ -110,11 +111,11 @@ impl Route {
         };
         let session = ctx.runtime.spawn(agent, options).await?.instance_key;
         squad.sessions.name(&turn, &session);
-        squad.keep(ctx).await?;
+        squad.store_sessions(ctx).await?;
         ctx.progress
             .update(&format!("Routing to {name}"), JsonObject::new());
         let event = AgentEventInput {
-            event_type: Some(REQUEST.to_owned()),
+            event_type: Some(REQUEST_EVENT.to_owned()),
             input: self.task.clone(),
             instance_key: Some(session.clone()),
             metadata: JsonObject::from_iter([(
@@ -122,13 +123,13 @@ impl Route {
                 Value::from(name.as_str()),
             )]),
             instructions: Some(instructions),
-            terms: Terms {
+            terms: TurnTerms {
                 model: self
                     .model
                     .as_deref()
                     .map(|model| model.trim_start_matches("Model/").to_owned()),
-                urgent: self.priority == Priority::Urgent,
-                ..Terms::default()
+                urgent: self.priority == RoutePriority::Urgent,
+                ..TurnTerms::default()
             },
         };
         let options = RequestOptions {
@@ -137,35 +138,40 @@ impl Route {
         };
         let answer = ctx.runtime.request(agent, event, options).await?;
         if !self.wait_for_result {
-            turn.ends(State::Started);
+            turn.ends(RoutedSessionState::Started);
             return Ok(format!(
-                "Agent \"{name}\" works on it in session {session}: {}",
+                "Agent \"{name}\" is working in session {session}: {}",
                 self.task
             ));
         }
-        turn.ends(State::Completed);
+        turn.ends(RoutedSessionState::Completed);
         Ok(match answer.response {
             Some(Value::String(text)) if !text.is_empty() => text,
             None | Some(Value::Null | Value::String(_)) => {
-                format!("Agent \"{name}\" is done and said nothing.")
+                format!("Agent \"{name}\" finished without an answer.")
             }
             Some(other) => other.to_string(),
         })
     }
 }
 
-fn instructions(folder: &Folder, agent: &str, context: Option<&str>) -> Result<String, String> {
+fn instructions(
+    folder: &SquadDirectory,
+    agent: &str,
+    context: Option<&str>,
+) -> Result<String, String> {
     let agent = plain_name("an agent", agent)?;
     let path = format!("agents/{agent}/charter.md");
     let Some(charter) = folder.read(&path)? else {
         let known = folder.folders_with("agents", "charter.md")?.join(", ");
         let known = if known.is_empty() {
-            "none has one".to_owned()
+            "none".to_owned()
         } else {
             known
         };
         return Err(format!(
-            "Agent \"{agent}\" was not found: there is no charter at {path}. Agents with one: {known}."
+            "Agent \"{agent}\" was not found: there is no charter at {path}. Agents with a \
+            charter: {known}."
         ));
     };
     let history = folder
@@ -173,23 +179,23 @@ fn instructions(folder: &Folder, agent: &str, context: Option<&str>) -> Result<S
         .unwrap_or_default();
     let mut text = format!(
         "You are {agent}, a Squad agent.\n\n## Charter\n\n{}",
-        beginning(&charter)
+        truncate_context(&charter)
     );
     for (heading, part) in [
         ("Project Knowledge", history.as_str()),
         ("Additional Context", context.unwrap_or_default()),
     ] {
         if !part.trim().is_empty() {
-            text.push_str(&format!("\n\n## {heading}\n\n{}", beginning(part)));
+            text.push_str(&format!("\n\n## {heading}\n\n{}", truncate_context(part)));
         }
     }
     Ok(text)
 }
 
-/// Truncates a text to [`LONGEST`] bytes.
-fn beginning(text: &str) -> &str {
+/// Truncates a text to [`MAX_CONTEXT_BYTES`] bytes.
+fn truncate_context(text: &str) -> &str {
     let text = text.trim();
-    &text[..text.floor_char_boundary(LONGEST)]
+    &text[..text.floor_char_boundary(MAX_CONTEXT_BYTES)]
 }
 
 fn yes() -> bool {

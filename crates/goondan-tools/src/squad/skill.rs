@@ -1,52 +1,55 @@
 //! `squad__skill`: reads and writes the team's skills.
 
 use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
-use goondan_spec::kinds::{MAX_SKILL_DESCRIPTION, SKILL_FILES, check_skill_name, described_skill};
+use goondan_spec::kinds::{
+    MAX_SKILL_DESCRIPTION_CHARS, SKILL_FILES, check_skill_name, described_skill,
+};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::folder::{Folder, blocking, plain_name};
-use super::{Squad, result};
-use crate::define::Operation;
+use super::squad_directory::{SquadDirectory, blocking, plain_name};
+use super::{SquadTools, result};
+use crate::tool_operation::ToolOperation;
 
 /// File name of a skill, in the format of `Agent.spec.skills`, so that agents can use skills that a
 /// squad has written.
-const FILE: &str = SKILL_FILES[0];
+const SKILL_FILE_NAME: &str = SKILL_FILES[0];
 
 /// What to do with a skill.
 #[derive(Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-enum Action {
+enum SkillAction {
     Read,
     Write,
     List,
 }
 
-/// Read, write or list the skills of the team: reusable knowledge in Markdown. List them first, then read the one that
-/// helps.
+/// Read, write or list the skills of the team: reusable knowledge in Markdown. List the skills
+/// first, then read a suitable one.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct Skill {
-    /// What to do.
-    action: Action,
+pub(super) struct SquadSkillTool {
+    /// The action.
+    action: SkillAction,
     /// The skill to read or write, such as `git-flow`.
     skill_name: Option<String>,
-    /// What to write, in Markdown.
+    /// The content, in Markdown.
     content: Option<String>,
-    /// What the skill does and when to use it, in a sentence or two. With it the file gets the front matter that skills have.
+    /// The purpose of the skill and when to use it, in a sentence or two. If given, it is written
+    /// as front matter.
     description: Option<String>,
 }
 
-impl Operation for Skill {
-    type Shared = Squad;
+impl ToolOperation for SquadSkillTool {
+    type Shared = SquadTools;
 
-    async fn run(self, ctx: &ToolContext, squad: &Squad) -> Result<ToolOutput, ToolError> {
+    async fn run(self, ctx: &ToolContext, squad: &SquadTools) -> Result<ToolOutput, ToolError> {
         let folder = squad.folder(ctx);
         blocking(move || match self.action {
-            Action::List => list(&folder),
-            Action::Read => read(&folder, self.name()?),
-            Action::Write => write(
+            SkillAction::List => list(&folder),
+            SkillAction::Read => read(&folder, self.name()?),
+            SkillAction::Write => write(
                 &folder,
                 self.name()?,
                 self.content.as_deref(),
@@ -58,7 +61,7 @@ impl Operation for Skill {
     }
 }
 
-impl Skill {
+impl SquadSkillTool {
     fn name(&self) -> Result<&str, String> {
         let name = self
             .skill_name
@@ -66,19 +69,19 @@ impl Skill {
             .filter(|name| !name.trim().is_empty());
         plain_name(
             "a skill",
-            name.ok_or("To read or write a skill, say which: skillName is missing.")?,
+            name.ok_or("To read or write a skill, pass skillName.")?,
         )
     }
 }
 
-fn list(folder: &Folder) -> Result<String, String> {
-    let skills = folder.folders_with("skills", FILE)?;
+fn list(folder: &SquadDirectory) -> Result<String, String> {
+    let skills = folder.folders_with("skills", SKILL_FILE_NAME)?;
     if skills.is_empty() {
         return Ok("There are no skills yet.".to_owned());
     }
     let line = |skill: &String| {
         let text = folder
-            .read(&format!("skills/{skill}/{FILE}"))
+            .read(&format!("skills/{skill}/{SKILL_FILE_NAME}"))
             .ok()
             .flatten();
         match text.and_then(|text| described_skill(skill, &text)) {
@@ -90,10 +93,10 @@ fn list(folder: &Folder) -> Result<String, String> {
     Ok(format!("**Available Skills ({}):**{lines}", skills.len()))
 }
 
-fn read(folder: &Folder, name: &str) -> Result<String, String> {
+fn read(folder: &SquadDirectory, name: &str) -> Result<String, String> {
     folder
-        .read(&format!("skills/{name}/{FILE}"))?
-        .ok_or_else(|| format!("There is no skill \"{name}\"; list them."))
+        .read(&format!("skills/{name}/{SKILL_FILE_NAME}"))?
+        .ok_or_else(|| format!("There is no skill \"{name}\"; use `list` to see all skills."))
 }
 
 fn in_one_line(text: &str) -> String {
@@ -103,17 +106,18 @@ fn in_one_line(text: &str) -> String {
 /// Adds front matter to contents without it.
 fn with_description(name: &str, description: &str, content: &str) -> Result<String, String> {
     check_skill_name(name)
-        .map_err(|problem| format!("\"{name}\" can't be the name of a skill: {problem}."))?;
+        .map_err(|problem| format!("\"{name}\" is not a valid skill name: {problem}."))?;
     let description = in_one_line(description);
     let length = description.chars().count();
-    if description.is_empty() || length > MAX_SKILL_DESCRIPTION {
+    if description.is_empty() || length > MAX_SKILL_DESCRIPTION_CHARS {
         return Err(format!(
-            "The description has {length} characters; it may have 1 to {MAX_SKILL_DESCRIPTION}."
+            "The description has {length} characters; the limit is 1 to \
+            {MAX_SKILL_DESCRIPTION_CHARS}."
         ));
     }
     if content.starts_with("---") {
         return Err(
-            "The content has front matter already: leave out `description`, or the front matter."
+            "The content already has front matter: omit `description` or the front matter."
                 .to_owned(),
         );
     }
@@ -125,17 +129,17 @@ fn with_description(name: &str, description: &str, content: &str) -> Result<Stri
 }
 
 fn write(
-    folder: &Folder,
+    folder: &SquadDirectory,
     name: &str,
     content: Option<&str>,
     description: Option<&str>,
 ) -> Result<String, String> {
     let content = content.filter(|content| !content.is_empty());
-    let content = content.ok_or("To write a skill, say what it is: content is missing.")?;
+    let content = content.ok_or("To write a skill, pass content.")?;
     let content = match description {
         Some(description) => with_description(name, description, content)?,
         None => content.to_owned(),
     };
-    folder.write(&format!("skills/{name}/{FILE}"), &content)?;
+    folder.write(&format!("skills/{name}/{SKILL_FILE_NAME}"), &content)?;
     Ok(format!("Skill \"{name}\" was written."))
 }

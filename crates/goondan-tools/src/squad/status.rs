@@ -5,35 +5,36 @@ use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::sessions::Told;
-use super::{Squad, result};
-use crate::define::Operation;
+use super::routed_sessions::RoutedSessionRecord;
+use super::{SquadTools, result};
+use crate::tool_operation::ToolOperation;
 
-/// Show the sessions that work was routed to: `active` while somebody waits for the answer, `started` if the answer comes
-/// as a message, and on request also `completed` and `error`.
+/// Show the sessions of routed work: `active` (the caller waits for the answer), `started` (the
+/// answer arrives as a message) and, on request, `completed` and `error`.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct Status {
+pub(super) struct SquadStatus {
     /// Show only this agent's sessions.
     agent_name: Option<String>,
-    /// Show sessions that have ended, too.
+    /// Include sessions that have ended.
     #[serde(default)]
     include_destroyed: bool,
 }
 
-impl Operation for Status {
-    type Shared = Squad;
+impl ToolOperation for SquadStatus {
+    type Shared = SquadTools;
 
-    async fn run(self, ctx: &ToolContext, squad: &Squad) -> Result<ToolOutput, ToolError> {
+    async fn run(self, ctx: &ToolContext, squad: &SquadTools) -> Result<ToolOutput, ToolError> {
         squad.look_after_started(ctx).await?;
-        let wanted = |session: &Told| {
+        let wanted = |session: &RoutedSessionRecord| {
             (self.include_destroyed || session.state.is_open())
                 && self
                     .agent_name
                     .as_ref()
                     .is_none_or(|name| *name == session.agent)
         };
-        let sessions: Vec<Told> = squad.sessions.all().into_iter().filter(wanted).collect();
+        let sessions: Vec<RoutedSessionRecord> =
+            squad.sessions.all().into_iter().filter(wanted).collect();
         let text = match (&self.agent_name, sessions.as_slice()) {
             (Some(name), []) => format!("There are no active sessions for agent \"{name}\"."),
             (None, []) => "There are no active agent sessions.".to_owned(),
@@ -50,7 +51,7 @@ impl Operation for Status {
 }
 
 /// Formats a session for the list.
-fn line(session: &Told) -> String {
+fn line(session: &RoutedSessionRecord) -> String {
     let since = |time: chrono::DateTime<Utc>| (Utc::now() - time).num_seconds().max(0);
     format!(
         "\n- **{}** [{}] session={} age={}s idle={}s",

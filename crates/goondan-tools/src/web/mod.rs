@@ -19,54 +19,55 @@ use serde::Deserialize;
 use serde_json::json;
 use url::Url;
 
-use crate::define::{Export, Operation, titled};
+use crate::builtin_tool::BuiltinTool;
 use crate::errors::{self, blocking};
-use crate::http::{HttpClient, Request, Response};
+use crate::http::{HttpClient, HttpToolRequest, HttpToolResponse};
 use crate::net_guard;
-use crate::table::Builtin;
+use crate::tool_operation::{ToolExport, ToolOperation, titled};
 
 /// Maximum number of bytes fetched of a page.
-const LARGEST: usize = 5 * 1024 * 1024;
+const MAX_PAGE_BYTES: usize = 5 * 1024 * 1024;
 /// Maximum number of characters of a page shown at once.
-const SHOWN: usize = 40_000;
+const MAX_SHOWN_CHARS: usize = 40_000;
 
-pub(crate) const BUILTIN: Builtin = Builtin {
+pub(crate) const BUILTIN: BuiltinTool = BuiltinTool {
     name: "web",
     about: "Reads web pages from public addresses as Markdown.",
-    config: net_guard::CONFIG,
+    config: net_guard::NETWORK_CONFIG_KEYS,
     // Longer than the longest `timeoutMs` of a call.
     timeout: Some(Duration::from_secs(130)),
     open: |opening| {
         let client = Arc::new(HttpClient::new(opening.config()?));
         Ok(vec![
-            Export::new::<Fetch>("fetch", &client)
+            ToolExport::new::<FetchWebPage>("fetch", &client)
                 .needs(Permission::Network)
                 .read_only(),
         ])
     },
-    ..Builtin::BLANK
+    ..BuiltinTool::DEFAULT_ROW
 };
 
 /// How a page is shown.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize, serde::Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-enum Format {
+enum WebPageFormat {
     #[default]
     Markdown,
     Html,
 }
 
-/// Read a page of the web: HTML comes as Markdown without scripts and styles, other text as it is, an image is attached.
+/// Read a web page: HTML is returned as Markdown without scripts and styles, other text unchanged;
+/// an image is attached.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Fetch {
-    /// The address, http or https.
+struct FetchWebPage {
+    /// The URL, http or https.
     #[schemars(length(min = 1))]
     url: String,
-    /// Whether HTML is shown as Markdown or as it is.
+    /// Return HTML as Markdown or unchanged.
     #[serde(default)]
-    format: Format,
-    /// How many characters of the text to pass over, to go on where a long page was cut.
+    format: WebPageFormat,
+    /// Number of characters to skip, to continue a long page.
     #[serde(default)]
     offset: usize,
     /// The time limit in milliseconds.
@@ -75,26 +76,26 @@ struct Fetch {
     timeout_ms: u32,
 }
 
-impl Operation for Fetch {
+impl ToolOperation for FetchWebPage {
     type Shared = HttpClient;
 
     async fn run(self, _ctx: &ToolContext, client: &HttpClient) -> Result<ToolOutput, ToolError> {
         let accept =
             HeaderValue::from_static("text/html, text/markdown;q=0.9, text/*;q=0.8, */*;q=0.5");
-        let request = Request {
+        let request = HttpToolRequest {
             method: Method::GET,
             url: self.url.clone(),
             headers: HeaderMap::from_iter([(ACCEPT, accept)]),
             body: None,
             timeout: Duration::from_millis(self.timeout_ms.into()),
-            max_bytes: LARGEST,
+            max_bytes: MAX_PAGE_BYTES,
         };
         let response = client.send(request).await?;
         if !response.status.is_success() {
-            let message = format!("{} answers {}", response.url, response.status);
+            let message = format!("{} returned {}", response.url, response.status);
             return Err(ToolError::new(message)
                 .code(Code::TOOL_HTTP_STATUS)
-                .suggest("check the address"));
+                .suggest("check the URL"));
         }
         let (format, offset) = (self.format, self.offset);
         // Converting a large page takes time.
@@ -103,7 +104,11 @@ impl Operation for Fetch {
 }
 
 /// Creates the result of a call.
-fn shown(response: Response, format: Format, offset: usize) -> Result<ToolOutput, ToolError> {
+fn shown(
+    response: HttpToolResponse,
+    format: WebPageFormat,
+    offset: usize,
+) -> Result<ToolOutput, ToolError> {
     let header = response
         .headers
         .get(CONTENT_TYPE)
@@ -136,7 +141,7 @@ fn shown(response: Response, format: Format, offset: usize) -> Result<ToolOutput
     Ok(output)
 }
 
-fn image(response: &Response, media_type: &str) -> ToolOutput {
+fn image(response: &HttpToolResponse, media_type: &str) -> ToolOutput {
     let text = format!(
         "[{} is an image ({media_type}, {} bytes).]",
         response.url,
@@ -155,14 +160,14 @@ fn image(response: &Response, media_type: &str) -> ToolOutput {
 
 /// Returns a part of a text, with a note about the rest.
 fn text_page(
-    response: &Response,
+    response: &HttpToolResponse,
     media_type: &str,
     text: String,
-    format: Format,
+    format: WebPageFormat,
     offset: usize,
 ) -> Result<ToolOutput, ToolError> {
-    let is_html =
-        matches!(media_type, "text/html" | "application/xhtml+xml") && format == Format::Markdown;
+    let is_html = matches!(media_type, "text/html" | "application/xhtml+xml")
+        && format == WebPageFormat::Markdown;
     let (text, title) = if is_html {
         markdown(&text, &response.url)?
     } else {
@@ -180,15 +185,15 @@ fn text_page(
             response.url
         )));
     }
-    let mut page: String = text.chars().skip(offset).take(SHOWN).collect();
+    let mut page: String = text.chars().skip(offset).take(MAX_SHOWN_CHARS).collect();
     let end = offset + page.chars().count();
     if end < length {
         page.push_str(&format!(
-            "\n\n[{end} of {length} characters shown: go on with offset {end}.]"
+            "\n\n[{end} of {length} characters shown: continue with offset {end}.]"
         ));
     } else if response.truncated {
         page.push_str(&format!(
-            "\n\n[The page is longer than the {LARGEST} bytes that are fetched.]"
+            "\n\n[The page was cut after {MAX_PAGE_BYTES} bytes.]"
         ));
     }
     Ok(titled(format!("Fetched {title}"), page.into()))
@@ -198,7 +203,8 @@ fn text_page(
 fn markdown(html: &str, url: &Url) -> Result<(String, String), ToolError> {
     let page = sanitize::sanitize(html, url);
     let text = htmd::convert(&page.html).map_err(|error| {
-        ToolError::new(format!("{url} cannot be made into Markdown: {error}")).code(Code::TOOL_HTTP)
+        ToolError::new(format!("{url} cannot be converted to Markdown: {error}"))
+            .code(Code::TOOL_HTTP)
     })?;
     Ok((text, page.title))
 }

@@ -15,16 +15,16 @@ use html5ever::tokenizer::{
 use url::Url;
 
 /// Maximum nesting depth of the result.
-const DEEPEST: usize = 64;
+const MAX_ELEMENT_DEPTH: usize = 64;
 
 /// Elements whose contents are not readable text.
-const LEFT_OUT: [&str; 19] = [
+const SKIPPED_ELEMENTS: [&str; 19] = [
     "audio", "button", "canvas", "dialog", "iframe", "math", "noembed", "noframes", "noscript",
     "object", "script", "select", "style", "svg", "template", "textarea", "title", "video", "xmp",
 ];
 
 /// Elements that are kept. Of all others only the contents are kept.
-const KEPT: [&str; 40] = [
+const KEPT_ELEMENTS: [&str; 40] = [
     "a",
     "article",
     "b",
@@ -68,12 +68,12 @@ const KEPT: [&str; 40] = [
 ];
 
 /// Elements without contents.
-const VOID: [&str; 3] = ["br", "hr", "img"];
+const VOID_ELEMENTS: [&str; 3] = ["br", "hr", "img"];
 
 /// Returns the text and structure of `html`, with links relative to `base` made absolute.
-pub(super) fn sanitize(html: &str, base: &Url) -> Page {
+pub(super) fn sanitize(html: &str, base: &Url) -> SanitizedPage {
     let tokenizer = Tokenizer::new(
-        Sink {
+        SanitizerSink {
             base,
             page: RefCell::default(),
         },
@@ -88,7 +88,7 @@ pub(super) fn sanitize(html: &str, base: &Url) -> Page {
     tokenizer.end();
     let mut writer = tokenizer.sink.page.into_inner();
     writer.close_down_to(0);
-    Page {
+    SanitizedPage {
         html: writer.html,
         title: writer
             .title
@@ -98,19 +98,19 @@ pub(super) fn sanitize(html: &str, base: &Url) -> Page {
     }
 }
 
-pub(super) struct Page {
+pub(super) struct SanitizedPage {
     /// Correctly nested HTML.
     pub(super) html: String,
     /// The text of the `title` element.
     pub(super) title: String,
 }
 
-struct Sink<'a> {
+struct SanitizerSink<'a> {
     base: &'a Url,
-    page: RefCell<Writer>,
+    page: RefCell<HtmlWriter>,
 }
 
-impl TokenSink for Sink<'_> {
+impl TokenSink for SanitizerSink<'_> {
     type Handle = ();
 
     fn process_token(&self, token: Token, _line: u64) -> TokenSinkResult<()> {
@@ -141,7 +141,7 @@ fn raw_kind(name: &str) -> Option<RawKind> {
 
 /// Writes correctly nested HTML.
 #[derive(Default)]
-struct Writer {
+struct HtmlWriter {
     html: String,
     title: String,
     /// The open elements, outermost first.
@@ -150,7 +150,7 @@ struct Writer {
     left_out: Option<(String, usize)>,
 }
 
-impl Writer {
+impl HtmlWriter {
     fn text(&mut self, text: &str) {
         match &self.left_out {
             Some((name, _)) if name == "title" => self.title.push_str(text),
@@ -167,24 +167,24 @@ impl Writer {
             }
             return;
         }
-        if LEFT_OUT.contains(&name) {
+        if SKIPPED_ELEMENTS.contains(&name) {
             // Only foreign elements can be self-closing.
             let closed = tag.self_closing && matches!(name, "svg" | "math");
             self.left_out = (!closed).then(|| (name.to_owned(), 1));
             return;
         }
-        if !KEPT.contains(&name) {
+        if !KEPT_ELEMENTS.contains(&name) {
             return;
         }
         while self
             .open
             .last()
-            .is_some_and(|open| ends(name).contains(&open.as_str()))
+            .is_some_and(|open| implicitly_closed(name).contains(&open.as_str()))
         {
             self.close_down_to(self.open.len() - 1);
         }
-        let void = VOID.contains(&name);
-        if !void && self.open.len() >= DEEPEST {
+        let void = VOID_ELEMENTS.contains(&name);
+        if !void && self.open.len() >= MAX_ELEMENT_DEPTH {
             return;
         }
         self.html.push('<');
@@ -242,7 +242,7 @@ impl Writer {
 }
 
 /// Returns the open elements that a start tag closes implicitly.
-fn ends(start: &str) -> &'static [&'static str] {
+fn implicitly_closed(start: &str) -> &'static [&'static str] {
     match start {
         "li" => &["li", "p"],
         "dt" | "dd" => &["dt", "dd", "p"],
@@ -345,7 +345,7 @@ mod tests {
             match tag.strip_prefix('/') {
                 Some(name) if open.pop() == Some(name) => {}
                 Some(_) => return None,
-                None if VOID.contains(&tag) => {}
+                None if VOID_ELEMENTS.contains(&tag) => {}
                 None => open.push(tag),
             }
             deepest = deepest.max(open.len());
@@ -356,18 +356,19 @@ mod tests {
     #[test]
     fn depth_has_an_end() {
         let deep = html(&("<div>".repeat(100_000) + "bottom"));
-        assert_eq!(depth(&deep), Some(DEEPEST));
+        assert_eq!(depth(&deep), Some(MAX_ELEMENT_DEPTH));
         assert!(deep.contains("bottom"));
         let crossed = html(&"<b><div></b></div><a><table>".repeat(20_000));
-        assert!(depth(&crossed).is_some_and(|depth| depth <= DEEPEST));
+        assert!(depth(&crossed).is_some_and(|depth| depth <= MAX_ELEMENT_DEPTH));
     }
 
     proptest! {
         #[test]
         fn whatever_comes_in_what_goes_out_is_well_nested(
-            soup in "(</?(div|p|b|li|ul|table|tr|td|a|script|svg|title|xmp|x)( href=\"?x)?/?>|[a-z<>&\"'é]{0,3}){0,30}",
+            soup in "(</?(div|p|b|li|ul|table|tr|td|a|script|svg|title|xmp|x)( \
+                href=\"?x)?/?>|[a-z<>&\"'é]{0,3}){0,30}",
         ) {
-            prop_assert!(depth(&html(&soup)).is_some_and(|depth| depth <= DEEPEST), "{}", html(&soup));
+            prop_assert!(depth(&html(&soup)).is_some_and(|depth| depth <= MAX_ELEMENT_DEPTH), "{}", html(&soup));
         }
     }
 }

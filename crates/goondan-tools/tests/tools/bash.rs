@@ -131,7 +131,7 @@ async fn script_needs_a_file_and_a_shell() {
             "E_TOOL_FILE_NOT_FOUND",
             "nope.sh",
         ),
-        (json!({"path": "."}), "E_TOOL_WRONG_FILE_TYPE", "folder"),
+        (json!({"path": "."}), "E_TOOL_WRONG_FILE_TYPE", "directory"),
         (json!({"path": "../s.sh"}), "E_TOOL_PATH_ESCAPE", "../s.sh"),
         (
             json!({"path": "s.sh", "shell": "/no/such/shell"}),

@@ -7,17 +7,17 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use goondan_core::JsonObject;
 use goondan_core::ids::InstanceId;
-use goondan_core::message::{Message, MessageData, MessageSource, Part, Role};
+use goondan_core::message::{Message, MessageData, MessagePart, MessageRole, MessageSource};
+use goondan_core::ports::capabilities::{ConversationAccess, EmbeddingModels, ToolStateStore};
 use goondan_core::ports::model::TokenUsage;
-use goondan_core::ports::powers::{Embeddings, Sessions, ToolState};
-use goondan_core::ports::store::{InstanceMeta, InstanceStatus, Spending};
+use goondan_core::ports::store::{AccumulatedUsage, InstanceMeta, InstanceStatus};
 use goondan_core::ports::tool::{
-    AgentCatalog, AgentEventInput, AgentToolRuntime, LogLevel, ProgressSink, RequestOptions,
-    RequestResult, SendResult, SpawnOptions, SpawnResult, SpawnedAgentInfo, ToolContext, ToolError,
-    ToolHandler, ToolLogger, ToolOutput, ToolSource as _,
+    AgentCatalog, AgentEventInput, AgentRequestResult, AgentSendResult, AgentSpawnResult,
+    AgentToolRuntime, LogLevel, ProgressSink, RequestOptions, SpawnOptions, SpawnedInstanceInfo,
+    ToolContext, ToolError, ToolHandler, ToolLogger, ToolOutput, ToolSource as _,
 };
 use goondan_core::schema::ArgumentSchema;
-use goondan_spec::kinds::{Entry, ExportSpec, Tool};
+use goondan_spec::kinds::{ExportSpec, Tool, ToolEntry};
 use goondan_spec::{Code, Kind, Resource, ResourceId};
 use goondan_tools::BuiltinTools;
 use serde_json::{Value, json};
@@ -113,7 +113,7 @@ impl Bench {
         let (resource, export) = name.split_once("__").unwrap();
         let tool = resource_of(
             resource,
-            Entry::Builtin(resource.to_owned()),
+            ToolEntry::Builtin(resource.to_owned()),
             self.config.clone(),
         );
         let set = self.tools.open(&tool, self.dir.path()).await.unwrap();
@@ -128,7 +128,7 @@ impl Bench {
         let resource = name.split_once("__").unwrap().0;
         let tool = resource_of(
             resource,
-            Entry::Builtin(resource.to_owned()),
+            ToolEntry::Builtin(resource.to_owned()),
             self.config.clone(),
         );
         self.tools
@@ -142,7 +142,7 @@ impl Bench {
         let message = Message {
             id: "m1".to_owned(),
             data: MessageData {
-                role: Role::Assistant,
+                role: MessageRole::Assistant,
                 content: Vec::new(),
             },
             metadata: JsonObject::new(),
@@ -172,7 +172,7 @@ impl Bench {
     }
 }
 
-pub(crate) fn resource_of(name: &str, entry: Entry, config: JsonObject) -> Resource<Tool> {
+pub(crate) fn resource_of(name: &str, entry: ToolEntry, config: JsonObject) -> Resource<Tool> {
     let spec = Tool {
         entry,
         config,
@@ -254,7 +254,7 @@ impl AgentToolRuntime for FakeRuntime {
         target: &str,
         event: AgentEventInput,
         options: RequestOptions,
-    ) -> Result<RequestResult, ToolError> {
+    ) -> Result<AgentRequestResult, ToolError> {
         self.note(format!("request {target} {event:?} {options:?}"));
         FakeRuntime::known(target)?;
         if event.input == "never" {
@@ -262,7 +262,7 @@ impl AgentToolRuntime for FakeRuntime {
         }
         let response =
             (!options.async_).then(|| Value::from(event.input.chars().rev().collect::<String>()));
-        Ok(RequestResult {
+        Ok(AgentRequestResult {
             event_id: "e2".to_owned(),
             target: target.to_owned(),
             response,
@@ -272,17 +272,25 @@ impl AgentToolRuntime for FakeRuntime {
         })
     }
 
-    async fn send(&self, target: &str, event: AgentEventInput) -> Result<SendResult, ToolError> {
+    async fn send(
+        &self,
+        target: &str,
+        event: AgentEventInput,
+    ) -> Result<AgentSendResult, ToolError> {
         self.note(format!("send {target} {event:?}"));
         FakeRuntime::known(target)?;
-        Ok(SendResult {
+        Ok(AgentSendResult {
             event_id: "e1".to_owned(),
             target: target.to_owned(),
             accepted: true,
         })
     }
 
-    async fn spawn(&self, target: &str, options: SpawnOptions) -> Result<SpawnResult, ToolError> {
+    async fn spawn(
+        &self,
+        target: &str,
+        options: SpawnOptions,
+    ) -> Result<AgentSpawnResult, ToolError> {
         self.note(format!("spawn {target} {options:?}"));
         FakeRuntime::known(target)?;
         let instance_key = options
@@ -292,7 +300,7 @@ impl AgentToolRuntime for FakeRuntime {
             .lock()
             .unwrap()
             .push((target.to_owned(), instance_key.clone()));
-        Ok(SpawnResult {
+        Ok(AgentSpawnResult {
             target: target.to_owned(),
             instance_key,
             spawned: true,
@@ -300,8 +308,8 @@ impl AgentToolRuntime for FakeRuntime {
         })
     }
 
-    async fn list(&self, include_all: bool) -> Result<Vec<SpawnedAgentInfo>, ToolError> {
-        let info = |owner: &str| SpawnedAgentInfo {
+    async fn list(&self, include_all: bool) -> Result<Vec<SpawnedInstanceInfo>, ToolError> {
+        let info = |owner: &str| SpawnedInstanceInfo {
             target: "worker".to_owned(),
             instance_key: "k".to_owned(),
             owner_agent: owner.to_owned(),
@@ -326,22 +334,22 @@ impl AgentToolRuntime for FakeRuntime {
         })
     }
 
-    fn sessions(&self) -> Option<&dyn Sessions> {
+    fn sessions(&self) -> Option<&dyn ConversationAccess> {
         Some(self)
     }
 
-    fn state(&self) -> Option<&dyn ToolState> {
+    fn state(&self) -> Option<&dyn ToolStateStore> {
         Some(self)
     }
 
-    fn embeddings(&self) -> Option<&dyn Embeddings> {
+    fn embeddings(&self) -> Option<&dyn EmbeddingModels> {
         Some(self)
     }
 }
 
 /// Distinguishes two meanings: cats, in any words, and the rest.
 #[async_trait]
-impl Embeddings for FakeRuntime {
+impl EmbeddingModels for FakeRuntime {
     fn identity(&self, model: &str) -> Result<String, ToolError> {
         Ok(model.to_owned())
     }
@@ -367,7 +375,7 @@ impl Embeddings for FakeRuntime {
 
 /// `assistant:main` is idle, and has spawned `worker:k`, which is running and has answered "hi".
 #[async_trait]
-impl Sessions for FakeRuntime {
+impl ConversationAccess for FakeRuntime {
     async fn sessions(&self) -> Result<Vec<InstanceMeta>, ToolError> {
         let meta = |agent: &str, key: &str, status, owner, second: i64| InstanceMeta {
             status,
@@ -379,7 +387,7 @@ impl Sessions for FakeRuntime {
             cwd: None,
             retired_at: None,
             narrowing: None,
-            spending: Spending {
+            spending: AccumulatedUsage {
                 usage: TokenUsage {
                     prompt_tokens: 10,
                     completion_tokens: 5,
@@ -410,8 +418,8 @@ impl Sessions for FakeRuntime {
         let message = |text: &str| Message {
             id: text.to_owned(),
             data: MessageData {
-                role: Role::User,
-                content: vec![Part::text(text)],
+                role: MessageRole::User,
+                content: vec![MessagePart::text(text)],
             },
             metadata: JsonObject::new(),
             created_at: chrono::DateTime::UNIX_EPOCH,
@@ -426,7 +434,7 @@ impl Sessions for FakeRuntime {
 }
 
 #[async_trait]
-impl ToolState for FakeRuntime {
+impl ToolStateStore for FakeRuntime {
     async fn load(&self, name: &str) -> Result<Option<Value>, ToolError> {
         Ok(self.state.lock().unwrap().get(name).cloned())
     }

@@ -456,7 +456,7 @@ async fn a_file_goes_to_slack_in_three_steps_and_to_nobody_else() {
         )
         .await;
     assert_eq!(
-        (code.as_str(), text.contains("not its own")),
+        (code.as_str(), text.contains("outside of Slack")),
         ("E_TOOL_HTTP", true),
         "{text}"
     );

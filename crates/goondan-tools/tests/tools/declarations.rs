@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use goondan_core::ports::tool::ToolSource as _;
-use goondan_spec::kinds::Entry;
+use goondan_spec::kinds::ToolEntry;
 use goondan_tools::{BuiltinTools, base_tools, docs};
 use serde_json::{Value, json};
 
@@ -47,7 +47,7 @@ fn schemas_are_plain_closed_and_described() {
                 );
             }
             // The schema for a model, without the formats for policies.
-            let text = export.shown_parameters().to_string();
+            let text = export.model_parameters().to_string();
             for noise in [
                 "$ref",
                 "$schema",
@@ -98,7 +98,7 @@ fn the_reference_page_is_fresh() {
 async fn every_tool_opens_with_what_it_declares() {
     let tools = BuiltinTools::new();
     for declared in base_tools() {
-        let entry = Entry::Builtin(declared.name.clone());
+        let entry = ToolEntry::Builtin(declared.name.clone());
         let opened = tools
             .open(&resource_of("mine", entry, object(json!({}))), ".".as_ref())
             .await
@@ -117,16 +117,16 @@ async fn a_tool_that_cannot_be_opened_says_what_to_do() {
             .err()
             .unwrap()
     };
-    let unknown = open(Entry::Builtin("bsh".to_owned()), json!({})).await;
+    let unknown = open(ToolEntry::Builtin("bsh".to_owned()), json!({})).await;
     assert!(unknown.to_string().contains("`bsh`") && unknown.suggestion.unwrap().contains("wait"));
-    let library = open(Entry::Library("./x".to_owned()), json!({})).await;
+    let library = open(ToolEntry::Library("./x".to_owned()), json!({})).await;
     assert!(library.to_string().contains("builtin:NAME"));
     for (name, config) in [
         ("wait", json!({"x": 1})),
         ("bash", json!({"env": "PATH"})),
         ("http-fetch", json!({"allowHost": []})),
     ] {
-        let wrong = open(Entry::Builtin(name.to_owned()), config).await;
+        let wrong = open(ToolEntry::Builtin(name.to_owned()), config).await;
         assert!(
             wrong.to_string().contains(&format!("builtin:{name}")),
             "{wrong}"

@@ -1,7 +1,7 @@
 #![cfg(unix)]
 
 use goondan_core::ports::tool::ToolSource as _;
-use goondan_spec::kinds::{Entry, Permission};
+use goondan_spec::kinds::{Permission, ToolEntry};
 use goondan_tools::ExecutableTools;
 use serde_json::json;
 
@@ -20,7 +20,7 @@ async fn a_folder_with_a_tool_yaml_is_a_tool_of_one_export() {
     );
     let tool = resource_of(
         "greeter",
-        Entry::Executable("./tools/greet".to_owned()),
+        ToolEntry::Executable("./tools/greet".to_owned()),
         object(json!({})),
     );
     let set = ExecutableTools::default()
@@ -62,26 +62,30 @@ async fn what_cannot_be_opened_says_why() {
     );
     let cases = [
         (
-            Entry::Executable("tools/none".to_owned()),
+            ToolEntry::Executable("tools/none".to_owned()),
             json!({}),
             "no such file",
         ),
         (
-            Entry::Executable("tools/empty".to_owned()),
+            ToolEntry::Executable("tools/empty".to_owned()),
             json!({}),
             "tool.yaml",
         ),
         (
-            Entry::Executable("tools/unbuilt".to_owned()),
+            ToolEntry::Executable("tools/unbuilt".to_owned()),
             json!({}),
             "build it first",
         ),
         (
-            Entry::Executable("tools/unbuilt".to_owned()),
+            ToolEntry::Executable("tools/unbuilt".to_owned()),
             json!({"envs": []}),
             "config",
         ),
-        (Entry::Builtin("bash".to_owned()), json!({}), "tool.yaml"),
+        (
+            ToolEntry::Builtin("bash".to_owned()),
+            json!({}),
+            "tool.yaml",
+        ),
     ];
     for (entry, config, words) in cases {
         let error = ExecutableTools::default()

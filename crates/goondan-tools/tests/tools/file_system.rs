@@ -230,7 +230,7 @@ async fn errors_name_the_path_and_the_reason() {
             "read",
             json!({"path": "dir"}),
             "E_TOOL_WRONG_FILE_TYPE",
-            "folder",
+            "directory",
         ),
         (
             "read",
@@ -242,13 +242,13 @@ async fn errors_name_the_path_and_the_reason() {
             "write",
             json!({"path": "dir", "content": "x"}),
             "E_TOOL_WRONG_FILE_TYPE",
-            "folder",
+            "directory",
         ),
         (
             "write",
             json!({"path": "dir", "content": "x", "append": true}),
             "E_TOOL_WRONG_FILE_TYPE",
-            "folder",
+            "directory",
         ),
         (
             "list",

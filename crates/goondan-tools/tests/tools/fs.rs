@@ -23,7 +23,7 @@ async fn read_numbers_lines() {
             json!({"path": "t", "offset": 1, "limit": 2})
         )
         .await,
-        "     2\ttwo\n     3\t\n\n[There are more lines: go on with offset 3.]"
+        "     2\ttwo\n     3\t\n\n[There are more lines: continue with offset 3.]"
     );
     assert_eq!(
         text(&bench, "fs__read", json!({"path": "t", "offset": 3})).await,
@@ -358,7 +358,7 @@ async fn grep_finds_lines_of_files_that_count() {
     );
     assert_eq!(
         text(&bench, "fs__grep", json!({"pattern": "zebra"})).await,
-        "[Nothing in . matches.]"
+        "[No matches in `.`.]"
     );
     assert_eq!(
         text(
@@ -367,7 +367,7 @@ async fn grep_finds_lines_of_files_that_count() {
             json!({"pattern": "hello", "include": "src/*.md"})
         )
         .await,
-        "[Nothing in . matches.]"
+        "[No matches in `.`.]"
     );
 }
 
@@ -501,7 +501,7 @@ async fn nothing_reaches_outside_the_working_directory() {
     // A search does not follow a link to the outside either.
     assert_eq!(
         text(&bench, "fs__grep", json!({"pattern": "s"})).await,
-        "[Nothing in . matches.]"
+        "[No matches in `.`.]"
     );
     assert_eq!(
         bench.ok("fs__glob", json!({"pattern": "**"})).await["count"],

@@ -114,7 +114,7 @@ async fn get_reads_lines() {
         .await;
     let page = page.as_str().unwrap();
     assert!(
-        page.len() < 50_100 && page.ends_with("go on with from 4547.]"),
+        page.len() < 50_100 && page.ends_with("continue with from 4547.]"),
         "{}",
         &page[page.len() - 60..]
     );
@@ -232,7 +232,7 @@ async fn where_the_embedding_model_fails_words_still_count() {
         .await;
     assert_eq!(found["count"], 1);
     assert!(
-        found["note"].as_str().unwrap().contains("words alone"),
+        found["note"].as_str().unwrap().contains("only by words"),
         "{found}"
     );
 }

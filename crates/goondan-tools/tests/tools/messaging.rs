@@ -73,7 +73,7 @@ async fn a_webhook_that_fails_says_how_and_keeps_its_address() {
         (
             "full",
             "E_TOOL_HTTP",
-            "the channel `full` answered with 503 Service Unavailable: the queue is full",
+            "the channel `full` returned 503 Service Unavailable: the queue is full",
         ),
         ("nobody", "E_TOOL_HTTP", "the request failed"),
         ("away", "E_TOOL_ADDRESS_BLOCKED", "ftp"),

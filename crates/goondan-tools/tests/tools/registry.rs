@@ -4,20 +4,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use goondan_core::ports::tool::ToolSource as _;
-use goondan_engine::tooling::registry::{RegisteredTool, Registry, ToolLimits};
-use goondan_spec::kinds::{Entry, Permission};
+use goondan_engine::tooling::registry::{RegisteredTool, ToolLimits, ToolRegistry};
+use goondan_spec::kinds::{Permission, ToolEntry};
 use serde_json::json;
 
 use crate::bench::{Bench, object, resource_of};
 
-async fn registry(bench: &Bench) -> Registry {
+async fn registry(bench: &Bench) -> ToolRegistry {
     let limits = ToolLimits {
         error_message: 1_000,
         output: 1_000,
         timeout: Duration::from_secs(1),
     };
-    let tool = resource_of("fs", Entry::Builtin("fs".to_owned()), object(json!({})));
-    let mut registry = Registry::default();
+    let tool = resource_of("fs", ToolEntry::Builtin("fs".to_owned()), object(json!({})));
+    let mut registry = ToolRegistry::default();
     for (spec, handler) in bench
         .tools
         .open(&tool, bench.dir.path())
@@ -65,7 +65,7 @@ async fn tools_are_executed_without_a_turn() {
 #[tokio::test]
 async fn tools_are_chosen_by_what_they_need_and_taken_out() {
     let mut registry = registry(&Bench::new()).await;
-    let names = |registry: &Registry, granted: &[Permission]| {
+    let names = |registry: &ToolRegistry, granted: &[Permission]| {
         let granted = granted.iter().copied().collect();
         registry
             .enabled(&granted)

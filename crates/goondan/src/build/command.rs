@@ -1,10 +1,10 @@
-//! Runs the command of a build in a process group of its own, and makes sure that the group ends.
+//! Runs a build command in its own process group and terminates the whole group at the end.
 
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
-use goondan_spec::kinds::{Build, BuildCommand};
+use goondan_spec::kinds::{BuildCommand, BuildSettings};
 use process_wrap::tokio::{ChildWrapper, CommandWrap, KillOnDrop};
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 use tokio::process::Command;
@@ -14,26 +14,27 @@ use tokio_util::sync::CancellationToken;
 
 use super::BuildEnd;
 
-/// How long a group has between the request to end and the end.
-const GRACE: Duration = Duration::from_millis(500);
-/// How long output is waited for once the program has ended: a process that left the group may hold the pipe.
-const DRAIN: Duration = Duration::from_millis(250);
-/// The request to end, which has this number everywhere.
+/// Time between the termination request and the kill of the process group.
+const TERMINATION_GRACE: Duration = Duration::from_millis(500);
+/// Time to wait for output after the program exits. A process that left the group can keep the pipe
+/// open.
+const OUTPUT_DRAIN_TIMEOUT: Duration = Duration::from_millis(250);
+/// `SIGTERM`, which has this number on all platforms.
 #[cfg(unix)]
-const TERMINATE: i32 = 15;
-/// How many bytes of the output are kept from its beginning, and how many from its end.
-const KEPT: usize = 32 * 1024;
-/// A line is cut to that many bytes.
-const LONGEST_LINE: usize = 8 * 1024;
+const TERMINATE_SIGNAL: i32 = 15;
+/// Number of output bytes kept from the start, and also from the end.
+const KEPT_OUTPUT_BYTES: usize = 32 * 1024;
+/// Maximum length of an output line, in bytes; longer lines are truncated.
+const MAX_OUTPUT_LINE_BYTES: usize = 8 * 1024;
 
 /// Runs a build in the project at `root`.
 pub(super) async fn run(
     root: &Path,
-    build: &Build,
+    build: &BuildSettings,
     cancellation: &CancellationToken,
     heard: &mut (dyn FnMut(&str) + Send),
 ) -> (BuildEnd, String) {
-    let mut kept = Kept::default();
+    let mut kept = TruncatedOutput::default();
     let mut child = match start(root, build) {
         Ok(child) => child,
         Err(why) => return (BuildEnd::NotStarted(why), String::new()),
@@ -55,11 +56,11 @@ pub(super) async fn run(
             kept.take(&line, heard);
         }
     };
-    let _ = timeout(DRAIN, rest).await;
+    let _ = timeout(OUTPUT_DRAIN_TIMEOUT, rest).await;
     (end, kept.text())
 }
 
-fn start(root: &Path, build: &Build) -> Result<Box<dyn ChildWrapper>, String> {
+fn start(root: &Path, build: &BuildSettings) -> Result<Box<dyn ChildWrapper>, String> {
     let folder = build
         .cwd
         .as_ref()
@@ -105,7 +106,7 @@ fn shell(line: &str) -> Command {
     command
 }
 
-/// Waits for the end, and brings it about at the limit or when it is asked for.
+/// Waits for the process to exit. Terminates it at the time limit or on cancellation.
 async fn end_of(
     child: &mut dyn ChildWrapper,
     limit: Duration,
@@ -116,10 +117,10 @@ async fn end_of(
         () = tokio::time::sleep(limit) => BuildEnd::TimedOut(limit),
         () = cancellation.cancelled() => BuildEnd::Cancelled,
     };
-    // One that is gone already is no error.
+    // The process can already have exited.
     #[cfg(unix)]
-    let _ = child.signal(TERMINATE);
-    let _ = timeout(GRACE, child.wait()).await;
+    let _ = child.signal(TERMINATE_SIGNAL);
+    let _ = timeout(TERMINATION_GRACE, child.wait()).await;
     let _ = child.start_kill();
     let _ = child.wait().await;
     end
@@ -133,7 +134,7 @@ fn ended(status: ExitStatus) -> BuildEnd {
     }
 }
 
-/// Passes on what a stream says, line by line, until it ends or nobody listens any more.
+/// Forwards the output lines of a stream until it ends or the receiver is dropped.
 fn forward(stream: Option<impl AsyncRead + Unpin + Send + 'static>, lines: mpsc::Sender<String>) {
     let Some(stream) = stream else { return };
     tokio::spawn(async move {
@@ -148,7 +149,8 @@ fn forward(stream: Option<impl AsyncRead + Unpin + Send + 'static>, lines: mpsc:
     });
 }
 
-/// Reads the next line into `line`, without its end and cut to what is bearable. A read error ends a stream as its end does.
+/// Reads the next line into `line`, truncated and without its line break. A read error counts as
+/// the end of the stream.
 async fn next_line(stream: &mut (impl AsyncBufReadExt + Unpin), line: &mut Vec<u8>) -> Option<()> {
     line.clear();
     let mut any = false;
@@ -160,7 +162,7 @@ async fn next_line(stream: &mut (impl AsyncBufReadExt + Unpin), line: &mut Vec<u
         any = true;
         let end = piece.iter().position(|byte| *byte == b'\n');
         let text = &piece[..end.unwrap_or(piece.len())];
-        line.extend_from_slice(&text[..text.len().min(LONGEST_LINE - line.len())]);
+        line.extend_from_slice(&text[..text.len().min(MAX_OUTPUT_LINE_BYTES - line.len())]);
         let used = end.map_or(piece.len(), |end| end + 1);
         stream.consume(used);
         if end.is_some() {
@@ -170,26 +172,26 @@ async fn next_line(stream: &mut (impl AsyncBufReadExt + Unpin), line: &mut Vec<u
     }
 }
 
-/// The first and the last lines of an output.
+/// First and last lines of an output.
 #[derive(Default)]
-struct Kept {
+struct TruncatedOutput {
     head: String,
     tail: std::collections::VecDeque<String>,
     tail_bytes: usize,
     left_out: usize,
 }
 
-impl Kept {
+impl TruncatedOutput {
     fn take(&mut self, line: &str, heard: &mut (dyn FnMut(&str) + Send)) {
         heard(line);
-        if self.tail.is_empty() && self.head.len() + line.len() < KEPT {
+        if self.tail.is_empty() && self.head.len() + line.len() < KEPT_OUTPUT_BYTES {
             self.head.push_str(line);
             self.head.push('\n');
             return;
         }
         self.tail_bytes += line.len();
         self.tail.push_back(line.to_owned());
-        while self.tail_bytes > KEPT
+        while self.tail_bytes > KEPT_OUTPUT_BYTES
             && let Some(oldest) = self.tail.pop_front()
         {
             self.tail_bytes -= oldest.len();

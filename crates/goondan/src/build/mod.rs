@@ -1,6 +1,7 @@
-//! Makes the entries of tools that say how (`Tool.spec.build`), and knows which files they are made from.
+//! Builds of tools (`Tool.spec.build`), and the source files that they depend on.
 //!
-//! A build is a command of the user's own project: it has the rights and the whole environment of this process.
+//! A build is a command of the user's own project. It has the permissions and the whole environment
+//! of this process.
 
 mod command;
 mod sources;
@@ -12,56 +13,56 @@ use goondan_spec::kinds::ToolBuild;
 use goondan_spec::{Bundle, ResourceId};
 use tokio_util::sync::CancellationToken;
 
+use self::sources::BuildSourceRule;
 pub(crate) use self::sources::SourceTree;
-use self::sources::Sources;
-use crate::project::Project;
+use crate::start::project::Project;
 
-/// The tools of a project that say how they are built.
+/// Tools of a project that declare a build.
 #[derive(Debug, Clone)]
-pub struct Builds {
+pub struct ToolBuilds {
     root: PathBuf,
-    tools: Vec<Buildable>,
+    tools: Vec<BuildableTool>,
 }
 
-/// A tool with what it is made from.
+/// Tool with its sources.
 #[derive(Debug, Clone)]
-struct Buildable {
+struct BuildableTool {
     plan: ToolBuild,
-    sources: Sources,
+    sources: BuildSourceRule,
 }
 
-/// What came of building a tool.
+/// Outcome of a build.
 #[derive(Debug, Clone)]
 pub struct BuildOutcome {
-    /// Whose entry was to be made.
+    /// Tool that the build was for.
     pub tool: ResourceId,
-    /// The command, as a person reads it.
+    /// Command in readable form.
     pub command: String,
-    /// How it ended.
+    /// End state of the build.
     pub end: BuildEnd,
-    /// What it printed on both streams, line by line; the middle is left out where it was long.
+    /// Output lines of both streams. The middle of a long output is omitted.
     pub output: String,
-    /// How long it took.
+    /// Duration of the build.
     pub duration: Duration,
 }
 
-/// How a build ended.
+/// End state of a build.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BuildEnd {
-    /// With success.
+    /// The build succeeded.
     Built,
-    /// With another exit code than 0, or none where a signal ended it.
+    /// The command failed with this exit code; `None` if a signal ended it.
     Failed(Option<i32>),
-    /// It could not be started; the sentence says why.
+    /// The command could not be started, for the contained reason.
     NotStarted(String),
-    /// It took longer than it may, so it was ended with all that it had started.
+    /// The build exceeded the contained time limit and was terminated with all its processes.
     TimedOut(Duration),
-    /// It was cancelled and ended with all that it had started.
+    /// The build was cancelled and terminated with all its processes.
     Cancelled,
 }
 
 impl BuildOutcome {
-    /// Whether the entry is made.
+    /// Returns true if the build succeeded.
     pub fn is_built(&self) -> bool {
         self.end == BuildEnd::Built
     }
@@ -76,7 +77,7 @@ impl std::fmt::Display for BuildEnd {
             BuildEnd::NotStarted(why) => write!(f, "it could not be started: {why}"),
             BuildEnd::TimedOut(limit) => write!(
                 f,
-                "it took longer than {} ms and was ended",
+                "it took longer than {} ms and was stopped",
                 limit.as_millis()
             ),
             BuildEnd::Cancelled => f.write_str("it was cancelled"),
@@ -84,40 +85,41 @@ impl std::fmt::Display for BuildEnd {
     }
 }
 
-impl Builds {
-    /// Those of a bundle.
+impl ToolBuilds {
+    /// Returns the builds of a bundle.
     pub fn of_bundle(bundle: &Bundle) -> Self {
-        Builds::new(bundle.root(), bundle.builds())
+        ToolBuilds::new(bundle.root(), bundle.builds())
     }
 
-    /// Those of a project, whether its entries are there already or not.
+    /// Returns the builds of a project, including entries that do not exist yet.
     pub fn of_project(project: &Project) -> Self {
-        Builds::new(&project.root, &project.builds)
+        ToolBuilds::new(&project.root, &project.builds)
     }
 
-    /// None, of a project whose tools are not to be built.
+    /// Returns an empty set of builds for a project.
     pub(crate) fn none_of(project: &Project) -> Self {
-        Builds::new(&project.root, &[])
+        ToolBuilds::new(&project.root, &[])
     }
 
     fn new(root: &Path, builds: &[ToolBuild]) -> Self {
         let root = std::path::absolute(root).unwrap_or_else(|_| root.to_owned());
-        let buildable = |plan: &ToolBuild| Buildable {
-            sources: Sources::of(&root, plan),
+        let buildable = |plan: &ToolBuild| BuildableTool {
+            sources: BuildSourceRule::of(&root, plan),
             plan: plan.clone(),
         };
-        Builds {
+        ToolBuilds {
             tools: builds.iter().map(buildable).collect(),
             root,
         }
     }
 
-    /// The tools, in load order.
+    /// Returns the builds in load order.
     pub fn tools(&self) -> impl ExactSizeIterator<Item = &ToolBuild> {
         self.tools.iter().map(|tool| &tool.plan)
     }
 
-    /// The tools that one of the `changed` files is a source of. Paths are absolute, or relative to the project's folder.
+    /// Returns the builds with a source among the `changed` files. Paths are absolute or relative
+    /// to the project directory.
     pub fn affected_by<P: AsRef<Path>>(
         &self,
         changed: impl IntoIterator<Item = P>,
@@ -126,7 +128,7 @@ impl Builds {
             .into_iter()
             .map(|path| sources::plain(&self.root, path.as_ref()))
             .collect();
-        let touched = |tool: &&Buildable| changed.iter().any(|path| tool.sources.contain(path));
+        let touched = |tool: &&BuildableTool| changed.iter().any(|path| tool.sources.contain(path));
         self.tools
             .iter()
             .filter(touched)
@@ -134,7 +136,8 @@ impl Builds {
             .collect()
     }
 
-    /// The folders (absolute, without repetitions) below which all sources lie: what a watcher looks at.
+    /// Returns the directories that contain all sources, absolute and without duplicates. A watch
+    /// observes them.
     pub fn source_folders(&self) -> Vec<PathBuf> {
         let mut folders: Vec<PathBuf> = self
             .tools
@@ -147,7 +150,7 @@ impl Builds {
         folders
     }
 
-    /// Everything below those folders that may be a source, as it is now.
+    /// Lists the possible source files in these directories at this moment.
     pub(crate) fn source_tree(&self, ignored: &Path) -> SourceTree {
         let mut tree = SourceTree::default();
         for folder in self.source_folders() {
@@ -156,7 +159,7 @@ impl Builds {
         tree
     }
 
-    /// Runs one build. `heard` gets each line of its output, of either stream, as it is printed.
+    /// Runs one build. `heard` is called with each output line of both streams.
     pub async fn run(
         &self,
         tool: &ToolBuild,

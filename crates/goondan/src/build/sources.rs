@@ -1,12 +1,12 @@
-//! The files that a tool is made from.
+//! Source files of a tool.
 
 use std::path::{Component, Path, PathBuf};
 
 use globset::{GlobBuilder, GlobMatcher};
 use goondan_spec::kinds::ToolBuild;
 
-/// A folder that holds one of these is where something is built from.
-const PROJECT_FILES: [&str; 6] = [
+/// Files that identify the root directory of a build.
+const BUILD_ROOT_FILES: [&str; 6] = [
     "Cargo.toml",
     "Makefile",
     "CMakeLists.txt",
@@ -14,31 +14,31 @@ const PROJECT_FILES: [&str; 6] = [
     "build.zig",
     "go.mod",
 ];
-/// Folders that hold what was made.
-const MADE_FOLDERS: [&str; 4] = ["target", "node_modules", "zig-out", "zig-cache"];
-/// Files that were made.
-const MADE_FILES: [&str; 10] = [
+/// Directories with build output.
+const OUTPUT_DIRECTORIES: [&str; 4] = ["target", "node_modules", "zig-out", "zig-cache"];
+/// File extensions of build output.
+const OUTPUT_EXTENSIONS: [&str; 10] = [
     "so", "dylib", "dll", "o", "obj", "a", "d", "rlib", "rmeta", "lock",
 ];
-/// Files that belong to the bundle rather than to its tools.
-const BUNDLE_FILES: [&str; 4] = ["yaml", "yml", "md", "jsonl"];
+/// File extensions that belong to the bundle and not to a tool's sources.
+const BUNDLE_EXTENSIONS: [&str; 4] = ["yaml", "yml", "md", "jsonl"];
 
-/// Tells which files a tool is made from.
+/// Rule that decides which files are sources of a tool.
 #[derive(Debug, Clone)]
-pub(super) enum Sources {
-    /// Those that a glob matches: the folder that it starts from, and what has to match below it.
+pub(super) enum BuildSourceRule {
+    /// Declared globs: the start directory of each one, and the pattern below it.
     Stated(Vec<(PathBuf, GlobMatcher)>),
-    /// Everything below a folder that looks like a source.
+    /// All files in a directory that look like sources.
     Below {
-        /// Absolute.
+        /// Absolute path.
         folder: PathBuf,
-        /// The file that is made, without prefix and suffix of the platform.
+        /// Path of the built file, without the prefix and suffix of the platform.
         entry: PathBuf,
     },
 }
 
-impl Sources {
-    /// The sources of a tool in the project at `root`, which is absolute.
+impl BuildSourceRule {
+    /// Returns the sources of a tool in the project at `root`, which must be absolute.
     pub(super) fn of(root: &Path, plan: &ToolBuild) -> Self {
         let folder = plan
             .build
@@ -47,13 +47,13 @@ impl Sources {
             .map(|cwd| plain(root, Path::new(cwd)));
         if plan.build.sources.is_empty() {
             let entry = plain(root, Path::new(&plan.entry));
-            return Sources::Below {
+            return BuildSourceRule::Below {
                 folder: folder.unwrap_or_else(|| around(root, &entry)),
                 entry,
             };
         }
         let start = folder.unwrap_or_else(|| root.to_owned());
-        Sources::Stated(
+        BuildSourceRule::Stated(
             plan.build
                 .sources
                 .iter()
@@ -62,29 +62,32 @@ impl Sources {
         )
     }
 
-    /// Whether `path` (absolute, without dots) is one of them.
+    /// Returns true if `path` is a source. The path must be absolute and without dots.
     pub(super) fn contain(&self, path: &Path) -> bool {
         match self {
-            Sources::Stated(globs) => globs.iter().any(|(folder, glob)| {
+            BuildSourceRule::Stated(globs) => globs.iter().any(|(folder, glob)| {
                 path.strip_prefix(folder)
                     .is_ok_and(|relative| glob.is_match(relative))
             }),
-            Sources::Below { folder, entry } => {
+            BuildSourceRule::Below { folder, entry } => {
                 path != entry && path.strip_prefix(folder).is_ok_and(looks_like_a_source)
             }
         }
     }
 
-    /// The folders below which they lie.
+    /// Returns the directories that contain the sources.
     pub(super) fn folders(&self) -> Vec<&Path> {
         match self {
-            Sources::Stated(globs) => globs.iter().map(|(folder, _)| folder.as_path()).collect(),
-            Sources::Below { folder, .. } => vec![folder],
+            BuildSourceRule::Stated(globs) => {
+                globs.iter().map(|(folder, _)| folder.as_path()).collect()
+            }
+            BuildSourceRule::Below { folder, .. } => vec![folder],
         }
     }
 }
 
-/// A glob may begin with `../`: a library may be made from something beside the project.
+/// A glob may start with `../`, because a library can be built from a sibling directory of the
+/// project.
 fn stated(start: &Path, glob: &str) -> Option<(PathBuf, GlobMatcher)> {
     let (mut folder, mut rest) = (start.to_owned(), glob);
     loop {
@@ -97,7 +100,7 @@ fn stated(start: &Path, glob: &str) -> Option<(PathBuf, GlobMatcher)> {
             break;
         }
     }
-    // A glob that is none was refused when the project was read.
+    // Invalid globs are already rejected when the project is loaded.
     let glob = GlobBuilder::new(rest)
         .literal_separator(true)
         .build()
@@ -105,10 +108,14 @@ fn stated(start: &Path, glob: &str) -> Option<(PathBuf, GlobMatcher)> {
     Some((folder, glob.compile_matcher()))
 }
 
-/// The nearest folder around the entry, the project's own at the outermost, that something is built from.
+/// Returns the nearest build directory around the entry, at most the project directory.
 fn around(root: &Path, entry: &Path) -> PathBuf {
     let nearest = entry.parent().unwrap_or(root);
-    let is_project = |folder: &&Path| PROJECT_FILES.iter().any(|file| folder.join(file).is_file());
+    let is_project = |folder: &&Path| {
+        BUILD_ROOT_FILES
+            .iter()
+            .any(|file| folder.join(file).is_file())
+    };
     let within = nearest
         .ancestors()
         .take_while(|folder| folder.starts_with(root));
@@ -132,11 +139,14 @@ fn looks_like_a_source(relative: &Path) -> bool {
     let of_an_editor = name.starts_with('.') || name.starts_with('#') || name.ends_with('~');
     let made = folders
         .iter()
-        .any(|folder| folder.starts_with('.') || MADE_FOLDERS.contains(&folder.as_str()));
-    !of_an_editor && !made && !MADE_FILES.contains(&extension) && !BUNDLE_FILES.contains(&extension)
+        .any(|folder| folder.starts_with('.') || OUTPUT_DIRECTORIES.contains(&folder.as_str()));
+    !of_an_editor
+        && !made
+        && !OUTPUT_EXTENSIONS.contains(&extension)
+        && !BUNDLE_EXTENSIONS.contains(&extension)
 }
 
-/// `path` from `root` on, without dots.
+/// Joins `root` and `path` and removes the dots.
 pub(super) fn plain(root: &Path, path: &Path) -> PathBuf {
     let mut whole = PathBuf::new();
     for component in root.join(path).components() {
@@ -151,13 +161,13 @@ pub(super) fn plain(root: &Path, path: &Path) -> PathBuf {
     whole
 }
 
-/// Everything below `folder` that may be a source: files, and the folders that hold them. What others made is not entered,
-/// nor is anything below `ignored`.
+/// Collects possible source files and their directories in `folder`. Skips build output and
+/// everything below `ignored`.
 pub(super) fn walk(folder: &Path, ignored: &Path, found: &mut SourceTree) {
     if folder.starts_with(ignored) || !found.folders.insert(folder.to_owned()) {
         return;
     }
-    // What can't be read holds no sources that a build could read.
+    // An unreadable directory has no sources that a build could read.
     let Ok(entries) = std::fs::read_dir(folder) else {
         return;
     };
@@ -165,9 +175,9 @@ pub(super) fn walk(folder: &Path, ignored: &Path, found: &mut SourceTree) {
         let name = entry.file_name();
         let name = name.to_string_lossy();
         match entry.file_type() {
-            // Links to folders are not entered, so no walk is endless.
+            // Links to directories are not followed, so the walk is finite.
             Ok(kind) if kind.is_dir() => {
-                if !name.starts_with('.') && !MADE_FOLDERS.contains(&&*name) {
+                if !name.starts_with('.') && !OUTPUT_DIRECTORIES.contains(&&*name) {
                     walk(&entry.path(), ignored, found);
                 }
             }
@@ -177,11 +187,11 @@ pub(super) fn walk(folder: &Path, ignored: &Path, found: &mut SourceTree) {
     }
 }
 
-/// Files that may be sources, and the folders that they lie in.
+/// Possible source files and their directories.
 #[derive(Debug, Default)]
 pub(crate) struct SourceTree {
-    /// Absolute.
+    /// Absolute paths.
     pub(crate) files: Vec<PathBuf>,
-    /// Absolute.
+    /// Absolute paths.
     pub(crate) folders: std::collections::BTreeSet<PathBuf>,
 }

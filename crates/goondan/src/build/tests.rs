@@ -8,8 +8,8 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// A project whose only tool `x` is built as `build` says, and that has these files.
-fn project(build: &str, files: &[&str]) -> (TempDir, Builds) {
+/// Creates a project with these files, whose only tool `x` has the build `build`.
+fn project(build: &str, files: &[&str]) -> (TempDir, ToolBuilds) {
     let folder = tempfile::tempdir().unwrap();
     let tool = format!(
         "apiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {{name: x}}\nspec:\n  entry: ./tools/x/target/release/x\n  build: {build}\n"
@@ -20,12 +20,12 @@ fn project(build: &str, files: &[&str]) -> (TempDir, Builds) {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, "").unwrap();
     }
-    let builds = Builds::of_project(&crate::load(folder.path()));
+    let builds = ToolBuilds::of_project(&crate::load(folder.path()));
     assert_eq!(builds.tools().len(), 1);
     (folder, builds)
 }
 
-async fn run(builds: &Builds, cancellation: &CancellationToken) -> (BuildOutcome, Vec<String>) {
+async fn run(builds: &ToolBuilds, cancellation: &CancellationToken) -> (BuildOutcome, Vec<String>) {
     let mut lines = Vec::new();
     let tool = builds.tools().next().unwrap();
     let outcome = builds
@@ -87,10 +87,10 @@ async fn a_cancelled_build_takes_along_what_it_has_started() {
     assert_eq!(outcome.end, BuildEnd::Cancelled);
     let lives = || {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-        // Whoever inherits an orphan reaps it in a while; `State: Z` is dead as well.
+        // The parent of an orphan reaps it later; `State: Z` also counts as dead.
         !status.is_empty() && !status.contains("State:\tZ")
     };
-    // It was killed; the system may take a moment.
+    // The kill may take effect with a delay.
     let gone = async {
         while lives() {
             tokio::task::yield_now().await

@@ -1,116 +1,120 @@
-//! Reloading: the bundle is read again, planned beside the running generation, and swapped in, or nothing changes (rules R2
-//! to R5).
+//! Reload: reads the bundle again, plans it next to the running generation and swaps it in. On any
+//! error, nothing changes (rules R2 to R5).
 
-mod news;
+pub(crate) mod file_fingerprints;
+pub mod preview;
+
+mod notifications;
 mod outcome;
-mod servers;
-mod tools;
+mod server_changes;
+mod tool_requests;
 
 use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use goondan_engine::plan::{Generation, PlanPorts, Serving, plan};
-use goondan_engine::policy::redact::Redactor;
+use goondan_engine::plan::{Generation, PlanPorts, ServingGeneration, plan};
+use goondan_engine::policy::redact::SecretRedactor;
 use goondan_spec::kinds::Swarm as SwarmSpec;
 use goondan_spec::{
-    Basis, Bundle, Code, Diagnostic, Environment, KnownFiles, Resource, Snapshot, diff,
+    Bundle, BundleSnapshot, Code, Diagnostic, Environment, KnownFiles, Resource, SnapshotBasis,
+    diff,
 };
 use tokio::task::JoinHandle;
 
-pub(crate) use self::news::ReloadListeners;
-pub use self::news::ReloadNews;
+pub(crate) use self::notifications::ReloadListeners;
+pub use self::notifications::ReloadNews;
 pub use self::outcome::{ReloadOutcome, ReloadTiming};
-pub(crate) use self::servers::follow_servers;
-pub(crate) use self::tools::ToolReloads;
-use crate::beside::beside;
-use crate::build::Builds;
-use crate::database::mark;
-use crate::generation::LastReload;
-use crate::project::{self, Project};
-use crate::secrets;
-use crate::swarm::{Inner, Swarm};
-use crate::watch::texts::Texts;
-use crate::watch::trace::{Recorder, Trace};
+pub(crate) use self::server_changes::follow_servers;
+pub(crate) use self::tool_requests::ToolReloads;
+use crate::blocking::run_blocking;
+use crate::build::ToolBuilds;
+use crate::start::project::{self, Project};
+use crate::start::secrets;
+use crate::start::swarm::{Swarm, SwarmInner};
+use crate::watch::file_cache::FileContentCache;
+use crate::watch::load_trace::{LoadTrace, RecordingFiles};
+use crate::workspace::database::generation_digest;
+use crate::workspace::running_record::LastReload;
 
-/// Says whether a project may be taken up, or why not.
+/// Check that accepts a project for a reload or returns the reasons against it.
 pub type ReloadCheck = Arc<dyn Fn(&Project) -> Result<(), Vec<Diagnostic>> + Send + Sync>;
 
-/// The number of the generation that a swarm starts with.
+/// Number of a swarm's first generation.
 pub(crate) const FIRST_GENERATION: u64 = 1;
 
-/// Why the swarm reloads.
+/// Cause of a reload.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Cause {
-    /// Somebody wants it: a new generation is made although nothing may have changed.
+pub(crate) enum ReloadCause {
+    /// Explicit request. It always makes a new generation, including without changes.
     Asked,
-    /// A file has changed.
+    /// Changed file.
     Watch {
-        /// Files may not have come to rest: what does not load is no failure yet, and nobody is told.
+        /// Files may still change. A load error is then neither a failure nor reported.
         is_hasty: bool,
-        /// When that was noticed.
+        /// Time at which the change was noticed.
         noticed: Instant,
-        /// When it had come to rest.
+        /// Time at which the files were stable.
         settled: Instant,
     },
 }
 
-/// What a reload compares with.
+/// State that a reload compares with.
 #[derive(Default)]
 pub(crate) struct ReloadState {
-    /// What the generation that serves is made from; secrets count. Made beside the first turns.
-    basis: Option<Arc<Basis>>,
-    /// The variables that it was planned with.
+    /// Basis of the current generation, including secrets. It is computed during the first turns.
+    basis: Option<Arc<SnapshotBasis>>,
+    /// Variables of the current generation.
     environment: Environment,
-    /// The last reload failed.
+    /// True if the last reload failed.
     is_broken: bool,
-    /// How many reloads were told of.
+    /// Number of reported reloads.
     told: u64,
 }
 
 impl ReloadState {
-    /// The variables of the generation that serves.
+    /// Returns the variables of the current generation.
     pub(crate) fn environment(&self) -> &Environment {
         &self.environment
     }
 }
 
-/// What was read for earlier reloads, so that an edit costs as much as what it changes.
+/// Caches of earlier reloads, so that the cost of a reload depends on the size of the edit.
 #[derive(Debug, Default)]
-pub(crate) struct ReadBefore {
-    texts: Texts,
+pub(crate) struct ReloadCache {
+    texts: FileContentCache,
     files: KnownFiles,
 }
 
-/// Everything that was read for a reload.
-struct Read {
+/// Everything read for a reload.
+struct ReloadSource {
     project: Project,
     environment: Result<Environment, Diagnostic>,
-    looked: Looked,
+    looked: ReloadInputs,
 }
 
-/// What a reload has looked at.
-pub(crate) struct Looked {
-    /// The files.
-    pub(crate) trace: Trace,
-    /// How its tools are built.
-    pub(crate) builds: Builds,
+/// Files and builds that a reload depends on.
+pub(crate) struct ReloadInputs {
+    /// Files that were read.
+    pub(crate) trace: LoadTrace,
+    /// Builds of the project's tools.
+    pub(crate) builds: ToolBuilds,
 }
 
-/// Makes what the first reload compares with, and writes down what runs: neither has to be there for the first turn. Reloads
-/// wait for it.
-pub(crate) fn take_stock(swarm: &Swarm, environment: Environment) -> JoinHandle<()> {
+/// Computes the basis for the first reload and records the generation. The first turns do not wait
+/// for it, but reloads do.
+pub(crate) fn compute_reload_basis(swarm: &Swarm, environment: Environment) -> JoinHandle<()> {
     let inner = swarm.inner();
     let state = Arc::clone(&inner.reloading)
         .try_lock_owned()
-        .expect("nobody has the swarm yet");
+        .expect("no other task has the swarm yet");
     let (notebook, contents) = (inner.notebook.clone(), Arc::clone(&inner.contents));
-    // It must not keep a swarm that is dropped meanwhile, and its workspace with it.
+    // A weak handle, so that the task does not keep a dropped swarm and its workspace alive.
     let (bundle, alive) = (swarm.bundle(), swarm.downgrade());
     tokio::task::spawn_blocking(move || {
         let mut state = state;
-        let basis = Basis::new(
+        let basis = SnapshotBasis::new(
             Arc::clone(&bundle),
             &notebook.swarm,
             contents.of(&bundle),
@@ -126,20 +130,20 @@ pub(crate) fn take_stock(swarm: &Swarm, environment: Environment) -> JoinHandle<
 }
 
 impl Swarm {
-    /// Reads the bundle's folder and its environment files again and swaps the new generation in, or changes nothing (rules
-    /// R2, R3).
+    /// Reads the bundle's directory and its environment files again and swaps in the new
+    /// generation. On any error, nothing changes (rules R2, R3).
     pub async fn reload(&self) -> ReloadOutcome {
-        let (outcome, _) = self.reload_once(Cause::Asked).await;
+        let (outcome, _) = self.reload_once(ReloadCause::Asked).await;
         Arc::unwrap_or_clone(outcome)
     }
 
-    /// As [`Swarm::reload`], with what was looked at, and whether the project could be taken up.
-    pub(crate) async fn reload_for(&self, cause: Cause) -> (Looked, bool) {
+    /// Reloads like [`Swarm::reload`]. Returns the read files, and true if the reload succeeded.
+    pub(crate) async fn reload_for(&self, cause: ReloadCause) -> (ReloadInputs, bool) {
         let (outcome, looked) = self.reload_once(cause).await;
         (looked, outcome.result.is_ok())
     }
 
-    async fn reload_once(&self, cause: Cause) -> (Arc<ReloadOutcome>, Looked) {
+    async fn reload_once(&self, cause: ReloadCause) -> (Arc<ReloadOutcome>, ReloadInputs) {
         let inner = self.inner();
         let mut state = inner.reloading.lock().await;
         let started = Instant::now();
@@ -147,7 +151,7 @@ impl Swarm {
         let read = self.read(cause).await;
         outcome.timing.load = started.elapsed();
         outcome.sources = read.project.sources;
-        let wanted = matches!(cause, Cause::Asked) || state.is_broken;
+        let wanted = matches!(cause, ReloadCause::Asked) || state.is_broken;
         let bundle = checked(
             read.project.bundle,
             read.project.diagnostics,
@@ -162,7 +166,7 @@ impl Swarm {
             }
             Err(diagnostics) => Err(diagnostics),
         };
-        if matches!(cause, Cause::Watch { is_hasty: true, .. }) && outcome.result.is_err() {
+        if matches!(cause, ReloadCause::Watch { is_hasty: true, .. }) && outcome.result.is_err() {
             return (Arc::new(outcome), read.looked);
         }
         state.is_broken = outcome.result.is_err();
@@ -175,19 +179,19 @@ impl Swarm {
         if is_told {
             self.tell(ReloadNews::Reloaded(Arc::clone(&outcome)));
             state.told += 1;
-            self.write_down(&state, news::last_reload(state.told, &outcome))
+            self.record_reload(&state, notifications::last_reload(state.told, &outcome))
                 .await;
         }
         drop(state);
         (outcome, read.looked)
     }
 
-    async fn read(&self, cause: Cause) -> Read {
+    async fn read(&self, cause: ReloadCause) -> ReloadSource {
         let (swarm, root) = (Arc::clone(self.inner()), self.root());
-        beside(move || {
+        run_blocking(move || {
             let recorder = match cause {
-                Cause::Asked => Recorder::default(),
-                Cause::Watch { .. } => Recorder::with_texts(&swarm.read_before.texts),
+                ReloadCause::Asked => RecordingFiles::default(),
+                ReloadCause::Watch { .. } => RecordingFiles::with_texts(&swarm.read_before.texts),
             };
             let project = project::load_again(&root, &recorder, &swarm.read_before.files);
             let environment = swarm.variables.read(&recorder, &root);
@@ -201,19 +205,19 @@ impl Swarm {
                 .map_or(Ok(()), |check| check(&project))
             {
                 Ok(()) => {
-                    let builds = Builds::of_project(&project);
-                    Read {
+                    let builds = ToolBuilds::of_project(&project);
+                    ReloadSource {
                         project,
                         environment,
-                        looked: Looked { trace, builds },
+                        looked: ReloadInputs { trace, builds },
                     }
                 }
                 Err(refusals) => {
-                    let looked = Looked {
+                    let looked = ReloadInputs {
                         trace,
-                        builds: Builds::none_of(&project),
+                        builds: ToolBuilds::none_of(&project),
                     };
-                    Read {
+                    ReloadSource {
                         project: refused(project, refusals),
                         environment,
                         looked,
@@ -228,7 +232,7 @@ impl Swarm {
         &self,
         bundle: Arc<Bundle>,
         environment: Environment,
-        cause: Cause,
+        cause: ReloadCause,
         state: &mut ReloadState,
         outcome: &mut ReloadOutcome,
     ) -> Result<u64, Vec<Diagnostic>> {
@@ -241,7 +245,7 @@ impl Swarm {
             .await
             .map_err(|problem| vec![problem])?;
         let basis = self.basis(&bundle, &environment, state.basis.clone()).await;
-        let none = Snapshot::default();
+        let none = BundleSnapshot::default();
         let changes = diff(
             state
                 .basis
@@ -250,8 +254,8 @@ impl Swarm {
             basis.snapshot(),
         );
         let serving = inner.runtime.generation();
-        if changes.is_empty() && matches!(cause, Cause::Watch { .. }) {
-            // It means the same and is nearer to what comes next.
+        if changes.is_empty() && matches!(cause, ReloadCause::Watch { .. }) {
+            // Equal to the old basis, but it shares more data with the next version.
             state.basis = Some(Arc::new(basis));
             return Ok(serving.number);
         }
@@ -261,7 +265,7 @@ impl Swarm {
             _ => HashSet::new(),
         };
         let number = serving.number + 1;
-        let beside = Some(Serving {
+        let beside = Some(ServingGeneration {
             generation: &serving,
             unchanged: &unchanged,
         });
@@ -289,13 +293,13 @@ impl Swarm {
         inner.runtime.swap(generation);
         if let Some(node) = &inner.node {
             node.crew
-                .set_generation(&mark(&basis, &inner.notebook.swarm));
+                .set_generation(&generation_digest(&basis, &inner.notebook.swarm));
         }
         let basis_before = state.basis.replace(Arc::new(basis));
         state.environment = environment;
         outcome.plan = changes;
         outcome.timing.swap = swapping.elapsed();
-        // Giving back what a large generation held takes a while, and nobody has to wait for it.
+        // Dropping a large generation takes a while, and no caller needs to wait for it.
         tokio::task::spawn_blocking(move || drop((serving, basis_before)));
         Ok(number)
     }
@@ -304,16 +308,16 @@ impl Swarm {
         &self,
         bundle: &Arc<Bundle>,
         environment: &Environment,
-        before: Option<Arc<Basis>>,
-    ) -> Basis {
+        before: Option<Arc<SnapshotBasis>>,
+    ) -> SnapshotBasis {
         let (inner, bundle, environment) = (
             Arc::clone(self.inner()),
             Arc::clone(bundle),
             environment.clone(),
         );
-        beside(move || {
+        run_blocking(move || {
             let contents = inner.contents.of(&bundle);
-            Basis::new(
+            SnapshotBasis::new(
                 bundle,
                 &inner.notebook.swarm,
                 contents,
@@ -324,8 +328,8 @@ impl Swarm {
         .await
     }
 
-    /// Writes down what runs now, for other processes.
-    async fn write_down(&self, state: &ReloadState, last_reload: LastReload) {
+    /// Records the current generation for other processes.
+    async fn record_reload(&self, state: &ReloadState, last_reload: LastReload) {
         let Some(basis) = state.basis.clone() else {
             return;
         };
@@ -333,15 +337,15 @@ impl Swarm {
             self.inner().notebook.clone(),
             self.inner().runtime.generation().number,
         );
-        beside(move || notebook.write(generation, &basis, Some(last_reload))).await;
+        run_blocking(move || notebook.write(generation, &basis, Some(last_reload))).await;
     }
 
-    /// The project as the generation that serves was made from it.
+    /// Returns the project of the current generation.
     pub fn bundle(&self) -> Arc<Bundle> {
         Arc::clone(&self.inner().runtime.generation().bundle)
     }
 
-    /// The project's folder, as it was given.
+    /// Returns the project directory as configured.
     pub(crate) fn root(&self) -> PathBuf {
         self.inner().runtime.generation().bundle.root().to_owned()
     }
@@ -350,12 +354,12 @@ impl Swarm {
         self.inner().state_root.0.clone()
     }
 
-    pub(crate) fn downgrade(&self) -> Weak<Inner> {
+    pub(crate) fn downgrade(&self) -> Weak<SwarmInner> {
         Arc::downgrade(self.inner())
     }
 }
 
-/// A project that is not taken up.
+/// Replaces the bundle of a rejected project with the reasons.
 fn refused(project: Project, refusals: Vec<Diagnostic>) -> Project {
     let diagnostics = project.diagnostics.into_iter().chain(refusals).collect();
     Project {
@@ -365,7 +369,7 @@ fn refused(project: Project, refusals: Vec<Diagnostic>) -> Project {
     }
 }
 
-/// The bundle with its environment, or everything that is wrong with them.
+/// Returns the bundle with its environment, or all errors of both.
 fn checked(
     bundle: Option<Arc<Bundle>>,
     diagnostics: Vec<Diagnostic>,
@@ -381,20 +385,20 @@ fn checked(
     }
 }
 
-/// Plans `swarm` if its variables are there; `environment` has the secrets that are kept elsewhere.
+/// Plans `swarm` if its variables are set; `environment` includes the secrets from other sources.
 pub(crate) async fn plan_swarm(
     bundle: &Arc<Bundle>,
     swarm: &Resource<SwarmSpec>,
     number: u64,
     ports: &PlanPorts,
     environment: &Environment,
-    serving: Option<Serving<'_>>,
-    redactor: &Redactor,
+    serving: Option<ServingGeneration<'_>>,
+    redactor: &SecretRedactor,
 ) -> Result<Generation, Vec<Diagnostic>> {
-    // Before anything is done with them.
-    redactor.learn_environment(environment);
-    redactor.learn(bundle.secrets(environment));
-    redactor.learn_guesses(bundle.settings(environment));
+    // The redactor needs the secrets before any use.
+    redactor.add_environment(environment);
+    redactor.add_secrets(bundle.secrets(environment));
+    redactor.add_likely_secrets(bundle.settings(environment));
     let missing = bundle.missing_environment(&swarm.id, environment);
     match missing.is_empty() {
         true => {

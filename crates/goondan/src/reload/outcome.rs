@@ -1,59 +1,59 @@
-//! What comes of a reload.
+//! Outcome of a reload.
 
 use std::time::{Duration, Instant};
 
-use goondan_spec::source::Sources;
+use goondan_spec::source::SourceTexts;
 use goondan_spec::{Diagnostic, ReloadPlan};
 
-use super::Cause;
+use super::ReloadCause;
 
-/// What came of a reload.
+/// Outcome of a reload.
 #[derive(Debug, Clone)]
 pub struct ReloadOutcome {
-    /// The number of the generation that serves from now on, or the errors that kept the old one in place.
+    /// Number of the new generation, or the errors that kept the old one in place.
     pub result: Result<u64, Vec<Diagnostic>>,
-    /// What has changed; empty where the reload failed.
+    /// Changes; empty if the reload failed.
     pub plan: ReloadPlan,
-    /// Warnings about a bundle that was taken.
+    /// Warnings about an applied bundle.
     pub warnings: Vec<Diagnostic>,
-    /// The texts that diagnostics point into.
-    pub sources: Sources,
-    /// How long it took.
+    /// Source texts that the diagnostics refer to.
+    pub sources: SourceTexts,
+    /// Timing of the reload.
     pub timing: ReloadTiming,
 }
 
-/// How long the parts of a reload took.
+/// Durations of the phases of a reload.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ReloadTiming {
-    /// When the first file was noticed that had changed; `None` where somebody asked for the reload.
+    /// Time of the first noticed change; `None` for an explicit reload.
     pub noticed: Option<Instant>,
-    /// From then on until all files had come to rest.
+    /// Time from the first change until all files were stable.
     pub settle: Duration,
-    /// Reading and checking the bundle and its environment files.
+    /// Time for loading and checking the bundle and its environment files.
     pub load: Duration,
-    /// Binding models and tools; opening libraries.
+    /// Time for binding models and tools and for opening libraries.
     pub plan: Duration,
-    /// Putting the new generation in place.
+    /// Time for swapping in the new generation.
     pub swap: Duration,
 }
 
 impl ReloadTiming {
-    /// The work, without the time in which files came to rest.
+    /// Returns the processing time, without the time until the files were stable.
     pub fn total(&self) -> Duration {
         self.load + self.plan + self.swap
     }
 
-    /// [`ReloadTiming::total`] in whole milliseconds.
+    /// Returns [`ReloadTiming::total`] in milliseconds.
     pub fn total_ms(&self) -> u64 {
         u64::try_from(self.total().as_millis()).unwrap_or(u64::MAX)
     }
 }
 
 impl ReloadOutcome {
-    /// Nothing has come of it yet.
-    pub(super) fn begin(cause: Cause) -> Self {
+    /// Creates the outcome at the start of a reload.
+    pub(super) fn begin(cause: ReloadCause) -> Self {
         let mut timing = ReloadTiming::default();
-        if let Cause::Watch {
+        if let ReloadCause::Watch {
             noticed, settled, ..
         } = cause
         {
@@ -64,7 +64,7 @@ impl ReloadOutcome {
             result: Err(Vec::new()),
             plan: ReloadPlan::default(),
             warnings: Vec::new(),
-            sources: Sources::default(),
+            sources: SourceTexts::default(),
             timing,
         }
     }

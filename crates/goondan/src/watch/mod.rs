@@ -1,13 +1,15 @@
-//! Hot reload from the file system (rule R1): watches what a running swarm was made from, and reloads it when that changes.
+//! Hot reload from the file system (rule R1): watches the files of a running swarm and reloads it
+//! when they change.
 //!
-//! Each load notes what it has looked at ([`trace`]). A notice of the operating system ([`notices`]) leads to a look at
-//! those files; where one differs and has come to rest, the swarm reloads, and the new load says what to watch from then on.
+//! Each load records the files that it accessed ([`trace`]). A notification from the operating
+//! system ([`notices`]) triggers a comparison of these files. If a file differs and is stable, the
+//! swarm reloads. The new load determines the next files to watch.
 
-mod notices;
+pub(crate) mod file_cache;
+mod fs_events;
+pub(crate) mod load_trace;
 mod sources;
 pub(crate) mod stamp;
-pub(crate) mod texts;
-pub(crate) mod trace;
 
 use std::collections::{BTreeSet, HashSet};
 use std::ffi::OsString;
@@ -19,29 +21,31 @@ use goondan_spec::kinds::ToolBuild;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use self::notices::Notices;
-use self::sources::{Builder, ToolSources};
-use self::stamp::Stamp;
-use self::trace::Trace;
-use crate::beside::beside;
-use crate::build::Builds;
-use crate::identity::canonical;
-use crate::reload::Cause;
-use crate::swarm::{Inner, Swarm};
+use self::fs_events::ChangeNotifications;
+use self::load_trace::LoadTrace;
+use self::sources::{ToolBuildRunner, WatchedToolSources};
+use self::stamp::PathStamp;
+use crate::blocking::run_blocking;
+use crate::build::ToolBuilds;
+use crate::reload::ReloadCause;
+use crate::start::swarm::{Swarm, SwarmInner};
+use crate::workspace::identity::canonical;
 
-/// How patient a watch is.
+/// Timing of a watch.
 #[derive(Debug, Clone, Copy)]
 pub struct WatchOptions {
-    /// Files that do not load, or are gone, have come to rest when nothing was heard of them for that long (default 40 ms). What
-    /// is written whole and loads is taken up at once.
+    /// Quiet time after which incomplete or deleted files count as stable. Default: 40 ms. Complete
+    /// files that load are applied at once.
     pub settle: Duration,
-    /// A library has come to rest when its size and times stood still for that long (default 150 ms): linkers pause.
+    /// Time without changes after which a library counts as stable. Default: 150 ms. Linkers pause
+    /// between writes.
     pub settle_library: Duration,
-    /// Whether the operating system is asked to tell of changes (default yes).
+    /// Enables change notifications of the operating system. Default: true.
     pub listen: bool,
-    /// How often files are looked at where the system does not tell of changes (default 1 s).
+    /// Polling interval without change notifications. Default: 1 s.
     pub poll: Duration,
-    /// How often files are looked at although the system said nothing (default 5 s): some network file systems are silent.
+    /// Polling interval in addition to change notifications, because some network file systems send
+    /// none. Default: 5 s.
     pub quiet_check: Duration,
 }
 
@@ -57,55 +61,55 @@ impl Default for WatchOptions {
     }
 }
 
-/// Whatever goes on changing is loaded after that long all the same.
-const LONGEST_BURST: Duration = Duration::from_secs(2);
-/// A library that goes on changing is loaded after that long all the same.
-const LONGEST_LINK: Duration = Duration::from_secs(30);
+/// Maximum wait for files that keep changing.
+const MAX_BURST_WAIT: Duration = Duration::from_secs(2);
+/// Maximum wait for a library that keeps changing.
+const MAX_LINK_WAIT: Duration = Duration::from_secs(30);
 
-/// A running watch. It ends when this is dropped, or with its swarm.
+/// Running watch. It ends when it is dropped, or with its swarm.
 #[derive(Debug)]
-pub struct Watch {
+pub struct ProjectWatch {
     task: JoinHandle<()>,
     cancellation: CancellationToken,
 }
 
-impl Watch {
-    /// Ends it, and waits until a build that runs has ended with all that it had started.
+impl ProjectWatch {
+    /// Stops the watch, and waits until a running build is terminated with all its processes.
     pub async fn end(mut self) {
         self.cancellation.cancel();
-        // It was asked to, so a panic is all that can be wrong, and that was told.
+        // After the cancellation, only a panic can fail the task, and it is already logged.
         let _ = (&mut self.task).await;
     }
 }
 
-impl Drop for Watch {
+impl Drop for ProjectWatch {
     fn drop(&mut self) {
         self.cancellation.cancel();
     }
 }
 
 impl Swarm {
-    /// Reloads this swarm from now on whenever a file changes that it was made from, and builds tools whose sources change.
-    /// What comes of it is told to [`Swarm::reload_news`].
-    pub fn watch(&self, options: WatchOptions) -> Watch {
+    /// Reloads this swarm whenever one of its files changes, and builds tools whose sources change.
+    /// The outcomes are sent to [`Swarm::reload_news`].
+    pub fn watch(&self, options: WatchOptions) -> ProjectWatch {
         let (ignored, cancellation) = (
-            self.state_beside(&absolute(&self.root())),
+            self.state_directory(&absolute(&self.root())),
             CancellationToken::new(),
         );
-        let sight = Sight {
+        let sight = WatchedFiles {
             root: absolute(&self.root()),
-            trace: Trace::default(),
-            sources: ToolSources::of(Builds::of_bundle(&self.bundle()), &ignored),
+            trace: LoadTrace::default(),
+            sources: WatchedToolSources::of(ToolBuilds::of_bundle(&self.bundle()), &ignored),
             ignored,
         };
-        let watcher = Watcher {
+        let watcher = WatchTask {
             swarm: self.downgrade(),
-            notices: Notices::open(&options),
+            notices: ChangeNotifications::open(&options),
             sight: Arc::new(Mutex::new(sight)),
-            builder: Builder::new(self.downgrade(), cancellation.clone()),
+            builder: ToolBuildRunner::new(self.downgrade(), cancellation.clone()),
             options,
         };
-        Watch {
+        ProjectWatch {
             task: tokio::spawn(watcher.run_until(cancellation.clone())),
             cancellation,
         }
@@ -113,8 +117,9 @@ impl Swarm {
 }
 
 impl Swarm {
-    /// The folder of the state, as far as the project in `root` does not lie in it: then it is that of this swarm alone.
-    fn state_beside(&self, root: &Path) -> PathBuf {
+    /// Returns the state root if the project in `root` is outside of it, or else only this swarm's
+    /// directory.
+    fn state_directory(&self, root: &Path) -> PathBuf {
         let state = self.state_root();
         match canonical(root).starts_with(canonical(&state)) {
             true => self.workspace_dir(),
@@ -123,23 +128,24 @@ impl Swarm {
     }
 }
 
-/// What is looked at.
-struct Sight {
+/// Watched files.
+struct WatchedFiles {
     root: PathBuf,
-    /// The state of swarms, which may lie in the project.
+    /// Directory of swarm state, which can be inside the project.
     ignored: PathBuf,
-    trace: Trace,
-    sources: ToolSources,
+    trace: LoadTrace,
+    sources: WatchedToolSources,
 }
 
-impl Sight {
+impl WatchedFiles {
     fn folders(&self) -> BTreeSet<PathBuf> {
         let mut folders = self.trace.folders(&self.root, &self.ignored);
         folders.extend(self.sources.folders().iter().cloned());
         folders
     }
 
-    /// The names of the files whose content matters; none where any may be a source of a tool.
+    /// Returns the names of the files whose content matters; `None` if every file can be a source
+    /// of a tool.
     fn names(&self) -> Option<HashSet<OsString>> {
         self.sources
             .folders()
@@ -151,8 +157,8 @@ impl Sight {
         self.trace.changed(&self.ignored)
     }
 
-    /// The builds that changed sources ask for, once each.
-    fn outdated(&mut self) -> (Vec<ToolBuild>, Builds) {
+    /// Returns the builds with changed sources, each only once.
+    fn outdated(&mut self) -> (Vec<ToolBuild>, ToolBuilds) {
         (
             self.sources.changed(&self.ignored),
             self.sources.builds().clone(),
@@ -160,15 +166,15 @@ impl Sight {
     }
 }
 
-struct Watcher {
-    swarm: Weak<Inner>,
-    notices: Notices,
-    sight: Arc<Mutex<Sight>>,
-    builder: Builder,
+struct WatchTask {
+    swarm: Weak<SwarmInner>,
+    notices: ChangeNotifications,
+    sight: Arc<Mutex<WatchedFiles>>,
+    builder: ToolBuildRunner,
     options: WatchOptions,
 }
 
-impl Watcher {
+impl WatchTask {
     async fn run_until(mut self, cancellation: CancellationToken) {
         tokio::select! {
             () = cancellation.cancelled() => {}
@@ -178,10 +184,11 @@ impl Watcher {
     }
 
     async fn run(&mut self) {
-        // The bundle was loaded before anybody watched: what has changed since then is found by loading it once more.
+        // The bundle was loaded before the watch started. One more load finds the changes since
+        // then.
         let mut noticed = Instant::now();
         let mut alive = self
-            .reload(Cause::Watch {
+            .reload(ReloadCause::Watch {
                 is_hasty: false,
                 noticed,
                 settled: noticed,
@@ -191,24 +198,26 @@ impl Watcher {
         while alive {
             self.arm().await;
             noticed = Instant::now();
-            // What changed before its folder was watched was not told.
+            // Changes before the directories were watched produced no notification.
             if self.look(|sight| sight.changed().is_empty()).await {
                 noticed = tokio::select! {
                     noticed = self.notices.next() => noticed,
                     () = self.builder.done() => Instant::now(),
                 };
-                // Folders may have appeared, and files in them, before anybody watched them.
+                // New directories and their files may have appeared before they were watched.
                 self.arm().await;
             }
-            let hasty = self.take_up_at_once(noticed).await;
-            self.notices.calm(self.options.settle, LONGEST_BURST).await;
+            let hasty = self.reload_complete_files(noticed).await;
+            self.notices
+                .wait_until_quiet(self.options.settle, MAX_BURST_WAIT)
+                .await;
             let ((outdated, builds), changed) =
                 self.look(|sight| (sight.outdated(), sight.changed())).await;
-            self.builder.want(outdated, &builds);
+            self.builder.enqueue_builds(outdated, &builds);
             if hasty == Some(false) || !changed.is_empty() {
                 self.wait_for_libraries(&changed).await;
                 tracing::debug!(?changed, "files have changed");
-                let cause = Cause::Watch {
+                let cause = ReloadCause::Watch {
                     is_hasty: false,
                     noticed,
                     settled: Instant::now(),
@@ -218,11 +227,11 @@ impl Watcher {
         }
     }
 
-    /// Takes up what is whole and loads, without waiting for what else may come. False where it does not load: then it may be
-    /// half of something. `None` where nothing was tried: a file is gone or empty, as between two steps of an editor, or a
-    /// library has changed.
-    async fn take_up_at_once(&mut self, noticed: Instant) -> Option<bool> {
-        self.notices.rest(self.options.settle).await;
+    /// Reloads at once if all changed files are complete. Returns false if the project does not
+    /// load, because a file may be half written. Returns `None` without a reload for deleted or
+    /// empty files and for libraries.
+    async fn reload_complete_files(&mut self, noticed: Instant) -> Option<bool> {
+        self.notices.wait_until_written(self.options.settle).await;
         let changed = self.look(|sight| sight.changed()).await;
         let is_whole = |path: &PathBuf| {
             !is_library(path)
@@ -234,7 +243,7 @@ impl Watcher {
             return None;
         }
         tracing::debug!(?changed, "files have changed");
-        self.reload(Cause::Watch {
+        self.reload(ReloadCause::Watch {
             is_hasty: true,
             noticed,
             settled: Instant::now(),
@@ -242,13 +251,13 @@ impl Watcher {
         .await
     }
 
-    /// Whether the project could be taken up; `None` where the swarm has ended.
-    async fn reload(&mut self, cause: Cause) -> Option<bool> {
+    /// Reloads the project. Returns true on success, and `None` if the swarm has ended.
+    async fn reload(&mut self, cause: ReloadCause) -> Option<bool> {
         let inner = self.swarm.upgrade()?;
         let (looked, is_taken_up) = Swarm::of(inner).reload_for(cause).await;
         self.look(|sight| {
             sight.trace = looked.trace;
-            sight.sources.take_over(looked.builds);
+            sight.sources.replace_builds(looked.builds);
         })
         .await;
         Some(is_taken_up)
@@ -261,22 +270,22 @@ impl Watcher {
         self.notices.arm(&folders, names, &root, self.options.poll);
     }
 
-    /// Looks at files where that may take its time.
+    /// Accesses the watched files in a blocking thread.
     async fn look<T: Send + 'static>(
         &self,
-        look: impl FnOnce(&mut Sight) -> T + Send + 'static,
+        look: impl FnOnce(&mut WatchedFiles) -> T + Send + 'static,
     ) -> T {
         let sight = Arc::clone(&self.sight);
-        beside(move || look(&mut sight.lock().unwrap_or_else(PoisonError::into_inner))).await
+        run_blocking(move || look(&mut sight.lock().unwrap_or_else(PoisonError::into_inner))).await
     }
 
     async fn wait_for_libraries(&self, changed: &[PathBuf]) {
         let libraries: Vec<&PathBuf> = changed.iter().filter(|path| is_library(path)).collect();
-        let end = Instant::now() + LONGEST_LINK;
-        let mut before: Vec<Stamp> = libraries.iter().map(|path| Stamp::of(path)).collect();
+        let end = Instant::now() + MAX_LINK_WAIT;
+        let mut before: Vec<PathStamp> = libraries.iter().map(|path| PathStamp::of(path)).collect();
         while !libraries.is_empty() && Instant::now() < end {
             tokio::time::sleep(self.options.settle_library).await;
-            let now: Vec<Stamp> = libraries.iter().map(|path| Stamp::of(path)).collect();
+            let now: Vec<PathStamp> = libraries.iter().map(|path| PathStamp::of(path)).collect();
             if now == before {
                 return;
             }

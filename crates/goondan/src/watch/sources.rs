@@ -1,4 +1,4 @@
-//! Sources of tools that say how they are built: which have changed, and the builds that this asks for.
+//! Change detection for the sources of tools, and the builds that it triggers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -9,22 +9,22 @@ use goondan_spec::kinds::ToolBuild;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::stamp::Stamp;
-use crate::build::Builds;
+use super::stamp::PathStamp;
+use crate::build::ToolBuilds;
 use crate::reload::ReloadNews;
-use crate::swarm::{Inner, Swarm};
+use crate::start::swarm::{Swarm, SwarmInner};
 
-/// The sources of a project's tools, as they looked when they were last looked at.
-pub(super) struct ToolSources {
-    builds: Builds,
-    files: BTreeMap<PathBuf, Stamp>,
+/// Sources of a project's tools, as of the last comparison.
+pub(super) struct WatchedToolSources {
+    builds: ToolBuilds,
+    files: BTreeMap<PathBuf, PathStamp>,
     folders: BTreeSet<PathBuf>,
 }
 
-impl ToolSources {
-    /// As they look now.
-    pub(super) fn of(builds: Builds, ignored: &Path) -> Self {
-        let mut sources = ToolSources {
+impl WatchedToolSources {
+    /// Creates the sources with their current state.
+    pub(super) fn of(builds: ToolBuilds, ignored: &Path) -> Self {
+        let mut sources = WatchedToolSources {
             builds,
             files: BTreeMap::new(),
             folders: BTreeSet::new(),
@@ -33,28 +33,29 @@ impl ToolSources {
         sources
     }
 
-    /// The builds of a project that was read again. Files that were known are not forgotten: they may have changed meanwhile.
-    pub(super) fn take_over(&mut self, builds: Builds) {
+    /// Replaces the builds after a reload. Known file stamps stay, because the files may have
+    /// changed since.
+    pub(super) fn replace_builds(&mut self, builds: ToolBuilds) {
         self.builds = builds;
     }
 
-    /// What builds them.
-    pub(super) fn builds(&self) -> &Builds {
+    /// Returns the builds.
+    pub(super) fn builds(&self) -> &ToolBuilds {
         &self.builds
     }
 
-    /// The folders that they lie in.
+    /// Returns the directories with sources.
     pub(super) fn folders(&self) -> &BTreeSet<PathBuf> {
         &self.folders
     }
 
-    /// The builds whose sources look different from the last look.
+    /// Returns the builds whose sources changed since the last comparison.
     pub(super) fn changed(&mut self, ignored: &Path) -> Vec<ToolBuild> {
         let tree = self.builds.source_tree(ignored);
-        let now: BTreeMap<PathBuf, Stamp> = tree
+        let now: BTreeMap<PathBuf, PathStamp> = tree
             .files
             .into_iter()
-            .map(|path| (path.clone(), Stamp::of(&path)))
+            .map(|path| (path.clone(), PathStamp::of(&path)))
             .collect();
         let before = std::mem::replace(&mut self.files, now);
         self.folders = tree.folders;
@@ -72,18 +73,18 @@ impl ToolSources {
     }
 }
 
-/// Runs builds one after another, beside everything else.
-pub(super) struct Builder {
-    swarm: Weak<Inner>,
+/// Runs builds sequentially in a background task.
+pub(super) struct ToolBuildRunner {
+    swarm: Weak<SwarmInner>,
     cancellation: CancellationToken,
     waiting: BTreeMap<ResourceId, ToolBuild>,
     running: Option<JoinHandle<()>>,
 }
 
-impl Builder {
-    /// Builds until `cancellation`.
-    pub(super) fn new(swarm: Weak<Inner>, cancellation: CancellationToken) -> Self {
-        Builder {
+impl ToolBuildRunner {
+    /// Creates a runner that builds until `cancellation`.
+    pub(super) fn new(swarm: Weak<SwarmInner>, cancellation: CancellationToken) -> Self {
+        ToolBuildRunner {
             swarm,
             cancellation,
             waiting: BTreeMap::new(),
@@ -91,8 +92,8 @@ impl Builder {
         }
     }
 
-    /// Runs these builds, as soon as those that run are done.
-    pub(super) fn want(&mut self, tools: Vec<ToolBuild>, builds: &Builds) {
+    /// Queues builds. They start after the running ones.
+    pub(super) fn enqueue_builds(&mut self, tools: Vec<ToolBuild>, builds: &ToolBuilds) {
         self.waiting
             .extend(tools.into_iter().map(|build| (build.tool.clone(), build)));
         if self.running.is_none() && !self.waiting.is_empty() {
@@ -107,29 +108,29 @@ impl Builder {
         }
     }
 
-    /// Waits until the builds that run have ended, after they were cancelled.
+    /// Waits for running builds after their cancellation.
     pub(super) async fn end(mut self) {
         if let Some(running) = self.running.take() {
-            // What a panic was about was told.
+            // A panic is already logged.
             let _ = running.await;
         }
     }
 
-    /// Waits until the builds that run are done; forever where none do.
+    /// Waits until the running builds are done; never returns without one.
     pub(super) async fn done(&mut self) {
         let Some(running) = &mut self.running else {
             return std::future::pending().await;
         };
         if let Err(error) = running.await {
-            tracing::error!(%error, "building failed; this is a fault of the program");
+            tracing::error!(%error, "building failed; this is a bug in gdn");
         }
         self.running = None;
     }
 }
 
 async fn run(
-    swarm: Weak<Inner>,
-    builds: Builds,
+    swarm: Weak<SwarmInner>,
+    builds: ToolBuilds,
     tools: Vec<ToolBuild>,
     cancellation: CancellationToken,
 ) {

@@ -1,54 +1,53 @@
-//! What tells whether a file is still the one that was read, without reading it again.
+//! Stamps that detect file changes without reading the file.
 
 use std::fs::{self, Metadata};
 use std::io;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-/// What stands at a path, links followed.
+/// State of a path, with links followed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Stamp {
-    /// Nothing, or nothing that can be looked at.
+pub(crate) enum PathStamp {
+    /// Missing or inaccessible.
     Nothing,
-    /// A folder. What is in it has stamps of its own.
+    /// Directory. Its entries have their own stamps.
     Folder,
-    /// A file.
+    /// File.
     File(FileStamp),
 }
 
-/// A file as it was. An editor that puts a new file in the place of an old one changes its identity, one that writes in
-/// place its times.
+/// State of a file. Replacing the file changes its identity; writing in place changes its times.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FileStamp {
     pub(crate) size: u64,
     modified: Option<SystemTime>,
-    identity: Identity,
+    identity: FileIdentity,
 }
 
-impl Stamp {
-    /// Looks at `path`.
+impl PathStamp {
+    /// Returns the stamp of `path`.
     pub(crate) fn of(path: &Path) -> Self {
-        Stamp::from(&fs::metadata(path))
+        PathStamp::from(&fs::metadata(path))
     }
 }
 
-impl From<&io::Result<Metadata>> for Stamp {
+impl From<&io::Result<Metadata>> for PathStamp {
     fn from(looked: &io::Result<Metadata>) -> Self {
         match looked {
-            Err(_) => Stamp::Nothing,
-            Ok(metadata) if metadata.is_dir() => Stamp::Folder,
-            Ok(metadata) => Stamp::File(FileStamp {
+            Err(_) => PathStamp::Nothing,
+            Ok(metadata) if metadata.is_dir() => PathStamp::Folder,
+            Ok(metadata) => PathStamp::File(FileStamp {
                 size: metadata.len(),
                 modified: metadata.modified().ok(),
-                identity: Identity::of(metadata),
+                identity: FileIdentity::of(metadata),
             }),
         }
     }
 }
 
 impl FileStamp {
-    /// Whether the file was left alone for longer than `age` before `now`. False where the system does not tell when a file
-    /// was touched whatever its modification time was set to.
+    /// Returns true if the file was unchanged for longer than `age` before `now`. Returns false on
+    /// platforms without a change time, because a modification time can be set.
     pub(crate) fn is_older_than(&self, age: Duration, now: SystemTime) -> bool {
         let touched = [self.modified, self.identity.touched()];
         touched.iter().all(|at| {
@@ -58,23 +57,23 @@ impl FileStamp {
     }
 }
 
-/// Which file or folder it is, whatever it is called.
+/// Identity of a file or directory, independent of its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Identity {
+pub(crate) struct FileIdentity {
     #[cfg(unix)]
     device: u64,
     #[cfg(unix)]
     inode: u64,
-    /// When anything about it changed, its modification time included: that can be set back.
+    /// Time of the last metadata change. Unlike the modification time, it cannot be set back.
     #[cfg(unix)]
     changed: (i64, i64),
 }
 
-impl Identity {
+impl FileIdentity {
     #[cfg(unix)]
     fn of(metadata: &Metadata) -> Self {
         use std::os::unix::fs::MetadataExt;
-        Identity {
+        FileIdentity {
             device: metadata.dev(),
             inode: metadata.ino(),
             changed: (metadata.ctime(), metadata.ctime_nsec()),
@@ -93,7 +92,7 @@ impl Identity {
 
     #[cfg(not(unix))]
     fn of(_: &Metadata) -> Self {
-        Identity {}
+        FileIdentity {}
     }
 
     #[cfg(not(unix))]
@@ -102,7 +101,8 @@ impl Identity {
     }
 }
 
-/// Which folder stands at `path`; another one may take its place under the same name. `None` where there is none.
+/// Returns the identity of the directory at `path`, which changes if the directory is replaced.
+/// Returns `None` if there is none.
 #[cfg(unix)]
 pub(crate) fn folder_identity(path: &Path) -> Option<(u64, u64)> {
     use std::os::unix::fs::MetadataExt;
@@ -112,7 +112,7 @@ pub(crate) fn folder_identity(path: &Path) -> Option<(u64, u64)> {
         .map(|metadata| (metadata.dev(), metadata.ino()))
 }
 
-/// Which folder stands at `path`. The platform does not tell one from another cheaply.
+/// Returns a constant for a directory at `path`, because this platform has no cheap identity.
 #[cfg(not(unix))]
 pub(crate) fn folder_identity(path: &Path) -> Option<(u64, u64)> {
     path.is_dir().then_some((0, 0))

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::StreamExt;
-use goondan::message::Part;
+use goondan::message::MessagePart;
 use goondan::ports::model::{
     ModelChunk, ModelClient, ModelError, ModelFactory, ModelRequest, ModelStream,
 };
@@ -76,7 +76,7 @@ impl ModelClient for Client {
     async fn stream(&self, _: ModelRequest) -> Result<ModelStream, ModelError> {
         self.asked.notify_one();
         self.may_answer.notified().await;
-        let answer = ModelChunk::finish(vec![Part::text(self.number.to_string())], None);
+        let answer = ModelChunk::finish(vec![MessagePart::text(self.number.to_string())], None);
         Ok(futures::stream::iter([Ok(answer)]).boxed())
     }
 }

@@ -2,8 +2,8 @@
 use std::collections::BTreeMap;
 
 use goondan::spec::Environment;
-use goondan::telemetry::otlp::{Span, TracesRequest, Value};
-use goondan::telemetry::{Caller, Settings};
+use goondan::start::telemetry::otlp::{AttributeValue, OtlpSpan, TracesRequest};
+use goondan::start::telemetry::{CallerTrace, TelemetrySettings};
 use goondan::{Input, Swarm};
 use prost::Message;
 use wiremock::matchers::path;
@@ -44,11 +44,11 @@ spec: {entryAgent: Agent/boss, agents: [{ref: Agent/boss}, {ref: Agent/worker}]}
 "#;
 
 /// The spans of one turn, by name.
-async fn spans(more: &[(&str, &str)]) -> BTreeMap<String, Span> {
+async fn spans(more: &[(&str, &str)]) -> BTreeMap<String, OtlpSpan> {
     spans_of(more, Input::text("go")).await
 }
 
-async fn spans_of(more: &[(&str, &str)], input: Input) -> BTreeMap<String, Span> {
+async fn spans_of(more: &[(&str, &str)], input: Input) -> BTreeMap<String, OtlpSpan> {
     let server = MockServer::builder().start().await;
     Mock::given(path("/v1/traces"))
         .respond_with(ResponseTemplate::new(200))
@@ -75,7 +75,7 @@ async fn spans_of(more: &[(&str, &str)], input: Input) -> BTreeMap<String, Span>
             "WORD_KEY".to_owned(),
             "opensesame".to_owned(),
         )]))
-        .telemetry(Settings::read(get).unwrap())
+        .telemetry(TelemetrySettings::read(get).unwrap())
         .start()
         .await
         .unwrap();
@@ -97,14 +97,14 @@ async fn spans_of(more: &[(&str, &str)], input: Input) -> BTreeMap<String, Span>
     by_name
 }
 
-fn text(span: &Span, key: &str) -> String {
+fn text(span: &OtlpSpan, key: &str) -> String {
     match value(span, key) {
-        Some(Value::Text(text)) => text,
+        Some(AttributeValue::Text(text)) => text,
         other => panic!("{key} of {} is {other:?}", span.name),
     }
 }
 
-fn value(span: &Span, key: &str) -> Option<Value> {
+fn value(span: &OtlpSpan, key: &str) -> Option<AttributeValue> {
     span.attributes
         .iter()
         .find(|attribute| attribute.key == key)?
@@ -155,9 +155,12 @@ async fn tokens_from_the_cache_cost_what_the_model_says() {
     let turn = &spans["boss: invoke_agent boss"];
     assert_eq!(
         value(turn, "gen_ai.usage.cache_read.input_tokens"),
-        Some(Value::Int(500_000))
+        Some(AttributeValue::Int(500_000))
     );
-    assert_eq!(value(turn, "goondan.cost.amount"), Some(Value::Double(2.5)));
+    assert_eq!(
+        value(turn, "goondan.cost.amount"),
+        Some(AttributeValue::Double(2.5))
+    );
     assert_eq!(text(turn, "goondan.cost.currency"), "USD");
 }
 
@@ -212,7 +215,7 @@ async fn without_that_nobody_learns_what_was_said() {
 fn called(flags: &str) -> Input {
     let traceparent = format!("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-{flags}");
     Input {
-        caller: Caller::read(&traceparent, ["a=1"]),
+        caller: CallerTrace::read(&traceparent, ["a=1"]),
         ..Input::text("go")
     }
 }

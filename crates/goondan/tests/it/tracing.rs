@@ -1,7 +1,7 @@
 //! What servers are told of the trace that a question to them is part of.
 
-use goondan::telemetry::otlp::TracesRequest;
-use goondan::telemetry::{Caller, Settings};
+use goondan::start::telemetry::otlp::TracesRequest;
+use goondan::start::telemetry::{CallerTrace, TelemetrySettings};
 use goondan::{Input, Swarm};
 use prost::Message;
 use serde_json::{Value, json};
@@ -154,11 +154,11 @@ async fn seen(variables: &[(&str, &str)], caller: Option<&str>) -> Seen {
     };
     let builder = Swarm::builder(bundle).state_root(folder.path().join("state"));
     let swarm = builder
-        .telemetry(Settings::read(get).unwrap())
+        .telemetry(TelemetrySettings::read(get).unwrap())
         .start()
         .await
         .unwrap();
-    let caller = caller.and_then(|header| Caller::read(header, ["a=1"]));
+    let caller = caller.and_then(|header| CallerTrace::read(header, ["a=1"]));
     let turn = swarm
         .send(Input {
             caller,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use goondan::spec::Environment;
-use goondan::{Input, ReloadNews, ReloadOutcome, Swarm, Watch, WatchOptions};
+use goondan::{Input, ProjectWatch, ReloadNews, ReloadOutcome, Swarm, WatchOptions};
 use tempfile::TempDir;
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -42,7 +42,7 @@ struct Watched {
     project: PathBuf,
     swarm: Swarm,
     news: UnboundedReceiver<ReloadNews>,
-    _watch: Watch,
+    _watch: ProjectWatch,
 }
 
 impl Watched {

@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use super::bus::Events;
 use super::layer::LayerContext;
-use super::session::{Buses, LayerFn, Session};
-use super::{Means, request};
+use super::session::{ConversationBuses, LayerFn, RegisteredSession};
+use super::{MessageResources, request};
 use crate::sdk::context::{Logger, ToolContext};
 use crate::sdk::export::Tool;
 use crate::wire::{Kept, LayerEntry, LayerKind, OfferedTool, Register, Registered, ToolError};
@@ -26,7 +26,7 @@ pub struct ExtensionApi {
 }
 
 impl ExtensionApi {
-    pub(super) fn new(told: Register, buses: &Buses, means: Means) -> Self {
+    pub(super) fn new(told: Register, buses: &ConversationBuses, means: MessageResources) -> Self {
         let context = means.context(request(&told, None));
         ExtensionApi {
             context,
@@ -71,9 +71,7 @@ impl ExtensionApi {
     /// Fails with the field's name if a value does not match.
     pub fn config<T: DeserializeOwned>(&self) -> Result<T, ToolError> {
         serde_json::from_value(Value::Object(self.told.config.clone())).map_err(|mistake| {
-            ToolError::new(format!(
-                "the config of the extension does not fit: {mistake}"
-            ))
+            ToolError::new(format!("the config of the extension is invalid: {mistake}"))
         })
     }
 
@@ -120,7 +118,7 @@ impl ExtensionApi {
         self.tools.push(tool);
     }
 
-    pub(super) fn into_session(self) -> (Session, Registered) {
+    pub(super) fn into_session(self) -> (RegisteredSession, Registered) {
         let offered = self.tools.iter().map(|tool| OfferedTool {
             name: tool.export.name.clone(),
             description: tool.export.description.clone(),
@@ -133,7 +131,7 @@ impl ExtensionApi {
         };
         let layers = self.layers.into_iter().map(|(_, run)| run).collect();
         (
-            Session::new(self.told, self.state, self.events, layers, self.tools),
+            RegisteredSession::new(self.told, self.state, self.events, layers, self.tools),
             registered,
         )
     }
@@ -142,9 +140,9 @@ impl ExtensionApi {
 /// The state that an extension keeps for a conversation: any JSON, null at first. It survives
 /// restarts.
 #[derive(Clone)]
-pub struct State(Arc<Mutex<Held>>);
+pub struct State(Arc<Mutex<ExtensionStateValue>>);
 
-struct Held {
+struct ExtensionStateValue {
     value: Value,
     /// True if the host does not have this value yet.
     is_news: bool,
@@ -152,7 +150,7 @@ struct Held {
 
 impl State {
     fn new(value: Value) -> Self {
-        State(Arc::new(Mutex::new(Held {
+        State(Arc::new(Mutex::new(ExtensionStateValue {
             value,
             is_news: false,
         })))
@@ -165,7 +163,7 @@ impl State {
 
     /// Replaces the value.
     pub fn set(&self, value: impl Into<Value>) {
-        *self.lock() = Held {
+        *self.lock() = ExtensionStateValue {
             value: value.into(),
             is_news: true,
         };
@@ -173,7 +171,7 @@ impl State {
 
     /// Restores a value that the host has reset.
     pub(super) fn put_back(&self, kept: Kept) {
-        *self.lock() = Held {
+        *self.lock() = ExtensionStateValue {
             value: kept.value,
             is_news: false,
         };
@@ -187,7 +185,7 @@ impl State {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Held> {
+    fn lock(&self) -> MutexGuard<'_, ExtensionStateValue> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -12,18 +12,18 @@ use crate::wire::{JsonObject, LogLevel, LogLine};
 type Listener = Arc<dyn Fn(&Value) + Send + Sync>;
 
 #[derive(Default)]
-pub(super) struct Bus {
-    listeners: Mutex<Listeners>,
+pub(super) struct ConversationBus {
+    listeners: Mutex<BusListeners>,
 }
 
 #[derive(Default)]
-struct Listeners {
+struct BusListeners {
     last: u64,
     by_name: HashMap<String, Vec<(u64, u64, Listener)>>,
 }
 
-impl Bus {
-    fn lock(&self) -> MutexGuard<'_, Listeners> {
+impl ConversationBus {
+    fn lock(&self) -> MutexGuard<'_, BusListeners> {
         self.listeners
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -33,7 +33,7 @@ impl Bus {
 /// Events as one extension uses them. Its subscriptions end with its registration.
 #[derive(Clone)]
 pub struct Events {
-    bus: Arc<Bus>,
+    bus: Arc<ConversationBus>,
     /// Identifies the subscriptions of this registration.
     owner: u64,
     /// True if the host does not have the current list of event names yet.
@@ -41,7 +41,7 @@ pub struct Events {
 }
 
 impl Events {
-    pub(super) fn new(bus: Arc<Bus>) -> Self {
+    pub(super) fn new(bus: Arc<ConversationBus>) -> Self {
         let owner = {
             let mut listeners = bus.lock();
             listeners.last += 1;
@@ -93,7 +93,7 @@ impl Events {
 
     /// Calls this registration's listeners with an event of the runtime. The host sends such events
     /// to each registration.
-    pub(super) fn happened(&self, event: &Value) {
+    pub(super) fn dispatch_event(&self, event: &Value) {
         let name = event["type"].as_str().unwrap_or_default();
         let listeners = self
             .bus
@@ -151,7 +151,7 @@ impl Events {
 /// Calls a listener, and logs a panic.
 fn tell(listener: &Listener, name: &str, event: &Value) {
     if let Err(panic) = panics::catch(|| listener(event)) {
-        let message = format!("a listener to the event {name} failed: {panic}");
+        let message = format!("a listener of the event {name} failed: {panic}");
         panics::log(&LogLine {
             level: LogLevel::Error,
             message,

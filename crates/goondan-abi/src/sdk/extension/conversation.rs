@@ -36,7 +36,7 @@ impl Conversation {
     /// # Errors
     ///
     /// Fails if the news belongs to another conversation.
-    pub(super) fn hear(&mut self, news: News) -> Result<(), ToolError> {
+    pub(super) fn apply_news(&mut self, news: News) -> Result<(), ToolError> {
         if let Some(base) = news.base {
             *self = Conversation {
                 base,
@@ -48,7 +48,8 @@ impl Conversation {
             std::mem::take(&mut self.events)
                 .iter()
                 .for_each(|event| apply(&mut known, event));
-            let unlike = || ToolError::new("gdn and the library do not know the same conversation");
+            let unlike =
+                || ToolError::new("the conversation in the library differs from the one in gdn");
             if known.len() != of {
                 return Err(unlike());
             }
@@ -101,7 +102,7 @@ mod tests {
         let mut conversation = Conversation::default();
         let message = |id: &str| json!({"id": id});
         conversation
-            .hear(News {
+            .apply_news(News {
                 base: Some(vec![message("a"), message("b")]),
                 ..News::default()
             })
@@ -113,7 +114,7 @@ mod tests {
             json!({"type": "remove", "targetId": "nobody"}),
         ];
         conversation
-            .hear(News {
+            .apply_news(News {
                 events,
                 ..News::default()
             })
@@ -129,14 +130,14 @@ mod tests {
         let message = |id: &str| json!({"id": id});
         let mut conversation = Conversation::default();
         conversation
-            .hear(News {
+            .apply_news(News {
                 base: Some(vec![message("a"), message("b")]),
                 ..News::default()
             })
             .unwrap();
         let events = vec![json!({"type": "append", "message": message("c")})];
         conversation
-            .hear(News {
+            .apply_news(News {
                 events,
                 ..News::default()
             })
@@ -151,7 +152,7 @@ mod tests {
         };
         let splice = |of| Some(Splice { of, parts: parts() });
         conversation
-            .hear(News {
+            .apply_news(News {
                 splice: splice(3),
                 ..News::default()
             })
@@ -163,7 +164,7 @@ mod tests {
         assert!(conversation.events().is_empty());
         assert!(
             conversation
-                .hear(News {
+                .apply_news(News {
                     splice: splice(3),
                     ..News::default()
                 })

@@ -7,8 +7,8 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::conversation::Conversation;
-use super::session::Session;
-use super::{Means, request};
+use super::session::RegisteredSession;
+use super::{MessageResources, request};
 use crate::sdk::context::{Logger, ToolContext};
 use crate::wire::{
     AgentRequest, Changes, Ended, JsonObject, LayerRun, NextRequest, SendRequest, ToolError,
@@ -23,7 +23,7 @@ static EMITTED: AtomicU64 = AtomicU64::new(0);
 /// A layer may change `metadata`. It may also change `args` around tool calls, and `tool_catalog`
 /// around steps.
 pub struct LayerContext<'a> {
-    session: &'a Session,
+    session: &'a RegisteredSession,
     base: ToolContext,
     fields: JsonObject,
     /// Data shared by the layers of one turn, step or call.
@@ -42,7 +42,11 @@ pub struct LayerContext<'a> {
 }
 
 impl<'a> LayerContext<'a> {
-    pub(super) fn new(session: &'a Session, run: LayerRun, means: Means) -> Self {
+    pub(super) fn new(
+        session: &'a RegisteredSession,
+        run: LayerRun,
+        means: MessageResources,
+    ) -> Self {
         let base = means.context(request(&session.told, Some(&run)));
         let mut fields = run.context;
         let metadata = match fields.remove("metadata") {
@@ -158,12 +162,12 @@ impl<'a> LayerContext<'a> {
     pub fn emit(&mut self, mut event: Value) -> Result<(), ToolError> {
         let wrong = |what: &str| ToolError::new(what).code(code::RESULT);
         if self.fields.contains_key("toolName") {
-            return Err(wrong("layers around tool calls emit no message events"));
+            return Err(wrong("layers around tool calls cannot emit message events"));
         }
         let kind = event["type"].as_str().unwrap_or_default().to_owned();
         if !["append", "replace", "remove", "truncate"].contains(&kind.as_str()) {
             return Err(wrong(
-                "a message event is an append, a replace, a remove or a truncate",
+                "the type of a message event must be append, replace, remove or truncate",
             ));
         }
         if kind == "append" || kind == "replace" {

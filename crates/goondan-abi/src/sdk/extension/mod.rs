@@ -6,7 +6,7 @@
 mod api;
 mod bus;
 mod conversation;
-mod heard;
+mod event_queue;
 mod layer;
 mod session;
 
@@ -16,14 +16,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub use self::api::{ExtensionApi, State};
 pub use self::bus::Events;
 pub use self::conversation::Conversation;
-use self::heard::Heard;
+use self::event_queue::ExtensionEventQueue;
 pub use self::layer::LayerContext;
-use self::session::{Buses, Session};
-use super::cancellation::Cancellation;
+use self::session::{ConversationBuses, RegisteredSession};
+use super::cancellation::CancellationSignal;
 use super::context::ToolContext;
 use super::host::HostLink;
-use super::operations::Operations;
-use super::threads::Threads;
+use super::operations::PendingOperations;
+use super::threads::CallThreads;
 use serde_json::Value;
 
 use crate::wire::{
@@ -33,22 +33,22 @@ use crate::wire::{
 /// Registers the layers and tools of an extension, once per conversation.
 pub type RegisterFn = fn(&mut ExtensionApi) -> Result<(), ToolError>;
 
-pub(super) struct Extension {
+pub(super) struct ExtensionSessions {
     register: RegisterFn,
-    sessions: Mutex<HashMap<u64, Arc<Session>>>,
-    buses: Buses,
-    heard: Arc<Heard>,
+    sessions: Mutex<HashMap<u64, Arc<RegisteredSession>>>,
+    buses: ConversationBuses,
+    heard: Arc<ExtensionEventQueue>,
 }
 
 /// The means to process a message.
-pub(super) struct Means {
+pub(super) struct MessageResources {
     pub(super) call: u64,
-    pub(super) cancellation: Arc<Cancellation>,
+    pub(super) cancellation: Arc<CancellationSignal>,
     pub(super) host: HostLink,
-    pub(super) operations: Arc<Operations>,
+    pub(super) operations: Arc<PendingOperations>,
 }
 
-impl Means {
+impl MessageResources {
     /// Creates a context for code that runs on behalf of `request`.
     pub(super) fn context(self, mut request: CallRequest) -> ToolContext {
         ToolContext::of_call(
@@ -60,12 +60,12 @@ impl Means {
     }
 }
 
-impl Extension {
+impl ExtensionSessions {
     pub(super) fn new(register: RegisterFn) -> Self {
-        Extension {
+        ExtensionSessions {
             register,
             sessions: Mutex::default(),
-            buses: Buses::default(),
+            buses: ConversationBuses::default(),
             heard: Arc::default(),
         }
     }
@@ -78,14 +78,14 @@ impl Extension {
     }
 
     /// Queues an event for a registration.
-    pub(super) fn happened(&self, session: u64, event: Value, threads: &Arc<Threads>) {
+    pub(super) fn happened(&self, session: u64, event: Value, threads: &Arc<CallThreads>) {
         // A removed registration receives no events.
         if let Ok(session) = self.session(session) {
             self.heard.put(session, event, threads);
         }
     }
 
-    pub(super) fn run(&self, message: ExtensionMessage, means: Means) -> Ended {
+    pub(super) fn run(&self, message: ExtensionMessage, means: MessageResources) -> Ended {
         match message {
             ExtensionMessage::Register(message) => self.register(message, means),
             ExtensionMessage::Layer(run) => match self.session(run.session) {
@@ -105,7 +105,7 @@ impl Extension {
         }
     }
 
-    fn register(&self, message: Register, means: Means) -> Ended {
+    fn register(&self, message: Register, means: MessageResources) -> Ended {
         let number = message.session;
         let mut api = ExtensionApi::new(message, &self.buses, means);
         if let Err(error) = (self.register)(&mut api) {
@@ -125,12 +125,12 @@ impl Extension {
         }
     }
 
-    fn session(&self, number: u64) -> Result<Arc<Session>, ToolError> {
-        let unknown = || ToolError::new(format!("there is no registration {number}"));
+    fn session(&self, number: u64) -> Result<Arc<RegisteredSession>, ToolError> {
+        let unknown = || ToolError::new(format!("unknown registration {number}"));
         self.lock().get(&number).cloned().ok_or_else(unknown)
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Arc<Session>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Arc<RegisteredSession>>> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use serde_json::Value;
 
 use super::api::State;
-use super::bus::{Bus, Events};
+use super::bus::{ConversationBus, Events};
 use super::conversation::Conversation;
 use super::layer::LayerContext;
-use super::{Means, failed};
+use super::{MessageResources, failed};
 use crate::sdk::export::Tool;
-use crate::sdk::handler::Run;
+use crate::sdk::handler::ErasedTool;
 use crate::wire::{CallRequest, Ended, LayerRun, News, Register, ToolError};
 
 pub(super) type LayerFn =
@@ -19,9 +19,9 @@ pub(super) type LayerFn =
 
 /// The buses of the conversations, by agent and key. A bus exists as long as it is referenced.
 #[derive(Default)]
-pub(super) struct Buses(Mutex<HashMap<(String, String), Weak<Bus>>>);
+pub(super) struct ConversationBuses(Mutex<HashMap<(String, String), Weak<ConversationBus>>>);
 
-impl Buses {
+impl ConversationBuses {
     pub(super) fn events(&self, agent: &str, key: &str) -> Events {
         let mut buses = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         buses.retain(|_, bus| bus.strong_count() > 0);
@@ -33,22 +33,22 @@ impl Buses {
 }
 
 /// An extension that has registered for a conversation.
-pub(super) struct Session {
+pub(super) struct RegisteredSession {
     pub(super) told: Register,
     pub(super) state: State,
     events: Events,
     layers: Vec<LayerFn>,
-    tools: HashMap<String, Box<dyn Run>>,
+    tools: HashMap<String, Box<dyn ErasedTool>>,
     conversation: Mutex<Conversation>,
 }
 
-impl Drop for Session {
+impl Drop for RegisteredSession {
     fn drop(&mut self) {
         self.events.end();
     }
 }
 
-impl Session {
+impl RegisteredSession {
     pub(super) fn new(
         told: Register,
         state: State,
@@ -60,7 +60,7 @@ impl Session {
             .into_iter()
             .map(|tool| (tool.export.name, tool.run))
             .collect();
-        Session {
+        RegisteredSession {
             told,
             state,
             events,
@@ -70,9 +70,9 @@ impl Session {
         }
     }
 
-    pub(super) fn layer(&self, mut run: LayerRun, means: Means) -> Ended {
+    pub(super) fn layer(&self, mut run: LayerRun, means: MessageResources) -> Ended {
         let Some(layer) = self.layers.get(run.layer) else {
-            return failed(ToolError::new(format!("there is no layer {}", run.layer)));
+            return failed(ToolError::new(format!("unknown layer {}", run.layer)));
         };
         if let Err(error) = self.hear(std::mem::take(&mut run.news)) {
             return failed(error);
@@ -82,7 +82,7 @@ impl Session {
         context.end(returned)
     }
 
-    pub(super) fn call(&self, mut request: CallRequest, means: Means) -> Ended {
+    pub(super) fn call(&self, mut request: CallRequest, means: MessageResources) -> Ended {
         let Some(tool) = self.tools.get(&request.export) else {
             return failed(ToolError::new(format!(
                 "the extension has no tool `{}`",
@@ -107,7 +107,7 @@ impl Session {
 
     /// Calls the listeners of an event.
     pub(super) fn happened(&self, event: &Value) {
-        self.events.happened(event);
+        self.events.dispatch_event(event);
     }
 
     pub(super) fn listens(&self) -> Option<Vec<String>> {
@@ -118,7 +118,7 @@ impl Session {
         if let Some(kept) = news.state.take() {
             self.state.put_back(kept);
         }
-        self.conversation().hear(news)
+        self.conversation().apply_news(news)
     }
 
     pub(super) fn conversation(&self) -> MutexGuard<'_, Conversation> {

@@ -3,36 +3,41 @@
 use std::io;
 
 use goondan::StateRoot;
-use goondan::inside::shown;
+use goondan::internal::untrusted_text;
 use goondan::spec::codes::page_url;
-use goondan_connect::{Look, Pending, Reply, State, Status};
+use goondan_connect::{
+    ConnectionSnapshot, ConnectionState, ConnectionStatus, OutboxReply, PendingSender,
+};
 use serde::Serialize;
 
-use super::{Found, Place};
+use super::{ConnectionTargetArgs, SwarmConnections};
 use crate::commands::quoted;
 use crate::exit::CliError;
-use crate::output::{Output, Table};
+use crate::output::{CommandOutput, TextTable};
 
-/// Of so many failed answers a person is told, the last ones.
-const TOLD: usize = 5;
+/// Maximum number of failed replies shown per connection; the latest are shown.
+const MAX_FAILED_REPLIES: usize = 5;
 
-/// One connection, for programs.
+/// Connection in JSON output.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Row {
+struct ConnectionRow {
     name: String,
     connector: String,
     state: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     why: Option<String>,
     owed: usize,
-    pending: Vec<Pending>,
+    pending: Vec<PendingSender>,
     approved: Vec<String>,
-    failed: Vec<Reply>,
+    failed: Vec<OutboxReply>,
 }
 
-/// Lists connections.
-pub(super) fn run(place: &Place, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+pub(super) fn run(
+    place: &ConnectionTargetArgs,
+    state_root: &StateRoot,
+    output: &CommandOutput,
+) -> Result<(), CliError> {
     let found = place.find(state_root, output)?;
     let rows = rows(&found)?;
     if output.json {
@@ -44,7 +49,7 @@ pub(super) fn run(place: &Place, state_root: &StateRoot, output: &Output) -> Res
             page_url("connections.md")
         ));
     }
-    let mut table = Table::new(&[
+    let mut table = TextTable::new(&[
         "CONNECTION",
         "CONNECTOR",
         "STATE",
@@ -67,12 +72,12 @@ pub(super) fn run(place: &Place, state_root: &StateRoot, output: &Output) -> Res
     rows.iter().try_for_each(|row| details(row, place, output))
 }
 
-fn rows(found: &Found) -> Result<Vec<Row>, CliError> {
+fn rows(found: &SwarmConnections) -> Result<Vec<ConnectionRow>, CliError> {
     let is_running = found.workspace.running_process().unwrap_or(None).is_some();
     let row =
         |connection: &std::sync::Arc<goondan::spec::Resource<goondan::spec::kinds::Connection>>| {
             let name = connection.id.name.clone();
-            let Look {
+            let ConnectionSnapshot {
                 status,
                 pending,
                 approved,
@@ -81,7 +86,7 @@ fn rows(found: &Found) -> Result<Vec<Row>, CliError> {
             } = found.shelf(&name).look()?;
             let connector = connection.spec.connector.name.clone();
             let (state, why) = state(status, is_running);
-            io::Result::Ok(Row {
+            io::Result::Ok(ConnectionRow {
                 name,
                 connector,
                 state,
@@ -95,27 +100,31 @@ fn rows(found: &Found) -> Result<Vec<Row>, CliError> {
     Ok(found.all().map(row).collect::<io::Result<_>>()?)
 }
 
-/// What was written down last counts only while a process runs that wrote it.
-fn state(status: Option<Status>, is_running: bool) -> (&'static str, Option<String>) {
+/// Returns the state to show. A recorded state other than `unusable` counts only during a run.
+fn state(status: Option<ConnectionStatus>, is_running: bool) -> (&'static str, Option<String>) {
     let Some(status) = status else {
         return ("never ran", None);
     };
     match status.state {
-        State::Unusable => ("unusable", status.why),
+        ConnectionState::Unusable => ("unusable", status.why),
         _ if !is_running => ("stopped", None),
-        State::Running => ("running", None),
-        State::Failing => ("failing", status.why),
-        State::Stopped => ("stopped", None),
+        ConnectionState::Running => ("running", None),
+        ConnectionState::Failing => ("failing", status.why),
+        ConnectionState::Stopped => ("stopped", None),
     }
 }
 
-fn details(row: &Row, place: &Place, output: &Output) -> Result<(), CliError> {
+fn details(
+    row: &ConnectionRow,
+    place: &ConnectionTargetArgs,
+    output: &CommandOutput,
+) -> Result<(), CliError> {
     if let Some(why) = &row.why {
-        output.note(&format!("\n{}: {}", row.name, shown::line(why)))?;
+        output.note(&format!("\n{}: {}", row.name, untrusted_text::line(why)))?;
     }
     if !row.pending.is_empty() {
-        output.note(&format!("\n{}: these would like to write", row.name))?;
-        for Pending { id, name, .. } in &row.pending {
+        output.note(&format!("\n{}: senders waiting for approval", row.name))?;
+        for PendingSender { id, name, .. } in &row.pending {
             let command = format!(
                 "gdn connection approve {} {}{}",
                 row.name,
@@ -124,23 +133,23 @@ fn details(row: &Row, place: &Place, output: &Output) -> Result<(), CliError> {
             );
             output.note(&format!(
                 "  {}  {}  ({})",
-                shown::line(id),
-                shown::line(name),
-                shown::line(command)
+                untrusted_text::line(id),
+                untrusted_text::line(name),
+                untrusted_text::line(command)
             ))?;
         }
     }
     if !row.failed.is_empty() {
         output.note(&format!(
-            "\n{}: these answers did not arrive, or may not have",
+            "\n{}: replies that failed or may have failed",
             row.name
         ))?;
-        for reply in row.failed.iter().rev().take(TOLD) {
+        for reply in row.failed.iter().rev().take(MAX_FAILED_REPLIES) {
             let why = reply.why.as_deref().unwrap_or_default();
             output.note(&format!(
                 "  {}  {}",
-                shown::line(&reply.instance),
-                shown::line(why)
+                untrusted_text::line(&reply.instance),
+                untrusted_text::line(why)
             ))?;
         }
     }

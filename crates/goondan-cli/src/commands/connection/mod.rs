@@ -7,26 +7,26 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
-use goondan::connectors::Bound;
-use goondan::inside::shown;
+use goondan::adapters::connectors::BoundConnection;
+use goondan::internal::untrusted_text;
 use goondan::spec::kinds::Connection;
 use goondan::spec::{Bundle, Code, Resource, ResourceId};
 use goondan::{StateRoot, Workspace};
-use goondan_connect::{Shelf, needs_no_approval};
+use goondan_connect::{ConnectionStateDir, needs_no_approval};
 use serde_json::json;
 
 use crate::complete;
-use crate::exit::{CliError, Exit};
-use crate::output::Output;
-use crate::place::ProjectOption;
+use crate::exit::{CliError, CommandExit};
+use crate::output::CommandOutput;
 use crate::project;
-use crate::retyped;
+use crate::project_path::ProjectPathOption;
+use crate::suggested_command;
 
 const EXAMPLES: &str = "\
 Examples:
-  gdn connection list                          List the connections, and who waits to be let in
-  gdn connection approve desk 1234567          Let a sender in
-  gdn connection test desk                     Show where a made-up event would go
+  gdn connection list                          List connections and senders waiting for approval
+  gdn connection approve desk 1234567          Approve a sender
+  gdn connection test desk                     Show the route of a sample event
   gdn connection test desk --event '{\"text\": \"Hi\", \"properties\": {\"chatId\": \"7\"}}'";
 
 /// Arguments of `gdn connection`.
@@ -39,27 +39,27 @@ pub(crate) struct ConnectionArgs {
 
 #[derive(Debug, Subcommand)]
 enum ConnectionCommand {
-    /// List connections with their state, strangers that wait, and answers that did not arrive
-    List(Place),
-    /// Let a sender in, also while the connection runs
-    Approve(ApproveArgs),
+    /// List connections with their state, pending senders and undelivered replies
+    List(ConnectionTargetArgs),
+    /// Approve a sender, even while the connection runs
+    Approve(ConnectionApproveArgs),
     /// Show where an event would go, without starting a turn
-    Test(test::TestArgs),
+    Test(test::ConnectionTestArgs),
 }
 
-/// Which connections are meant.
+/// Options that select the swarm.
 #[derive(Debug, Args)]
-struct Place {
+struct ConnectionTargetArgs {
     #[command(flatten)]
-    project: ProjectOption,
-    /// Look at the connections of this Swarm [default: the only one, or the one named `default`]
+    project: ProjectPathOption,
+    /// Use the connections of this Swarm [default: the only one, or the one named `default`]
     #[arg(short, long, value_name = "NAME", add = complete::swarms())]
     swarm: Option<String>,
 }
 
 /// Arguments of `gdn connection approve`.
 #[derive(Debug, Args)]
-struct ApproveArgs {
+struct ConnectionApproveArgs {
     /// The connection
     #[arg(value_name = "NAME", add = complete::connections())]
     name: String,
@@ -67,40 +67,43 @@ struct ApproveArgs {
     #[arg(value_name = "SENDER")]
     sender: String,
     #[command(flatten)]
-    place: Place,
+    place: ConnectionTargetArgs,
 }
 
-/// A swarm with its connections.
-struct Found {
+struct SwarmConnections {
     bundle: Arc<Bundle>,
     swarm: ResourceId,
     workspace: Workspace,
 }
 
-impl Place {
-    /// The options, each with a space before it, with which another command means the same connections.
+impl ConnectionTargetArgs {
+    /// Returns options that select the same swarm in another command, each with a leading space.
     fn options(&self) -> String {
         let project = self
             .project
             .given()
-            .map(|path| retyped::option("--project", &path.to_string_lossy()));
+            .map(|path| suggested_command::option("--project", &path.to_string_lossy()));
         let swarm = self
             .swarm
             .as_deref()
-            .map(|name| retyped::option("--swarm", name));
+            .map(|name| suggested_command::option("--swarm", name));
         [
             project.unwrap_or_default(),
             swarm.unwrap_or_default(),
-            retyped::state_root(),
+            suggested_command::state_root(),
         ]
         .concat()
     }
 
-    fn find(&self, state_root: &StateRoot, output: &Output) -> Result<Found, CliError> {
+    fn find(
+        &self,
+        state_root: &StateRoot,
+        output: &CommandOutput,
+    ) -> Result<SwarmConnections, CliError> {
         let path: PathBuf = self.project.find(output)?;
         let (bundle, swarm) = project::chosen_swarm(&path, self.swarm.as_deref(), output)?;
         let workspace = state_root.workspace_of(&bundle, &bundle.swarms()[&swarm]);
-        Ok(Found {
+        Ok(SwarmConnections {
             bundle,
             swarm,
             workspace,
@@ -108,7 +111,7 @@ impl Place {
     }
 }
 
-impl Found {
+impl SwarmConnections {
     fn all(&self) -> impl Iterator<Item = &Arc<Resource<Connection>>> {
         self.bundle.connections_of(&self.swarm)
     }
@@ -122,38 +125,39 @@ impl Found {
                     .map(|connection| connection.id.name.as_str())
                     .collect();
                 let message = format!(
-                    "The swarm {} has no connection `{}`.",
+                    "Swarm `{}` has no connection `{}`.",
                     self.swarm.name,
-                    shown::line(name)
+                    untrusted_text::line(name)
                 );
-                let unknown = CliError::new(Exit::Usage, Code::CONNECTION_NOT_FOUND, message);
+                let unknown =
+                    CliError::new(CommandExit::Usage, Code::CONNECTION_NOT_FOUND, message);
                 match names.is_empty() {
-                    true => {
-                        unknown.suggest("It has none at all. Add a document of `kind: Connection`.")
-                    }
-                    false => unknown.suggest(format!("Its connections are: {}.", names.join(", "))),
+                    true => unknown.suggest(
+                        "The swarm has no connections. Add a document with \
+                            `kind: Connection`.",
+                    ),
+                    false => unknown.suggest(format!("Use one of: {}.", names.join(", "))),
                 }
             })
     }
 
-    fn bound(&self, connection: &Resource<Connection>) -> Result<Bound, CliError> {
-        Bound::without_values(&self.bundle, connection).ok_or_else(|| {
-            let message = format!("`{}` is not there.", connection.spec.connector);
-            CliError::new(Exit::Usage, Code::CONNECTION_NOT_FOUND, message)
+    fn bound(&self, connection: &Resource<Connection>) -> Result<BoundConnection, CliError> {
+        BoundConnection::without_values(&self.bundle, connection).ok_or_else(|| {
+            let message = format!("`{}` does not exist.", connection.spec.connector);
+            CliError::new(CommandExit::Usage, Code::CONNECTION_NOT_FOUND, message)
                 .suggest("Name a Connector of the project.")
         })
     }
 
-    fn shelf(&self, name: &str) -> Shelf {
-        Shelf::of(&self.workspace.dir, name)
+    fn shelf(&self, name: &str) -> ConnectionStateDir {
+        ConnectionStateDir::of(&self.workspace.dir, name)
     }
 }
 
-/// Looks after connections.
 pub(crate) fn run(
     args: &ConnectionArgs,
     state_root: &StateRoot,
-    output: &Output,
+    output: &CommandOutput,
 ) -> Result<(), CliError> {
     match &args.command {
         ConnectionCommand::List(place) => list::run(place, state_root, output),
@@ -162,14 +166,19 @@ pub(crate) fn run(
     }
 }
 
-fn approve(args: &ApproveArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+fn approve(
+    args: &ConnectionApproveArgs,
+    state_root: &StateRoot,
+    output: &CommandOutput,
+) -> Result<(), CliError> {
     let found = args.place.find(state_root, output)?;
     let connection = found.connection(&args.name)?;
     let sender = args.sender.trim();
     if let Some(why) = needs_no_approval(&found.bound(connection)?) {
-        let suggestion = "Nothing was changed. `spec.allow.senders` of a Connection names those who may write; \
-                          `gdn connection list` shows who waits to be let in.";
-        return Err(CliError::usage(format!("Nobody has to be let in. {why}")).suggest(suggestion));
+        let suggestion = "Nothing was changed. `spec.allow.senders` of a Connection lists the \
+            allowed senders; `gdn connection list` shows the senders waiting for approval.";
+        let message = format!("The connection needs no approval of senders. {why}");
+        return Err(CliError::usage(message).suggest(suggestion));
     }
     let is_new = found.shelf(&connection.id.name).approve(sender)?;
     if output.json {
@@ -177,9 +186,9 @@ fn approve(args: &ApproveArgs, state_root: &StateRoot, output: &Output) -> Resul
             .json_line(&json!({"connection": args.name, "sender": sender, "isNew": is_new}));
     }
     let words = if is_new {
-        "may write from now on"
+        "is approved"
     } else {
-        "was let in before"
+        "was already approved"
     };
-    output.note(&format!("{} {words}.", shown::line(sender)))
+    output.note(&format!("{} {words}.", untrusted_text::line(sender)))
 }

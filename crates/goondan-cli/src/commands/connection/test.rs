@@ -2,33 +2,33 @@
 
 use clap::Args;
 use goondan::StateRoot;
-use goondan::inside::shown;
-use goondan_connect::{Event, Route, route, sample};
+use goondan::internal::untrusted_text;
+use goondan_connect::{EventRoute, PlatformEvent, route, sample};
 use serde_json::json;
 
-use super::Place;
+use super::ConnectionTargetArgs;
 use crate::complete;
 use crate::exit::CliError;
-use crate::output::Output;
+use crate::output::CommandOutput;
 
 /// Arguments of `gdn connection test`.
 #[derive(Debug, Args)]
-pub(super) struct TestArgs {
+pub(super) struct ConnectionTestArgs {
     /// The connection
     #[arg(value_name = "NAME", add = complete::connections())]
     name: String,
-    /// What is different about the event: name, text, instanceKey, sender, channel, properties
+    /// Override fields of the event: name, text, instanceKey, sender, channel, properties
     #[arg(long, value_name = "JSON")]
     event: Option<String>,
     #[command(flatten)]
-    place: Place,
+    place: ConnectionTargetArgs,
 }
 
-/// Shows the route of an event.
+/// Shows the route of an event, without starting a turn.
 pub(super) fn run(
-    args: &TestArgs,
+    args: &ConnectionTestArgs,
     state_root: &StateRoot,
-    output: &Output,
+    output: &CommandOutput,
 ) -> Result<(), CliError> {
     let found = args.place.find(state_root, output)?;
     let connection = found.connection(&args.name)?;
@@ -53,25 +53,30 @@ pub(super) fn run(
             "agent": agent, "instanceKey": route.instance_key,
         }));
     }
-    tell(&event, &route, &agent, output)
+    print_route(&event, &route, &agent, output)
 }
 
-fn tell(event: &Event, route: &Route, agent: &str, output: &Output) -> Result<(), CliError> {
+fn print_route(
+    event: &PlatformEvent,
+    route: &EventRoute,
+    agent: &str,
+    output: &CommandOutput,
+) -> Result<(), CliError> {
     let rule = match route.rule {
         Some(number) => format!("rule {number} (spec.ingress.rules[{number}])"),
-        None => "no rule: the entry agent gets it".to_owned(),
+        None => "no rule: the entry agent receives the event".to_owned(),
     };
-    output.line(&format!("event     {}", shown::line(&event.name)))?;
+    output.line(&format!("event     {}", untrusted_text::line(&event.name)))?;
     for (name, value) in &event.properties {
         output.line(&format!(
             "          {} = {}",
-            shown::line(name),
-            shown::line(value)
+            untrusted_text::line(name),
+            untrusted_text::line(value)
         ))?;
     }
     output.line(&format!("matches   {rule}"))?;
     output.line(&format!(
         "goes to   {}",
-        shown::line(format!("{agent}:{}", route.instance_key))
+        untrusted_text::line(format!("{agent}:{}", route.instance_key))
     ))
 }

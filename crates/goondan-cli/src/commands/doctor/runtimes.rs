@@ -1,35 +1,34 @@
-//! What runs tools in JavaScript, TypeScript and Python.
+//! Checks of the runtimes for tools in JavaScript, TypeScript and Python.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use goondan::spec::{Bundle, Code};
 
-use super::{Check, Status, check};
+use super::{CheckStatus, HealthCheck, check};
 
-const NODE: &str = "Node.js";
+const NODE_NAME: &str = "Node.js";
 
-/// A row for each runtime that is installed, and one for those that are not: nobody needs all of them.
-pub(super) fn installed() -> Vec<Check> {
-    // Programs of the folder that somebody stands in don't count, like those of a project.
+/// Returns a row per installed runtime, and one row for the others, since no project needs all.
+pub(super) fn installed() -> Vec<HealthCheck> {
+    // Programs in the current directory don't count, like those of a project.
     let here = std::env::current_dir().unwrap_or_default();
-    let (found, missing): (Vec<_>, Vec<_>) = goondan::checks::runtimes(&here)
+    let (found, missing): (Vec<_>, Vec<_>) = goondan::start::checks::runtimes(&here)
         .into_iter()
         .partition(|(_, program)| program.is_some());
-    let mut checks: Vec<Check> = found
+    let mut checks: Vec<HealthCheck> = found
         .into_iter()
         .filter_map(|(name, program)| {
             let program = program?;
-            let version =
-                version(&program).unwrap_or_else(|| "that does not say its version".to_owned());
-            let lacks = if name == NODE && !reads_typescript(&version) {
-                ", and reads no TypeScript"
+            let version = version(&program).unwrap_or_else(|| "(unknown version)".to_owned());
+            let lacks = if name == NODE_NAME && !reads_typescript(&version) {
+                ", without TypeScript support"
             } else {
                 ""
             };
             Some(check(
                 "runtime",
-                Status::Ok,
+                CheckStatus::Ok,
                 format!("{name} {version} is {}{lacks}", program.display()),
             ))
         })
@@ -37,18 +36,18 @@ pub(super) fn installed() -> Vec<Check> {
     let names: Vec<&str> = missing.into_iter().map(|(name, _)| name).collect();
     if !names.is_empty() {
         let detail = format!(
-            "not installed: {}; tools that are written for them need them",
+            "not installed: {}; only needed by tools written for these runtimes",
             names.join(", ")
         );
-        checks.push(check("runtime", Status::Ok, detail));
+        checks.push(check("runtime", CheckStatus::Ok, detail));
     }
     checks
 }
 
-/// Tools whose runtime is missing.
-pub(super) fn missing(bundle: &Bundle) -> Vec<Check> {
+/// Returns a warning per tool whose runtime is missing.
+pub(super) fn missing(bundle: &Bundle) -> Vec<HealthCheck> {
     let is_missing = |(_, why): &(_, Option<(String, String)>)| why.is_some();
-    let rows = goondan::checks::modules(bundle)
+    let rows = goondan::start::checks::modules(bundle)
         .into_iter()
         .filter(is_missing);
     rows.filter_map(|(tool, why)| {
@@ -56,7 +55,7 @@ pub(super) fn missing(bundle: &Bundle) -> Vec<Check> {
         Some(
             check(
                 "module",
-                Status::Warn,
+                CheckStatus::Warn,
                 format!("{tool}: {message} ({})", Code::NOT_READY),
             )
             .suggest(remedy),
@@ -65,29 +64,30 @@ pub(super) fn missing(bundle: &Bundle) -> Vec<Check> {
     .collect()
 }
 
-/// Why tools in TypeScript do not run on this machine, as a sentence without its end; none where they do. It starts Node.js.
+/// Returns why this machine can't run TypeScript tools, without a full stop; `None` if it can.
+/// Starts Node.js to get its version.
 pub(in crate::commands) fn typescript_problem() -> Option<String> {
     let here = std::env::current_dir().unwrap_or_default();
-    let found = goondan::checks::runtimes(&here);
+    let found = goondan::start::checks::runtimes(&here);
     let program = |wanted: &str| {
         found
             .iter()
             .find(|(name, _)| *name == wanted)
             .and_then(|(_, program)| program.clone())
     };
-    // Bun is taken before Node.js, and Node.js before Deno.
-    match (program("Bun"), program(NODE)) {
+    // Bun is preferred to Node.js, and Node.js to Deno.
+    match (program("Bun"), program(NODE_NAME)) {
         (Some(_), _) => None,
         (None, Some(node)) => version(&node)
             .filter(|version| !reads_typescript(version))
-            .map(|version| format!("Node.js {version} does not read TypeScript")),
+            .map(|version| format!("Node.js {version} can't run TypeScript")),
         (None, None) => program("Deno")
             .is_none()
             .then(|| "Nothing on this machine runs TypeScript".to_owned()),
     }
 }
 
-/// Whether Node.js of that version removes types by itself.
+/// Returns whether this version of Node.js strips types by default.
 fn reads_typescript(version: &str) -> bool {
     let mut numbers = version
         .split('.')
@@ -102,7 +102,7 @@ fn reads_typescript(version: &str) -> bool {
     }
 }
 
-/// What a program says of its version.
+/// Returns the version that a program prints for `--version`.
 fn version(program: &Path) -> Option<String> {
     let said = Command::new(program)
         .arg("--version")
@@ -128,14 +128,9 @@ mod tests {
         let reads = |versions: &[&str]| versions.iter().all(|version| reads_typescript(version));
         assert!(reads(&["22.18.0", "23.6.1", "24.0.0", "100.1"]));
         assert!(
-            ![
-                "20.20.2",
-                "22.17.9",
-                "23.5.0",
-                "that does not say its version"
-            ]
-            .iter()
-            .any(|old| reads_typescript(old))
+            !["20.20.2", "22.17.9", "23.5.0", "(unknown version)"]
+                .iter()
+                .any(|old| reads_typescript(old))
         );
     }
 }

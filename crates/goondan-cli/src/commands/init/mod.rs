@@ -6,56 +6,56 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use clap::Args;
-use goondan::inside::shown;
-use goondan::project::MANIFESTS;
+use goondan::internal::untrusted_text;
 use goondan::spec::Code;
 use goondan::spec::Diagnostic;
+use goondan::start::project::MANIFEST_FILES;
 use goondan::{StateRoot, TrustList};
 use serde_json::json;
 
-use self::templates::{File, GITIGNORE, Template};
+use self::templates::{GITIGNORE, ProjectTemplate, TemplateFile};
 use crate::exit::CliError;
-use crate::output::{Output, style};
-use crate::trust::Trust;
+use crate::output::{CommandOutput, style};
+use crate::trust::TrustSettings;
 use goondan::spec::reason;
 
-/// The longest name of a resource (rule L6).
-pub(super) const NAME_LIMIT: usize = 63;
+/// Maximum length of a resource name (rule L6).
+pub(super) const MAX_NAME_LENGTH: usize = 63;
 
 const EXAMPLES: &str = "\
 Examples:
-  gdn init my-swarm                              Create a project in the folder my-swarm
+  gdn init my-swarm                              Create a project in the directory my-swarm
   gdn init my-team --template multi-agent --git  Create several agents, in a git repository
   gdn init swarm --template repository           Create agents for the git repository around it
-  gdn init desk --template service               Create an agent that other programs ask over HTTP
-  gdn init . --name support --force              Overwrite what is in this folder";
+  gdn init desk --template service               Create an agent that programs call over HTTP
+  gdn init . --name support --force              Overwrite files in this directory";
 
 /// Arguments of `gdn init`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct InitArgs {
-    /// The folder of the project, which is created if it does not exist
+    /// The directory of the project, created if it does not exist
     #[arg(value_name = "PATH", default_value = ".")]
     folder: PathBuf,
-    /// Give the project this name [default: the folder's name]
+    /// Give the project this name [default: the directory's name]
     #[arg(short, long, value_name = "NAME")]
     name: Option<String>,
     /// Start from this template
     #[arg(short, long, value_enum, default_value_t)]
-    template: Template,
+    template: ProjectTemplate,
     /// Overwrite existing files
     #[arg(short, long)]
     force: bool,
-    /// Make the folder a git repository
+    /// Make the directory a git repository
     #[arg(long)]
     git: bool,
 }
 
-/// Writes a project that validates and runs as it is.
+/// Writes a project that is valid and runs without changes.
 pub(crate) fn run(
     args: &InitArgs,
     state_root: &StateRoot,
-    output: &Output,
+    output: &CommandOutput,
 ) -> Result<(), CliError> {
     let name = name(args)?;
     let files = args.template.files(&name);
@@ -66,7 +66,7 @@ pub(crate) fn run(
         refuse_outside_of_a_repository(&args.folder)?;
     }
     refuse_file(&args.folder)?;
-    let is_new = holds_nothing(&args.folder);
+    let is_new = is_empty_directory(&args.folder);
     for file in &files {
         write(&args.folder, file)?;
     }
@@ -78,17 +78,18 @@ pub(crate) fn run(
             trust(&args.folder, state_root, output)?;
             Vec::new()
         }
-        false => beside_others(&args.folder, &files, state_root, output)?,
+        false => next_commands(&args.folder, &files, state_root, output)?,
     };
     report(args, &name, &files, next, output)
 }
 
-/// What else is to be done where a project stands beside files of others: some of them may count as its own.
-fn beside_others(
+/// Returns the commands to run next in a directory that was not empty.
+/// Warns about an existing file with errors that becomes part of the project.
+fn next_commands(
     folder: &Path,
-    files: &[File],
+    files: &[TemplateFile],
     state_root: &StateRoot,
-    output: &Output,
+    output: &CommandOutput,
 ) -> Result<Vec<&'static str>, CliError> {
     let project = goondan::load(folder);
     let is_ours = |problem: &&Diagnostic| {
@@ -106,12 +107,13 @@ fn beside_others(
     {
         let yellow = style::WARNING;
         output.note(&format!(
-            "{yellow}warning{yellow:#}: `{}` was there before, and has a name by which it becomes part of the project.\n  \
-             Give the project a folder of its own, such as `gdn init swarm`, or name the file in .gitignore.",
-            shown::line(foreign)
+            "{yellow}warning{yellow:#}: `{}` already existed, and its name makes it part of the \
+                project.\n  Create the project in its own directory, such as `gdn init swarm`, \
+                or add the file to .gitignore.",
+            untrusted_text::line(foreign)
         ))?;
     }
-    let wants = Trust::new(state_root, false).open_wants(&project)?;
+    let wants = TrustSettings::new(state_root, false).open_wants(&project)?;
     Ok(if wants.is_empty() {
         Vec::new()
     } else {
@@ -119,13 +121,17 @@ fn beside_others(
     })
 }
 
-/// The given name, which must be right, or one made from the folder's name.
+/// Returns the given name if it is valid, or one derived from the directory name.
 fn name(args: &InitArgs) -> Result<String, CliError> {
     if let Some(name) = &args.name {
         return match is_name(name) {
             true => Ok(name.clone()),
-            false => Err(CliError::usage(format!("`{name}` can't be the name of a project."))
-                .suggest("Use lower-case letters, digits and hyphens, a letter first, at most 63 characters.")),
+            false => Err(
+                CliError::usage(format!("`{name}` is not a valid project name.")).suggest(
+                    "Use lower-case letters, digits and hyphens, a letter first, at most 63 \
+                    characters.",
+                ),
+            ),
         };
     }
     let absolute = std::path::absolute(&args.folder)?;
@@ -139,10 +145,10 @@ fn name(args: &InitArgs) -> Result<String, CliError> {
 pub(super) fn is_name(text: &str) -> bool {
     let starts = text.starts_with(|c: char| c.is_ascii_lowercase());
     let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    starts && text.len() <= NAME_LIMIT && text.chars().all(allowed)
+    starts && text.len() <= MAX_NAME_LENGTH && text.chars().all(allowed)
 }
 
-/// The nearest right name; `my-swarm` where nothing of `text` can be used.
+/// Derives a valid name; `my-swarm` if no character can be used.
 fn name_from(text: &str) -> String {
     let lower = text.to_ascii_lowercase();
     let hyphenated: String = lower
@@ -157,7 +163,7 @@ fn name_from(text: &str) -> String {
     let mut name = joined
         .trim_start_matches(|c: char| !c.is_ascii_lowercase())
         .to_owned();
-    name.truncate(NAME_LIMIT);
+    name.truncate(MAX_NAME_LENGTH);
     if is_name(&name) {
         name
     } else {
@@ -165,23 +171,23 @@ fn name_from(text: &str) -> String {
     }
 }
 
-/// Whether there is nothing in the folder yet that somebody else may have put there.
-fn holds_nothing(folder: &Path) -> bool {
+/// Returns whether the directory is empty or missing.
+fn is_empty_directory(folder: &Path) -> bool {
     std::fs::read_dir(folder).map_or(true, |mut entries| entries.next().is_none())
 }
 
-/// Trusts what was just written. A project without trust runs as well, and asks once it wants more.
-fn trust(folder: &Path, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+/// Trusts the new project. If that fails, the project still runs and asks for trust when needed.
+fn trust(folder: &Path, state_root: &StateRoot, output: &CommandOutput) -> Result<(), CliError> {
     match TrustList::of(state_root).add(folder) {
         Ok(_) => Ok(()),
         Err(error) => output.note(&format!(
-            "The project was not noted as trusted: {error}.",
+            "Could not store that the project is trusted: {error}.",
             error = reason(&error)
         )),
     }
 }
 
-/// Refuses a folder that can't be made because a file has its name, or that of one above it.
+/// Fails if a file has the name of the directory or of one of its parents.
 fn refuse_file(folder: &Path) -> Result<(), CliError> {
     match folder
         .ancestors()
@@ -190,35 +196,41 @@ fn refuse_file(folder: &Path) -> Result<(), CliError> {
     {
         None => Ok(()),
         Some(file) => Err(CliError::configuration(format!(
-            "`{}` is not a folder.",
+            "`{}` is not a directory.",
             file.display()
         ))
-        .suggest("Choose another name for the folder of the project.")),
+        .suggest("Choose another directory for the project.")),
     }
 }
 
-fn refuse_existing(folder: &Path, files: &[File]) -> Result<(), CliError> {
-    let manifests = MANIFESTS.iter().copied();
+fn refuse_existing(folder: &Path, files: &[TemplateFile]) -> Result<(), CliError> {
+    let manifests = MANIFEST_FILES.iter().copied();
     let mut names = manifests.chain(files.iter().map(|file| file.path));
     match names.find(|name| *name != GITIGNORE && folder.join(name).exists()) {
         None => Ok(()),
         Some(name) => Err(CliError::configuration(format!(
-            "`{}` exists already.",
+            "`{}` already exists.",
             folder.join(name).display()
         ))
-        .suggest("Choose another folder, or overwrite what is there with `--force`.")),
+        .suggest("Choose another directory, or overwrite the file with `--force`.")),
     }
 }
 
 fn refuse_outside_of_a_repository(folder: &Path) -> Result<(), CliError> {
-    match goondan::project::repository(folder) {
+    match goondan::start::project::repository(folder) {
         Some(_) => Ok(()),
-        None => Err(CliError::configuration(format!("`{}` is not in a git repository.", folder.display()))
-            .suggest("The agents of this template work in the repository around it: run this in one, or add `--git`.")),
+        None => Err(CliError::configuration(format!(
+            "`{}` is not in a git repository.",
+            folder.display()
+        ))
+        .suggest(
+            "The agents of this template work in the git repository around the project. Run the \
+                command in a repository, or add `--git`.",
+        )),
     }
 }
 
-fn write(folder: &Path, file: &File) -> Result<(), CliError> {
+fn write(folder: &Path, file: &TemplateFile) -> Result<(), CliError> {
     let path = folder.join(file.path);
     let parent = path.parent().unwrap_or(folder);
     let write = || match file.is_added_to() && path.exists() {
@@ -233,11 +245,11 @@ fn write(folder: &Path, file: &File) -> Result<(), CliError> {
                 path.display(),
                 error = reason(&error)
             ))
-            .suggest("Choose a folder that you may write to.")
+            .suggest("Choose a directory that you may write to.")
         })
 }
 
-/// `content` with those lines of `more` behind it that it has not.
+/// Appends the lines of `more` that `content` lacks.
 fn added(mut content: Vec<u8>, more: &str) -> Vec<u8> {
     let text = String::from_utf8_lossy(&content).into_owned();
     for line in more
@@ -272,16 +284,16 @@ fn git_init(folder: &Path) -> Result<(), CliError> {
                 error = reason(&error)
             ),
         )
-        .suggest("Install git, or leave `--git` out.")),
+        .suggest("Install git, or omit `--git`.")),
     }
 }
 
 fn report(
     args: &InitArgs,
     name: &str,
-    files: &[File],
+    files: &[TemplateFile],
     next: Vec<&str>,
-    output: &Output,
+    output: &CommandOutput,
 ) -> Result<(), CliError> {
     let paths: Vec<&str> = files.iter().map(|file| file.path).collect();
     let template = args.template.name();
@@ -291,7 +303,7 @@ fn report(
         );
     }
     let good = style::GOOD;
-    let place = shown::line(quoted(&args.folder.to_string_lossy())).to_string();
+    let place = untrusted_text::line(quoted(&args.folder.to_string_lossy())).to_string();
     let what = if args.folder == Path::new(".") {
         name.to_owned()
     } else {
@@ -314,7 +326,7 @@ fn report(
     ))
 }
 
-/// `text` as one word of a shell.
+/// Quotes `text` as one shell word.
 pub(crate) fn quoted(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./~:=@,+".contains(c);
     match !text.is_empty() && text.chars().all(plain) {

@@ -1,39 +1,38 @@
-//! What `gdn init` writes. The files lie in `templates/`, so that they can be read and checked as what they are.
+//! Templates of `gdn init`. The files are in `templates/`, so that they can be read and checked.
 
 use clap::ValueEnum;
 
-/// Stands in the template files where the project's name goes.
-const NAME: &str = "__NAME__";
+/// Placeholder for the project name in template files.
+const NAME_PLACEHOLDER: &str = "__NAME__";
 
-/// A project to start from.
+/// Template of a new project.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub(super) enum Template {
-    /// One agent with two tools and a prompt in a file of its own
+pub(super) enum ProjectTemplate {
+    /// One agent with two tools and a prompt file
     #[default]
     Default,
-    /// A coordinator that asks a worker
+    /// A coordinator that delegates to a worker
     MultiAgent,
     /// A coordinator, a coder and a reviewer that work in the git repository around the project
     Repository,
     /// One agent that changes and tests the code of the git repository around the project
     Coding,
-    /// A lead that answers with sources, and a researcher that looks things up
+    /// A lead that answers with sources, and a researcher that searches
     Research,
-    /// An agent that answers other programs over HTTP, as data
+    /// An agent that answers other programs over HTTP with JSON
     Service,
     /// One agent without tools, in one file
     Minimal,
 }
 
-/// The file that is never overwritten: what it lacks is added.
+/// File that is never overwritten: missing lines are appended.
 pub(super) const GITIGNORE: &str = ".gitignore";
 
-/// A file of a template.
 #[derive(Debug)]
-pub(super) struct File {
-    /// Relative to the project's folder.
+pub(super) struct TemplateFile {
+    /// Path relative to the project directory.
     pub(super) path: &'static str,
-    /// With the project's name filled in.
+    /// Content with the project name filled in.
     pub(super) text: String,
 }
 
@@ -46,11 +45,11 @@ macro_rules! files {
     };
 }
 
-const DEFAULT: &[(&str, &str)] =
+const DEFAULT_FILES: &[(&str, &str)] =
     files!("default": "goondan.yaml", "agents.yaml", "prompts/assistant.md", "script.yaml");
-const MULTI_AGENT: &[(&str, &str)] =
+const MULTI_AGENT_FILES: &[(&str, &str)] =
     files!("multi-agent": "goondan.yaml", "agents.yaml", "script.yaml");
-const REPOSITORY: &[(&str, &str)] = files!(
+const REPOSITORY_FILES: &[(&str, &str)] = files!(
     "repository":
     "goondan.yaml",
     "agents.yaml",
@@ -59,7 +58,7 @@ const REPOSITORY: &[(&str, &str)] = files!(
     "prompts/reviewer.md",
     "script.yaml",
 );
-const CODING: &[(&str, &str)] = files!(
+const CODING_FILES: &[(&str, &str)] = files!(
     "coding":
     "goondan.yaml",
     "agents.yaml",
@@ -68,7 +67,7 @@ const CODING: &[(&str, &str)] = files!(
     "coding.case.yaml",
     "README.md",
 );
-const RESEARCH: &[(&str, &str)] = files!(
+const RESEARCH_FILES: &[(&str, &str)] = files!(
     "research":
     "goondan.yaml",
     "agents.yaml",
@@ -79,7 +78,7 @@ const RESEARCH: &[(&str, &str)] = files!(
     "research.case.yaml",
     "README.md",
 );
-const SERVICE: &[(&str, &str)] = files!(
+const SERVICE_FILES: &[(&str, &str)] = files!(
     "service":
     "goondan.yaml",
     "agents.yaml",
@@ -89,50 +88,48 @@ const SERVICE: &[(&str, &str)] = files!(
     "service.case.yaml",
     "README.md",
 );
-const MINIMAL: &[(&str, &str)] = files!("minimal": "goondan.yaml", "script.yaml");
+const MINIMAL_FILES: &[(&str, &str)] = files!("minimal": "goondan.yaml", "script.yaml");
 
-impl File {
-    /// Whether it keeps what is in it.
+impl TemplateFile {
+    /// Returns whether an existing file is extended instead of overwritten.
     pub(super) fn is_added_to(&self) -> bool {
         self.path == GITIGNORE
     }
 }
 
-impl Template {
-    /// As it is typed.
+impl ProjectTemplate {
+    /// Name on the command line.
     pub(super) fn name(self) -> &'static str {
         match self {
-            Template::Default => "default",
-            Template::MultiAgent => "multi-agent",
-            Template::Repository => "repository",
-            Template::Coding => "coding",
-            Template::Research => "research",
-            Template::Service => "service",
-            Template::Minimal => "minimal",
+            ProjectTemplate::Default => "default",
+            ProjectTemplate::MultiAgent => "multi-agent",
+            ProjectTemplate::Repository => "repository",
+            ProjectTemplate::Coding => "coding",
+            ProjectTemplate::Research => "research",
+            ProjectTemplate::Service => "service",
+            ProjectTemplate::Minimal => "minimal",
         }
     }
 
-    /// Whether its agents work in the git repository around the project.
     pub(super) fn works_in_repository(self) -> bool {
-        matches!(self, Template::Repository | Template::Coding)
+        matches!(self, ProjectTemplate::Repository | ProjectTemplate::Coding)
     }
 
-    /// The files of a project called `name`.
-    pub(super) fn files(self, name: &str) -> Vec<File> {
+    pub(super) fn files(self, name: &str) -> Vec<TemplateFile> {
         let files = match self {
-            Template::Default => DEFAULT,
-            Template::MultiAgent => MULTI_AGENT,
-            Template::Repository => REPOSITORY,
-            Template::Coding => CODING,
-            Template::Research => RESEARCH,
-            Template::Service => SERVICE,
-            Template::Minimal => MINIMAL,
+            ProjectTemplate::Default => DEFAULT_FILES,
+            ProjectTemplate::MultiAgent => MULTI_AGENT_FILES,
+            ProjectTemplate::Repository => REPOSITORY_FILES,
+            ProjectTemplate::Coding => CODING_FILES,
+            ProjectTemplate::Research => RESEARCH_FILES,
+            ProjectTemplate::Service => SERVICE_FILES,
+            ProjectTemplate::Minimal => MINIMAL_FILES,
         };
         files
             .iter()
-            .map(|&(path, text)| File {
+            .map(|&(path, text)| TemplateFile {
                 path,
-                text: text.replace(NAME, name),
+                text: text.replace(NAME_PLACEHOLDER, name),
             })
             .collect()
     }

@@ -8,33 +8,34 @@ use serde_json::json;
 use super::{in_sentence_case, not_opened};
 use crate::complete;
 use crate::exit::CliError;
-use crate::instances::{self, Scope};
-use crate::output::Output;
-use crate::place::ProjectOption;
+use crate::instances::{self, ConversationScope};
+use crate::output::CommandOutput;
 use crate::project;
-use crate::retyped;
+use crate::project_path::ProjectPathOption;
 use crate::store::{self, StoreArgs};
+use crate::suggested_command;
 
 /// Arguments of `gdn instance adopt`.
 #[derive(Debug, Args)]
-pub(super) struct AdoptArgs {
-    /// The id of the workspace to take over
+#[command(mut_arg("store", store::help("Adopt the workspace from")))]
+pub(super) struct InstanceAdoptArgs {
+    /// The id of the workspace to adopt
     #[arg(value_name = "ID")]
     workspace: String,
     #[command(flatten)]
-    project: ProjectOption,
+    project: ProjectPathOption,
     #[command(flatten)]
     store: StoreArgs,
-    /// Take it over for this Swarm [default: the only one, or the one named `default`]
+    /// Adopt the workspace for this Swarm [default: the only one, or the one named `default`]
     #[arg(short, long, value_name = "NAME", add = complete::swarms())]
     swarm: Option<String>,
 }
 
-/// Makes a workspace that of a project. What the project has kept until now is put aside.
+/// Makes a workspace the project's own. The project's former workspace is set aside.
 pub(super) async fn run(
-    args: &AdoptArgs,
+    args: &InstanceAdoptArgs,
     state_root: &StateRoot,
-    output: &Output,
+    output: &CommandOutput,
 ) -> Result<(), CliError> {
     let (bundle, swarm) =
         project::chosen_swarm(&args.project.find(output)?, args.swarm.as_deref(), output)?;
@@ -46,7 +47,7 @@ pub(super) async fn run(
             (from, adopted)
         }
         None => {
-            let scope = Scope::Workspace(args.workspace.clone());
+            let scope = ConversationScope::Workspace(args.workspace.clone());
             let from = instances::workspaces(state_root, &scope)?.remove(0);
             let adopted = state_root.adopt(&from, &bundle, swarm);
             (from, adopted)
@@ -60,12 +61,12 @@ pub(super) async fn run(
             .json_pretty(&json!({ "workspace": own.id, "adopted": from.id, "aside": aside }));
     }
     output.line(&format!(
-        "The workspace `{}` is now that of this project: `{}`.",
+        "The workspace `{}` now belongs to this project, with the id `{}`.",
         from.id, own.id
     ))?;
     match aside {
         Some(aside) => output.line(&format!(
-            "What it had kept until now is in the workspace `{}`.",
+            "The project's previous state is in the workspace `{}`.",
             aside.id
         )),
         None => Ok(()),
@@ -81,11 +82,13 @@ fn refused(error: &AdoptError) -> CliError {
         AdoptError::Workspace(error) => not_opened(error),
         AdoptError::Held(error) => store::unusable(error),
         AdoptError::Store(error) => store::failed(error),
-        AdoptError::Nothing(_) => refused.suggest("Nothing was changed. `gdn instance list --all` shows what there is."),
+        AdoptError::Nothing(_) => refused
+            .suggest("Nothing was changed. List all conversations with `gdn instance list --all`."),
         AdoptError::Owned(workspace, _) => refused.suggest(format!(
-            "Nothing was changed. Copy conversations with `gdn instance export --all --workspace {}{}` and `gdn instance import`.",
+            "Nothing was changed. Copy conversations with `gdn instance export --all --workspace \
+            {}{}` and `gdn instance import`.",
             workspace.id,
-            retyped::state_root()
+            suggested_command::state_root()
         )),
         AdoptError::Own(_) | AdoptError::Io(_) => refused.suggest("Nothing was changed."),
     }

@@ -4,32 +4,33 @@ use std::io::BufRead;
 
 use clap::Args;
 use goondan::StateRoot;
-use goondan::inside::shown;
+use goondan::internal::untrusted_text;
 
-use super::{Which, not_opened};
+use super::{InstanceTargetArgs, not_opened};
 use crate::exit::CliError;
-use crate::instances::{self, Found};
-use crate::output::Output;
-use crate::retyped;
+use crate::instances::{self, FoundConversation};
+use crate::output::CommandOutput;
 use crate::store::{self, StoreArgs};
+use crate::suggested_command;
 
 /// Arguments of `gdn instance delete`.
 #[derive(Debug, Args)]
-pub(super) struct DeleteArgs {
+#[command(mut_arg("store", store::help("Delete from")))]
+pub(super) struct InstanceDeleteArgs {
     #[command(flatten)]
-    which: Which,
+    which: InstanceTargetArgs,
     #[command(flatten)]
     store: StoreArgs,
-    /// Delete without asking
+    /// Delete without confirmation
     #[arg(short, long)]
     force: bool,
 }
 
-/// Deletes a conversation. What is not there counts as deleted.
+/// Deletes a conversation. A missing conversation counts as deleted.
 pub(super) async fn run(
-    args: &DeleteArgs,
+    args: &InstanceDeleteArgs,
     state_root: &StateRoot,
-    output: &Output,
+    output: &CommandOutput,
 ) -> Result<(), CliError> {
     let (name, scope) = (&args.which.name, args.which.scope(state_root, output)?);
     let database = args.store.database()?;
@@ -37,8 +38,8 @@ pub(super) async fn run(
     let Some(found) = instances::choose(&all, name)? else {
         let of = instances::of(&scope);
         return output.note(&format!(
-            "There is no instance `{}`{of}; nothing was deleted.",
-            shown::line(name)
+            "There is no conversation `{}`{of}; nothing was deleted.",
+            untrusted_text::line(name)
         ));
     };
     if !args.force && !confirmed(&found)? {
@@ -64,21 +65,21 @@ pub(super) async fn run(
                 .map_err(|error| not_opened(&error))?,
         ),
     }
-    output.note(&format!("Deleted {}.", shown::line(found.name())))
+    output.note(&format!("Deleted {}.", untrusted_text::line(found.name())))
 }
 
-fn confirmed(found: &Found) -> Result<bool, CliError> {
-    if !Output::stdin_is_terminal() {
+fn confirmed(found: &FoundConversation) -> Result<bool, CliError> {
+    if !CommandOutput::stdin_is_terminal() {
         return Err(CliError::usage(
-            "Deleting must be confirmed, and there is no terminal to ask on.",
+            "Deletion requires confirmation, and there is no terminal for the prompt.",
         )
-        .suggest(retyped::again("--force").map_or_else(
+        .suggest(suggested_command::repeat_command("--force").map_or_else(
             || "Add `--force` to the command.".to_owned(),
             |again| format!("Add `--force`: {again}"),
         )));
     }
-    let (name, messages) = (shown::line(found.name()), found.summary.messages);
-    Output::note_styled(&format!("Delete {name} with {messages} messages? [y/N] "))?;
+    let (name, messages) = (untrusted_text::line(found.name()), found.summary.messages);
+    CommandOutput::note_styled(&format!("Delete {name} with {messages} messages? [y/N] "))?;
     let mut answer = String::new();
     std::io::stdin().lock().read_line(&mut answer)?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))

@@ -5,22 +5,23 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use goondan::StateRoot;
-use goondan::database::Database;
-use goondan::inside::shown;
-use goondan::models::Mask;
+use goondan::internal::untrusted_text;
+use goondan::models::CassetteMask;
 use goondan::spec::Code;
+use goondan::workspace::database::Database;
 
 use crate::complete;
 use crate::exit::CliError;
-use crate::instances::{self, Found, Scope, ScopeArgs};
-use crate::output::Output;
-use crate::reading;
+use crate::input_files;
+use crate::instances::{self, ConversationScope, FoundConversation, ScopeArgs};
+use crate::output::CommandOutput;
 use crate::store::{self, StoreArgs};
 
 /// Arguments of `gdn instance export`.
 #[derive(Debug, Args)]
-pub(super) struct ExportArgs {
-    /// The conversation as `agent:key`, or its agent or key alone if that is unique
+#[command(mut_arg("store", store::help("Read from")))]
+pub(super) struct InstanceExportArgs {
+    /// The conversation as `agent:key`, or only its agent or key if unique
     #[arg(value_name = "INSTANCE", add = complete::instances(), required_unless_present = "all", conflicts_with = "all")]
     name: Option<String>,
     /// Write all conversations of the project
@@ -35,19 +36,19 @@ pub(super) struct ExportArgs {
     output: Option<PathBuf>,
 }
 
-/// Writes conversations. A running swarm may go on meanwhile.
+/// Writes conversations. A running swarm may continue during the export.
 pub(super) async fn run(
-    args: &ExportArgs,
+    args: &InstanceExportArgs,
     state_root: &StateRoot,
-    output: &Output,
+    output: &CommandOutput,
 ) -> Result<(), CliError> {
     let scope = args.scope.scope(false, state_root, output)?;
     let database = args.store.database()?;
     let all = instances::all(database.as_ref(), state_root, &scope).await?;
     let found = chosen(args, &scope, all)?;
-    let mask = Mask::of_environment(&environment(&scope)?);
+    let mask = CassetteMask::of_environment(&environment(&scope)?);
     match &args.output {
-        None if Output::stdout_is_terminal() => {
+        None if CommandOutput::stdout_is_terminal() => {
             let mut text = Vec::new();
             write_all(database.as_ref(), &found, &mask, &mut text).await?;
             output.json_text(&String::from_utf8_lossy(&text))
@@ -55,46 +56,54 @@ pub(super) async fn run(
         None => write_all(database.as_ref(), &found, &mask, &mut io::stdout().lock()).await,
         Some(path) => {
             let written = write_file(database.as_ref(), &found, &mask, path).await;
-            written.map_err(|error| reading::in_writing(path, error))?;
-            let exported = found.iter().map(Found::name).collect::<Vec<_>>().join(", ");
+            written.map_err(|error| input_files::in_writing(path, error))?;
+            let exported = found
+                .iter()
+                .map(FoundConversation::name)
+                .collect::<Vec<_>>()
+                .join(", ");
             output.note(&format!(
                 "Exported {} to {}.",
-                shown::line(exported),
-                shown::line(path.display())
+                untrusted_text::line(exported),
+                untrusted_text::line(path.display())
             ))
         }
     }
 }
 
-fn chosen(args: &ExportArgs, scope: &Scope, all: Vec<Found>) -> Result<Vec<Found>, CliError> {
+fn chosen(
+    args: &InstanceExportArgs,
+    scope: &ConversationScope,
+    all: Vec<FoundConversation>,
+) -> Result<Vec<FoundConversation>, CliError> {
     if let Some(name) = &args.name {
         return Ok(vec![
             instances::choose(&all, name)?.ok_or_else(|| instances::unknown(scope, name))?,
         ]);
     }
-    // Names are unique in a workspace alone.
-    let mut names: Vec<String> = all.iter().map(Found::name).collect();
+    // Names are unique only within a workspace.
+    let mut names: Vec<String> = all.iter().map(FoundConversation::name).collect();
     names.sort_unstable();
     match names.windows(2).find(|pair| pair[0] == pair[1]) {
         Some(pair) => Err(CliError::usage(format!(
-            "Several workspaces have an instance `{}`.",
+            "Several workspaces have a conversation `{}`.",
             pair[0]
         ))
         .suggest(
-            "Choose a workspace with `--workspace`; `gdn instance list` shows which there are.",
+            "Choose a workspace with `--workspace`; `gdn instance list` shows the workspaces.",
         )),
         None if all.is_empty() => Err(CliError::failure(
             Code::INSTANCE_NOT_FOUND,
-            format!("There are no instances{}.", instances::of(scope)),
+            format!("There are no conversations{}.", instances::of(scope)),
         )),
         None => Ok(all),
     }
 }
 
-/// What the process and the `.env` files of the project (else of this folder) say: values of variables that are named like
-/// secrets are masked.
-fn environment(scope: &Scope) -> Result<goondan::spec::Environment, CliError> {
-    let folder = if let Scope::Project(root, _) = scope {
+/// Returns the variables of the process and of the project's `.env` files.
+/// Without a project, the `.env` files of the current directory apply. Secret values are masked.
+fn environment(scope: &ConversationScope) -> Result<goondan::spec::Environment, CliError> {
+    let folder = if let ConversationScope::Project(root, _) = scope {
         root
     } else {
         Path::new(".")
@@ -103,22 +112,22 @@ fn environment(scope: &Scope) -> Result<goondan::spec::Environment, CliError> {
         .map_err(|diagnostic| CliError::configuration(diagnostic.message))
 }
 
-/// The file is there as a whole or not at all.
+/// Writes the file as a whole or not at all.
 async fn write_file(
     database: Option<&Database>,
-    found: &[Found],
-    mask: &Mask,
+    found: &[FoundConversation],
+    mask: &CassetteMask,
     path: &Path,
 ) -> Result<(), CliError> {
     let folder = path
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty())
         .unwrap_or(Path::new("."));
-    let unwritten = |error: io::Error| reading::unwritable(path, &error);
+    let unwritten = |error: io::Error| input_files::unwritable(path, &error);
     if path.is_dir() {
         return Err(unwritten(io::ErrorKind::IsADirectory.into()));
     }
-    // Its own words name a file that nobody knows.
+    // The original error names a temporary file, which means nothing to the user.
     let made = tempfile::NamedTempFile::new_in(folder);
     let mut file = made.map_err(|error| unwritten(error.kind().into()))?;
     write_all(database, found, mask, file.as_file_mut()).await?;
@@ -128,8 +137,8 @@ async fn write_file(
 
 async fn write_all(
     database: Option<&Database>,
-    found: &[Found],
-    mask: &Mask,
+    found: &[FoundConversation],
+    mask: &CassetteMask,
     out: &mut dyn Write,
 ) -> Result<(), CliError> {
     for found in found {
@@ -152,8 +161,12 @@ async fn write_all(
                     .then_some(text)
             }
         };
-        let gone =
-            || instances::unknown(&Scope::Workspace(found.workspace.id.clone()), &found.name());
+        let gone = || {
+            instances::unknown(
+                &ConversationScope::Workspace(found.workspace.id.clone()),
+                &found.name(),
+            )
+        };
         out.write_all(&text.ok_or_else(gone)?)?;
     }
     Ok(out.flush()?)

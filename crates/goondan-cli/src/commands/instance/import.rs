@@ -6,22 +6,23 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use goondan::ImportError;
-use goondan::database::Database;
 use goondan::ids::InstanceId;
-use goondan::inside::shown;
+use goondan::internal::untrusted_text;
+use goondan::workspace::database::Database;
 use goondan::{ImportFailed, StateRoot, Workspace};
 
 use super::{in_sentence_case, not_opened};
 use crate::exit::CliError;
-use crate::output::Output;
-use crate::place::ProjectOption;
+use crate::input_files;
+use crate::output::CommandOutput;
 use crate::project;
-use crate::reading;
+use crate::project_path::ProjectPathOption;
 use crate::store::{self, StoreArgs};
 
 /// Arguments of `gdn instance import`.
 #[derive(Debug, Args)]
-pub(super) struct ImportArgs {
+#[command(mut_arg("store", store::help("Import into")))]
+pub(super) struct InstanceImportArgs {
     /// The file that `gdn instance export` wrote (`-` for standard input)
     #[arg(value_name = "FILE")]
     file: PathBuf,
@@ -29,8 +30,9 @@ pub(super) struct ImportArgs {
     #[arg(long = "as", value_name = "AGENT:KEY", value_parser = instance_id)]
     target: Option<InstanceId>,
     #[command(flatten)]
-    project: ProjectOption,
-    /// Import into this workspace, which need not exist yet [default: the workspace of the project, or the only workspace]
+    project: ProjectPathOption,
+    /// Import into this workspace, new or existing [default: the project's workspace, or the only
+    /// one]
     #[arg(long, value_name = "ID", conflicts_with = "project")]
     workspace: Option<String>,
     #[command(flatten)]
@@ -46,11 +48,11 @@ fn instance_id(text: &str) -> Result<InstanceId, String> {
     }
 }
 
-/// Imports conversations into a workspace that no swarm holds.
+/// Imports conversations into a workspace that no swarm uses.
 pub(super) async fn run(
-    args: &ImportArgs,
+    args: &InstanceImportArgs,
     state_root: &StateRoot,
-    output: &Output,
+    output: &CommandOutput,
 ) -> Result<(), CliError> {
     let database = args.store.database()?;
     let workspace = workspace(args, database.as_ref(), state_root, output).await?;
@@ -80,35 +82,35 @@ pub(super) async fn run(
     }
     output.note(&format!(
         "Imported {} into {}.",
-        shown::line(ids.join(", ")),
-        shown::line(&workspace.id)
+        untrusted_text::line(ids.join(", ")),
+        untrusted_text::line(&workspace.id)
     ))
 }
 
 fn file(path: &Path) -> Result<File, CliError> {
     let what = format!("The file `{}`", path.display());
-    // A folder can be opened, too, and is found out when it is read.
+    // A directory can also be opened, and only reading it fails.
     match path.is_dir() {
-        true => Err(reading::unreadable(
+        true => Err(input_files::unreadable(
             &what,
             &io::ErrorKind::IsADirectory.into(),
         )),
-        false => reading::open(path, &what),
+        false => input_files::open(path, &what),
     }
 }
 
 async fn workspace(
-    args: &ImportArgs,
+    args: &InstanceImportArgs,
     database: Option<&Database>,
     state_root: &StateRoot,
-    output: &Output,
+    output: &CommandOutput,
 ) -> Result<Workspace, CliError> {
     if let Some(id) = &args.workspace {
         let workspace = state_root.workspace(id);
         if workspace.id != *id {
             return Err(
                 CliError::usage(format!("`{id}` is not a valid workspace id."))
-                    .suggest(format!("Its id would be `{}`.", workspace.id)),
+                    .suggest(format!("Did you mean `{}`?", workspace.id)),
             );
         }
         return Ok(workspace);
@@ -131,10 +133,15 @@ async fn workspace(
     match ids.as_slice() {
         [only] => Ok(state_root.workspace(only)),
         [] => Err(CliError::usage("There is no workspace yet.").suggest(
-            "Go into the folder of a project: it has a workspace of its own. Or name one with `--workspace`.",
+            "Run the command in a project directory, which has its own workspace, or name a \
+                workspace with `--workspace`.",
         )),
-        several => Err(CliError::usage("There are several workspaces.")
-            .suggest(format!("Choose one with `--workspace`: {}.", several.join(", ")))),
+        several => Err(
+            CliError::usage("There are several workspaces.").suggest(format!(
+                "Choose one with `--workspace`: {}.",
+                several.join(", ")
+            )),
+        ),
     }
 }
 
@@ -145,8 +152,10 @@ fn failed(error: &ImportFailed) -> CliError {
     );
     match error {
         ImportFailed::Workspace(error) => not_opened(error),
-        ImportFailed::Import(ImportError::Exists(_)) => refused
-            .suggest("Nothing was imported. Choose another name with `--as AGENT:KEY`, or delete the old one first."),
+        ImportFailed::Import(ImportError::Exists(_)) => refused.suggest(
+            "Nothing was imported. Choose another name with `--as AGENT:KEY`, or delete the \
+                existing conversation first.",
+        ),
         ImportFailed::Import(ImportError::Store(_)) => refused,
         ImportFailed::Import(_) => refused.suggest("Nothing was imported."),
     }

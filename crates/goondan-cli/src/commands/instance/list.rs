@@ -9,13 +9,14 @@ use serde::Serialize;
 
 use crate::complete;
 use crate::exit::CliError;
-use crate::instances::{self, Found, Scope, ScopeArgs};
-use crate::output::{Output, Table};
-use crate::store::StoreArgs;
+use crate::instances::{self, ConversationScope, FoundConversation, ScopeArgs};
+use crate::output::{CommandOutput, TextTable};
+use crate::store::{self, StoreArgs};
 
 /// Arguments of `gdn instance list`.
 #[derive(Debug, Args)]
-pub(super) struct ListArgs {
+#[command(mut_arg("store", store::help("Read from")))]
+pub(super) struct InstanceListArgs {
     /// List only conversations of this agent
     #[arg(short, long, value_name = "NAME", add = complete::agents())]
     agent: Option<String>,
@@ -31,13 +32,13 @@ pub(super) struct ListArgs {
     store: StoreArgs,
 }
 
-/// So many are listed where nothing else is said.
-const LIMIT: usize = 20;
+/// Default maximum number of conversations listed.
+const DEFAULT_LIST_LIMIT: usize = 20;
 
-/// One conversation, for programs.
+/// Conversation in JSON output.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Row {
+pub(super) struct InstanceRow {
     agent: String,
     instance_key: String,
     workspace: String,
@@ -49,10 +50,10 @@ pub(super) struct Row {
     updated_at: DateTime<Utc>,
 }
 
-impl From<&Found> for Row {
-    fn from(found: &Found) -> Self {
+impl From<&FoundConversation> for InstanceRow {
+    fn from(found: &FoundConversation) -> Self {
         let summary = &found.summary;
-        Row {
+        InstanceRow {
             agent: summary.id.agent.clone(),
             instance_key: summary.id.instance_key.clone(),
             workspace: found.workspace.id.clone(),
@@ -65,9 +66,9 @@ impl From<&Found> for Row {
     }
 }
 
-/// The folder of the project that it belongs to, where that is known.
-fn project(found: &Found) -> Option<PathBuf> {
-    // A note that can't be read is no reason to show nothing.
+/// Returns the project directory of the workspace, if it is recorded.
+fn project(found: &FoundConversation) -> Option<PathBuf> {
+    // An unreadable owner record must not hide the conversation.
     found
         .workspace
         .owner()
@@ -76,49 +77,50 @@ fn project(found: &Found) -> Option<PathBuf> {
         .map(|owner| owner.path)
 }
 
-/// Lists conversations.
 pub(super) async fn run(
-    args: &ListArgs,
+    args: &InstanceListArgs,
     state_root: &StateRoot,
-    output: &Output,
+    output: &CommandOutput,
 ) -> Result<(), CliError> {
     let scope = args.scope.scope(args.all, state_root, output)?;
     let mut found = instances::all(args.store.database()?.as_ref(), state_root, &scope).await?;
     if let Some(agent) = &args.agent {
         found.retain(|found| found.summary.id.agent == *agent);
     }
-    let limit = args
-        .limit
-        .unwrap_or(if args.all { usize::MAX } else { LIMIT });
+    let limit = args.limit.unwrap_or(if args.all {
+        usize::MAX
+    } else {
+        DEFAULT_LIST_LIMIT
+    });
     let hidden = found.len().saturating_sub(limit);
     found.truncate(limit);
     if output.json {
-        return output.json_pretty(&found.iter().map(Row::from).collect::<Vec<_>>());
+        return output.json_pretty(&found.iter().map(InstanceRow::from).collect::<Vec<_>>());
     }
     if found.is_empty() {
         return output.note(&nothing(&scope));
     }
-    for line in table(&found, matches!(scope, Scope::Everywhere)).lines() {
+    for line in table(&found, matches!(scope, ConversationScope::Everywhere)).lines() {
         output.line(&line)?;
     }
     if hidden > 0 {
         output.note(&format!(
-            "{hidden} more; `--limit {}` shows them.",
+            "{hidden} more; show all with `--limit {}`.",
             limit + hidden
         ))?;
     }
     Ok(())
 }
 
-fn nothing(scope: &Scope) -> String {
+fn nothing(scope: &ConversationScope) -> String {
     let hint = match scope {
-        Scope::Project(..) => " `--all` shows those of all projects.",
-        Scope::Everywhere | Scope::Workspace(_) => "",
+        ConversationScope::Project(..) => " List the conversations of all projects with `--all`.",
+        ConversationScope::Everywhere | ConversationScope::Workspace(_) => "",
     };
-    format!("No instances found{}.{hint}", instances::of(scope))
+    format!("No conversations found{}.{hint}", instances::of(scope))
 }
 
-fn table(found: &[Found], with_projects: bool) -> Table {
+fn table(found: &[FoundConversation], with_projects: bool) -> TextTable {
     let mut heads = vec![
         "INSTANCE",
         "WORKSPACE",
@@ -128,7 +130,7 @@ fn table(found: &[Found], with_projects: bool) -> Table {
         "UPDATED",
     ];
     heads.extend(with_projects.then_some("PROJECT"));
-    let mut table = Table::new(&heads);
+    let mut table = TextTable::new(&heads);
     for found in found {
         let summary = &found.summary;
         let (created, updated) = (local(summary.created_at), local(summary.updated_at));
@@ -150,7 +152,7 @@ fn table(found: &[Found], with_projects: bool) -> Table {
     table
 }
 
-/// A moment as the person at this machine reads it.
+/// Formats a time in the local time zone.
 pub(crate) fn local(moment: DateTime<Utc>) -> String {
     moment
         .with_timezone(&Local)

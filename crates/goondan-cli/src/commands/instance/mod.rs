@@ -18,18 +18,18 @@ use goondan::{LockError, OpenWorkspaceError};
 
 use crate::complete;
 use crate::exit::CliError;
-use crate::instances::{Scope, ScopeArgs};
-use crate::output::Output;
+use crate::instances::{ConversationScope, ScopeArgs};
+use crate::output::CommandOutput;
 
 const EXAMPLES: &str = "\
 Examples:
   gdn instance list                                   List the project's conversations
-  gdn instance list --all                             List those of all projects
+  gdn instance list --all                             List the conversations of all projects
   gdn instance show assistant:main                    Print a conversation
-  gdn instance retry assistant:main                   Run its failed events again
-  gdn instance export assistant:main -o main.jsonl    Write it to a file
-  gdn instance import main.jsonl --as assistant:copy  Read it under another name
-  gdn instance delete assistant:ticket-42 --force     Delete without asking";
+  gdn instance retry assistant:main                   Retry its failed events
+  gdn instance export assistant:main -o main.jsonl    Export the conversation to a file
+  gdn instance import main.jsonl --as assistant:copy  Import it under another name
+  gdn instance delete assistant:ticket-42 --force     Delete without confirmation";
 
 /// Arguments of `gdn instance`.
 #[derive(Debug, Args)]
@@ -42,55 +42,58 @@ pub(crate) struct InstanceArgs {
 #[derive(Debug, Subcommand)]
 enum InstanceCommand {
     /// List conversations, the latest first
-    List(list::ListArgs),
+    List(list::InstanceListArgs),
     /// Show a conversation with its unfinished work and its failed events
-    Show(show::ShowArgs),
-    /// Run the failed events of a conversation again
-    Retry(retry::RetryArgs),
+    Show(show::InstanceShowArgs),
+    /// Retry the failed events of a conversation
+    Retry(retry::InstanceRetryArgs),
     /// Write conversations as JSON Lines
-    Export(export::ExportArgs),
-    /// Read conversations that `export` wrote
-    Import(import::ImportArgs),
-    /// Take over the workspace of an earlier version, or of the project before it was moved or renamed
-    Adopt(adopt::AdoptArgs),
-    /// Delete a conversation and its working folder
-    Delete(delete::DeleteArgs),
+    Export(export::InstanceExportArgs),
+    /// Import conversations that `export` wrote
+    Import(import::InstanceImportArgs),
+    /// Adopt the workspace of an earlier version, or of the project before it was moved or renamed
+    Adopt(adopt::InstanceAdoptArgs),
+    /// Delete a conversation and its working directory
+    Delete(delete::InstanceDeleteArgs),
 }
 
-/// Which conversation is meant.
+/// Options that select a conversation.
 #[derive(Debug, Args)]
-struct Which {
-    /// The conversation as `agent:key`, or its agent or key alone if that is unique
+struct InstanceTargetArgs {
+    /// The conversation as `agent:key`, or only its agent or key if unique
     #[arg(value_name = "INSTANCE", add = complete::instances())]
     name: String,
     #[command(flatten)]
     scope: ScopeArgs,
-    /// Look at all projects
+    /// Search all projects
     #[arg(long, conflicts_with_all = ["workspace", "project"])]
     all: bool,
 }
 
-impl Which {
-    fn scope(&self, state_root: &StateRoot, output: &Output) -> Result<Scope, CliError> {
+impl InstanceTargetArgs {
+    fn scope(
+        &self,
+        state_root: &StateRoot,
+        output: &CommandOutput,
+    ) -> Result<ConversationScope, CliError> {
         self.scope.scope(self.all, state_root, output)
     }
 }
 
-/// A workspace that a command needs for itself can't be opened.
+/// Error of a workspace that can't be opened for exclusive access.
 pub(super) fn not_opened(error: &OpenWorkspaceError) -> CliError {
     let refused = CliError::failure(
         Code::WORKSPACE_ERROR,
         format!("{}.", in_sentence_case(&error.to_string())),
     );
     match error {
-        OpenWorkspaceError::Locked(LockError::Held { .. }) => refused.suggest(
-            "Nothing was changed. Wait until that process has ended, or end it with Ctrl-C.",
-        ),
+        OpenWorkspaceError::Locked(LockError::Held { .. }) => refused
+            .suggest("Nothing was changed. Wait until that process ends, or stop it with Ctrl-C."),
         _ => refused,
     }
 }
 
-/// A message of a library as a sentence.
+/// Capitalizes the first letter of a message.
 pub(super) fn in_sentence_case(message: &str) -> String {
     let mut characters = message.chars();
     characters.next().map_or_else(String::new, |first| {
@@ -98,11 +101,10 @@ pub(super) fn in_sentence_case(message: &str) -> String {
     })
 }
 
-/// Looks at conversations on disk, or goes on with one.
 pub(crate) fn run(
     args: &InstanceArgs,
     state_root: &StateRoot,
-    output: &Output,
+    output: &CommandOutput,
 ) -> Result<(), CliError> {
     match &args.command {
         InstanceCommand::List(args) => super::block_on(list::run(args, state_root, output)),

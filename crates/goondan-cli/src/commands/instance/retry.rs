@@ -2,65 +2,66 @@
 
 use clap::Args;
 use goondan::ids::InstanceId;
-use goondan::inside::shown;
+use goondan::internal::untrusted_text;
 use goondan::{StateRoot, Workspace};
 
 use crate::commands::run::{
-    Asked, Elsewhere, OnInterrupt, Session, Signals, View, not_accepted, watched,
+    ApprovalResponder, OnInterrupt, RemoteSession, RunSession, SignalReceiver, TurnView,
+    not_accepted, watched,
 };
 use crate::complete;
 use crate::exit::CliError;
-use crate::instances::{self, Scope};
-use crate::output::{Output, turn_error, write_error};
-use crate::place::ProjectOption;
-use crate::project::{Launch, StartArgs};
+use crate::instances::{self, ConversationScope};
+use crate::output::{CommandOutput, turn_error, write_error};
+use crate::project::{StartArgs, SwarmLaunch};
+use crate::project_path::ProjectPathOption;
 use crate::remote::NotStarted;
 use crate::store;
 
 /// Arguments of `gdn instance retry`.
 #[derive(Debug, Args)]
 #[command(mut_arg("node_turns", |arg| arg.hide(true)))]
-pub(super) struct RetryArgs {
-    /// The conversation as `agent:key`, or its agent or key alone if that is unique
+pub(super) struct InstanceRetryArgs {
+    /// The conversation as `agent:key`, or only its agent or key if unique
     #[arg(value_name = "INSTANCE", add = complete::instances())]
     name: String,
-    /// The event, as `gdn instance show` lists it [default: all failed events]
+    /// The event id, as `gdn instance show` lists it [default: all failed events]
     #[arg(value_name = "EVENT_ID")]
     event: Option<String>,
     #[command(flatten)]
-    project: ProjectOption,
+    project: ProjectPathOption,
     #[command(flatten)]
     start: StartArgs,
 }
 
-/// Starts the events of a conversation again whose turns failed: where the swarm runs already, or in one that it starts.
+/// Retries failed events of a conversation, in the process that runs the swarm or in a new swarm.
 pub(super) async fn run(
-    args: &RetryArgs,
+    args: &InstanceRetryArgs,
     state_root: &StateRoot,
-    output: &Output,
+    output: &CommandOutput,
 ) -> Result<(), CliError> {
     watched(async |signals| start(args, signals, state_root, output).await).await
 }
 
 async fn start(
-    args: &RetryArgs,
-    signals: Signals,
+    args: &InstanceRetryArgs,
+    signals: SignalReceiver,
     state_root: &StateRoot,
-    output: &Output,
+    output: &CommandOutput,
 ) -> Result<(), CliError> {
     let project = args.project.find(output)?;
-    let launch = Launch {
+    let launch = SwarmLaunch {
         project: &project,
         args: &args.start,
         record: None,
         watch: false,
-        asked: Asked::Terminal,
+        asked: ApprovalResponder::Terminal,
         waits: false,
     };
-    let mut session = match Session::start(launch, signals, state_root, output).await {
+    let mut session = match RunSession::start(launch, signals, state_root, output).await {
         Ok(session) => session,
         Err(NotStarted::Elsewhere(remote, signals)) => {
-            let there = Elsewhere::begin(*remote, "retry", &args.start, signals, output)?;
+            let there = RemoteSession::begin(*remote, "retry", &args.start, signals, output)?;
             return retry_there(args, there, state_root, output).await;
         }
         Err(not_started) => return Err(not_started.into()),
@@ -83,30 +84,30 @@ async fn start(
     }
 }
 
-fn nothing_failed(id: &InstanceId, output: &Output) -> Result<(), CliError> {
+fn nothing_failed(id: &InstanceId, output: &CommandOutput) -> Result<(), CliError> {
     output.note(&format!(
         "{} has no failed events, so there is nothing to retry.",
-        shown::line(id)
+        untrusted_text::line(id)
     ))
 }
 
-/// The same in the process that runs the swarm.
+/// Retries the events in the process that runs the swarm.
 async fn retry_there(
-    args: &RetryArgs,
-    mut there: Elsewhere,
+    args: &InstanceRetryArgs,
+    mut there: RemoteSession,
     state_root: &StateRoot,
-    output: &Output,
+    output: &CommandOutput,
 ) -> Result<(), CliError> {
     let (id, events) = failed_events(args, there.workspace(), state_root).await?;
     if events.is_empty() {
         return nothing_failed(&id, output);
     }
-    let mut failed = Failed::default();
+    let mut failed = LastTurnError::default();
     for event in &events {
         let mut view = if output.json {
-            View::silent()
+            TurnView::silent()
         } else {
-            View::text(output)
+            TurnView::text(output)
         };
         let ended = there.retry(&id, event, &mut view).await?;
         view.end(&ended.result)?;
@@ -118,12 +119,12 @@ async fn retry_there(
     failed.0.map_or(Ok(()), Err)
 }
 
-/// The last turn that failed. Those before it are written at once.
+/// Error of the last failed turn. Earlier errors are written at once.
 #[derive(Default)]
-struct Failed(Option<CliError>);
+struct LastTurnError(Option<CliError>);
 
-impl Failed {
-    fn note(&mut self, error: Option<CliError>, output: &Output) -> Result<(), CliError> {
+impl LastTurnError {
+    fn note(&mut self, error: Option<CliError>, output: &CommandOutput) -> Result<(), CliError> {
         if let Some(error) = error
             && let Some(earlier) = self.0.replace(error)
         {
@@ -133,13 +134,13 @@ impl Failed {
     }
 }
 
-/// The conversation that is meant, and the ids of the events to start again.
+/// Returns the conversation and the ids of the events to retry.
 async fn failed_events(
-    args: &RetryArgs,
+    args: &InstanceRetryArgs,
     workspace: &Workspace,
     state_root: &StateRoot,
 ) -> Result<(InstanceId, Vec<String>), CliError> {
-    let scope = Scope::Workspace(workspace.id.clone());
+    let scope = ConversationScope::Workspace(workspace.id.clone());
     let database = args.start.store.database()?;
     let all = instances::all(database.as_ref(), state_root, &scope).await?;
     let found = instances::choose(&all, &args.name)?;
@@ -167,23 +168,23 @@ async fn failed_events(
     ))
 }
 
-/// One event after the other; the error is that of the last turn that failed again.
+/// Retries events one after the other. Returns the error of the last turn that failed again.
 async fn retry_all(
-    session: &mut Session,
+    session: &mut RunSession,
     id: &InstanceId,
     events: &[String],
-    output: &Output,
+    output: &CommandOutput,
 ) -> Result<Option<CliError>, CliError> {
-    let mut failed = Failed::default();
+    let mut failed = LastTurnError::default();
     for event in events {
         if session.is_stopping() {
             break;
         }
         let turn = session.swarm.retry(id, event).await.map_err(not_accepted)?;
         let mut view = if output.json {
-            View::silent()
+            TurnView::silent()
         } else {
-            View::text(output)
+            TurnView::text(output)
         };
         let mut followed = session
             .follow_turn(turn, &mut view, OnInterrupt::Finish)

@@ -4,26 +4,27 @@ use std::sync::Arc;
 
 use clap::Args;
 use goondan::StateRoot;
-use goondan::database::Database;
-use goondan::inside::shown;
-use goondan::message::{Message, Part, Role, ToolResultPart};
+use goondan::internal::untrusted_text;
+use goondan::message::{Message, MessagePart, MessageRole, ToolResultPart};
 use goondan::ports::store::DeadLetter;
 use goondan::ports::tool::ToolCallStatus;
 use goondan::workspace::UnfinishedEffect;
+use goondan::workspace::database::Database;
 use serde_json::json;
 
-use super::list::{Row, local};
-use super::{Which, unfinished};
+use super::list::{InstanceRow, local};
+use super::{InstanceTargetArgs, unfinished};
 use crate::exit::CliError;
-use crate::instances::{self, Found};
-use crate::output::{Output, style};
+use crate::instances::{self, FoundConversation};
+use crate::output::{CommandOutput, style};
 use crate::store::{self, StoreArgs};
 
 /// Arguments of `gdn instance show`.
 #[derive(Debug, Args)]
-pub(super) struct ShowArgs {
+#[command(mut_arg("store", store::help("Read from")))]
+pub(super) struct InstanceShowArgs {
     #[command(flatten)]
-    which: Which,
+    which: InstanceTargetArgs,
     #[command(flatten)]
     store: StoreArgs,
     /// Show only the last N messages
@@ -31,9 +32,8 @@ pub(super) struct ShowArgs {
     last: Option<usize>,
 }
 
-/// What there is to show of a conversation.
-struct Shown {
-    found: Found,
+struct ShownConversation {
+    found: FoundConversation,
     messages: Vec<Arc<Message>>,
     warnings: Vec<String>,
     effects: Vec<UnfinishedEffect>,
@@ -41,10 +41,10 @@ struct Shown {
 }
 
 fn look_at_files(
-    args: &ShowArgs,
+    args: &InstanceShowArgs,
     state_root: &StateRoot,
-    output: &Output,
-) -> Result<Shown, CliError> {
+    output: &CommandOutput,
+) -> Result<ShownConversation, CliError> {
     let (name, scope) = (&args.which.name, args.which.scope(state_root, output)?);
     let found = instances::choose(&instances::in_files(state_root, &scope)?, name)?
         .ok_or_else(|| instances::unknown(&scope, name))?;
@@ -54,7 +54,7 @@ fn look_at_files(
         found.workspace.unfinished(id)?,
         found.workspace.dead_letters(id)?,
     );
-    Ok(Shown {
+    Ok(ShownConversation {
         found,
         messages,
         warnings,
@@ -65,10 +65,10 @@ fn look_at_files(
 
 async fn look_into(
     database: &Database,
-    args: &ShowArgs,
+    args: &InstanceShowArgs,
     state_root: &StateRoot,
-    output: &Output,
-) -> Result<Shown, CliError> {
+    output: &CommandOutput,
+) -> Result<ShownConversation, CliError> {
     let (name, scope) = (&args.which.name, args.which.scope(state_root, output)?);
     let all = instances::in_database(database, state_root, &scope).await?;
     let found = instances::choose(&all, name)?.ok_or_else(|| instances::unknown(&scope, name))?;
@@ -85,7 +85,7 @@ async fn look_into(
         ))
     };
     let (messages, effects, letters) = read.await.map_err(|error| store::failed(&error))?;
-    Ok(Shown {
+    Ok(ShownConversation {
         found,
         messages,
         warnings: Vec::new(),
@@ -94,13 +94,12 @@ async fn look_into(
     })
 }
 
-/// Shows a conversation.
 pub(super) async fn run(
-    args: &ShowArgs,
+    args: &InstanceShowArgs,
     state_root: &StateRoot,
-    output: &Output,
+    output: &CommandOutput,
 ) -> Result<(), CliError> {
-    let Shown {
+    let ShownConversation {
         found,
         mut messages,
         warnings,
@@ -113,9 +112,10 @@ pub(super) async fn run(
     if let Some(last) = args.last {
         messages.drain(..messages.len().saturating_sub(last));
     }
+    let messages: Vec<_> = messages.into_iter().map(Message::for_reader).collect();
     if output.json {
         return output.json_pretty(&json!({
-            "instance": Row::from(&found),
+            "instance": InstanceRow::from(&found),
             "messages": messages,
             "unfinished": unfinished::as_json(&effects),
             "deadLetters": letters,
@@ -123,7 +123,7 @@ pub(super) async fn run(
         }));
     }
     for warning in &warnings {
-        output.note(&format!("warning: {}", shown::line(warning)))?;
+        output.note(&format!("warning: {}", untrusted_text::line(warning)))?;
     }
     heading(&found, output)?;
     messages
@@ -133,36 +133,38 @@ pub(super) async fn run(
     unfinished::show_dead_letters(&found, &letters, output)
 }
 
-fn heading(found: &Found, output: &Output) -> Result<(), CliError> {
+fn heading(found: &FoundConversation, output: &CommandOutput) -> Result<(), CliError> {
     let (bold, faint) = (style::HEADING, style::FAINT);
     let summary = &found.summary;
     output.line(&format!(
         "{bold}{}{bold:#} {faint}in {}, {}, {} messages, updated {}{faint:#}",
-        shown::line(found.name()),
-        shown::line(&found.workspace.id),
-        shown::line(&summary.status),
+        untrusted_text::line(found.name()),
+        untrusted_text::line(&found.workspace.id),
+        untrusted_text::line(&summary.status),
         summary.messages,
         local(summary.updated_at),
     ))
 }
 
-fn show(message: &Message, output: &Output) -> Result<(), CliError> {
+fn show(message: &Message, output: &CommandOutput) -> Result<(), CliError> {
     let (name, role) = (style::NAME, role(message.data.role));
     for part in &message.data.content {
         let text = match part {
-            Part::Opaque { .. } => continue,
-            Part::Reasoning { text, .. } if text.is_empty() => continue,
-            Part::Reasoning { text, .. } => format!("(reasoning) {text}"),
-            Part::Text { text, .. } => text.clone(),
-            Part::ToolCall(call) => format!("→ {} {}", call.tool_name, call.input),
-            Part::ToolResult(result) => format!("← {} {}", result.tool_name, outcome(result)),
-            Part::File(file) => format!(
+            MessagePart::Opaque { .. } => continue,
+            MessagePart::Reasoning { text, .. } if text.is_empty() => continue,
+            MessagePart::Reasoning { text, .. } => format!("(reasoning) {text}"),
+            MessagePart::Text { text, .. } => text.clone(),
+            MessagePart::ToolCall(call) => format!("→ {} {}", call.tool_name, call.input),
+            MessagePart::ToolResult(result) => {
+                format!("← {} {}", result.tool_name, outcome(result))
+            }
+            MessagePart::File(file) => format!(
                 "({}, {} characters of Base64)",
                 file.media_type,
                 file.data.len()
             ),
         };
-        let text = shown::lines(text)
+        let text = untrusted_text::lines(text)
             .to_string()
             .replace('\n', "\n            ");
         output.line(&format!("{name}{role:<11}{name:#} {text}"))?;
@@ -170,12 +172,12 @@ fn show(message: &Message, output: &Output) -> Result<(), CliError> {
     Ok(())
 }
 
-fn role(role: Role) -> &'static str {
+fn role(role: MessageRole) -> &'static str {
     match role {
-        Role::System => "system",
-        Role::User => "user",
-        Role::Assistant => "assistant",
-        Role::Tool => "tool",
+        MessageRole::System => "system",
+        MessageRole::User => "user",
+        MessageRole::Assistant => "assistant",
+        MessageRole::Tool => "tool",
     }
 }
 

@@ -1,8 +1,8 @@
-//! What is not as it should be in a conversation: a turn that was cut off, events whose turns failed.
+//! Unfinished turns and failed events of a conversation.
 
 use std::path::PathBuf;
 
-use goondan::inside::shown;
+use goondan::internal::untrusted_text;
 use goondan::ports::journal::EffectKind;
 use goondan::ports::store::DeadLetter;
 use goondan::workspace::UnfinishedEffect;
@@ -11,11 +11,10 @@ use serde_json::{Value, json};
 use super::list::local;
 use crate::commands::quoted;
 use crate::exit::CliError;
-use crate::instances::Found;
-use crate::output::{Output, shorten, style};
-use crate::retyped;
+use crate::instances::FoundConversation;
+use crate::output::{CommandOutput, shorten, style};
+use crate::suggested_command;
 
-/// Effects for programs.
 pub(super) fn as_json(effects: &[UnfinishedEffect]) -> Vec<Value> {
     let value = |effect: &UnfinishedEffect| {
         json!({
@@ -31,15 +30,18 @@ pub(super) fn as_json(effects: &[UnfinishedEffect]) -> Vec<Value> {
     effects.iter().map(value).collect()
 }
 
-/// Lists what the turn did that runs or was cut off.
-pub(super) fn show_effects(effects: &[UnfinishedEffect], output: &Output) -> Result<(), CliError> {
+/// Lists the effects of a turn that is running or was interrupted.
+pub(super) fn show_effects(
+    effects: &[UnfinishedEffect],
+    output: &CommandOutput,
+) -> Result<(), CliError> {
     let (bold, warning, faint) = (style::HEADING, style::WARNING, style::FAINT);
     let Some(first) = effects.first() else {
         return Ok(());
     };
     output.line(&format!(
         "\n{bold}Unfinished turn{bold:#} {faint}{}, resumes at the next start{faint:#}",
-        shown::line(&first.turn_id)
+        untrusted_text::line(&first.turn_id)
     ))?;
     for effect in effects {
         let Some(what) = words(effect) else { continue };
@@ -59,7 +61,7 @@ pub(super) fn show_effects(effects: &[UnfinishedEffect], output: &Output) -> Res
     Ok(())
 }
 
-/// What a person should know an effect by; what happens inside the engine alone has no words.
+/// Describes an effect; `None` for effects internal to the engine.
 fn words(effect: &UnfinishedEffect) -> Option<String> {
     match effect.kind {
         EffectKind::ToolCall => {
@@ -82,8 +84,8 @@ fn words(effect: &UnfinishedEffect) -> Option<String> {
     }
 }
 
-/// The command that tries them again. From another folder it has to be told the project.
-fn retry(found: &Found) -> String {
+/// Returns the command that retries the events. It names the project if run in another directory.
+fn retry(found: &FoundConversation) -> String {
     let owner = found
         .workspace
         .owner()
@@ -97,28 +99,28 @@ fn retry(found: &Found) -> String {
     };
     let project = owner.filter(|path| !is_here(path));
     let project = project
-        .map(|path| retyped::option("--project", &path.to_string_lossy()))
+        .map(|path| suggested_command::option("--project", &path.to_string_lossy()))
         .unwrap_or_default();
     format!(
         "gdn instance retry {}{project}{}",
         quoted(&found.name()),
-        retyped::state_root()
+        suggested_command::state_root()
     )
 }
 
-/// Lists the events whose turns failed, with what tries them again.
+/// Lists the failed events with the command that retries them.
 pub(super) fn show_dead_letters(
-    found: &Found,
+    found: &FoundConversation,
     letters: &[DeadLetter],
-    output: &Output,
+    output: &CommandOutput,
 ) -> Result<(), CliError> {
     let (bold, faint, red) = (style::HEADING, style::FAINT, style::ERROR);
     if letters.is_empty() {
         return Ok(());
     }
-    let retry = shown::line(retry(found)).to_string();
+    let retry = untrusted_text::line(retry(found)).to_string();
     output.line(&format!(
-        "\n{bold}Failed events{bold:#} {faint}`{retry}` tries again{faint:#}"
+        "\n{bold}Failed events{bold:#} {faint}retry with `{retry}`{faint:#}"
     ))?;
     for DeadLetter {
         event,
@@ -126,7 +128,10 @@ pub(super) fn show_dead_letters(
         failed_at,
     } in letters
     {
-        let (id, code) = (shown::line(&event.id), shown::line(&error.code));
+        let (id, code) = (
+            untrusted_text::line(&event.id),
+            untrusted_text::line(&error.code),
+        );
         output.line(&format!(
             "{id}  {faint}{}{faint:#}  {}",
             local(*failed_at),

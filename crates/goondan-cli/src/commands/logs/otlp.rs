@@ -1,19 +1,19 @@
-//! The past as OpenTelemetry spans.
+//! Past turns as OpenTelemetry spans.
 
 use goondan::event::RuntimeEvent;
 use goondan::ports::clock::SystemClock;
 use goondan::spec::Code;
-use goondan::telemetry::{Endpoint, Poster, Settings, identity, requests};
+use goondan::start::telemetry::{OtlpClient, OtlpEndpoint, TelemetrySettings, identity, requests};
 
 use crate::exit::CliError;
-use crate::output::Output;
+use crate::output::CommandOutput;
 
-/// Sends the spans that the events make to the receiver that the environment names; with `--json`, prints the requests
-/// instead, one a line.
-pub(super) async fn send(events: &[RuntimeEvent], output: &Output) -> Result<(), CliError> {
-    let settings = Settings::read(|name| std::env::var(name).ok());
+/// Sends the spans to the OTLP endpoint from the environment.
+/// With `--json`, prints one request per line instead.
+pub(super) async fn send(events: &[RuntimeEvent], output: &CommandOutput) -> Result<(), CliError> {
+    let settings = TelemetrySettings::read(|name| std::env::var(name).ok());
     let settings = settings
-        .ok_or_else(|| CliError::configuration("OTEL_SDK_DISABLED switches telemetry off."))?;
+        .ok_or_else(|| CliError::configuration("Telemetry is disabled by OTEL_SDK_DISABLED."))?;
     for problem in &settings.problems {
         output.note(&format!("{problem}."))?;
     }
@@ -26,22 +26,28 @@ pub(super) async fn send(events: &[RuntimeEvent], output: &Output) -> Result<(),
     let endpoint = settings.traces.clone().ok_or_else(no_receiver)?;
     let spans: usize = requests.iter().map(|request| request.spans().count()).sum();
     if spans == 0 {
-        return output.note("No turn has ended that could be sent.");
+        return output.note("There are no finished turns to send.");
     }
     let place = post(endpoint, &requests).await?;
-    output.note(&format!("{spans} spans were sent to {place}."))
+    output.note(&format!("Sent {spans} spans to {place}."))
 }
 
-/// Posts all of them, and gives back where they went.
+/// Posts all requests and returns the endpoint.
 async fn post(
-    endpoint: Endpoint,
-    requests: &[goondan::telemetry::otlp::TracesRequest],
+    endpoint: OtlpEndpoint,
+    requests: &[goondan::start::telemetry::otlp::TracesRequest],
 ) -> Result<String, CliError> {
-    let poster = Poster::new(endpoint);
-    let place = poster.place();
+    let poster = OtlpClient::new(endpoint);
+    let place = poster.display_url();
     let refused = |reason: &str| {
-        CliError::failure(Code::TELEMETRY_RECEIVER, format!("The receiver at {place} takes no spans: {reason}."))
-            .suggest("Check `OTEL_EXPORTER_OTLP_ENDPOINT`: it names the HTTP port of the receiver, usually 4318.")
+        CliError::failure(
+            Code::TELEMETRY_RECEIVER,
+            format!("The OTLP endpoint {place} rejected the spans: {reason}."),
+        )
+        .suggest(
+            "Check `OTEL_EXPORTER_OTLP_ENDPOINT`: it must name the HTTP port of the collector, \
+                usually 4318.",
+        )
     };
     for request in requests {
         let left_out = poster
@@ -56,7 +62,8 @@ async fn post(
 }
 
 fn no_receiver() -> CliError {
-    CliError::configuration("No receiver of telemetry is named.").suggest(
-        "Set `OTEL_EXPORTER_OTLP_ENDPOINT`, such as to http://localhost:4318; `--json` prints the spans instead.",
+    CliError::configuration("No OTLP endpoint is set.").suggest(
+        "Set `OTEL_EXPORTER_OTLP_ENDPOINT`, such as to http://localhost:4318; `--json` prints the \
+        spans instead.",
     )
 }

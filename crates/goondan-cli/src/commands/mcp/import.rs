@@ -3,32 +3,33 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use goondan::inside::shown;
-use goondan::mcp::{Found, Imported, import};
+use goondan::internal::untrusted_text;
+use goondan::mcp::{ImportedServer, ImportedServers, import};
 use goondan::spec::reason;
 use serde_json::json;
 
 use crate::exit::CliError;
-use crate::output::Output;
-use crate::reading;
+use crate::input_files;
+use crate::output::CommandOutput;
 
-/// Files in which other programs keep their servers, below a project.
-const KNOWN: [&str; 4] = [
+/// Files in which other programs list MCP servers, relative to the project.
+const KNOWN_FILES: [&str; 4] = [
     ".mcp.json",
     ".vscode/mcp.json",
     ".cursor/mcp.json",
     ".gemini/settings.json",
 ];
 
-/// Where they are written. Files in this folder are part of a bundle.
-const TARGET: &str = "tools/mcp.yaml";
+/// Output file. Files in this directory are part of a bundle.
+const OUTPUT_FILE: &str = "tools/mcp.yaml";
 
 #[derive(Debug, Args)]
-pub(super) struct ImportArgs {
-    /// The file of another program [default: the first of .mcp.json, .vscode/mcp.json, .cursor/mcp.json, .gemini/settings.json]
+pub(super) struct McpImportArgs {
+    /// MCP client configuration to import [default: the first of .mcp.json, .vscode/mcp.json,
+    /// .cursor/mcp.json, .gemini/settings.json]
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
-    /// The project folder
+    /// The project directory
     #[arg(short, long, value_name = "PATH", default_value = ".")]
     project: PathBuf,
     /// Write tools/mcp.yaml instead of printing it
@@ -36,14 +37,14 @@ pub(super) struct ImportArgs {
     write: bool,
 }
 
-pub(super) fn run(args: &ImportArgs, output: &Output) -> Result<(), CliError> {
+pub(super) fn run(args: &McpImportArgs, output: &CommandOutput) -> Result<(), CliError> {
     let file = match &args.file {
         Some(file) => file.clone(),
         None => find(&args.project)?,
     };
     let what = format!("`{}`", file.display());
-    let text = reading::text(reading::open(&file, &what)?, &what)?;
-    let Found {
+    let text = input_files::read_text(input_files::open(&file, &what)?, &what)?;
+    let ImportedServers {
         servers: found,
         left_out,
     } = import(&text).map_err(|why| {
@@ -51,15 +52,15 @@ pub(super) fn run(args: &ImportArgs, output: &Output) -> Result<(), CliError> {
             .suggest("Name a file with `mcpServers`, such as .mcp.json.")
     })?;
     for (own, why) in &left_out {
-        output.note(&format!("{}: left out: {why}", shown::line(own)))?;
+        output.note(&format!("{}: skipped: {why}", untrusted_text::line(own)))?;
     }
     if found.is_empty() {
         let message = format!(
-            "`{}` lists no MCP server that can be taken over.",
+            "`{}` lists no MCP server that can be imported.",
             file.display()
         );
         return Err(CliError::configuration(message)
-            .suggest("Give a server `command` or `url` in that file."));
+            .suggest("Add `command` or `url` to a server in that file."));
     }
     let yaml = found
         .iter()
@@ -78,29 +79,29 @@ pub(super) fn run(args: &ImportArgs, output: &Output) -> Result<(), CliError> {
     if args.write {
         write(&args.project, &yaml, output)?;
     }
-    found.iter().try_for_each(|one| tell(one, output))
+    found.iter().try_for_each(|one| print_notes(one, output))
 }
 
 fn find(project: &Path) -> Result<PathBuf, CliError> {
-    let found = KNOWN
+    let found = KNOWN_FILES
         .iter()
         .map(|name| project.join(name))
         .find(|file| file.is_file());
     found.ok_or_else(|| {
         let place = match project == Path::new(".") {
-            true => "This folder".to_owned(),
+            true => "This directory".to_owned(),
             false => format!("`{}`", project.display()),
         };
         CliError::usage(format!(
             "{place} has none of the files {}.",
-            KNOWN.join(", ")
+            KNOWN_FILES.join(", ")
         ))
         .suggest("Name the file: gdn mcp import ~/.cursor/mcp.json")
     })
 }
 
-fn write(project: &Path, yaml: &str, output: &Output) -> Result<(), CliError> {
-    let target = project.join(TARGET);
+fn write(project: &Path, yaml: &str, output: &CommandOutput) -> Result<(), CliError> {
+    let target = project.join(OUTPUT_FILE);
     let failed = |error: std::io::Error| {
         let message = format!(
             "`{}` can't be written: {}.",
@@ -108,30 +109,34 @@ fn write(project: &Path, yaml: &str, output: &Output) -> Result<(), CliError> {
             reason(&error)
         );
         CliError::configuration(message)
-            .suggest("Print it without `--write`, and put it where you like.")
+            .suggest("Omit `--write` to print the YAML, and save it to another file.")
     };
     if let Some(folder) = target.parent() {
         std::fs::create_dir_all(folder).map_err(failed)?;
     }
-    // What somebody has written there stays.
+    // An existing file is never overwritten.
     let mut file = std::fs::File::create_new(&target).map_err(failed)?;
     std::io::Write::write_all(&mut file, yaml.as_bytes()).map_err(failed)?;
     output.note(&format!(
-        "Wrote {}. Agents that are to have the tools list them in `spec.tools`.",
+        "Wrote {}. To use these tools, add them to an agent's `spec.tools`.",
         target.display()
     ))
 }
 
-fn tell(one: &Imported, output: &Output) -> Result<(), CliError> {
+fn print_notes(one: &ImportedServer, output: &CommandOutput) -> Result<(), CliError> {
     for note in &one.notes {
-        output.note(&format!("{}: {}", shown::line(&one.own), shown::line(note)))?;
+        output.note(&format!(
+            "{}: {}",
+            untrusted_text::line(&one.own),
+            untrusted_text::line(note)
+        ))?;
     }
     match one.variables.as_slice() {
         [] => Ok(()),
         some => output.note(&format!(
             "{}: needs {}",
-            shown::line(&one.own),
-            shown::line(some.join(", "))
+            untrusted_text::line(&one.own),
+            untrusted_text::line(some.join(", "))
         )),
     }
 }

@@ -4,36 +4,36 @@ use std::sync::Arc;
 
 use clap::Args;
 use goondan::StateRoot;
-use goondan::inside::shown;
-use goondan::mcp::{Catalog, Look};
+use goondan::internal::untrusted_text;
+use goondan::mcp::{CatalogLookup, McpCatalog};
 use goondan::ports::tool::ToolError;
 use goondan::spec::Resource;
-use goondan::spec::kinds::{Entry, Tool};
+use goondan::spec::kinds::{Tool, ToolEntry};
 use serde_json::{Value, json};
 
-use super::{Place, Servers};
-use crate::exit::{CliError, Exit};
-use crate::output::{Output, style};
+use super::{McpTargetArgs, ProjectMcpServers};
+use crate::exit::{CliError, CommandExit};
+use crate::output::{CommandOutput, style};
 
 #[derive(Debug, Args)]
-pub(crate) struct ListArgs {
+pub(crate) struct McpListArgs {
     #[command(flatten)]
-    place: Place,
-    /// Start every server, and ask which tools it has
+    place: McpTargetArgs,
+    /// Connect to every server and list its tools
     #[arg(long)]
     connect: bool,
 }
 
-/// What came of reaching a server.
-pub(crate) type Reached = (Arc<Resource<Tool>>, Result<Look, ToolError>);
+/// Result of connecting to a server.
+pub(crate) type McpLookResult = (Arc<Resource<Tool>>, Result<CatalogLookup, ToolError>);
 
-/// Reaches all servers at the same time.
-pub(crate) async fn reach(servers: &Servers) -> Vec<Reached> {
+/// Connects to all servers in parallel.
+pub(crate) async fn reach(servers: &ProjectMcpServers) -> Vec<McpLookResult> {
     let root = servers.bundle.root();
     let look = |tool: &Arc<Resource<Tool>>| {
         let tool = Arc::clone(tool);
         async move {
-            let look = servers.tools.look(&tool, root).await;
+            let look = servers.tools.query_server(&tool, root).await;
             (tool, look)
         }
     };
@@ -41,36 +41,36 @@ pub(crate) async fn reach(servers: &Servers) -> Vec<Reached> {
 }
 
 pub(super) async fn run(
-    args: &ListArgs,
+    args: &McpListArgs,
     state_root: &StateRoot,
-    output: &Output,
+    output: &CommandOutput,
 ) -> Result<(), CliError> {
-    let servers = Servers::of(&args.place, args.connect, state_root, output).await?;
-    let rows: Vec<Row> = match args.connect {
+    let servers = ProjectMcpServers::of(&args.place, args.connect, state_root, output).await?;
+    let rows: Vec<McpServerRow> = match args.connect {
         true => reach(&servers)
             .await
             .into_iter()
-            .map(|(tool, look)| Row::reached(tool, look))
+            .map(|(tool, look)| McpServerRow::reached(tool, look))
             .collect(),
         false => servers
             .all()
-            .map(|tool| Row::remembered(&servers, tool))
+            .map(|tool| McpServerRow::remembered(&servers, tool))
             .collect(),
     };
     if output.json {
-        output.json_pretty(&rows.iter().map(Row::json).collect::<Vec<Value>>())?;
+        output.json_pretty(&rows.iter().map(McpServerRow::json).collect::<Vec<Value>>())?;
     } else if rows.is_empty() {
-        output.note("The project has no MCP servers. A server is a Tool with `spec.mcp`.")?;
+        output.note("The project has no MCP servers. Add a Tool with `spec.mcp`.")?;
     } else {
         rows.iter().try_for_each(|row| row.show(output))?;
     }
     match rows.iter().any(|row| row.error.is_some()) {
-        true => Err(CliError::shown(Exit::Failure)),
+        true => Err(CliError::shown(CommandExit::Failure)),
         false => Ok(()),
     }
 }
 
-/// What to do about an error, unless it is what was just done.
+/// Returns an error's suggestion, unless it names the command that just ran.
 fn suggestion(error: Option<&ToolError>) -> Option<&str> {
     error?
         .suggestion
@@ -78,26 +78,25 @@ fn suggestion(error: Option<&ToolError>) -> Option<&str> {
         .filter(|suggestion| !suggestion.contains("gdn mcp list --connect"))
 }
 
-/// What is known of a server.
-struct Row {
+struct McpServerRow {
     tool: Arc<Resource<Tool>>,
-    catalog: Option<Catalog>,
+    catalog: Option<McpCatalog>,
     took_ms: Option<u128>,
     error: Option<ToolError>,
     logged_in: Option<bool>,
 }
 
-impl Row {
-    fn reached(tool: Arc<Resource<Tool>>, look: Result<Look, ToolError>) -> Self {
+impl McpServerRow {
+    fn reached(tool: Arc<Resource<Tool>>, look: Result<CatalogLookup, ToolError>) -> Self {
         match look {
-            Ok(Look { catalog, took }) => Row {
+            Ok(CatalogLookup { catalog, took }) => McpServerRow {
                 tool,
                 catalog: Some(catalog),
                 took_ms: Some(took.as_millis()),
                 error: None,
                 logged_in: None,
             },
-            Err(error) => Row {
+            Err(error) => McpServerRow {
                 tool,
                 catalog: None,
                 took_ms: None,
@@ -107,11 +106,11 @@ impl Row {
         }
     }
 
-    fn remembered(servers: &Servers, tool: &Arc<Resource<Tool>>) -> Self {
+    fn remembered(servers: &ProjectMcpServers, tool: &Arc<Resource<Tool>>) -> Self {
         let root = servers.bundle.root();
-        Row {
+        McpServerRow {
             tool: Arc::clone(tool),
-            catalog: servers.tools.remembered(tool, root),
+            catalog: servers.tools.cached_catalog(tool, root),
             took_ms: None,
             error: None,
             logged_in: servers.tools.is_logged_in(tool, root),
@@ -120,7 +119,7 @@ impl Row {
 
     fn address(&self) -> String {
         match &self.tool.spec.entry {
-            Entry::Mcp(server) => server.shown(),
+            ToolEntry::Mcp(server) => server.display_address(),
             _ => String::new(),
         }
     }
@@ -129,7 +128,7 @@ impl Row {
         let mut state = match (&self.catalog, &self.error) {
             (_, Some(error)) => error.message.clone(),
             (Some(catalog), None) => {
-                let speaks = format!("speaks {}", catalog.protocol);
+                let speaks = format!("MCP {}", catalog.protocol);
                 let took = self
                     .took_ms
                     .map(|took| format!(", answered in {took} ms"))
@@ -137,7 +136,7 @@ impl Row {
                 let (count, tokens) = (catalog.tools.len(), catalog.tokens());
                 format!("{count} tools (about {tokens} tokens), {speaks}{took}")
             }
-            (None, None) => "not met yet; `--connect` asks what it has".to_owned(),
+            (None, None) => "tools not known yet; run with `--connect` to list them".to_owned(),
         };
         if self.logged_in == Some(true) {
             state.push_str(", logged in");
@@ -145,20 +144,20 @@ impl Row {
         state
     }
 
-    fn show(&self, output: &Output) -> Result<(), CliError> {
+    fn show(&self, output: &CommandOutput) -> Result<(), CliError> {
         let (name, faint, error) = (style::NAME, style::FAINT, style::ERROR);
-        let address = shown::line(self.address()).to_string();
+        let address = untrusted_text::line(self.address()).to_string();
         output.line(&format!(
             "{name}{}{name:#}  {faint}{address}{faint:#}",
-            shown::line(&self.tool.id.name)
+            untrusted_text::line(&self.tool.id.name)
         ))?;
-        let state = shown::line(self.state()).to_string();
+        let state = untrusted_text::line(self.state()).to_string();
         match self.error {
             Some(_) => output.line(&format!("  {error}{state}{error:#}"))?,
             None => output.line(&format!("  {state}"))?,
         }
         if let Some(suggestion) = suggestion(self.error.as_ref()) {
-            output.line(&format!("  {}", shown::line(suggestion)))?;
+            output.line(&format!("  {}", untrusted_text::line(suggestion)))?;
         }
         for listed in self.catalog.iter().flat_map(|catalog| &catalog.tools) {
             let about = listed.export.description.lines().next().unwrap_or_default();
@@ -166,14 +165,14 @@ impl Row {
             let name = format!("{}__{}", self.tool.id.name, listed.export.name);
             output.line(&format!(
                 "    {}  {faint}{}{faint:#}",
-                shown::line(name),
-                shown::line(about)
+                untrusted_text::line(name),
+                untrusted_text::line(about)
             ))?;
         }
         let notes = self.catalog.iter().flat_map(|catalog| &catalog.notes);
         notes
             .into_iter()
-            .try_for_each(|note| output.line(&format!("  {}", shown::line(note))))
+            .try_for_each(|note| output.line(&format!("  {}", untrusted_text::line(note))))
     }
 
     fn json(&self) -> Value {
@@ -185,7 +184,7 @@ impl Row {
             "tool": self.tool.id.name,
             "server": self.address(),
             "catalog": self.catalog,
-            "schemaTokens": self.catalog.as_ref().map(Catalog::tokens),
+            "schemaTokens": self.catalog.as_ref().map(McpCatalog::tokens),
             "tookMs": self.took_ms.and_then(|took| u64::try_from(took).ok()),
             "loggedIn": self.logged_in,
             "error": error,

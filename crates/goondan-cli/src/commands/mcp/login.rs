@@ -5,55 +5,55 @@ use std::net::Ipv4Addr;
 
 use clap::Args;
 use goondan::StateRoot;
-use goondan::inside::shown;
-use goondan::mcp::Visitor;
+use goondan::internal::untrusted_text;
+use goondan::mcp::ConsentBrowser;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::{Place, Servers, failed};
+use super::{McpTargetArgs, ProjectMcpServers, failed};
 use crate::commands::browser;
 use crate::complete;
 use crate::exit::CliError;
-use crate::output::{Output, style};
+use crate::output::{CommandOutput, style};
 
-/// The path that a browser is sent back to.
-const BACK: &str = "/callback";
+/// Path of the redirect URI.
+const REDIRECT_PATH: &str = "/callback";
 
-/// What it shows then.
-const DONE: &str =
-    "<!doctype html><title>gdn</title><p>You can close this page and go back to gdn.";
+/// Page shown after the redirect.
+const REDIRECT_PAGE: &str =
+    "<!doctype html><title>gdn</title><p>You can close this page and return to gdn.";
 
 #[derive(Debug, Args)]
-pub(super) struct LoginArgs {
-    /// The Tool with the server
+pub(super) struct McpLoginArgs {
+    /// Name of the Tool resource that defines the server
     #[arg(value_name = "NAME", add = complete::servers())]
     name: String,
     #[command(flatten)]
-    place: Place,
-    /// Print the address of the page instead of opening a browser
+    place: McpTargetArgs,
+    /// Print the login URL instead of opening a browser
     #[arg(long)]
     no_browser: bool,
 }
 
 #[derive(Debug, Args)]
-pub(super) struct LogoutArgs {
-    /// The Tool with the server
+pub(super) struct McpLogoutArgs {
+    /// Name of the Tool resource that defines the server
     #[arg(value_name = "NAME", add = complete::servers())]
     name: String,
     #[command(flatten)]
-    place: Place,
+    place: McpTargetArgs,
 }
 
 pub(super) async fn run(
-    args: &LoginArgs,
+    args: &McpLoginArgs,
     state_root: &StateRoot,
-    output: &Output,
+    output: &CommandOutput,
 ) -> Result<(), CliError> {
-    let servers = Servers::of(&args.place, true, state_root, output).await?;
+    let servers = ProjectMcpServers::of(&args.place, true, state_root, output).await?;
     let tool = servers.find(&args.name)?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     let port = listener.local_addr()?.port();
-    let browser = Browser {
+    let browser = LoginBrowser {
         listener,
         port,
         opens: !args.no_browser,
@@ -67,16 +67,16 @@ pub(super) async fn run(
     let good = style::GOOD;
     output.line(&format!(
         "{good}Logged in{good:#} to the server of {}.",
-        shown::line(&tool.id)
+        untrusted_text::line(&tool.id)
     ))
 }
 
 pub(super) async fn forget(
-    args: &LogoutArgs,
+    args: &McpLogoutArgs,
     state_root: &StateRoot,
-    output: &Output,
+    output: &CommandOutput,
 ) -> Result<(), CliError> {
-    let servers = Servers::of(&args.place, false, state_root, output).await?;
+    let servers = ProjectMcpServers::of(&args.place, false, state_root, output).await?;
     let tool = servers.find(&args.name)?;
     let was_there = servers
         .tools
@@ -85,38 +85,43 @@ pub(super) async fn forget(
     let words = if was_there {
         "Logged out of"
     } else {
-        "Nobody was logged in to"
+        "Was not logged in to"
     };
-    output.line(&format!("{words} the server of {}.", shown::line(&tool.id)))
+    output.line(&format!(
+        "{words} the server of {}.",
+        untrusted_text::line(&tool.id)
+    ))
 }
 
-/// The browser of whoever sits here, or one elsewhere, whose owner copies what it ends at.
-struct Browser<'o> {
+/// Browser for a login.
+/// For a browser on another machine, the user pastes the URL of the final page.
+struct LoginBrowser<'o> {
     listener: TcpListener,
     port: u16,
     opens: bool,
-    output: &'o Output,
+    output: &'o CommandOutput,
 }
 
 #[async_trait::async_trait]
-impl Visitor for Browser<'_> {
+impl ConsentBrowser for LoginBrowser<'_> {
     fn redirect_uri(&self) -> String {
-        format!("http://127.0.0.1:{}{BACK}", self.port)
+        format!("http://127.0.0.1:{}{REDIRECT_PATH}", self.port)
     }
 
     async fn visit(&self, page: &str) -> Result<String, String> {
         let told = self.output.explain(&format!(
             "Log in on this page:\n\n  {}\n",
-            shown::line(page)
+            untrusted_text::line(page)
         ));
         told.map_err(|error| error.message)?;
         if self.opens {
             browser::open(page);
         }
-        if Output::stdin_is_terminal() {
+        if CommandOutput::stdin_is_terminal() {
             let port = self.port;
             let hint = format!(
-                "A browser on another machine ends at an address that begins with http://127.0.0.1:{port}: paste it here."
+                "If the browser runs on another machine, paste the URL of its last page here. It \
+                    begins with http://127.0.0.1:{port}."
             );
             self.output.explain(&hint).map_err(|error| error.message)?;
         }
@@ -127,12 +132,12 @@ impl Visitor for Browser<'_> {
     }
 }
 
-impl Browser<'_> {
-    /// Waits until a browser is sent back here.
+impl LoginBrowser<'_> {
+    /// Waits until a browser is redirected here.
     async fn wait(&self, state: Option<String>) -> std::io::Result<String> {
         loop {
             let (client, _) = self.listener.accept().await?;
-            // What goes wrong with one client is that client's to notice.
+            // An error of one connection concerns only its client.
             if let Ok(Some(target)) = answer(client, state.as_deref()).await {
                 return Ok(format!("http://127.0.0.1:{}{target}", self.port));
             }
@@ -140,7 +145,7 @@ impl Browser<'_> {
     }
 }
 
-/// What the page gives back, so that nobody else can end a login.
+/// Returns the `state` parameter, which proves that a redirect belongs to this login.
 fn state_of(address: &str) -> Option<String> {
     let (_, query) = address.split_once('?')?;
     query
@@ -149,7 +154,7 @@ fn state_of(address: &str) -> Option<String> {
         .map(str::to_owned)
 }
 
-/// Answers a request; the target, where it is the one that is waited for.
+/// Answers an HTTP request. Returns its target if it is the expected redirect.
 async fn answer(client: TcpStream, state: Option<&str>) -> std::io::Result<Option<String>> {
     let mut client = BufReader::new(client);
     let mut line = String::new();
@@ -161,17 +166,18 @@ async fn answer(client: TcpStream, state: Option<&str>) -> std::io::Result<Optio
         .await
         .unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()))?;
     let is_ours = |target: &&str| {
-        target.starts_with(&format!("{BACK}?")) && state_of(target).as_deref() == state
+        target.starts_with(&format!("{REDIRECT_PATH}?")) && state_of(target).as_deref() == state
     };
     let target = line.split(' ').nth(1).filter(is_ours).map(str::to_owned);
     let (status, body) = if target.is_some() {
-        ("200 OK", DONE)
+        ("200 OK", REDIRECT_PAGE)
     } else {
         ("404 Not Found", "")
     };
     let length = body.len();
     let head = format!(
-        "HTTP/1.1 {status}\r\ncontent-type: text/html\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n"
+        "HTTP/1.1 {status}\r\ncontent-type: text/html\r\nconnection: close\r\ncontent-length: \
+        {length}\r\n\r\n"
     );
     client
         .get_mut()
@@ -180,13 +186,13 @@ async fn answer(client: TcpStream, state: Option<&str>) -> std::io::Result<Optio
     Ok(target)
 }
 
-/// A line that somebody types, where somebody can.
+/// Waits for a typed line; forever without a terminal.
 async fn pasted() -> String {
-    if !Output::stdin_is_terminal() {
+    if !CommandOutput::stdin_is_terminal() {
         return std::future::pending().await;
     }
     let (sender, receiver) = tokio::sync::oneshot::channel();
-    // It may wait for ever, and ends with the program.
+    // The read may block forever; the thread ends with the process.
     std::thread::spawn(move || {
         let mut line = String::new();
         let read = std::io::stdin().lock().read_line(&mut line);

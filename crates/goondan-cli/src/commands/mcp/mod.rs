@@ -11,26 +11,26 @@ use std::sync::Arc;
 use clap::{Args, Subcommand};
 use goondan::mcp::McpTools;
 use goondan::ports::tool::ToolError;
-use goondan::spec::kinds::{Entry, Tool};
+use goondan::spec::kinds::{Tool, ToolEntry};
 use goondan::spec::{Bundle, Code, Resource};
 use goondan::{StateRoot, mcp_servers};
 
 pub(crate) use self::list::reach;
 use crate::commands::sandbox_exec;
-use crate::exit::{CliError, Exit};
-use crate::output::Output;
-use crate::place::ProjectOption;
+use crate::exit::{CliError, CommandExit};
+use crate::output::CommandOutput;
 use crate::project;
-use crate::trust::Trust;
+use crate::project_path::ProjectPathOption;
+use crate::trust::TrustSettings;
 
 const EXAMPLES: &str = "\
 Examples:
-  gdn mcp list                      List the project's servers, and what is known about them
-  gdn mcp list --connect            Start them all, and ask which tools they have
-  gdn mcp import .mcp.json          Print the servers of another program as Tools
-  gdn mcp import --write            Find such a file, and write tools/mcp.yaml
+  gdn mcp list                      List the project's servers and their cached tools
+  gdn mcp list --connect            Connect to all servers and list their tools
+  gdn mcp import .mcp.json          Print another program's servers as Tools
+  gdn mcp import --write            Find such a file and write tools/mcp.yaml
   gdn mcp login github              Log in to the server of Tool/github
-  gdn mcp serve                     Be a server: its tools ask the agents of this folder's swarm";
+  gdn mcp serve                     Serve the agents of this directory's swarm as tools";
 
 /// Arguments of `gdn mcp`.
 #[derive(Debug, Args)]
@@ -43,22 +43,21 @@ pub(crate) struct McpArgs {
 #[derive(Debug, Subcommand)]
 enum McpCommand {
     /// List servers and their tools
-    List(list::ListArgs),
-    /// Import servers from the file of another program
-    Import(import::ImportArgs),
-    /// Log in to a server on the web
-    Login(login::LoginArgs),
-    /// Log out of a server, and forget its tokens
-    Logout(login::LogoutArgs),
-    /// Be an MCP server: let a client ask the agents of a swarm
-    Serve(serve::ServeArgs),
+    List(list::McpListArgs),
+    /// Import servers from another program's configuration
+    Import(import::McpImportArgs),
+    /// Log in to a remote server
+    Login(login::McpLoginArgs),
+    /// Log out of a server and delete its tokens
+    Logout(login::McpLogoutArgs),
+    /// Serve the agents of a swarm to an MCP client
+    Serve(serve::McpServeArgs),
 }
 
-/// Looks after MCP servers.
 pub(crate) async fn run(
     args: McpArgs,
     state_root: &StateRoot,
-    output: &Output,
+    output: &CommandOutput,
 ) -> Result<(), CliError> {
     match args.command {
         McpCommand::List(args) => list::run(&args, state_root, output).await,
@@ -69,11 +68,11 @@ pub(crate) async fn run(
     }
 }
 
-/// Where the servers are.
+/// Options that select the project and its environment.
 #[derive(Debug, Args)]
-struct Place {
+struct McpTargetArgs {
     #[command(flatten)]
-    project: ProjectOption,
+    project: ProjectPathOption,
     /// Read variables from this file before .env.local and .env
     #[arg(long, value_name = "FILE")]
     env_file: Option<PathBuf>,
@@ -82,31 +81,31 @@ struct Place {
     trust: bool,
 }
 
-/// A project with servers.
-pub(crate) struct Servers {
+/// MCP servers of a project.
+pub(crate) struct ProjectMcpServers {
     pub(crate) bundle: Arc<Bundle>,
     pub(crate) tools: McpTools,
 }
 
-impl Servers {
-    /// Those of the project, which must be trusted where `reach` is set: then they are started.
+impl ProjectMcpServers {
+    /// Opens the servers of the project. With `reach` they get started, so trust is required.
     async fn of(
-        place: &Place,
+        place: &McpTargetArgs,
         reach: bool,
         state_root: &StateRoot,
-        output: &Output,
+        output: &CommandOutput,
     ) -> Result<Self, CliError> {
-        let trust = Trust::new(state_root, place.trust);
+        let trust = TrustSettings::new(state_root, place.trust);
         let path = place.project.find(output)?;
         let (root, bundle, _) = match reach {
             true => project::load_trusted(&path, &trust, output)?,
             false => project::load_valid(&path, output)?,
         };
         let is_trusted = reach || trust.is_given(&root)?;
-        Servers::new(bundle, place.env_file.as_deref(), is_trusted, state_root).await
+        ProjectMcpServers::new(bundle, place.env_file.as_deref(), is_trusted, state_root).await
     }
 
-    /// Those of a project that was looked at.
+    /// Opens the servers of a loaded project.
     pub(crate) async fn new(
         bundle: Arc<Bundle>,
         env_file: Option<&Path>,
@@ -125,15 +124,15 @@ impl Servers {
             suggestion: problem.suggestion.clone(),
             ..CliError::configuration(problem.message)
         })?;
-        Ok(Servers { bundle, tools })
+        Ok(ProjectMcpServers { bundle, tools })
     }
 
-    /// The Tools with a server.
+    /// Returns the Tools that have a server.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Resource<Tool>>> {
         self.bundle
             .tools()
             .values()
-            .filter(|tool| matches!(tool.spec.entry, Entry::Mcp(_)))
+            .filter(|tool| matches!(tool.spec.entry, ToolEntry::Mcp(_)))
     }
 
     fn find(&self, name: &str) -> Result<&Arc<Resource<Tool>>, CliError> {
@@ -141,16 +140,14 @@ impl Servers {
             let names: Vec<&str> = self.all().map(|tool| tool.id.name.as_str()).collect();
             let error = CliError::usage(format!("The project has no MCP server `{name}`."));
             error.suggest(match names.is_empty() {
-                true => {
-                    "A server is a Tool with `spec.mcp`; `gdn mcp import` writes one.".to_owned()
-                }
-                false => format!("Its servers are: {}.", names.join(", ")),
+                true => "Add a Tool with `spec.mcp`, for example with `gdn mcp import`.".to_owned(),
+                false => format!("Use one of: {}.", names.join(", ")),
             })
         })
     }
 }
 
-/// A failure of a server, as the error that ends a command.
+/// Converts the failure of a server to the error of the command.
 fn failed(error: ToolError) -> CliError {
     let code = error.code.unwrap_or_else(|| Code::MCP_CONNECT.to_string());
     let mut letters = error.message.chars();
@@ -158,6 +155,6 @@ fn failed(error: ToolError) -> CliError {
     let message: String = first.into_iter().chain(letters).collect();
     CliError {
         suggestion: error.suggestion,
-        ..CliError::passed_on(Exit::Failure, code, message)
+        ..CliError::passed_on(CommandExit::Failure, code, message)
     }
 }

@@ -5,23 +5,23 @@ use goondan::StateRoot;
 use goondan::spec::Code;
 use goondan_serve::mcp;
 
-use crate::commands::run::{Session, Signals, watched};
+use crate::commands::run::{RunSession, SignalReceiver, watched};
 use crate::exit::CliError;
-use crate::output::Output;
-use crate::place::ProjectPath;
+use crate::output::CommandOutput;
 use crate::project::StartArgs;
+use crate::project_path::ProjectPathArg;
 
 const EXAMPLES: &str = "\
-Examples (a client starts them; docs/mcp-server.md says how):
-  gdn mcp serve                              Let an MCP client ask the agents of the swarm of this folder
+Examples (started by an MCP client; see docs/mcp-server.md):
+  gdn mcp serve                              Let an MCP client call this swarm's agents
   gdn mcp serve ~/swarms/reviewer --watch    Reload the project when it changes";
 
 /// Arguments of `gdn mcp serve`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct ServeArgs {
+pub(crate) struct McpServeArgs {
     #[command(flatten)]
-    project: ProjectPath,
+    project: ProjectPathArg,
     /// Reload the project whenever one of its files changes
     #[arg(short, long)]
     watch: bool,
@@ -29,27 +29,27 @@ pub(crate) struct ServeArgs {
     start: StartArgs,
 }
 
-/// Talks to a client until it goes, or a signal comes.
+/// Serves an MCP client over stdio until it disconnects or a signal arrives.
 pub(super) async fn run(
-    args: ServeArgs,
+    args: McpServeArgs,
     state_root: &StateRoot,
-    output: &Output,
+    output: &CommandOutput,
 ) -> Result<(), CliError> {
     watched(async |signals| talk(&args, signals, state_root, output).await).await
 }
 
 async fn talk(
-    args: &ServeArgs,
-    signals: Signals,
+    args: &McpServeArgs,
+    signals: SignalReceiver,
     state_root: &StateRoot,
-    output: &Output,
+    output: &CommandOutput,
 ) -> Result<(), CliError> {
     let what = (&args.project, &args.start);
-    let session = Session::for_client(what, args.watch, signals, state_root, output).await?;
+    let session = RunSession::for_client(what, args.watch, signals, state_root, output).await?;
     let service = session.door.service.clone();
     let talk = mcp::serve(&service, tokio::io::stdin(), tokio::io::stdout());
     session
-        .attend(
+        .serve_client(
             talk,
             |error| CliError::failure(Code::INTERNAL_ERROR, error.to_string()),
             output,

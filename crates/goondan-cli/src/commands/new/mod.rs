@@ -7,72 +7,80 @@ use std::path::{Path, PathBuf};
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum};
-use goondan::inside::shown;
+use goondan::internal::untrusted_text;
 use serde_json::json;
 
-use self::scaffold::{CONNECTOR, EXTENSION, File, Lang, Scaffold, Subject, TOOL};
+use self::scaffold::{
+    CONNECTOR, EXTENSION, ScaffoldFile, ScaffoldKind, ScaffoldLanguage, ScaffoldPlan, TOOL,
+};
 use super::doctor::typescript_problem;
 use super::init::{is_name, quoted};
 use crate::exit::CliError;
-use crate::output::{Output, style};
-use crate::place;
+use crate::output::{CommandOutput, style};
+use crate::project_path;
 use goondan::spec::reason;
 
 const TOOL_EXAMPLES: &str = "\
 Examples:
-  gdn new tool word-count                  Create a crate in tools/word-count, and a Tool resource
-  gdn new tool dice --lang c               Create a C library
-  gdn new tool weather --lang ts           Create a file in TypeScript; also: js, python
-  gdn new tool word-count --path libs/wc   Create it in another folder";
+  gdn new tool word-count                  Create a file in TypeScript in tools/word-count, and a \
+    Tool resource
+  gdn new tool weather --lang js           Create it in JavaScript; also: python
+  gdn new tool dice --lang rust            Create a library in Rust; also: c
+  gdn new tool word-count --path libs/wc   Create it in another directory";
 
 const EXTENSION_EXAMPLES: &str = "\
 Examples:
-  gdn new extension turn-count               Create a file in TypeScript in extensions/turn-count, and an Extension resource
+  gdn new extension turn-count               Create a file in TypeScript in extensions/turn-count, \
+    and an Extension resource
   gdn new extension turn-count --lang js     Create it in JavaScript; also: rust, c, python
-  gdn new extension turn-count --path lib/t  Create it in another folder";
+  gdn new extension turn-count --path lib/t  Create it in another directory";
 
 const CONNECTOR_EXAMPLES: &str = "\
 Examples:
-  gdn new connector kitchen               Create a file in TypeScript in connectors/kitchen, and a Connector with a Connection
+  gdn new connector kitchen               Create a file in TypeScript in connectors/kitchen, and a \
+    Connector with a Connection
   gdn new connector kitchen --lang js     Create it in JavaScript; also: rust, python
-  gdn new connector kitchen --path lib/k  Create it in another folder";
+  gdn new connector kitchen --path lib/k  Create it in another directory";
 
-/// Words that the compiler keeps for itself, and crates that the new one depends on.
-const TAKEN: &str = "as async await break const continue crate dyn else enum extern false fn for goondan-abi if impl in \
-    let loop match mod move mut pub ref return schemars self serde serde-json static struct super test \
+/// Rust keywords and dependencies of the new crate, which can't be crate names.
+const RESERVED_CRATE_NAMES: &str = "as async await break const continue crate dyn else enum extern \
+    false fn for goondan-abi if impl in \
+    let loop match mod move mut pub ref return schemars self serde serde-json static struct super \
+    test \
     trait true type use";
 
 /// Arguments of `gdn new`.
 #[derive(Debug, Args)]
 pub(crate) struct NewArgs {
     #[command(subcommand)]
-    what: What,
+    what: NewCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
-    /// Create a tool that runs at once, with a conformance case
-    Tool(ToolArgs),
-    /// Create an extension that runs at once, with a conformance case
-    Extension(ExtensionArgs),
-    /// Create a connector that runs at once, with a conformance case
-    Connector(ConnectorArgs),
+enum NewCommand {
+    /// Create a tool that runs without changes, with a test case
+    Tool(NewToolArgs),
+    /// Create an extension that runs without changes, with a test case
+    Extension(NewExtensionArgs),
+    /// Create a connector that runs without changes, with a test case
+    Connector(NewConnectorArgs),
 }
 
 /// Arguments of `gdn new tool`.
 #[derive(Debug, Args)]
 #[command(after_help = TOOL_EXAMPLES)]
-struct ToolArgs {
+struct NewToolArgs {
     /// The name of the tool: lower-case letters, digits and hyphens
     #[arg(value_name = "NAME")]
     name: String,
     /// Write the tool in this language
-    #[arg(short, long, value_parser = langs(&TOOL), default_value = "rust")]
-    lang: Lang,
-    /// Create the tool in this folder, which must not exist yet [default: tools/NAME]
+    #[arg(short, long, value_parser = langs(&TOOL), default_value = "ts")]
+    lang: ScaffoldLanguage,
+    /// Create the tool in this directory, which must not exist yet [default: tools/NAME]
     #[arg(short, long, value_name = "DIR")]
     path: Option<PathBuf>,
-    /// Take the crate `goondan-abi` from this checkout of gdn [default: the checkout that this gdn was built in, or else its repository]
+    /// Use the crate `goondan-abi` from this checkout of gdn [default: the checkout that this gdn
+    /// was built in, or else its repository]
     #[arg(long, value_name = "DIR")]
     sdk: Option<PathBuf>,
 }
@@ -80,17 +88,17 @@ struct ToolArgs {
 /// Arguments of `gdn new extension`.
 #[derive(Debug, Args)]
 #[command(after_help = EXTENSION_EXAMPLES)]
-struct ExtensionArgs {
+struct NewExtensionArgs {
     /// The name of the extension: lower-case letters, digits and hyphens
     #[arg(value_name = "NAME")]
     name: String,
     /// Write the extension in this language
     #[arg(short, long, value_parser = langs(&EXTENSION), default_value = "ts")]
-    lang: Lang,
-    /// Create the extension in this folder, which must not exist yet [default: extensions/NAME]
+    lang: ScaffoldLanguage,
+    /// Create the extension in this directory, which must not exist yet [default: extensions/NAME]
     #[arg(short, long, value_name = "DIR")]
     path: Option<PathBuf>,
-    /// Take the crate `goondan-abi` from this checkout of gdn, or from its own folder
+    /// Use the crate `goondan-abi` from this checkout of gdn, or from its own directory
     #[arg(long, value_name = "DIR")]
     sdk: Option<PathBuf>,
 }
@@ -98,75 +106,74 @@ struct ExtensionArgs {
 /// Arguments of `gdn new connector`.
 #[derive(Debug, Args)]
 #[command(after_help = CONNECTOR_EXAMPLES)]
-struct ConnectorArgs {
+struct NewConnectorArgs {
     /// The name of the connector: lower-case letters, digits and hyphens
     #[arg(value_name = "NAME")]
     name: String,
     /// Write the connector in this language
     #[arg(short, long, value_parser = langs(&CONNECTOR), default_value = "ts")]
-    lang: Lang,
-    /// Create the connector in this folder, which must not exist yet [default: connectors/NAME]
+    lang: ScaffoldLanguage,
+    /// Create the connector in this directory, which must not exist yet [default: connectors/NAME]
     #[arg(short, long, value_name = "DIR")]
     path: Option<PathBuf>,
-    /// Take the crate `goondan-abi` from this checkout of gdn, or from its own folder
+    /// Use the crate `goondan-abi` from this checkout of gdn, or from its own directory
     #[arg(long, value_name = "DIR")]
     sdk: Option<PathBuf>,
 }
 
-/// Reads the languages that a thing can be written in.
-fn langs(subject: &Subject) -> impl TypedValueParser<Value = Lang> {
+/// Returns a parser for the languages that the subject supports.
+fn langs(subject: &ScaffoldKind) -> impl TypedValueParser<Value = ScaffoldLanguage> {
     let values: Vec<PossibleValue> = subject
         .langs()
         .filter_map(|lang| lang.to_possible_value())
         .collect();
-    PossibleValuesParser::new(values).try_map(|name| Lang::from_str(&name, false))
+    PossibleValuesParser::new(values).try_map(|name| ScaffoldLanguage::from_str(&name, false))
 }
 
-/// Writes what was asked for.
-pub(crate) fn run(args: &NewArgs, output: &Output) -> Result<(), CliError> {
+pub(crate) fn run(args: &NewArgs, output: &CommandOutput) -> Result<(), CliError> {
     let (subject, name, lang, path, sdk) = match &args.what {
-        What::Tool(ToolArgs {
+        NewCommand::Tool(NewToolArgs {
             name,
             lang,
             path,
             sdk,
         }) => (&TOOL, name, *lang, path, sdk),
-        What::Extension(ExtensionArgs {
+        NewCommand::Extension(NewExtensionArgs {
             name,
             lang,
             path,
             sdk,
         }) => (&EXTENSION, name, *lang, path, sdk),
-        What::Connector(ConnectorArgs {
+        NewCommand::Connector(NewConnectorArgs {
             name,
             lang,
             path,
             sdk,
         }) => (&CONNECTOR, name, *lang, path, sdk),
     };
-    let wish = Wish {
+    let wish = ScaffoldRequest {
         subject,
         name,
         lang,
         path: path.as_deref(),
         sdk: sdk.as_deref(),
     };
-    wish.grant(output)
+    wish.write_scaffold(output)
 }
 
-/// What was asked for.
-struct Wish<'a> {
-    subject: &'static Subject,
+/// Arguments common to all subcommands.
+struct ScaffoldRequest<'a> {
+    subject: &'static ScaffoldKind,
     name: &'a str,
-    lang: Lang,
+    lang: ScaffoldLanguage,
     path: Option<&'a Path>,
     sdk: Option<&'a Path>,
 }
 
-impl Wish<'_> {
-    /// Writes the thing with a project around it to try it, and its resource where there is a project already.
-    fn grant(&self, output: &Output) -> Result<(), CliError> {
-        let Wish {
+impl ScaffoldRequest<'_> {
+    /// Writes the scaffold with a project to try it. Inside a project, also writes the resource.
+    fn write_scaffold(&self, output: &CommandOutput) -> Result<(), CliError> {
+        let ScaffoldRequest {
             subject,
             name,
             lang,
@@ -174,8 +181,8 @@ impl Wish<'_> {
             ..
         } = self;
         self.check_name()?;
-        // Of a project in this very folder nothing is put before the paths.
-        let project = place::around(output)?
+        // For a project in the current directory, paths get no prefix.
+        let project = project_path::around(output)?
             .map(|root| root.strip_prefix(".").map(Path::to_owned).unwrap_or(root));
         let folder = path.map(Path::to_owned).unwrap_or_else(|| {
             let things = project
@@ -185,14 +192,14 @@ impl Wish<'_> {
             things.join(name)
         });
         let sdk = self.dependency(&folder)?;
-        let scaffold = Scaffold {
+        let scaffold = ScaffoldPlan {
             subject,
             name,
             lang: *lang,
             sdk: &sdk,
         };
         let mut files = scaffold.files(&folder);
-        let around = project.and_then(|root| Some((inner(&root, &folder)?, root)));
+        let around = project.and_then(|root| Some((path_in_project(&root, &folder)?, root)));
         let is_in_project = around.is_some();
         files.extend(around.map(|(folder, root)| scaffold.resource(&root, &folder)));
         refuse_existing(&folder, &files)?;
@@ -201,9 +208,9 @@ impl Wish<'_> {
     }
 
     fn check_name(&self) -> Result<(), CliError> {
-        let Wish {
+        let ScaffoldRequest {
             subject:
-                Subject {
+                ScaffoldKind {
                     article,
                     name: what,
                     ..
@@ -213,29 +220,33 @@ impl Wish<'_> {
             ..
         } = self;
         if !is_name(name) {
-            return Err(CliError::usage(format!("`{name}` can't be the name of {article} {what}."))
-                .suggest("Use lower-case letters, digits and hyphens, a letter first, at most 63 characters."));
-        }
-        if *lang == Lang::Rust && TAKEN.split(' ').any(|word| word == *name) {
             return Err(CliError::usage(format!(
-                "`{name}` can't be the name of a crate: it means something else in Rust."
+                "`{name}` is not a valid name for {article} {what}."
             ))
-            .suggest(format!("Choose another one, such as `my-{name}`.")));
+            .suggest(
+                "Use lower-case letters, digits and hyphens, a letter first, at most 63 \
+                    characters.",
+            ));
+        }
+        if *lang == ScaffoldLanguage::Rust
+            && RESERVED_CRATE_NAMES.split(' ').any(|word| word == *name)
+        {
+            return Err(CliError::usage(format!(
+                "`{name}` can't be the name of a crate: the name is reserved in Rust."
+            ))
+            .suggest(format!("Choose another name, such as `my-{name}`.")));
         }
         Ok(())
     }
 
-    /// What a crate depends on; nothing in other languages.
+    /// Returns the SDK dependency of a crate; empty for other languages.
     fn dependency(&self, folder: &Path) -> Result<String, CliError> {
         match (self.lang, self.sdk) {
-            (Lang::Rust, sdk) => sdk::dependency(sdk, folder),
+            (ScaffoldLanguage::Rust, sdk) => sdk::dependency(sdk, folder),
             (_, None) => Ok(String::new()),
             (_, Some(_)) => {
-                let message = format!(
-                    "`--sdk` is for {} in Rust: others need none.",
-                    self.subject.folder
-                );
-                Err(CliError::usage(message).suggest("Leave `--sdk` out, or use `--lang rust`."))
+                let message = format!("`--sdk` only applies to {} in Rust.", self.subject.folder);
+                Err(CliError::usage(message).suggest("Omit `--sdk`, or use `--lang rust`."))
             }
         }
     }
@@ -243,13 +254,13 @@ impl Wish<'_> {
     fn report(
         &self,
         folder: &Path,
-        files: &[File],
+        files: &[ScaffoldFile],
         is_in_project: bool,
-        output: &Output,
+        output: &CommandOutput,
     ) -> Result<(), CliError> {
-        let Wish {
+        let ScaffoldRequest {
             subject:
-                Subject {
+                ScaffoldKind {
                     name: what,
                     input,
                     used_as,
@@ -265,7 +276,7 @@ impl Wish<'_> {
         let build = lang.is_built().then(|| format!("gdn build {place}"));
         let begin = match input {
             Some(input) => format!("gdn run {place} --input {input}"),
-            // Its log lines say what was answered.
+            // The log lines of the server show the answers.
             None => format!("gdn serve -vv {place}"),
         };
         let run = [format!("gdn test {case}"), begin];
@@ -279,15 +290,15 @@ impl Wish<'_> {
         let good = style::GOOD;
         output.line(&format!("{good}Created{good:#} the {what} {name}:"))?;
         for file in files {
-            output.line(&format!("  {}", shown::line(file.path.display())))?;
+            output.line(&format!("  {}", untrusted_text::line(file.path.display())))?;
         }
         output.line(&format!("\nNext:\n  {}", next.join("\n  ")))?;
         if let Some(kind) = used_as.filter(|_| is_in_project) {
             output.line(&format!(
-                "\nAn agent of the project has it once its `{list}` list `- ref: {kind}/{name}`."
+                "\nTo use it, add `- ref: {kind}/{name}` to an agent's `{list}`."
             ))?;
         }
-        if *lang == Lang::Ts {
+        if *lang == ScaffoldLanguage::Ts {
             warn_of_typescript(output)
         } else {
             Ok(())
@@ -295,17 +306,18 @@ impl Wish<'_> {
     }
 }
 
-/// Says so where nothing on this machine runs TypeScript.
-fn warn_of_typescript(output: &Output) -> Result<(), CliError> {
+/// Warns if this machine can't run TypeScript.
+fn warn_of_typescript(output: &CommandOutput) -> Result<(), CliError> {
     typescript_problem().map_or(Ok(()), |problem| {
         output.note(&format!(
-            "{problem}. Install Node.js 22.18 or newer, Bun or Deno to run it, or write it in JavaScript with `--lang js`."
+            "{problem}. Install Node.js 22.18 or newer, Bun or Deno to run the file, or use \
+                JavaScript with `--lang js`."
         ))
     })
 }
 
-/// `folder` in the words of the project in `root`; none where it lies elsewhere.
-fn inner(root: &Path, folder: &Path) -> Option<String> {
+/// Returns `folder` relative to the project in `root`; `None` outside of the project.
+fn path_in_project(root: &Path, folder: &Path) -> Option<String> {
     use std::path::Component;
     let absolute = |path: &Path| std::path::absolute(Path::new(".").join(path)).ok();
     let (root, folder) = (absolute(root)?, absolute(folder)?);
@@ -319,16 +331,20 @@ fn inner(root: &Path, folder: &Path) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join("/"))
 }
 
-fn refuse_existing(folder: &Path, files: &[File]) -> Result<(), CliError> {
+fn refuse_existing(folder: &Path, files: &[ScaffoldFile]) -> Result<(), CliError> {
     let mut taken = std::iter::once(folder).chain(files.iter().map(|file| file.path.as_path()));
     match taken.find(|path| path.symlink_metadata().is_ok()) {
         None => Ok(()),
-        Some(path) => Err(CliError::configuration(format!("`{}` exists already.", path.display()))
-            .suggest("Choose another name, or another folder with `--path`; nothing is ever overwritten.")),
+        Some(path) => Err(
+            CliError::configuration(format!("`{}` already exists.", path.display())).suggest(
+                "Choose another name, or another directory with `--path`. Existing files are \
+                    never overwritten.",
+            ),
+        ),
     }
 }
 
-fn write(file: &File) -> Result<(), CliError> {
+fn write(file: &ScaffoldFile) -> Result<(), CliError> {
     let parent = file.path.parent().unwrap_or(Path::new("."));
     std::fs::create_dir_all(parent)
         .and_then(|()| std::fs::write(&file.path, &file.text))
@@ -338,6 +354,6 @@ fn write(file: &File) -> Result<(), CliError> {
                 file.path.display(),
                 error = reason(&error)
             ))
-            .suggest("Choose a folder that you may write to.")
+            .suggest("Choose a directory that you may write to.")
         })
 }

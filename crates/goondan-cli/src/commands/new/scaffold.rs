@@ -1,27 +1,29 @@
-//! What `gdn new` writes. The files lie in `templates/`, so that they can be read as what they are; a tool in C and its header
-//! are the example and the header that the tests build, and a crate is the one that `custom-tools` writes, too.
+//! Templates of `gdn new`. The files are in `templates/`, so that they can be read as they are.
+//! The C tool and its header are the example that the tests build. The crate is shared with
+//! `custom-tools`.
 
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 
-use crate::commands::init::NAME_LIMIT;
+use crate::commands::init::MAX_NAME_LENGTH;
 
-const CARGO: &str = include_str!("../../../../goondan-abi/templates/library.toml");
-const HEADER: &str = include_str!("../../../../../include/goondan_plugin.h");
-/// What the folder of a crate ignores.
-const TARGET: &str = "/target\n";
-/// What the folder of a library in C ignores.
-const LIBRARIES: &str = "*.so\n*.dylib\n*.dll\n";
+const CARGO_MANIFEST: &str = include_str!("../../../../goondan-abi/templates/library.toml");
+const C_HEADER: &str = include_str!("../../../../../include/goondan_plugin.h");
+/// `.gitignore` of a crate.
+const CRATE_GITIGNORE: &str = "/target\n";
+/// `.gitignore` of a C library.
+const LIBRARY_GITIGNORE: &str = "*.so\n*.dylib\n*.dll\n";
 
-/// What builds a crate. The folder is stated because a variable or a setting of Cargo may put it elsewhere.
-const RUST_BUILD: &str = "[cargo, build, --release, --target-dir, target]";
-/// What the example in C calls itself.
-const C_NAME: &str = "c-reverse";
+/// Build command of a crate. It states the directory, because Cargo settings may change the
+/// default.
+const RUST_BUILD_COMMAND: &str = "[cargo, build, --release, --target-dir, target]";
+/// Name in the C example, to be replaced.
+const C_EXAMPLE_NAME: &str = "c-reverse";
 
-/// What something new is written in.
+/// Language of the code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum Lang {
+pub(super) enum ScaffoldLanguage {
     /// A crate that uses the SDK
     Rust,
     /// One file and its headers
@@ -34,51 +36,50 @@ pub(super) enum Lang {
     Python,
 }
 
-impl Lang {
-    /// Whether it has to be built before it runs.
+impl ScaffoldLanguage {
     pub(super) fn is_built(self) -> bool {
-        matches!(self, Lang::Rust | Lang::C)
+        matches!(self, ScaffoldLanguage::Rust | ScaffoldLanguage::C)
     }
 
-    /// The line of a case that says without which program it is skipped. Several would do for TypeScript.
+    /// Test case line that skips the case without the runtime. TypeScript runs on several runtimes.
     fn needs(self) -> &'static str {
         match self {
-            Lang::Js => "needs: [node]\n",
-            Lang::Python => "needs: [python3]\n",
-            Lang::Rust | Lang::C | Lang::Ts => "",
+            ScaffoldLanguage::Js => "needs: [node]\n",
+            ScaffoldLanguage::Python => "needs: [python3]\n",
+            ScaffoldLanguage::Rust | ScaffoldLanguage::C | ScaffoldLanguage::Ts => "",
         }
     }
 }
 
-/// Something that can be made anew.
+/// Kind of scaffold.
 #[derive(Debug)]
-pub(super) struct Subject {
+pub(super) struct ScaffoldKind {
     pub(super) name: &'static str,
     pub(super) article: &'static str,
-    /// The folder of a project that holds such things, and their name where there are several.
+    /// Directory of a project for such resources, and their plural.
     pub(super) folder: &'static str,
-    /// The kind by which agents name it in that list; they do not name all.
+    /// Resource kind in references of agents; `None` if agents do not reference it.
     pub(super) used_as: Option<&'static str>,
-    /// What to try it with; what people type while it is served, without it.
+    /// Input to try it with; `None` if it is served instead.
     pub(super) input: Option<&'static str>,
-    /// The files of its code; but for a crate, the main one first.
-    code: &'static [(Lang, &'static [Template])],
-    /// The project around it.
+    /// Files per language. Except for crates, the main file is first.
+    code: &'static [(ScaffoldLanguage, &'static [TemplateSource])],
+    /// Manifest of the project around it.
     project: &'static str,
     script: &'static str,
     case: &'static str,
-    /// What a project that is there gets.
+    /// Resource for an existing project.
     resource: &'static str,
-    /// What stands in its resource instead of the command that builds it, where there is none.
+    /// Replacement for the build line, in languages without a build.
     unbuilt: &'static str,
-    /// What else is put in place of what.
+    /// Further placeholders with their values.
     filled: &'static [(&'static str, &'static str)],
 }
 
-/// The path of a file, and its text.
-type Template = (&'static str, &'static str);
+/// Path and content of a file.
+type TemplateSource = (&'static str, &'static str);
 
-pub(super) const TOOL: Subject = Subject {
+pub(super) const TOOL: ScaffoldKind = ScaffoldKind {
     name: "tool",
     article: "a",
     folder: "tools",
@@ -86,37 +87,37 @@ pub(super) const TOOL: Subject = Subject {
     input: Some("stressed"),
     code: &[
         (
-            Lang::Rust,
+            ScaffoldLanguage::Rust,
             &[
-                ("Cargo.toml", CARGO),
+                ("Cargo.toml", CARGO_MANIFEST),
                 (
                     "src/lib.rs",
                     include_str!("../../../../goondan-abi/templates/library.rs"),
                 ),
-                (".gitignore", TARGET),
+                (".gitignore", CRATE_GITIGNORE),
             ],
         ),
         (
-            Lang::C,
+            ScaffoldLanguage::C,
             &[
                 (
                     "tool.c",
                     include_str!("../../../../../examples/plugins/c-reverse/reverse.c"),
                 ),
-                ("goondan_plugin.h", HEADER),
-                (".gitignore", LIBRARIES),
+                ("goondan_plugin.h", C_HEADER),
+                (".gitignore", LIBRARY_GITIGNORE),
             ],
         ),
         (
-            Lang::Js,
+            ScaffoldLanguage::Js,
             &[("tool.mjs", include_str!("../../../templates/tool/tool.mjs"))],
         ),
         (
-            Lang::Ts,
+            ScaffoldLanguage::Ts,
             &[("tool.ts", include_str!("../../../templates/tool/tool.ts"))],
         ),
         (
-            Lang::Python,
+            ScaffoldLanguage::Python,
             &[("tool.py", include_str!("../../../templates/tool/tool.py"))],
         ),
     ],
@@ -132,7 +133,7 @@ pub(super) const TOOL: Subject = Subject {
     ],
 };
 
-pub(super) const EXTENSION: Subject = Subject {
+pub(super) const EXTENSION: ScaffoldKind = ScaffoldKind {
     name: "extension",
     article: "an",
     folder: "extensions",
@@ -140,18 +141,18 @@ pub(super) const EXTENSION: Subject = Subject {
     input: Some("hello"),
     code: &[
         (
-            Lang::Rust,
+            ScaffoldLanguage::Rust,
             &[
-                ("Cargo.toml", CARGO),
+                ("Cargo.toml", CARGO_MANIFEST),
                 (
                     "src/lib.rs",
                     include_str!("../../../../goondan-abi/templates/extension.rs"),
                 ),
-                (".gitignore", TARGET),
+                (".gitignore", CRATE_GITIGNORE),
             ],
         ),
         (
-            Lang::C,
+            ScaffoldLanguage::C,
             &[
                 (
                     "extension.c",
@@ -161,26 +162,26 @@ pub(super) const EXTENSION: Subject = Subject {
                     "json.h",
                     include_str!("../../../../../examples/plugins/c-layers/json.h"),
                 ),
-                ("goondan_plugin.h", HEADER),
-                (".gitignore", LIBRARIES),
+                ("goondan_plugin.h", C_HEADER),
+                (".gitignore", LIBRARY_GITIGNORE),
             ],
         ),
         (
-            Lang::Js,
+            ScaffoldLanguage::Js,
             &[(
                 "extension.mjs",
                 include_str!("../../../templates/extension/extension.mjs"),
             )],
         ),
         (
-            Lang::Ts,
+            ScaffoldLanguage::Ts,
             &[(
                 "extension.ts",
                 include_str!("../../../templates/extension/extension.ts"),
             )],
         ),
         (
-            Lang::Python,
+            ScaffoldLanguage::Python,
             &[(
                 "extension.py",
                 include_str!("../../../templates/extension/extension.py"),
@@ -196,7 +197,7 @@ pub(super) const EXTENSION: Subject = Subject {
     filled: &[("schemars = \"1\"\n", "")],
 };
 
-pub(super) const CONNECTOR: Subject = Subject {
+pub(super) const CONNECTOR: ScaffoldKind = ScaffoldKind {
     name: "connector",
     article: "a",
     folder: "connectors",
@@ -204,32 +205,32 @@ pub(super) const CONNECTOR: Subject = Subject {
     input: None,
     code: &[
         (
-            Lang::Rust,
+            ScaffoldLanguage::Rust,
             &[
-                ("Cargo.toml", CARGO),
+                ("Cargo.toml", CARGO_MANIFEST),
                 (
                     "src/lib.rs",
                     include_str!("../../../../goondan-abi/templates/connector.rs"),
                 ),
-                (".gitignore", TARGET),
+                (".gitignore", CRATE_GITIGNORE),
             ],
         ),
         (
-            Lang::Js,
+            ScaffoldLanguage::Js,
             &[(
                 "connector.mjs",
                 include_str!("../../../templates/connector/connector.mjs"),
             )],
         ),
         (
-            Lang::Ts,
+            ScaffoldLanguage::Ts,
             &[(
                 "connector.ts",
                 include_str!("../../../templates/connector/connector.ts"),
             )],
         ),
         (
-            Lang::Python,
+            ScaffoldLanguage::Python,
             &[(
                 "connector.py",
                 include_str!("../../../templates/connector/connector.py"),
@@ -241,42 +242,39 @@ pub(super) const CONNECTOR: Subject = Subject {
     case: include_str!("../../../templates/connector/case.yaml"),
     resource: include_str!("../../../templates/connector/resource.yaml"),
     unbuilt: "",
-    // A connector has no parameters of its own.
+    // A connector has no parameters.
     filled: &[
         ("schemars = \"1\"\n", ""),
         ("serde = { version = \"1\", features = [\"derive\"] }\n", ""),
     ],
 };
 
-impl Subject {
-    /// The languages that it can be written in.
-    pub(super) fn langs(&self) -> impl Iterator<Item = Lang> {
+impl ScaffoldKind {
+    pub(super) fn langs(&self) -> impl Iterator<Item = ScaffoldLanguage> {
         self.code.iter().map(|(lang, _)| *lang)
     }
 }
 
-/// A file that is to be written.
 #[derive(Debug)]
-pub(super) struct File {
-    /// From the current folder on.
+pub(super) struct ScaffoldFile {
+    /// Path relative to the current directory.
     pub(super) path: PathBuf,
     pub(super) text: String,
 }
 
-/// Something that is to be written.
 #[derive(Debug)]
-pub(super) struct Scaffold<'a> {
-    pub(super) subject: &'static Subject,
+pub(super) struct ScaffoldPlan<'a> {
+    pub(super) subject: &'static ScaffoldKind,
     pub(super) name: &'a str,
-    pub(super) lang: Lang,
-    /// What `Cargo.toml` says of the SDK; empty where there is none.
+    pub(super) lang: ScaffoldLanguage,
+    /// SDK dependency for `Cargo.toml`; empty if there is none.
     pub(super) sdk: &'a str,
 }
 
-impl Scaffold<'_> {
-    /// The thing itself, with a project around it to try it.
-    pub(super) fn files(&self, folder: &Path) -> Vec<File> {
-        let Subject {
+impl ScaffoldPlan<'_> {
+    /// Returns the code and a project to try it.
+    pub(super) fn files(&self, folder: &Path) -> Vec<ScaffoldFile> {
+        let ScaffoldKind {
             project,
             script,
             case,
@@ -290,19 +288,19 @@ impl Scaffold<'_> {
         ];
         let files = self.code().iter().copied().chain(around);
         files
-            .map(|(path, text)| File {
+            .map(|(path, text)| ScaffoldFile {
                 path: folder.join(path),
                 text: self.filled(text),
             })
             .collect()
     }
 
-    /// The resource of the project in `root`, around the thing's folder (relative to it, with `/` between its parts).
-    pub(super) fn resource(&self, root: &Path, folder: &str) -> File {
+    /// Returns the resource for the project in `root`. `folder` is relative, with `/` separators.
+    pub(super) fn resource(&self, root: &Path, folder: &str) -> ScaffoldFile {
         let path = root
             .join(self.subject.folder)
             .join(format!("{}.yaml", self.name));
-        File {
+        ScaffoldFile {
             path,
             text: self
                 .filled(self.subject.resource)
@@ -310,7 +308,7 @@ impl Scaffold<'_> {
         }
     }
 
-    fn code(&self) -> &'static [Template] {
+    fn code(&self) -> &'static [TemplateSource] {
         self.subject
             .code
             .iter()
@@ -321,14 +319,19 @@ impl Scaffold<'_> {
     fn filled(&self, template: &str) -> String {
         let (name, main) = (self.name, self.code().first().map_or("", |(path, _)| path));
         let (entry, build) = match self.lang {
-            Lang::Rust => (format!("target/release/{name}"), RUST_BUILD.to_owned()),
-            Lang::C => (
+            ScaffoldLanguage::Rust => (
+                format!("target/release/{name}"),
+                RUST_BUILD_COMMAND.to_owned(),
+            ),
+            ScaffoldLanguage::C => (
                 name.to_owned(),
                 format!("[cc, -shared, -fPIC, -I, ., {main}, -o, lib{name}.so]"),
             ),
-            Lang::Js | Lang::Ts | Lang::Python => (main.to_owned(), String::new()),
+            ScaffoldLanguage::Js | ScaffoldLanguage::Ts | ScaffoldLanguage::Python => {
+                (main.to_owned(), String::new())
+            }
         };
-        let short: String = name.chars().take(NAME_LIMIT - "try-".len()).collect();
+        let short: String = name.chars().take(MAX_NAME_LENGTH - "try-".len()).collect();
         let mut text = template.to_owned();
         if !self.lang.is_built() {
             for line in [
@@ -345,7 +348,7 @@ impl Scaffold<'_> {
             ("__BUILD__", &build),
             ("__SHORT__", &short),
             ("__NAME__", name),
-            (C_NAME, name),
+            (C_EXAMPLE_NAME, name),
         ];
         let all = self.subject.filled.iter().copied().chain(own);
         all.fold(text, |text, (place, filling)| text.replace(place, filling))

@@ -1,48 +1,55 @@
-//! Where a new crate takes `goondan-abi` from.
+//! Source of `goondan-abi` for a new crate.
 //!
-//! It is on no registry. A `gdn` that was built from a checkout points at that checkout while it is there, so that tool and
-//! program fit; any other points at the repository.
+//! The crate is on no registry. A `gdn` built from a checkout uses that checkout while it exists,
+//! so that tool and program match. Any other `gdn` uses the repository.
 
 use std::path::{Path, PathBuf};
 
 use crate::exit::CliError;
 
-/// The crate beside this one, where this program was built.
-const BUILT_BESIDE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../goondan-abi");
-const NAME: &str = "goondan-abi";
+/// Crate in the checkout that this program was built in.
+const BUILD_CHECKOUT_SDK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../goondan-abi");
+const SDK_CRATE_NAME: &str = "goondan-abi";
 
-/// What stands between the braces of the dependency. `tool` is the new crate's folder.
+/// Returns the content between the braces of the dependency. `tool` is the new crate's directory.
 pub(super) fn dependency(stated: Option<&Path>, tool: &Path) -> Result<String, CliError> {
     let found = match stated {
-        Some(stated) => Some(below(stated).ok_or_else(|| {
+        Some(stated) => Some(find_crate(stated).ok_or_else(|| {
             CliError::configuration(format!(
-                "The crate `{NAME}` is not in `{}`.",
+                "The crate `{SDK_CRATE_NAME}` is not in `{}`.",
                 stated.display()
             ))
-            .suggest("`--sdk` takes a checkout of gdn, or the folder of that crate in it.")
+            .suggest(
+                "Pass `--sdk` the directory of a gdn checkout, or of that crate in the \
+                checkout.",
+            )
         })?),
-        None => below(Path::new(BUILT_BESIDE)),
+        None => find_crate(Path::new(BUILD_CHECKOUT_SDK)),
     };
     Ok(match found {
-        Some(folder) => format!("path = {}", toml_text(&seen_from(tool, &folder))),
+        Some(folder) => format!("path = {}", toml_text(&sdk_path(tool, &folder))),
         None => format!("git = {}", toml_text(env!("CARGO_PKG_REPOSITORY"))),
     })
 }
 
-/// The crate at `folder`, or in the checkout at `folder`; absolute and without links.
-fn below(folder: &Path) -> Option<PathBuf> {
+/// Finds the crate at `folder`, or in the checkout at `folder`. The path is canonical.
+fn find_crate(folder: &Path) -> Option<PathBuf> {
     let is_crate = |folder: &PathBuf| {
         let manifest = std::fs::read_to_string(folder.join("Cargo.toml")).unwrap_or_default();
         manifest
             .lines()
-            .any(|line| line.replace(' ', "") == format!("name=\"{NAME}\""))
+            .any(|line| line.replace(' ', "") == format!("name=\"{SDK_CRATE_NAME}\""))
     };
-    let candidates = [folder.to_owned(), folder.join("crates").join(NAME)];
+    let candidates = [
+        folder.to_owned(),
+        folder.join("crates").join(SDK_CRATE_NAME),
+    ];
     candidates.into_iter().find(is_crate)?.canonicalize().ok()
 }
 
-/// Within one checkout a relative path goes along when the checkout moves; everything else is absolute.
-fn seen_from(tool: &Path, sdk: &Path) -> String {
+/// Returns the path of the SDK.
+/// It is relative within one checkout, so that the checkout can move; otherwise absolute.
+fn sdk_path(tool: &Path, sdk: &Path) -> String {
     let checkout = sdk.ancestors().nth(2);
     let here = std::env::current_dir().and_then(|here| here.canonicalize());
     let tool = here.ok().map(|here| here.join(tool));

@@ -5,40 +5,45 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use goondan::StateRoot;
-use goondan::inside::manifest_edit::{Wanted, package_name, with_dependency, without_dependency};
+use goondan::internal::manifest_edit::{
+    DependencySpec, package_name, with_dependency, without_dependency,
+};
 use goondan::spec::check_name;
 use goondan::spec::{Code, Kind};
-use goondan_packages::{Cache, Options, Reach, Source, look};
+use goondan_packages::{
+    FetchSettings, InstallOptions, PackageCache, PackageSource, inspect_newest,
+};
 
-use super::install::{folder, install_in, tell};
-use crate::exit::{CliError, Exit};
-use crate::output::Output;
-use crate::packages::{cache, reach, refused};
-use crate::place::{ProjectOption, ProjectPath};
-use crate::reading;
+use super::install::{folder, install_in, print_outcome};
+use crate::exit::{CliError, CommandExit};
+use crate::input_files;
+use crate::output::CommandOutput;
+use crate::packages::{cache, package_error, reach};
+use crate::project_path::{ProjectPathArg, ProjectPathOption};
 use goondan::spec::reason;
 
 /// Arguments of `gdn package init`.
 #[derive(Debug, Args)]
-pub(crate) struct InitArgs {
+pub(crate) struct PackageInitArgs {
     #[command(flatten)]
-    project: ProjectPath,
-    /// The name of the package, `name` or `@scope/name` [default: the name of the folder]
+    project: ProjectPathArg,
+    /// The name of the package, `name` or `@scope/name` [default: the directory's name]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
 }
 
 /// Arguments of `gdn package add`.
 #[derive(Debug, Args)]
-pub(crate) struct AddArgs {
-    /// What to add: `oci://host/name`, `git+https://…#tag`, a folder or an archive, or `@scope/name@^1.0` of the registry
+pub(crate) struct PackageAddArgs {
+    /// Packages to add: `oci://host/name`, `git+https://…#tag`, a directory or an archive, or
+    /// `@scope/name@^1.0` of the registry
     #[arg(value_name = "PACKAGE", required = true)]
     packages: Vec<String>,
-    /// Want exactly the version that is there now
+    /// Pin the resolved version instead of a ^range
     #[arg(long)]
     exact: bool,
     #[command(flatten)]
-    project: ProjectOption,
+    project: ProjectPathOption,
     /// The registry for packages without a source [env: GOONDAN_REGISTRY]
     #[arg(long, value_name = "URL")]
     registry: Option<String>,
@@ -46,15 +51,15 @@ pub(crate) struct AddArgs {
 
 /// Arguments of `gdn package remove`.
 #[derive(Debug, Args)]
-pub(crate) struct RemoveArgs {
+pub(crate) struct PackageRemoveArgs {
     /// The packages to remove
     #[arg(value_name = "NAME", required = true)]
     names: Vec<String>,
     #[command(flatten)]
-    project: ProjectOption,
+    project: ProjectPathOption,
 }
 
-pub(super) fn init(args: &InitArgs, output: &Output) -> Result<(), CliError> {
+pub(super) fn init(args: &PackageInitArgs, output: &CommandOutput) -> Result<(), CliError> {
     let root = match args.project.known(output)? {
         Some(project) => folder(&project),
         None => PathBuf::from("."),
@@ -68,25 +73,26 @@ pub(super) fn init(args: &InitArgs, output: &Output) -> Result<(), CliError> {
     if let Some(name) = package_name(&text) {
         if let Some(wanted) = args.name.as_ref().filter(|wanted| **wanted != name) {
             return Err(CliError::usage(format!(
-                "The project is the package {name} already, and not `{wanted}`."
+                "The project is already the package {name}, not `{wanted}`."
             ))
             .suggest(format!(
-                "Change `metadata.name` of its Package in {}, if you mean that.",
+                "To rename the package, change `metadata.name` of its Package in {}.",
                 path.display()
             )));
         }
-        return output.line(&format!("The project is a package already: {name}."));
+        return output.line(&format!("The project is already a package: {name}."));
     }
     let name = args.name.clone().unwrap_or_else(|| name_of(&root));
     if let Err(why) = check_name(&name, Kind::Package) {
         return Err(
-            CliError::usage(format!("`{name}` is not the name of a package: {why}."))
-                .suggest("Choose one such as `@acme/tools` with `--name`."),
+            CliError::usage(format!("`{name}` is not a valid package name: {why}."))
+                .suggest("Choose a name such as `@acme/tools` with `--name`."),
         );
     }
     let name_in_yaml = serde_json::Value::from(name.as_str());
     let head = format!(
-        "apiVersion: goondan.ai/v1\nkind: Package\nmetadata:\n  name: {name_in_yaml}\nspec:\n  version: \"0.1.0\"\n"
+        "apiVersion: goondan.ai/v1\nkind: Package\nmetadata:\n  name: {name_in_yaml}\nspec:\n  \
+        version: \"0.1.0\"\n"
     );
     let rest = if text.trim().is_empty() || text.starts_with("---") {
         text
@@ -95,20 +101,20 @@ pub(super) fn init(args: &InitArgs, output: &Output) -> Result<(), CliError> {
     };
     fs::write(&path, head + &rest)?;
     output.line(&format!(
-        "The project in {} is the package {name} now.",
+        "The project in {} is now the package {name}.",
         root.display()
     ))
 }
 
 pub(super) async fn add(
-    args: &AddArgs,
+    args: &PackageAddArgs,
     state_root: &StateRoot,
-    output: &Output,
+    output: &CommandOutput,
 ) -> Result<(), CliError> {
     let root = folder(&args.project.find(output)?);
     let path = manifest_path(&root);
     let before = read(&path)?;
-    let manifest = goondan_packages::Manifest::read(&root).ok();
+    let manifest = goondan_packages::PackageManifest::read(&root).ok();
     state_root.prepare_or_warn();
     let (reach, cache) = (
         reach(Some(&root), manifest.as_ref(), args.registry.as_deref()),
@@ -117,13 +123,13 @@ pub(super) async fn add(
     let mut text = before.clone();
     for package in &args.packages {
         let (name, version, source) = wanted(package, args.exact, &root, &reach, &cache).await?;
-        let wanted = Wanted {
+        let wanted = DependencySpec {
             name: &name,
             version: &version,
             source: source.as_deref(),
         };
-        text =
-            with_dependency(&text, &name_of(&root), wanted).ok_or_else(|| by_hand(&path, &name))?;
+        text = with_dependency(&text, &name_of(&root), wanted)
+            .ok_or_else(|| not_editable(&path, &name))?;
     }
     change(
         &root,
@@ -138,28 +144,28 @@ pub(super) async fn add(
 }
 
 pub(super) async fn remove(
-    args: &RemoveArgs,
+    args: &PackageRemoveArgs,
     state_root: &StateRoot,
-    output: &Output,
+    output: &CommandOutput,
 ) -> Result<(), CliError> {
     let root = folder(&args.project.find(output)?);
     let path = manifest_path(&root);
     let before = read(&path)?;
-    let manifest = goondan_packages::Manifest::read(&root).map_err(refused)?;
+    let manifest = goondan_packages::PackageManifest::read(&root).map_err(package_error)?;
     let mut text = before.clone();
     for name in &args.names {
         if !manifest.dependencies.iter().any(|one| one.name == *name) {
             return Err(CliError::configuration(format!(
-                "The project does not depend on `{name}` itself."
+                "The project does not depend directly on `{name}`."
             ))
-            .suggest("See what it depends on with `gdn package list`."));
+            .suggest("List the dependencies with `gdn package list`."));
         }
-        text = without_dependency(&text, name).ok_or_else(|| by_hand(&path, name))?;
+        text = without_dependency(&text, name).ok_or_else(|| not_editable(&path, name))?;
     }
     change(&root, &path, &before, &text, None, state_root, output).await
 }
 
-/// Writes the manifest and installs; where that fails, the manifest is as it was.
+/// Writes the manifest and installs. If that fails, restores the manifest.
 async fn change(
     root: &Path,
     path: &Path,
@@ -167,11 +173,11 @@ async fn change(
     after: &str,
     registry: Option<&str>,
     state_root: &StateRoot,
-    output: &Output,
+    output: &CommandOutput,
 ) -> Result<(), CliError> {
     fs::write(path, after)?;
-    match install_in(root, registry, &Options::default(), state_root).await {
-        Ok(outcome) => tell(&outcome, output),
+    match install_in(root, registry, &InstallOptions::default(), state_root).await {
+        Ok(outcome) => print_outcome(&outcome, output),
         Err(error) => {
             fs::write(path, before)?;
             Err(error)
@@ -179,22 +185,25 @@ async fn change(
     }
 }
 
-/// The name, the range and the source of what a person wants to add.
+/// Returns the name, range and source of a package to add.
 async fn wanted(
     package: &str,
     exact: bool,
     root: &Path,
-    reach: &Reach,
-    cache: &Cache,
+    reach: &FetchSettings,
+    cache: &PackageCache,
 ) -> Result<(String, String, Option<String>), CliError> {
     let source = source_of(package, root)?;
     if let Some(source) = &source {
-        let parsed = Source::parse(source, reach).map_err(refused)?;
-        let found = look(&parsed, "", reach, cache).await.map_err(refused)?;
-        // The tag of a version is one of many, and that version is meant; any other tag is a source of its own.
+        let parsed = PackageSource::parse(source, reach).map_err(package_error)?;
+        let found = inspect_newest(&parsed, "", reach, cache)
+            .await
+            .map_err(package_error)?;
+        // A version tag selects exactly that version and is dropped. Any other tag stays in the
+        // source.
         let is_version = source.ends_with(&format!(":{}", found.version));
         let all = match &parsed {
-            Source::Oci(reference) if is_version => {
+            PackageSource::Oci(reference) if is_version => {
                 Some(format!("oci://{}", reference.without_tag()))
             }
             _ => None,
@@ -212,15 +221,17 @@ async fn wanted(
     };
     if let Err(why) = check_name(name, Kind::Package) {
         return Err(CliError::usage(format!(
-            "`{package}` is neither a source nor the name of a package: {why}."
+            "`{package}` is not a package source or a valid package name: {why}."
         ))
         .suggest("Write `oci://host/name`, a path such as `../tools`, or `@scope/name`."));
     }
     if let Some(stated) = stated {
         return Ok((name.to_owned(), stated.to_owned(), None));
     }
-    let registry = Source::of_registry(reach).map_err(refused)?;
-    let found = look(&registry, name, reach, cache).await.map_err(refused)?;
+    let registry = PackageSource::of_registry(reach).map_err(package_error)?;
+    let found = inspect_newest(&registry, name, reach, cache)
+        .await
+        .map_err(package_error)?;
     Ok((
         name.to_owned(),
         range(&found.version.to_string(), exact),
@@ -228,7 +239,7 @@ async fn wanted(
     ))
 }
 
-/// The source that an argument names; none where it is the name of a package.
+/// Returns the source that an argument names; `None` for a package name.
 fn source_of(package: &str, root: &Path) -> Result<Option<String>, CliError> {
     if package.contains("://") {
         return Ok(Some(package.to_owned()));
@@ -241,13 +252,13 @@ fn source_of(package: &str, root: &Path) -> Result<Option<String>, CliError> {
     }
     let (target, root) = (path.canonicalize(), root.canonicalize()?);
     let target = target.map_err(|error| {
-        reading::unreadable(&format!("The package at `{}`", path.display()), &error)
+        input_files::unreadable(&format!("The package at `{}`", path.display()), &error)
     })?;
-    Ok(Some(format!("file:{}", seen_from(&root, &target))))
+    Ok(Some(format!("file:{}", relative_path(&root, &target))))
 }
 
-/// `target` as a path that starts from `root`; both are without links.
-fn seen_from(root: &Path, target: &Path) -> String {
+/// Returns `target` relative to `root`. Both must be canonical.
+fn relative_path(root: &Path, target: &Path) -> String {
     let shared = root
         .components()
         .zip(target.components())
@@ -272,7 +283,7 @@ fn range(version: &str, exact: bool) -> String {
     format!("{}{version}", if exact { "=" } else { "^" })
 }
 
-/// A name for the package in `root`, after its folder.
+/// Derives a package name from the directory name.
 fn name_of(root: &Path) -> String {
     let folder = root
         .canonicalize()
@@ -307,12 +318,12 @@ fn read(path: &Path) -> Result<String, CliError> {
     })
 }
 
-fn by_hand(path: &Path, name: &str) -> CliError {
+fn not_editable(path: &Path, name: &str) -> CliError {
     let message = format!(
-        "`spec.dependencies` in {} is written in a way that gdn does not change.",
+        "gdn can't edit `spec.dependencies` in {}, because of the way it is written.",
         path.display()
     );
-    CliError::new(Exit::Failure, Code::CONFIG_ERROR, message).suggest(format!(
-        "Change the entry of `{name}` by hand, then run `gdn package install`."
+    CliError::new(CommandExit::Failure, Code::CONFIG_ERROR, message).suggest(format!(
+        "Edit the entry of `{name}` manually, then run `gdn package install`."
     ))
 }

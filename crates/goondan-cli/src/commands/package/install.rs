@@ -4,23 +4,23 @@ use std::path::Path;
 
 use clap::Args;
 use goondan::StateRoot;
-use goondan_packages::{Manifest, Options, Outcome, Update, install};
+use goondan_packages::{InstallOptions, InstallResult, PackageManifest, UpdateSelection, install};
 use serde_json::json;
 
 use crate::exit::CliError;
-use crate::output::{Output, style};
-use crate::packages::{cache, reach, refused};
-use crate::place::{ProjectOption, ProjectPath};
+use crate::output::{CommandOutput, style};
+use crate::packages::{cache, package_error, reach};
+use crate::project_path::{ProjectPathArg, ProjectPathOption};
 
 /// Arguments of `gdn package install`.
 #[derive(Debug, Args)]
-pub(crate) struct InstallArgs {
+pub(crate) struct PackageInstallArgs {
     #[command(flatten)]
-    project: ProjectPath,
-    /// Install what the lock file says, and fail where the project asks for something else
+    project: ProjectPathArg,
+    /// Install only the lock file's versions; fail if the project requires others
     #[arg(long, visible_alias = "frozen-lockfile")]
     frozen: bool,
-    /// Use the cache alone
+    /// Use only the cache
     #[arg(long)]
     offline: bool,
     /// The registry for packages without a source [env: GOONDAN_REGISTRY]
@@ -30,91 +30,94 @@ pub(crate) struct InstallArgs {
 
 /// Arguments of `gdn package update`.
 #[derive(Debug, Args)]
-pub(crate) struct UpdateArgs {
+pub(crate) struct PackageUpdateArgs {
     /// The packages to update [default: all]
     #[arg(value_name = "NAME")]
     names: Vec<String>,
     #[command(flatten)]
-    project: ProjectOption,
+    project: ProjectPathOption,
     /// The registry for packages without a source [env: GOONDAN_REGISTRY]
     #[arg(long, value_name = "URL")]
     registry: Option<String>,
 }
 
 pub(super) async fn run(
-    args: &InstallArgs,
+    args: &PackageInstallArgs,
     state_root: &StateRoot,
-    output: &Output,
+    output: &CommandOutput,
 ) -> Result<(), CliError> {
     let root = folder(&args.project.find(output)?);
-    let options = Options {
+    let options = InstallOptions {
         frozen: args.frozen,
         offline: args.offline,
-        update: Update::Nothing,
+        update: UpdateSelection::Nothing,
     };
     let outcome = install_in(&root, args.registry.as_deref(), &options, state_root).await?;
-    tell(&outcome, output)
+    print_outcome(&outcome, output)
 }
 
 pub(super) async fn update(
-    args: &UpdateArgs,
+    args: &PackageUpdateArgs,
     state_root: &StateRoot,
-    output: &Output,
+    output: &CommandOutput,
 ) -> Result<(), CliError> {
     let root = folder(&args.project.find(output)?);
     let update = if args.names.is_empty() {
-        Update::All
+        UpdateSelection::All
     } else {
-        Update::Of(args.names.clone())
+        UpdateSelection::Of(args.names.clone())
     };
-    let manifest = Manifest::read(&root).map_err(refused)?;
-    let lock = goondan_packages::install::read_lock(&root).map_err(refused)?;
+    let manifest = PackageManifest::read(&root).map_err(package_error)?;
+    let lock = goondan_packages::install::read_lock(&root).map_err(package_error)?;
     for name in &args.names {
         if lock.find(name).is_none() && !manifest.dependencies.iter().any(|one| one.name == *name) {
             return Err(CliError::configuration(format!(
                 "The project does not depend on `{name}`."
             ))
-            .suggest("See what it depends on with `gdn package list`."));
+            .suggest("List the dependencies with `gdn package list`."));
         }
     }
-    let options = Options {
+    let options = InstallOptions {
         update,
-        ..Options::default()
+        ..InstallOptions::default()
     };
     let outcome = install_in(&root, args.registry.as_deref(), &options, state_root).await?;
-    tell(&outcome, output)
+    print_outcome(&outcome, output)
 }
 
-/// Installs what the project in `root` asks for.
 pub(super) async fn install_in(
     root: &Path,
     registry: Option<&str>,
-    options: &Options,
+    options: &InstallOptions,
     state_root: &StateRoot,
-) -> Result<Outcome, CliError> {
+) -> Result<InstallResult, CliError> {
     state_root.prepare_or_warn();
-    let manifest = Manifest::read(root).map_err(|error| no_manifest(root, error))?;
+    let manifest = PackageManifest::read(root).map_err(|error| no_manifest(root, error))?;
     let reach = reach(Some(root), Some(&manifest), registry);
     install(root, &reach, &cache(state_root), options)
         .await
-        .map_err(refused)
+        .map_err(package_error)
 }
 
-/// The error of a project that is no package, or whose files can't be understood at all.
+/// Error of a project that is not a package, or whose YAML can't be parsed.
 fn no_manifest(root: &Path, error: goondan_packages::PackageError) -> CliError {
-    // Where it is the YAML that is wrong, its own words say what to do.
+    // For invalid YAML, `gdn package init` would be the wrong advice.
     let is_broken = |problem: &goondan::spec::Diagnostic| {
         problem.is_error() && problem.code == goondan::spec::Code::PARSE_ERROR
     };
     if goondan::load(root).diagnostics.iter().any(is_broken) {
-        return refused(error).suggest("Correct the YAML; `gdn validate` shows where it is wrong.");
+        return package_error(error).suggest("Correct the YAML; `gdn validate` shows the errors.");
     }
-    refused(error)
-        .suggest("Only a package has dependencies: `gdn package init` makes the project one.")
+    package_error(error).suggest(
+        "Only packages have dependencies. Turn the project into a package with `gdn \
+            package init`.",
+    )
 }
 
-/// Says what was installed.
-pub(super) fn tell(outcome: &Outcome, output: &Output) -> Result<(), CliError> {
+pub(super) fn print_outcome(
+    outcome: &InstallResult,
+    output: &CommandOutput,
+) -> Result<(), CliError> {
     if output.json {
         return output.json_pretty(&json!({
             "packages": outcome.packages,
@@ -133,20 +136,21 @@ pub(super) fn tell(outcome: &Outcome, output: &Output) -> Result<(), CliError> {
     }
     if outcome.changed.is_empty() && outcome.removed.is_empty() {
         output.line(&match outcome.packages.len() {
-            0 => "The project depends on no package.".to_owned(),
-            1 => "The package is installed already.".to_owned(),
-            count => format!("All {count} packages are installed already."),
+            0 => "The project has no dependencies.".to_owned(),
+            1 => "The package is already installed.".to_owned(),
+            count => format!("All {count} packages are already installed."),
         })?;
     }
     if !outcome.changed.is_empty() {
         output.note(
-            "Nothing of a package was run. What it wants to run, `gdn run` asks about, and `gdn trust` allows.",
+            "No code of a package was run. `gdn run` asks before it runs package code; `gdn \
+                trust` allows the code.",
         )?;
     }
     Ok(())
 }
 
-/// The folder of a project that may be named by its goondan.yaml.
+/// Returns the directory of a project. `project` may also be its goondan.yaml.
 pub(super) fn folder(project: &Path) -> std::path::PathBuf {
     match project.is_file() {
         true => project

@@ -3,25 +3,25 @@
 use std::path::Path;
 
 use clap::Args;
-use goondan::inside::{contents, installed_folder};
-use goondan_packages::Manifest;
+use goondan::internal::{contents, installed_folder};
+use goondan_packages::PackageManifest;
 use goondan_packages::install::read_lock;
 use serde_json::{Value, json};
 
 use super::install::folder;
 use crate::exit::CliError;
-use crate::output::{Output, Table};
-use crate::packages::refused;
-use crate::place::ProjectPath;
+use crate::output::{CommandOutput, TextTable};
+use crate::packages::package_error;
+use crate::project_path::ProjectPathArg;
 
 /// Arguments of `gdn package list`.
 #[derive(Debug, Args)]
-pub(crate) struct ListArgs {
+pub(crate) struct PackageListArgs {
     #[command(flatten)]
-    project: ProjectPath,
+    project: ProjectPathArg,
 }
 
-struct Row {
+struct PackageRow {
     name: String,
     version: String,
     range: Option<String>,
@@ -29,10 +29,10 @@ struct Row {
     from: String,
 }
 
-pub(super) fn run(args: &ListArgs, output: &Output) -> Result<(), CliError> {
+pub(super) fn run(args: &PackageListArgs, output: &CommandOutput) -> Result<(), CliError> {
     let rows = rows(&folder(&args.project.find(output)?))?;
     if output.json {
-        let value = |row: &Row| -> Value {
+        let value = |row: &PackageRow| -> Value {
             json!({
                 "name": row.name, "version": row.version, "range": row.range, "state": row.state, "resolved": row.from,
             })
@@ -40,9 +40,9 @@ pub(super) fn run(args: &ListArgs, output: &Output) -> Result<(), CliError> {
         return output.json_pretty(&rows.iter().map(value).collect::<Vec<_>>());
     }
     if rows.is_empty() {
-        return output.note("The project depends on no package.");
+        return output.note("The project has no dependencies.");
     }
-    let mut table = Table::new(&["PACKAGE", "VERSION", "WANTED", "STATE", "FROM"]);
+    let mut table = TextTable::new(&["PACKAGE", "VERSION", "WANTED", "STATE", "FROM"]);
     for row in rows {
         table.row([
             row.name,
@@ -55,9 +55,9 @@ pub(super) fn run(args: &ListArgs, output: &Output) -> Result<(), CliError> {
     table.lines().iter().try_for_each(|line| output.line(line))
 }
 
-fn rows(root: &Path) -> Result<Vec<Row>, CliError> {
-    let manifest = Manifest::read(root).map_err(refused)?;
-    let lock = read_lock(root).map_err(refused)?;
+fn rows(root: &Path) -> Result<Vec<PackageRow>, CliError> {
+    let manifest = PackageManifest::read(root).map_err(package_error)?;
+    let lock = read_lock(root).map_err(package_error)?;
     let mut rows = Vec::new();
     for (key, locked) in &lock.packages {
         let name = key.rsplit_once('@').map_or(key.as_str(), |(name, _)| name);
@@ -73,7 +73,7 @@ fn rows(root: &Path) -> Result<Vec<Row>, CliError> {
             _ => "changed",
         };
         let (version, from) = (locked.version.clone(), locked.resolved.clone());
-        rows.push(Row {
+        rows.push(PackageRow {
             name: name.to_owned(),
             version,
             range,
@@ -88,7 +88,7 @@ fn rows(root: &Path) -> Result<Vec<Row>, CliError> {
     {
         let from = one.source.clone().unwrap_or_default();
         let (name, range) = (one.name.clone(), Some(one.range.clone()));
-        rows.push(Row {
+        rows.push(PackageRow {
             name,
             version: String::new(),
             range,

@@ -9,16 +9,17 @@ use clap::{Args, Subcommand};
 use goondan::StateRoot;
 
 use crate::exit::CliError;
-use crate::output::Output;
+use crate::output::CommandOutput;
 
 const EXAMPLES: &str = "\
 Examples:
-  gdn package add oci://ghcr.io/acme/tools         Depend on a package, and install it
-  gdn package add ../tools                         Depend on a package in a folder
-  gdn package install                              Install what the project depends on
-  gdn package install --frozen                     Install what the lock file says, and nothing else
+  gdn package add oci://ghcr.io/acme/tools         Add a dependency and install it
+  gdn package add ../tools                         Depend on a package in a directory
+  gdn package install                              Install the project's dependencies
+  gdn package install --frozen                     Install only the lock file's versions
   gdn package update @acme/tools                   Choose the newest version that the range allows
-  gdn package list                                 List the packages, their versions and where they came from
+  gdn package list                                 List the packages, their versions and their \
+    they came from
   gdn package publish oci://ghcr.io/acme/tools     Check, pack and publish this project";
 
 /// Arguments of `gdn package`.
@@ -31,29 +32,28 @@ pub(crate) struct PackageArgs {
 
 #[derive(Debug, Subcommand)]
 enum PackageCommand {
-    /// Make a project a package: give it a name and a version
-    Init(change::InitArgs),
-    /// Add packages to the dependencies, and install them
-    Add(change::AddArgs),
-    /// Install what the project depends on
-    Install(install::InstallArgs),
-    /// Remove packages from the dependencies, and their files
-    Remove(change::RemoveArgs),
-    /// Choose the newest versions that the ranges allow, and install them
-    Update(install::UpdateArgs),
-    /// List what the project depends on
-    List(list::ListArgs),
+    /// Turn a project into a package with a name and a version
+    Init(change::PackageInitArgs),
+    /// Add packages to the dependencies and install them
+    Add(change::PackageAddArgs),
+    /// Install the project's dependencies
+    Install(install::PackageInstallArgs),
+    /// Remove packages from the dependencies and delete their files
+    Remove(change::PackageRemoveArgs),
+    /// Install the newest versions that the ranges allow
+    Update(install::PackageUpdateArgs),
+    /// List the project's dependencies
+    List(list::PackageListArgs),
     /// Write the archive that would be published
-    Pack(publish::PackArgs),
+    Pack(publish::PackagePackArgs),
     /// Check, pack and publish a project
-    Publish(publish::PublishArgs),
+    Publish(publish::PackagePublishArgs),
 }
 
-/// Looks after packages.
 pub(crate) async fn run(
     args: PackageArgs,
     state_root: &StateRoot,
-    output: &Output,
+    output: &CommandOutput,
 ) -> Result<(), CliError> {
     match args.command {
         PackageCommand::Init(args) => change::init(&args, output),

@@ -3,49 +3,49 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use goondan::inside::shown;
+use goondan::internal::untrusted_text;
 use goondan::spec::Code;
-use goondan_packages::archive::{self, Packed};
-use goondan_packages::sources::registry::About;
+use goondan_packages::archive::{self, PackedArchive};
+use goondan_packages::sources::registry::PackageDescription;
 use goondan_packages::sources::{oci, registry};
-use goondan_packages::{Manifest, Source, integrity};
+use goondan_packages::{PackageManifest, PackageSource, integrity};
 use serde_json::json;
 
 use super::install::folder;
-use crate::exit::{CliError, Exit};
-use crate::output::{Output, style};
-use crate::packages::{reach, refused};
-use crate::place::{ProjectOption, ProjectPath};
+use crate::exit::{CliError, CommandExit};
+use crate::input_files;
+use crate::output::{CommandOutput, style};
+use crate::packages::{package_error, reach};
 use crate::project;
-use crate::reading;
+use crate::project_path::{ProjectPathArg, ProjectPathOption};
 
 /// Arguments of `gdn package pack`.
 #[derive(Debug, Args)]
-pub(crate) struct PackArgs {
+pub(crate) struct PackagePackArgs {
     #[command(flatten)]
-    project: ProjectPath,
-    /// Write the archive to this file [default: NAME-VERSION.tgz in this folder]
+    project: ProjectPathArg,
+    /// Write the archive to this file [default: NAME-VERSION.tgz in this directory]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
 
 /// Arguments of `gdn package publish`.
 #[derive(Debug, Args)]
-pub(crate) struct PublishArgs {
-    /// Where to: `oci://host/name`, or the address of a registry of Goondan [default: the registry]
+pub(crate) struct PackagePublishArgs {
+    /// The target: `oci://host/name`, or the URL of a Goondan registry [default: the registry]
     #[arg(value_name = "TARGET")]
     target: Option<String>,
     #[command(flatten)]
-    project: ProjectOption,
-    /// Let this tag lead to the version, too
+    project: ProjectPathOption,
+    /// Set this tag to the published version
     #[arg(long, value_name = "TAG", default_value = "latest")]
     tag: String,
-    /// Check and pack, and publish nothing
+    /// Check and pack, without publishing
     #[arg(long)]
     dry_run: bool,
 }
 
-pub(super) fn pack(args: &PackArgs, output: &Output) -> Result<(), CliError> {
+pub(super) fn pack(args: &PackagePackArgs, output: &CommandOutput) -> Result<(), CliError> {
     let root = folder(&args.project.find(output)?);
     let (manifest, packed) = checked(&root, false)?;
     let version = manifest
@@ -58,8 +58,9 @@ pub(super) fn pack(args: &PackArgs, output: &Output) -> Result<(), CliError> {
         .output
         .clone()
         .unwrap_or_else(|| PathBuf::from(format!("{name}-{version}.tgz")));
-    std::fs::write(&path, &packed.archive).map_err(|error| reading::unwritable(&path, &error))?;
-    told(
+    std::fs::write(&path, &packed.archive)
+        .map_err(|error| input_files::unwritable(&path, &error))?;
+    print_package(
         &manifest,
         &packed,
         output,
@@ -68,7 +69,10 @@ pub(super) fn pack(args: &PackArgs, output: &Output) -> Result<(), CliError> {
     )
 }
 
-pub(super) async fn publish(args: &PublishArgs, output: &Output) -> Result<(), CliError> {
+pub(super) async fn publish(
+    args: &PackagePublishArgs,
+    output: &CommandOutput,
+) -> Result<(), CliError> {
     let root = folder(&args.project.find(output)?);
     let (manifest, packed) = checked(&root, true)?;
     let stated = args
@@ -77,17 +81,17 @@ pub(super) async fn publish(args: &PublishArgs, output: &Output) -> Result<(), C
         .filter(|target| target.starts_with("http"));
     let reach = reach(Some(&root), Some(&manifest), stated);
     let target = match &args.target {
-        Some(target) if stated.is_none() => Source::parse(target, &reach),
-        _ => Source::of_registry(&reach),
+        Some(target) if stated.is_none() => PackageSource::parse(target, &reach),
+        _ => PackageSource::of_registry(&reach),
     };
-    let target = target.map_err(refused)?;
+    let target = target.map_err(package_error)?;
     let (Some(version), description) = (
         &manifest.version,
         manifest.description.as_deref().unwrap_or_default(),
     ) else {
         return Err(without_version());
     };
-    let about = About {
+    let about = PackageDescription {
         name: &manifest.name,
         version,
         description,
@@ -96,7 +100,7 @@ pub(super) async fn publish(args: &PublishArgs, output: &Output) -> Result<(), C
     };
     if args.dry_run {
         let to = json!({ "target": target.to_string(), "published": false });
-        return told(
+        return print_package(
             &manifest,
             &packed,
             output,
@@ -105,12 +109,12 @@ pub(super) async fn publish(args: &PublishArgs, output: &Output) -> Result<(), C
         );
     }
     let published = match &target {
-        Source::Oci(reference) => {
+        PackageSource::Oci(reference) => {
             oci::publish(reference, about, &packed.archive, &reach.credentials)
                 .await
-                .map_err(refused)?
+                .map_err(package_error)?
         }
-        Source::Registry(url) => {
+        PackageSource::Registry(url) => {
             let dependencies = &manifest.dependencies;
             let done = registry::publish(
                 url.as_str(),
@@ -119,17 +123,17 @@ pub(super) async fn publish(args: &PublishArgs, output: &Output) -> Result<(), C
                 &packed.archive,
                 &reach.credentials,
             );
-            done.await.map_err(refused)?;
+            done.await.map_err(package_error)?;
             url.to_string()
         }
-        Source::File(_) | Source::Git(_) => {
+        PackageSource::File(_) | PackageSource::Git(_) => {
             return Err(
                 CliError::usage(format!("A package cannot be published to {target}."))
                     .suggest("Publish to `oci://host/name`. For git, push a tag such as `v1.0.0`."),
             );
         }
     };
-    told(
+    print_package(
         &manifest,
         &packed,
         output,
@@ -138,9 +142,10 @@ pub(super) async fn publish(args: &PublishArgs, output: &Output) -> Result<(), C
     )
 }
 
-/// The package in `root`, packed, if it is one that others can use.
-fn checked(root: &Path, for_others: bool) -> Result<(Manifest, Packed), CliError> {
-    let manifest = Manifest::read(root).map_err(refused)?;
+/// Packs the package in `root`. Fails if it is invalid.
+/// With `for_others`, also fails if it depends on a local directory.
+fn checked(root: &Path, for_others: bool) -> Result<(PackageManifest, PackedArchive), CliError> {
+    let manifest = PackageManifest::read(root).map_err(package_error)?;
     if manifest.version.is_none() {
         return Err(without_version());
     }
@@ -152,10 +157,10 @@ fn checked(root: &Path, for_others: bool) -> Result<(Manifest, Packed), CliError
             .filter(|problem| problem.is_error())
             .count();
         let errors = if count == 1 { "error" } else { "errors" };
-        let message = format!("The package is not valid, so it was not packed: {count} {errors}.");
+        let message = format!("The package was not packed, because it has {count} {errors}.");
         return Err(
-            CliError::new(Exit::Validation, Code::SCHEMA_INVALID, message)
-                .suggest("See them with `gdn validate`."),
+            CliError::new(CommandExit::Validation, Code::SCHEMA_INVALID, message)
+                .suggest("List the errors with `gdn validate`."),
         );
     }
     if for_others {
@@ -166,32 +171,32 @@ fn checked(root: &Path, for_others: bool) -> Result<(Manifest, Packed), CliError
         });
         if let Some(local) = local {
             let message = format!(
-                "The package depends on `{}` in a folder of this machine.",
+                "The package depends on `{}` in a directory of this machine.",
                 local.name
             );
             return Err(
-                CliError::new(Exit::Validation, Code::PACKAGE_SOURCE, message)
-                    .suggest("Publish that package, too, and depend on where it is then."),
+                CliError::new(CommandExit::Validation, Code::PACKAGE_SOURCE, message)
+                    .suggest("Publish that package first, and depend on its published version."),
             );
         }
     }
-    let packed = archive::pack(root).map_err(refused)?;
+    let packed = archive::pack(root).map_err(package_error)?;
     Ok((manifest, packed))
 }
 
 fn without_version() -> CliError {
     CliError::new(
-        Exit::Validation,
+        CommandExit::Validation,
         Code::SCHEMA_INVALID,
         "The Package document has no `spec.version`.",
     )
     .suggest("Add one, such as `version: 1.0.0`.")
 }
 
-fn told(
-    manifest: &Manifest,
-    packed: &Packed,
-    output: &Output,
+fn print_package(
+    manifest: &PackageManifest,
+    packed: &PackedArchive,
+    output: &CommandOutput,
     more: serde_json::Value,
     done: &str,
 ) -> Result<(), CliError> {
@@ -224,10 +229,11 @@ fn told(
     let yellow = style::WARNING;
     for (file, wanted) in &packed.unbundled {
         output.note(&format!(
-            "{yellow}warning{yellow:#}: {} depends on {}, and nothing installs that where the package is used.\n  Bundle it \
-             into the modules, such as with `esbuild --bundle --platform=node`, and move it to `devDependencies`.",
-            shown::line(file),
-            shown::line(wanted.join(", "))
+            "{yellow}warning{yellow:#}: {} depends on {}, which is not installed with the \
+                package.\n  Bundle the dependency into the handler files, such as with `esbuild \
+                --bundle --platform=node`, and move it to `devDependencies`.",
+            untrusted_text::line(file),
+            untrusted_text::line(wanted.join(", "))
         ))?;
     }
     let good = style::GOOD;

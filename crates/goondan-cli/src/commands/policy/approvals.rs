@@ -1,81 +1,80 @@
-//! `gdn policy approvals`: what people have allowed that holds on, and how it is taken back.
+//! `gdn policy approvals`: lists and revokes remembered approvals.
 
 use std::path::Path;
 
 use clap::{Args, Subcommand};
 use goondan::approvals::{ApprovalFile, forget_of_conversation, of_conversation};
-use goondan::inside::shown;
-use goondan::ports::approval::{ApprovalBook, Grant};
+use goondan::internal::untrusted_text;
+use goondan::ports::approval::{ApprovalGrant, ApprovalStore};
 use goondan::spec::Code;
 use goondan::{StateRoot, Workspace};
 use serde::Serialize;
 
 use crate::commands::instance::not_opened;
 use crate::exit::CliError;
-use crate::output::Output;
-use crate::place::ProjectOption;
+use crate::output::CommandOutput;
 use crate::project;
+use crate::project_path::ProjectPathOption;
 
 const EXAMPLES: &str = "\
 Examples:
-  gdn policy approvals              List what was allowed for good, or for a conversation
-  gdn policy approvals remove 2     Take the second one back
-  gdn policy approvals remove --all Take all of them back";
+  gdn policy approvals              List approvals that are remembered
+  gdn policy approvals remove 2     Revoke the second approval
+  gdn policy approvals remove --all Revoke all approvals";
 
 /// Arguments of `gdn policy approvals`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
-pub(super) struct ApprovalsArgs {
+pub(super) struct PolicyApprovalsArgs {
     #[command(subcommand)]
     command: Option<ApprovalsCommand>,
     #[command(flatten)]
-    project: ProjectOption,
+    project: ProjectPathOption,
 }
 
 #[derive(Debug, Subcommand)]
 enum ApprovalsCommand {
-    /// Take approvals back: such calls are asked about again
-    Remove(RemoveArgs),
+    /// Revoke approvals; the next matching call prompts again
+    Remove(ApprovalsRemoveArgs),
 }
 
 #[derive(Debug, Args)]
-struct RemoveArgs {
+struct ApprovalsRemoveArgs {
     /// The number of the approval in the list; may be repeated
     #[arg(value_name = "N", required_unless_present = "all")]
     numbers: Vec<usize>,
-    /// Take all of them back
+    /// Revoke all approvals
     #[arg(long, conflicts_with = "numbers")]
     all: bool,
     #[command(flatten)]
-    project: ProjectOption,
+    project: ProjectPathOption,
 }
 
-/// An approval, and where it is kept.
-struct Held {
+/// Remembered approval with its workspace.
+struct StoredApproval {
     workspace: Workspace,
-    /// The conversation that it holds for; none where it holds for all.
+    /// Conversation that it is limited to; `None` if it always applies.
     instance: Option<goondan::ids::InstanceId>,
-    grant: Grant,
+    grant: ApprovalGrant,
 }
 
-/// An approval, for programs.
+/// Approval in JSON output.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Row<'a> {
+struct ApprovalRow<'a> {
     number: usize,
     scope: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     instance: Option<String>,
     workspace: &'a str,
     #[serde(flatten)]
-    grant: &'a Grant,
+    grant: &'a ApprovalGrant,
 }
 
-/// Lists, or takes back.
 pub(super) async fn run(
-    args: &ApprovalsArgs,
+    args: &PolicyApprovalsArgs,
     state_root: &StateRoot,
-    output: &Output,
+    output: &CommandOutput,
 ) -> Result<(), CliError> {
     match &args.command {
         None => list(&args.project, state_root, output),
@@ -83,10 +82,14 @@ pub(super) async fn run(
     }
 }
 
-fn list(project: &ProjectOption, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+fn list(
+    project: &ProjectPathOption,
+    state_root: &StateRoot,
+    output: &CommandOutput,
+) -> Result<(), CliError> {
     let held = all(&root(project, output)?, state_root)?;
     if output.json {
-        let rows = held.iter().enumerate().map(|(index, held)| Row {
+        let rows = held.iter().enumerate().map(|(index, held)| ApprovalRow {
             number: index + 1,
             scope: if held.instance.is_some() {
                 "conversation"
@@ -107,18 +110,18 @@ fn list(project: &ProjectOption, state_root: &StateRoot, output: &Output) -> Res
         .try_for_each(|(index, held)| output.line(&format!("{:>3}  {}", index + 1, words(held))))
 }
 
-fn words(held: &Held) -> String {
+fn words(held: &StoredApproval) -> String {
     let until = match &held.instance {
         Some(instance) => format!("In the conversation {instance}: "),
         None => "Always: ".to_owned(),
     };
-    shown::line(format!("{until}{}", held.grant)).to_string()
+    untrusted_text::line(format!("{until}{}", held.grant)).to_string()
 }
 
 async fn remove(
-    args: &RemoveArgs,
+    args: &ApprovalsRemoveArgs,
     state_root: &StateRoot,
-    output: &Output,
+    output: &CommandOutput,
 ) -> Result<(), CliError> {
     let root = root(&args.project, output)?;
     let held = all(&root, state_root)?;
@@ -130,7 +133,10 @@ async fn remove(
         let known = match held.len() {
             0 => "The project has no remembered approvals.".to_owned(),
             many => {
-                format!("They are numbered from 1 to {many}; `gdn policy approvals` lists them.")
+                format!(
+                    "Approvals are numbered from 1 to {many}; list them with `gdn policy \
+                    approvals`."
+                )
             }
         };
         return Err(CliError::usage(format!("There is no approval {number}.")).suggest(known));
@@ -141,7 +147,7 @@ async fn remove(
         .enumerate()
         .filter(|(index, _)| is_meant(*index))
         .map(|(_, held)| held);
-    let taken: Vec<Held> = taken.collect();
+    let taken: Vec<StoredApproval> = taken.collect();
     for held in &taken {
         let grants = std::slice::from_ref(&held.grant);
         match &held.instance {
@@ -152,12 +158,15 @@ async fn remove(
             None => {
                 let done = file(&held.workspace, &root)?.forget(grants);
                 done.map_err(|error| {
-                    CliError::failure(Code::WORKSPACE_ERROR, format!("It {error}."))
+                    CliError::failure(
+                        Code::WORKSPACE_ERROR,
+                        format!("The approvals could not be changed: {error}."),
+                    )
                 })?;
             }
         }
         if !output.json {
-            output.line(&format!("Taken back. {}", words(held)))?;
+            output.line(&format!("Revoked. {}", words(held)))?;
         }
     }
     if output.json {
@@ -166,12 +175,12 @@ async fn remove(
     Ok(())
 }
 
-/// What holds on in the project, in an order that stays.
-fn all(root: &Path, state_root: &StateRoot) -> Result<Vec<Held>, CliError> {
+/// Returns the approvals of the project in a stable order, because commands use their numbers.
+fn all(root: &Path, state_root: &StateRoot) -> Result<Vec<StoredApproval>, CliError> {
     let mut held = Vec::new();
     for workspace in state_root.workspaces_of(root)? {
         let grants = file(&workspace, root)?.grants();
-        held.extend(grants.into_iter().map(|grant| Held {
+        held.extend(grants.into_iter().map(|grant| StoredApproval {
             workspace: workspace.clone(),
             instance: None,
             grant,
@@ -184,7 +193,7 @@ fn all(root: &Path, state_root: &StateRoot) -> Result<Vec<Held>, CliError> {
         instances.sort();
         for id in instances {
             let grants = of_conversation(&workspace, &id)?.into_iter();
-            held.extend(grants.map(|grant| Held {
+            held.extend(grants.map(|grant| StoredApproval {
                 workspace: workspace.clone(),
                 instance: Some(id.clone()),
                 grant,
@@ -204,6 +213,9 @@ fn file(workspace: &Workspace, root: &Path) -> Result<ApprovalFile, CliError> {
     })
 }
 
-fn root(project: &ProjectOption, output: &Output) -> Result<std::path::PathBuf, CliError> {
+fn root(
+    project: &ProjectPathOption,
+    output: &CommandOutput,
+) -> Result<std::path::PathBuf, CliError> {
     Ok(project::load(&project.find(output)?)?.root)
 }

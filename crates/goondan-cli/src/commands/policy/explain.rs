@@ -1,31 +1,31 @@
-//! `gdn policy explain`: judges a call as a run would, without making it.
+//! `gdn policy explain`: the decision on a tool call, without making the call.
 
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use goondan::chain::Callers;
-use goondan::inside::ArgumentSchema;
-use goondan::policy::{Ground, Places, PolicyQuestion};
-use goondan::spec::kinds::{Agent, Entry, ExportSpec, MarkedArguments, Workdir};
+use goondan::internal::ArgumentSchema;
+use goondan::policy::{PathEnvironment, PolicyQuestion, ResolvedPaths};
+use goondan::spec::kinds::{Agent, AgentWorkdir, ExportSpec, MarkedArguments, ToolEntry};
 use goondan::spec::{Bundle, Resource};
+use goondan::trust::effective_permissions::AgentCallers;
 use serde_json::{Map, Value};
 
-use super::explained::{Explanation, Verdict};
+use super::explanation_output::{AgentVerdict, PolicyExplanation};
 use crate::complete;
 use crate::exit::CliError;
-use crate::output::Output;
-use crate::place::ProjectOption;
+use crate::output::CommandOutput;
 use crate::project;
+use crate::project_path::ProjectPathOption;
 
 const EXAMPLES: &str = "\
 Examples:
   gdn policy explain --agent assistant --tool bash__exec --args '{\"command\": \"git log; rm x\"}'
-  gdn policy explain --agent worker --tool fs__write --caller lead   As a callee of `lead`";
+  gdn policy explain --agent worker --tool fs__write --caller lead   When called by `lead`";
 
 /// Arguments of `gdn policy explain`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
-pub(super) struct ExplainArgs {
+pub(super) struct PolicyExplainArgs {
     /// The agent that makes the call
     #[arg(short, long, value_name = "NAME", add = complete::agents())]
     agent: String,
@@ -38,15 +38,15 @@ pub(super) struct ExplainArgs {
     /// An agent that called the agent, directly or through others; may be repeated
     #[arg(short, long, value_name = "NAME")]
     caller: Vec<String>,
-    /// Follow paths from this folder, as a run would [default: the agent's `workdir`, where that is in the project]
+    /// Resolve paths from this directory, as a run would [default: the agent's `workdir`, if it is
+    /// in the project]
     #[arg(short, long, value_name = "PATH")]
     workdir: Option<PathBuf>,
     #[command(flatten)]
-    project: ProjectOption,
+    project: ProjectPathOption,
 }
 
-/// Explains.
-pub(super) fn run(args: &ExplainArgs, output: &Output) -> Result<(), CliError> {
+pub(super) fn run(args: &PolicyExplainArgs, output: &CommandOutput) -> Result<(), CliError> {
     let bundle = project::load_valid(&args.project.find(output)?, output)?.1;
     let arguments = arguments(&args.args)?;
     let agent = find_agent(&bundle, &args.agent)?;
@@ -72,16 +72,16 @@ pub(super) fn run(args: &ExplainArgs, output: &Output) -> Result<(), CliError> {
         marked: &marked,
         paths,
     };
-    let says = |agent| Verdict::of(agent, question, &places);
+    let says = |agent| AgentVerdict::of(agent, question, &places);
     let mut verdicts = vec![says(agent)];
     for caller in &args.caller {
         verdicts.push(says(find_agent(&bundle, caller)?));
     }
     let callers = match args.caller.as_slice() {
-        [] => Callers::of(&bundle).of_agent(&agent.id).collect(),
+        [] => AgentCallers::of(&bundle).of_agent(&agent.id).collect(),
         _ => Vec::new(),
     };
-    let explanation = Explanation {
+    let explanation = PolicyExplanation {
         tool: &args.tool,
         has_line: marked
             .commands
@@ -97,48 +97,49 @@ pub(super) fn run(args: &ExplainArgs, output: &Output) -> Result<(), CliError> {
     }
 }
 
-/// Where the paths of the call lead, as far as that is known.
+/// Resolves the paths of the call. Without a directory, they are compared as strings.
 fn places(
     bundle: &Bundle,
     folder: Option<&Path>,
     is_builtin: bool,
     marked: &MarkedArguments,
     arguments: &Map<String, Value>,
-) -> Result<Places, CliError> {
+) -> Result<ResolvedPaths, CliError> {
     let Some(folder) = folder else {
-        return Ok(Places::by_text(marked, arguments));
+        return Ok(ResolvedPaths::by_text(marked, arguments));
     };
     let workdir = &std::path::absolute(folder)?;
-    let ground = Ground {
+    let ground = PathEnvironment {
         bundle,
         workdir,
-        own_folder: Path::new(OF_NOBODY),
+        own_folder: Path::new(PLACEHOLDER_DIRECTORY),
         is_builtin,
     };
-    Ok(Places::of(&ground, marked, arguments))
+    Ok(ResolvedPaths::of(&ground, marked, arguments))
 }
 
-/// The folder that a conversation has for itself, where no conversation is asked about.
-const OF_NOBODY: &str = "/.gdn/workspace/conversations/nobody";
+/// Placeholder for the directory of a conversation, because none is given.
+const PLACEHOLDER_DIRECTORY: &str = "/.gdn/workspace/conversations/nobody";
 
-/// Where the agent works, if that is the same for all of its conversations.
+/// Returns the working directory, if all conversations of the agent share it.
 fn known_folder(bundle: &Bundle, agent: &Resource<Agent>) -> Option<PathBuf> {
     match &agent.spec.workdir {
-        Workdir::Instance => None,
-        Workdir::Project => Some(bundle.root().to_owned()),
-        Workdir::Path(path) => Some(bundle.root().join(path)),
-        Workdir::Repository(folder) => Some(folder.clone()),
+        AgentWorkdir::Instance => None,
+        AgentWorkdir::Project => Some(bundle.root().to_owned()),
+        AgentWorkdir::Path(path) => Some(bundle.root().join(path)),
+        AgentWorkdir::Repository(folder) => Some(folder.clone()),
     }
 }
 
-/// What else there is to know.
+/// Returns notes on invalid arguments and on unresolved paths.
 fn notes(refusal: Option<String>, by_text: bool) -> Vec<String> {
     let refused = refusal.map(|message| {
-        format!("A call with these arguments is refused before any rule is asked: {message}")
+        format!("A call with these arguments is rejected before the rules apply: {message}")
     });
     let by_text = by_text.then(|| {
-        "Paths are compared by their text here: each conversation of this agent has a folder of its own. A run follows \
-         links, so where a part of the path is a link it may decide differently; `--workdir FOLDER` does the same."
+        "Paths are compared as strings, because each conversation of this agent has its own \
+            directory. A run follows symbolic links and may decide differently; `--workdir DIR` \
+            does so here."
             .to_owned()
     });
     refused.into_iter().chain(by_text).collect()
@@ -156,11 +157,11 @@ fn find_agent<'b>(bundle: &'b Bundle, name: &str) -> Result<&'b Resource<Agent>,
     agent.map(AsRef::as_ref).ok_or_else(|| {
         let known: Vec<&str> = bundle.agents().keys().map(|id| id.name.as_str()).collect();
         CliError::usage(format!("The project has no agent `{name}`."))
-            .suggest(format!("Its agents are: {}.", known.join(", ")))
+            .suggest(format!("Use one of: {}.", known.join(", ")))
     })
 }
 
-/// The export, and whether its tool is built in.
+/// Finds an export by its full name, and returns whether its tool is built in.
 fn find_export<'b>(
     bundle: &'b Bundle,
     agent: &Resource<Agent>,
@@ -177,7 +178,7 @@ fn find_export<'b>(
         for export in resource.spec.exports.iter().filter(is_chosen) {
             let name = format!("{}__{}", used.tool.name, export.name);
             if name == tool {
-                return Ok((export, matches!(resource.spec.entry, Entry::Builtin(_))));
+                return Ok((export, matches!(resource.spec.entry, ToolEntry::Builtin(_))));
             }
             known.push(name);
         }
@@ -187,14 +188,16 @@ fn find_export<'b>(
         agent.id.name
     ));
     Err(error.suggest(match known.is_empty() {
-        true => NONE_KNOWN.to_owned(),
+        true => NO_EXPORTS_HINT.to_owned(),
         false => format!(
-            "Known before the swarm starts: {}. {LATER}",
+            "Known before the swarm starts: {}. {LATE_EXPORTS_HINT}",
             known.join(", ")
         ),
     }))
 }
 
-const LATER: &str = "A library tells its exports later; name them in `spec.exports` of the Tool.";
-const NONE_KNOWN: &str = "It has none in `spec.tools` whose exports are known before the swarm starts. A library tells its \
-                          exports later; name them in `spec.exports` of the Tool.";
+const LATE_EXPORTS_HINT: &str =
+    "Exports of a library are only known at run time; list them in `spec.exports` of the Tool.";
+const NO_EXPORTS_HINT: &str = "No tool in its `spec.tools` has exports that are known before the \
+    swarm starts. Exports of a library are only known at run time; list them in `spec.exports` of \
+    the Tool.";

@@ -1,13 +1,13 @@
-//! Where people type, for connections that read it.
+//! Console for connections that read typed lines.
 
 use std::io::BufRead;
 
-use goondan_connect::Console;
+use goondan_connect::LineConsole;
 
-use crate::output::Output;
+use crate::output::CommandOutput;
 
-/// Standard input, which is read once somebody wants it; answers go to standard output.
-pub(crate) fn of_process(output: &Output) -> Console {
+/// Returns a console that reads standard input on demand and writes to standard output.
+pub(crate) fn of_process(output: &CommandOutput) -> LineConsole {
     let output = *output;
     let open = |sender: tokio::sync::mpsc::Sender<String>| {
         // A read can't be interrupted: the thread ends with the process.
@@ -20,5 +20,5 @@ pub(crate) fn of_process(output: &Output) -> Console {
             }
         });
     };
-    Console::new(open, move |text| drop(output.foreign(&format!("{text}\n"))))
+    LineConsole::new(open, move |text| drop(output.foreign(&format!("{text}\n"))))
 }

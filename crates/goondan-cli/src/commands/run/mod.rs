@@ -1,52 +1,54 @@
 //! `gdn run`.
 
-mod answers;
 mod approval;
-mod ask;
 mod chat;
 pub(crate) mod console;
-mod door;
-mod elsewhere;
 #[cfg(unix)]
 mod live;
-mod reloads;
+mod local_endpoint;
+mod reload_notices;
+mod remote_session;
 mod serve;
 mod session;
 mod signals;
-mod starting;
+mod single_input;
+mod swarm_start;
 mod terminal;
+mod unprompted_answers;
 mod view;
 
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use goondan::connectors::Bound;
-use goondan::{Input, StateRoot, database};
+use goondan::adapters::connectors::BoundConnection;
+use goondan::{Input, StateRoot, workspace::database};
 
-pub(crate) use answers::Unasked;
-pub(crate) use approval::Asked;
-pub(crate) use elsewhere::{Elsewhere, Unsaid};
-pub(crate) use session::{OnInterrupt, Session, not_accepted};
-pub(crate) use signals::{Signals, watched};
-pub(crate) use view::{View, event_line};
+pub(crate) use approval::ApprovalResponder;
+pub(crate) use remote_session::{RemoteSession, RemoteTurnError};
+pub(crate) use session::{OnInterrupt, RunSession, not_accepted};
+pub(crate) use signals::{SignalReceiver, watched};
+pub(crate) use unprompted_answers::UnpromptedAnswer;
+pub(crate) use view::{TurnView, event_line};
 
+use crate::commands::quoted;
 use crate::complete;
 use crate::exit::CliError;
-use crate::output::Output;
+use crate::input_files;
+use crate::output::CommandOutput;
 use crate::packages;
-use crate::place::ProjectPath;
-use crate::project::{self, Launch, StartArgs};
-use crate::reading;
+use crate::project::{self, StartArgs, SwarmLaunch};
+use crate::project_path::ProjectPathArg;
 use crate::remote::NotStarted;
 
 const EXAMPLES: &str = "\
 Examples:
   gdn run --input \"What is new?\"                   Send one input and print the answer
   gdn run examples/newsroom                        Chat
-  git diff | gdn run reviewer                      Send what a pipe delivers
+  git diff | gdn run reviewer                      Send piped input
   gdn run -k ticket-42 --input \"And then?\"         Continue a conversation
-  gdn run --input Hi --output-format json | jq .   Print ids and usage, too
-  gdn run oci://ghcr.io/acme/newsroom              Run a published swarm, once you agree to what it may do
+  gdn run --input Hi --output-format json | jq .   Print ids and usage as well
+  gdn run oci://ghcr.io/acme/newsroom              Run a published swarm, once you agree to what \
+    it may do
   gdn run --watch                                  Chat, and reload the project when it changes
   gdn run --input-format stream-json < inputs.jsonl";
 
@@ -55,7 +57,7 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub(crate) struct RunArgs {
     #[command(flatten)]
-    project: ProjectPath,
+    project: ProjectPathArg,
     /// Send this input, print the answer and exit
     #[arg(short, long, value_name = "TEXT", conflicts_with = "input_file")]
     input: Option<String>,
@@ -70,66 +72,65 @@ pub(crate) struct RunArgs {
     instance_key: Option<String>,
     #[command(flatten)]
     start: StartArgs,
-    /// Read one text, or one JSON object per line until standard input ends
+    /// Read one input, or one JSON object per line until standard input ends
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
     input_format: InputFormat,
     /// Print the answer, one result object, or one event per line [default: text]
     #[arg(long, value_enum, value_name = "FORMAT")]
     output_format: Option<OutputFormat>,
-    /// Record what models are asked and what they answer in this file, for `provider: replay`
+    /// Record model calls to this file, for `provider: replay`
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
     /// Reload the project whenever one of its files changes
     #[arg(short, long)]
     watch: bool,
-    /// Chat in plain lines, without a part of the screen that changes
+    /// Use a line-based chat that never redraws the screen
     #[arg(long)]
     plain: bool,
 }
 
-/// What comes in.
+/// Format of inputs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 enum InputFormat {
-    /// One text.
+    /// One input, as plain text.
     #[default]
     Text,
-    /// One `{"input", "agent"?, "instanceKey"?, "id"?}` a line.
+    /// One `{"input", "agent"?, "instanceKey"?, "id"?}` per line.
     StreamJson,
 }
 
-/// What goes out.
+/// Format of answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum OutputFormat {
     /// The answer.
     Text,
     /// One result object.
     Json,
-    /// One runtime event a line, then the result.
+    /// One runtime event per line, then the result.
     StreamJson,
 }
 
-/// How inputs arrive.
-enum Mode<T> {
+/// Arrival of inputs.
+enum InputMode<T> {
     /// One input.
     Ask(T),
-    /// One input a line.
+    /// One input per line.
     Serve,
-    /// A person types.
+    /// Inputs typed by a user.
     Chat,
 }
 
-/// Where the one input is.
-enum Source<'a> {
+/// Location of the only input.
+enum InputSource<'a> {
     Given(&'a str),
     File(&'a Path),
     Stdin,
 }
 
-/// Runs a swarm.
 pub(crate) async fn run(
     args: RunArgs,
     state_root: &StateRoot,
-    output: &Output,
+    output: &CommandOutput,
 ) -> Result<(), CliError> {
     let mode = mode(&args)?;
     let format = output_format(&args, &mode, output)?;
@@ -142,18 +143,18 @@ pub(crate) async fn run(
 async fn start(
     args: RunArgs,
     project: &Path,
-    mode: Mode<String>,
+    mode: InputMode<String>,
     format: OutputFormat,
-    mut signals: Signals,
+    mut signals: SignalReceiver,
     state_root: &StateRoot,
-    output: &Output,
+    output: &CommandOutput,
 ) -> Result<(), CliError> {
     let asked = match (&mode, format) {
-        (Mode::Serve, OutputFormat::StreamJson) => Asked::Lines,
-        _ => Asked::Terminal,
+        (InputMode::Serve, OutputFormat::StreamJson) => ApprovalResponder::Lines,
+        _ => ApprovalResponder::Terminal,
     };
     let record = args.record.as_deref();
-    let launch = Launch {
+    let launch = SwarmLaunch {
         project,
         args: &args.start,
         record,
@@ -170,53 +171,65 @@ async fn start(
     };
     let mut session = loop {
         match (
-            Session::start(launch, signals, state_root, output).await,
+            RunSession::start(launch, signals, state_root, output).await,
             &mode,
         ) {
             (Ok(session), _) => break session,
-            (Err(NotStarted::Elsewhere(remote, given)), Mode::Ask(text)) => {
-                // With an id it is one input, whoever takes it in the end.
+            (Err(NotStarted::Elsewhere(remote, given)), InputMode::Ask(text)) => {
+                // With an id it stays one input, whichever process accepts it in the end.
                 let id = input.id.get_or_insert_with(database::new_id).clone();
                 let input = Input {
                     text: text.clone(),
                     id: Some(id),
                     ..input.clone()
                 };
-                let mut there = Elsewhere::begin(*remote, "input", &args.start, given, output)?;
+                let mut there = RemoteSession::begin(*remote, "input", &args.start, given, output)?;
                 match there.ask(input, format).await {
-                    Err(Unsaid::NotBegun(why)) => signals = there.outlive(why).await?,
+                    Err(RemoteTurnError::NotBegun(why)) => {
+                        signals = there.wait_for_exit(why).await?
+                    }
                     said => return Ok(said?),
                 }
             }
-            (Err(NotStarted::Elsewhere(remote, signals)), Mode::Chat) => {
-                let there = Elsewhere::begin(*remote, "input", &args.start, signals, output)?;
-                return talk(chat::There::with(there), &input, args.plain, output).await;
+            (Err(NotStarted::Elsewhere(remote, signals)), InputMode::Chat) => {
+                let there = RemoteSession::begin(*remote, "input", &args.start, signals, output)?;
+                return talk(chat::RemoteBackend::with(there), &input, args.plain, output).await;
             }
             (Err(not_started), _) => return Err(not_started.into()),
         }
     };
-    // Whoever asks once is gone before anybody else could write.
-    if !matches!(mode, Mode::Ask(_)) {
-        // In a chat people type to the chat; where programs speak, nobody types.
-        let console = matches!(mode, Mode::Chat).then(goondan_connect::Console::silent);
+    // A run with one input ends before a connection could receive anything.
+    if !matches!(mode, InputMode::Ask(_)) {
+        // In a chat, typed lines belong to the chat. With `stream-json`, no user types.
+        let console = matches!(mode, InputMode::Chat).then(goondan_connect::LineConsole::silent);
         session.connect(false, console).await?;
     }
-    if is_routed && matches!(mode, Mode::Chat) {
+    if is_routed && matches!(mode, InputMode::Chat) {
         take_route(&session, &mut input).await;
     }
     match mode {
-        Mode::Ask(text) => ask::ask(session, Input { text, ..input }, format, output).await,
-        Mode::Serve => serve::serve(session, &input, format, output).await,
-        Mode::Chat => talk(chat::Here::with(session), &input, args.plain, output).await,
+        InputMode::Ask(text) => {
+            single_input::ask(session, Input { text, ..input }, format, output).await
+        }
+        InputMode::Serve => serve::serve(session, &input, format, output).await,
+        InputMode::Chat => {
+            talk(
+                chat::LocalBackend::with(session),
+                &input,
+                args.plain,
+                output,
+            )
+            .await
+        }
     }
 }
 
-/// Chats with `partner`, in lines where that is wanted or all that the terminal can do.
+/// Chats with `partner`, in line mode if requested or if the terminal supports nothing else.
 async fn talk(
-    partner: impl chat::Partner,
+    partner: impl chat::ChatBackend,
     input: &Input,
     is_plain: bool,
-    output: &Output,
+    output: &CommandOutput,
 ) -> Result<(), CliError> {
     #[cfg(unix)]
     if !is_plain && live::is_possible(output) {
@@ -226,15 +239,19 @@ async fn talk(
     chat::chat(partner, input, output).await
 }
 
-/// The project to run, before anything is read that it would get. A published one is fetched, and somebody has to agree.
+/// Returns the project to run, before any input for it is read.
+/// A published project is fetched first, and the user has to trust it.
 async fn find(
     args: &RunArgs,
     state_root: &StateRoot,
-    output: &Output,
+    output: &CommandOutput,
 ) -> Result<PathBuf, CliError> {
     let Some(address) = args.project.given().and_then(packages::published) else {
         let path = args.project.find(output)?;
-        return project::require(&path).map(|()| path);
+        return match project::require(&path) {
+            Ok(()) => Ok(path),
+            Err(error) => Err(suggest_input(args, &path, error)),
+        };
     };
     let found = packages::fetch(address, state_root, output).await?;
     let project = project::load(&found.folder)?;
@@ -244,10 +261,32 @@ async fn find(
     Ok(found.folder)
 }
 
-/// What is typed in a chat goes where a `cli` connection of the swarm says.
-async fn take_route(session: &Session, input: &mut Input) {
+/// Suggests `--input` for a path that does not exist, because it may be meant as an input.
+/// Applies only inside a project, since such a command would fail elsewhere.
+fn suggest_input(args: &RunArgs, path: &Path, error: CliError) -> CliError {
+    let here = Path::new(".");
+    let is_in_project = goondan::manifest_in(here).is_some() || goondan::around(here).is_some();
+    let has_input = args.input.is_some() || args.input_file.is_some();
+    if has_input || !is_in_project || path.exists() || path.is_symlink() {
+        return error;
+    }
+    let text = path.to_string_lossy();
+    let hint = format!(
+        "To send it as an input, run `gdn run --input {}`.",
+        quoted(&text)
+    );
+    match error.suggestion.clone() {
+        Some(other) if !text.contains(char::is_whitespace) => {
+            error.suggest(format!("{other} {hint}"))
+        }
+        _ => error.suggest(hint),
+    }
+}
+
+/// Applies the route of the swarm's `cli` connection to inputs typed in a chat.
+async fn take_route(session: &RunSession, input: &mut Input) {
     let connections = session.swarm.connections().await;
-    let is_typed = |bound: &&Bound| bound.connector == "cli" && bound.file.is_none();
+    let is_typed = |bound: &&BoundConnection| bound.connector == "cli" && bound.file.is_none();
     let Some(bound) = connections.iter().flatten().find(is_typed) else {
         return;
     };
@@ -258,77 +297,86 @@ async fn take_route(session: &Session, input: &mut Input) {
     (input.agent, input.instance_key) = (route.agent, Some(route.instance_key));
 }
 
-/// Decides how inputs arrive. Nothing is read yet.
-fn mode(args: &RunArgs) -> Result<Mode<Source<'_>>, CliError> {
+/// Decides how inputs arrive, without reading any.
+fn mode(args: &RunArgs) -> Result<InputMode<InputSource<'_>>, CliError> {
     let given = args.input.is_some() || args.input_file.is_some();
     match (args.input_format, &args.input, &args.input_file) {
-        (InputFormat::StreamJson, ..) if given => {
-            Err(CliError::usage("`--input-format stream-json` reads its inputs from standard input.")
-                .suggest("Leave `--input` and `--input-file` out, and pipe one JSON object a line into the command."))
-        }
-        (InputFormat::StreamJson, ..) => Ok(Mode::Serve),
-        (_, Some(text), _) => Ok(Mode::Ask(Source::Given(text))),
-        (_, _, Some(file)) if file == Path::new("-") => Ok(Mode::Ask(Source::Stdin)),
-        (_, _, Some(file)) => Ok(Mode::Ask(Source::File(file))),
-        _ if Output::stdin_is_terminal() => Ok(Mode::Chat),
-        _ => Ok(Mode::Ask(Source::Stdin)),
+        (InputFormat::StreamJson, ..) if given => Err(CliError::usage(
+            "`--input-format stream-json` reads inputs from standard input.",
+        )
+        .suggest(
+            "Omit `--input` and `--input-file`, and pipe one JSON object per line into the \
+                command.",
+        )),
+        (InputFormat::StreamJson, ..) => Ok(InputMode::Serve),
+        (_, Some(text), _) => Ok(InputMode::Ask(InputSource::Given(text))),
+        (_, _, Some(file)) if file == Path::new("-") => Ok(InputMode::Ask(InputSource::Stdin)),
+        (_, _, Some(file)) => Ok(InputMode::Ask(InputSource::File(file))),
+        _ if CommandOutput::stdin_is_terminal() => Ok(InputMode::Chat),
+        _ => Ok(InputMode::Ask(InputSource::Stdin)),
     }
 }
 
-impl Mode<Source<'_>> {
-    /// Reads the one input where there is only one.
-    fn read(self) -> Result<Mode<String>, CliError> {
+impl InputMode<InputSource<'_>> {
+    /// Reads the input if there is only one.
+    fn read(self) -> Result<InputMode<String>, CliError> {
         match self {
-            Mode::Ask(Source::Given(text)) => Ok(Mode::Ask(text.to_owned())),
-            Mode::Ask(Source::File(file)) => from_file(file).map(Mode::Ask),
-            Mode::Ask(Source::Stdin) => from_stdin().map(Mode::Ask),
-            Mode::Serve => Ok(Mode::Serve),
-            Mode::Chat => Ok(Mode::Chat),
+            InputMode::Ask(InputSource::Given(text)) => Ok(InputMode::Ask(text.to_owned())),
+            InputMode::Ask(InputSource::File(file)) => from_file(file).map(InputMode::Ask),
+            InputMode::Ask(InputSource::Stdin) => from_stdin().map(InputMode::Ask),
+            InputMode::Serve => Ok(InputMode::Serve),
+            InputMode::Chat => Ok(InputMode::Chat),
         }
     }
 }
 
 fn output_format<T>(
     args: &RunArgs,
-    mode: &Mode<T>,
-    output: &Output,
+    mode: &InputMode<T>,
+    output: &CommandOutput,
 ) -> Result<OutputFormat, CliError> {
     let format = args
         .output_format
         .or(output.json.then_some(OutputFormat::Json));
     match (mode, format) {
-        (Mode::Serve, None) => Ok(OutputFormat::StreamJson),
-        (Mode::Serve, Some(OutputFormat::Text)) => Err(CliError::usage(
-            "With `--input-format stream-json`, answers need an output format that carries their ids.",
+        (InputMode::Serve, None) => Ok(OutputFormat::StreamJson),
+        (InputMode::Serve, Some(OutputFormat::Text)) => Err(CliError::usage(
+            "`--input-format stream-json` requires an output format with input ids.",
         )
-        .suggest("Use `--output-format stream-json` (the default there) or `--output-format json`.")),
-        (Mode::Chat, Some(OutputFormat::Json | OutputFormat::StreamJson)) => {
-            Err(CliError::usage("A chat prints only text; JSON needs an input.")
-                .suggest("Add `--input TEXT`, pipe the input into the command, or use `--input-format stream-json`."))
-        }
+        .suggest("Use `--output-format stream-json` (its default) or `--output-format json`.")),
+        (InputMode::Chat, Some(OutputFormat::Json | OutputFormat::StreamJson)) => Err(
+            CliError::usage("A chat prints only text; JSON needs an input.").suggest(
+                "Add `--input TEXT`, pipe the input into the command, or use \
+                    `--input-format stream-json`.",
+            ),
+        ),
         (_, format) => Ok(format.unwrap_or(OutputFormat::Text)),
     }
 }
 
-const STDIN: &str = "Standard input";
+const STDIN_NAME: &str = "Standard input";
 
 fn from_stdin() -> Result<String, CliError> {
-    text(&reading::text(std::io::stdin().lock(), STDIN)?, STDIN)
+    text(
+        &input_files::read_text(std::io::stdin().lock(), STDIN_NAME)?,
+        STDIN_NAME,
+    )
 }
 
 fn from_file(file: &Path) -> Result<String, CliError> {
     let what = format!("The input file `{}`", file.display());
-    text(&reading::text(reading::open(file, &what)?, &what)?, &what)
+    text(
+        &input_files::read_text(input_files::open(file, &what)?, &what)?,
+        &what,
+    )
 }
 
-/// The input as text, without the line break that ends a file.
+/// Returns the input without its final line break. Fails if it is blank.
 fn text(text: &str, origin: &str) -> Result<String, CliError> {
     let text = text.trim_end_matches(['\r', '\n']);
     if text.trim().is_empty() {
-        return Err(
-            CliError::usage(format!("{origin} is empty, so there is no input."))
-                .suggest("Add `--input TEXT`, or start the command on a terminal to chat."),
-        );
+        return Err(CliError::usage(format!("{origin} is empty."))
+            .suggest("Add `--input TEXT`, or start the command on a terminal to chat."));
     }
     Ok(text.to_owned())
 }

@@ -1,93 +1,86 @@
-//! Drives turns of a swarm and listens to everything that can happen meanwhile.
+//! Runs turns of a swarm, and handles signals, reloads and approval requests during them.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
-use goondan::connectors::Unusable;
+use goondan::adapters::connectors::UnusableConnection;
 use goondan::event::{FinishReason, RuntimeEventKind, SwarmEvent, TurnResult};
 use goondan::ids::InstanceId;
-use goondan::inside::shown;
+use goondan::internal::untrusted_text;
 use goondan::ports::approval::ApprovalAnswer;
 use goondan::ports::store::InstanceStatus;
 use goondan::ports::tool::ToolCallResult;
 use goondan::spec::Code;
-use goondan::{Input, Listener, SendError, StateRoot, Swarm, Turn, UsageLedger};
-use goondan_connect::{Connections, Console, Options};
-use goondan_serve::Recorder;
+use goondan::{ApprovalListener, Input, SendError, StateRoot, Swarm, Turn, UsageLedger};
+use goondan_connect::{ConnectionOptions, Connections, LineConsole};
+use goondan_serve::CaseRecorder;
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
 
-use super::answers::{self, Unasked};
-use super::approval::{Asked, Question, Questions, approver};
-use super::door::Door;
-use super::reloads::Reloads;
-use super::signals::{Hangups, Signal, Signals};
-use super::starting::{Started, start_swarm};
+use super::approval::{ApprovalResponder, PendingApproval, PendingApprovals, approver};
+use super::local_endpoint::LocalEndpoint;
+use super::reload_notices::ReloadNotices;
+use super::signals::{HangupSignals, SignalReceiver, StopSignal};
+use super::swarm_start::{SwarmStart, start_swarm};
 use super::terminal::Terminal;
-use super::view::View;
+use super::unprompted_answers::{self, UnpromptedAnswer};
+use super::view::TurnView;
+use crate::case_recorder::SwarmRecorder;
 use crate::commands::build;
-use crate::exit::{CliError, Exit};
-use crate::output::{Activity, Output, TurnFacts, TurnReport, turn_error};
-use crate::place::ProjectPath;
-use crate::project::{self, Launch, Prepared, StartArgs};
-use crate::recorder::SwarmRecorder;
+use crate::exit::{CliError, CommandExit};
+use crate::output::{ActivitySpinner, CommandOutput, TurnReport, TurnReportFacts, turn_error};
+use crate::project::{self, PreparedProject, StartArgs, SwarmLaunch};
+use crate::project_path::ProjectPathArg;
 use crate::remote::NotStarted;
 
-/// A swarm with whoever watches it: a person at a terminal or a program behind a pipe.
-pub(crate) struct Session {
-    /// The swarm.
+/// Running swarm with its user: a person at a terminal or a program behind a pipe.
+pub(crate) struct RunSession {
     pub(crate) swarm: Swarm,
-    /// Everything that happens in it.
     pub(crate) events: UnboundedReceiver<SwarmEvent>,
-    /// Ctrl-C and the like.
-    pub(crate) signals: Signals,
-    /// Reloads of the project.
-    pub(crate) reloads: Reloads,
-    /// Questions that wait for an answer.
-    pub(crate) questions: Questions,
-    /// Keeps agents waiting for clients that have not come yet.
-    pub(crate) somebody: Option<Listener>,
-    /// The door of the workspace.
-    pub(crate) door: Door,
-    /// What the chain has used up that is followed.
+    pub(crate) signals: SignalReceiver,
+    pub(crate) reloads: ReloadNotices,
+    pub(crate) questions: PendingApprovals,
+    /// Keeps agents waiting for clients that are not connected yet.
+    pub(crate) somebody: Option<ApprovalListener>,
+    /// Local control endpoint.
+    pub(crate) door: LocalEndpoint,
+    /// Usage of the followed trace.
     ledger: UsageLedger,
-    /// The connections, where the command lets people in.
+    /// Connections to other services, if the command runs them.
     pub(crate) connections: Option<Connections>,
-    output: Output,
-    /// Puts the terminal back: the session may end in the middle of a question.
+    output: CommandOutput,
+    /// Restores the terminal, because the session may end during a prompt.
     terminal: Option<Terminal>,
-    /// The signal that is the reason to end.
-    stopped_by: Option<Signal>,
-    /// Ends once the swarm has.
+    /// Signal that ends the session.
+    stopped_by: Option<StopSignal>,
+    /// Completes when the swarm has ended.
     ending: Option<Shared<BoxFuture<'static, ()>>>,
 }
 
-/// A turn that is over.
-pub(crate) struct Followed {
-    /// What came of it.
+/// Turn that has ended.
+pub(crate) struct FollowedTurn {
     pub(crate) result: TurnResult,
-    /// Whose it was, and the like.
-    pub(crate) facts: TurnFacts,
+    pub(crate) facts: TurnReportFacts,
     event_id: String,
-    /// Answers of later turns of its chain that no input began.
+    /// Answers of later turns in its trace that no input began.
     pub(crate) later: Vec<TurnReport>,
-    /// The error of the first of them that failed.
+    /// Error of the first later turn that failed.
     pub(crate) later_error: Option<CliError>,
 }
 
-impl Followed {
-    /// The turn and what followed it, for a program.
-    pub(crate) fn report(self, session: &Session) -> TurnReport {
+impl FollowedTurn {
+    /// Returns the JSON report, later answers included.
+    pub(crate) fn report(self, session: &RunSession) -> TurnReport {
         let usage = session.ledger.of(&self.facts.trace_id);
         TurnReport::result(None, self.facts, &self.result, usage).with_later(self.later)
     }
 }
 
-/// A turn or a chain that is being followed.
-struct Following {
+/// Turn or trace that is being followed.
+struct FollowState {
     instance: InstanceId,
     event_id: String,
     trace_id: String,
@@ -95,42 +88,42 @@ struct Following {
     later_error: Option<CliError>,
 }
 
-/// What Ctrl-C means while a turn runs.
+/// Effect of Ctrl-C while a turn runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OnInterrupt {
-    /// The turn is cancelled, and the command goes on.
+    /// The turn is cancelled, and the command continues.
     CancelTurn,
     /// The turn may finish, then the command ends.
     Finish,
 }
 
-impl Session {
-    /// Starts a swarm for one client that speaks a protocol over this process's pipes, and that is asked itself.
+impl RunSession {
+    /// Starts a swarm for one client that speaks a protocol over stdio and answers its requests.
     pub(crate) async fn for_client(
-        (project, args): (&ProjectPath, &StartArgs),
+        (project, args): (&ProjectPathArg, &StartArgs),
         watch: bool,
-        signals: Signals,
+        signals: SignalReceiver,
         state_root: &StateRoot,
-        output: &Output,
+        output: &CommandOutput,
     ) -> Result<Self, CliError> {
         let project = project.find(output)?;
-        let launch = Launch {
+        let launch = SwarmLaunch {
             project: &project,
             args,
             record: None,
             watch,
-            asked: Asked::Clients,
+            asked: ApprovalResponder::Clients,
             waits: false,
         };
-        Ok(Session::start(launch, signals, state_root, output).await?)
+        Ok(RunSession::start(launch, signals, state_root, output).await?)
     }
 
-    /// Starts a swarm.
+    /// Starts a swarm. Fails with `NotStarted::Elsewhere` if another process runs it.
     pub(crate) async fn start(
-        launch: Launch<'_>,
-        mut signals: Signals,
+        launch: SwarmLaunch<'_>,
+        mut signals: SignalReceiver,
         state_root: &StateRoot,
-        output: &Output,
+        output: &CommandOutput,
     ) -> Result<Self, NotStarted> {
         if launch.args.build {
             build::before_start(
@@ -143,9 +136,9 @@ impl Session {
         }
         let prepared = project::prepare(&launch, state_root, output)?;
         let (approver, broker, questions) = approver(launch.args.yes, launch.asked);
-        // Before the turns go on that an earlier run has left: they may ask again at once.
-        let somebody = (launch.asked == Asked::Clients).then(|| broker.listen());
-        let (watch, hangups) = (launch.watch, Hangups::open().map_err(CliError::from)?);
+        // Before turns of an earlier run resume, because they may request approval at once.
+        let somebody = (launch.asked == ApprovalResponder::Clients).then(|| broker.listen());
+        let (watch, hangups) = (launch.watch, HangupSignals::open().map_err(CliError::from)?);
         let recorder = recorder(&prepared, launch.args);
         let (swarm, events) = match start_swarm(
             (prepared, launch, approver),
@@ -155,17 +148,17 @@ impl Session {
         )
         .await?
         {
-            Started::Here(swarm, events) => (swarm, events),
-            Started::Elsewhere(remote) => return Err(NotStarted::Elsewhere(remote, signals)),
+            SwarmStart::Here(swarm, events) => (swarm, events),
+            SwarmStart::Elsewhere(remote) => return Err(NotStarted::Elsewhere(remote, signals)),
         };
         signals.end_when(swarm.taken_over());
-        let door = Door::open(&swarm, broker, recorder);
+        let door = LocalEndpoint::open(&swarm, broker, recorder);
         let (reloads, ledger) = (
-            Reloads::begin(&swarm, watch, hangups),
+            ReloadNotices::begin(&swarm, watch, hangups),
             UsageLedger::default(),
         );
         let (output, terminal) = (*output, None);
-        Ok(Session {
+        Ok(RunSession {
             swarm,
             events,
             signals,
@@ -182,55 +175,55 @@ impl Session {
         })
     }
 
-    /// Starts the connections of the swarm.
+    /// Starts the connections of the swarm. Unusable ones are only reported.
     pub(crate) async fn connect(
         &mut self,
         has_server: bool,
-        console: Option<Console>,
+        console: Option<LineConsole>,
     ) -> Result<(), CliError> {
         let broker = Some(self.door.broker.clone());
-        let options = Options {
+        let options = ConnectionOptions {
             has_server,
             console: console.map(Arc::new),
             broker,
-            ..Options::default()
+            ..ConnectionOptions::default()
         };
         let connections = Connections::begin(self.swarm.clone(), options).await;
-        for Unusable { name, problem } in connections.problems() {
+        for UnusableConnection { name, problem } in connections.problems() {
             self.output.note(&format!(
-                "Connection/{} does not run: {problem}",
-                shown::line(name)
+                "Connection/{} is not running: {problem}",
+                untrusted_text::line(name)
             ))?;
         }
         self.connections = Some(connections);
         Ok(())
     }
 
-    /// Hands `input` in and shows every event in `view` until its turn is over.
+    /// Sends `input` and shows all events in `view` until its turn ends.
     pub(crate) async fn follow(
         &mut self,
         input: Input,
-        view: &mut View,
+        view: &mut TurnView,
         on_interrupt: OnInterrupt,
-    ) -> Result<Followed, CliError> {
+    ) -> Result<FollowedTurn, CliError> {
         let turn = self.swarm.send(input).await.map_err(not_accepted)?;
         self.follow_turn(turn, view, on_interrupt).await
     }
 
-    /// Shows every event in `view` until `turn` is over.
+    /// Shows all events in `view` until `turn` ends.
     pub(crate) async fn follow_turn(
         &mut self,
         turn: Turn,
-        view: &mut View,
+        view: &mut TurnView,
         on_interrupt: OnInterrupt,
-    ) -> Result<Followed, CliError> {
+    ) -> Result<FollowedTurn, CliError> {
         let begin = Instant::now();
         let (instance, trace_id) = (turn.instance.clone(), turn.trace_id.clone());
         self.ledger = UsageLedger::default();
         self.ledger.follow(&trace_id);
         view.begin(&instance);
         let event_id = turn.event_id.clone();
-        let mut following = Following {
+        let mut following = FollowState {
             instance,
             event_id,
             trace_id,
@@ -240,21 +233,21 @@ impl Session {
         let result = self
             .listen(turn.result(), &mut following, view, on_interrupt)
             .await?;
-        let result = result.ok_or_else(|| self.ended_early())?;
+        let result = result.ok_or_else(|| self.no_result())?;
         let duration_ms = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let Following {
+        let FollowState {
             instance,
             event_id,
             trace_id,
             later,
             later_error,
         } = following;
-        let facts = TurnFacts {
+        let facts = TurnReportFacts {
             instance,
             trace_id,
             duration_ms,
         };
-        Ok(Followed {
+        Ok(FollowedTurn {
             result,
             facts,
             event_id,
@@ -263,12 +256,13 @@ impl Session {
         })
     }
 
-    /// Goes on until nothing is left to do in the chain of a turn that is over: agents whose answers it has not waited for may
-    /// still be at work. A turn that has failed is the end.
+    /// Follows the trace of an ended turn until no work is left.
+    /// Agents may still work on answers that the turn did not wait for. Returns at once after a
+    /// failed or cancelled turn.
     pub(crate) async fn follow_chain(
         &mut self,
-        followed: &mut Followed,
-        view: &mut View,
+        followed: &mut FollowedTurn,
+        view: &mut TurnView,
     ) -> Result<(), CliError> {
         if matches!(
             followed.result.finish_reason,
@@ -278,7 +272,7 @@ impl Session {
         }
         let (swarm, trace_id) = (self.swarm.clone(), followed.facts.trace_id.clone());
         let settled = async { swarm.settled(&trace_id).await };
-        let mut following = Following {
+        let mut following = FollowState {
             instance: followed.facts.instance.clone(),
             event_id: followed.event_id.clone(),
             trace_id: trace_id.clone(),
@@ -292,12 +286,12 @@ impl Session {
         listened
     }
 
-    /// Shows what happens until `done` is.
+    /// Shows events until `done` completes.
     async fn listen<T>(
         &mut self,
         done: impl Future<Output = T>,
-        following: &mut Following,
-        view: &mut View,
+        following: &mut FollowState,
+        view: &mut TurnView,
         on_interrupt: OnInterrupt,
     ) -> Result<T, CliError> {
         let mut done = std::pin::pin!(done);
@@ -319,16 +313,17 @@ impl Session {
                 },
                 signal = self.signals.next() => {
                     view.pause();
-                    if (signal, on_interrupt) == (Signal::Interrupt, OnInterrupt::CancelTurn) {
+                    if (signal, on_interrupt) == (StopSignal::Interrupt, OnInterrupt::CancelTurn) {
                         self.swarm.cancel(&following.instance).await;
-                        self.output.note("Cancelling the turn. Press Ctrl-C again to quit at once.")?;
+                        self.output.note("Cancelling the turn. Press Ctrl-C again to quit at \
+                            once.")?;
                     } else {
                         self.stop(signal)?;
                     }
                 }
             }
         };
-        // What was published before the end may still wait in the channel.
+        // Events published before the end may still be in the channel.
         while let Ok(event) = self.events.try_recv() {
             self.show(&event, following, view)?;
         }
@@ -338,8 +333,8 @@ impl Session {
     fn show(
         &mut self,
         event: &SwarmEvent,
-        following: &mut Following,
-        view: &mut View,
+        following: &mut FollowState,
+        view: &mut TurnView,
     ) -> Result<(), CliError> {
         if let SwarmEvent::Runtime(event) = event
             && matches!(event.kind, RuntimeEventKind::TurnStarted { .. })
@@ -348,12 +343,12 @@ impl Session {
         }
         self.ledger.note(event);
         let is_mine = |event_id: &str| event_id == following.event_id;
-        if let Some(words) = answers::resumed(event, is_mine) {
+        if let Some(words) = unprompted_answers::resumed_turn_notice(event, is_mine) {
             view.pause();
             self.output.note(&words)?;
         }
         view.show(event)?;
-        let Some(unasked) = Unasked::of(event, is_mine) else {
+        let Some(unasked) = UnpromptedAnswer::of(event, is_mine) else {
             return Ok(());
         };
         let is_later = unasked.trace_id == following.trace_id;
@@ -368,13 +363,13 @@ impl Session {
         Ok(())
     }
 
-    /// Tells of turns that nobody in this run follows.
+    /// Reports turns that this run does not follow.
     fn note_unasked(&mut self, event: &SwarmEvent) -> Result<(), CliError> {
-        answers::unasked_words(event).map_or(Ok(()), |words| self.output.note(&words))
+        unprompted_answers::describe_event(event).map_or(Ok(()), |words| self.output.note(&words))
     }
 
-    /// Waits until the turns are over that an earlier run has left. Ctrl-C cancels them.
-    pub(crate) async fn settle(&mut self) -> Result<(), CliError> {
+    /// Waits until the turns of an earlier run have ended. Ctrl-C cancels them.
+    pub(crate) async fn wait_for_running_turns(&mut self) -> Result<(), CliError> {
         let metas = self.swarm.instances().await;
         let running = metas
             .iter()
@@ -391,10 +386,10 @@ impl Session {
                 }
                 Some(question) = self.questions.next() => drop(self.put(question, None).await?),
                 signal = self.signals.next() => match signal {
-                    Signal::Interrupt => for id in &running {
+                    StopSignal::Interrupt => for id in &running {
                         self.swarm.cancel(id).await;
                     },
-                    Signal::Terminate => self.stop(signal)?,
+                    StopSignal::Terminate => self.stop(signal)?,
                 }
             }
         }
@@ -409,7 +404,7 @@ impl Session {
         tool: &str,
         arguments: Value,
     ) -> Result<ToolCallResult, CliError> {
-        let mut activity = Activity::new(&self.output);
+        let mut activity = ActivitySpinner::new(&self.output);
         activity.show(format!("calling {tool}"));
         let swarm = self.swarm.clone();
         let mut outcome =
@@ -420,7 +415,7 @@ impl Session {
                 Some(question) = self.questions.next() => {
                     activity.hide();
                     let is_interrupted = self.put(question, None).await?;
-                    if let Some(signal) = self.stopped_by.or(is_interrupted.then_some(Signal::Interrupt)) {
+                    if let Some(signal) = self.stopped_by.or(is_interrupted.then_some(StopSignal::Interrupt)) {
                         return Err(interrupted_by(signal));
                     }
                 }
@@ -429,19 +424,20 @@ impl Session {
         }
     }
 
-    /// Puts the questions that were put off while somebody typed.
+    /// Shows the approval requests that were postponed while the user typed.
     pub(crate) async fn put_questions(&mut self) -> Result<(), CliError> {
-        while let Some(question) = self.questions.take_put_off() {
+        while let Some(question) = self.questions.take_postponed() {
             self.put(question, None).await?;
         }
         Ok(())
     }
 
-    /// Puts a question. Ctrl-C that comes as a signal cancels the turn of `cancels`; other signals end the session, and then
-    /// nobody answers. Gives back whether Ctrl-C was typed as the answer.
+    /// Shows an approval request, and returns whether the user typed Ctrl-C as the answer.
+    /// A Ctrl-C signal cancels the turn of `cancels`. Any other signal ends the session, and the
+    /// request gets no answer.
     async fn put(
         &mut self,
-        question: Question,
+        question: PendingApproval,
         cancels: Option<&InstanceId>,
     ) -> Result<bool, CliError> {
         if self.is_stopping() {
@@ -454,7 +450,7 @@ impl Session {
         loop {
             tokio::select! {
                 is_interrupted = &mut put => return Ok(is_interrupted),
-                signal = self.signals.next() => match cancels.filter(|_| signal == Signal::Interrupt) {
+                signal = self.signals.next() => match cancels.filter(|_| signal == StopSignal::Interrupt) {
                     Some(instance) => drop(self.swarm.cancel(instance).await),
                     None => {
                         given_up.cancel();
@@ -465,21 +461,22 @@ impl Session {
         }
     }
 
-    /// Takes no more inputs because of `signal`, lets running turns finish, and says so. The next signal ends the command.
-    pub(crate) fn stop(&mut self, signal: Signal) -> Result<(), CliError> {
+    /// Accepts no more inputs because of `signal`, and lets running turns finish.
+    /// The next signal ends the command.
+    pub(crate) fn stop(&mut self, signal: StopSignal) -> Result<(), CliError> {
         self.stopped_by.get_or_insert(signal);
         self.signals.next_ends();
         drop(self.begin_ending());
         self.output
-            .note("Finishing the turns that run. Press Ctrl-C again to end at once.")
+            .note("Finishing running turns. Press Ctrl-C again to end at once.")
     }
 
-    /// Whether a signal has come that ends the session.
+    /// Returns whether a signal ends the session.
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopped_by.is_some()
     }
 
-    /// Begins the end of the swarm, once; what is returned ends with it.
+    /// Starts the shutdown of the swarm, once. The returned future completes with it.
     fn begin_ending(&mut self) -> Shared<BoxFuture<'static, ()>> {
         self.connections
             .iter()
@@ -495,23 +492,26 @@ impl Session {
         ending.clone()
     }
 
-    /// Fails where the swarm has no such agent.
+    /// Fails if the swarm has no such agent.
     pub(crate) fn require_agent(&self, name: &str) -> Result<(), CliError> {
         let agents = self.swarm.agents();
         if agents.iter().any(|agent| agent == name) {
             return Ok(());
         }
-        let message = format!("The swarm {} has no agent `{name}`.", self.swarm.name());
-        Err(CliError::new(Exit::Usage, Code::AGENT_NOT_FOUND, message)
-            .suggest(format!("Its agents are: {}.", agents.join(", "))))
+        let message = format!("Swarm `{}` has no agent `{name}`.", self.swarm.name());
+        Err(
+            CliError::new(CommandExit::Usage, Code::AGENT_NOT_FOUND, message)
+                .suggest(format!("Use one of: {}.", agents.join(", "))),
+        )
     }
 
-    /// Goes on until the client that `talk` is with goes, or a signal comes; then it ends the swarm. Questions are the client's.
-    pub(crate) async fn attend<E>(
+    /// Runs until the client of `talk` disconnects or a signal arrives, then ends the swarm.
+    /// The client answers approval requests.
+    pub(crate) async fn serve_client<E>(
         mut self,
         talk: impl Future<Output = Result<(), E>>,
         failed: impl FnOnce(E) -> CliError,
-        output: &Output,
+        output: &CommandOutput,
     ) -> Result<(), CliError> {
         let mut talk = std::pin::pin!(talk);
         let talked = loop {
@@ -526,7 +526,7 @@ impl Session {
                 }
             }
         };
-        // A signal is how such a command may end.
+        // A signal is a normal way to end such a command.
         let ended = self.shut_down().await.or_else(|error| {
             if error.code == Code::INTERRUPTED {
                 Ok(())
@@ -537,7 +537,7 @@ impl Session {
         talked.and(ended)
     }
 
-    /// Ends the swarm: running turns of other agents may finish first. An error where a signal was the reason to end.
+    /// Ends the swarm; running turns may finish first. Fails if a signal was the reason.
     pub(crate) async fn shut_down(mut self) -> Result<(), CliError> {
         self.put_questions().await?;
         self.reloads.end().await;
@@ -559,20 +559,17 @@ impl Session {
             .map_or(Ok(()), |signal| Err(interrupted_by(signal)))
     }
 
-    /// Why a turn has no result.
-    pub(crate) fn ended_early(&self) -> CliError {
+    /// Error of a turn without a result.
+    pub(crate) fn no_result(&self) -> CliError {
         match self.stopped_by {
-            Some(signal) => {
-                CliError::stopped(signal.exit(), "Interrupted before the turn was over.")
-            }
+            Some(signal) => CliError::stopped(signal.exit(), "Interrupted before the turn ended."),
             None => CliError::failure(Code::INTERNAL_ERROR, "The swarm ended before the turn did."),
         }
         .suggest("The turn resumes when the swarm starts again, with the next `gdn run`.")
     }
 }
 
-/// Makes cases of the swarm's conversations.
-fn recorder(prepared: &Prepared, args: &StartArgs) -> Arc<dyn Recorder> {
+fn recorder(prepared: &PreparedProject, args: &StartArgs) -> Arc<dyn CaseRecorder> {
     let root = prepared.bundle.root();
     Arc::new(SwarmRecorder::new(
         root,
@@ -581,16 +578,16 @@ fn recorder(prepared: &Prepared, args: &StartArgs) -> Arc<dyn Recorder> {
     ))
 }
 
-pub(super) fn interrupted_by(signal: Signal) -> CliError {
+pub(super) fn interrupted_by(signal: StopSignal) -> CliError {
     CliError::stopped(signal.exit(), "Interrupted.")
 }
 
-/// Why the swarm did not take an input, as the command says it.
+/// Error of an input that the swarm rejected.
 pub(crate) fn not_accepted(error: SendError) -> CliError {
     let exit = if error.code == Code::AGENT_NOT_FOUND {
-        Exit::Usage
+        CommandExit::Usage
     } else {
-        Exit::Failure
+        CommandExit::Failure
     };
     CliError {
         suggestion: error.suggestion,

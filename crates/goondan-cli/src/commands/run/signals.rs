@@ -1,4 +1,4 @@
-//! SIGINT, SIGTERM and SIGHUP, as something that can be awaited.
+//! SIGINT, SIGTERM and SIGHUP as futures.
 
 use std::io;
 use std::sync::Arc;
@@ -9,15 +9,15 @@ use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::sync::oneshot;
 
 use super::terminal;
-use crate::exit::{CliError, Exit};
+use crate::exit::{CliError, CommandExit};
 use crate::store;
 
-/// How long a command that is to end at once may take for it, whatever hangs.
-const LAST_MOMENT: Duration = Duration::from_secs(2);
+/// Time that an interrupted command has to end before the process exits anyway.
+const FORCED_EXIT_DELAY: Duration = Duration::from_secs(2);
 
-/// Somebody wants the command to end.
+/// Signal that asks the command to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Signal {
+pub(crate) enum StopSignal {
     /// Ctrl-C (SIGINT).
     Interrupt,
     /// SIGTERM.
@@ -28,29 +28,31 @@ pub(crate) enum Signal {
     Terminate,
 }
 
-impl Signal {
-    /// What a command ends with that it has ended.
-    pub(crate) fn exit(self) -> Exit {
+impl StopSignal {
+    /// Exit code of a command that this signal ended.
+    pub(crate) fn exit(self) -> CommandExit {
         match self {
-            Signal::Interrupt => Exit::Interrupt,
-            Signal::Terminate => Exit::Terminate,
+            StopSignal::Interrupt => CommandExit::Interrupt,
+            StopSignal::Terminate => CommandExit::Terminate,
         }
     }
 }
 
-/// The signals that a command deals with itself: the first one, and the first one after each [`Signals::clear`]. Any other
-/// ends the command at once.
+/// Signals that the command handles itself.
+/// These are the first one, and the first one after each [`SignalReceiver::clear`]. Any other
+/// signal ends
+/// the command at once.
 #[derive(Debug)]
-pub(crate) struct Signals {
-    returned: Option<Signal>,
-    arrived: UnboundedReceiver<Signal>,
+pub(crate) struct SignalReceiver {
+    returned: Option<StopSignal>,
+    arrived: UnboundedReceiver<StopSignal>,
     next_ends: Arc<AtomicBool>,
     taken_over: UnboundedSender<()>,
 }
 
-impl Signals {
-    /// Waits for a signal; forever where the platform has none.
-    pub(crate) async fn next(&mut self) -> Signal {
+impl SignalReceiver {
+    /// Waits for a signal; forever if the platform has none.
+    pub(crate) async fn next(&mut self) -> StopSignal {
         if let Some(signal) = self.returned.take() {
             return signal;
         }
@@ -60,37 +62,38 @@ impl Signals {
         }
     }
 
-    /// Whoever asks next gets that signal again.
-    pub(crate) fn put_back(&mut self, signal: Signal) {
+    /// Makes the next call of [`SignalReceiver::next`] return this signal again.
+    pub(crate) fn put_back(&mut self, signal: StopSignal) {
         self.returned = Some(signal);
     }
 
-    /// What the last signal was about is dealt with: the next one is no reason to end at once.
+    /// Marks the last signal as handled, so that the next one does not end the command at once.
     pub(crate) fn clear(&mut self) {
         while self.arrived.try_recv().is_ok() {}
         self.next_ends.store(false, Ordering::Release);
     }
 
-    /// Ends the command where it stands once another node works in its workspace: nothing can be kept here any more.
+    /// Ends the command once another node takes over, because no state can be saved here any more.
     pub(crate) fn end_when(&self, taken_over: impl Future<Output = ()> + Send + 'static) {
         let sender = self.taken_over.clone();
         tokio::spawn(async move {
             taken_over.await;
-            // Nobody listens any more to whom it would matter.
+            // The command may have ended already.
             let _ = sender.send(());
         });
     }
 
-    /// The command is ending: the next signal means at once.
+    /// Makes the next signal end the command at once.
     pub(crate) fn next_ends(&self) {
         self.next_ends.store(true, Ordering::Release);
     }
 }
 
-/// Runs `command`, which gets the signals of the process. Where one more comes than the command deals with, it is dropped
-/// where it stands: what was accepted is on disk.
+/// Runs `command` with the signals of the process.
+/// If one more arrives than the command handles, the command is dropped; accepted inputs are on
+/// disk.
 pub(crate) async fn watched(
-    command: impl AsyncFnOnce(Signals) -> Result<(), CliError>,
+    command: impl AsyncFnOnce(SignalReceiver) -> Result<(), CliError>,
 ) -> Result<(), CliError> {
     let source = Source::open()?;
     let (sender, arrived) = mpsc::unbounded_channel();
@@ -101,35 +104,35 @@ pub(crate) async fn watched(
     tokio::select! {
         biased;
         Ok(signal) = hurried => Err(CliError::stopped(signal.exit(), "Ended at once.")
-            .suggest("Turns that were not over resume at the next start.")),
+            .suggest("Unfinished turns resume at the next start.")),
         Some(()) = is_taken_over.recv() => Err(store::taken_over()),
-        outcome = command(Signals { returned: None, arrived, next_ends, taken_over }) => outcome,
+        outcome = command(SignalReceiver { returned: None, arrived, next_ends, taken_over }) => outcome,
     }
 }
 
 async fn pass_on(
     mut source: Source,
-    sender: UnboundedSender<Signal>,
+    sender: UnboundedSender<StopSignal>,
     next_ends: Arc<AtomicBool>,
-    hurry: oneshot::Sender<Signal>,
+    hurry: oneshot::Sender<StopSignal>,
 ) {
     let last = loop {
         let signal = source.next().await;
         if next_ends.swap(true, Ordering::AcqRel) {
             break signal;
         }
-        // A command that does not listen any more is about to end.
+        // A command that no longer listens is about to end.
         let _ = sender.send(signal);
     };
     let _ = hurry.send(last);
-    // This is reached only where something blocks, such as a write that nobody reads.
-    tokio::time::sleep(LAST_MOMENT).await;
+    // Reached only if something blocks, such as a write to a pipe without a reader.
+    tokio::time::sleep(FORCED_EXIT_DELAY).await;
     terminal::abandon();
     std::process::exit(last.exit() as i32);
 }
 
-/// SIGHUP asks for a reload. A terminal that goes away sends it, too: then the process ends as it would by itself.
-pub(crate) struct Hangups {
+/// SIGHUP requests a reload. A closed terminal also sends it; then the process ends as by default.
+pub(crate) struct HangupSignals {
     #[cfg(unix)]
     signals: tokio::signal::unix::Signal,
     #[cfg(unix)]
@@ -137,21 +140,21 @@ pub(crate) struct Hangups {
 }
 
 #[cfg(unix)]
-impl Hangups {
-    /// From now on the process does not die of SIGHUP.
+impl HangupSignals {
+    /// Takes over SIGHUP, so that it no longer ends the process.
     pub(crate) fn open() -> io::Result<Self> {
         let signals = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup())?;
-        Ok(Hangups {
+        Ok(HangupSignals {
             signals,
             had_terminal: has_terminal(),
         })
     }
 
-    /// Waits until somebody asks for a reload.
+    /// Waits for a reload request.
     pub(crate) async fn next(&mut self) {
         let received = self.signals.recv().await;
         if self.had_terminal && !has_terminal() {
-            // The others deal with the end. That it can't be sent to oneself does not happen.
+            // The other signal handlers end the process. Raising SIGTERM can't fail.
             let _ = nix::sys::signal::raise(nix::sys::signal::Signal::SIGTERM);
         }
         if received.is_none() || self.had_terminal && !has_terminal() {
@@ -162,22 +165,23 @@ impl Hangups {
 
 #[cfg(unix)]
 fn has_terminal() -> bool {
-    crate::output::Output::stdin_is_terminal() || crate::output::Output::stderr_is_terminal()
+    crate::output::CommandOutput::stdin_is_terminal()
+        || crate::output::CommandOutput::stderr_is_terminal()
 }
 
 #[cfg(not(unix))]
-impl Hangups {
+impl HangupSignals {
     pub(crate) fn open() -> io::Result<Self> {
-        Ok(Hangups {})
+        Ok(HangupSignals {})
     }
 
-    /// The platform has nothing like it.
+    /// Waits forever, because the platform has no such signal.
     pub(crate) async fn next(&mut self) {
         std::future::pending().await
     }
 }
 
-/// Where signals come from. From [`Source::open`] on the process does not die of them.
+/// Source of signals. After [`Source::open`] they no longer end the process.
 #[cfg(unix)]
 struct Source {
     interrupt: tokio::signal::unix::Signal,
@@ -194,16 +198,16 @@ impl Source {
         })
     }
 
-    async fn next(&mut self) -> Signal {
+    async fn next(&mut self) -> StopSignal {
         tokio::select! {
-            Some(()) = self.interrupt.recv() => Signal::Interrupt,
-            Some(()) = self.terminate.recv() => Signal::Terminate,
+            Some(()) = self.interrupt.recv() => StopSignal::Interrupt,
+            Some(()) = self.terminate.recv() => StopSignal::Terminate,
             else => std::future::pending().await,
         }
     }
 }
 
-/// Where Ctrl-C comes from; the platform has nothing else.
+/// Source of Ctrl-C, the only signal of the platform.
 #[cfg(not(unix))]
 struct Source;
 
@@ -213,9 +217,9 @@ impl Source {
         Ok(Source)
     }
 
-    async fn next(&mut self) -> Signal {
+    async fn next(&mut self) -> StopSignal {
         match tokio::signal::ctrl_c().await {
-            Ok(()) => Signal::Interrupt,
+            Ok(()) => StopSignal::Interrupt,
             Err(_) => std::future::pending().await,
         }
     }

@@ -1,25 +1,25 @@
-//! The state that a terminal is left in.
+//! Terminal settings, and their restoration.
 
-/// Puts the terminal back when it is dropped: a chat that a signal ends may stand in the middle of a prompt.
+/// Restores the terminal when dropped, because a signal may end a chat during a prompt.
 #[cfg(unix)]
 pub(crate) struct Terminal {
     before: Option<nix::sys::termios::Termios>,
 }
 
-/// How the terminal was, for whoever must end the process at once.
+/// Original terminal settings, for code that must end the process at once.
 #[cfg(unix)]
 static BEFORE: std::sync::Mutex<Option<nix::sys::termios::Termios>> = std::sync::Mutex::new(None);
 
 #[cfg(unix)]
 impl Terminal {
-    /// Remembers how the terminal on standard input is set.
+    /// Saves the settings of the terminal on standard input.
     pub(crate) fn keep() -> Self {
         Terminal {
             before: nix::sys::termios::tcgetattr(std::io::stdin()).ok(),
         }
     }
 
-    /// From now on every key comes at once, and none is a signal. Pasted text is marked.
+    /// Switches to raw mode: keys arrive at once, none is a signal, and pasted text is bracketed.
     pub(crate) fn raw(&self) -> std::io::Result<()> {
         use nix::sys::termios::{
             InputFlags, LocalFlags, SetArg, SpecialCharacterIndices, tcsetattr,
@@ -45,13 +45,13 @@ impl Terminal {
         Ok(())
     }
 
-    /// Puts the terminal back, until it is raw again.
+    /// Restores the terminal, until the next [`Terminal::raw`].
     pub(crate) fn back(&self) {
         use nix::sys::termios::{SetArg, tcsetattr};
         let Some(before) = &self.before else { return };
-        // A terminal that is gone needs nothing.
+        // A closed terminal needs nothing.
         let _ = tcsetattr(std::io::stdin(), SetArg::TCSADRAIN, before);
-        // The prompt has pasted text marked; the shell decides for itself.
+        // The prompt enabled bracketed paste; the shell enables it again if needed.
         say("\u{1b}[?2004l");
     }
 }
@@ -72,7 +72,7 @@ impl Drop for Terminal {
     }
 }
 
-/// Puts the settings of the terminal back where the process ends without a word, and waits for nobody.
+/// Restores the terminal before the process exits at once. Waits for no lock.
 #[cfg(unix)]
 pub(crate) fn abandon() {
     use nix::sys::termios::{SetArg, tcsetattr};
@@ -83,18 +83,16 @@ pub(crate) fn abandon() {
     }
 }
 
-/// Elsewhere the console belongs to the prompt alone.
+/// Stub, because on other platforms only the prompt uses the console.
 #[cfg(not(unix))]
 pub(crate) struct Terminal;
 
 #[cfg(not(unix))]
 impl Terminal {
-    /// Nothing to remember.
     pub(crate) fn keep() -> Self {
         Terminal
     }
 }
 
-/// Nothing to put back.
 #[cfg(not(unix))]
 pub(crate) fn abandon() {}

@@ -4,29 +4,33 @@ use std::collections::BTreeMap;
 
 use clap::Args;
 use goondan::StateRoot;
-use goondan_conformance::case::MOST_RUNS;
+use goondan_conformance::case::MAX_RUNS;
 use goondan_conformance::live::model_of;
-use goondan_conformance::{LIVE_TIME_LIMIT, LiveOptions, Options, judged_projects, live_projects};
+use goondan_conformance::{
+    LIVE_TIME_LIMIT, LiveOptions, RunOptions, judged_projects, live_projects,
+};
 
 use crate::commands::instance::in_sentence_case;
 use crate::exit::CliError;
-use crate::output::Output;
+use crate::output::CommandOutput;
 use crate::project;
-use crate::trust::Trust;
+use crate::trust::TrustSettings;
 
-/// How cases are run with real models.
+/// Options for real models.
 #[derive(Debug, Args)]
-pub(super) struct LiveArgs {
-    /// Run the cases that have `live`, with the models of their projects: this uses the network and may cost money
+pub(super) struct TestLiveArgs {
+    /// Run the test cases with `live`, using the models of their projects: uses the network and may
+    /// cost money
     #[arg(long)]
     live: bool,
-    /// Run each case this often [default: `live.runs` of the case, or 1]
-    #[arg(long, value_name = "N", requires = "live", value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_RUNS)))]
+    /// Run each test case this many times [default: `live.runs` of the case, or 1]
+    #[arg(long, value_name = "N", requires = "live", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_RUNS)))]
     runs: Option<u32>,
-    /// Demand that this share of runs passes, from 0 to 1 [default: `live.passRate` of the case, or 1]
+    /// Require this share of runs to pass, from 0 to 1 [default: `live.passRate` of the case, or 1]
     #[arg(long, value_name = "RATE", requires = "live", value_parser = rate)]
     pass_rate: Option<f64>,
-    /// Let this Model of the project answer `judge` checks [default: `live.judge` of the case, or the only Model]
+    /// Use this Model of the project for `judge` checks [default: `live.judge` of the case, or the
+    /// only Model]
     #[arg(long, value_name = "MODEL", requires = "live")]
     judge: Option<String>,
     /// Trust the projects for this run
@@ -34,18 +38,18 @@ pub(super) struct LiveArgs {
     trust: bool,
 }
 
-impl LiveArgs {
-    /// Puts them into `options`. Projects whose models are asked read secrets, so they must be trusted.
+impl TestLiveArgs {
+    /// Applies the options. Projects whose models are called read secrets, so they must be trusted.
     pub(super) fn apply(
         &self,
-        options: &mut Options,
+        options: &mut RunOptions,
         state_root: &StateRoot,
-        output: &Output,
+        output: &CommandOutput,
     ) -> Result<(), CliError> {
         if !self.live {
             return Ok(());
         }
-        let trust = Trust::new(state_root, self.trust);
+        let trust = TrustSettings::new(state_root, self.trust);
         let (mut environments, mut bundles) = (BTreeMap::new(), BTreeMap::new());
         for folder in live_projects(options) {
             let (root, bundle, _) = project::load_trusted(&folder, &trust, output)?;
@@ -56,14 +60,14 @@ impl LiveArgs {
                 environment.map_err(|problem| CliError::configuration(problem.message))?,
             );
         }
-        // Whoever judges is known before anybody is asked.
+        // All judge models are resolved before the first model call.
         for (folder, named) in judged_projects(options) {
             let Some(bundle) = bundles.get(&folder) else {
                 continue;
             };
             model_of(bundle, self.judge.as_deref().or(named.as_deref())).map_err(|problem| {
                 CliError::usage(format!("{}.", in_sentence_case(&problem))).suggest(format!(
-                    "Name a Model of the project in {} with `--judge`. No model was asked.",
+                    "Name a Model of the project in {} with `--judge`. No model was called.",
                     folder.display()
                 ))
             })?;

@@ -5,47 +5,48 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
-use goondan::database::Database;
 use goondan::event::RuntimeEvent;
 use goondan::ids::InstanceId;
-use goondan::inside::shown;
+use goondan::internal::untrusted_text;
 use goondan::message::Message;
-use goondan::models::Mask;
+use goondan::models::CassetteMask;
 use goondan::spec::Code;
+use goondan::workspace::database::Database;
 use goondan::{StateRoot, Workspace};
-use goondan_conformance::record::{History, Source, Unrecordable, record};
+use goondan_conformance::record::{CaseHistory, RecordingError, RecordingSource, record};
 
+use crate::case_recorder::{CASE_FILE_SUFFIX, RecordError, RecordedHistory, relative, write_case};
 use crate::commands::{block_on, quoted};
-use crate::exit::{CliError, Exit};
-use crate::instances::{self, Found, Scope};
-use crate::output::Output;
-use crate::place::ProjectPath;
+use crate::exit::{CliError, CommandExit};
+use crate::instances::{self, ConversationScope, FoundConversation};
+use crate::output::CommandOutput;
 use crate::project;
-use crate::recorder::{Kept, RecordError, SUFFIX, relative, written};
+use crate::project_path::ProjectPathArg;
 use crate::store::{self, StoreArgs};
-use crate::trust::Trust;
+use crate::trust::TrustSettings;
 
 /// Arguments of `gdn test record`.
 #[derive(Debug, Args)]
-pub(super) struct RecordArgs {
+#[command(mut_arg("store", store::help("Read from")))]
+pub(super) struct TestRecordArgs {
     #[command(flatten)]
-    project: ProjectPath,
-    /// The conversation as `agent:key`, or its agent or key alone if that is unique
+    project: ProjectPathArg,
+    /// The conversation as `agent:key`, or only its agent or key if unique
     #[arg(short, long, value_name = "INSTANCE", default_value = "main")]
     instance: String,
-    /// Take the conversation of this agent [default: the one that `--instance` names]
+    /// Use the conversation of this agent [default: the one that `--instance` names]
     #[arg(short, long, value_name = "NAME")]
     agent: Option<String>,
-    /// Take only this turn, counted from 1; may be given several times
+    /// Record only this turn, counted from 1; can be repeated
     #[arg(long = "turn", value_name = "N")]
     turns: Vec<usize>,
-    /// Let the case run the tools, instead of playing what they returned; then it is not tried first
+    /// Run the real tools in the test instead of mocking their results; skips the trial run
     #[arg(long)]
     run_tools: bool,
-    /// Write the case to this file, NAME.case.yaml
+    /// Write the test case to this file, NAME.case.yaml
     #[arg(short, long, value_name = "FILE", required = true)]
     output: PathBuf,
-    /// Replace the file if there is one
+    /// Replace an existing file
     #[arg(long)]
     force: bool,
     /// Trust the project for this run
@@ -55,32 +56,32 @@ pub(super) struct RecordArgs {
     store: StoreArgs,
 }
 
-/// Writes a case, once it has passed.
+/// Writes a test case. It has to pass first, unless it runs tools.
 pub(super) fn run(
-    args: &RecordArgs,
+    args: &TestRecordArgs,
     state_root: &StateRoot,
-    output: &Output,
+    output: &CommandOutput,
 ) -> Result<(), CliError> {
     let name = case_name(&args.output)?;
     if args.output.exists() && !args.force {
         return Err(
-            CliError::usage(format!("`{}` is there already.", args.output.display()))
-                .suggest("Choose another file, or replace it with `--force`."),
+            CliError::usage(format!("`{}` already exists.", args.output.display()))
+                .suggest("Choose another file, or replace the file with `--force`."),
         );
     }
     let (root, bundle, _) = project::load_trusted(
         &args.project.find(output)?,
-        &Trust::new(state_root, args.trust),
+        &TrustSettings::new(state_root, args.trust),
         output,
     )?;
     let root = std::path::absolute(root)?;
     let kept = block_on(kept(args, &root, state_root))?;
     let environment = goondan::environment(&root, None);
-    let mask = Mask::of_environment(
+    let mask = CassetteMask::of_environment(
         &environment.map_err(|problem| CliError::configuration(problem.message))?,
     );
     let folder = folder_of(&args.output);
-    let source = Source {
+    let source = RecordingSource {
         name,
         project: relative(&folder.canonicalize()?, &root.canonicalize()?),
         bundle: &bundle,
@@ -89,25 +90,30 @@ pub(super) fn run(
         runs_tools: args.run_tools,
     };
     let text = record(&kept.history, &source).map_err(|reason| not_recorded(&reason))?;
-    // A case that runs tools is not tried: they may do what must not be done twice.
-    let file = written(&text, folder, &bundle, !args.run_tools).map_err(|error| match error {
-        RecordError::Unrecordable(reason) => not_recorded(&reason),
-        RecordError::Io(error) => CliError::from(error),
-    })?;
+    // A test case that runs tools is not tried, because their effects may not be repeatable.
+    let file =
+        write_case(&text, folder, &bundle, !args.run_tools).map_err(|error| match error {
+            RecordError::Unrecordable(reason) => not_recorded(&reason),
+            RecordError::Io(error) => CliError::from(error),
+        })?;
     file.persist(&args.output).map_err(|error| error.error)?;
-    let from = shown::line(kept.history.instance());
+    let from = untrusted_text::line(kept.history.instance());
     output.note(&format!(
-        "Recorded {from} to {}: run it with `gdn test {}`.",
-        shown::line(args.output.display()),
-        shown::line(quoted(&args.output.to_string_lossy()))
+        "Recorded {from} to {}. Run the test case with `gdn test {}`.",
+        untrusted_text::line(args.output.display()),
+        untrusted_text::line(quoted(&args.output.to_string_lossy()))
     ))
 }
 
-async fn kept(args: &RecordArgs, root: &Path, state_root: &StateRoot) -> Result<Kept, CliError> {
+async fn kept(
+    args: &TestRecordArgs,
+    root: &Path,
+    state_root: &StateRoot,
+) -> Result<RecordedHistory, CliError> {
     let workspaces = state_root
         .workspaces_of(root)
         .map_err(|error| CliError::configuration(error.to_string()))?;
-    let scope = Scope::Project(root.to_owned(), workspaces);
+    let scope = ConversationScope::Project(root.to_owned(), workspaces);
     let database = args.store.database()?;
     let all = instances::all(database.as_ref(), state_root, &scope).await?;
     let name = match &args.agent {
@@ -119,7 +125,7 @@ async fn kept(args: &RecordArgs, root: &Path, state_root: &StateRoot) -> Result<
         .iter()
         .filter(|one| one.workspace == found.workspace)
         .map(|one| one.summary.id.clone());
-    let keeper = Keeper {
+    let keeper = ConversationReader {
         database: database.as_ref(),
         found: &found,
     };
@@ -127,26 +133,26 @@ async fn kept(args: &RecordArgs, root: &Path, state_root: &StateRoot) -> Result<
     for id in beside {
         events.extend(keeper.events(&id).await?);
     }
-    let history = History::of(&found.summary.id, &args.turns, events)
+    let history = CaseHistory::of(&found.summary.id, &args.turns, events)
         .map_err(|reason| not_recorded(&reason))?;
     let mut conversations = BTreeMap::new();
     for id in history.instances() {
         let messages = keeper.conversation(&id).await?;
         conversations.insert(id, messages);
     }
-    Ok(Kept {
+    Ok(RecordedHistory {
         history,
         conversations,
     })
 }
 
-/// Reads from files or from a database.
-struct Keeper<'k> {
+/// Reader of conversations in files or in a database.
+struct ConversationReader<'k> {
     database: Option<&'k Database>,
-    found: &'k Found,
+    found: &'k FoundConversation,
 }
 
-impl Keeper<'_> {
+impl ConversationReader<'_> {
     fn workspace(&self) -> &Workspace {
         &self.found.workspace
     }
@@ -185,18 +191,24 @@ impl Keeper<'_> {
     }
 }
 
-fn not_recorded(reason: &Unrecordable) -> CliError {
-    CliError::new(Exit::Failure, Code::CASE_NOT_RECORDED, reason.to_string()).suggest(
-        "Nothing was written. `--turn` chooses turns that can be played, and `gdn logs` shows what happened in each.",
+fn not_recorded(reason: &RecordingError) -> CliError {
+    CliError::new(
+        CommandExit::Failure,
+        Code::CASE_NOT_RECORDED,
+        reason.to_string(),
+    )
+    .suggest(
+        "Nothing was written. Choose turns that can be replayed with `--turn`; `gdn logs` shows \
+            the events of each turn.",
     )
 }
 
-/// The name of the case, which is that of its file.
+/// Returns the name of the test case: the file name without its suffix.
 fn case_name(path: &Path) -> Result<String, CliError> {
     let name = path
         .file_name()
         .and_then(|name| name.to_str())
-        .and_then(|name| name.strip_suffix(SUFFIX));
+        .and_then(|name| name.strip_suffix(CASE_FILE_SUFFIX));
     let is_kebab = |name: &&str| {
         let is_part = |part: &str| {
             !part.is_empty()
@@ -208,11 +220,11 @@ fn case_name(path: &Path) -> Result<String, CliError> {
     };
     name.filter(is_kebab).map(str::to_owned).ok_or_else(|| {
         CliError::usage(format!(
-            "`{}` is not the name of a file with a case.",
+            "`{}` is not a valid file name for a test case.",
             path.display()
         ))
         .suggest(
-            "The name is kebab-case and ends with `.case.yaml`, such as `asks-for-bees.case.yaml`.",
+            "Use a kebab-case name that ends with `.case.yaml`, such as `asks-for-bees.case.yaml`.",
         )
     })
 }

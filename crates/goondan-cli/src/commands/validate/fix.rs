@@ -3,20 +3,24 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use goondan::inside::{OsFiles, Repair, shown};
+use goondan::internal::{OsFiles, RepairedFile, untrusted_text};
 use goondan::spec::Diagnostic;
 use serde_json::{Value, json};
 
 use crate::exit::CliError;
-use crate::output::{Output, style};
+use crate::output::{CommandOutput, style};
 use goondan::spec::reason;
 
-/// How many lines a diff shows around a change.
-const CONTEXT: usize = 3;
+/// Number of context lines in a diff.
+const DIFF_CONTEXT_LINES: usize = 3;
 
-/// Repairs the project at `root`, and gives what was repaired. A dry run shows it and writes nothing.
-pub(super) fn fix(root: &Path, dry_run: bool, output: &Output) -> Result<Vec<Repair>, CliError> {
-    let repairs = goondan::inside::repair(root, &OsFiles);
+/// Applies safe fixes to the project at `root` and returns them. A dry run only shows them.
+pub(super) fn fix(
+    root: &Path,
+    dry_run: bool,
+    output: &CommandOutput,
+) -> Result<Vec<RepairedFile>, CliError> {
+    let repairs = goondan::internal::repair(root, &OsFiles);
     if !dry_run {
         for repair in &repairs {
             write(&root.join(&repair.file), &repair.after)
@@ -25,16 +29,20 @@ pub(super) fn fix(root: &Path, dry_run: bool, output: &Output) -> Result<Vec<Rep
     }
     if !output.json {
         for repair in &repairs {
-            tell(repair, dry_run, output)?;
+            print_repair(repair, dry_run, output)?;
         }
     }
     Ok(repairs)
 }
 
-fn tell(repair: &Repair, dry_run: bool, output: &Output) -> Result<(), CliError> {
+fn print_repair(
+    repair: &RepairedFile,
+    dry_run: bool,
+    output: &CommandOutput,
+) -> Result<(), CliError> {
     if dry_run {
         let file = &repair.file;
-        let hunks = goondan::diff::unified(&repair.before, &repair.after, CONTEXT);
+        let hunks = goondan::diff::unified(&repair.before, &repair.after, DIFF_CONTEXT_LINES);
         return output.foreign(&format!("--- a/{file}\n+++ b/{file}\n{hunks}"));
     }
     let green = style::GOOD;
@@ -49,14 +57,16 @@ fn tell(repair: &Repair, dry_run: bool, output: &Output) -> Result<(), CliError>
             .map(|fix| fix.title.as_str())
             .unwrap_or_default();
         let line = format!("{}{place}: {} {change}.", repair.file, one.message);
-        output.piece(&format!("{green}fixed{green:#} {}\n", shown::line(line)))?;
+        output.piece(&format!(
+            "{green}fixed{green:#} {}\n",
+            untrusted_text::line(line)
+        ))?;
     }
     Ok(())
 }
 
-/// What was repaired, for programs.
-pub(super) fn report(repairs: &[Repair]) -> Vec<Value> {
-    let one = |repair: &Repair, done: &Diagnostic| {
+pub(super) fn report(repairs: &[RepairedFile]) -> Vec<Value> {
+    let one = |repair: &RepairedFile, done: &Diagnostic| {
         let mut object = json!(done);
         object["file"] = json!(repair.file);
         object["change"] = json!(done.fix.as_ref().map(|fix| &fix.title));
@@ -68,9 +78,9 @@ pub(super) fn report(repairs: &[Repair]) -> Vec<Value> {
         .collect()
 }
 
-/// Replaces a file as a whole, so that it is never there in part.
+/// Replaces a file as a whole, so that no reader sees a part of it.
 fn write(path: &Path, text: &str) -> io::Result<()> {
-    // A link stays a link.
+    // A symbolic link stays one: its target is replaced.
     let path = path.canonicalize()?;
     let folder = path.parent().unwrap_or(Path::new("."));
     let mut new = tempfile::NamedTempFile::new_in(folder)?;
@@ -87,5 +97,5 @@ fn unwritten(file: &str, error: &io::Error) -> CliError {
         "`{file}` can't be written: {error}.",
         error = reason(error)
     ))
-    .suggest("Check that you may write to it.")
+    .suggest("Check the permissions of the file.")
 }

@@ -1,7 +1,8 @@
-//! Socket mode: this side opens a WebSocket to Slack, which delivers events over it. So an app needs no address of its own.
+//! Socket mode: gdn opens a WebSocket to Slack, which delivers events over it. The app therefore
+//! needs no public URL.
 //!
-//! Each envelope is acknowledged once what it brings is on disk. One that is not is delivered again, perhaps over another
-//! connection.
+//! Each envelope is acknowledged when its event is durable. Slack delivers other envelopes again,
+//! possibly over another connection.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,71 +18,77 @@ use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::{WebSocketStream, client_async_with_config};
 use url::Url;
 
-use super::{Slack, well};
-use crate::desk::Desk;
-use crate::http::{self, Failure};
-use crate::platforms::{self, Heard};
+use super::{SlackConnector, check_ok};
+use crate::connection_runtime::ConnectionRuntime;
+use crate::http::{self, PlatformFailure};
+use crate::platforms::{self, ParsedRequest};
 
-/// The largest message, in bytes.
-const LARGEST: usize = 1024 * 1024;
-/// How long it may take to connect.
-const CONNECT: Duration = Duration::from_secs(15);
-/// After so long a silence the other side is asked whether it is there; after another, it is not.
-const SILENCE: Duration = Duration::from_secs(30);
+/// Maximum bytes of a message.
+const MAX_SOCKET_MESSAGE_BYTES: usize = 1024 * 1024;
+/// Connect time-out.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
+/// Silence after which a ping is sent; after the same time without a response the connection is
+/// closed.
+const PING_AFTER_SILENCE: Duration = Duration::from_secs(30);
 
-/// How to get a connection.
-pub(super) struct Socket {
+/// Credentials for opening connections.
+pub(super) struct SlackSocket {
     base: String,
     token: String,
 }
 
-/// Why a connection is over.
-enum Over {
-    /// Slack wants another one to be opened, as it does every few hours.
+/// Reason for the normal end of a connection.
+enum SocketEnd {
+    /// Slack requests a new connection, which happens every few hours.
     Refresh,
 }
 
-trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
-impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
+trait SocketStream: AsyncRead + AsyncWrite + Unpin + Send {}
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> SocketStream for S {}
 
-type Connected = WebSocketStream<Box<dyn Stream>>;
+type SlackWebSocket = WebSocketStream<Box<dyn SocketStream>>;
 
-impl Socket {
-    pub(super) fn new(base: &str, token: &str) -> Socket {
-        Socket {
+impl SlackSocket {
+    pub(super) fn new(base: &str, token: &str) -> SlackSocket {
+        SlackSocket {
             base: base.to_owned(),
             token: token.to_owned(),
         }
     }
 
-    /// Receives until that fails.
-    pub(super) async fn receive(&self, slack: &Slack, desk: &Arc<Desk>) -> Result<(), String> {
+    /// Receives events until a connection fails.
+    pub(super) async fn receive(
+        &self,
+        slack: &SlackConnector,
+        desk: &Arc<ConnectionRuntime>,
+    ) -> Result<(), String> {
         loop {
             let url = match self.address().await {
                 Ok(url) => url,
-                Err(Failure::Later(wait)) => {
+                Err(PlatformFailure::Later(wait)) => {
                     tokio::time::sleep(wait).await;
                     continue;
                 }
                 Err(failure) => return Err(failure.to_string()),
             };
-            let connecting = tokio::time::timeout(CONNECT, connect(&url)).await;
+            let connecting = tokio::time::timeout(CONNECT_TIMEOUT, connect(&url)).await;
             let mut connected =
                 connecting.map_err(|_| "Slack took too long to connect".to_owned())??;
-            let Over::Refresh = attend(slack, desk, &mut connected).await?;
+            let SocketEnd::Refresh = handle_messages(slack, desk, &mut connected).await?;
             let _ = connected.close(None).await;
         }
     }
 
-    /// Where to connect to. It is good for one connection, and a secret.
-    async fn address(&self) -> Result<Url, Failure> {
+    /// Requests the URL of a connection. It is valid once and secret.
+    async fn address(&self) -> Result<Url, PlatformFailure> {
         let request = http::client()
             .await?
             .post(format!("{}/apps.connections.open", self.base));
-        let answer = well(http::done(request.bearer_auth(&self.token)).await?)?;
-        let wrong = || Failure::Refused("it named no address for a WebSocket".to_owned());
+        let answer = check_ok(http::done(request.bearer_auth(&self.token)).await?)?;
+        let wrong =
+            || PlatformFailure::Refused("the response contains no WebSocket URL".to_owned());
         let url = Url::parse(answer["url"].as_str().unwrap_or_default()).map_err(|_| wrong())?;
-        // Without TLS only where the API is spoken with in the same way.
+        // Allows plain WebSockets only if the API itself is configured without TLS.
         let is_plain = url.scheme() == "ws" && self.base.starts_with("http://");
         if url.scheme() == "wss" || is_plain {
             Ok(url)
@@ -91,15 +98,15 @@ impl Socket {
     }
 }
 
-async fn connect(url: &Url) -> Result<Connected, String> {
-    let unreached = |error: &dyn std::error::Error| format!("Slack can't be reached: {error}");
+async fn connect(url: &Url) -> Result<SlackWebSocket, String> {
+    let unreached = |error: &dyn std::error::Error| format!("Slack cannot be reached: {error}");
     let (Some(host), Some(port)) = (url.host_str(), url.port_or_known_default()) else {
-        return Err("Slack named an address without a host".to_owned());
+        return Err("Slack returned a WebSocket URL without a host".to_owned());
     };
     let stream = TcpStream::connect((host, port))
         .await
         .map_err(|error| unreached(&error))?;
-    let stream: Box<dyn Stream> = match url.scheme() {
+    let stream: Box<dyn SocketStream> = match url.scheme() {
         "wss" => {
             let config = tokio::task::spawn_blocking(goondan_tls::with_system_certificates).await;
             let connector =
@@ -115,26 +122,26 @@ async fn connect(url: &Url) -> Result<Connected, String> {
         _ => Box::new(stream),
     };
     let config = WebSocketConfig::default()
-        .max_message_size(Some(LARGEST))
-        .max_frame_size(Some(LARGEST));
+        .max_message_size(Some(MAX_SOCKET_MESSAGE_BYTES))
+        .max_frame_size(Some(MAX_SOCKET_MESSAGE_BYTES));
     let shaken = client_async_with_config(url.as_str(), stream, Some(config)).await;
-    // An error may hold the address, which is a secret.
+    // The error is dropped because it may contain the secret URL.
     shaken
         .map(|(connected, _)| connected)
-        .map_err(|_| "Slack did not take the connection".to_owned())
+        .map_err(|_| "Slack refused the connection".to_owned())
 }
 
-/// Takes what comes until the connection is over.
-async fn attend(
-    slack: &Slack,
-    desk: &Arc<Desk>,
-    connected: &mut Connected,
-) -> Result<Over, String> {
+/// Handles messages until the connection ends.
+async fn handle_messages(
+    slack: &SlackConnector,
+    desk: &Arc<ConnectionRuntime>,
+    connected: &mut SlackWebSocket,
+) -> Result<SocketEnd, String> {
     let mut is_asked = false;
     loop {
-        let message = match tokio::time::timeout(SILENCE, connected.next()).await {
+        let message = match tokio::time::timeout(PING_AFTER_SILENCE, connected.next()).await {
             Ok(message) => message,
-            Err(_) if is_asked => return Err("Slack is silent".to_owned()),
+            Err(_) if is_asked => return Err("Slack does not respond".to_owned()),
             Err(_) => {
                 is_asked = true;
                 say(connected, Message::Ping(Default::default())).await?;
@@ -144,7 +151,7 @@ async fn attend(
         is_asked = false;
         let text = match message {
             Some(Ok(Message::Text(text))) => text,
-            // The library answers a ping with the next that is sent, or now.
+            // The library queues the pong; flushing sends it now.
             Some(Ok(Message::Ping(_))) => {
                 connected
                     .flush()
@@ -153,7 +160,7 @@ async fn attend(
                 continue;
             }
             Some(Ok(Message::Close(_))) | None => {
-                return Err("Slack has closed the connection".to_owned());
+                return Err("Slack closed the connection".to_owned());
             }
             Some(Ok(_)) => continue,
             Some(Err(error)) => return Err(format!("the connection broke: {error}")),
@@ -163,12 +170,12 @@ async fn attend(
         };
         match envelope["type"].as_str() {
             Some("disconnect") if envelope["reason"] == "link_disabled" => {
-                return Err("socket mode is switched off in the settings of the app".to_owned());
+                return Err("socket mode is disabled in the settings of the Slack app".to_owned());
             }
-            Some("disconnect") => return Ok(Over::Refresh),
+            Some("disconnect") => return Ok(SocketEnd::Refresh),
             Some("hello") => tracing::debug!(
                 connection = desk.bound.name,
-                "Slack delivers over a WebSocket"
+                "connected to Slack through a WebSocket"
             ),
             _ => {
                 if take(slack, desk, &envelope).await
@@ -185,33 +192,34 @@ async fn attend(
     }
 }
 
-async fn say(connected: &mut Connected, message: Message) -> Result<(), String> {
+async fn say(connected: &mut SlackWebSocket, message: Message) -> Result<(), String> {
     connected
         .send(message)
         .await
         .map_err(|error| format!("the connection broke: {error}"))
 }
 
-/// Whether an envelope needs not be delivered again.
-async fn take(slack: &Slack, desk: &Arc<Desk>, envelope: &Value) -> bool {
+/// Handles an envelope. Returns true if it can be acknowledged.
+async fn take(slack: &SlackConnector, desk: &Arc<ConnectionRuntime>, envelope: &Value) -> bool {
     match slack.read(&envelope["payload"]) {
-        Some(Heard::Event(event)) => match platforms::take(desk, *event).await {
+        Some(ParsedRequest::Event(event)) => match platforms::accept_event(desk, *event).await {
             Ok(_) => true,
             Err(error) => {
                 tracing::warn!(
                     connection = desk.bound.name,
-                    "an event was not taken: {error}"
+                    "could not accept an event: {error}"
                 );
                 !error.is_passing
             }
         },
-        Some(Heard::Press(press)) => {
+        Some(ParsedRequest::Press(press)) => {
             let verdict = desk.press(&press);
-            // Slack waits three seconds for the acknowledgement, and it needs none of this.
+            // Slack requires the acknowledgement within three seconds, so the report is sent in the
+            // background.
             let (desk, press) = (Arc::clone(desk), *press);
             tokio::spawn(async move { desk.platform.tell(&press, &verdict).await });
             true
         }
-        Some(Heard::Answer(_)) | None => true,
+        Some(ParsedRequest::Answer(_)) | None => true,
     }
 }

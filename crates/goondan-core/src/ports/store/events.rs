@@ -1,4 +1,4 @@
-//! What happened in a swarm, for those who watch.
+//! Runtime events of a swarm, for subscribers.
 
 use std::sync::Arc;
 
@@ -8,13 +8,14 @@ use super::StoreError;
 use crate::event::RuntimeEvent;
 use crate::ids::InstanceId;
 
-/// Keeps runtime events. They are for watching, not for recovery: the last ones may be lost in a crash.
+/// Storage of runtime events. They are for observation, not for recovery: the last ones can be lost
+/// in a crash.
 #[async_trait]
-pub trait EventLog: Send + Sync {
-    /// Appends an event, soon. Nobody waits for it.
+pub trait RuntimeEventStore: Send + Sync {
+    /// Appends an event soon, without blocking.
     fn record(&self, event: &Arc<RuntimeEvent>);
 
-    /// The events of an instance whose [sequence](RuntimeEvent::sequence) is greater than `after`, oldest first. How far back they
-    /// go is the store's choice.
+    /// Returns the events of an instance with a [sequence](RuntimeEvent::sequence) greater than
+    /// `after`, oldest first. The store determines how many old events it keeps.
     async fn events(&self, id: &InstanceId, after: u64) -> Result<Vec<RuntimeEvent>, StoreError>;
 }

@@ -1,23 +1,24 @@
-//! What is known of instances without their conversations.
+//! Metadata of instances, without their conversations.
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
 use super::StoreError;
-use crate::event::Cost;
+use crate::event::UsageCost;
 use crate::ids::InstanceId;
-use crate::narrowing::Narrowing;
 use crate::ports::model::TokenUsage;
+use crate::tool_allowlist::ToolAllowlist;
 
-/// Keeps what is known of each instance.
+/// Storage of instance metadata.
 #[async_trait]
-pub trait Instances: Send + Sync {
-    /// Every instance, in any order. One that has a conversation is among them even if what was known of it is lost.
+pub trait InstanceStore: Send + Sync {
+    /// Returns every instance, in any order. Includes instances with a conversation whose metadata
+    /// is lost.
     async fn instances(&self) -> Result<Vec<InstanceMeta>, StoreError>;
 
-    /// Some instances at a time: those behind `after`, or the first ones, in an order of the store's own that does not change.
-    /// None are behind the last.
+    /// Returns a page of instances: those after `after`, or the first ones, in a stable order of
+    /// the store. Empty after the last.
     async fn instances_behind(
         &self,
         after: Option<&InstanceId>,
@@ -28,68 +29,69 @@ pub trait Instances: Send + Sync {
         Ok(all)
     }
 
-    /// What is known of one instance, as it was put last, or with the end of a turn; `None` where there is none.
+    /// Returns the metadata of one instance from the last write or the last end of a turn; `None`
+    /// if the instance does not exist.
     async fn instance(&self, id: &InstanceId) -> Result<Option<InstanceMeta>, StoreError>;
 
-    /// How many instances that have nothing to do whoever runs a swarm should remember by itself; it asks for the others with
-    /// [`Instances::instance`]. `None` for all, where to ask takes too long.
+    /// Returns how many idle instances a running swarm should cache; it reads the others with
+    /// [`InstanceStore::instance`]. `None` to cache all, if reads are slow.
     fn remembered_outside(&self) -> Option<usize> {
         None
     }
 
-    /// Keeps what is known of an instance, and makes the instance with the first call.
+    /// Writes the metadata of an instance, and creates the instance if necessary.
     async fn put_instance(&self, meta: &InstanceMeta) -> Result<(), StoreError>;
 
-    /// Deletes everything of an instance that is not open; false where there is none.
+    /// Deletes all data of an instance that is not open. Returns false if it does not exist.
     async fn delete_instance(&self, id: &InstanceId) -> Result<bool, StoreError>;
 }
 
-/// What is known of an instance without its conversation.
+/// Metadata of an instance, without its conversation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct InstanceMeta {
-    /// `idle`, `processing` or `retired`.
+    /// Status: `idle`, `processing` or `retired`.
     pub status: InstanceStatus,
-    /// Who it is.
+    /// Name of the agent.
     #[serde(rename = "agentName")]
     pub agent: String,
-    /// Under which key.
+    /// Key of the conversation.
     pub instance_key: String,
-    /// When it was made.
+    /// Time of creation.
     pub created_at: DateTime<Utc>,
-    /// When its last turn ended.
+    /// End of the last turn.
     pub updated_at: DateTime<Utc>,
-    /// Who made it; `None` for an input from outside.
+    /// Instance that created it; `None` for an input from outside.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub owner: Option<InstanceId>,
-    /// Where its tools work, if a spawn said so.
+    /// Working directory of its tools, if the spawn set one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cwd: Option<String>,
-    /// When it was retired (rule C6); `None` for any other status.
+    /// Time of retirement (rule C6); `None` for any other status.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub retired_at: Option<DateTime<Utc>>,
-    /// The only tools that may run in its turns, if whoever made it said so.
+    /// Allowlist of tools for its turns, if its creator set one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub narrowing: Option<Narrowing>,
-    /// What its turns have used up.
-    #[serde(skip_serializing_if = "Spending::is_nothing", default)]
-    pub spending: Spending,
+    pub narrowing: Option<ToolAllowlist>,
+    /// Accumulated usage of its turns.
+    #[serde(skip_serializing_if = "AccumulatedUsage::is_nothing", default)]
+    pub spending: AccumulatedUsage,
 }
 
-/// What turns have used up.
+/// Accumulated usage of turns.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Spending {
-    /// Tokens, as the providers report them.
+pub struct AccumulatedUsage {
+    /// Tokens, as reported by the providers.
     pub usage: TokenUsage,
-    /// What they cost by the prices that the Model resources declare; `None` while none did.
+    /// Cost at the prices of the Model resources; `None` if none declares prices.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cost: Option<f64>,
 }
 
-impl Spending {
-    /// One more turn.
-    pub fn add(&mut self, usage: TokenUsage, cost: Option<&Cost>) {
+impl AccumulatedUsage {
+    /// Adds the usage of a turn.
+    pub fn add(&mut self, usage: TokenUsage, cost: Option<&UsageCost>) {
         self.usage += usage;
         if let Some(cost) = cost {
             self.cost = Some(self.cost.unwrap_or_default() + cost.amount);
@@ -97,24 +99,24 @@ impl Spending {
     }
 
     fn is_nothing(&self) -> bool {
-        *self == Spending::default()
+        *self == AccumulatedUsage::default()
     }
 }
 
-/// What an instance does.
+/// Status of an instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum InstanceStatus {
-    /// Nothing.
+    /// No turn runs or is pending.
     Idle,
-    /// A turn runs, or was cut off.
+    /// A turn runs, or was interrupted.
     Processing,
-    /// It was idle for so long that it is about to be deleted; an event makes it idle again (rule C6).
+    /// Idle for so long that it is about to be deleted; an event makes it idle again (rule C6).
     Retired,
 }
 
 impl InstanceMeta {
-    /// The instance's identity.
+    /// Returns the id of the instance.
     pub fn id(&self) -> InstanceId {
         InstanceId::new(&*self.agent, &*self.instance_key)
     }

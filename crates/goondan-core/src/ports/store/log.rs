@@ -1,4 +1,4 @@
-//! The log of a workspace: which events were accepted, and which are done.
+//! Log of a workspace: accepted events and finished events.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -7,77 +7,78 @@ use async_trait::async_trait;
 use tokio::sync::oneshot;
 
 use super::{FinishedTurn, StoreError};
-use crate::handled::KeptResult;
+use crate::agent_event::AgentEvent;
 use crate::ids::InstanceId;
-use crate::inbound::AgentEvent;
+use crate::result_cache::EncodedResult;
 
-/// Keeps which events were accepted, and which are done.
+/// Storage of accepted and finished events.
 #[async_trait]
-pub trait Log: Send + Sync {
-    /// What was left when the workspace was last closed or cut off. Asked once, before anything else. Nothing that was
-    /// reported as durable is missing in it.
-    async fn recover(&self) -> Result<Recovered, StoreError>;
+pub trait WorkspaceLog: Send + Sync {
+    /// Returns the state from the last shutdown or crash. Called once, before any other call.
+    /// Includes everything that was reported as durable.
+    async fn recover(&self) -> Result<RecoveredState, StoreError>;
 
-    /// Appends a record, in the order of the calls, and returns at once. The ticket tells when the record is durable; tickets
-    /// are settled in the order of the calls.
-    fn append(&self, record: LogRecord) -> Ticket;
+    /// Appends a record, in the order of the calls, and returns immediately. The ticket resolves
+    /// when the record is durable; tickets resolve in the order of the calls.
+    fn append(&self, record: LogRecord) -> DurabilityTicket;
 }
 
-/// A record of the log. A record is there as a whole or not at all.
+/// A record of the log. Writes are atomic.
 #[derive(Debug, Clone, PartialEq)]
 pub enum LogRecord {
-    /// The event was taken; from now on it will be handled.
+    /// The event is accepted and will be handled.
     Accepted(Box<AgentEvent>),
-    /// A turn is over that had no conversation to change. A turn that has one ends with
+    /// A turn without a conversation change ended. Other turns end with
     /// [`OpenConversation::end_turn`](super::OpenConversation::end_turn).
     Done(Box<FinishedTurn>),
-    /// The event will not be handled: its sender gave up before its turn began.
+    /// The event will not be handled: its sender cancelled it before its turn began.
     Withdrawn {
-        /// The event.
+        /// Id of the event.
         event_id: String,
-        /// Why.
+        /// Reason for the withdrawal.
         reason: String,
     },
 }
 
-/// Tells when a record is durable. Dropping it changes nothing for the record.
+/// Future that resolves when a record is durable. Dropping it does not affect the record.
 #[derive(Debug)]
 #[must_use = "a record may not be durable yet, or may have failed"]
-pub struct Ticket(oneshot::Receiver<Result<(), StoreError>>);
+pub struct DurabilityTicket(oneshot::Receiver<Result<(), StoreError>>);
 
-/// Settles a [`Ticket`].
+/// Sender that resolves a [`DurabilityTicket`].
 #[derive(Debug)]
-pub struct Receipt(oneshot::Sender<Result<(), StoreError>>);
+pub struct DurabilityResolver(oneshot::Sender<Result<(), StoreError>>);
 
-impl Ticket {
-    /// A ticket, and what settles it. A receipt that is dropped settles it as [`StoreError::Closed`].
-    pub fn new() -> (Receipt, Ticket) {
+impl DurabilityTicket {
+    /// Returns a ticket and its sender. Dropping the receipt resolves the ticket with
+    /// [`StoreError::Closed`].
+    pub fn new() -> (DurabilityResolver, DurabilityTicket) {
         let (sender, receiver) = oneshot::channel();
-        (Receipt(sender), Ticket(receiver))
+        (DurabilityResolver(sender), DurabilityTicket(receiver))
     }
 
-    /// A ticket that is settled already.
-    pub fn settled(written: Result<(), StoreError>) -> Ticket {
-        let (receipt, ticket) = Ticket::new();
+    /// Returns a resolved ticket.
+    pub fn settled(written: Result<(), StoreError>) -> DurabilityTicket {
+        let (receipt, ticket) = DurabilityTicket::new();
         receipt.settle(written);
         ticket
     }
 
-    /// Waits on this thread, which must not run asynchronous code.
+    /// Blocks the current thread, which must not run asynchronous code.
     pub fn wait_here(self) -> Result<(), StoreError> {
         self.0.blocking_recv().unwrap_or(Err(StoreError::Closed))
     }
 }
 
-impl Receipt {
-    /// The record is durable, or could not be made so.
+impl DurabilityResolver {
+    /// Resolves the ticket: the record is durable, or failed.
     pub fn settle(self, written: Result<(), StoreError>) {
-        // Nobody may be interested.
+        // The ticket can be dropped already.
         let _ = self.0.send(written);
     }
 }
 
-impl Future for Ticket {
+impl Future for DurabilityTicket {
     type Output = Result<(), StoreError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -87,27 +88,27 @@ impl Future for Ticket {
     }
 }
 
-/// What a workspace held when it was opened.
+/// State of a workspace when it is opened.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Recovered {
-    /// Accepted and not done, in the order in which they were accepted; but an event whose turn had begun comes before all
-    /// others of its instance.
+pub struct RecoveredState {
+    /// Accepted, unfinished events in the order of acceptance. An event whose turn had begun comes
+    /// before all others of its instance.
     pub pending: Vec<AgentEvent>,
-    /// Those of the pending events whose turn had begun.
+    /// Ids of the pending events whose turn had begun.
     pub begun: Vec<String>,
-    /// Recently handled events, oldest first: for answers that are asked for again, and for events that are delivered again.
+    /// Recently handled events, oldest first, for repeated requests and redelivered events.
     pub handled: Vec<HandledEvent>,
-    /// What could not be read, for people.
+    /// Warnings about unreadable data, for people.
     pub warnings: Vec<String>,
 }
 
-/// An event that is done.
+/// A handled event.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HandledEvent {
-    /// The event.
+    /// Id of the event.
     pub event_id: String,
-    /// What came of it.
-    pub result: KeptResult,
-    /// The instance whose unfinished turn may ask for the result again.
+    /// Result of its turn.
+    pub result: EncodedResult,
+    /// Instance whose unfinished turn can request the result again.
     pub needed_by: Option<InstanceId>,
 }

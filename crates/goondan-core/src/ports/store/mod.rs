@@ -1,19 +1,19 @@
-//! Where a swarm keeps what must not be lost.
+//! Durable storage of a swarm.
 //!
-//! A [`Store`] is one workspace, in six parts, each a port of its own:
+//! A [`Store`] is one workspace, in seven parts, each with its own port:
 //!
-//! * [`Log`]: which events were accepted, and which are done;
-//! * [`Conversations`]: what was said, instance by instance, under a [`Lease`];
-//! * [`Instances`]: what is known of each instance without its conversation;
-//! * [`Records`]: small values by name, changed by compare-and-set;
-//! * [`EventLog`]: what happened, for those who watch;
-//! * [`Workspace`]: the folders that tools work in;
-//! * [`Journal`](super::journal::Journal): the side effects of running turns.
+//! * [`WorkspaceLog`]: accepted and finished events;
+//! * [`ConversationStore`]: messages per instance, protected by a [`InstanceLease`];
+//! * [`InstanceStore`]: metadata of each instance;
+//! * [`RecordStore`]: small named values, changed by compare-and-set;
+//! * [`RuntimeEventStore`]: runtime events for subscribers;
+//! * [`WorkspacePaths`]: the working directories of tools;
+//! * [`TurnJournalStore`](super::journal::Journal): the side effects of running turns.
 //!
-//! Every call that may take time is asynchronous: a store may be a file, or a database on the other side of a network. Any
-//! store must survive being cut off between any two calls (rule C4).
+//! Every call that can block is asynchronous: a store can be a file, or a database in a network.
+//! Any store must survive a crash between any two calls (rule C4).
 
-mod begun;
+mod begun_turns;
 mod conversations;
 mod events;
 mod instances;
@@ -24,69 +24,90 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::ids::InstanceId;
-use crate::ports::journal::Journal;
+use crate::ports::journal::TurnJournalStore;
 
-pub use begun::{Traces, put_begun_first};
+pub use begun_turns::{TurnRemains, put_begun_first};
 pub use conversations::{
-    Conversations, FinishedTurn, Fold, Lease, OpenConversation, StoredConversation,
+    BaseChange, ConversationStore, FinishedTurn, InstanceLease, OpenConversation,
+    StoredConversation,
 };
-pub use events::EventLog;
-pub use instances::{InstanceMeta, InstanceStatus, Instances, Spending};
-pub use log::{HandledEvent, Log, LogRecord, Receipt, Recovered, Ticket};
-pub use records::{DEAD_LETTERS, DeadLetter, Record, Records, Version, update};
+pub use events::RuntimeEventStore;
+pub use instances::{AccumulatedUsage, InstanceMeta, InstanceStatus, InstanceStore};
+pub use log::{
+    DurabilityResolver, DurabilityTicket, HandledEvent, LogRecord, RecoveredState, WorkspaceLog,
+};
+pub use records::{
+    DEAD_LETTERS_RECORD, DeadLetter, RecordStore, RecordVersion, VersionedRecord, update,
+};
 
-/// A workspace.
+/// Storage of a workspace.
 pub trait Store:
-    Log + Conversations + Instances + Records + EventLog + Workspace + Journal
+    WorkspaceLog
+    + ConversationStore
+    + InstanceStore
+    + RecordStore
+    + RuntimeEventStore
+    + WorkspacePaths
+    + TurnJournalStore
 {
 }
 
-impl<T: Log + Conversations + Instances + Records + EventLog + Workspace + Journal> Store for T {}
+impl<
+    T: WorkspaceLog
+        + ConversationStore
+        + InstanceStore
+        + RecordStore
+        + RuntimeEventStore
+        + WorkspacePaths
+        + TurnJournalStore,
+> Store for T
+{
+}
 
-/// The folders that the tools of an instance work in. They are always folders of this machine.
-pub trait Workspace: Send + Sync {
-    /// The folder that the tools of an instance work in by default.
+/// Working directories of an instance's tools. They are always on this machine.
+pub trait WorkspacePaths: Send + Sync {
+    /// Returns the default working directory of an instance's tools.
     fn workdir(&self, id: &InstanceId) -> PathBuf;
-    /// The file for the whole of an output that was cut for the model.
+    /// Returns the file for a complete output that was truncated for the model.
     fn output_file(&self, id: &InstanceId, name: &str) -> PathBuf;
 }
 
-/// Why a store could not do it.
+/// Error of a store.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StoreError {
-    /// A file could not be read or written.
+    /// A file can't be read or written.
     #[error("failed to {doing} {}: {cause}", path.display())]
     File {
-        /// What was tried, such as `append to`.
+        /// The failed operation, such as `append to`.
         doing: String,
-        /// The file or folder.
+        /// The file or directory.
         path: PathBuf,
-        /// Why it failed.
+        /// Cause of the failure.
         #[source]
         cause: Arc<dyn std::error::Error + Send + Sync>,
     },
-    /// Another process has claimed the instance since: what this one would write no longer counts.
+    /// Another process has claimed the instance, so writes of this process are rejected.
     #[error("another process has taken over {0}")]
     Fenced(InstanceId),
-    /// What was recorded can't be read again: the turn that it is of can't go on.
-    #[error("{what} was recorded and can't be read: {cause}")]
+    /// A record can't be decoded, so its turn can't continue.
+    #[error("the store can't decode {what}: {cause}")]
     Damaged {
-        /// What it is.
+        /// Name of the record.
         what: String,
-        /// Why it can't be read.
+        /// Cause of the failure.
         #[source]
         cause: Arc<dyn std::error::Error + Send + Sync>,
     },
-    /// The store was closed, or this process is about to end.
+    /// The store is closed, or this process is about to end.
     #[error("the store is closed")]
     Closed,
-    /// Anything else, such as a connection that was lost.
+    /// Any other error, such as a lost connection.
     #[error("{0}")]
     Other(#[source] Arc<dyn std::error::Error + Send + Sync>),
 }
 
 impl StoreError {
-    /// A failure to do something with a file.
+    /// Returns an error of a file operation.
     pub fn file(
         doing: &str,
         path: &Path,
@@ -100,7 +121,7 @@ impl StoreError {
     }
 }
 
-/// Runs work that waits for a disk on a thread that may wait.
+/// Runs blocking work, such as disk access, on a thread for blocking work.
 pub async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
 ) -> Result<T, StoreError> {

@@ -1,4 +1,4 @@
-//! Small values that are kept with an instance, each under a name.
+//! Small named values of an instance.
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
@@ -6,48 +6,49 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::StoreError;
+use crate::agent_event::AgentEvent;
 use crate::event::TurnError;
 use crate::ids::InstanceId;
-use crate::inbound::AgentEvent;
 
-/// The record with the [`DeadLetter`]s of an instance, oldest first.
-pub const DEAD_LETTERS: &str = "gdn.dead-letters";
+/// Name of the record with the [`DeadLetter`]s of an instance, oldest first.
+pub const DEAD_LETTERS_RECORD: &str = "gdn.dead-letters";
 
-/// Tells one value of a record from another.
-pub type Version = u64;
+/// Version of a record's value.
+pub type RecordVersion = u64;
 
-/// A value as it was found.
+/// A stored value with its version.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Record {
+pub struct VersionedRecord {
     /// The value.
     pub value: Value,
-    /// What [`Records::put`] has to expect to replace just this value.
-    pub version: Version,
+    /// Version to pass to [`RecordStore::put`] in order to replace exactly this value.
+    pub version: RecordVersion,
 }
 
-/// Keeps values by instance and name. They go with their instance.
+/// Storage of values by instance and name. They are deleted with their instance.
 #[async_trait]
-pub trait Records: Send + Sync {
-    /// The value of that name.
-    async fn get(&self, id: &InstanceId, name: &str) -> Result<Option<Record>, StoreError>;
+pub trait RecordStore: Send + Sync {
+    /// Returns the value with this name.
+    async fn get(&self, id: &InstanceId, name: &str)
+    -> Result<Option<VersionedRecord>, StoreError>;
 
-    /// Puts a value in place of the one that is expected; `None` where nothing is. False where something else was found: then
-    /// nothing has changed. The value is durable once this is back.
+    /// Writes a value if the current version is `expected`; `None` expects that there is no value.
+    /// Returns false, without changes, on any other version. The value is durable on return.
     async fn put(
         &self,
         id: &InstanceId,
         name: &str,
         value: &Value,
-        expected: Option<Version>,
+        expected: Option<RecordVersion>,
     ) -> Result<bool, StoreError>;
 
-    /// The records of that name, of all instances that have one.
-    async fn all(&self, name: &str) -> Result<Vec<(InstanceId, Record)>, StoreError>;
+    /// Returns the records with this name of all instances.
+    async fn all(&self, name: &str) -> Result<Vec<(InstanceId, VersionedRecord)>, StoreError>;
 }
 
-/// Changes a record, whatever others do to it meanwhile: `change` makes the new value of the one that is found, or `None` to
-/// leave it alone. It runs again where somebody else was quicker.
-pub async fn update<R: Records + ?Sized>(
+/// Changes a record atomically. `change` returns the new value, or `None` to change nothing. It
+/// runs again after a concurrent change.
+pub async fn update<R: RecordStore + ?Sized>(
     records: &R,
     id: &InstanceId,
     name: &str,
@@ -67,14 +68,14 @@ pub async fn update<R: Records + ?Sized>(
     }
 }
 
-/// An event whose turn failed. It waits for somebody who has it tried again.
+/// An event whose turn failed. It is kept until a user retries or deletes it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DeadLetter {
     /// The event.
     pub event: AgentEvent,
-    /// Why its turn failed.
+    /// Error of its turn.
     pub error: TurnError,
-    /// When.
+    /// Time of the failure.
     pub failed_at: DateTime<Utc>,
 }

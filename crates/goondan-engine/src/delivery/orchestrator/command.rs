@@ -1,109 +1,110 @@
-//! What the orchestrator is told.
+//! Commands to the orchestrator.
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
-use super::{Found, Looked, Refusal, Tended};
+use super::{EventState, InstanceScan, StoreWorkResult, SubmitError};
+use goondan_core::agent_event::AgentEvent;
 use goondan_core::event::TurnResult;
 use goondan_core::ids::InstanceId;
-use goondan_core::inbound::AgentEvent;
-use goondan_core::narrowing::Narrowing;
 use goondan_core::ports::store::InstanceMeta;
+use goondan_core::tool_allowlist::ToolAllowlist;
 
-/// A message to the orchestrator.
-pub enum Command {
-    /// Handle an event. `accepted` is answered once it is on disk, `waiter` once its turn is over.
+/// Message to the orchestrator.
+pub enum OrchestratorCommand {
+    /// Handles an event. `accepted` is answered once the event is durable, `waiter` once its turn
+    /// has ended.
     Submit {
-        /// The event.
+        /// Event to handle.
         event: Box<AgentEvent>,
-        /// Who waits for the result.
+        /// Receives the result.
         waiter: Option<oneshot::Sender<TurnResult>>,
-        /// Who waits for the acceptance.
-        accepted: oneshot::Sender<Result<(), Refusal>>,
+        /// Receives the acceptance or the refusal.
+        accepted: oneshot::Sender<Result<(), SubmitError>>,
     },
-    /// Nobody waits any more for the answer to an event.
+    /// Withdraws an event after its caller stopped waiting.
     Abandon {
-        /// The event.
+        /// Event id.
         event_id: String,
-        /// Why.
+        /// Reason, for the log record.
         reason: String,
     },
-    /// Cancel the running turn of an instance.
+    /// Cancels the running turn of an instance.
     Cancel {
-        /// The instance.
+        /// Instance to cancel.
         instance: InstanceId,
-        /// Whether one ran.
+        /// Receives `true` if a turn was running.
         answer: oneshot::Sender<bool>,
     },
-    /// Cancel an event: its turn where it runs, the event itself where it waits.
+    /// Cancels an event: its turn if it runs, otherwise the queued event.
     CancelEvent {
-        /// The event.
+        /// Event id.
         event_id: String,
-        /// Whether there was anything to cancel.
+        /// Receives `true` if there was something to cancel.
         answer: oneshot::Sender<bool>,
     },
-    /// Tell what has become of an event.
+    /// Returns the state of an event.
     Find {
-        /// The event.
+        /// Event id.
         event_id: String,
-        /// To whom.
-        answer: oneshot::Sender<Option<Found>>,
+        /// Receives the state.
+        answer: oneshot::Sender<Option<EventState>>,
     },
-    /// Prepare an instance.
+    /// Creates an instance.
     Spawn {
-        /// Which one.
-        request: SpawnRequest,
-        /// Whether it is new.
-        answer: oneshot::Sender<Result<bool, Refusal>>,
+        /// Instance to create.
+        request: InstanceSpawnRequest,
+        /// Receives `true` if the instance is new.
+        answer: oneshot::Sender<Result<bool, SubmitError>>,
     },
-    /// Tell what instances there are, oldest first.
+    /// Lists the instances, oldest first.
     List {
-        /// To whom.
+        /// Receives the list.
         answer: oneshot::Sender<Vec<InstanceMeta>>,
     },
-    /// Tell whether there is that instance.
+    /// Checks that an instance exists.
     Has {
-        /// Which one.
+        /// Instance to check.
         instance: InstanceId,
-        /// To whom.
+        /// Receives `true` if it exists.
         answer: oneshot::Sender<bool>,
     },
-    /// Tell when nothing is left to do in a causal chain.
+    /// Waits until a causal chain has no events left.
     Settled {
-        /// Its trace.
+        /// Trace id of the chain.
         trace_id: String,
-        /// Who is told.
+        /// Notified when the chain is empty.
         answer: oneshot::Sender<()>,
     },
-    /// There may be room for another turn: one waits for a person, or a node has come or gone.
+    /// Checks for free turn slots: a turn began to wait for an approval, or a node joined or left.
     Room,
-    /// Something was looked for among all instances that the store has.
-    Looked(Looked),
-    /// Another generation is in place.
+    /// Result of a scan of all stored instances.
+    Looked(InstanceScan),
+    /// Another generation is active.
     Swapped,
-    /// What is known of an instance was written, or it was put away.
+    /// Store work on an instance is done.
     Tended {
-        /// Which one.
+        /// Instance concerned.
         instance: InstanceId,
-        /// How.
-        done: Tended,
+        /// Result of the work.
+        done: StoreWorkResult,
     },
-    /// Take no more inputs, wait for running turns within the grace period, then end.
+    /// Refuses new inputs, waits for running turns within the grace period, then ends.
     Shutdown {
-        /// How long to wait.
+        /// Grace period.
         grace: std::time::Duration,
     },
 }
 
-/// An instance that somebody wants.
+/// Instance to create.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct SpawnRequest {
-    /// Who it shall be.
+pub struct InstanceSpawnRequest {
+    /// Agent and key of the instance.
     pub id: InstanceId,
-    /// Who wants it; `None` for the instance itself.
+    /// Instance that requests it; `None` for the instance itself.
     pub owner: Option<InstanceId>,
-    /// Where its tools shall work.
+    /// Working directory of its tools.
     pub cwd: Option<String>,
-    /// The only tools that may run in its turns.
-    pub narrowing: Option<Narrowing>,
+    /// The only tools allowed in its turns.
+    pub narrowing: Option<ToolAllowlist>,
 }

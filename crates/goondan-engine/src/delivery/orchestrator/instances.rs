@@ -1,4 +1,4 @@
-//! The instances of a swarm: little more than a queue each, while they are idle.
+//! Instances of a swarm. An idle instance takes little more memory than an empty queue.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::num::NonZeroUsize;
@@ -7,56 +7,57 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use lru::LruCache;
 
 use super::RunningTurn;
-use super::known::Known;
-use crate::turn::{ConversationLog, Warm};
+use super::compact_meta::CompactInstanceMeta;
+use crate::turn::{ConversationCache, ConversationLog};
+use goondan_core::agent_event::AgentEvent;
 use goondan_core::ids::InstanceId;
-use goondan_core::inbound::AgentEvent;
-use goondan_core::ports::store::{InstanceMeta, InstanceStatus, Recovered, Store, StoreError};
-use goondan_core::ports::tool::SpawnedAgentInfo;
+use goondan_core::ports::store::{InstanceMeta, InstanceStatus, RecoveredState, Store, StoreError};
+use goondan_core::ports::tool::SpawnedInstanceInfo;
 
-/// One instance.
-pub(super) struct Instance {
-    pub(super) known: Known,
+pub(super) struct InstanceEntry {
+    pub(super) known: CompactInstanceMeta,
     pub(super) queue: VecDeque<AgentEvent>,
     pub(super) turn: Option<Box<RunningTurn>>,
-    /// The store does not know it yet, or not as it is now.
+    /// The store has no record of the instance, or an outdated one.
     pub(super) is_new: bool,
-    /// It is being looked up, retired or deleted: no turn may begin.
+    /// A lookup, retirement or deletion is in progress: no turn may begin.
     pub(super) is_tended: bool,
-    /// Whether the store has it is not known yet: what is known of it comes from the event that waits for it.
+    /// The store has not yet answered if it has this instance. Until then `known` is derived from
+    /// the waiting event.
     pub(super) is_unknown: bool,
 }
 
-/// All of them; or, where the store tells of the others quickly, those that have something to do and some that had lately.
-pub(crate) struct Instances {
-    /// Those of each agent, by their keys.
-    // Boxed: a table that grows has room for twice as many.
-    by_agent: HashMap<String, HashMap<Box<str>, Box<Instance>>>,
-    warm: Warm,
-    /// Those that have nothing to do and are remembered; `None` where all are.
+/// Instances in memory: all of them, or only the busy and recently used ones if the store can look
+/// up the others quickly.
+pub(crate) struct InstanceTable {
+    /// Instances by agent name, then by key.
+    // Boxed: a hash table that grows allocates twice the number of slots.
+    by_agent: HashMap<String, HashMap<Box<str>, Box<InstanceEntry>>>,
+    warm: ConversationCache,
+    /// Idle instances in memory, least recently used first; `None` if all instances stay in memory.
     resting: Option<LruCache<InstanceId, ()>>,
-    /// Those that the store is asked for, each with how often: they are not forgotten meanwhile, so that no answer is older than
-    /// what is here.
+    /// Number of pending store lookups per instance. An instance in this map stays in memory, so
+    /// that no store answer is older than the state in memory.
     sought: HashMap<InstanceId, usize>,
-    /// How many are not retired, forgotten ones included.
+    /// Number of instances that are not retired, including those that are not in memory.
     len: usize,
 }
 
-impl Instances {
-    /// Those of a store that was left as `recovered` says.
+impl InstanceTable {
+    /// Loads the instances of a store in the state of `recovered`.
     pub(crate) async fn restore(
         store: &dyn Store,
-        recovered: &Recovered,
+        recovered: &RecoveredState,
     ) -> Result<Self, StoreError> {
         let at_work: HashSet<&InstanceId> = recovered
             .pending
             .iter()
             .map(|event| &event.target)
             .collect();
-        let mut instances = Instances::remembering(store.remembered_outside());
+        let mut instances = InstanceTable::remembering(store.remembered_outside());
         if instances.resting.is_none() {
             for meta in store.instances().await? {
-                instances.add(settled(store, meta, &at_work).await);
+                instances.add(with_checked_status(store, meta, &at_work).await);
             }
             return Ok(instances);
         }
@@ -69,54 +70,55 @@ impl Instances {
             last = Some(meta.id());
             for meta in some {
                 instances.len += usize::from(
-                    settled(store, meta, &at_work).await.status != InstanceStatus::Retired,
+                    with_checked_status(store, meta, &at_work).await.status
+                        != InstanceStatus::Retired,
                 );
             }
         }
     }
 
-    /// None yet. Of those that have nothing to do so many are remembered, or all.
+    /// `most`: limit of idle instances in memory; `None` for no limit.
     fn remembering(most: Option<usize>) -> Self {
         let resting =
             most.map(|most| LruCache::new(NonZeroUsize::new(most).unwrap_or(NonZeroUsize::MIN)));
         let (by_agent, sought) = (HashMap::new(), HashMap::new());
-        Instances {
+        InstanceTable {
             by_agent,
-            warm: Warm::default(),
+            warm: ConversationCache::default(),
             resting,
             sought,
             len: 0,
         }
     }
 
-    /// Whether some are forgotten that have nothing to do.
-    pub(super) fn forgets(&self) -> bool {
+    /// Returns `true` if idle instances are dropped from memory.
+    pub(super) fn evicts_idle(&self) -> bool {
         self.resting.is_some()
     }
 
-    /// Whether only the store can tell if there is that instance.
-    pub(super) fn may_be_forgotten(&self, id: &InstanceId) -> bool {
-        self.forgets() && self.get(id).is_none_or(|instance| instance.is_unknown)
+    /// Returns `true` if only the store can answer if the instance exists.
+    pub(super) fn may_be_evicted(&self, id: &InstanceId) -> bool {
+        self.evicts_idle() && self.get(id).is_none_or(|instance| instance.is_unknown)
     }
 
-    /// The store is asked for an instance, or has answered.
-    pub(super) fn seek(&mut self, id: &InstanceId) {
+    /// Counts a pending store lookup.
+    pub(super) fn lookup_started(&mut self, id: &InstanceId) {
         *self.sought.entry(id.clone()).or_default() += 1;
     }
 
-    /// What the store has told of an instance that it was asked for. Who is here is known better here.
-    pub(super) fn learn(
+    /// Applies the store's answer to a lookup. The state in memory is newer and takes precedence.
+    pub(super) fn apply_lookup(
         &mut self,
         id: &InstanceId,
         meta: Option<InstanceMeta>,
         now: DateTime<Utc>,
     ) {
-        self.sought_no_more(id);
+        self.lookup_ended(id);
         let Some(instance) = self.get_mut(id) else {
             if let Some(meta) = meta {
                 self.by_agent.entry(id.agent.clone()).or_default().insert(
                     id.instance_key.as_str().into(),
-                    Box::new(Instance::new(meta.into())),
+                    Box::new(InstanceEntry::new(meta.into())),
                 );
             }
             return;
@@ -128,14 +130,14 @@ impl Instances {
         if let Some(meta) = meta {
             instance.known = meta.into();
             instance.is_new = false;
-            // It was counted as a new one.
+            // The instance was counted as a new one.
             self.len -= 1;
-            self.welcome(id, now);
+            self.revive_for_event(id, now);
         }
     }
 
-    /// The store was asked for an instance, and has answered.
-    pub(super) fn sought_no_more(&mut self, id: &InstanceId) {
+    /// Counts a pending store lookup down.
+    pub(super) fn lookup_ended(&mut self, id: &InstanceId) {
         if let Some(count) = self.sought.get_mut(id) {
             *count -= 1;
             if *count == 0 {
@@ -144,48 +146,48 @@ impl Instances {
         }
     }
 
-    /// Makes room for an event of an instance that the store is asked for.
-    pub(super) fn expect(&mut self, event: &AgentEvent, now: DateTime<Utc>) {
+    /// Adds a placeholder for the instance of an event while the store looks it up.
+    pub(super) fn add_placeholder(&mut self, event: &AgentEvent, now: DateTime<Utc>) {
         let instance = self.make(event, now);
         (instance.is_unknown, instance.is_tended) = (true, true);
     }
 
-    /// An instance has nothing to do. Where more are remembered than may be, that one is forgotten that has had nothing to do
-    /// for longest: the store knows it.
-    pub(super) fn rest(&mut self, id: &InstanceId) {
+    /// Marks an instance as idle. If too many are in memory, the least recently used one is
+    /// dropped; the store has its record.
+    pub(super) fn mark_idle(&mut self, id: &InstanceId) {
         let Some(resting) = &mut self.resting else {
             return;
         };
-        // It gives itself back where it was there before.
+        // `push` returns the same instance if it was in the cache.
         let Some((gone, ())) = resting.push(id.clone(), ()).filter(|(gone, ())| gone != id) else {
             return;
         };
-        let is_free = |instance: &Instance| instance.is_idle() && !instance.is_new;
+        let is_free = |instance: &InstanceEntry| instance.is_idle() && !instance.is_new;
         if !self.sought.contains_key(&gone) && self.get(&gone).is_some_and(is_free) {
             self.remove(&gone);
         }
     }
 
-    /// How many there are, retired ones aside.
+    /// Returns the number of instances that are not retired.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    pub(super) fn get(&self, id: &InstanceId) -> Option<&Instance> {
+    pub(super) fn get(&self, id: &InstanceId) -> Option<&InstanceEntry> {
         self.by_agent
             .get(&id.agent)?
             .get(&*id.instance_key)
             .map(|instance| &**instance)
     }
 
-    pub(super) fn get_mut(&mut self, id: &InstanceId) -> Option<&mut Instance> {
+    pub(super) fn get_mut(&mut self, id: &InstanceId) -> Option<&mut InstanceEntry> {
         self.by_agent
             .get_mut(&id.agent)?
             .get_mut(&*id.instance_key)
             .map(|instance| &mut **instance)
     }
 
-    fn iter(&self) -> impl Iterator<Item = (&str, &str, &Instance)> {
+    fn iter(&self) -> impl Iterator<Item = (&str, &str, &InstanceEntry)> {
         self.by_agent.iter().flat_map(|(agent, instances)| {
             instances
                 .iter()
@@ -193,17 +195,22 @@ impl Instances {
         })
     }
 
-    /// The instance that an event is for. The first event makes it; its sender owns it. A retired one is back.
-    pub(super) fn of_event(&mut self, event: &AgentEvent, now: DateTime<Utc>) -> &mut Instance {
+    /// Returns the instance of an event. Creates it if needed, owned by the sender; revives a
+    /// retired one.
+    pub(super) fn of_event(
+        &mut self,
+        event: &AgentEvent,
+        now: DateTime<Utc>,
+    ) -> &mut InstanceEntry {
         let id = &event.target;
         if self.get(id).is_none() {
             self.make(event, now);
         }
-        self.welcome(id, now);
+        self.revive_for_event(id, now);
         self.get_mut(id).expect("it is there, or was just added")
     }
 
-    fn make(&mut self, event: &AgentEvent, now: DateTime<Utc>) -> &mut Instance {
+    fn make(&mut self, event: &AgentEvent, now: DateTime<Utc>) -> &mut InstanceEntry {
         let meta = new_meta(&event.target, event.caller().cloned(), None, now);
         let instance = self.add(InstanceMeta {
             narrowing: event.terms.narrowing.clone(),
@@ -213,26 +220,25 @@ impl Instances {
         instance
     }
 
-    /// An event has come for an instance: a retired one is back.
-    fn welcome(&mut self, id: &InstanceId, now: DateTime<Utc>) {
-        let forgets = self.forgets();
+    /// Revives a retired instance because an event has arrived.
+    fn revive_for_event(&mut self, id: &InstanceId, now: DateTime<Utc>) {
+        let forgets = self.evicts_idle();
         if self.revive(id, now).is_some() {
-            // Else its next turn says so to the store.
+            // Otherwise the next turn writes the status to the store.
             self.get_mut(id)
                 .into_iter()
                 .for_each(|instance| instance.is_new |= forgets);
         }
     }
 
-    /// Those that have nothing to do.
-    pub(super) fn idle(&self) -> impl Iterator<Item = (&str, &str, &Known)> {
+    pub(super) fn idle(&self) -> impl Iterator<Item = (&str, &str, &CompactInstanceMeta)> {
         let idle = self.iter().filter(|(.., instance)| instance.is_idle());
         idle.map(|(agent, key, instance)| (agent, key, &instance.known))
     }
 
-    /// Retires an idle instance, and lets go of its conversation. Gives back what is known of it from now on.
+    /// Retires an idle instance and drops its cached conversation. Returns its new metadata.
     pub(super) fn retire(&mut self, id: &InstanceId, now: DateTime<Utc>) -> Option<InstanceMeta> {
-        drop(self.take_warm(id));
+        drop(self.take_conversation(id));
         let instance = self.get_mut(id)?;
         let meta = InstanceMeta {
             status: InstanceStatus::Retired,
@@ -244,7 +250,7 @@ impl Instances {
         Some(meta)
     }
 
-    /// Takes an instance back that was retired; `None` where there is none.
+    /// Revives a retired instance; `None` if it is not retired.
     pub(super) fn revive(&mut self, id: &InstanceId, now: DateTime<Utc>) -> Option<InstanceMeta> {
         let instance = self
             .get_mut(id)
@@ -260,20 +266,20 @@ impl Instances {
         Some(meta)
     }
 
-    /// Forgets an instance that does not count, or goes on to.
+    /// Removes an instance from memory without changing the count.
     pub(super) fn remove(&mut self, id: &InstanceId) {
-        drop(self.take_warm(id));
+        drop(self.take_conversation(id));
         if let Some(instances) = self.by_agent.get_mut(&id.agent) {
             instances.remove(&*id.instance_key);
         }
     }
 
-    /// A new instance, which the store knows already.
-    pub(super) fn add(&mut self, meta: InstanceMeta) -> &mut Instance {
+    /// Adds an instance that is already in the store.
+    pub(super) fn add(&mut self, meta: InstanceMeta) -> &mut InstanceEntry {
         let id = meta.id();
-        let instance = Box::new(Instance::new(meta.into()));
+        let instance = Box::new(InstanceEntry::new(meta.into()));
         let instances = self.by_agent.entry(id.agent).or_default();
-        // Somebody may have copied a folder.
+        // The instance can exist already if a user copied its directory.
         let before = instances
             .remove(&*id.instance_key)
             .is_some_and(|before| !before.known.is_retired());
@@ -281,7 +287,8 @@ impl Instances {
         instances.entry(id.instance_key.into()).or_insert(instance)
     }
 
-    /// What is known of all, oldest first. `stored` are those that the store has, where some are forgotten here.
+    /// Returns the metadata of all instances, oldest first. `stored` lists the instances in the
+    /// store if some are not in memory.
     pub(super) fn metas(&self, stored: Vec<InstanceMeta>) -> Vec<InstanceMeta> {
         let (mut metas, mut unknown) = (Vec::new(), HashSet::new());
         for meta in stored {
@@ -299,29 +306,29 @@ impl Instances {
         }
         let here = self
             .iter()
-            .map(|(agent, key, instance)| instance.seen(agent, key));
+            .map(|(agent, key, instance)| instance.current_meta(agent, key));
         metas.extend(here.filter(|meta| unknown.is_empty() || !unknown.contains(&meta.id())));
         metas.sort_by_cached_key(|meta| (meta.created_at, meta.id()));
         metas
     }
 
-    /// Keeps the conversation of an instance whose turn is over.
-    pub(super) fn keep_warm(&mut self, id: &InstanceId, log: ConversationLog) {
+    /// Caches the conversation of an instance after its turn.
+    pub(super) fn cache_conversation(&mut self, id: &InstanceId, log: ConversationLog) {
         if self.get(id).is_some() {
             self.warm.put(id, log);
         }
     }
 
-    /// The conversation of an instance whose turn begins.
-    pub(super) fn take_warm(&mut self, id: &InstanceId) -> Option<ConversationLog> {
+    /// Takes the cached conversation for the next turn.
+    pub(super) fn take_conversation(&mut self, id: &InstanceId) -> Option<ConversationLog> {
         self.warm.take(id)
     }
 }
 
-impl Instance {
-    fn new(known: Known) -> Self {
+impl InstanceEntry {
+    fn new(known: CompactInstanceMeta) -> Self {
         let (queue, is_new, is_tended, is_unknown) = (VecDeque::new(), false, false, false);
-        Instance {
+        InstanceEntry {
             known,
             queue,
             turn: None,
@@ -331,7 +338,6 @@ impl Instance {
         }
     }
 
-    /// What is known of it, which is `id`.
     pub(super) fn meta(&self, id: &InstanceId) -> InstanceMeta {
         self.known.meta(&id.agent, &id.instance_key)
     }
@@ -340,8 +346,8 @@ impl Instance {
         self.turn.is_none() && self.queue.is_empty() && !self.is_tended
     }
 
-    /// What is known of it, with what it does at the moment.
-    fn seen(&self, agent: &str, instance_key: &str) -> InstanceMeta {
+    /// Returns the metadata with the current status.
+    fn current_meta(&self, agent: &str, instance_key: &str) -> InstanceMeta {
         let meta = self.known.meta(agent, instance_key);
         let is_busy = self.turn.is_some() || !self.queue.is_empty();
         InstanceMeta {
@@ -355,7 +361,7 @@ impl Instance {
     }
 }
 
-/// What is known of an instance at first.
+/// Returns the initial metadata of an instance.
 pub(super) fn new_meta(
     id: &InstanceId,
     owner: Option<InstanceId>,
@@ -376,8 +382,9 @@ pub(super) fn new_meta(
     }
 }
 
-/// A process that was cut off between the end of a turn and its last write leaves an instance that says that it is at work.
-async fn settled(
+/// Corrects the status of an instance that is stored as processing but has no pending event. This
+/// happens if the process crashed between the end of a turn and its last write.
+async fn with_checked_status(
     store: &dyn Store,
     mut meta: InstanceMeta,
     at_work: &HashSet<&InstanceId>,
@@ -385,16 +392,16 @@ async fn settled(
     if meta.status == InstanceStatus::Processing && !at_work.contains(&meta.id()) {
         meta.status = InstanceStatus::Idle;
         if let Err(error) = store.put_instance(&meta).await {
-            tracing::warn!(instance = %meta.id(), %error, "the status of an instance was not written");
+            tracing::warn!(instance = %meta.id(), %error, "failed to write the status of an \
+                instance");
         }
     }
     meta
 }
 
-/// An instance as agents see it.
-pub(crate) fn describe(meta: InstanceMeta) -> SpawnedAgentInfo {
+pub(crate) fn describe(meta: InstanceMeta) -> SpawnedInstanceInfo {
     let owner = meta.owner.unwrap_or_else(|| InstanceId::new("", ""));
-    SpawnedAgentInfo {
+    SpawnedInstanceInfo {
         target: meta.agent,
         instance_key: meta.instance_key,
         owner_agent: owner.agent,
@@ -411,11 +418,11 @@ mod tests {
 
     #[test]
     fn an_idle_instance_is_small() {
-        // Beside it there is a place in a table, and its key.
+        // The table entry and the key take additional memory.
         assert!(
-            size_of::<Instance>() <= 144,
+            size_of::<InstanceEntry>() <= 144,
             "{} bytes",
-            size_of::<Instance>()
+            size_of::<InstanceEntry>()
         );
     }
 
@@ -428,7 +435,7 @@ mod tests {
             retired_at: Some(now),
             ..meta(&two)
         };
-        let mut instances = Instances::remembering(None);
+        let mut instances = InstanceTable::remembering(None);
         for meta in [meta(&one), retired.clone(), retired] {
             instances.add(meta);
         }
@@ -444,8 +451,8 @@ mod tests {
         assert_eq!((instances.len(), instances.metas(Vec::new()).len()), (1, 1));
     }
 
-    /// Who is in memory, by their keys.
-    fn remembered(instances: &Instances) -> Vec<&str> {
+    /// Keys of the instances in memory.
+    fn remembered(instances: &InstanceTable) -> Vec<&str> {
         let mut keys: Vec<_> = instances.iter().map(|(_, key, _)| key).collect();
         keys.sort_unstable();
         keys
@@ -455,10 +462,10 @@ mod tests {
     fn of_those_with_nothing_to_do_only_the_last_are_remembered() {
         let now = DateTime::UNIX_EPOCH;
         let ids = ["a", "b", "c", "d"].map(instance);
-        let mut instances = Instances::remembering(Some(2));
+        let mut instances = InstanceTable::remembering(Some(2));
         for id in &ids {
             instances.add(meta(id));
-            instances.rest(id);
+            instances.mark_idle(id);
         }
         assert_eq!(
             (remembered(&instances), instances.len()),
@@ -468,18 +475,18 @@ mod tests {
             .of_event(&event("e", &ids[2]), now)
             .queue
             .push_back(event("e", &ids[2]));
-        instances.seek(&ids[3]);
+        instances.lookup_started(&ids[3]);
         for id in &ids[..2] {
-            instances.learn(id, Some(meta(id)), now);
-            instances.rest(id);
+            instances.apply_lookup(id, Some(meta(id)), now);
+            instances.mark_idle(id);
         }
         assert_eq!(
             remembered(&instances),
             ["a", "b", "c", "d"],
             "c has something to do, d is asked for"
         );
-        instances.learn(&ids[3], Some(meta(&ids[3])), now);
-        instances.rest(&ids[3]);
+        instances.apply_lookup(&ids[3], Some(meta(&ids[3])), now);
+        instances.mark_idle(&ids[3]);
         assert_eq!(
             (remembered(&instances), instances.len()),
             (vec!["b", "c", "d"], 4)
@@ -495,22 +502,22 @@ mod tests {
             retired_at: Some(now),
             ..meta(&retired)
         };
-        let mut instances = Instances::remembering(Some(9));
+        let mut instances = InstanceTable::remembering(Some(9));
         instances.len = 1;
         for (id, known, len) in [
             (&old, Some(meta(&old)), 1),
             (&retired, Some(gone), 2),
             (&new, None, 3),
         ] {
-            instances.expect(&event("e", id), now);
+            instances.add_placeholder(&event("e", id), now);
             assert_eq!(
-                (instances.len(), instances.may_be_forgotten(id)),
+                (instances.len(), instances.may_be_evicted(id)),
                 (if *id == old { 2 } else { len }, true)
             );
-            instances.seek(id);
-            instances.learn(id, known, now);
+            instances.lookup_started(id);
+            instances.apply_lookup(id, known, now);
             assert_eq!(
-                (instances.len(), instances.may_be_forgotten(id)),
+                (instances.len(), instances.may_be_evicted(id)),
                 (len, false)
             );
         }

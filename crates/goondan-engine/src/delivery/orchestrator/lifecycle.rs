@@ -1,5 +1,5 @@
-//! Retires and deletes idle instances (rule C6). What is written and deleted is so on another thread; an instance has no
-//! turn meanwhile.
+//! Retirement and deletion of idle instances (rule C6). Store writes run in separate tasks; no turn
+//! of the instance begins until then.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,67 +8,67 @@ use chrono::{DateTime, Utc};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::known::Known;
-use super::{Command, Orchestrator, Refusal};
-use crate::delivery::lifecycle::{self, Fate, Idle};
+use super::compact_meta::CompactInstanceMeta;
+use super::{Orchestrator, OrchestratorCommand, SubmitError};
+use crate::delivery::lifecycle::{self, IdleTime, LifecycleStep};
 use crate::plan::Generation;
 use goondan_core::ids::InstanceId;
 use goondan_core::ports::store::{InstanceMeta, StoreError};
 
-/// A policy may come with a reload: that often is looked for one.
-const WITHOUT_POLICY: Duration = Duration::from_secs(60);
+/// Check interval without a lifecycle policy: a reload may add one.
+const DEFAULT_CHECK_INTERVAL: Duration = Duration::from_secs(60);
 
-/// What was done about an instance that has no turn meanwhile.
-pub enum Tended {
-    /// It is retired.
+/// Result of store work on an instance.
+pub enum StoreWorkResult {
+    /// The instance is retired.
     Retired,
-    /// Its folder is gone.
+    /// The instance is deleted.
     Deleted,
-    /// The store knows it as it is.
+    /// The store has the current metadata.
     Kept,
-    /// What is known of it is written, or could not be. Somebody waits for that.
+    /// A caller waits for the metadata to be written.
     Put {
-        /// The store did not know it before.
+        /// The instance was not in the store before.
         is_new: bool,
-        /// Whether it is written.
+        /// Result of the write.
         written: Result<(), StoreError>,
-        /// Who waits.
-        answer: oneshot::Sender<Result<bool, Refusal>>,
+        /// Receives `true` if the instance is new.
+        answer: oneshot::Sender<Result<bool, SubmitError>>,
     },
-    /// Nothing: the store has failed. It is tried again.
+    /// The store failed. The work is retried later.
     Failed,
 }
 
-/// How long one has had nothing to do.
-fn idle_of(known: &Known) -> Idle {
-    Idle {
+fn idle_of(known: &CompactInstanceMeta) -> IdleTime {
+    IdleTime {
         since: known.updated_at(),
         retired: known.retired_at().filter(|_| known.is_retired()),
     }
 }
 
-/// What becomes of an idle instance of that agent. One whose agent a reload has removed is retired at once (rule R4).
-pub(super) fn fate(
+/// Returns the next lifecycle step of an idle instance. An instance of a removed agent is retired
+/// immediately (rule R4).
+pub(super) fn next_step(
     generation: &Generation,
     agent: &str,
-    idle: Idle,
+    idle: IdleTime,
     now: DateTime<Utc>,
-) -> Option<Fate> {
+) -> Option<LifecycleStep> {
     let is_left = idle.retired.is_none() && generation.agent(agent).is_none();
-    idle.fate(now, &generation.policy.lifecycle)
-        .or(is_left.then_some(Fate::Retire))
+    idle.next_step(now, &generation.policy.lifecycle)
+        .or(is_left.then_some(LifecycleStep::Retire))
 }
 
 impl Orchestrator {
-    /// When it is time to look after idle instances.
-    pub(super) fn next_tending(&self) -> Instant {
+    /// Returns the time of the next check for idle instances.
+    pub(super) fn next_idle_check(&self) -> Instant {
         let interval = lifecycle::interval(&self.engine.generation.load().policy.lifecycle);
-        Instant::now() + interval.unwrap_or(WITHOUT_POLICY)
+        Instant::now() + interval.unwrap_or(DEFAULT_CHECK_INTERVAL)
     }
 
-    /// Retires and deletes what is due.
-    pub(super) fn tend(&mut self) {
-        self.tend_at = self.next_tending();
+    /// Retires and deletes all idle instances that are due.
+    pub(super) fn collect_idle(&mut self) {
+        self.tend_at = self.next_idle_check();
         let policy = self.engine.generation.load().policy.lifecycle.clone();
         let idle = self
             .instances
@@ -84,35 +84,36 @@ impl Orchestrator {
         let (retire, delete) = (ids(due.retire), ids(due.delete));
         retire.iter().for_each(|id| self.retire(id));
         delete.iter().for_each(|id| self.delete(id));
-        self.look_for_due();
+        self.start_due_scan();
     }
 
-    /// Retires or deletes one where it is due.
-    pub(super) fn tend_one(&mut self, id: &InstanceId) {
+    /// Retires or deletes one instance if it is due.
+    pub(super) fn collect_one(&mut self, id: &InstanceId) {
         let Some(instance) = self.instances.get(id).filter(|instance| instance.is_idle()) else {
             return;
         };
         let idle = idle_of(&instance.known);
-        match fate(
+        match next_step(
             &self.engine.generation.load_full(),
             &id.agent,
             idle,
             self.engine.clock.now(),
         ) {
-            Some(Fate::Retire) => self.retire(id),
-            Some(Fate::Delete) => self.delete(id),
+            Some(LifecycleStep::Retire) => self.retire(id),
+            Some(LifecycleStep::Delete) => self.delete(id),
             None => {}
         }
     }
 
-    /// Another generation is in place.
-    pub(super) fn swapped(&mut self) {
+    /// Applies a new generation.
+    pub(super) fn generation_changed(&mut self) {
         self.retire_without_agent();
         self.has_changed = true;
-        self.look_for_due();
+        self.start_due_scan();
     }
 
-    /// Retires idle instances of agents that a reload has removed (rule R4). Busy ones follow with the end of their turn.
+    /// Retires idle instances of agents that a reload has removed (rule R4). Busy instances follow
+    /// at the end of their turn.
     pub(super) fn retire_without_agent(&mut self) {
         let generation = self.engine.generation.load_full();
         let idle = self.instances.idle();
@@ -124,20 +125,25 @@ impl Orchestrator {
         gone.iter().for_each(|id| self.retire(id));
     }
 
-    /// An instance has nothing to do: it is forgotten before long, where the store knows it.
-    pub(super) fn rest(&mut self, id: &InstanceId) {
+    /// Lets an idle instance leave memory, after its metadata is stored.
+    pub(super) fn release_idle(&mut self, id: &InstanceId) {
         let Some(instance) = self.instances.get(id).filter(|instance| instance.is_idle()) else {
             return;
         };
-        if !self.instances.forgets() {
+        if !self.instances.evicts_idle() {
             return;
         }
         if !instance.is_new {
-            return self.instances.rest(id);
+            return self.instances.mark_idle(id);
         }
         let (meta, store) = (instance.meta(id), Arc::clone(&self.engine.store));
-        self.tend_to(id, async move {
-            put_away(store.put_instance(&meta).await.map(|()| Tended::Kept))
+        self.spawn_store_work(id, async move {
+            or_failed(
+                store
+                    .put_instance(&meta)
+                    .await
+                    .map(|()| StoreWorkResult::Kept),
+            )
         });
     }
 
@@ -147,34 +153,39 @@ impl Orchestrator {
             return;
         };
         let store = Arc::clone(&self.engine.store);
-        self.tend_to(id, async move {
-            put_away(store.put_instance(&meta).await.map(|()| Tended::Retired))
+        self.spawn_store_work(id, async move {
+            or_failed(
+                store
+                    .put_instance(&meta)
+                    .await
+                    .map(|()| StoreWorkResult::Retired),
+            )
         });
     }
 
     fn delete(&mut self, id: &InstanceId) {
         let (store, doomed) = (Arc::clone(&self.engine.store), id.clone());
-        self.tend_to(id, async move {
-            put_away(
+        self.spawn_store_work(id, async move {
+            or_failed(
                 store
                     .delete_instance(&doomed)
                     .await
-                    .map(|_| Tended::Deleted),
+                    .map(|_| StoreWorkResult::Deleted),
             )
         });
     }
 
-    /// Writes what is known of an instance before any of its turns begins.
+    /// Writes the metadata of an instance before its next turn begins.
     pub(super) fn put_before_turns(
         &mut self,
         meta: InstanceMeta,
         is_new: bool,
-        answer: oneshot::Sender<Result<bool, Refusal>>,
+        answer: oneshot::Sender<Result<bool, SubmitError>>,
     ) {
         let store = Arc::clone(&self.engine.store);
         let id = meta.id();
-        self.tend_to(&id, async move {
-            Tended::Put {
+        self.spawn_store_work(&id, async move {
+            StoreWorkResult::Put {
                 is_new,
                 written: store.put_instance(&meta).await,
                 answer,
@@ -182,8 +193,12 @@ impl Orchestrator {
         });
     }
 
-    /// Does something about an instance beside this task. The instance has no turn meanwhile.
-    fn tend_to(&mut self, id: &InstanceId, work: impl Future<Output = Tended> + Send + 'static) {
+    /// Runs store work in a separate task. No turn of the instance begins until it is done.
+    fn spawn_store_work(
+        &mut self,
+        id: &InstanceId,
+        work: impl Future<Output = StoreWorkResult> + Send + 'static,
+    ) {
         let Some(instance) = self.instances.get_mut(id) else {
             return;
         };
@@ -192,45 +207,46 @@ impl Orchestrator {
         self.tending += 1;
         tokio::spawn(async move {
             let done = work.await;
-            // Without an orchestrator the next one sees what was done.
-            let _ = commands.send(Command::Tended { instance, done });
+            // If the orchestrator has ended, the next one reads the result from the store.
+            let _ = commands.send(OrchestratorCommand::Tended { instance, done });
         });
     }
 
-    /// Something was done about an instance. If it was wanted again meanwhile, it is there again.
-    pub(super) fn tended(&mut self, id: InstanceId, done: Tended) {
+    /// Applies the result of store work. If an event arrived during the work, the instance stays in
+    /// memory and is written again.
+    pub(super) fn store_work_done(&mut self, id: InstanceId, done: StoreWorkResult) {
         self.tending -= 1;
-        let forgets = self.instances.forgets();
+        let forgets = self.instances.evicts_idle();
         let Some(instance) = self.instances.get_mut(&id) else {
             return;
         };
         instance.is_tended = false;
         let (is_wanted, meta) = (!instance.known.is_retired(), instance.meta(&id));
         match done {
-            Tended::Put {
+            StoreWorkResult::Put {
                 is_new,
                 written,
                 answer,
             } => {
                 // The next turn writes it.
                 instance.is_new |= written.is_err();
-                let _ = answer.send(written.map(|()| is_new).map_err(Refusal::from));
+                let _ = answer.send(written.map(|()| is_new).map_err(SubmitError::from));
             }
-            Tended::Deleted if !is_wanted => {
-                self.engine.put_away(&id);
+            StoreWorkResult::Deleted if !is_wanted => {
+                self.engine.release_instance(&id);
                 self.engine.timetable.forget(&id);
                 self.instances.remove(&id);
             }
-            Tended::Retired if !is_wanted => self.engine.put_away(&id),
-            Tended::Deleted | Tended::Retired => self.write_again(meta),
-            Tended::Kept => instance.is_new = false,
-            Tended::Failed if forgets => {
+            StoreWorkResult::Retired if !is_wanted => self.engine.release_instance(&id),
+            StoreWorkResult::Deleted | StoreWorkResult::Retired => self.write_again(meta),
+            StoreWorkResult::Kept => instance.is_new = false,
+            StoreWorkResult::Failed if forgets => {
                 instance.is_new = true;
                 if instance.queue.is_empty() {
                     return self.stalled.add(id);
                 }
             }
-            Tended::Failed => {}
+            StoreWorkResult::Failed => {}
         }
         self.make_ready(id);
     }
@@ -239,15 +255,15 @@ impl Orchestrator {
         let store = Arc::clone(&self.engine.store);
         tokio::spawn(async move {
             if let Err(error) = store.put_instance(&meta).await {
-                tracing::warn!(instance = %meta.id(), %error, "what is known of an instance was not written");
+                tracing::warn!(instance = %meta.id(), %error, "failed to write instance metadata");
             }
         });
     }
 }
 
-fn put_away(done: Result<Tended, StoreError>) -> Tended {
+fn or_failed(done: Result<StoreWorkResult, StoreError>) -> StoreWorkResult {
     done.unwrap_or_else(|error| {
-        tracing::warn!(%error, "an idle instance was not put away");
-        Tended::Failed
+        tracing::warn!(%error, "failed to unload an idle instance");
+        StoreWorkResult::Failed
     })
 }

@@ -1,17 +1,17 @@
-//! One task owns the instances. Everything that concerns them comes to it as a [`Command`]; it alone decides whose turn
-//! begins, and it never waits for a disk or for a turn.
+//! The task that owns all instances. It receives every operation as a [`OrchestratorCommand`]. Only this task
+//! decides which turn begins, and it never waits for a disk or a turn.
 
-mod by_id;
+mod chain_waiters;
 mod command;
+mod compact_meta;
+mod event_lookup;
+mod instance_lookup;
 mod instances;
-mod known;
 mod lifecycle;
 mod pending;
-mod refusal;
 mod scheduling;
-mod seeking;
-mod settling;
 mod stalled;
+mod submit_error;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -28,79 +28,81 @@ use crate::delivery::routing::WaitGraph;
 use crate::engine::Engine;
 use crate::turn::instance::{TurnEnd, failed_result};
 use crate::turn::store_failed;
+use goondan_core::agent_event::{AgentEvent, turn_id};
 use goondan_core::event::TurnResult;
-use goondan_core::handled::{Handled, KeptResult};
 use goondan_core::ids::InstanceId;
-use goondan_core::inbound::{AgentEvent, turn_id};
-use goondan_core::ports::store::{HandledEvent, InstanceMeta, LogRecord, Recovered, StoreError};
+use goondan_core::ports::store::{
+    HandledEvent, InstanceMeta, LogRecord, RecoveredState, StoreError,
+};
+use goondan_core::result_cache::{EncodedResult, ResultCache};
 
-pub use by_id::Found;
-pub use command::{Command, SpawnRequest};
+use chain_waiters::ChainWaiters;
+pub use command::{InstanceSpawnRequest, OrchestratorCommand};
+pub use event_lookup::EventState;
+pub use instance_lookup::InstanceScan;
+use instance_lookup::{LookupReason, PendingLookups};
 use instances::new_meta;
-pub(crate) use instances::{Instances, describe};
-pub use lifecycle::Tended;
-use pending::{AllPending, Pending};
-pub use refusal::Refusal;
-pub use seeking::Looked;
-use seeking::{Seeking, Wanted};
-use settling::Settling;
-use stalled::Stalled;
+pub(crate) use instances::{InstanceTable, describe};
+pub use lifecycle::StoreWorkResult;
+use pending::{PendingEvent, PendingEvents};
+use stalled::StalledInstances;
+pub use submit_error::SubmitError;
 
-/// A turn that runs.
 struct RunningTurn {
     event: AgentEvent,
     cancel: CancellationToken,
-    joined: crate::turn::JoinBox,
-    /// Something came for the instance while it ran.
+    joined: crate::turn::LateResponses,
+    /// An event for the instance arrived during the turn.
     is_wanted: bool,
 }
 
-/// An event that somebody hands in.
-struct Submission {
+struct EventSubmission {
     event: Box<AgentEvent>,
     waiter: Option<oneshot::Sender<TurnResult>>,
-    accepted: oneshot::Sender<Result<(), Refusal>>,
-    /// The store was asked whether there is its instance.
+    accepted: oneshot::Sender<Result<(), SubmitError>>,
+    /// The store has already been asked if the instance exists.
     is_sought: bool,
 }
 
-/// The task's state.
 pub(crate) struct Orchestrator {
     engine: Arc<Engine>,
-    instances: Instances,
-    pending: AllPending,
-    handled: Handled<KeptResult>,
-    /// Queued events whose turn had begun before it was cut off. They can't be withdrawn, only cancelled.
+    instances: InstanceTable,
+    pending: PendingEvents,
+    handled: ResultCache<EncodedResult>,
+    /// Queued events whose turn began and was interrupted. They cannot be withdrawn, only
+    /// cancelled.
     begun: HashSet<String>,
-    /// Those of them that shall end as soon as they have taken up what had happened.
+    /// Interrupted turns to end once they have replayed their journal.
     cancelled: HashSet<String>,
     waits: WaitGraph,
-    stalled: Stalled,
-    settling: Settling,
-    /// Instances with something to do, in the order in which they came to it.
+    stalled: StalledInstances,
+    settling: ChainWaiters,
+    /// Instances with work, in the order in which the work arrived.
     ready: VecDeque<InstanceId>,
     is_ready: HashSet<InstanceId>,
     turns: JoinSet<(InstanceId, TurnEnd)>,
     turn_tasks: HashMap<Id, InstanceId>,
     stopping: Option<tokio::time::Instant>,
-    /// Events on their way to the disk, in the order in which they came.
+    /// Events that are being written, in order of arrival.
     accepting: FuturesOrdered<BoxFuture<'static, (AgentEvent, Result<(), StoreError>)>>,
-    /// Instances that the store is asked for.
-    seeking: Seeking,
-    /// When idle instances are looked after.
+    seeking: PendingLookups,
+    /// Time of the next check for idle instances.
     tend_at: tokio::time::Instant,
-    /// How many are being put away.
+    /// Number of running store tasks for idle instances.
     tending: usize,
-    /// Instances that are not in memory may be of agents that a reload has removed.
+    /// A reload may have removed agents of instances that are not in memory.
     has_changed: bool,
-    /// Those are being looked for that are to be retired or deleted.
+    /// A scan for instances to retire or delete is running.
     is_looking: bool,
 }
 
 impl Orchestrator {
-    /// Takes over what was left on disk.
-    pub(crate) fn new(engine: Arc<Engine>, recovered: Recovered, instances: Instances) -> Self {
-        let mut handled = Handled::default();
+    pub(crate) fn new(
+        engine: Arc<Engine>,
+        recovered: RecoveredState,
+        instances: InstanceTable,
+    ) -> Self {
+        let mut handled = ResultCache::default();
         for HandledEvent {
             event_id,
             result,
@@ -113,20 +115,20 @@ impl Orchestrator {
         let mut orchestrator = Orchestrator {
             engine,
             instances,
-            pending: AllPending::default(),
+            pending: PendingEvents::default(),
             handled,
             begun: recovered.begun.into_iter().collect(),
             cancelled: HashSet::new(),
             waits: WaitGraph::default(),
-            stalled: Stalled::default(),
-            settling: Settling::default(),
+            stalled: StalledInstances::default(),
+            settling: ChainWaiters::default(),
             ready: VecDeque::new(),
             is_ready: HashSet::new(),
             turns: JoinSet::new(),
             turn_tasks: HashMap::new(),
             stopping: None,
             accepting: FuturesOrdered::new(),
-            seeking: Seeking::default(),
+            seeking: PendingLookups::default(),
             tend_at: tokio::time::Instant::now(),
             tending: 0,
             has_changed: false,
@@ -138,8 +140,8 @@ impl Orchestrator {
         orchestrator
     }
 
-    /// Runs until everybody who could send a command is gone, or after a shutdown.
-    pub(crate) async fn run(mut self, mut commands: UnboundedReceiver<Command>) {
+    /// Runs until all command senders are dropped, or until a shutdown is complete.
+    pub(crate) async fn run(mut self, mut commands: UnboundedReceiver<OrchestratorCommand>) {
         self.start_turns();
         loop {
             tokio::select! {
@@ -148,80 +150,86 @@ impl Orchestrator {
                     None => break,
                 },
                 Some(ended) = self.turns.join_next_with_id() => self.turn_ended(ended),
-                Some((event, written)) = self.accepting.next() => self.durable(event, written),
-                Some(sought) = self.seeking.next() => self.found(sought),
+                Some((event, written)) = self.accepting.next() => self.event_written(event, written),
+                Some(sought) = self.seeking.next() => self.lookup_done(sought),
                 () = deadline(self.stopping) => self.cancel_all(),
                 () = deadline(self.stalled.at()) => self.retry_stalled(),
-                () = tokio::time::sleep_until(self.tend_at) => self.tend(),
+                () = tokio::time::sleep_until(self.tend_at) => self.collect_idle(),
             }
             self.start_turns();
-            self.tell_settled();
+            self.notify_chain_waiters();
             if self.stopping.is_some() && self.turns.is_empty() && self.is_settled() {
                 break;
             }
         }
     }
 
-    /// Whether nothing is on its way to the store, or from there.
+    /// Returns `true` if no store operation is pending.
     fn is_settled(&self) -> bool {
         self.tending == 0 && self.accepting.is_empty() && self.seeking.is_empty()
     }
 
-    fn handle(&mut self, command: Command) {
+    fn handle(&mut self, command: OrchestratorCommand) {
         match command {
-            Command::Submit {
+            OrchestratorCommand::Submit {
                 event,
                 waiter,
                 accepted,
             } => {
-                self.submit(Submission {
+                self.submit(EventSubmission {
                     event,
                     waiter,
                     accepted,
                     is_sought: false,
                 });
             }
-            Command::Abandon { event_id, reason } => self.abandon(&event_id, reason),
-            Command::Cancel { instance, answer } => drop(answer.send(self.cancel(&instance))),
-            Command::CancelEvent { event_id, answer } => {
+            OrchestratorCommand::Abandon { event_id, reason } => self.abandon(&event_id, reason),
+            OrchestratorCommand::Cancel { instance, answer } => {
+                let _ = answer.send(self.cancel(&instance));
+            }
+            OrchestratorCommand::CancelEvent { event_id, answer } => {
                 let _ = answer.send(self.cancel_event(&event_id));
             }
-            Command::Find { event_id, answer } => drop(answer.send(self.find(&event_id))),
-            Command::Spawn { request, answer } => self.spawn(request, answer, false),
-            Command::List { answer } => self.list(answer),
-            Command::Has { instance, answer } => self.tell_whether_there_is(instance, answer),
-            Command::Looked(looked) => self.looked(looked),
-            Command::Settled { trace_id, answer } => self.settling.wait(trace_id, answer),
-            // Turns are begun behind each command.
-            Command::Room => {}
-            Command::Swapped => self.swapped(),
-            Command::Tended { instance, done } => self.tended(instance, done),
-            Command::Shutdown { grace } => {
+            OrchestratorCommand::Find { event_id, answer } => {
+                drop(answer.send(self.find(&event_id)))
+            }
+            OrchestratorCommand::Spawn { request, answer } => self.spawn(request, answer, false),
+            OrchestratorCommand::List { answer } => self.list(answer),
+            OrchestratorCommand::Has { instance, answer } => self.send_existence(instance, answer),
+            OrchestratorCommand::Looked(looked) => self.scan_done(looked),
+            OrchestratorCommand::Settled { trace_id, answer } => {
+                self.settling.wait(trace_id, answer)
+            }
+            // `run` starts turns after each command.
+            OrchestratorCommand::Room => {}
+            OrchestratorCommand::Swapped => self.generation_changed(),
+            OrchestratorCommand::Tended { instance, done } => self.store_work_done(instance, done),
+            OrchestratorCommand::Shutdown { grace } => {
                 self.stopping = Some(tokio::time::Instant::now() + grace)
             }
         }
     }
 
-    fn submit(&mut self, submission: Submission) {
-        if let Some(submission) = self.seek_room(submission) {
-            let Submission {
+    fn submit(&mut self, submission: EventSubmission) {
+        if let Some(submission) = self.look_up_if_full(submission) {
+            let EventSubmission {
                 event,
                 waiter,
                 accepted,
                 ..
             } = submission;
-            self.take(*event, waiter, accepted);
+            self.accept(*event, waiter, accepted);
         }
     }
 
-    fn take(
+    fn accept(
         &mut self,
         event: AgentEvent,
         waiter: Option<oneshot::Sender<TurnResult>>,
-        accepted: oneshot::Sender<Result<(), Refusal>>,
+        accepted: oneshot::Sender<Result<(), SubmitError>>,
     ) {
         if let Some(kept) = self.handled.get(&event.id) {
-            // Delivered again: it is accepted, and its result is known.
+            // Duplicate delivery: accepted again, with the stored result.
             let _ = accepted.send(Ok(()));
             if let Some(waiter) = waiter {
                 let _ = waiter.send(
@@ -249,17 +257,17 @@ impl Orchestrator {
         };
         if let Some(known) = self.pending.get_mut(&event.id) {
             known.waiters.extend(waiter);
-            // An event that is on disk has nobody waiting for that.
+            // For a durable event, the list of acceptance waiters is empty.
             if known.accepted.is_empty() {
                 let _ = accepted.send(Ok(()));
             } else {
                 known.accepted.push(accepted);
             }
-            // Where its instance stands still, this sets it going again.
+            // If the instance is stalled, the duplicate triggers a retry.
             self.make_ready(event.target);
             return;
         }
-        let mut pending = Pending::of(&event);
+        let mut pending = PendingEvent::of(&event);
         pending.waiters.extend(waiter);
         pending.accepted.push(accepted);
         self.pending.insert(event.id.clone(), pending);
@@ -271,26 +279,26 @@ impl Orchestrator {
             .push_back(async move { (event, durable.await) }.boxed());
     }
 
-    /// An event is on disk, or could not be put there.
-    fn durable(&mut self, event: AgentEvent, written: Result<(), StoreError>) {
+    /// Handles the result of writing an event to disk.
+    fn event_written(&mut self, event: AgentEvent, written: Result<(), StoreError>) {
         let Some(pending) = self.pending.get_mut(&event.id) else {
             return;
         };
         let accepted = std::mem::take(&mut pending.accepted);
-        let answer = written.map_err(Refusal::from);
+        let answer = written.map_err(SubmitError::from);
         for accepted in accepted {
             let _ = accepted.send(answer.clone());
         }
         match answer {
             Ok(()) => self.enqueue(event),
-            Err(_) => self.forget(&event.id, None),
+            Err(_) => self.end_event(&event.id, None),
         }
     }
 
-    /// Puts an accepted event in its queue; an answer joins the turn that runs (rule A5).
+    /// Queues an accepted event. A response joins the running turn (rule A5).
     fn enqueue(&mut self, event: AgentEvent) {
         let now = self.engine.clock.now();
-        self.seek_for(&event, now);
+        self.look_up_target(&event, now);
         let instance = self.instances.of_event(&event, now);
         match &instance.turn {
             Some(turn) if event.is_response() => turn.joined.put(event),
@@ -316,11 +324,12 @@ impl Orchestrator {
     }
 
     fn enqueue_recovered(&mut self, event: AgentEvent) {
-        self.pending.insert(event.id.clone(), Pending::of(&event));
+        self.pending
+            .insert(event.id.clone(), PendingEvent::of(&event));
         self.enqueue(event);
     }
 
-    /// Takes back an event: out of its queue, or by cancelling its turn, unless somebody else waits for it (rule A2).
+    /// Withdraws an event, or cancels its turn, unless another caller waits for it (rule A2).
     fn abandon(&mut self, event_id: &str, reason: String) {
         let Some(pending) = self.pending.get_mut(event_id) else {
             return;
@@ -349,12 +358,12 @@ impl Orchestrator {
         let before = instance.queue.len();
         instance.queue.retain(|event| event.id != event_id);
         if instance.queue.len() < before {
-            // Where that is lost, a turn nobody waits for runs at the next start.
+            // If this record is lost, a turn without a waiting caller runs at the next start.
             drop(self.engine.store.append(LogRecord::Withdrawn {
                 event_id: event_id.to_owned(),
                 reason,
             }));
-            self.forget(event_id, None);
+            self.end_event(event_id, None);
         }
     }
 
@@ -367,7 +376,7 @@ impl Orchestrator {
     }
 
     fn cancel_all(&mut self) {
-        // Once is enough; what ignores it is dropped with the runtime.
+        // Cancelled once; a task that ignores it is dropped with the async runtime.
         self.stopping = Some(tokio::time::Instant::now() + std::time::Duration::from_secs(3_600));
         for instance in self.turn_tasks.values() {
             self.cancel(instance);
@@ -376,12 +385,12 @@ impl Orchestrator {
 
     fn spawn(
         &mut self,
-        request: SpawnRequest,
-        answer: oneshot::Sender<Result<bool, Refusal>>,
+        request: InstanceSpawnRequest,
+        answer: oneshot::Sender<Result<bool, SubmitError>>,
         is_sought: bool,
     ) {
-        if !is_sought && self.instances.may_be_forgotten(&request.id) {
-            return self.seek(request.id.clone(), Wanted::Spawn(request, answer));
+        if !is_sought && self.instances.may_be_evicted(&request.id) {
+            return self.look_up(request.id.clone(), LookupReason::Spawn(request, answer));
         }
         match self.prepare(request) {
             Ok(None) => drop(answer.send(Ok(false))),
@@ -390,10 +399,13 @@ impl Orchestrator {
         }
     }
 
-    /// What has to be written so that the instance is there, and whether it is new; nothing where it is there already.
-    fn prepare(&mut self, request: SpawnRequest) -> Result<Option<(InstanceMeta, bool)>, Refusal> {
+    /// Returns the metadata to write and a flag for a new instance; `None` if the instance exists.
+    fn prepare(
+        &mut self,
+        request: InstanceSpawnRequest,
+    ) -> Result<Option<(InstanceMeta, bool)>, SubmitError> {
         self.known_agent(&request.id.agent)?;
-        refusal::fitting_key(&request.id)?;
+        submit_error::fitting_key(&request.id)?;
         if let Some(meta) = self.instances.revive(&request.id, self.engine.clock.now()) {
             return Ok(Some((meta, false)));
         }
@@ -414,16 +426,16 @@ impl Orchestrator {
         Ok(Some((meta, true)))
     }
 
-    /// An event is over: those who wait get the result, and callers go on.
-    fn forget(&mut self, event_id: &str, result: Option<&TurnResult>) {
-        self.tell(event_id, result);
+    /// Ends an event: delivers the result to all waiters and removes all data about the event.
+    fn end_event(&mut self, event_id: &str, result: Option<&TurnResult>) {
+        self.notify_waiters(event_id, result);
         self.pending.remove(event_id);
         self.begun.remove(event_id);
         self.cancelled.remove(event_id);
     }
 
-    /// Those who wait for an event get `result`, or are told that there is none, and callers go on.
-    fn tell(&mut self, event_id: &str, result: Option<&TurnResult>) {
+    /// Delivers `result` to all waiters of an event. Without a result, their channels are closed.
+    fn notify_waiters(&mut self, event_id: &str, result: Option<&TurnResult>) {
         let Some(pending) = self.pending.get_mut(event_id) else {
             return;
         };
@@ -437,9 +449,9 @@ impl Orchestrator {
         }
     }
 
-    /// Those who wait from outside for an event get `result`, though its turn is not over; so do those who wait for a turn
-    /// that waits for it. Turns themselves go on waiting.
-    fn tell_outside(&mut self, event_id: &str, result: &TurnResult) {
+    /// Delivers `result` to external waiters of an unfinished event, and to external waiters of
+    /// turns that wait for it. Turns themselves continue to wait.
+    fn notify_external_waiters(&mut self, event_id: &str, result: &TurnResult) {
         let Some(pending) = self.pending.get_mut(event_id) else {
             return;
         };
@@ -453,7 +465,7 @@ impl Orchestrator {
                 None => drop(waiter.sender.send(result.clone())),
             }
         }
-        // Nobody waits in a circle, so this ends.
+        // Waits are never circular, so this recursion ends.
         for caller in callers {
             let turn = self
                 .instances
@@ -462,7 +474,7 @@ impl Orchestrator {
             if let Some((event_id, turn_id)) =
                 turn.map(|turn| (turn.event.id.clone(), turn.event.turn_id()))
             {
-                self.tell_outside(
+                self.notify_external_waiters(
                     &event_id,
                     &TurnResult {
                         turn_id,
@@ -474,7 +486,7 @@ impl Orchestrator {
     }
 }
 
-/// An event was handled, and nobody can tell any more what came of it.
+/// Returns the result for a handled event whose stored result is damaged.
 fn unreadable(event_id: &str, cause: serde_json::Error) -> TurnResult {
     let damaged = StoreError::Damaged {
         what: format!("the result of {event_id}"),
@@ -483,7 +495,7 @@ fn unreadable(event_id: &str, cause: serde_json::Error) -> TurnResult {
     failed_result(turn_id(event_id), store_failed(&damaged))
 }
 
-type Ended = Result<(Id, (InstanceId, TurnEnd)), JoinError>;
+type EndedTurnTask = Result<(Id, (InstanceId, TurnEnd)), JoinError>;
 
 async fn deadline(at: Option<tokio::time::Instant>) {
     match at {

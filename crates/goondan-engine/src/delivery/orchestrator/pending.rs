@@ -1,45 +1,44 @@
-//! Events between their submission and their end, and how much room they take.
+//! Events between submission and end, and their memory use.
 
 use std::collections::HashMap;
 
 use tokio::sync::oneshot;
 
-use super::Refusal;
+use super::SubmitError;
+use goondan_core::agent_event::AgentEvent;
 use goondan_core::event::TurnResult;
 use goondan_core::ids::InstanceId;
-use goondan_core::inbound::AgentEvent;
 
-/// The most that the events of a swarm may take, in bytes. What is over it is refused: who sends in a loop fills no memory.
-pub(super) const MOST_BYTES: usize = 512 * 1024 * 1024;
+/// Memory limit for all events of a swarm, in bytes. Events over the limit are refused, so that a
+/// client that sends in a loop cannot exhaust memory.
+pub(super) const MAX_PENDING_BYTES: usize = 512 * 1024 * 1024;
 
-/// The largest event, in bytes.
-pub(super) const LARGEST: usize = 32 * 1024 * 1024;
+/// Size limit of one event, in bytes.
+pub(super) const MAX_EVENT_BYTES: usize = 32 * 1024 * 1024;
 
-/// What an event takes beside its texts.
-const OVERHEAD: usize = 1024;
+/// Estimated size of an event without its strings, in bytes.
+const EVENT_OVERHEAD_BYTES: usize = 1024;
 
-/// Somebody who waits for the result of an event.
-pub(super) struct Waiter {
+/// Caller that waits for the result of an event.
+pub(super) struct ResultWaiter {
     pub(super) sender: oneshot::Sender<TurnResult>,
-    /// The instance whose turn stands still meanwhile.
+    /// Instance whose turn is blocked until then.
     pub(super) caller: Option<InstanceId>,
 }
 
-/// An event between its submission and its end.
-pub(super) struct Pending {
+pub(super) struct PendingEvent {
     pub(super) target: InstanceId,
-    /// The chain that it belongs to.
     pub(super) trace_id: String,
-    /// Whose turn made it.
+    /// Instance whose turn sent the event.
     pub(super) asked_by: Option<InstanceId>,
-    pub(super) waiters: Vec<Waiter>,
-    pub(super) accepted: Vec<oneshot::Sender<Result<(), Refusal>>>,
+    pub(super) waiters: Vec<ResultWaiter>,
+    pub(super) accepted: Vec<oneshot::Sender<Result<(), SubmitError>>>,
     bytes: usize,
 }
 
-impl Pending {
+impl PendingEvent {
     pub(super) fn of(event: &AgentEvent) -> Self {
-        Pending {
+        PendingEvent {
             target: event.target.clone(),
             trace_id: event.trace.trace_id.clone(),
             asked_by: event.caller().cloned(),
@@ -50,7 +49,7 @@ impl Pending {
     }
 }
 
-/// About as much as an event takes in memory, in bytes.
+/// Returns the approximate memory use of an event, in bytes.
 pub(super) fn size(event: &AgentEvent) -> usize {
     let metadata = if event.metadata.is_empty() {
         0
@@ -63,7 +62,7 @@ pub(super) fn size(event: &AgentEvent) -> usize {
     } else {
         serde_json::json!(event.history).to_string().len()
     };
-    OVERHEAD
+    EVENT_OVERHEAD_BYTES
         + event.input.len()
         + event.instructions.as_ref().map_or(0, String::len)
         + metadata
@@ -71,35 +70,32 @@ pub(super) fn size(event: &AgentEvent) -> usize {
         + history
 }
 
-/// All of them, by their ids.
 #[derive(Default)]
-pub(super) struct AllPending {
-    events: HashMap<String, Pending>,
-    /// How many belong to each chain.
+pub(super) struct PendingEvents {
+    events: HashMap<String, PendingEvent>,
+    /// Number of events per trace id.
     chains: HashMap<String, usize>,
     bytes: usize,
 }
 
-impl AllPending {
-    /// Whether any event belongs to the chain of that trace.
+impl PendingEvents {
     pub(super) fn has_chain(&self, trace_id: &str) -> bool {
         self.chains.contains_key(trace_id)
     }
 
-    /// What all of them take, in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    pub(super) fn get(&self, event_id: &str) -> Option<&Pending> {
+    pub(super) fn get(&self, event_id: &str) -> Option<&PendingEvent> {
         self.events.get(event_id)
     }
 
-    pub(super) fn get_mut(&mut self, event_id: &str) -> Option<&mut Pending> {
+    pub(super) fn get_mut(&mut self, event_id: &str) -> Option<&mut PendingEvent> {
         self.events.get_mut(event_id)
     }
 
-    pub(super) fn insert(&mut self, event_id: String, pending: Pending) {
+    pub(super) fn insert(&mut self, event_id: String, pending: PendingEvent) {
         self.bytes += pending.bytes;
         *self.chains.entry(pending.trace_id.clone()).or_default() += 1;
         if let Some(before) = self.events.insert(event_id, pending) {
@@ -113,7 +109,7 @@ impl AllPending {
         }
     }
 
-    fn discount(&mut self, gone: &Pending) {
+    fn discount(&mut self, gone: &PendingEvent) {
         self.bytes -= gone.bytes;
         if let Some(count) = self.chains.get_mut(&gone.trace_id) {
             *count -= 1;
@@ -131,18 +127,18 @@ mod tests {
 
     #[test]
     fn what_is_over_takes_no_room() {
-        let mut all = AllPending::default();
+        let mut all = PendingEvents::default();
         for (id, length) in [("a", 10), ("b", 100), ("a", 1_000)] {
             let event = AgentEvent {
                 input: "x".repeat(length),
                 ..event(id, &instance("k"))
             };
-            all.insert(id.to_owned(), Pending::of(&event));
+            all.insert(id.to_owned(), PendingEvent::of(&event));
         }
-        assert_eq!(all.bytes(), 2 * OVERHEAD + 1_100);
+        assert_eq!(all.bytes(), 2 * EVENT_OVERHEAD_BYTES + 1_100);
         all.remove("a");
         all.remove("a");
-        assert_eq!(all.bytes(), OVERHEAD + 100);
+        assert_eq!(all.bytes(), EVENT_OVERHEAD_BYTES + 100);
         let chain = event("b", &instance("k")).trace.trace_id;
         assert!(all.has_chain(&chain));
         all.remove("b");

@@ -1,4 +1,4 @@
-//! Whose turn begins, and what happens when one is over (rules A3, A8).
+//! Start and end of turns (rules A3, A8).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -6,25 +6,25 @@ use std::sync::Arc;
 use goondan_spec::Code;
 use tokio_util::sync::CancellationToken;
 
-use super::instances::Instance;
-use super::{Ended, Orchestrator, Refusal, RunningTurn};
-use crate::cluster::{self, Place};
-use crate::delivery::dead_letters;
+use super::instances::InstanceEntry;
+use super::{EndedTurnTask, Orchestrator, RunningTurn, SubmitError};
+use crate::cluster::{self, TurnPlacement};
+use crate::delivery::failed_events;
 use crate::delivery::responses;
-use crate::turn::JoinBox;
+use crate::turn::LateResponses;
 use crate::turn::instance::{self, TurnEnd, TurnStart, failed_result};
+use goondan_core::agent_event::AgentEvent;
 use goondan_core::event::{SwarmEvent, TurnError, TurnResult};
-use goondan_core::handled::KeptResult;
 use goondan_core::ids::InstanceId;
-use goondan_core::inbound::AgentEvent;
 use goondan_core::ports::store::{FinishedTurn, LogRecord};
+use goondan_core::result_cache::EncodedResult;
 
 impl Orchestrator {
     pub(super) fn make_ready(&mut self, id: InstanceId) {
         self.make_ready_by(id, false);
     }
 
-    /// An instance has something to do; an urgent one begins before the others that wait for room.
+    /// Queues an instance for its next turn. An urgent one is queued before the others.
     pub(super) fn make_ready_by(&mut self, id: InstanceId, urgent: bool) {
         if let Some(turn) = self
             .instances
@@ -42,8 +42,11 @@ impl Orchestrator {
         }
     }
 
-    /// Begins as many turns as there is room for. A turn that waits for another agent takes no room, else callers could
-    /// keep those they wait for from running; nor does one that waits for a person, else they could keep all others from it.
+    /// Begins turns up to the concurrency limit.
+    ///
+    /// A turn that waits for another agent does not count, otherwise callers could block the agents
+    /// they wait for. A turn that waits for an approval does not count either, otherwise such turns
+    /// could block all others.
     pub(super) fn start_turns(&mut self) {
         let most = self
             .engine
@@ -57,13 +60,13 @@ impl Orchestrator {
             let Some(id) = self.ready.pop_front() else {
                 break;
             };
-            // In the end only those begin that turns wait for that run.
+            // During shutdown, only turns that running turns wait for begin.
             if self.stopping.is_some() && !self.waits.is_awaited(&id) {
                 later.push(id);
                 continue;
             }
-            // Whose node is busy lets others go first.
-            let Some(place) = self.place_for(&id) else {
+            // If the node of this instance is busy, other instances go first.
+            let Some(place) = self.slot_for(&id) else {
                 later.push(id);
                 continue;
             };
@@ -76,10 +79,10 @@ impl Orchestrator {
             .for_each(|id| self.ready.push_front(id));
     }
 
-    /// Where the next turn of an instance may run; `None` where there is no room now.
-    fn place_for(&self, id: &InstanceId) -> Option<Place> {
+    /// Returns the node for the next turn of an instance; `None` if there is no free slot.
+    fn slot_for(&self, id: &InstanceId) -> Option<TurnPlacement> {
         let Some(roster) = &self.engine.roster else {
-            return Some(Place::here());
+            return Some(TurnPlacement::here());
         };
         let is_waiting =
             |id: &InstanceId| self.waits.is_waiting(id) || self.engine.lives.is_asked(id);
@@ -97,24 +100,25 @@ impl Orchestrator {
         self.turn_tasks.len() - waiting
     }
 
-    /// Begins the turn of the first event in the queue. Answers behind it join that turn.
-    fn start_turn(&mut self, id: &InstanceId, place: Place) {
-        if self.seek_again(id) {
+    /// Begins the turn of the first queued event. Queued responses join that turn.
+    fn start_turn(&mut self, id: &InstanceId, place: TurnPlacement) {
+        if self.retry_lookup(id) {
             return;
         }
-        let is_free = |instance: &&mut Instance| instance.turn.is_none() && !instance.is_tended;
+        let is_free =
+            |instance: &&mut InstanceEntry| instance.turn.is_none() && !instance.is_tended;
         let first = self
             .instances
             .get_mut(id)
             .filter(is_free)
             .and_then(|instance| instance.queue.pop_front());
         let Some(event) = first else {
-            return self.rest(id);
+            return self.release_idle(id);
         };
         let agent = match self.engine.agent_for(&event) {
             Ok(agent) => agent,
             Err(refusal) => {
-                self.settle_without_turn(&event, &refusal);
+                self.fail_without_turn(&event, &refusal);
                 self.make_ready(id.clone());
                 return;
             }
@@ -122,7 +126,7 @@ impl Orchestrator {
         let Some(instance) = self.instances.get_mut(id) else {
             return;
         };
-        let (joined, cancel) = (JoinBox::default(), CancellationToken::new());
+        let (joined, cancel) = (LateResponses::default(), CancellationToken::new());
         let (answers, others): (VecDeque<_>, VecDeque<_>) = std::mem::take(&mut instance.queue)
             .into_iter()
             .partition(AgentEvent::is_response);
@@ -139,7 +143,10 @@ impl Orchestrator {
         }));
         let (meta, is_new) = (instance.meta(id), instance.is_new);
         let facts = Arc::new(self.engine.facts(agent, &event, &meta));
-        let (warm, engine) = (self.instances.take_warm(id), Arc::clone(&self.engine));
+        let (warm, engine) = (
+            self.instances.take_conversation(id),
+            Arc::clone(&self.engine),
+        );
         let start = TurnStart {
             engine,
             facts,
@@ -167,11 +174,11 @@ impl Orchestrator {
         self.turn_tasks.insert(task.id(), id.clone());
     }
 
-    pub(super) fn turn_ended(&mut self, ended: Ended) {
+    pub(super) fn turn_ended(&mut self, ended: EndedTurnTask) {
         match ended {
             Ok((task, (id, end))) => {
                 self.turn_tasks.remove(&task);
-                self.leave_place(&id);
+                self.release_slot(&id);
                 self.finish_turn(&id, end);
                 if self.engine.agent(&id.agent).is_none() {
                     self.retire_without_agent();
@@ -181,27 +188,27 @@ impl Orchestrator {
                 let Some(id) = self.turn_tasks.remove(&error.id()) else {
                     return;
                 };
-                self.leave_place(&id);
+                self.release_slot(&id);
                 let turn = self
                     .instances
                     .get_mut(&id)
                     .and_then(|instance| instance.turn.take());
                 if let Some(turn) = turn {
                     tracing::error!(instance = %id, %error, "a turn panicked");
-                    self.settle(
+                    self.end_without_turn(
                         &turn.event,
                         &failed_result(turn.event.turn_id(), panicked()),
                     );
-                    self.return_joined(&id, &turn.joined);
+                    self.requeue_responses(&id, &turn.joined);
                     self.make_ready(id);
                 }
             }
         }
     }
 
-    fn leave_place(&self, id: &InstanceId) {
+    fn release_slot(&self, id: &InstanceId) {
         if let Some(roster) = &self.engine.roster {
-            roster.over(id);
+            roster.end_placement(id);
         }
     }
 
@@ -211,23 +218,23 @@ impl Orchestrator {
         };
         let turn = instance.turn.take();
         instance.known = end.meta.into();
-        // A turn that is over was begun.
+        // A turn that ended with handled events has stored its instance.
         instance.is_new &= end.handled.is_empty();
         if let Some(log) = end.warm {
-            self.instances.keep_warm(id, log);
+            self.instances.cache_conversation(id, log);
         }
         let Some(turn) = turn else { return };
         self.publish_end(&turn.event, &end.result);
-        self.return_joined(id, &turn.joined);
+        self.requeue_responses(id, &turn.joined);
         if end.handled.is_empty() {
-            self.stand_still(*turn, &end.result);
+            self.stall_turn(*turn, &end.result);
             return;
         }
         self.stalled.store_works();
         self.handled.release(id);
         for event_id in &end.handled {
             self.remember(event_id, &end.result);
-            self.forget(event_id, Some(&end.result));
+            self.end_event(event_id, Some(&end.result));
         }
         if let Some(answer) = end.answer {
             self.enqueue_recovered(answer);
@@ -235,18 +242,22 @@ impl Orchestrator {
         self.make_ready(id.clone());
     }
 
-    /// The store has failed a turn: it is not over, and keeps its place before everything else in its queue. What came
-    /// meanwhile sets the instance going again at once, for nobody may come after it. Otherwise it stands still until the
-    /// next event, the same one sent again, or a while; who waits from outside, also for what is behind it, is told. Agents
-    /// go on waiting, since the turn goes on.
-    fn stand_still(&mut self, turn: RunningTurn, result: &TurnResult) {
+    /// Stalls an instance after the store failed its turn. The event returns to the front of the
+    /// queue.
+    ///
+    /// An event that arrived during the turn triggers an immediate retry. Otherwise the turn is
+    /// retried with the next event, a duplicate of this one, or after a delay.
+    ///
+    /// External waiters of all queued events receive the error. Agents continue to wait, since the
+    /// turn is retried.
+    fn stall_turn(&mut self, turn: RunningTurn, result: &TurnResult) {
         let id = turn.event.target.clone();
         let Some(instance) = self.instances.get_mut(&id) else {
             return;
         };
-        // Nobody knows how long: whoever waits for the chain is told that nothing goes on in it.
+        // The duration of the stall is unknown, so clients waiting for the chain are notified now.
         self.settling
-            .tell(|trace_id| trace_id == turn.event.trace.trace_id);
+            .notify(|trace_id| trace_id == turn.event.trace.trace_id);
         self.begun.insert(turn.event.id.clone());
         instance.queue.push_front(turn.event);
         if turn.is_wanted {
@@ -259,7 +270,7 @@ impl Orchestrator {
             .map(|event| (event.id.clone(), event.turn_id()))
             .collect();
         for (event_id, turn_id) in queued {
-            self.tell_outside(
+            self.notify_external_waiters(
                 &event_id,
                 &TurnResult {
                     turn_id,
@@ -267,11 +278,11 @@ impl Orchestrator {
                 },
             );
         }
-        tracing::warn!(instance = %id, "a turn stands still, since the store has failed it; it is tried again");
+        tracing::warn!(instance = %id, "turn suspended: store unavailable; retrying");
         self.stalled.add(id);
     }
 
-    /// Keeps the result of an event that is over, for who may ask for it again.
+    /// Keeps the result of an ended event for later queries.
     fn remember(&mut self, event_id: &str, result: &TurnResult) {
         let asked_by = self
             .pending
@@ -284,14 +295,14 @@ impl Orchestrator {
                 instance.turn.is_some() || instance.queue.iter().any(is_begun)
             })
         };
-        let kept = KeptResult::of(result);
+        let kept = EncodedResult::encode(result);
         let size = kept.size();
         self.handled
             .put(event_id, kept, size, asked_by.filter(is_asking));
     }
 
-    /// Answers that came too late for the turn's last step wait for the next turn, in front of everything else.
-    fn return_joined(&mut self, id: &InstanceId, joined: &JoinBox) {
+    /// Returns responses that arrived after the turn's last step to the front of the queue.
+    fn requeue_responses(&mut self, id: &InstanceId, joined: &LateResponses) {
         let Some(instance) = self.instances.get_mut(id) else {
             return;
         };
@@ -300,17 +311,18 @@ impl Orchestrator {
         }
     }
 
-    /// An event whose turn can't run is over with an error.
-    fn settle_without_turn(&mut self, event: &AgentEvent, why: &Refusal) {
+    /// Ends an event with an error if its turn cannot run.
+    fn fail_without_turn(&mut self, event: &AgentEvent, why: &SubmitError) {
         let error = TurnError {
             suggestion: why.suggestion(),
             ..TurnError::new(why.code(), why.to_string())
         };
-        self.settle(event, &failed_result(event.turn_id(), error));
+        self.end_without_turn(event, &failed_result(event.turn_id(), error));
     }
 
-    /// An event is over without a turn that could say so itself. Who asked for an answer gets one (rule A5).
-    pub(super) fn settle(&mut self, event: &AgentEvent, result: &TurnResult) {
+    /// Ends an event that has no turn to report the result. The caller of a request receives a
+    /// response (rule A5).
+    pub(super) fn end_without_turn(&mut self, event: &AgentEvent, result: &TurnResult) {
         let now = self.engine.clock.now();
         let answer = responses::answer(event, &event.turn_trace(), result, now);
         let turn = FinishedTurn {
@@ -324,13 +336,13 @@ impl Orchestrator {
         self.publish_end(event, result);
         let (engine, event, ended) = (Arc::clone(&self.engine), event.clone(), result.clone());
         tokio::spawn(async move {
-            dead_letters::bury(&engine, &event, &ended, now).await;
-            // Where that is lost, the event is settled once more at the next start.
+            failed_events::add_if_failed(&engine, &event, &ended, now).await;
+            // If this record is lost, the event is ended once more at the next start.
             drop(engine.store.append(LogRecord::Done(Box::new(turn))));
         });
         self.handled.release(&target);
         self.remember(&id, result);
-        self.forget(&id, Some(result));
+        self.end_event(&id, Some(result));
         if let Some(answer) = answer {
             self.enqueue_recovered(answer);
         }
@@ -349,9 +361,6 @@ impl Orchestrator {
 }
 
 fn panicked() -> TurnError {
-    TurnError::new(
-        Code::TURN_PANIC,
-        "the turn panicked; this is a bug in the program",
-    )
-    .suggest("Look at the log, and report it with what you did.")
+    TurnError::new(Code::TURN_PANIC, "the turn panicked; this is a bug in gdn")
+        .suggest("Check the log, and report the bug with the steps to reproduce it.")
 }

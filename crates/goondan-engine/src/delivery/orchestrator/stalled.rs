@@ -1,5 +1,5 @@
-//! Instances whose turn the store has failed. They go on with the next event, or by themselves after a while: disks get room
-//! again, and nobody should have to tell.
+//! Instances whose turn failed in the store. They are retried with the next event or after a delay,
+//! so that freed disk space is used without user action.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -9,40 +9,38 @@ use tokio::time::Instant;
 use super::Orchestrator;
 use goondan_core::ids::InstanceId;
 
-/// The first wait. Each one after it is twice as long, until a turn is over.
-const FIRST_WAIT: Duration = Duration::from_secs(1);
-/// The longest.
-const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// First retry delay. It doubles until a turn succeeds.
+const FIRST_RETRY_DELAY: Duration = Duration::from_secs(1);
+/// Upper limit of the retry delay.
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(60);
 
-/// Those that stand still, and when they are tried again.
-pub(super) struct Stalled {
+/// Stalled instances and the time of the next retry.
+pub(super) struct StalledInstances {
     instances: HashSet<InstanceId>,
     at: Option<Instant>,
     wait: Duration,
 }
 
-impl Default for Stalled {
+impl Default for StalledInstances {
     fn default() -> Self {
-        Stalled {
+        StalledInstances {
             instances: HashSet::new(),
             at: None,
-            wait: FIRST_WAIT,
+            wait: FIRST_RETRY_DELAY,
         }
     }
 }
 
-impl Stalled {
-    /// When those that stand still are tried again.
+impl StalledInstances {
     pub(super) fn at(&self) -> Option<Instant> {
         self.at
     }
 
-    /// A turn is over: the store works.
+    /// Resets the delay after a turn has succeeded.
     pub(super) fn store_works(&mut self) {
-        self.wait = FIRST_WAIT;
+        self.wait = FIRST_RETRY_DELAY;
     }
 
-    /// One more stands still.
     pub(super) fn add(&mut self, id: InstanceId) {
         self.instances.insert(id);
         self.at.get_or_insert_with(|| Instant::now() + self.wait);
@@ -50,13 +48,13 @@ impl Stalled {
 
     fn take(&mut self) -> HashSet<InstanceId> {
         self.at = None;
-        self.wait = (self.wait * 2).min(LONGEST_WAIT);
+        self.wait = (self.wait * 2).min(MAX_RETRY_DELAY);
         std::mem::take(&mut self.instances)
     }
 }
 
 impl Orchestrator {
-    /// Tries those that stand still again. That is a sign of life to whoever waits for them.
+    /// Retries all stalled instances. Each retry counts as a heartbeat for waiting clients.
     pub(super) fn retry_stalled(&mut self) {
         for id in self.stalled.take() {
             self.engine.lives.of(&id).show();

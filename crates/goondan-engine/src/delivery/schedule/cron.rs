@@ -4,17 +4,18 @@ use chrono::{DateTime, Utc};
 use croner::Cron;
 use croner::parser::{CronParser, Seconds, Year};
 
-use super::zone::Zone;
+use super::zone::IanaZone;
 
-/// A schedule that can be asked when it is due.
-pub struct Schedule {
+/// Parsed cron expression with its time zone.
+pub struct CronSchedule {
     cron: Cron,
-    zone: Zone,
+    zone: IanaZone,
 }
 
-impl Schedule {
-    /// Reads minute, hour, day of month, month and day of week, and the name of a time zone.
-    pub fn parse(expression: &str, zone: &str) -> Result<Schedule, String> {
+impl CronSchedule {
+    /// Parses minute, hour, day of month, month and day of week, and a time zone name. Fails with a
+    /// message if either is invalid.
+    pub fn parse(expression: &str, zone: &str) -> Result<CronSchedule, String> {
         let parser = CronParser::builder()
             .seconds(Seconds::Disallowed)
             .year(Year::Disallowed)
@@ -22,13 +23,14 @@ impl Schedule {
         let cron = parser
             .parse(expression)
             .map_err(|error| format!("`{expression}` is not a cron expression: {error}"))?;
-        let zone = Zone::named(zone).ok_or_else(|| format!("`{zone}` is not a time zone"))?;
-        Ok(Schedule { cron, zone })
+        let zone = IanaZone::named(zone).ok_or_else(|| format!("`{zone}` is not a time zone"))?;
+        Ok(CronSchedule { cron, zone })
     }
 
-    /// The first time after `after` at which it is due; `None` where it never is again.
+    /// Returns the first due time after `after`; `None` if there is none.
     ///
-    /// A local time that a change of the clocks leaves out is moved behind the gap; one that comes twice counts once.
+    /// A local time that a clock change skips moves to the end of the gap. A local time that occurs
+    /// twice counts once.
     pub fn next(&self, after: DateTime<Utc>) -> Option<DateTime<Utc>> {
         let next = self
             .cron
@@ -37,7 +39,7 @@ impl Schedule {
         Some(next.with_timezone(&Utc))
     }
 
-    /// The last time up to `now` at which it was due; `None` where it never was.
+    /// Returns the last due time at or before `now`; `None` if there is none.
     pub fn last(&self, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
         let last = self
             .cron
@@ -52,7 +54,7 @@ mod tests {
     use super::*;
 
     fn next(expression: &str, zone: &str, after: &str) -> String {
-        let schedule = Schedule::parse(expression, zone).unwrap();
+        let schedule = CronSchedule::parse(expression, zone).unwrap();
         let after = after.parse().unwrap();
         schedule
             .next(after)
@@ -79,7 +81,7 @@ mod tests {
     #[test]
     fn the_last_time_is_told_too() {
         let last = |expression: &str, now: &str| {
-            let schedule = Schedule::parse(expression, "UTC").unwrap();
+            let schedule = CronSchedule::parse(expression, "UTC").unwrap();
             schedule
                 .last(now.parse().unwrap())
                 .map(|at| at.format("%FT%TZ").to_string())
@@ -100,7 +102,7 @@ mod tests {
 
     #[test]
     fn a_change_of_the_clocks_skips_and_repeats_nothing() {
-        // In Berlin 02:30 is left out on 2026-03-29, and comes twice on 2026-10-25.
+        // In Berlin 02:30 is skipped on 2026-03-29 and occurs twice on 2026-10-25.
         let spring = next("30 2 * * *", "Europe/Berlin", "2026-03-28T12:00:00Z");
         assert!(spring.starts_with("2026-03-29T01"), "{spring}");
         let first = next("30 2 * * *", "Europe/Berlin", "2026-10-24T12:00:00Z");
@@ -120,7 +122,7 @@ mod tests {
             ("0 9 * * *", "Mars"),
         ] {
             assert!(
-                Schedule::parse(expression, zone).is_err(),
+                CronSchedule::parse(expression, zone).is_err(),
                 "{expression} {zone}"
             );
         }

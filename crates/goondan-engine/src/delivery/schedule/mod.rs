@@ -1,11 +1,12 @@
-//! Jobs: prompts that come to an instance by the clock, as events into its own queue.
+//! Jobs: prompts that are sent to an instance on schedule, as events in its queue.
 //!
-//! A job is kept with its instance. Its next firing is written down before it is due, and the id of a firing is derived
-//! from the job and that time: a process that is cut off anywhere in between fires it again under the same id, which starts
-//! no second turn. What was missed while nothing ran fires once at the next start.
+//! A job is stored with its instance, and its next firing is stored before it is due. The id of a
+//! firing is derived from the job and that time. A process that crashes in between fires the job
+//! again under the same id, which starts no second turn. Firings missed while no process ran are
+//! combined into one at the next start.
 
 pub mod cron;
-pub(crate) mod power;
+pub(crate) mod job_operations;
 mod zone;
 
 use std::collections::BTreeMap;
@@ -16,64 +17,63 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use serde_json::json;
 use tokio::sync::{Notify, oneshot};
 
-use self::cron::Schedule;
-use crate::delivery::orchestrator::{Command, Refusal};
+use self::cron::CronSchedule;
+use crate::delivery::orchestrator::{OrchestratorCommand, SubmitError};
 use crate::engine::Engine;
-use crate::tooling::powers::record_name;
+use crate::tooling::host_capabilities::record_name;
 use goondan_core::JsonObject;
+use goondan_core::agent_event::{AgentEvent, EventTrace, TurnTerms};
 use goondan_core::ids::{InstanceId, derived_id};
-use goondan_core::inbound::{AgentEvent, EventTrace, Terms};
+use goondan_core::ports::capabilities::ScheduledJob;
 use goondan_core::ports::clock::Clock;
-use goondan_core::ports::powers::Job;
 use goondan_core::ports::store::{Store, StoreError, update};
-use goondan_core::reserved::{CRON, FIRED};
+use goondan_core::reserved_names::{CRON_EVENT, CRON_KEY};
 
-/// The name under which an instance's jobs are kept.
-const STATE: &str = "automation";
+/// Name of the store record with an instance's jobs.
+const JOBS_RECORD: &str = "automation";
 
-/// How long a firing waits that the store did not take.
-const TRY_AGAIN: Duration = Duration::from_secs(5);
+/// Delay before a firing is retried after a store error.
+const FIRING_RETRY_DELAY: Duration = Duration::from_secs(5);
 
-type Jobs = BTreeMap<InstanceId, Vec<Job>>;
+type JobsByInstance = BTreeMap<InstanceId, Vec<ScheduledJob>>;
 
-/// The jobs of all instances.
 #[derive(Default)]
-pub(crate) struct Timetable {
-    jobs: Mutex<Jobs>,
-    /// Held from a change of an instance's jobs until it is on disk.
+pub(crate) struct JobTable {
+    jobs: Mutex<JobsByInstance>,
+    /// Held from a change of an instance's jobs until it is durable.
     writing: tokio::sync::Mutex<()>,
     changed: Notify,
 }
 
-impl Timetable {
-    /// Reads the jobs of all instances.
+impl JobTable {
     pub(crate) async fn restore(store: &dyn Store) -> Result<Self, StoreError> {
-        let mut jobs = Jobs::new();
-        for (id, record) in store.all(&record_name(STATE)).await? {
+        let mut jobs = JobsByInstance::new();
+        for (id, record) in store.all(&record_name(JOBS_RECORD)).await? {
             match serde_json::from_value(record.value) {
                 Ok(own) => drop(jobs.insert(id, own)),
                 Err(error) => {
-                    tracing::warn!(instance = %id, %error, "the jobs of an instance are no jobs")
+                    tracing::warn!(instance = %id, %error, "scheduled jobs record is invalid; \
+                        ignoring it")
                 }
             }
         }
-        Ok(Timetable {
+        Ok(JobTable {
             jobs: Mutex::new(jobs),
-            ..Timetable::default()
+            ..JobTable::default()
         })
     }
 
-    /// An instance is gone, and its jobs with it.
+    /// Removes the jobs of a deleted instance.
     pub(crate) fn forget(&self, id: &InstanceId) {
         self.lock().remove(id);
         self.changed.notify_one();
     }
 
-    fn of(&self, id: &InstanceId) -> Vec<Job> {
+    fn of(&self, id: &InstanceId) -> Vec<ScheduledJob> {
         self.lock().get(id).cloned().unwrap_or_default()
     }
 
-    fn put(&self, id: &InstanceId, jobs: Vec<Job>) {
+    fn put(&self, id: &InstanceId, jobs: Vec<ScheduledJob>) {
         self.lock().insert(id.clone(), jobs);
         self.changed.notify_one();
     }
@@ -82,7 +82,7 @@ impl Timetable {
         self.lock().values().flatten().map(|job| job.due).min()
     }
 
-    fn due(&self, now: DateTime<Utc>) -> Vec<(InstanceId, Job)> {
+    fn due(&self, now: DateTime<Utc>) -> Vec<(InstanceId, ScheduledJob)> {
         let jobs = self.lock();
         let all = jobs
             .iter()
@@ -92,15 +92,15 @@ impl Timetable {
             .collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Jobs> {
+    fn lock(&self) -> MutexGuard<'_, JobsByInstance> {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Writes down the jobs of an instance, and goes by them.
-async fn keep(engine: &Engine, id: &InstanceId, jobs: Vec<Job>) -> Result<(), StoreError> {
+/// Stores the jobs of an instance, then applies them.
+async fn keep(engine: &Engine, id: &InstanceId, jobs: Vec<ScheduledJob>) -> Result<(), StoreError> {
     let value = json!(jobs);
-    update(&*engine.store, id, &record_name(STATE), |_| {
+    update(&*engine.store, id, &record_name(JOBS_RECORD), |_| {
         Some(value.clone())
     })
     .await?;
@@ -108,8 +108,9 @@ async fn keep(engine: &Engine, id: &InstanceId, jobs: Vec<Job>) -> Result<(), St
     Ok(())
 }
 
-/// Fires what is due, for as long as the engine lives. It holds on to the engine only while it fires.
-pub(crate) async fn run(engine: Weak<Engine>, timetable: Arc<Timetable>, clock: Arc<dyn Clock>) {
+/// Fires due jobs until the engine is dropped. Holds a strong reference to the engine only while a
+/// job fires.
+pub(crate) async fn run(engine: Weak<Engine>, timetable: Arc<JobTable>, clock: Arc<dyn Clock>) {
     loop {
         let next = timetable.next_due();
         tokio::select! {
@@ -123,10 +124,11 @@ pub(crate) async fn run(engine: Weak<Engine>, timetable: Arc<Timetable>, clock: 
         for (id, job) in due {
             match fire(&engine, &id, &latest(job.clone(), engine.clock.now())).await {
                 Ok(()) => advance(&engine, &id, &job.id).await,
-                Err(Refusal::Stopping) => return,
-                Err(Refusal::Store(_)) => tokio::time::sleep(TRY_AGAIN).await,
+                Err(SubmitError::Stopping) => return,
+                Err(SubmitError::Store(_)) => tokio::time::sleep(FIRING_RETRY_DELAY).await,
                 Err(refusal) => {
-                    tracing::warn!(instance = %id, job = job.id, error = %refusal, "a job did not fire");
+                    tracing::warn!(instance = %id, job = job.id, error = %refusal, "a job did not \
+                        fire");
                     advance(&engine, &id, &job.id).await;
                 }
             }
@@ -141,76 +143,78 @@ async fn until(clock: &dyn Clock, at: Option<DateTime<Utc>>) {
     }
 }
 
-/// The job as it is due now: with what was missed since the time that was noted, it fires once. That time itself may have fired
-/// before a process died that had not noted it, and then counts no more.
-fn latest(mut job: Job, now: DateTime<Utc>) -> Job {
-    let last = Schedule::parse(&job.schedule, &job.timezone)
+/// Moves `due` to the latest due time, so that several missed firings fire once. The stored time
+/// may have fired already in a process that died before storing the next one; it is then dropped.
+fn latest(mut job: ScheduledJob, now: DateTime<Utc>) -> ScheduledJob {
+    let last = CronSchedule::parse(&job.schedule, &job.timezone)
         .ok()
         .and_then(|schedule| schedule.last(now));
     job.due = last.map_or(job.due, |last| last.max(job.due));
     job
 }
 
-/// Hands the firing in; comes back once it is on disk.
-async fn fire(engine: &Engine, id: &InstanceId, job: &Job) -> Result<(), Refusal> {
+/// Submits the firing; returns once it is durable.
+async fn fire(engine: &Engine, id: &InstanceId, job: &ScheduledJob) -> Result<(), SubmitError> {
     let (accepted, answer) = oneshot::channel();
     let event = Box::new(event(engine, id, job));
     engine
         .commands
-        .send(Command::Submit {
+        .send(OrchestratorCommand::Submit {
             event,
             waiter: None,
             accepted,
         })
-        .map_err(|_| Refusal::Stopping)?;
-    answer.await.map_err(|_| Refusal::Stopping)?
+        .map_err(|_| SubmitError::Stopping)?;
+    answer.await.map_err(|_| SubmitError::Stopping)?
 }
 
-fn event(engine: &Engine, id: &InstanceId, job: &Job) -> AgentEvent {
+fn event(engine: &Engine, id: &InstanceId, job: &ScheduledJob) -> AgentEvent {
     let due = job.due.to_rfc3339_opts(SecondsFormat::Secs, true);
     let about =
         json!({"jobId": job.id, "schedule": job.schedule, "timezone": job.timezone, "due": due});
     AgentEvent {
         id: format!("evt-{}", derived_id(&[&id.to_string(), &job.id, &due])),
-        event_type: FIRED.to_owned(),
+        event_type: CRON_EVENT.to_owned(),
         created_at: engine.clock.now(),
         target: id.clone(),
         input: job.prompt.clone(),
         files: Vec::new(),
         history: Vec::new(),
-        metadata: JsonObject::from_iter([(CRON.to_owned(), about)]),
+        metadata: JsonObject::from_iter([(CRON_KEY.to_owned(), about)]),
         instructions: None,
         trace: EventTrace {
             trace_id: engine.clock.hex(32),
             parent_span_id: None,
             caller: None,
         },
-        // A firing may do no more than the turn that made the job.
+        // A firing has at most the permissions of the turn that created the job.
         callers: job.callers.clone(),
         reply_to: None,
-        terms: Terms {
+        terms: TurnTerms {
             narrowing: job.narrowing.clone(),
             bound_by: job.bound_by.clone(),
-            ..Terms::default()
+            ..TurnTerms::default()
         },
     }
 }
 
-/// A job has fired: when it does so next is written down. What was missed meanwhile is left out.
+/// Stores the next firing of a job that has fired. Firings missed until now are skipped.
 async fn advance(engine: &Engine, id: &InstanceId, job_id: &str) {
     let _one_at_a_time = engine.timetable.writing.lock().await;
     let mut jobs = engine.timetable.of(id);
     let Some(index) = jobs.iter().position(|job| job.id == job_id) else {
         return;
     };
-    let next = Schedule::parse(&jobs[index].schedule, &jobs[index].timezone).ok();
+    let next = CronSchedule::parse(&jobs[index].schedule, &jobs[index].timezone).ok();
     match next.and_then(|schedule| schedule.next(engine.clock.now().max(jobs[index].due))) {
         Some(next) => jobs[index].due = next,
         None => drop(jobs.remove(index)),
     }
     if let Err(error) = keep(engine, id, jobs.clone()).await {
-        // This process goes on by it. The next one fires once more, under an id that is known.
-        tracing::warn!(instance = %id, job = job_id, %error, "the next firing of a job was not written down");
+        // This process uses the new time anyway. The next process fires once more, under an id that
+        // is already handled.
+        tracing::warn!(instance = %id, job = job_id, %error, "failed to save the next run of a \
+            job");
         engine.timetable.put(id, jobs);
     }
 }

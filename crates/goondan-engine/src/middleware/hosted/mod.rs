@@ -1,40 +1,41 @@
-//! A layer whose code runs elsewhere, as middleware.
+//! Middleware for layers whose code runs outside this program.
 //!
-//! The code talks over a desk (`desk.rs`): `next` runs what the layer wraps, once at most. What it sees and returns is in the
-//! shapes of the reference (`shapes.rs`, `results.rs`). Errors of what is wrapped keep their code on their way through the
-//! code, and what must not be swallowed is not: a store that fails, and a cancel.
+//! The code uses the operations in `desk.rs`: `next` runs the wrapped part, at most once. The JSON
+//! formats are in `shapes.rs` and `results.rs`.
+//!
+//! An error of the wrapped part keeps its code when the layer forwards it. A layer cannot suppress
+//! a store error or a cancellation.
 
-mod desk;
 mod events;
-mod journal;
-mod questions;
+mod layer_host;
+mod layer_requests;
 mod results;
-mod shapes;
+mod state_journal;
+mod wire_types;
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use goondan_core::event::TurnError;
-use goondan_core::ports::extension::{AttachedExtension, LayerKind};
+use goondan_core::ports::extension::{AttachedExtension, LayerTarget};
 use goondan_core::ports::tool::{ToolCallResult, ToolError};
 use goondan_spec::Code;
 
-use self::desk::{StepDesk, ToolCallDesk, TurnDesk};
-pub(crate) use self::journal::Journalist;
+use self::layer_host::{StepLayerHost, ToolCallLayerHost, TurnLayerHost};
+pub(crate) use self::state_journal::StateJournal;
 use super::{Middleware, StepNext, ToolCallNext, TurnNext};
 use crate::tooling::dispatch::{self, ToolCallContext};
 use crate::turn::step::{StepContext, StepOutcome};
 use crate::turn::{TurnContext, TurnOutcome};
 
-/// Characters of an error message of a layer around a tool call.
-const ERROR_LIMIT: usize = 1_000;
+/// Length limit of an error message of a tool-call layer, in characters.
+const MAX_ERROR_CHARS: usize = 1_000;
 
-/// One layer of an extension.
 pub(super) struct HostedLayer {
     extension: String,
     attached: Arc<dyn AttachedExtension>,
     index: usize,
-    kind: LayerKind,
+    kind: LayerTarget,
 }
 
 impl HostedLayer {
@@ -42,7 +43,7 @@ impl HostedLayer {
         extension: &str,
         attached: Arc<dyn AttachedExtension>,
         index: usize,
-        kind: LayerKind,
+        kind: LayerTarget,
     ) -> Self {
         HostedLayer {
             extension: extension.to_owned(),
@@ -52,7 +53,7 @@ impl HostedLayer {
         }
     }
 
-    /// The layer's place in its turn, for the ids of what it does.
+    /// Returns the position of the layer in its turn, for effect ids.
     fn place(&self) -> String {
         format!("{}/layer-{}", self.extension, self.index)
     }
@@ -69,11 +70,11 @@ impl Middleware for HostedLayer {
         context: &mut TurnContext,
         next: TurnNext<'_>,
     ) -> Result<TurnOutcome, TurnError> {
-        if self.kind != LayerKind::Turn {
+        if self.kind != LayerTarget::Turn {
             return next.run(context).await;
         }
-        let fields = shapes::turn(context);
-        let mut desk = TurnDesk::new(&self.extension, self.place(), context, next);
+        let fields = wire_types::turn(context);
+        let mut desk = TurnLayerHost::new(&self.extension, self.place(), context, next);
         let end = self.attached.run(self.index, fields, &mut desk).await;
         desk.end(end).await
     }
@@ -83,12 +84,12 @@ impl Middleware for HostedLayer {
         context: &mut StepContext<'_>,
         next: StepNext<'_>,
     ) -> Result<StepOutcome, TurnError> {
-        if self.kind != LayerKind::Step {
+        if self.kind != LayerTarget::Step {
             return next.run(context).await;
         }
-        let fields = shapes::step(context);
+        let fields = wire_types::step(context);
         let place = format!("step-{}/{}", context.index, self.place());
-        let mut desk = StepDesk::new(&self.extension, place, context, next);
+        let mut desk = StepLayerHost::new(&self.extension, place, context, next);
         let end = self.attached.run(self.index, fields, &mut desk).await;
         desk.end(end).await
     }
@@ -98,28 +99,28 @@ impl Middleware for HostedLayer {
         context: &mut ToolCallContext,
         next: ToolCallNext<'_>,
     ) -> ToolCallResult {
-        if self.kind != LayerKind::ToolCall {
+        if self.kind != LayerTarget::ToolCall {
             return next.run(context).await;
         }
-        let fields = shapes::tool_call(context);
+        let fields = wire_types::tool_call(context);
         let call = context.call.clone();
-        let mut desk = ToolCallDesk::new(context, next);
+        let mut desk = ToolCallLayerHost::new(context, next);
         let end = self.attached.run(self.index, fields, &mut desk).await;
         desk.end(end).unwrap_or_else(|error| {
             let error = named(&self.extension, error);
-            dispatch::failed(&call, ERROR_LIMIT, error)
+            dispatch::failed(&call, MAX_ERROR_CHARS, error)
         })
     }
 }
 
-/// The error of an extension, which says whose it is.
+/// Adds the extension name to an error.
 fn named(extension: &str, mut error: ToolError) -> ToolError {
     error.message = format!("the extension {extension} failed: {}", error.message);
     error.code.get_or_insert_with(|| Code::EXT_FAILED.into());
     error
 }
 
-/// The error of a turn that an extension has ended.
+/// Returns the error of a turn that an extension has ended.
 pub(super) fn failed(extension: &str, error: ToolError) -> TurnError {
     let error = named(extension, error);
     TurnError {
@@ -130,7 +131,7 @@ pub(super) fn failed(extension: &str, error: ToolError) -> TurnError {
     }
 }
 
-/// The error of a layer that returned, or changed, what makes no sense.
-fn senseless(what: impl std::fmt::Display) -> ToolError {
+/// Returns the error of a layer that returned or changed something invalid.
+fn invalid_value(what: impl std::fmt::Display) -> ToolError {
     ToolError::new(what.to_string()).code(Code::EXT_RESULT)
 }

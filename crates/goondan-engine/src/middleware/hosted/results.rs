@@ -1,23 +1,23 @@
-//! What layers get from `next` and return, in the shapes of the reference.
+//! JSON formats of the results that layers receive from `next` and return.
 
 use std::sync::Arc;
 
 use goondan_core::JsonObject;
 use goondan_core::event::{FinishReason, TurnError};
-use goondan_core::message::Role;
+use goondan_core::message::MessageRole;
 use goondan_core::ports::model::ModelFinishReason;
 use goondan_core::ports::tool::{ToolCallResult, ToolError};
-use goondan_core::reserved::UNTRUSTED;
+use goondan_core::reserved_names::UNTRUSTED_KEY;
 use goondan_spec::Code;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{events, failed, senseless};
+use super::{events, failed, invalid_value};
 use crate::tooling::dispatch::ToolCallContext;
 use crate::turn::step::{StepContext, StepOutcome};
 use crate::turn::{TurnContext, TurnOutcome};
 
-/// What a layer around a turn gets.
+/// Encodes the result of a turn for its layer.
 pub(super) fn of_turn(context: &TurnContext, outcome: &TurnOutcome) -> Value {
     let mut shape = json!({"turnId": context.turn_id(), "finishReason": outcome.finish_reason});
     if let Some(message) = &outcome.response {
@@ -28,23 +28,23 @@ pub(super) fn of_turn(context: &TurnContext, outcome: &TurnOutcome) -> Value {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct TurnShape {
+struct ReturnedTurn {
     finish_reason: FinishReason,
     #[serde(default)]
     response_message: Option<Value>,
     #[serde(default)]
-    error: Option<ErrorShape>,
+    error: Option<ReturnedError>,
 }
 
 #[derive(Default, Deserialize)]
-struct ErrorShape {
+struct ReturnedError {
     #[serde(default)]
     message: String,
     #[serde(default)]
     code: Option<String>,
 }
 
-/// What a layer around a turn returned; `inner` is what `next` gave to it.
+/// Decodes the result of a turn layer; `inner` is the result of `next`.
 pub(super) fn to_turn(
     context: &mut TurnContext,
     extension: &str,
@@ -52,10 +52,10 @@ pub(super) fn to_turn(
     inner: Option<TurnOutcome>,
 ) -> Result<TurnOutcome, TurnError> {
     let refuse = |error: ToolError| failed(extension, error);
-    let shape: TurnShape = read("a turn", value).map_err(refuse)?;
+    let shape: ReturnedTurn = read("a turn", value).map_err(refuse)?;
     match shape.finish_reason {
         FinishReason::Error | FinishReason::Cancelled => {
-            let ErrorShape { message, code } = shape.error.unwrap_or_default();
+            let ReturnedError { message, code } = shape.error.unwrap_or_default();
             let message = if message.is_empty() {
                 "it ended the turn with an error".to_owned()
             } else {
@@ -87,7 +87,7 @@ pub(super) fn to_turn(
     }
 }
 
-/// What a layer around a step gets.
+/// Encodes the result of a step for its layer.
 pub(super) fn of_step(outcome: &StepOutcome, metadata: &JsonObject) -> Value {
     let calls: Vec<Value> = outcome
         .message
@@ -110,17 +110,17 @@ pub(super) fn of_step(outcome: &StepOutcome, metadata: &JsonObject) -> Value {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct StepShape {
+struct ReturnedStep {
     #[serde(default)]
     status: Option<String>,
     #[serde(default)]
     should_continue: Option<bool>,
     #[serde(default)]
-    error: Option<ErrorShape>,
+    error: Option<ReturnedError>,
 }
 
-/// What a layer around a step returned. It decides whether another step follows; what the model said, and what came of its
-/// calls, has happened.
+/// Decodes the result of a step layer. The layer decides only if another step follows; it cannot
+/// change the answer and the tool results.
 pub(super) fn to_step(
     context: &mut StepContext<'_>,
     extension: &str,
@@ -128,11 +128,11 @@ pub(super) fn to_step(
     inner: Option<StepOutcome>,
 ) -> Result<StepOutcome, TurnError> {
     let refuse = |error: ToolError| failed(extension, error);
-    let shape: StepShape = read("a step", value).map_err(refuse)?;
+    let shape: ReturnedStep = read("a step", value).map_err(refuse)?;
     if shape.status.as_deref() == Some("failed") {
-        let ErrorShape { message, code } = shape.error.unwrap_or_default();
+        let ReturnedError { message, code } = shape.error.unwrap_or_default();
         let message = if message.is_empty() {
-            "it says that the step failed".to_owned()
+            "it reported that the step failed".to_owned()
         } else {
             message
         };
@@ -149,16 +149,17 @@ pub(super) fn to_step(
             should_continue: shape.should_continue.unwrap_or(outcome.should_continue),
             ..outcome
         }),
-        // The layer stood in for the model: what it has appended is the answer.
+        // The layer replaced the model call: the message it appended is the answer.
         None => {
             let turn = context.turn();
             let last = turn
                 .conversation()
                 .last()
-                .filter(|message| message.data.role == Role::Assistant);
+                .filter(|message| message.data.role == MessageRole::Assistant);
             let message = last.cloned().ok_or_else(|| {
-                let what = "it neither called `next` nor appended an assistant message as the answer of the step";
-                refuse(senseless(what))
+                let what = "it neither called `next` nor appended an assistant message as the \
+                    answer of the step";
+                refuse(invalid_value(what))
             })?;
             let should_continue = shape.should_continue.unwrap_or(false);
             Ok(StepOutcome {
@@ -172,7 +173,7 @@ pub(super) fn to_step(
     }
 }
 
-/// What a layer around a tool call returned.
+/// Decodes the result of a tool-call layer.
 pub(super) fn to_tool_call(
     context: &ToolCallContext,
     value: Value,
@@ -181,7 +182,7 @@ pub(super) fn to_tool_call(
     let Value::Object(mut shape) = value else {
         return Err(no_result("a tool call", &value));
     };
-    // Whose result it is does not change.
+    // A layer cannot change which call the result belongs to.
     shape.insert(
         "toolCallId".to_owned(),
         context.call.tool_call_id.as_str().into(),
@@ -199,10 +200,14 @@ pub(super) fn to_tool_call(
             .or_insert_with(|| Code::EXT_FAILED.as_str().into());
     }
     let mut result: ToolCallResult = read("a tool call", Value::Object(shape))?;
-    // What a stranger may have written stays so, whoever passes it on.
-    match inner.and_then(|inner| inner.metadata.get(UNTRUSTED)) {
-        Some(mark) => drop(result.metadata.insert(UNTRUSTED.to_owned(), mark.clone())),
-        None => drop(result.metadata.shift_remove(UNTRUSTED)),
+    // A result with untrusted content stays untrusted, even if a layer returns it.
+    match inner.and_then(|inner| inner.metadata.get(UNTRUSTED_KEY)) {
+        Some(mark) => drop(
+            result
+                .metadata
+                .insert(UNTRUSTED_KEY.to_owned(), mark.clone()),
+        ),
+        None => drop(result.metadata.shift_remove(UNTRUSTED_KEY)),
     }
     Ok(result)
 }
@@ -212,8 +217,8 @@ fn read<T: serde::de::DeserializeOwned>(what: &str, value: Value) -> Result<T, T
         return Err(no_result(what, &value));
     }
     serde_json::from_value(value).map_err(|error| {
-        senseless(format_args!(
-            "what it returned is no result of {what}: {error}"
+        invalid_value(format_args!(
+            "its return value is not a result of {what}: {error}"
         ))
     })
 }
@@ -224,8 +229,8 @@ fn no_result(what: &str, value: &Value) -> ToolError {
     } else {
         format!("`{value}`")
     };
-    senseless(format_args!(
-        "it returned {given}, and not the result of {what}"
+    invalid_value(format_args!(
+        "it returned {given} instead of the result of {what}"
     ))
-    .suggest("Return what `ctx.next()` gives.")
+    .suggest("Return the result of `ctx.next()`.")
 }

@@ -1,4 +1,4 @@
-//! Tools whose definition is made when it is first needed.
+//! Tools whose definition is created on first use.
 
 use std::sync::Arc;
 
@@ -9,20 +9,21 @@ use tokio::sync::OnceCell;
 use super::{RegisteredTool, ToolName};
 use goondan_core::ports::tool::ToolError;
 
-type Definition = Result<Arc<RegisteredTool>, ToolError>;
+type LazyDefinition = Result<Arc<RegisteredTool>, ToolError>;
 
-/// A tool that takes work to describe: a description in a file, parameters that somebody else says.
+/// A tool whose definition requires work, such as reading a file or asking a server for its
+/// parameters.
 pub struct LazyTool {
     name: ToolName,
-    make: Box<dyn Fn() -> BoxFuture<'static, Definition> + Send + Sync>,
+    make: Box<dyn Fn() -> BoxFuture<'static, LazyDefinition> + Send + Sync>,
     made: OnceCell<Arc<RegisteredTool>>,
 }
 
 impl LazyTool {
-    /// The tool `name`, which `make` defines. It is asked once, and again only where it failed.
+    /// Creates the tool `name`. `make` runs once, and again only after a failure.
     pub fn new<F>(name: ToolName, make: impl Fn() -> F + Send + Sync + 'static) -> Self
     where
-        F: Future<Output = Definition> + Send + 'static,
+        F: Future<Output = LazyDefinition> + Send + 'static,
     {
         LazyTool {
             name,
@@ -31,20 +32,21 @@ impl LazyTool {
         }
     }
 
-    /// What the model calls it.
+    /// Returns the name that the model uses.
     pub fn name(&self) -> &ToolName {
         &self.name
     }
 
-    /// The tool, if its definition is there.
+    /// Returns the tool if its definition exists.
     pub fn defined(&self) -> Option<&Arc<RegisteredTool>> {
         self.made.get()
     }
 
-    /// The tool. Who asks while the definition is being made waits for that.
+    /// Returns the tool and creates its definition first if necessary. Concurrent callers wait for
+    /// the same definition.
     ///
     /// # Errors
-    /// What `make` says, or that it made a tool of another name.
+    /// `make` failed, or it created a tool with another name.
     pub async fn define(&self) -> Result<&Arc<RegisteredTool>, ToolError> {
         self.made
             .get_or_try_init(|| async {
@@ -53,7 +55,7 @@ impl LazyTool {
                     return Ok(tool);
                 }
                 let message = format!(
-                    "the definition of `{}` calls itself `{}`",
+                    "the definition of `{}` has the name `{}`",
                     self.name, tool.name
                 );
                 Err(ToolError::new(message))

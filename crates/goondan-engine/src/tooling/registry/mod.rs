@@ -1,4 +1,4 @@
-//! Tool names, the registry of what can run, and the catalog of what a step offers (rules T1, T3).
+//! Tool names, the registry of executable tools, and the catalog of a step (rules T1, T3).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -18,60 +18,60 @@ mod lazy;
 
 pub use lazy::LazyTool;
 
-/// Separates resource and export in a tool's name.
-pub const SEPARATOR: &str = "__";
+/// Separator between resource and export in a tool name.
+pub const TOOL_NAME_SEPARATOR: &str = "__";
 
-/// `resource__export`: exactly one separator, and something on both sides of it.
+/// Tool name `resource__export`: exactly one separator with text on both sides.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ToolName {
     text: String,
     resource_len: usize,
 }
 
-/// A text that is no tool name.
+/// Error for a string that is not a tool name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no tool name: it needs the form resource__export")]
-pub struct NotAToolName(String);
+#[error("`{0}` is not a tool name: use the form resource__export")]
+pub struct InvalidToolName(String);
 
 impl ToolName {
-    /// The name of an export of a Tool resource.
+    /// Creates the name of an export of a Tool resource.
     pub fn new(resource: &str, export: &str) -> Self {
         ToolName {
-            text: format!("{resource}{SEPARATOR}{export}"),
+            text: format!("{resource}{TOOL_NAME_SEPARATOR}{export}"),
             resource_len: resource.len(),
         }
     }
 
-    /// The whole name.
+    /// Returns the whole name.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// The Tool resource's name.
+    /// Returns the name of the Tool resource.
     pub fn resource(&self) -> &str {
         &self.text[..self.resource_len]
     }
 
-    /// The export's name.
+    /// Returns the name of the export.
     pub fn export(&self) -> &str {
-        &self.text[self.resource_len + SEPARATOR.len()..]
+        &self.text[self.resource_len + TOOL_NAME_SEPARATOR.len()..]
     }
 }
 
 impl FromStr for ToolName {
-    type Err = NotAToolName;
+    type Err = InvalidToolName;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text.split_once(SEPARATOR) {
+        match text.split_once(TOOL_NAME_SEPARATOR) {
             Some((resource, export))
                 if !resource.is_empty()
                     && !export.is_empty()
-                    && !export.contains(SEPARATOR)
+                    && !export.contains(TOOL_NAME_SEPARATOR)
                     && !export.starts_with('_') =>
             {
                 Ok(ToolName::new(resource, export))
             }
-            _ => Err(NotAToolName(text.to_owned())),
+            _ => Err(InvalidToolName(text.to_owned())),
         }
     }
 }
@@ -84,39 +84,39 @@ impl fmt::Display for ToolName {
 
 /// An export that can run.
 pub struct RegisteredTool {
-    /// What the model calls it.
+    /// Name that the model uses.
     pub name: ToolName,
-    /// Description, permissions and promises.
+    /// Description, permissions and hints such as `readOnly`.
     pub spec: ExportSpec,
-    /// What the model sees.
+    /// Definition that the model receives.
     pub definition: ToolDefinition,
-    /// Its arguments whose meaning a policy knows.
+    /// Arguments that the policy inspects, such as paths.
     pub marked_arguments: MarkedArguments,
-    /// Its arguments.
+    /// Schema of the arguments.
     pub schema: ArgumentSchema,
-    /// What runs.
+    /// Handler of the calls.
     pub handler: Arc<dyn ToolHandler>,
-    /// Its limits.
+    /// Size and time limits.
     pub limits: ToolLimits,
-    /// The field that says how long a call may take.
+    /// YAML field of the time-out.
     pub timeout_field: &'static str,
-    /// The built-in export behind it, such as `fs__read`, whatever the resource is called.
+    /// Built-in export that it runs, such as `fs__read`, independent of the resource's name.
     pub builtin: Option<String>,
 }
 
 /// Limits of a Tool resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ToolLimits {
-    /// Characters of an error message.
+    /// Maximum characters of an error message.
     pub error_message: usize,
-    /// Characters of an output.
+    /// Maximum characters of an output.
     pub output: usize,
-    /// How long a call may take.
+    /// Maximum time of a call without a heartbeat.
     pub timeout: Duration,
 }
 
 impl RegisteredTool {
-    /// An export of the Tool resource `resource`.
+    /// Creates the tool for an export of the Tool resource `resource`.
     pub fn new(
         resource: &str,
         spec: ExportSpec,
@@ -127,7 +127,7 @@ impl RegisteredTool {
         let definition = ToolDefinition {
             name: name.to_string(),
             description: spec.description.clone(),
-            parameters: spec.shown_parameters(),
+            parameters: spec.model_parameters(),
         };
         let marked_arguments = spec.marked_arguments();
         RegisteredTool {
@@ -143,14 +143,14 @@ impl RegisteredTool {
         }
     }
 
-    /// Names the field that says how long a call may take.
+    /// Sets the YAML field of the time-out.
     #[must_use]
     pub fn timed_by(mut self, field: &'static str) -> Self {
         self.timeout_field = field;
         self
     }
 
-    /// Names the built-in handler set behind it.
+    /// Sets the built-in tool set that it belongs to.
     #[must_use]
     pub fn of_builtin(mut self, set: &str) -> Self {
         self.builtin = Some(ToolName::new(set, &self.spec.name).to_string());
@@ -158,8 +158,8 @@ impl RegisteredTool {
     }
 }
 
-/// Everything that is executable for an agent in one generation; a step's [`Catalog`] is chosen from it. A program can make one
-/// of its own:
+/// All tools that an agent can run in one generation. The [`ToolCatalog`] of a step is a selection of
+/// them. Programs can build their own registry:
 ///
 /// ```
 /// use std::collections::BTreeSet;
@@ -169,7 +169,9 @@ impl RegisteredTool {
 /// use async_trait::async_trait;
 /// use goondan_core::JsonObject;
 /// use goondan_core::ports::tool::{ToolContext, ToolError, ToolHandler, ToolOutput};
-/// use goondan_engine::tooling::registry::{LazyTool, RegisteredTool, Registry, ToolLimits, ToolName};
+/// use goondan_engine::tooling::registry::{
+///     LazyTool, RegisteredTool, ToolRegistry, ToolLimits, ToolName,
+/// };
 /// use goondan_spec::kinds::{ExportSpec, Permission};
 /// use serde_json::json;
 ///
@@ -178,97 +180,111 @@ impl RegisteredTool {
 /// #[async_trait]
 /// impl ToolHandler for Greet {
 ///     async fn call(&self, _ctx: &ToolContext, input: JsonObject) -> Result<ToolOutput, ToolError> {
-///         Ok(ToolOutput::from(json!(format!("Hello {}", input["name"].as_str().unwrap_or_default()))))
+///         let name = input["name"].as_str().unwrap_or_default();
+///         Ok(ToolOutput::from(json!(format!("Hello {name}"))))
 ///     }
 /// }
 ///
 /// fn greeter(export: &str, needs: &[Permission]) -> Arc<RegisteredTool> {
 ///     let spec = ExportSpec {
-///         description: "Greets somebody.".to_owned(),
-///         parameters: json!({"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}),
+///         description: "Greets a user.".to_owned(),
+///         parameters: json!({
+///             "type": "object",
+///             "properties": {"name": {"type": "string"}},
+///             "required": ["name"],
+///         }),
 ///         permissions: needs.iter().copied().collect(),
 ///         ..ExportSpec::named(export)
 ///     };
-///     let limits = ToolLimits { error_message: 1_000, output: 100_000, timeout: Duration::from_secs(60) };
+///     let limits = ToolLimits {
+///         error_message: 1_000,
+///         output: 100_000,
+///         timeout: Duration::from_secs(60),
+///     };
 ///     Arc::new(RegisteredTool::new("greeter", spec, Arc::new(Greet), limits))
 /// }
 ///
 /// # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
 /// # runtime.block_on(async {
-/// let mut registry = Registry::default();
+/// let mut registry = ToolRegistry::default();
 /// registry.register(greeter("hello", &[]));
 /// registry.register(greeter("shout", &[Permission::Network]));
-/// registry.register_lazy(Arc::new(LazyTool::new(ToolName::new("greeter", "later"), || async { Ok(greeter("later", &[])) })));
+/// let later = LazyTool::new(ToolName::new("greeter", "later"), || async {
+///     Ok(greeter("later", &[]))
+/// });
+/// registry.register_lazy(Arc::new(later));
 ///
-/// // A lazy tool is listed once its definition is made.
+/// // A lazy tool is listed after its definition was created.
 /// assert_eq!(registry.tools().count(), 2);
 /// registry.initialize().await.map_err(|failed| failed.len()).unwrap();
-/// let enabled: Vec<_> = registry.enabled(&BTreeSet::new()).map(|tool| tool.name.to_string()).collect();
+/// let enabled: Vec<_> = registry
+///     .enabled(&BTreeSet::new())
+///     .map(|tool| tool.name.to_string())
+///     .collect();
 /// assert_eq!(enabled, ["greeter__hello", "greeter__later"]);
-/// assert!(registry.unregister("greeter__shout") && registry.get("greeter__shout").is_none());
+/// assert!(registry.unregister("greeter__shout"));
+/// assert!(registry.get("greeter__shout").is_none());
 /// # });
 /// ```
 #[derive(Clone, Default)]
-pub struct Registry {
-    tools: BTreeMap<String, Registered>,
+pub struct ToolRegistry {
+    tools: BTreeMap<String, RegistryEntry>,
     order: Vec<String>,
 }
 
 #[derive(Clone)]
-enum Registered {
+enum RegistryEntry {
     Defined(Arc<RegisteredTool>),
     Lazy(Arc<LazyTool>),
 }
 
-impl Registered {
-    /// The tool, as far as its definition is there.
+impl RegistryEntry {
     fn defined(&self) -> Option<&Arc<RegisteredTool>> {
         match self {
-            Registered::Defined(tool) => Some(tool),
-            Registered::Lazy(tool) => tool.defined(),
+            RegistryEntry::Defined(tool) => Some(tool),
+            RegistryEntry::Lazy(tool) => tool.defined(),
         }
     }
 
-    /// The tool, defined now if need be.
     async fn define(&self) -> Result<&Arc<RegisteredTool>, ToolError> {
         match self {
-            Registered::Defined(tool) => Ok(tool),
-            Registered::Lazy(tool) => tool.define().await,
+            RegistryEntry::Defined(tool) => Ok(tool),
+            RegistryEntry::Lazy(tool) => tool.define().await,
         }
     }
 }
 
-impl Registry {
-    /// Adds a tool. A later one of the same name takes the place of the earlier one.
+impl ToolRegistry {
+    /// Adds a tool. It replaces an earlier tool of the same name.
     pub fn register(&mut self, tool: Arc<RegisteredTool>) {
-        self.insert(tool.name.to_string(), Registered::Defined(tool));
+        self.insert(tool.name.to_string(), RegistryEntry::Defined(tool));
     }
 
-    /// Adds a tool whose definition is made when it is first needed: by [`Registry::initialize`] or its first call. Until
-    /// then it can be executed and taken out, but nothing that lists tools tells of it.
+    /// Adds a tool whose definition is created by [`ToolRegistry::initialize`] or by its first call.
+    /// Until then it can be executed and unregistered, but listings omit it.
     pub fn register_lazy(&mut self, tool: Arc<LazyTool>) {
-        self.insert(tool.name().to_string(), Registered::Lazy(tool));
+        self.insert(tool.name().to_string(), RegistryEntry::Lazy(tool));
     }
 
-    fn insert(&mut self, name: String, tool: Registered) {
+    fn insert(&mut self, name: String, tool: RegistryEntry) {
         if self.tools.insert(name.clone(), tool).is_none() {
             self.order.push(name);
         }
     }
 
-    /// Makes all definitions that are not there yet, at the same time.
+    /// Creates all missing definitions concurrently.
     ///
     /// # Errors
-    /// Those that could not be made, by name. They are tried again the next time; the others are there.
+    /// The definitions that failed, by name. The next call retries them; the others are available.
     pub async fn initialize(&self) -> Result<(), Vec<(ToolName, ToolError)>> {
         let lazy = self
             .order
             .iter()
             .filter_map(|name| match &self.tools[name] {
-                Registered::Lazy(tool) => {
+                RegistryEntry::Lazy(tool) => {
                     Some(async move { (tool.name().clone(), tool.define().await.err()) })
                 }
-                Registered::Defined(_) => None,
+                RegistryEntry::Defined(_) => None,
             });
         let done = futures::future::join_all(lazy).await;
         let failed: Vec<_> = done
@@ -282,19 +298,19 @@ impl Registry {
         }
     }
 
-    /// Takes a tool out; false where there is none.
+    /// Removes a tool. Returns false if it does not exist.
     pub fn unregister(&mut self, name: &str) -> bool {
         self.order.retain(|known| known != name);
         self.tools.remove(name).is_some()
     }
 
-    /// The tool of that name.
+    /// Returns a tool by name, if its definition exists.
     pub fn get(&self, name: &str) -> Option<&Arc<RegisteredTool>> {
         self.tools.get(name)?.defined()
     }
 
-    /// Checks `arguments`, fills in defaults, and runs the tool of that name. Nobody is asked for permission: that is the
-    /// work of a turn ([`crate::tooling::dispatch`]).
+    /// Checks `arguments`, fills in defaults, and runs a tool without checking permissions. Turns
+    /// check permissions in [`crate::tooling::dispatch`].
     pub async fn execute(
         &self,
         name: &str,
@@ -316,7 +332,8 @@ impl Registry {
         tool.handler.call(ctx, arguments).await
     }
 
-    /// The tools that need no other permissions than these (what is optional does not count), in the order in which they were registered.
+    /// Returns the tools whose required permissions are all in `permissions`, in registration
+    /// order. Optional permissions are ignored.
     pub fn enabled<'a>(
         &'a self,
         permissions: &'a BTreeSet<Permission>,
@@ -325,21 +342,21 @@ impl Registry {
             .filter(|tool| tool.spec.permissions.is_subset(permissions))
     }
 
-    /// All tools, in the order in which they were registered.
+    /// Returns all tools in registration order.
     pub fn tools(&self) -> impl Iterator<Item = &Arc<RegisteredTool>> {
         self.order
             .iter()
             .filter_map(|name| self.tools[name].defined())
     }
 
-    /// A catalog of everything.
-    pub fn catalog(&self) -> Catalog {
-        Catalog::new(self.tools().cloned().collect())
+    /// Returns a catalog of all tools.
+    pub fn catalog(&self) -> ToolCatalog {
+        ToolCatalog::new(self.tools().cloned().collect())
     }
 
-    /// As [`Registry::catalog`]; `known` itself where it holds the same.
-    pub(crate) fn catalog_like(&self, known: Option<&Catalog>) -> Catalog {
-        let is_same = |known: &&Catalog| {
+    /// Returns the same as [`ToolRegistry::catalog`], but reuses `known` if it has the same content.
+    pub(crate) fn catalog_like(&self, known: Option<&ToolCatalog>) -> ToolCatalog {
+        let is_same = |known: &&ToolCatalog| {
             known.tools.len() == self.order.len()
                 && known
                     .tools
@@ -354,27 +371,27 @@ impl Registry {
     }
 }
 
-/// What one step of one agent offers. A call outside of it is refused.
+/// Tools that one step of an agent offers. Calls of other tools are refused.
 #[derive(Clone)]
-pub struct Catalog {
+pub struct ToolCatalog {
     tools: Arc<[Arc<RegisteredTool>]>,
     definitions: Arc<[ToolDefinition]>,
 }
 
-impl Catalog {
-    /// A catalog of `tools`, in that order.
+impl ToolCatalog {
+    /// Creates a catalog of `tools` in the given order.
     pub fn new(tools: Vec<Arc<RegisteredTool>>) -> Self {
         let definitions = tools.iter().map(|tool| tool.definition.clone()).collect();
-        Catalog {
+        ToolCatalog {
             tools: tools.into(),
             definitions,
         }
     }
 
-    /// Only the tools that `keep` wants.
+    /// Returns a catalog of the tools for which `keep` returns true.
     #[must_use]
     pub fn filtered(&self, keep: impl Fn(&RegisteredTool) -> bool) -> Self {
-        Catalog::new(
+        ToolCatalog::new(
             self.tools
                 .iter()
                 .filter(|tool| keep(tool))
@@ -383,7 +400,7 @@ impl Catalog {
         )
     }
 
-    /// With `more` tools. One of a name that is there takes the place of that one.
+    /// Returns a catalog with `more` tools. A tool of the same name is replaced.
     #[must_use]
     pub(crate) fn with(&self, more: &[Arc<RegisteredTool>]) -> Self {
         let mut tools = self.tools.to_vec();
@@ -393,10 +410,11 @@ impl Catalog {
                 None => tools.push(Arc::clone(tool)),
             }
         }
-        Catalog::new(tools)
+        ToolCatalog::new(tools)
     }
 
-    /// The tools of those names in that order, and the names that none has. The catalog itself where it is just that.
+    /// Returns a catalog of the named tools in that order, and the unknown names. Reuses this
+    /// catalog if nothing changes.
     pub(crate) fn chosen<'n>(&self, names: &[&'n str]) -> (Self, Vec<&'n str>) {
         if self.names().eq(names.iter().copied()) {
             return (self.clone(), Vec::new());
@@ -411,20 +429,20 @@ impl Catalog {
                 None => unknown.push(*name),
             }
         }
-        (Catalog::new(tools), unknown)
+        (ToolCatalog::new(tools), unknown)
     }
 
-    /// The tool of that name.
+    /// Returns a tool by name.
     pub fn get(&self, name: &str) -> Option<&Arc<RegisteredTool>> {
         self.tools.iter().find(|tool| tool.name.as_str() == name)
     }
 
-    /// What the model sees.
+    /// Returns the definitions that the model receives.
     pub fn definitions(&self) -> &Arc<[ToolDefinition]> {
         &self.definitions
     }
 
-    /// All names, for messages.
+    /// Returns all names.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.tools.iter().map(|tool| tool.name.as_str())
     }
@@ -470,7 +488,7 @@ mod tests {
 
     #[test]
     fn enabled_tools_need_no_more_than_is_granted() {
-        let mut registry = Registry::default();
+        let mut registry = ToolRegistry::default();
         registry.register(tool("plain", &[]));
         registry.register(tool("read", &[Permission::Read]));
         registry.register(tool("both", &[Permission::Read, Permission::Network]));
@@ -513,7 +531,7 @@ mod tests {
     #[tokio::test]
     async fn a_lazy_tool_is_defined_once_when_it_is_needed() {
         let made = Arc::new(AtomicUsize::new(0));
-        let mut registry = Registry::default();
+        let mut registry = ToolRegistry::default();
         registry.register_lazy(lazy("later", &made, false));
         registry.register(tool("now", &[]));
         assert_eq!(
@@ -531,7 +549,7 @@ mod tests {
     #[tokio::test]
     async fn a_definition_that_fails_is_tried_again() {
         let made = Arc::new(AtomicUsize::new(0));
-        let mut registry = Registry::default();
+        let mut registry = ToolRegistry::default();
         registry.register_lazy(lazy("later", &made, true));
         registry.register_lazy(lazy("other", &Arc::default(), false));
         let failed = registry.initialize().await.unwrap_err();
@@ -546,7 +564,7 @@ mod tests {
                 ("t__later", "not yet"),
                 (
                     "t__other",
-                    "the definition of `t__other` calls itself `t__later`"
+                    "the definition of `t__other` has the name `t__later`"
                 )
             ]
         );

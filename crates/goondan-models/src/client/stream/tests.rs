@@ -2,10 +2,10 @@
 
 use std::collections::HashSet;
 
-use goondan_core::message::Part;
+use goondan_core::message::MessagePart;
 use goondan_core::ports::model::CompletedAnswer;
 use goondan_spec::Environment;
-use goondan_spec::sent_schema::Wire;
+use goondan_spec::sent_schema::ProviderWireFormat;
 use serde_json::json;
 
 use super::*;
@@ -13,7 +13,7 @@ use crate::client::key;
 use crate::client::settings::ClientSettings;
 use crate::formats::call_ids::CallIds;
 use crate::formats::chat::ChatFormat;
-use crate::formats::{Framing, ModelTarget, WireFormat};
+use crate::formats::{EventFraming, ModelTarget, WireFormat};
 use crate::provider::provider;
 use crate::testing::model;
 
@@ -56,7 +56,7 @@ fn answer_stream(response: Response) -> AnswerStream {
     let environment = Environment::default();
     let settings = ClientSettings::of(&model, provider, &environment).expect("settings");
     let key = key::find(&model, provider, &environment).expect("no key");
-    let failures = FailureContext::new(&model, provider, Wire::Chat, &key, &settings);
+    let failures = FailureContext::new(&model, provider, ProviderWireFormat::Chat, &key, &settings);
     let target = ModelTarget {
         provider,
         model: "m".to_owned(),
@@ -64,7 +64,7 @@ fn answer_stream(response: Response) -> AnswerStream {
     };
     AnswerStream::new(
         response,
-        EventReader::new(Framing::ServerSentEvents, MAX_ANSWER_BYTES),
+        EventReader::new(EventFraming::ServerSentEvents, MAX_ANSWER_BYTES),
         ChatFormat::new(target).decoder(),
         AnswerBuilder::new("llamacpp"),
         Box::new(|answer| answer.complete(&mut CallIds::new(&HashSet::new()))),
@@ -84,7 +84,7 @@ async fn an_announced_end_is_not_waited_for() {
     let silent = outcome_of(whole()).await;
     let pinged = outcome_of(whole().chain(every(1, COMMENT))).await;
     for answer in [silent, pinged] {
-        assert_eq!(answer.expect("an answer").parts, [Part::text("Hi")]);
+        assert_eq!(answer.expect("an answer").parts, [MessagePart::text("Hi")]);
     }
 }
 
@@ -110,7 +110,7 @@ async fn an_answer_without_an_announced_end_is_silent() {
 async fn slow_answers_within_the_idle_timeout_are_whole() {
     let slow = [(119, HALF), (119, HALF), (119, REASON)];
     let answer = outcome_of(slow).await.expect("an answer");
-    assert_eq!(answer.parts, [Part::text("HiHi")]);
+    assert_eq!(answer.parts, [MessagePart::text("HiHi")]);
 }
 
 #[tokio::test(start_paused = true)]

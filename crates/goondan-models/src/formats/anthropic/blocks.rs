@@ -1,8 +1,8 @@
 //! Content blocks of requests.
 
-use goondan_core::message::{Message, Part, ProviderMetadata, ToolCall, ToolResultPart};
+use goondan_core::message::{Message, MessagePart, ProviderMetadata, ToolCall, ToolResultPart};
 use goondan_core::ports::tool::Attachment;
-use goondan_spec::sent_schema::Wire;
+use goondan_spec::sent_schema::ProviderWireFormat;
 use serde_json::{Value, json};
 
 use super::stream::{REDACTED, SIGNATURE};
@@ -12,7 +12,7 @@ use crate::formats::results::{result_text, sent_arguments};
 
 /// Owner of the opaque data that requests may contain.
 #[derive(Clone, Copy)]
-pub(super) struct OpaqueOwner<'a> {
+pub(super) struct AnthropicOpaqueOwner<'a> {
     pub(super) family: &'a str,
     /// Thinking without a signature is also returned. Claude models refuse it; some others write no
     /// signatures.
@@ -21,24 +21,24 @@ pub(super) struct OpaqueOwner<'a> {
 
 /// Returns the blocks of a user message.
 pub(super) fn user_blocks(message: &Message) -> Vec<Value> {
-    let block = |part: &Part| match part {
-        Part::Text { text, .. } => text_block(text),
+    let block = |part: &MessagePart| match part {
+        MessagePart::Text { text, .. } => text_block(text),
         part => file_block(part),
     };
     message.data.content.iter().filter_map(block).collect()
 }
 
 /// Returns the blocks of an assistant message, in the order in which they came.
-pub(super) fn assistant_blocks(message: &Message, owner: OpaqueOwner<'_>) -> Vec<Value> {
-    let block = |part: &Part| match part {
-        Part::Text { text, .. } => text_block(text),
-        Part::Reasoning {
+pub(super) fn assistant_blocks(message: &Message, owner: AnthropicOpaqueOwner<'_>) -> Vec<Value> {
+    let block = |part: &MessagePart| match part {
+        MessagePart::Text { text, .. } => text_block(text),
+        MessagePart::Reasoning {
             text,
             provider_metadata,
         } => owner.thinking_block(text, provider_metadata),
-        Part::Opaque { provider_metadata } => provider_metadata.get(owner.family).cloned(),
-        Part::ToolCall(call) => Some(owner.tool_use_block(call)),
-        Part::ToolResult(_) | Part::File(_) => None,
+        MessagePart::Opaque { provider_metadata } => provider_metadata.get(owner.family).cloned(),
+        MessagePart::ToolCall(call) => Some(owner.tool_use_block(call)),
+        MessagePart::ToolResult(_) | MessagePart::File(_) => None,
     };
     let mut blocks: Vec<Value> = message.data.content.iter().filter_map(block).collect();
     // No message may end with thinking.
@@ -67,9 +67,11 @@ pub(super) fn result_block(result: &ToolResultPart) -> Value {
 }
 
 /// Returns the block of an attachment.
-pub(super) fn file_block(part: &Part) -> Option<Value> {
-    let Part::File(file) = part else { return None };
-    match attachment_form(Wire::Anthropic, file) {
+pub(super) fn file_block(part: &MessagePart) -> Option<Value> {
+    let MessagePart::File(file) = part else {
+        return None;
+    };
+    match attachment_form(ProviderWireFormat::Anthropic, file) {
         AttachmentForm::Text(text) => text_block(&text),
         AttachmentForm::Data => Some(data_block(file)),
     }
@@ -92,7 +94,7 @@ fn text_block(text: &str) -> Option<Value> {
     (!is_blank).then(|| json!({"type": "text", "text": text}))
 }
 
-impl OpaqueOwner<'_> {
+impl AnthropicOpaqueOwner<'_> {
     fn thinking_block(self, text: &str, metadata: &ProviderMetadata) -> Option<Value> {
         let own = metadata.get(self.family)?;
         if let Some(data) = own.get(REDACTED) {

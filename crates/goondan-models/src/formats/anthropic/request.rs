@@ -3,21 +3,21 @@
 use std::collections::BTreeSet;
 
 use goondan_core::JsonObject;
-use goondan_core::message::{Message, Role};
+use goondan_core::message::{Message, MessageRole};
 use goondan_core::ports::model::ToolDefinition;
-use goondan_spec::sent_schema::{Wire, sent_schema};
+use goondan_spec::sent_schema::{ProviderWireFormat, sent_schema};
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Value, json};
 
 use super::blocks::{
-    OpaqueOwner, assistant_blocks, file_block, is_thinking, result_block, user_blocks,
+    AnthropicOpaqueOwner, assistant_blocks, file_block, is_thinking, result_block, user_blocks,
 };
 use super::stream::AnthropicDecoder;
 use crate::formats::call_ids::plain_name;
 use crate::formats::claude::{ClaudeModel, ThinkingPlan, add_step, max_tokens, sampling};
 use crate::formats::output_schema::output_schema;
 use crate::formats::{
-    CacheMark, Draft, FORMER_TOOL_DESCRIPTION, ModelTarget, OpenTurn, RequestContext,
+    CacheMark, DraftMessage, FORMER_TOOL_DESCRIPTION, ModelTarget, OpenTurn, RequestContext,
     StreamDecoder, WireFormat, WireMessages,
 };
 use crate::provider::ProviderFormat;
@@ -53,8 +53,8 @@ impl AnthropicFormat {
         self.target.provider.format() == ProviderFormat::Vertex
     }
 
-    fn owner(&self) -> OpaqueOwner<'_> {
-        OpaqueOwner {
+    fn owner(&self) -> AnthropicOpaqueOwner<'_> {
+        AnthropicOpaqueOwner {
             family: self.target.family(),
             accepts_unsigned: self.claude.is_none(),
         }
@@ -81,8 +81,8 @@ impl AnthropicFormat {
 }
 
 impl WireFormat for AnthropicFormat {
-    fn wire(&self) -> Wire {
-        Wire::Anthropic
+    fn wire(&self) -> ProviderWireFormat {
+        ProviderWireFormat::Anthropic
     }
 
     fn path(&self) -> String {
@@ -165,24 +165,24 @@ impl WireFormat for AnthropicFormat {
 
     fn add_message(&self, message: &Message, messages: &mut WireMessages) {
         match message.data.role {
-            Role::System => {
+            MessageRole::System => {
                 let text = message.text();
                 if !text.trim().is_empty() {
                     messages.notes.push(text);
                 }
             }
-            Role::User => {
+            MessageRole::User => {
                 let blocks = user_blocks(message);
                 if !blocks.is_empty() && !ends_with_results(messages) {
                     messages.open_turn = OpenTurn::None;
                 }
                 messages.push("user", blocks, true);
             }
-            Role::Assistant => {
+            MessageRole::Assistant => {
                 let blocks = assistant_blocks(message, self.owner());
                 add_step(self.claude, blocks, is_thinking, messages);
             }
-            Role::Tool => {
+            MessageRole::Tool => {
                 let results = message.tool_results().map(result_block).collect();
                 messages.push("user", results, true);
                 messages.hold_files(message.data.content.iter().filter_map(file_block));
@@ -190,7 +190,7 @@ impl WireFormat for AnthropicFormat {
         }
     }
 
-    fn close(&self, draft: &Draft) -> Value {
+    fn close(&self, draft: &DraftMessage) -> Value {
         let mut content = draft.content.clone();
         // Results come first in a message.
         content.sort_by_key(|block| !is_result(block));
@@ -222,7 +222,7 @@ fn sent_tool(definition: &ToolDefinition) -> Value {
     json!({
         "name": definition.name,
         "description": definition.description,
-        "input_schema": sent_schema(Wire::Anthropic, &definition.parameters),
+        "input_schema": sent_schema(ProviderWireFormat::Anthropic, &definition.parameters),
     })
 }
 

@@ -6,11 +6,11 @@ use goondan_core::ports::model::ModelFinishReason;
 use serde_json::{Map, Value};
 
 use super::usage::UsageCounts;
-use crate::answer::{AnswerBuilder, BlockKey, Ending};
+use crate::answer::{AnswerBuilder, AnswerEnding, BlockKey};
 use crate::errors::{ProviderError, error_in, error_of_any_shape};
 use crate::formats::finish::ending_of;
 use crate::formats::tool_calls::CallPiece;
-use crate::formats::{Progress, StreamDecoder, WireEvent};
+use crate::formats::{AnswerProgress, StreamDecoder, WireEvent};
 
 /// Data of the last event of some servers that copy the format.
 const DONE: &str = "[DONE]";
@@ -67,7 +67,7 @@ impl AnthropicDecoder {
         }
     }
 
-    fn event(&mut self, kind: &str, data: &Value, answer: &mut AnswerBuilder) -> Progress {
+    fn event(&mut self, kind: &str, data: &Value, answer: &mut AnswerBuilder) -> AnswerProgress {
         match kind {
             "message_start" => self.message(&data["message"], answer),
             "content_block_start" => {
@@ -83,17 +83,17 @@ impl AnthropicDecoder {
             }
             "message_stop" => {
                 self.end_blocks(answer);
-                answer.end(Ending::Finished(ModelFinishReason::Stop));
-                return Progress::Done;
+                answer.end(AnswerEnding::Finished(ModelFinishReason::Stop));
+                return AnswerProgress::Done;
             }
             // A server that ignores `stream` sends the whole message.
             "message" => {
                 self.message(data, answer);
-                return Progress::Done;
+                return AnswerProgress::Done;
             }
             _ => {}
         }
-        Progress::More
+        AnswerProgress::More
     }
 
     /// Takes the start of a message, which usually has no content yet, or a whole message.
@@ -226,10 +226,10 @@ impl StreamDecoder for AnthropicDecoder {
         &mut self,
         event: WireEvent<'_>,
         answer: &mut AnswerBuilder,
-    ) -> Result<Progress, ProviderError> {
+    ) -> Result<AnswerProgress, ProviderError> {
         if event.data == DONE {
             self.end_blocks(answer);
-            return Ok(Progress::Done);
+            return Ok(AnswerProgress::Done);
         }
         let data: Value = json_text::parse(event.data)?;
         if event.name == Some("error") {

@@ -1,11 +1,11 @@
 //! Requests of the chat format.
 
 use goondan_core::JsonObject;
-use goondan_core::message::{Message, Part, Role, ToolCall};
+use goondan_core::message::{Message, MessagePart, MessageRole, ToolCall};
 use goondan_core::ports::model::ToolDefinition;
 use goondan_core::ports::tool::Attachment;
 use goondan_spec::kinds::ReasoningEffort;
-use goondan_spec::sent_schema::{Wire, is_strict, sent_schema};
+use goondan_spec::sent_schema::{ProviderWireFormat, is_strict, sent_schema};
 use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderValue};
 use serde_json::{Value, json};
 
@@ -13,8 +13,10 @@ use super::stream::ChatDecoder;
 use crate::formats::attachments::{AttachmentForm, attachment_form, data_url, file_name};
 use crate::formats::call_ids::short_id;
 use crate::formats::results::{result_text, sent_arguments};
-use crate::formats::{Draft, ModelTarget, RequestContext, StreamDecoder, WireFormat, WireMessages};
-use crate::provider::Quirks;
+use crate::formats::{
+    DraftMessage, ModelTarget, RequestContext, StreamDecoder, WireFormat, WireMessages,
+};
+use crate::provider::ProviderQuirks;
 
 /// Beginnings of the names of models that accept only the newer name of the token limit.
 const NEWER_LIMIT_MODELS: [&str; 5] = ["gpt-5", "gpt-6", "o1", "o3", "o4"];
@@ -35,7 +37,7 @@ impl ChatFormat {
         ChatFormat { target }
     }
 
-    fn quirks(&self) -> &Quirks {
+    fn quirks(&self) -> &ProviderQuirks {
         &self.target.provider.quirks
     }
 
@@ -86,7 +88,7 @@ impl ChatFormat {
             .data
             .content
             .iter()
-            .filter_map(Part::as_text)
+            .filter_map(MessagePart::as_text)
             .filter(|text| !text.trim().is_empty())
             .collect();
         let calls: Vec<Value> = message
@@ -114,7 +116,7 @@ impl ChatFormat {
         }
         let family = self.target.provider.family();
         for part in &message.data.content {
-            let Part::Reasoning {
+            let MessagePart::Reasoning {
                 text,
                 provider_metadata,
             } = part
@@ -171,8 +173,8 @@ impl ChatFormat {
 }
 
 impl WireFormat for ChatFormat {
-    fn wire(&self) -> Wire {
-        Wire::Chat
+    fn wire(&self) -> ProviderWireFormat {
+        ProviderWireFormat::Chat
     }
 
     fn path(&self) -> String {
@@ -243,24 +245,24 @@ impl WireFormat for ChatFormat {
 
     fn add_message(&self, message: &Message, messages: &mut WireMessages) {
         match message.data.role {
-            Role::System => {
+            MessageRole::System => {
                 let text = message.text();
                 if !text.trim().is_empty() {
                     messages.push("system", vec![text.into()], false);
                 }
             }
-            Role::User => {
+            MessageRole::User => {
                 let parts = message.data.content.iter().filter_map(user_part).collect();
                 messages.push("user", parts, true);
             }
-            Role::Assistant => {
+            MessageRole::Assistant => {
                 messages.push(
                     "assistant",
                     self.assistant(message).into_iter().collect(),
                     false,
                 );
             }
-            Role::Tool => {
+            MessageRole::Tool => {
                 for result in message.tool_results() {
                     let sent = json!({
                         "role": "tool",
@@ -274,7 +276,7 @@ impl WireFormat for ChatFormat {
         }
     }
 
-    fn close(&self, draft: &Draft) -> Value {
+    fn close(&self, draft: &DraftMessage) -> Value {
         let content = &draft.content;
         match draft.role {
             "user" => match joined_text(content) {
@@ -317,16 +319,16 @@ fn prepend_thinking(text: &str, sent: &mut JsonObject) {
     sent.insert("content".to_owned(), Value::Array(content));
 }
 
-fn user_part(part: &Part) -> Option<Value> {
+fn user_part(part: &MessagePart) -> Option<Value> {
     match part {
-        Part::Text { text, .. } => Some(text_part(text)),
+        MessagePart::Text { text, .. } => Some(text_part(text)),
         _ => file_part(part),
     }
 }
 
-fn file_part(part: &Part) -> Option<Value> {
+fn file_part(part: &MessagePart) -> Option<Value> {
     match part {
-        Part::File(file) => Some(sent_file(file)),
+        MessagePart::File(file) => Some(sent_file(file)),
         _ => None,
     }
 }
@@ -336,7 +338,7 @@ fn text_part(text: &str) -> Value {
 }
 
 fn sent_file(file: &Attachment) -> Value {
-    if let AttachmentForm::Text(text) = attachment_form(Wire::Chat, file) {
+    if let AttachmentForm::Text(text) = attachment_form(ProviderWireFormat::Chat, file) {
         return text_part(&text);
     }
     match file.media_type.split_once('/') {
@@ -373,14 +375,14 @@ fn sent_tool(definition: &ToolDefinition) -> Value {
         "function": {
             "name": definition.name,
             "description": definition.description,
-            "parameters": sent_schema(Wire::Chat, &definition.parameters),
+            "parameters": sent_schema(ProviderWireFormat::Chat, &definition.parameters),
             "strict": false,
         },
     })
 }
 
 fn response_format(schema: &Value) -> Value {
-    let schema = sent_schema(Wire::Chat, schema);
+    let schema = sent_schema(ProviderWireFormat::Chat, schema);
     let strict = is_strict(&schema);
     json!({"type": "json_schema", "json_schema": {"name": "answer", "schema": schema, "strict": strict}})
 }

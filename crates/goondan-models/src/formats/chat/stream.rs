@@ -4,11 +4,11 @@ use goondan_core::json_text;
 use goondan_core::ports::model::{ModelFinishReason, TokenUsage};
 use serde_json::Value;
 
-use crate::answer::{AnswerBuilder, BlockKey, Ending};
+use crate::answer::{AnswerBuilder, AnswerEnding, BlockKey};
 use crate::errors::{ProviderError, error_in, error_of_any_shape};
 use crate::formats::finish::ending_of;
 use crate::formats::tool_calls::CallPiece;
-use crate::formats::{Progress, StreamDecoder, WireEvent};
+use crate::formats::{AnswerProgress, StreamDecoder, WireEvent};
 
 /// Data of the last event.
 const DONE: &str = "[DONE]";
@@ -66,9 +66,9 @@ impl StreamDecoder for ChatDecoder {
         &mut self,
         event: WireEvent<'_>,
         answer: &mut AnswerBuilder,
-    ) -> Result<Progress, ProviderError> {
+    ) -> Result<AnswerProgress, ProviderError> {
         if event.data == DONE {
-            return Ok(Progress::Done);
+            return Ok(AnswerProgress::Done);
         }
         let data: Value = json_text::parse(event.data)?;
         if event.name == Some("error") {
@@ -85,11 +85,11 @@ impl StreamDecoder for ChatDecoder {
             Some(choice) => decode_choice(choice, answer),
             // Some servers end with the usage and give no reason.
             None if usage.is_some() && !answer.is_empty() => {
-                answer.end(Ending::Finished(ModelFinishReason::Stop));
+                answer.end(AnswerEnding::Finished(ModelFinishReason::Stop));
             }
             None => {}
         }
-        Ok(Progress::More)
+        Ok(AnswerProgress::More)
     }
 }
 

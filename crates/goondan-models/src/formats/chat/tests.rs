@@ -1,11 +1,11 @@
-use goondan_core::message::Part;
+use goondan_core::message::MessagePart;
 use goondan_core::ports::model::{CompletedAnswer, ModelFinishReason};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::ChatFormat;
 use crate::errors::ProviderError;
-use crate::formats::{Framing, ModelTarget};
+use crate::formats::{EventFraming, ModelTarget};
 use crate::provider::provider;
 use crate::testing::{decode_pieces, decode_stream, messy_bodies};
 
@@ -72,7 +72,7 @@ fn a_whole_answer_keeps_everything() {
 proptest! {
     #[test]
     fn any_spelling_of_a_stream_gives_the_same_answer(
-        pieces in messy_bodies(Framing::ServerSentEvents, body(&whole_answer())),
+        pieces in messy_bodies(EventFraming::ServerSentEvents, body(&whole_answer())),
     ) {
         let pieces = pieces.iter().map(Vec::as_slice);
         let answer = decode_pieces(&format("openrouter"), "openrouter", pieces).expect("an answer");
@@ -130,7 +130,7 @@ fn usage_without_choices_ends_an_answer() {
         .map(|event| format!("data: {event}\n\n"))
         .collect();
     let answer = decode_stream(&format("vllm"), "vllm", open.as_bytes()).expect("an answer");
-    assert_eq!(answer.parts, [Part::text("whole")]);
+    assert_eq!(answer.parts, [MessagePart::text("whole")]);
 }
 
 #[test]
@@ -138,10 +138,10 @@ fn mistral_content_blocks_are_text_and_reasoning() {
     let content = json!([{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}, {"type": "text", "text": "a"}]);
     let answer = decoded(&[delta(json!({ "content": content })), ends("stop")]).expect("an answer");
     assert!(
-        matches!(&answer.parts[0], Part::Reasoning { text, .. } if text == "hm"),
+        matches!(&answer.parts[0], MessagePart::Reasoning { text, .. } if text == "hm"),
         "{answer:?}"
     );
-    assert_eq!(answer.parts[1], Part::text("a"));
+    assert_eq!(answer.parts[1], MessagePart::text("a"));
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn odd_events_are_passed_over() {
         let events = [event.clone(), delta(json!({"content": "a"})), ends("stop")];
         assert_eq!(
             decoded(&events).expect("an answer").parts,
-            [Part::text("a")],
+            [MessagePart::text("a")],
             "{event}"
         );
     }

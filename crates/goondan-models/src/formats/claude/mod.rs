@@ -29,7 +29,7 @@ enum ClaudeLine {
 
 /// Sampling params that a request may contain.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(crate) struct Sampling {
+pub(crate) struct SamplingParams {
     pub(crate) temperature: Option<f64>,
     pub(crate) top_p: Option<f64>,
     pub(crate) top_k: Option<u32>,
@@ -139,14 +139,18 @@ pub(crate) fn max_tokens(model: Option<ClaudeModel>, limit: Option<u32>, budget:
 }
 
 /// Returns the sampling params as far as `model` accepts them.
-pub(crate) fn sampling(model: Option<ClaudeModel>, params: &ModelParams, thinks: bool) -> Sampling {
+pub(crate) fn sampling(
+    model: Option<ClaudeModel>,
+    params: &ModelParams,
+    thinks: bool,
+) -> SamplingParams {
     let refuses_all = model.is_some_and(ClaudeModel::is_since_opus_4_7);
     if thinks || refuses_all {
-        return Sampling::default();
+        return SamplingParams::default();
     }
     // Since version 4.1, a request may contain only one of them.
     let accepts_one = model.is_some_and(|model| model.version >= (4, 1));
-    Sampling {
+    SamplingParams {
         // Other providers allow up to 2.
         temperature: params.temperature.map(|temperature| temperature.min(1.0)),
         top_p: params
@@ -220,7 +224,7 @@ mod tests {
             ..ModelParams::default()
         };
         let sent = |name: &str, thinks: bool| sampling(ClaudeModel::of(name), &params, thinks);
-        let all = Sampling {
+        let all = SamplingParams {
             temperature: Some(1.0),
             top_p: Some(0.9),
             top_k: Some(3),
@@ -229,9 +233,9 @@ mod tests {
         assert_eq!(sent("MiniMax-M2", false), all);
         assert_eq!(
             sent("claude-sonnet-4-5", false),
-            Sampling { top_p: None, ..all }
+            SamplingParams { top_p: None, ..all }
         );
-        assert_eq!(sent("claude-sonnet-4-5", true), Sampling::default());
-        assert_eq!(sent("claude-opus-4-7", false), Sampling::default());
+        assert_eq!(sent("claude-sonnet-4-5", true), SamplingParams::default());
+        assert_eq!(sent("claude-opus-4-7", false), SamplingParams::default());
     }
 }

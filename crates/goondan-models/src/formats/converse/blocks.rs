@@ -2,9 +2,9 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use goondan_core::message::{Message, Part, ProviderMetadata, ToolResultPart};
+use goondan_core::message::{Message, MessagePart, ProviderMetadata, ToolResultPart};
 use goondan_core::ports::tool::Attachment;
-use goondan_spec::sent_schema::Wire;
+use goondan_spec::sent_schema::ProviderWireFormat;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -25,18 +25,18 @@ const MAX_NAME_LENGTH: usize = 100;
 /// Owner of the opaque data that requests may contain. Publishers do not understand the data of
 /// others.
 #[derive(Clone, Copy)]
-pub(super) struct OpaqueOwner<'a> {
+pub(super) struct ConverseOpaqueOwner<'a> {
     pub(super) family: &'a str,
     pub(super) publisher: &'a str,
 }
 
 /// Returns the blocks of a user message.
 pub(super) fn user_blocks(message: &Message) -> Vec<Value> {
-    let texts = |part: &Part| part.as_text().and_then(text_block);
+    let texts = |part: &MessagePart| part.as_text().and_then(text_block);
     let parts = message.data.content.iter().enumerate();
     parts
         .flat_map(|(at, part)| match part {
-            Part::File(file) => sent_file(file, message, at),
+            MessagePart::File(file) => sent_file(file, message, at),
             part => texts(part).into_iter().collect(),
         })
         .collect()
@@ -46,29 +46,31 @@ pub(super) fn user_blocks(message: &Message) -> Vec<Value> {
 pub(super) fn file_blocks(message: &Message) -> Vec<Value> {
     let parts = message.data.content.iter().enumerate();
     let files = parts.filter_map(|(at, part)| match part {
-        Part::File(file) => Some(sent_file(file, message, at)),
+        MessagePart::File(file) => Some(sent_file(file, message, at)),
         _ => None,
     });
     files.flatten().collect()
 }
 
 /// Returns the blocks of an assistant message, in the order in which they came.
-pub(super) fn assistant_blocks(message: &Message, owner: OpaqueOwner<'_>) -> Vec<Value> {
-    let block = |part: &Part| match part {
-        Part::Text { text, .. } => text_block(text),
-        Part::Reasoning {
+pub(super) fn assistant_blocks(message: &Message, owner: ConverseOpaqueOwner<'_>) -> Vec<Value> {
+    let block = |part: &MessagePart| match part {
+        MessagePart::Text { text, .. } => text_block(text),
+        MessagePart::Reasoning {
             text,
             provider_metadata,
         } => owner.reasoning_block(text, provider_metadata),
-        Part::Opaque { provider_metadata } => owner.own(provider_metadata)?.get(BLOCK).cloned(),
-        Part::ToolCall(call) => Some(json!({
+        MessagePart::Opaque { provider_metadata } => {
+            owner.own(provider_metadata)?.get(BLOCK).cloned()
+        }
+        MessagePart::ToolCall(call) => Some(json!({
             "toolUse": {
                 "toolUseId": plain_id(&call.tool_call_id),
                 "name": plain_name(&call.tool_name),
                 "input": sent_arguments(&call.input),
             },
         })),
-        Part::ToolResult(_) | Part::File(_) => None,
+        MessagePart::ToolResult(_) | MessagePart::File(_) => None,
     };
     let mut blocks: Vec<Value> = message.data.content.iter().filter_map(block).collect();
     // No message may end with reasoning.
@@ -104,7 +106,7 @@ pub(super) fn result_block(result: &ToolResultPart, has_status: bool) -> Value {
 /// Returns the blocks of an attachment. A message with a document needs a text, and no cache point
 /// may follow a document, so the file's name follows it.
 fn sent_file(file: &Attachment, message: &Message, at: usize) -> Vec<Value> {
-    if let AttachmentForm::Text(text) = attachment_form(Wire::Converse, file) {
+    if let AttachmentForm::Text(text) = attachment_form(ProviderWireFormat::Converse, file) {
         return text_block(&text).into_iter().collect();
     }
     let source = json!({"bytes": file.data});
@@ -147,7 +149,7 @@ fn text_block(text: &str) -> Option<Value> {
     (!is_blank).then(|| json!({"text": text}))
 }
 
-impl OpaqueOwner<'_> {
+impl ConverseOpaqueOwner<'_> {
     /// Returns the opaque data that the publisher of this model wrote.
     fn own(self, metadata: &ProviderMetadata) -> Option<&Value> {
         let own = metadata.get(self.family)?;

@@ -3,24 +3,24 @@
 use std::collections::BTreeSet;
 
 use goondan_core::JsonObject;
-use goondan_core::message::{Message, Role};
+use goondan_core::message::{Message, MessageRole};
 use goondan_core::ports::model::ToolDefinition;
-use goondan_spec::sent_schema::{Wire, sent_schema};
+use goondan_spec::sent_schema::{ProviderWireFormat, sent_schema};
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use serde_json::{Value, json};
 use url::form_urlencoded::byte_serialize;
 
 use super::blocks::{
-    OpaqueOwner, assistant_blocks, file_blocks, is_reasoning, result_block, user_blocks,
+    ConverseOpaqueOwner, assistant_blocks, file_blocks, is_reasoning, result_block, user_blocks,
 };
 use super::model::{BedrockModel, ModelFamily};
 use super::stream::ConverseDecoder;
 use crate::formats::call_ids::plain_name;
-use crate::formats::claude::{Sampling, ThinkingPlan, add_step, max_tokens, sampling};
+use crate::formats::claude::{SamplingParams, ThinkingPlan, add_step, max_tokens, sampling};
 use crate::formats::output_schema::output_schema;
 use crate::formats::{
-    CacheMark, Draft, FORMER_TOOL_DESCRIPTION, Framing, ModelTarget, OpenTurn, RequestContext,
-    StreamDecoder, WireFormat, WireMessages,
+    CacheMark, DraftMessage, EventFraming, FORMER_TOOL_DESCRIPTION, ModelTarget, OpenTurn,
+    RequestContext, StreamDecoder, WireFormat, WireMessages,
 };
 
 /// Cache point after the last block of a user message.
@@ -44,8 +44,8 @@ impl ConverseFormat {
         }
     }
 
-    fn owner(&self) -> OpaqueOwner<'_> {
-        OpaqueOwner {
+    fn owner(&self) -> ConverseOpaqueOwner<'_> {
+        ConverseOpaqueOwner {
             family: self.target.family(),
             publisher: &self.model.publisher,
         }
@@ -101,9 +101,9 @@ impl ConverseFormat {
         config
     }
 
-    fn sampling(&self, context: &RequestContext<'_>, plan: &ThinkingPlan) -> Sampling {
+    fn sampling(&self, context: &RequestContext<'_>, plan: &ThinkingPlan) -> SamplingParams {
         match self.model.refuses_sampling() {
-            true => Sampling::default(),
+            true => SamplingParams::default(),
             false => sampling(self.model.claude(), context.params, plan.thinks()),
         }
     }
@@ -139,8 +139,8 @@ impl ConverseFormat {
 }
 
 impl WireFormat for ConverseFormat {
-    fn wire(&self) -> Wire {
-        Wire::Converse
+    fn wire(&self) -> ProviderWireFormat {
+        ProviderWireFormat::Converse
     }
 
     fn path(&self) -> String {
@@ -157,8 +157,8 @@ impl WireFormat for ConverseFormat {
         Ok(())
     }
 
-    fn framing(&self) -> Framing {
-        Framing::AmazonEvents
+    fn framing(&self) -> EventFraming {
+        EventFraming::AmazonEvents
     }
 
     fn fields(&self, context: &RequestContext<'_>) -> JsonObject {
@@ -201,24 +201,24 @@ impl WireFormat for ConverseFormat {
 
     fn add_message(&self, message: &Message, messages: &mut WireMessages) {
         match message.data.role {
-            Role::System => {
+            MessageRole::System => {
                 let text = message.text();
                 if !text.trim().is_empty() {
                     messages.notes.push(text);
                 }
             }
-            Role::User => {
+            MessageRole::User => {
                 let blocks = user_blocks(message);
                 if !blocks.is_empty() && !ends_with_results(messages) {
                     messages.open_turn = OpenTurn::None;
                 }
                 messages.push("user", blocks, true);
             }
-            Role::Assistant => {
+            MessageRole::Assistant => {
                 let blocks = assistant_blocks(message, self.owner());
                 add_step(self.model.claude(), blocks, is_reasoning, messages);
             }
-            Role::Tool => {
+            MessageRole::Tool => {
                 let has_status = self.model.takes_result_status();
                 let results = message
                     .tool_results()
@@ -229,7 +229,7 @@ impl WireFormat for ConverseFormat {
         }
     }
 
-    fn close(&self, draft: &Draft) -> Value {
+    fn close(&self, draft: &DraftMessage) -> Value {
         let mut content = draft.content.clone();
         // Results come first in a message.
         content.sort_by_key(|block| !is_result(block));
@@ -263,7 +263,7 @@ fn cache_point() -> Value {
 }
 
 fn sent_tool(definition: &ToolDefinition) -> Value {
-    let schema = sent_schema(Wire::Converse, &definition.parameters);
+    let schema = sent_schema(ProviderWireFormat::Converse, &definition.parameters);
     tool_spec(&definition.name, &definition.description, schema)
 }
 

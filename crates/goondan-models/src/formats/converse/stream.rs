@@ -10,7 +10,7 @@ use crate::answer::{AnswerBuilder, BlockKey};
 use crate::errors::{ProviderError, ReportedError, error_in, error_of_any_shape, status_of_code};
 use crate::formats::finish::ending_of;
 use crate::formats::tool_calls::CallPiece;
-use crate::formats::{Progress, StreamDecoder, WireEvent};
+use crate::formats::{AnswerProgress, StreamDecoder, WireEvent};
 
 /// Keys of opaque data.
 pub(super) const PUBLISHER: &str = "publisher";
@@ -38,7 +38,7 @@ impl ConverseDecoder {
         }
     }
 
-    fn event(&mut self, name: &str, data: &Value, answer: &mut AnswerBuilder) -> Progress {
+    fn event(&mut self, name: &str, data: &Value, answer: &mut AnswerBuilder) -> AnswerProgress {
         let key = data["contentBlockIndex"].as_u64().unwrap_or(0);
         match name {
             "contentBlockStart" => self.begin(key, &data["start"], answer),
@@ -47,11 +47,11 @@ impl ConverseDecoder {
             "messageStop" => self.stop(data, answer),
             "metadata" => {
                 answer.set_usage(token_usage(&data["usage"]));
-                return Progress::Done;
+                return AnswerProgress::Done;
             }
             _ => {}
         }
-        Progress::More
+        AnswerProgress::More
     }
 
     fn begin(&mut self, key: BlockKey, start: &Value, answer: &mut AnswerBuilder) {
@@ -145,7 +145,7 @@ impl StreamDecoder for ConverseDecoder {
         &mut self,
         event: WireEvent<'_>,
         answer: &mut AnswerBuilder,
-    ) -> Result<Progress, ProviderError> {
+    ) -> Result<AnswerProgress, ProviderError> {
         let name = event.name.unwrap_or_default();
         let parsed = json_text::parse(event.data);
         if name.to_ascii_lowercase().ends_with(EXCEPTION) {

@@ -10,15 +10,15 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use goondan_core::message::Part;
+use goondan_core::message::MessagePart;
 use goondan_core::ports::model::{CompletedAnswer, ModelChunk, ToolDefinition};
-use goondan_spec::sent_schema::Wire;
+use goondan_spec::sent_schema::ProviderWireFormat;
 use serde_json::json;
 
-use self::mutations::Random;
-use self::transcripts::Event;
+use self::mutations::FuzzRandom;
+use self::transcripts::UnframedEvent;
 use super::text_calls::{TextCallFilter, recover};
-use super::{Framing, ModelTarget, Progress, WireEvent, WireFormat};
+use super::{AnswerProgress, EventFraming, ModelTarget, WireEvent, WireFormat};
 use crate::answer::AnswerBuilder;
 use crate::client::format_of;
 use crate::formats::call_ids::CallIds;
@@ -26,7 +26,7 @@ use crate::provider::provider;
 use crate::transport::EventReader;
 
 /// Rounds for each format, unless a time is set.
-const ROUNDS: u64 = 2000;
+const FUZZ_ROUNDS: u64 = 2000;
 
 /// Largest event that a reader accepts.
 const MAX_EVENT_BYTES: usize = 64 * 1024;
@@ -36,35 +36,47 @@ const MAX_GROWTH: usize = 8;
 
 #[test]
 fn damaged_chat_answers_never_panic() {
-    fuzz("openrouter", Wire::Chat, transcripts::chat());
+    fuzz("openrouter", ProviderWireFormat::Chat, transcripts::chat());
 }
 
 #[test]
 fn damaged_responses_answers_never_panic() {
-    fuzz("openai", Wire::Responses, transcripts::responses());
+    fuzz(
+        "openai",
+        ProviderWireFormat::Responses,
+        transcripts::responses(),
+    );
 }
 
 #[test]
 fn damaged_anthropic_answers_never_panic() {
-    fuzz("anthropic", Wire::Anthropic, transcripts::anthropic());
+    fuzz(
+        "anthropic",
+        ProviderWireFormat::Anthropic,
+        transcripts::anthropic(),
+    );
 }
 
 #[test]
 fn damaged_gemini_answers_never_panic() {
-    fuzz("google", Wire::Gemini, transcripts::gemini());
+    fuzz("google", ProviderWireFormat::Gemini, transcripts::gemini());
 }
 
 #[test]
 fn damaged_converse_answers_never_panic() {
-    fuzz("bedrock", Wire::Converse, transcripts::converse());
+    fuzz(
+        "bedrock",
+        ProviderWireFormat::Converse,
+        transcripts::converse(),
+    );
 }
 
 #[test]
 fn damaged_ollama_answers_never_panic() {
-    fuzz("ollama", Wire::Ollama, transcripts::ollama());
+    fuzz("ollama", ProviderWireFormat::Ollama, transcripts::ollama());
 }
 
-fn fuzz(provider_name: &str, wire: Wire, events: Vec<Event>) {
+fn fuzz(provider_name: &str, wire: ProviderWireFormat, events: Vec<UnframedEvent>) {
     let target = ModelTarget {
         provider: provider(provider_name).expect("a provider"),
         model: "m".to_owned(),
@@ -76,9 +88,9 @@ fn fuzz(provider_name: &str, wire: Wire, events: Vec<Event>) {
     let limit = number("GDN_FUZZ_SECONDS").map(Duration::from_secs);
     let seed = number("GDN_FUZZ_SEED").unwrap_or(1);
     let (start, mut round) = (Instant::now(), 0);
-    while limit.map_or(round < ROUNDS, |limit| start.elapsed() < limit) {
+    while limit.map_or(round < FUZZ_ROUNDS, |limit| start.elapsed() < limit) {
         let _report = FailedRound { wire, seed, round };
-        try_round(&*format, &events, &mut Random::new(seed, round));
+        try_round(&*format, &events, &mut FuzzRandom::new(seed, round));
         round += 1;
     }
 }
@@ -89,7 +101,7 @@ fn number(variable: &str) -> Option<u64> {
 
 /// Prints the round in which a test panics.
 struct FailedRound {
-    wire: Wire,
+    wire: ProviderWireFormat,
     seed: u64,
     round: u64,
 }
@@ -106,28 +118,29 @@ impl Drop for FailedRound {
 }
 
 /// The transcript itself is an answer with reasoning, text, two calls and usage.
-fn assert_is_whole(format: &dyn WireFormat, events: &[Event]) {
+fn assert_is_whole(format: &dyn WireFormat, events: &[UnframedEvent]) {
     let decoded = decode(
         format,
         &transcripts::body(format.framing(), events),
-        &mut Random::new(0, 0),
+        &mut FuzzRandom::new(0, 0),
     );
     let answer = decoded.answer.expect("an answer");
-    let has =
-        |is_wanted: fn(&Part) -> bool| answer.parts.iter().filter(|part| is_wanted(part)).count();
-    let calls = has(|part| matches!(part, Part::ToolCall(_)));
+    let has = |is_wanted: fn(&MessagePart) -> bool| {
+        answer.parts.iter().filter(|part| is_wanted(part)).count()
+    };
+    let calls = has(|part| matches!(part, MessagePart::ToolCall(_)));
     assert_eq!(calls, 2, "{answer:?}");
     assert!(
-        has(|part| matches!(part, Part::Reasoning { .. })) > 0,
+        has(|part| matches!(part, MessagePart::Reasoning { .. })) > 0,
         "{answer:?}"
     );
     assert!(
-        has(|part| matches!(part, Part::Text { .. })) > 0 && answer.usage.is_some(),
+        has(|part| matches!(part, MessagePart::Text { .. })) > 0 && answer.usage.is_some(),
         "{answer:?}"
     );
 }
 
-fn try_round(format: &dyn WireFormat, events: &[Event], random: &mut Random) {
+fn try_round(format: &dyn WireFormat, events: &[UnframedEvent], random: &mut FuzzRandom) {
     let mut events = events.to_vec();
     mutations::change_events(&mut events, random);
     let mut body = transcripts::body(format.framing(), &events);
@@ -147,21 +160,21 @@ fn try_round(format: &dyn WireFormat, events: &[Event], random: &mut Random) {
     }
 }
 
-struct Decoded {
+struct DecodedAnswer {
     bytes: usize,
     chunks: Vec<ModelChunk>,
     answer: Option<CompletedAnswer>,
 }
 
 /// Decodes `body` as the client does, in pieces of any size.
-fn decode(format: &dyn WireFormat, body: &[u8], random: &mut Random) -> Decoded {
+fn decode(format: &dyn WireFormat, body: &[u8], random: &mut FuzzRandom) -> DecodedAnswer {
     let mut reader = EventReader::new(format.framing(), MAX_EVENT_BYTES);
     let mut decoder = format.decoder();
     let mut answer = AnswerBuilder::new("family");
     let mut is_open = true;
     let mut sink = |event: WireEvent<'_>| {
         if is_open && !event.data.is_empty() {
-            is_open = matches!(decoder.decode(event, &mut answer), Ok(Progress::More));
+            is_open = matches!(decoder.decode(event, &mut answer), Ok(AnswerProgress::More));
         }
     };
     let mut rest = body;
@@ -175,7 +188,7 @@ fn decode(format: &dyn WireFormat, body: &[u8], random: &mut Random) -> Decoded 
     let chunks = std::iter::from_fn(|| answer.next_chunk()).collect();
     let bytes = answer.bytes();
     let answer = answer.complete(&mut CallIds::new(&HashSet::new()));
-    Decoded {
+    DecodedAnswer {
         bytes,
         chunks,
         answer: answer.ok().filter(|_| is_readable),
@@ -208,7 +221,11 @@ fn recover_calls(answer: CompletedAnswer, chunks: Vec<ModelChunk>) {
 }
 
 fn answer_text(answer: &CompletedAnswer) -> String {
-    answer.parts.iter().filter_map(Part::as_text).collect()
+    answer
+        .parts
+        .iter()
+        .filter_map(MessagePart::as_text)
+        .collect()
 }
 
 fn shown_text(chunks: &[ModelChunk]) -> String {
@@ -220,9 +237,9 @@ fn shown_text(chunks: &[ModelChunk]) -> String {
 }
 
 /// Returns the end of an event in `framing`.
-fn separator(framing: Framing) -> &'static str {
+fn separator(framing: EventFraming) -> &'static str {
     match framing {
-        Framing::ServerSentEvents => "\n\n",
-        Framing::JsonLines | Framing::AmazonEvents => "\n",
+        EventFraming::ServerSentEvents => "\n\n",
+        EventFraming::JsonLines | EventFraming::AmazonEvents => "\n",
     }
 }

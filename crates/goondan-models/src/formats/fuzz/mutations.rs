@@ -4,10 +4,10 @@ use proptest::prelude::Rng;
 use proptest::test_runner::{RngAlgorithm, TestRng};
 use serde_json::{Map, Value, json};
 
-use super::transcripts::Event;
+use super::transcripts::UnframedEvent;
 
 /// Text that is valid in a JSON string of any length.
-const WORDS: [&str; 12] = [
+const MUTATION_WORDS: [&str; 12] = [
     "",
     "t__x",
     "<tool_call>",
@@ -23,15 +23,15 @@ const WORDS: [&str; 12] = [
 ];
 
 /// Source of random numbers.
-pub(super) struct Random(TestRng);
+pub(super) struct FuzzRandom(TestRng);
 
-impl Random {
+impl FuzzRandom {
     /// Returns the source for a round. The same seed and round give the same numbers.
     pub(super) fn new(seed: u64, round: u64) -> Self {
         let mut bytes = [0; 32];
         bytes[..8].copy_from_slice(&seed.to_le_bytes());
         bytes[8..16].copy_from_slice(&round.to_le_bytes());
-        Random(TestRng::from_seed(RngAlgorithm::ChaCha, &bytes))
+        FuzzRandom(TestRng::from_seed(RngAlgorithm::ChaCha, &bytes))
     }
 
     /// Returns a number below `end`, or 0 if `end` is 0.
@@ -45,7 +45,7 @@ impl Random {
     }
 
     fn word(&mut self) -> &'static str {
-        WORDS[self.below(WORDS.len())]
+        MUTATION_WORDS[self.below(MUTATION_WORDS.len())]
     }
 
     /// Returns the ends of a part of a list.
@@ -57,7 +57,7 @@ impl Random {
 }
 
 /// Removes, repeats, swaps and changes events.
-pub(super) fn change_events(events: &mut Vec<Event>, random: &mut Random) {
+pub(super) fn change_events(events: &mut Vec<UnframedEvent>, random: &mut FuzzRandom) {
     for _ in 0..=random.below(4) {
         if events.is_empty() {
             return;
@@ -76,7 +76,7 @@ pub(super) fn change_events(events: &mut Vec<Event>, random: &mut Random) {
 }
 
 /// Changes JSON to other JSON.
-fn change_data(data: &mut String, random: &mut Random) {
+fn change_data(data: &mut String, random: &mut FuzzRandom) {
     let Ok(mut value) = serde_json::from_str::<Value>(data) else {
         return;
     };
@@ -87,7 +87,7 @@ fn change_data(data: &mut String, random: &mut Random) {
 }
 
 /// Changes a value or one inside of it.
-fn change_value(value: &mut Value, random: &mut Random) {
+fn change_value(value: &mut Value, random: &mut FuzzRandom) {
     let goes_deeper = !random.one_in(4);
     match value {
         Value::Object(fields) if goes_deeper && !fields.is_empty() => change_fields(fields, random),
@@ -106,7 +106,7 @@ fn change_value(value: &mut Value, random: &mut Random) {
     }
 }
 
-fn change_fields(fields: &mut Map<String, Value>, random: &mut Random) {
+fn change_fields(fields: &mut Map<String, Value>, random: &mut FuzzRandom) {
     let keys: Vec<String> = fields.keys().cloned().collect();
     let key = &keys[random.below(keys.len())];
     match random.below(8) {
@@ -124,7 +124,7 @@ fn change_fields(fields: &mut Map<String, Value>, random: &mut Random) {
     }
 }
 
-fn change_text(text: &mut String, random: &mut Random) {
+fn change_text(text: &mut String, random: &mut FuzzRandom) {
     let mut ends: Vec<usize> = text.char_indices().map(|(at, _)| at).collect();
     ends.push(text.len());
     let at = ends[random.below(ends.len())];
@@ -135,7 +135,7 @@ fn change_text(text: &mut String, random: &mut Random) {
     }
 }
 
-fn random_value(random: &mut Random, depth: usize) -> Value {
+fn random_value(random: &mut FuzzRandom, depth: usize) -> Value {
     match random.below(if depth == 0 { 7 } else { 9 }) {
         0 => Value::Null,
         1 => random.one_in(2).into(),
@@ -151,7 +151,7 @@ fn random_value(random: &mut Random, depth: usize) -> Value {
             let keys = [
                 "type", "index", "text", "name", "id", "content", "error", "message",
             ];
-            let field = |random: &mut Random| {
+            let field = |random: &mut FuzzRandom| {
                 (
                     keys[random.below(keys.len())].to_owned(),
                     random_value(random, depth - 1),
@@ -163,7 +163,7 @@ fn random_value(random: &mut Random, depth: usize) -> Value {
 }
 
 /// Flips, removes, repeats and inserts bytes.
-pub(super) fn change_bytes(body: &mut Vec<u8>, random: &mut Random) {
+pub(super) fn change_bytes(body: &mut Vec<u8>, random: &mut FuzzRandom) {
     for _ in 0..=random.below(4) {
         if body.is_empty() {
             return;

@@ -5,32 +5,32 @@ use aws_smithy_types::event_stream::{Header, HeaderValue, Message};
 use serde_json::{Value, json};
 
 use super::separator;
-use crate::formats::Framing;
+use crate::formats::EventFraming;
 
 /// An event before it is framed.
 #[derive(Debug, Clone)]
-pub(super) struct Event {
+pub(super) struct UnframedEvent {
     name: Option<&'static str>,
     pub(super) data: String,
 }
 
 /// Returns the body that consists of `events`.
-pub(super) fn body(framing: Framing, events: &[Event]) -> Vec<u8> {
+pub(super) fn body(framing: EventFraming, events: &[UnframedEvent]) -> Vec<u8> {
     let mut body = Vec::new();
     for event in events {
         match (framing, event.name) {
-            (Framing::AmazonEvents, name) => {
+            (EventFraming::AmazonEvents, name) => {
                 write_amazon_event(name.unwrap_or_default(), &event.data, &mut body)
             }
-            (Framing::ServerSentEvents, Some(name)) => {
+            (EventFraming::ServerSentEvents, Some(name)) => {
                 body.extend_from_slice(format!("event: {name}\ndata: {}", event.data).as_bytes());
             }
-            (Framing::ServerSentEvents, None) => {
+            (EventFraming::ServerSentEvents, None) => {
                 body.extend_from_slice(format!("data: {}", event.data).as_bytes());
             }
-            (Framing::JsonLines, _) => body.extend_from_slice(event.data.as_bytes()),
+            (EventFraming::JsonLines, _) => body.extend_from_slice(event.data.as_bytes()),
         }
-        if framing != Framing::AmazonEvents {
+        if framing != EventFraming::AmazonEvents {
             body.extend_from_slice(separator(framing).as_bytes());
         }
     }
@@ -48,8 +48,8 @@ fn write_amazon_event(name: &str, data: &str, body: &mut Vec<u8>) {
     write_message_to(&message, body).expect("a message");
 }
 
-fn unnamed(events: impl IntoIterator<Item = Value>) -> Vec<Event> {
-    let event = |data: Value| Event {
+fn unnamed(events: impl IntoIterator<Item = Value>) -> Vec<UnframedEvent> {
+    let event = |data: Value| UnframedEvent {
         name: None,
         data: data.to_string(),
     };
@@ -57,10 +57,10 @@ fn unnamed(events: impl IntoIterator<Item = Value>) -> Vec<Event> {
 }
 
 /// Returns events whose name is also the type of their data.
-fn typed(events: impl IntoIterator<Item = (&'static str, Value)>) -> Vec<Event> {
+fn typed(events: impl IntoIterator<Item = (&'static str, Value)>) -> Vec<UnframedEvent> {
     let event = |(name, mut data): (&'static str, Value)| {
         data["type"] = name.into();
-        Event {
+        UnframedEvent {
             name: Some(name),
             data: data.to_string(),
         }
@@ -68,7 +68,7 @@ fn typed(events: impl IntoIterator<Item = (&'static str, Value)>) -> Vec<Event> 
     events.into_iter().map(event).collect()
 }
 
-pub(super) fn chat() -> Vec<Event> {
+pub(super) fn chat() -> Vec<UnframedEvent> {
     let delta = |delta: Value| json!({"id": "c", "choices": [{"index": 0, "delta": delta, "finish_reason": null}]});
     let call = |index: u32, id: &str, name: &str, arguments: &str| {
         let function = json!({"name": name, "arguments": arguments});
@@ -92,14 +92,14 @@ pub(super) fn chat() -> Vec<Event> {
         json!({"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 4, "total_tokens": 13,
             "prompt_tokens_details": {"cached_tokens": 3}, "completion_tokens_details": {"reasoning_tokens": 1}}}),
     ]);
-    events.push(Event {
+    events.push(UnframedEvent {
         name: None,
         data: "[DONE]".to_owned(),
     });
     events
 }
 
-pub(super) fn responses() -> Vec<Event> {
+pub(super) fn responses() -> Vec<UnframedEvent> {
     let reasoning = json!({"id": "rs_1", "type": "reasoning", "summary": [{"type": "summary_text", "text": "I look."}],
         "encrypted_content": "ENC"});
     let message = json!({"id": "msg_1", "type": "message", "role": "assistant", "status": "completed",
@@ -175,7 +175,7 @@ pub(super) fn responses() -> Vec<Event> {
     ])
 }
 
-pub(super) fn anthropic() -> Vec<Event> {
+pub(super) fn anthropic() -> Vec<UnframedEvent> {
     let start = |index: u32, block: Value| {
         (
             "content_block_start",
@@ -227,7 +227,7 @@ pub(super) fn anthropic() -> Vec<Event> {
     ])
 }
 
-pub(super) fn gemini() -> Vec<Event> {
+pub(super) fn gemini() -> Vec<UnframedEvent> {
     let event = |parts: Value, reason: Value| {
         json!({"candidates": [{"content": {"role": "model", "parts": parts}, "finishReason": reason, "index": 0}],
             "usageMetadata": {"promptTokenCount": 9, "candidatesTokenCount": 4, "thoughtsTokenCount": 1,
@@ -249,7 +249,7 @@ pub(super) fn gemini() -> Vec<Event> {
     ])
 }
 
-pub(super) fn converse() -> Vec<Event> {
+pub(super) fn converse() -> Vec<UnframedEvent> {
     let delta = |index: u32, delta: Value| {
         (
             "contentBlockDelta",
@@ -284,14 +284,14 @@ pub(super) fn converse() -> Vec<Event> {
             json!({"usage": {"inputTokens": 9, "outputTokens": 4, "totalTokens": 13}, "metrics": {"latencyMs": 1}}),
         ),
     ];
-    let event = |(name, data): (&'static str, Value)| Event {
+    let event = |(name, data): (&'static str, Value)| UnframedEvent {
         name: Some(name),
         data: data.to_string(),
     };
     events.into_iter().map(event).collect()
 }
 
-pub(super) fn ollama() -> Vec<Event> {
+pub(super) fn ollama() -> Vec<UnframedEvent> {
     let line = |message: Value| json!({"model": "m", "message": message, "done": false});
     unnamed([
         line(json!({"role": "assistant", "content": "", "thinking": "I look."})),

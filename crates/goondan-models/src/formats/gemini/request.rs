@@ -1,10 +1,10 @@
 //! Requests of Gemini's format.
 
 use goondan_core::JsonObject;
-use goondan_core::message::{Message, Part, Role, ToolCall, ToolResultPart};
+use goondan_core::message::{Message, MessagePart, MessageRole, ToolCall, ToolResultPart};
 use goondan_core::ports::model::ToolDefinition;
 use goondan_core::ports::tool::Attachment;
-use goondan_spec::sent_schema::{Wire, sent_schema};
+use goondan_spec::sent_schema::{ProviderWireFormat, sent_schema};
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Value, json};
 
@@ -13,7 +13,9 @@ use super::stream::GeminiDecoder;
 use super::thinking::{is_older_than_3, thinking_config};
 use crate::formats::attachments::{AttachmentForm, attachment_form};
 use crate::formats::results::{result_text, sent_arguments};
-use crate::formats::{Draft, ModelTarget, RequestContext, StreamDecoder, WireFormat, WireMessages};
+use crate::formats::{
+    DraftMessage, ModelTarget, RequestContext, StreamDecoder, WireFormat, WireMessages,
+};
 
 /// Google's documented signature for calls that another model made.
 const SIGNATURE_PLACEHOLDER: &str = "skip_thought_signature_validator";
@@ -23,7 +25,7 @@ const KEY_HEADER: HeaderName = HeaderName::from_static("x-goog-api-key");
 
 /// Role of drafts that contain tool results. They become messages of the user, but contain nothing
 /// else.
-const RESULTS: &str = "results";
+const RESULTS_FIELD: &str = "results";
 
 /// Gemini's format for one model.
 pub(crate) struct GeminiFormat {
@@ -54,7 +56,7 @@ impl GeminiFormat {
         let parts = message.data.content.iter();
         parts
             .filter_map(|part| match part {
-                Part::ToolCall(call) => {
+                MessagePart::ToolCall(call) => {
                     let is_first = !std::mem::replace(&mut has_calls, true);
                     Some(self.sent_call(call, is_first))
                 }
@@ -63,9 +65,9 @@ impl GeminiFormat {
             .collect()
     }
 
-    fn model_part(&self, part: &Part) -> Option<Value> {
+    fn model_part(&self, part: &MessagePart) -> Option<Value> {
         match part {
-            Part::Text {
+            MessagePart::Text {
                 text,
                 provider_metadata,
             } => {
@@ -74,7 +76,7 @@ impl GeminiFormat {
                 is_sent.then(|| signed(json!({"text": text}), signature))
             }
             // Google reads nothing from a thought without a signature.
-            Part::Reasoning {
+            MessagePart::Reasoning {
                 text,
                 provider_metadata,
             } => {
@@ -82,12 +84,12 @@ impl GeminiFormat {
                 let thought = json!({"text": text, "thought": true});
                 Some(signed(thought, Some(signature)))
             }
-            Part::Opaque { provider_metadata } => {
+            MessagePart::Opaque { provider_metadata } => {
                 // Vertex AI also serves Claude, whose blocks have a type.
                 let own = self.own(provider_metadata)?;
                 (own.is_object() && own.get("type").is_none()).then(|| own.clone())
             }
-            Part::ToolCall(_) | Part::ToolResult(_) | Part::File(_) => None,
+            MessagePart::ToolCall(_) | MessagePart::ToolResult(_) | MessagePart::File(_) => None,
         }
     }
 
@@ -158,15 +160,15 @@ impl GeminiFormat {
             "responseMimeType",
             context.output.map(|_| "application/json".into()),
         );
-        let schema = |schema: &Value| sent_schema(Wire::Gemini, schema);
+        let schema = |schema: &Value| sent_schema(ProviderWireFormat::Gemini, schema);
         set("responseJsonSchema", context.output.map(schema));
         config
     }
 }
 
 impl WireFormat for GeminiFormat {
-    fn wire(&self) -> Wire {
-        Wire::Gemini
+    fn wire(&self) -> ProviderWireFormat {
+        ProviderWireFormat::Gemini
     }
 
     fn path(&self) -> String {
@@ -232,27 +234,27 @@ impl WireFormat for GeminiFormat {
     fn add_message(&self, message: &Message, messages: &mut WireMessages) {
         let content = &message.data.content;
         match message.data.role {
-            Role::System => {
+            MessageRole::System => {
                 let text = message.text();
                 if !text.trim().is_empty() {
                     messages.notes.push(text);
                 }
             }
-            Role::User => {
+            MessageRole::User => {
                 messages.push("user", content.iter().filter_map(user_part).collect(), true);
             }
-            Role::Assistant => messages.push("model", self.model_parts(message), false),
-            Role::Tool => {
+            MessageRole::Assistant => messages.push("model", self.model_parts(message), false),
+            MessageRole::Tool => {
                 let results = message.tool_results();
                 let parts = results.map(|result| self.sent_result(result)).collect();
-                messages.push(RESULTS, parts, true);
+                messages.push(RESULTS_FIELD, parts, true);
                 messages.hold_files(content.iter().filter_map(file_part));
             }
         }
     }
 
-    fn close(&self, draft: &Draft) -> Value {
-        let role = if draft.role == RESULTS {
+    fn close(&self, draft: &DraftMessage) -> Value {
+        let role = if draft.role == RESULTS_FIELD {
             "user"
         } else {
             draft.role
@@ -272,22 +274,22 @@ fn signed(mut part: Value, signature: Option<Value>) -> Value {
     part
 }
 
-fn user_part(part: &Part) -> Option<Value> {
+fn user_part(part: &MessagePart) -> Option<Value> {
     match part {
-        Part::Text { text, .. } => (!text.is_empty()).then(|| json!({"text": text})),
+        MessagePart::Text { text, .. } => (!text.is_empty()).then(|| json!({"text": text})),
         _ => file_part(part),
     }
 }
 
-fn file_part(part: &Part) -> Option<Value> {
+fn file_part(part: &MessagePart) -> Option<Value> {
     match part {
-        Part::File(file) => Some(sent_file(file)),
+        MessagePart::File(file) => Some(sent_file(file)),
         _ => None,
     }
 }
 
 fn sent_file(file: &Attachment) -> Value {
-    match attachment_form(Wire::Gemini, file) {
+    match attachment_form(ProviderWireFormat::Gemini, file) {
         AttachmentForm::Text(text) => json!({ "text": text }),
         AttachmentForm::Data => {
             json!({"inlineData": {"mimeType": file.media_type, "data": file.data}})
@@ -299,6 +301,6 @@ fn sent_tool(definition: &ToolDefinition) -> Value {
     json!({
         "name": definition.name,
         "description": definition.description,
-        "parametersJsonSchema": sent_schema(Wire::Gemini, &definition.parameters),
+        "parametersJsonSchema": sent_schema(ProviderWireFormat::Gemini, &definition.parameters),
     })
 }

@@ -5,11 +5,11 @@ use goondan_core::ports::model::TokenUsage;
 use serde_json::{Value, json};
 
 use super::SIGNATURE;
-use crate::answer::{AnswerBuilder, BlockKey, Ending};
+use crate::answer::{AnswerBuilder, AnswerEnding, BlockKey};
 use crate::errors::{ProviderError, error_in, error_of_any_shape};
 use crate::formats::finish::ending_of;
 use crate::formats::tool_calls::CallPiece;
-use crate::formats::{Progress, StreamDecoder, WireEvent};
+use crate::formats::{AnswerProgress, StreamDecoder, WireEvent};
 
 /// Data of the last event of some proxies.
 const DONE: &str = "[DONE]";
@@ -38,9 +38,9 @@ impl StreamDecoder for GeminiDecoder {
         &mut self,
         event: WireEvent<'_>,
         answer: &mut AnswerBuilder,
-    ) -> Result<Progress, ProviderError> {
+    ) -> Result<AnswerProgress, ProviderError> {
         if event.data == DONE {
-            return Ok(Progress::Done);
+            return Ok(AnswerProgress::Done);
         }
         let data: Value = json_text::parse(event.data)?;
         if event.name == Some("error") {
@@ -58,7 +58,7 @@ impl StreamDecoder for GeminiDecoder {
             self.decode_response(event, answer);
         }
         // Usage may follow the reason, and no event is marked as the last one.
-        Ok(Progress::More)
+        Ok(AnswerProgress::More)
     }
 }
 
@@ -171,7 +171,7 @@ fn has_data(part: &Value) -> bool {
 }
 
 /// Returns the ending of an answer to a prompt that Google refuses.
-fn blocked(event: &Value) -> Option<Ending> {
+fn blocked(event: &Value) -> Option<AnswerEnding> {
     let feedback = &event["promptFeedback"];
     let reason = feedback["blockReason"]
         .as_str()
@@ -182,7 +182,7 @@ fn blocked(event: &Value) -> Option<Ending> {
     if reason.ends_with(UNSPECIFIED) && has_answer {
         return None;
     }
-    Some(Ending::Declined {
+    Some(AnswerEnding::Declined {
         reason: reason.to_owned(),
         words: text(&feedback["blockReasonMessage"]).to_owned(),
     })

@@ -1,4 +1,4 @@
-use goondan_core::message::{Part, Role, ToolCall};
+use goondan_core::message::{MessagePart, MessageRole, ToolCall};
 use goondan_core::ports::model::{CompletedAnswer, ModelFinishReason, TokenUsage};
 use goondan_spec::kinds::{ModelParams, ReasoningEffort};
 use proptest::prelude::*;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::GeminiFormat;
 use crate::errors::ProviderError;
 use crate::formats::test_bodies::{body_of, conversation, target};
-use crate::formats::{Framing, RequestContext, WireFormat};
+use crate::formats::{EventFraming, RequestContext, WireFormat};
 use crate::testing::{decode_pieces, decode_stream, message, messy_bodies, request};
 
 const PLACEHOLDER: &str = "skip_thought_signature_validator";
@@ -30,7 +30,7 @@ fn decoded(events: &[Value]) -> Result<CompletedAnswer, ProviderError> {
     decode_stream(&newest(), "google", body(events).as_bytes())
 }
 
-fn answer_parts(events: &[Value]) -> Vec<Part> {
+fn answer_parts(events: &[Value]) -> Vec<MessagePart> {
     decoded(events).expect("an answer").parts
 }
 
@@ -94,7 +94,7 @@ fn another_provider_receives_no_opaque_data() {
 proptest! {
     #[test]
     fn any_spelling_of_a_stream_gives_the_same_answer(
-        pieces in messy_bodies(Framing::ServerSentEvents, body(&whole_answer())),
+        pieces in messy_bodies(EventFraming::ServerSentEvents, body(&whole_answer())),
     ) {
         let pieces = pieces.iter().map(Vec::as_slice);
         let answer = decode_pieces(&newest(), "google", pieces).expect("an answer");
@@ -117,8 +117,8 @@ fn calls_may_lack_ids_and_arguments() {
         parts(json!([other, bare])),
         ends("STOP"),
     ]);
-    let calls = |part: &Part| match part {
-        Part::ToolCall(call) => Some((call.tool_call_id.clone(), call.input.clone())),
+    let calls = |part: &MessagePart| match part {
+        MessagePart::ToolCall(call) => Some((call.tool_call_id.clone(), call.input.clone())),
         _ => None,
     };
     let calls: Vec<_> = found.iter().filter_map(calls).collect();
@@ -186,7 +186,7 @@ fn a_blocked_prompt_is_declined() {
     unspecified["promptFeedback"] = feedback("BLOCKED_REASON_UNSPECIFIED");
     assert_eq!(
         answer_parts(&[rated, unspecified, ends("STOP")]),
-        [Part::text("ab")]
+        [MessagePart::text("ab")]
     );
 }
 
@@ -231,17 +231,17 @@ fn odd_events_are_passed_over() {
     ];
     for event in odd {
         let events = [event.clone(), parts(json!([{"text": "a"}])), ends("STOP")];
-        assert_eq!(answer_parts(&events), [Part::text("a")], "{event}");
+        assert_eq!(answer_parts(&events), [MessagePart::text("a")], "{event}");
     }
     let half = "data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"a\\ud83d\"}]},\"finishReason\":\"STOP\"}]}\n\n";
     let answer = decode_stream(&newest(), "google", half.as_bytes()).expect("an answer");
-    assert_eq!(answer.parts, [Part::text("a\u{fffd}")]);
+    assert_eq!(answer.parts, [MessagePart::text("a\u{fffd}")]);
 }
 
 /// Returns the parts that the answer `parts` becomes.
-fn sent(format: GeminiFormat, parts: Vec<Part>) -> Value {
+fn sent(format: GeminiFormat, parts: Vec<MessagePart>) -> Value {
     let mut request = request("a", "go");
-    request.messages = vec![message(Role::Assistant, parts)].into();
+    request.messages = vec![message(MessageRole::Assistant, parts)].into();
     body_of(format, request)["contents"][0]["parts"].clone()
 }
 
@@ -249,8 +249,8 @@ fn sent(format: GeminiFormat, parts: Vec<Part>) -> Value {
 fn calls_of_other_models_get_the_placeholder() {
     let calls = || {
         vec![
-            Part::ToolCall(ToolCall::new("toolu_1", "t__x", json!({}))),
-            Part::ToolCall(ToolCall::new("call_2", "t__x", json!({}))),
+            MessagePart::ToolCall(ToolCall::new("toolu_1", "t__x", json!({}))),
+            MessagePart::ToolCall(ToolCall::new("call_2", "t__x", json!({}))),
         ]
     };
     let newer = sent(newest(), calls());
@@ -273,7 +273,10 @@ fn blocks_of_another_format_are_left_out() {
     let Value::Object(provider_metadata) = block else {
         panic!("an object")
     };
-    let parts = vec![Part::Opaque { provider_metadata }, Part::text("a")];
+    let parts = vec![
+        MessagePart::Opaque { provider_metadata },
+        MessagePart::text("a"),
+    ];
     let vertex = GeminiFormat::new(target("vertex", "gemini-3-flash-preview"));
     assert_eq!(sent(vertex, parts), json!([{"text": "a"}]));
 }

@@ -1,11 +1,11 @@
 //! Requests of Ollama's chat.
 
 use goondan_core::JsonObject;
-use goondan_core::message::{Message, Part, Role, ToolCall};
+use goondan_core::message::{Message, MessagePart, MessageRole, ToolCall};
 use goondan_core::ports::model::ToolDefinition;
 use goondan_core::ports::tool::Attachment;
 use goondan_spec::kinds::{ModelParams, ReasoningEffort};
-use goondan_spec::sent_schema::{Wire, sent_schema};
+use goondan_spec::sent_schema::{ProviderWireFormat, sent_schema};
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use serde_json::{Value, json};
 
@@ -13,7 +13,8 @@ use super::stream::OllamaDecoder;
 use crate::formats::attachments::{AttachmentForm, attachment_form};
 use crate::formats::results::{result_text, sent_arguments};
 use crate::formats::{
-    Draft, Framing, ModelTarget, RequestContext, StreamDecoder, WireFormat, WireMessages,
+    DraftMessage, EventFraming, ModelTarget, RequestContext, StreamDecoder, WireFormat,
+    WireMessages,
 };
 
 /// Part of the names of models that reason by level. Older versions of Ollama refuse levels for other models.
@@ -43,7 +44,7 @@ impl OllamaFormat {
     }
 
     fn assistant(&self, message: &Message) -> Option<Value> {
-        let text = joined(message.data.content.iter().filter_map(Part::as_text));
+        let text = joined(message.data.content.iter().filter_map(MessagePart::as_text));
         let calls: Vec<Value> = message.tool_calls().map(sent_call).collect();
         if text.is_empty() && calls.is_empty() {
             return None;
@@ -65,9 +66,9 @@ impl OllamaFormat {
     }
 
     /// Returns reasoning that came from this provider's family.
-    fn own_reasoning<'p>(&self, part: &'p Part) -> Option<&'p str> {
+    fn own_reasoning<'p>(&self, part: &'p MessagePart) -> Option<&'p str> {
         match part {
-            Part::Reasoning {
+            MessagePart::Reasoning {
                 text,
                 provider_metadata,
             } => provider_metadata
@@ -79,8 +80,8 @@ impl OllamaFormat {
 }
 
 impl WireFormat for OllamaFormat {
-    fn wire(&self) -> Wire {
-        Wire::Ollama
+    fn wire(&self) -> ProviderWireFormat {
+        ProviderWireFormat::Ollama
     }
 
     fn path(&self) -> String {
@@ -97,8 +98,8 @@ impl WireFormat for OllamaFormat {
         Ok(())
     }
 
-    fn framing(&self) -> Framing {
-        Framing::JsonLines
+    fn framing(&self) -> EventFraming {
+        EventFraming::JsonLines
     }
 
     fn fields(&self, context: &RequestContext<'_>) -> JsonObject {
@@ -122,7 +123,7 @@ impl WireFormat for OllamaFormat {
             "format",
             context
                 .output
-                .map(|schema| sent_schema(Wire::Ollama, schema)),
+                .map(|schema| sent_schema(ProviderWireFormat::Ollama, schema)),
         );
         fields
     }
@@ -137,7 +138,7 @@ impl WireFormat for OllamaFormat {
 
     fn add_message(&self, message: &Message, messages: &mut WireMessages) {
         match message.data.role {
-            Role::System => {
+            MessageRole::System => {
                 let text = message.text();
                 if !text.trim().is_empty() {
                     messages.push(
@@ -147,18 +148,18 @@ impl WireFormat for OllamaFormat {
                     );
                 }
             }
-            Role::User => {
+            MessageRole::User => {
                 let parts = message.data.content.iter().filter_map(user_part).collect();
                 messages.push("user", parts, true);
             }
-            Role::Assistant => {
+            MessageRole::Assistant => {
                 messages.push(
                     "assistant",
                     self.assistant(message).into_iter().collect(),
                     false,
                 );
             }
-            Role::Tool => {
+            MessageRole::Tool => {
                 for result in message.tool_results() {
                     let sent = json!({
                         "role": "tool",
@@ -173,7 +174,7 @@ impl WireFormat for OllamaFormat {
         }
     }
 
-    fn close(&self, draft: &Draft) -> Value {
+    fn close(&self, draft: &DraftMessage) -> Value {
         match draft.role {
             "user" => user_message(&draft.content),
             _ => draft.content.first().cloned().unwrap_or(Value::Null),
@@ -218,28 +219,28 @@ fn sent_tool(definition: &ToolDefinition) -> Value {
         "function": {
             "name": definition.name,
             "description": definition.description,
-            "parameters": sent_schema(Wire::Ollama, &definition.parameters),
+            "parameters": sent_schema(ProviderWireFormat::Ollama, &definition.parameters),
         },
     })
 }
 
 /// Returns text as a string and an image as `{"image": BASE64}`, from which [`user_message`] makes a message.
-fn user_part(part: &Part) -> Option<Value> {
+fn user_part(part: &MessagePart) -> Option<Value> {
     match part {
-        Part::Text { text, .. } => Some(text.as_str().into()),
+        MessagePart::Text { text, .. } => Some(text.as_str().into()),
         _ => file_part(part),
     }
 }
 
-fn file_part(part: &Part) -> Option<Value> {
+fn file_part(part: &MessagePart) -> Option<Value> {
     match part {
-        Part::File(file) => Some(sent_file(file)),
+        MessagePart::File(file) => Some(sent_file(file)),
         _ => None,
     }
 }
 
 fn sent_file(file: &Attachment) -> Value {
-    match attachment_form(Wire::Ollama, file) {
+    match attachment_form(ProviderWireFormat::Ollama, file) {
         AttachmentForm::Data => json!({"image": file.data}),
         AttachmentForm::Text(text) => text.into(),
     }

@@ -4,11 +4,11 @@ use goondan_core::json_text;
 use goondan_core::ports::model::{ModelFinishReason, TokenUsage};
 use serde_json::{Value, json};
 
-use crate::answer::{AnswerBuilder, BlockKey, Ending};
+use crate::answer::{AnswerBuilder, AnswerEnding, BlockKey};
 use crate::errors::{ProviderError, error_in};
 use crate::formats::finish::ending_of;
 use crate::formats::tool_calls::CallPiece;
-use crate::formats::{Progress, StreamDecoder, WireEvent};
+use crate::formats::{AnswerProgress, StreamDecoder, WireEvent};
 
 const REASONING: BlockKey = 0;
 const TEXT: BlockKey = 1;
@@ -28,7 +28,7 @@ impl StreamDecoder for OllamaDecoder {
         &mut self,
         event: WireEvent<'_>,
         answer: &mut AnswerBuilder,
-    ) -> Result<Progress, ProviderError> {
+    ) -> Result<AnswerProgress, ProviderError> {
         let line: Value = json_text::parse(event.data)?;
         if let Some(error) = error_in(&line) {
             return Err(ProviderError::Reported(error));
@@ -40,10 +40,10 @@ impl StreamDecoder for OllamaDecoder {
             answer.set_usage(usage);
         }
         if line["done"].as_bool() != Some(true) {
-            return Ok(Progress::More);
+            return Ok(AnswerProgress::More);
         }
         answer.end(ending(&line, answer));
-        Ok(Progress::Done)
+        Ok(AnswerProgress::Done)
     }
 }
 
@@ -97,9 +97,9 @@ fn usage(line: &Value) -> Option<TokenUsage> {
 }
 
 /// Returns the ending that `done_reason` names. Older servers name none.
-fn ending(line: &Value, answer: &AnswerBuilder) -> Ending {
+fn ending(line: &Value, answer: &AnswerBuilder) -> AnswerEnding {
     let reason = line["done_reason"].as_str().unwrap_or_default();
-    let finished = Ending::Finished(ModelFinishReason::Stop);
+    let finished = AnswerEnding::Finished(ModelFinishReason::Stop);
     match is_load(reason) {
         true if !answer.is_empty() => finished,
         true => ending_of(reason, ONLY_LOADED).unwrap_or(finished),

@@ -1,11 +1,11 @@
 //! Requests of the responses format.
 
 use goondan_core::JsonObject;
-use goondan_core::message::{Message, Part, Role, ToolCall};
+use goondan_core::message::{Message, MessagePart, MessageRole, ToolCall};
 use goondan_core::ports::model::ToolDefinition;
 use goondan_core::ports::tool::Attachment;
 use goondan_spec::kinds::ReasoningEffort;
-use goondan_spec::sent_schema::{Wire, is_strict, sent_schema};
+use goondan_spec::sent_schema::{ProviderWireFormat, is_strict, sent_schema};
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use serde_json::{Value, json};
 
@@ -13,7 +13,9 @@ use super::stream::ResponsesDecoder;
 use crate::formats::attachments::{AttachmentForm, attachment_form, data_url, file_name};
 use crate::formats::call_ids::plain_id;
 use crate::formats::results::{result_text, sent_arguments};
-use crate::formats::{Draft, ModelTarget, RequestContext, StreamDecoder, WireFormat, WireMessages};
+use crate::formats::{
+    DraftMessage, ModelTarget, RequestContext, StreamDecoder, WireFormat, WireMessages,
+};
 
 /// Longest call id that OpenAI accepts.
 const MAX_CALL_ID_LENGTH: usize = 64;
@@ -69,35 +71,35 @@ impl ResponsesFormat {
         items
     }
 
-    fn assistant_item(&self, part: &Part) -> Option<Value> {
+    fn assistant_item(&self, part: &MessagePart) -> Option<Value> {
         match part {
-            Part::Text {
+            MessagePart::Text {
                 text,
                 provider_metadata,
             } => {
                 let own = self.own(provider_metadata);
                 (!text.trim().is_empty()).then(|| sent_text(text, own))
             }
-            Part::Reasoning {
+            MessagePart::Reasoning {
                 provider_metadata, ..
             } => {
                 let own = self.own(provider_metadata)?;
                 let is_sent = !is_chat_model(&self.target.model);
                 is_sent.then(|| sent_reasoning(own)).flatten()
             }
-            Part::Opaque { provider_metadata } => {
+            MessagePart::Opaque { provider_metadata } => {
                 let item = self.own(provider_metadata)?;
                 item["type"].is_string().then(|| item.clone())
             }
-            Part::ToolCall(call) => Some(sent_call(call, self.own(&call.provider_metadata))),
-            Part::ToolResult(_) | Part::File(_) => None,
+            MessagePart::ToolCall(call) => Some(sent_call(call, self.own(&call.provider_metadata))),
+            MessagePart::ToolResult(_) | MessagePart::File(_) => None,
         }
     }
 }
 
 impl WireFormat for ResponsesFormat {
-    fn wire(&self) -> Wire {
-        Wire::Responses
+    fn wire(&self) -> ProviderWireFormat {
+        ProviderWireFormat::Responses
     }
 
     fn path(&self) -> String {
@@ -167,22 +169,22 @@ impl WireFormat for ResponsesFormat {
     fn add_message(&self, message: &Message, messages: &mut WireMessages) {
         let content = &message.data.content;
         match message.data.role {
-            Role::System => {
+            MessageRole::System => {
                 let text = message.text();
                 if !text.trim().is_empty() {
                     let item = json!({"role": "system", "content": text});
                     messages.push("system", vec![item], false);
                 }
             }
-            Role::User => {
+            MessageRole::User => {
                 messages.push("user", content.iter().filter_map(user_part).collect(), true);
             }
-            Role::Assistant => {
+            MessageRole::Assistant => {
                 for item in self.assistant_items(message) {
                     messages.push("assistant", vec![item], false);
                 }
             }
-            Role::Tool => {
+            MessageRole::Tool => {
                 for result in message.tool_results() {
                     let item = json!({
                         "type": "function_call_output",
@@ -196,7 +198,7 @@ impl WireFormat for ResponsesFormat {
         }
     }
 
-    fn close(&self, draft: &Draft) -> Value {
+    fn close(&self, draft: &DraftMessage) -> Value {
         let content = &draft.content;
         if draft.role != "user" {
             return content.first().cloned().unwrap_or(Value::Null);
@@ -297,16 +299,16 @@ fn sent_call(call: &ToolCall, own: Option<&Value>) -> Value {
     sent
 }
 
-fn user_part(part: &Part) -> Option<Value> {
+fn user_part(part: &MessagePart) -> Option<Value> {
     match part {
-        Part::Text { text, .. } => Some(text_part(text)),
+        MessagePart::Text { text, .. } => Some(text_part(text)),
         _ => file_part(part),
     }
 }
 
-fn file_part(part: &Part) -> Option<Value> {
+fn file_part(part: &MessagePart) -> Option<Value> {
     match part {
-        Part::File(file) => Some(sent_file(file)),
+        MessagePart::File(file) => Some(sent_file(file)),
         _ => None,
     }
 }
@@ -316,7 +318,7 @@ fn text_part(text: &str) -> Value {
 }
 
 fn sent_file(file: &Attachment) -> Value {
-    if let AttachmentForm::Text(text) = attachment_form(Wire::Responses, file) {
+    if let AttachmentForm::Text(text) = attachment_form(ProviderWireFormat::Responses, file) {
         return text_part(&text);
     }
     match file.media_type.starts_with("image/") {
@@ -347,13 +349,13 @@ fn sent_tool(definition: &ToolDefinition) -> Value {
         "type": "function",
         "name": definition.name,
         "description": definition.description,
-        "parameters": sent_schema(Wire::Responses, &definition.parameters),
+        "parameters": sent_schema(ProviderWireFormat::Responses, &definition.parameters),
         "strict": false,
     })
 }
 
 fn text_format(schema: &Value) -> Value {
-    let schema = sent_schema(Wire::Responses, schema);
+    let schema = sent_schema(ProviderWireFormat::Responses, schema);
     let strict = is_strict(&schema);
     json!({"format": {"type": "json_schema", "name": "answer", "schema": schema, "strict": strict}})
 }

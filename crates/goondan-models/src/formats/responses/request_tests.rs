@@ -1,4 +1,4 @@
-use goondan_core::message::{Part, Role};
+use goondan_core::message::{MessagePart, MessageRole};
 use goondan_spec::kinds::{ModelParams, ReasoningEffort};
 use serde_json::{Value, json};
 
@@ -73,14 +73,14 @@ fn summaries_are_requested_only_with_an_effort() {
     assert_eq!(reasoning("gpt-5", none), json!({"effort": "none"}));
 }
 
-fn input_of(answer: Vec<Part>) -> Value {
+fn input_of(answer: Vec<MessagePart>) -> Value {
     sent(format(), answer)
 }
 
 /// Returns the input that contains only `answer`.
-fn sent(format: ResponsesFormat, answer: Vec<Part>) -> Value {
+fn sent(format: ResponsesFormat, answer: Vec<MessagePart>) -> Value {
     let mut request = request("a", "go");
-    request.messages = vec![message(Role::Assistant, answer)].into();
+    request.messages = vec![message(MessageRole::Assistant, answer)].into();
     body_of(format, request)["input"].clone()
 }
 

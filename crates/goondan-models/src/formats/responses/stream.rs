@@ -10,7 +10,7 @@ use crate::answer::AnswerBuilder;
 use crate::errors::{ProviderError, ReportedError, error_in, error_of_any_shape};
 use crate::formats::finish::ending_of;
 use crate::formats::tool_calls::CallPiece;
-use crate::formats::{Progress, StreamDecoder, WireEvent};
+use crate::formats::{AnswerProgress, StreamDecoder, WireEvent};
 
 /// Data of the last event of some servers.
 const DONE: &str = "[DONE]";
@@ -32,9 +32,9 @@ impl StreamDecoder for ResponsesDecoder {
         &mut self,
         event: WireEvent<'_>,
         answer: &mut AnswerBuilder,
-    ) -> Result<Progress, ProviderError> {
+    ) -> Result<AnswerProgress, ProviderError> {
         if event.data == DONE {
-            return Ok(Progress::Done);
+            return Ok(AnswerProgress::Done);
         }
         let data: Value = json_text::parse(event.data)?;
         if event.name == Some("error") {
@@ -71,11 +71,12 @@ impl StreamDecoder for ResponsesDecoder {
             }
             _ if data["object"] == "response" => return self.end("completed", &data, answer),
             _ if data.get("type").is_none() => {
-                return error_in(&data).map_or(Ok(Progress::More), |error| Err(reported(error)));
+                return error_in(&data)
+                    .map_or(Ok(AnswerProgress::More), |error| Err(reported(error)));
             }
             _ => {}
         }
-        Ok(Progress::More)
+        Ok(AnswerProgress::More)
     }
 }
 
@@ -265,7 +266,7 @@ impl ResponsesDecoder {
         kind: &str,
         event: &Value,
         answer: &mut AnswerBuilder,
-    ) -> Result<Progress, ProviderError> {
+    ) -> Result<AnswerProgress, ProviderError> {
         let response = event.get("response").unwrap_or(event);
         if let Some(usage) = usage(&response["usage"]) {
             answer.set_usage(usage);
@@ -286,7 +287,7 @@ impl ResponsesDecoder {
         if let Some(ending) = ending_of(reason.unwrap_or(status), "") {
             answer.end(ending);
         }
-        Ok(Progress::Done)
+        Ok(AnswerProgress::Done)
     }
 
     /// Adds what no event contained. If the complete response lists all items, its order counts, so

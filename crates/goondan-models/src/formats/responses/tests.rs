@@ -1,11 +1,11 @@
-use goondan_core::message::Part;
+use goondan_core::message::MessagePart;
 use goondan_core::ports::model::{CompletedAnswer, ModelFinishReason};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::ResponsesFormat;
 use crate::errors::ProviderError;
-use crate::formats::Framing;
+use crate::formats::EventFraming;
 use crate::formats::test_bodies::target;
 use crate::testing::{decode_pieces, decode_stream, messy_bodies};
 
@@ -22,7 +22,7 @@ fn decoded(events: &[Value]) -> Result<CompletedAnswer, ProviderError> {
     decode_stream(&format(), "openai", body(events).as_bytes())
 }
 
-pub(super) fn parts(events: &[Value]) -> Vec<Part> {
+pub(super) fn parts(events: &[Value]) -> Vec<MessagePart> {
     decoded(events).expect("an answer").parts
 }
 
@@ -118,7 +118,7 @@ fn a_whole_answer_keeps_everything() {
 proptest! {
     #[test]
     fn any_spelling_of_a_stream_gives_the_same_answer(
-        pieces in messy_bodies(Framing::ServerSentEvents, body(&whole_answer())),
+        pieces in messy_bodies(EventFraming::ServerSentEvents, body(&whole_answer())),
     ) {
         let pieces = pieces.iter().map(Vec::as_slice);
         let answer = decode_pieces(&format(), "openai", pieces).expect("an answer");
@@ -159,15 +159,18 @@ fn reasoning_of_the_complete_response_precedes_its_call() {
         done(0, item.clone()),
         completed(json!([reasoning("rs_1"), item])),
     ]);
-    assert!(matches!(parts[0], Part::Reasoning { .. }), "{parts:?}");
-    assert!(matches!(parts[1], Part::ToolCall(_)), "{parts:?}");
+    assert!(
+        matches!(parts[0], MessagePart::Reasoning { .. }),
+        "{parts:?}"
+    );
+    assert!(matches!(parts[1], MessagePart::ToolCall(_)), "{parts:?}");
     assert_eq!(parts.len(), 2);
 }
 
 #[test]
 fn names_of_items_may_be_missing_or_wrong() {
     let text = |events: &[Value]| match parts(events).as_slice() {
-        [Part::Text { text, .. }] => text.clone(),
+        [MessagePart::Text { text, .. }] => text.clone(),
         other => panic!("{other:?}"),
     };
     let bare = json!({"type": "response.output_text.delta", "delta": "a"});
@@ -208,9 +211,9 @@ fn names_of_items_may_be_missing_or_wrong() {
     assert_eq!(inputs, [json!({"n": 1}), json!({"n": 2})]);
 }
 
-fn input(part: &Part) -> Option<Value> {
+fn input(part: &MessagePart) -> Option<Value> {
     match part {
-        Part::ToolCall(call) => Some(call.input.clone()),
+        MessagePart::ToolCall(call) => Some(call.input.clone()),
         _ => None,
     }
 }
@@ -232,7 +235,7 @@ fn arguments_may_come_at_the_end_or_as_an_object() {
         done(0, call("a", "{\"n\":1}")),
         completed(json!([])),
     ];
-    let Part::ToolCall(call) = &parts(&nameless)[0] else {
+    let MessagePart::ToolCall(call) = &parts(&nameless)[0] else {
         panic!("a call")
     };
     assert_eq!(
@@ -328,7 +331,7 @@ fn event_lines_name_events_without_a_type() {
     let text = "event: response.output_text.delta\ndata: {\"delta\":\"a\\ud83d\"}\n\n\
         event: response.completed\ndata: {\"response\":{}}\n\n";
     let answer = decode_stream(&format(), "openai", text.as_bytes()).expect("an answer");
-    assert_eq!(answer.parts, [Part::text("a\u{fffd}")]);
+    assert_eq!(answer.parts, [MessagePart::text("a\u{fffd}")]);
 }
 
 #[test]
@@ -370,6 +373,6 @@ fn odd_events_are_passed_over() {
             delta("output_text", 0, "a"),
             completed(json!(null)),
         ];
-        assert_eq!(parts(&events), [Part::text("a")], "{event}");
+        assert_eq!(parts(&events), [MessagePart::text("a")], "{event}");
     }
 }

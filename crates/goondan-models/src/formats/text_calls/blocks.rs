@@ -5,7 +5,7 @@ use goondan_core::ports::model::ToolDefinition;
 use serde_json::Value;
 
 use super::TextCall;
-use super::cursor::Cursor;
+use super::cursor::TextCursor;
 use super::values::{typed, unwrapped};
 use crate::formats::tool_calls::parse_arguments;
 
@@ -28,7 +28,7 @@ pub(super) const WRAPPERS: [(&str, &str); 3] = [
 ];
 
 /// Tags of a call with a tag for each argument.
-pub(super) struct Tags {
+pub(super) struct CallTags {
     /// The beginning of the tag that names the tool. If it ends with `=`, the name follows, else attributes.
     pub(super) call: &'static str,
     call_end: &'static str,
@@ -36,21 +36,21 @@ pub(super) struct Tags {
     parameter_end: &'static str,
 }
 
-pub(super) const FUNCTION: Tags = Tags {
+pub(super) const FUNCTION: CallTags = CallTags {
     call: "<function=",
     call_end: "</function>",
     parameter: "<parameter=",
     parameter_end: "</parameter>",
 };
 
-pub(super) const INVOKES: [Tags; 2] = [
-    Tags {
+pub(super) const INVOKES: [CallTags; 2] = [
+    CallTags {
         call: "<invoke ",
         call_end: "</invoke>",
         parameter: "<parameter ",
         parameter_end: "</parameter>",
     },
-    Tags {
+    CallTags {
         call: concat!("<", "antml:invoke "),
         call_end: concat!("</", "antml:invoke>"),
         parameter: concat!("<", "antml:parameter "),
@@ -60,12 +60,12 @@ pub(super) const INVOKES: [Tags; 2] = [
 
 /// Returns the calls that begin at the beginning of `text`, and their length. Returns `None` if it is only text.
 pub(super) fn calls_at(text: &str, tools: &[ToolDefinition]) -> Option<(Vec<TextCall>, usize)> {
-    let mut cursor = Cursor { rest: text };
+    let mut cursor = TextCursor { rest: text };
     let calls = calls(&mut cursor, tools)?;
     Some((calls, text.len() - cursor.rest.len()))
 }
 
-fn calls(cursor: &mut Cursor<'_>, tools: &[ToolDefinition]) -> Option<Vec<TextCall>> {
+fn calls(cursor: &mut TextCursor<'_>, tools: &[ToolDefinition]) -> Option<Vec<TextCall>> {
     if cursor.eat(TOOL_CALL) {
         return wrapped_calls(cursor, TOOL_CALL_END, tools);
     }
@@ -88,7 +88,7 @@ fn calls(cursor: &mut Cursor<'_>, tools: &[ToolDefinition]) -> Option<Vec<TextCa
 
 /// Reads calls up to `close`, which may be missing at the end of the text.
 fn wrapped_calls(
-    cursor: &mut Cursor<'_>,
+    cursor: &mut TextCursor<'_>,
     close: &str,
     tools: &[ToolDefinition],
 ) -> Option<Vec<TextCall>> {
@@ -107,7 +107,7 @@ fn wrapped_calls(
 }
 
 /// Reads a list of calls, or `NAME[ARGS]{…}` with an optional call id.
-fn mistral_calls(cursor: &mut Cursor<'_>, tools: &[ToolDefinition]) -> Option<Vec<TextCall>> {
+fn mistral_calls(cursor: &mut TextCursor<'_>, tools: &[ToolDefinition]) -> Option<Vec<TextCall>> {
     cursor.skip_white_space();
     let calls = if cursor.starts_with("[") {
         let list = cursor.json()?;
@@ -138,7 +138,7 @@ fn mistral_calls(cursor: &mut Cursor<'_>, tools: &[ToolDefinition]) -> Option<Ve
 }
 
 /// Reads objects with semicolons between them.
-fn llama_calls(cursor: &mut Cursor<'_>, tools: &[ToolDefinition]) -> Option<Vec<TextCall>> {
+fn llama_calls(cursor: &mut TextCursor<'_>, tools: &[ToolDefinition]) -> Option<Vec<TextCall>> {
     let mut calls = Vec::new();
     loop {
         cursor.skip_white_space();
@@ -164,7 +164,7 @@ fn json_call(call: &Value, tools: &[ToolDefinition]) -> Option<TextCall> {
     })
 }
 
-fn tagged_call(cursor: &mut Cursor<'_>, tools: &[ToolDefinition]) -> Option<TextCall> {
+fn tagged_call(cursor: &mut TextCursor<'_>, tools: &[ToolDefinition]) -> Option<TextCall> {
     let tags = INVOKES
         .iter()
         .chain([&FUNCTION])
@@ -189,7 +189,7 @@ fn tagged_call(cursor: &mut Cursor<'_>, tools: &[ToolDefinition]) -> Option<Text
     }
 }
 
-impl Tags {
+impl CallTags {
     /// Returns the name in the rest of a tag.
     pub(super) fn name<'t>(&self, tag: &'t str) -> Option<&'t str> {
         match self.call.ends_with('=') {
@@ -199,7 +199,7 @@ impl Tags {
     }
 
     /// Returns the text up to the end of a value. A closing tag within the value does not end it.
-    fn value<'t>(&self, cursor: &mut Cursor<'t>) -> Option<&'t str> {
+    fn value<'t>(&self, cursor: &mut TextCursor<'t>) -> Option<&'t str> {
         let mut from = 0;
         loop {
             let end = from + cursor.rest[from..].find(self.parameter_end)?;
@@ -240,7 +240,7 @@ fn attribute<'t>(tag: &'t str, name: &str) -> Option<&'t str> {
     rest[1..].split_once(quote).map(|(value, _)| value)
 }
 
-fn eat_after_white_space(cursor: &mut Cursor<'_>, word: &str) -> bool {
+fn eat_after_white_space(cursor: &mut TextCursor<'_>, word: &str) -> bool {
     let mut next = *cursor;
     next.skip_white_space();
     let is_next = next.eat(word);

@@ -7,27 +7,27 @@ const MIN_MARKS: usize = 3;
 #[derive(Debug, Default)]
 pub(super) struct CodePosition {
     /// Fence of the open code block.
-    open: Option<Fence>,
-    line: Line,
+    open: Option<CodeFence>,
+    line: LinePrefix,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Fence {
+struct CodeFence {
     mark: u8,
     length: usize,
 }
 
 /// Part of a line up to the position.
 #[derive(Debug, Default)]
-enum Line {
+enum LinePrefix {
     /// White space.
     #[default]
     Start,
     /// Marks that may become a fence.
-    Marks(Fence),
+    Marks(CodeFence),
     /// A fence and text after it.
     Fence {
-        fence: Fence,
+        fence: CodeFence,
         is_blank: bool,
         has_backtick: bool,
     },
@@ -48,9 +48,9 @@ impl CodePosition {
     /// Returns whether the position is in a code block, or in the line that begins one.
     pub(super) fn is_inside(&self) -> bool {
         let is_fence = match &self.line {
-            Line::Marks(fence) => fence.length >= MIN_MARKS,
-            Line::Fence { .. } => true,
-            Line::Start | Line::Other => false,
+            LinePrefix::Marks(fence) => fence.length >= MIN_MARKS,
+            LinePrefix::Fence { .. } => true,
+            LinePrefix::Start | LinePrefix::Other => false,
         };
         self.open.is_some() || is_fence
     }
@@ -61,27 +61,27 @@ impl CodePosition {
             return;
         }
         match &mut self.line {
-            Line::Start => match byte {
+            LinePrefix::Start => match byte {
                 b'`' | b'~' => {
-                    self.line = Line::Marks(Fence {
+                    self.line = LinePrefix::Marks(CodeFence {
                         mark: byte,
                         length: 1,
                     })
                 }
                 _ if byte.is_ascii_whitespace() => {}
-                _ => self.line = Line::Other,
+                _ => self.line = LinePrefix::Other,
             },
-            Line::Marks(fence) if fence.mark == byte => fence.length += 1,
-            Line::Marks(fence) if fence.length < MIN_MARKS => self.line = Line::Other,
-            Line::Marks(fence) => {
+            LinePrefix::Marks(fence) if fence.mark == byte => fence.length += 1,
+            LinePrefix::Marks(fence) if fence.length < MIN_MARKS => self.line = LinePrefix::Other,
+            LinePrefix::Marks(fence) => {
                 let is_blank = byte.is_ascii_whitespace();
-                self.line = Line::Fence {
+                self.line = LinePrefix::Fence {
                     fence: *fence,
                     is_blank,
                     has_backtick: byte == b'`',
                 };
             }
-            Line::Fence {
+            LinePrefix::Fence {
                 is_blank,
                 has_backtick,
                 ..
@@ -89,15 +89,15 @@ impl CodePosition {
                 *is_blank &= byte.is_ascii_whitespace();
                 *has_backtick |= byte == b'`';
             }
-            Line::Other => {}
+            LinePrefix::Other => {}
         }
     }
 
     /// A block ends with at least as many marks as it began with. Backticks after the marks are code within a line.
     fn end_line(&mut self) {
         let (fence, is_blank, has_backtick) = match std::mem::take(&mut self.line) {
-            Line::Marks(fence) if fence.length >= MIN_MARKS => (fence, true, false),
-            Line::Fence {
+            LinePrefix::Marks(fence) if fence.length >= MIN_MARKS => (fence, true, false),
+            LinePrefix::Fence {
                 fence,
                 is_blank,
                 has_backtick,

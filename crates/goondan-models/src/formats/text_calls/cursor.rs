@@ -5,11 +5,11 @@ use serde_json::Value;
 
 /// The rest of a text.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Cursor<'t> {
+pub(super) struct TextCursor<'t> {
     pub(super) rest: &'t str,
 }
 
-impl<'t> Cursor<'t> {
+impl<'t> TextCursor<'t> {
     /// Skips `word` and returns `true`, or returns `false` if the rest does not begin with it.
     pub(super) fn eat(&mut self, word: &str) -> bool {
         let rest = self.rest.strip_prefix(word);

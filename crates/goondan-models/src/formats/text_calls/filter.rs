@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use goondan_core::message::Part;
+use goondan_core::message::MessagePart;
 use goondan_core::ports::model::{CompletedAnswer, ModelChunk, ToolDefinition};
 use memchr::memchr2;
 
 use super::code::CodePosition;
-use super::opening::{Opening, opening};
+use super::opening::{OpeningMatch, opening};
 use super::thinking::{CLOSE, OPEN};
 
 /// Filter of the chunks of one answer. It shows text at once, except for text that may become a call, and shows
@@ -16,7 +16,7 @@ use super::thinking::{CLOSE, OPEN};
 /// The shown text is always the text of the answer that [`super::recover`] returns.
 pub(crate) struct TextCallFilter {
     tools: Arc<[ToolDefinition]>,
-    stage: Stage,
+    stage: FilterStage,
     held: HeldText,
     code: CodePosition,
     /// White space that follows does not count.
@@ -26,7 +26,7 @@ pub(crate) struct TextCallFilter {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
+enum FilterStage {
     /// Only white space and a beginning of `<think>` came.
     Beginning,
     Reasoning,
@@ -40,7 +40,7 @@ impl TextCallFilter {
     pub(crate) fn new(tools: Arc<[ToolDefinition]>) -> Self {
         TextCallFilter {
             tools,
-            stage: Stage::Beginning,
+            stage: FilterStage::Beginning,
             held: HeldText::default(),
             code: CodePosition::default(),
             trims: false,
@@ -53,8 +53,8 @@ impl TextCallFilter {
         match chunk {
             ModelChunk::Text(delta) => self.text(&delta),
             ModelChunk::Reasoning(_) => {
-                if self.stage == Stage::Beginning && self.held.text.is_empty() {
-                    self.stage = Stage::Text;
+                if self.stage == FilterStage::Beginning && self.held.text.is_empty() {
+                    self.stage = FilterStage::Text;
                 }
                 vec![chunk]
             }
@@ -71,13 +71,13 @@ impl TextCallFilter {
         self.trims &= delta.is_empty();
         self.held.text.push_str(delta);
         let mut chunks = Vec::new();
-        if self.stage == Stage::Beginning {
+        if self.stage == FilterStage::Beginning {
             self.begin();
         }
-        if self.stage == Stage::Reasoning {
+        if self.stage == FilterStage::Reasoning {
             chunks.extend(self.reasoning().map(ModelChunk::Reasoning));
         }
-        if self.stage == Stage::Text {
+        if self.stage == FilterStage::Text {
             chunks.extend(self.plain_text().map(ModelChunk::Text));
         }
         chunks
@@ -86,10 +86,10 @@ impl TextCallFilter {
     fn begin(&mut self) {
         let start = self.held.text.trim_start();
         if let Some(inner) = start.strip_prefix(OPEN) {
-            self.stage = Stage::Reasoning;
+            self.stage = FilterStage::Reasoning;
             self.restart(inner.to_owned());
         } else if !OPEN.starts_with(start) {
-            self.stage = Stage::Text;
+            self.stage = FilterStage::Text;
         }
     }
 
@@ -111,7 +111,7 @@ impl TextCallFilter {
         self.held.advance(checked);
         let shown = self.held.take_content();
         if end.is_some() {
-            self.stage = Stage::Text;
+            self.stage = FilterStage::Text;
             let rest = self.held.text[self.held.checked + CLOSE.len()..].to_owned();
             self.restart(rest);
         }
@@ -125,17 +125,17 @@ impl TextCallFilter {
             let (before, candidate) = unchecked.split_at(plain);
             self.code.advance(before);
             let opening = match candidate {
-                "" => Opening::Maybe,
-                _ if self.code.is_inside() => Opening::No,
+                "" => OpeningMatch::Maybe,
+                _ if self.code.is_inside() => OpeningMatch::No,
                 candidate => opening(candidate, &self.tools),
             };
             self.held
-                .advance(self.held.checked + plain + usize::from(opening == Opening::No));
+                .advance(self.held.checked + plain + usize::from(opening == OpeningMatch::No));
             match opening {
-                Opening::No => self.code.leave_line_start(),
-                Opening::Maybe => break,
-                Opening::Yes => {
-                    self.stage = Stage::Call;
+                OpeningMatch::No => self.code.leave_line_start(),
+                OpeningMatch::Maybe => break,
+                OpeningMatch::Yes => {
+                    self.stage = FilterStage::Call;
                     break;
                 }
             }
@@ -147,10 +147,14 @@ impl TextCallFilter {
 
     fn finish(&mut self, answer: Box<CompletedAnswer>) -> Vec<ModelChunk> {
         let mut chunks = Vec::new();
-        if self.stage == Stage::Reasoning {
+        if self.stage == FilterStage::Reasoning {
             chunks.push(ModelChunk::Reasoning(self.held.text.trim_end().to_owned()));
         }
-        let text: String = answer.parts.iter().filter_map(Part::as_text).collect();
+        let text: String = answer
+            .parts
+            .iter()
+            .filter_map(MessagePart::as_text)
+            .collect();
         chunks.extend(
             text.get(self.shown..)
                 .map(|rest| ModelChunk::Text(rest.to_owned())),

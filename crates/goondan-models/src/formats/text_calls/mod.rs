@@ -22,14 +22,14 @@ mod values;
 #[cfg(test)]
 mod tests;
 
-use goondan_core::message::{Part, ProviderMetadata, ToolCall};
+use goondan_core::message::{MessagePart, ProviderMetadata, ToolCall};
 use goondan_core::ports::model::{CompletedAnswer, ModelFinishReason, ToolDefinition};
 use memchr::memchr2;
 use serde_json::Value;
 
 use super::call_ids::CallIds;
 use code::CodePosition;
-use opening::Opening;
+use opening::OpeningMatch;
 
 pub(crate) use filter::TextCallFilter;
 
@@ -45,7 +45,7 @@ struct TextCall {
 
 /// A piece of a text with calls.
 #[derive(Debug, Clone, PartialEq)]
-enum Piece<'t> {
+enum TextPiece<'t> {
     Text(&'t str),
     Call(TextCall),
 }
@@ -76,11 +76,15 @@ fn has_calls(answer: &CompletedAnswer) -> bool {
     answer
         .parts
         .iter()
-        .any(|part| matches!(part, Part::ToolCall(_)))
+        .any(|part| matches!(part, MessagePart::ToolCall(_)))
 }
 
-fn with_calls(part: Part, tools: &[ToolDefinition], ids: &mut CallIds<'_>) -> Vec<Part> {
-    let Part::Text {
+fn with_calls(
+    part: MessagePart,
+    tools: &[ToolDefinition],
+    ids: &mut CallIds<'_>,
+) -> Vec<MessagePart> {
+    let MessagePart::Text {
         text,
         provider_metadata,
     } = part
@@ -88,19 +92,22 @@ fn with_calls(part: Part, tools: &[ToolDefinition], ids: &mut CallIds<'_>) -> Ve
         return vec![part];
     };
     let pieces = pieces(&text, tools);
-    if !pieces.iter().any(|piece| matches!(piece, Piece::Call(_))) {
-        return vec![Part::Text {
+    if !pieces
+        .iter()
+        .any(|piece| matches!(piece, TextPiece::Call(_)))
+    {
+        return vec![MessagePart::Text {
             text,
             provider_metadata,
         }];
     }
     let mut metadata = Some(provider_metadata);
     let part = |piece| match piece {
-        Piece::Text(text) => Part::Text {
+        TextPiece::Text(text) => MessagePart::Text {
             text: text.to_owned(),
             provider_metadata: metadata.take().unwrap_or_default(),
         },
-        Piece::Call(call) => Part::ToolCall(ToolCall {
+        TextPiece::Call(call) => MessagePart::ToolCall(ToolCall {
             tool_call_id: ids.unique(""),
             tool_name: call.name,
             input: call.arguments,
@@ -111,7 +118,7 @@ fn with_calls(part: Part, tools: &[ToolDefinition], ids: &mut CallIds<'_>) -> Ve
 }
 
 /// Divides `text` into text and calls. White space before a call and blank text after one are left out.
-fn pieces<'t>(text: &'t str, tools: &[ToolDefinition]) -> Vec<Piece<'t>> {
+fn pieces<'t>(text: &'t str, tools: &[ToolDefinition]) -> Vec<TextPiece<'t>> {
     let mut pieces = Vec::new();
     let mut code = CodePosition::default();
     let (mut begin, mut at, mut false_openings) = (0, 0, 0);
@@ -119,14 +126,14 @@ fn pieces<'t>(text: &'t str, tools: &[ToolDefinition]) -> Vec<Piece<'t>> {
         let start = at + found;
         code.advance(&text[at..start]);
         let is_opening =
-            !code.is_inside() && opening::opening(&text[start..], tools) == Opening::Yes;
+            !code.is_inside() && opening::opening(&text[start..], tools) == OpeningMatch::Yes;
         match is_opening
             .then(|| blocks::calls_at(&text[start..], tools))
             .flatten()
         {
             Some((calls, length)) => {
                 push_text(&mut pieces, text[begin..start].trim_end());
-                pieces.extend(calls.into_iter().map(Piece::Call));
+                pieces.extend(calls.into_iter().map(TextPiece::Call));
                 code.leave_line_start();
                 (begin, at) = (start + length, start + length);
             }
@@ -144,8 +151,8 @@ fn pieces<'t>(text: &'t str, tools: &[ToolDefinition]) -> Vec<Piece<'t>> {
     pieces
 }
 
-fn push_text<'t>(pieces: &mut Vec<Piece<'t>>, text: &'t str) {
+fn push_text<'t>(pieces: &mut Vec<TextPiece<'t>>, text: &'t str) {
     if !text.trim().is_empty() {
-        pieces.push(Piece::Text(text));
+        pieces.push(TextPiece::Text(text));
     }
 }

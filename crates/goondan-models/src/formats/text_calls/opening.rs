@@ -12,7 +12,7 @@ const MAX_TAG_BYTES: usize = 256;
 
 /// Result of a look at the beginning of a text. `No` and `Yes` never change when more text arrives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Opening {
+pub(super) enum OpeningMatch {
     /// No call begins here.
     No,
     /// More text decides.
@@ -21,17 +21,17 @@ pub(super) enum Opening {
     Yes,
 }
 
-/// A step of a match: [`Opening`] with the text after it.
-enum Step<'t> {
+/// A step of a match: [`OpeningMatch`] with the text after it.
+enum OpeningStep<'t> {
     No,
     Maybe,
     Yes(&'t str),
 }
 
 /// Returns whether a call of one of `tools` begins at the beginning of `text`.
-pub(super) fn opening(text: &str, tools: &[ToolDefinition]) -> Opening {
+pub(super) fn opening(text: &str, tools: &[ToolDefinition]) -> OpeningMatch {
     if tools.is_empty() {
-        return Opening::No;
+        return OpeningMatch::No;
     }
     let json = |text: &str| starts_with_any(text, &["{"]);
     let tool_call = |text: &str| json(text).max(element(text, tools));
@@ -41,86 +41,86 @@ pub(super) fn opening(text: &str, tools: &[ToolDefinition]) -> Opening {
         .max(after(text, TOOL_CALL, tool_call))
         .max(after(text, TOOL_CALLS, mistral))
         .max(after(text, PYTHON_TAG, json))
-        .max(wrapped.into_iter().max().unwrap_or(Opening::No))
+        .max(wrapped.into_iter().max().unwrap_or(OpeningMatch::No))
 }
 
 /// Looks at the tag that names a tool.
-fn element(text: &str, tools: &[ToolDefinition]) -> Opening {
+fn element(text: &str, tools: &[ToolDefinition]) -> OpeningMatch {
     let tags = INVOKES.iter().chain([&FUNCTION]);
     let named = tags.map(|tags| match literal(text, tags.call) {
-        Step::No => Opening::No,
-        Step::Maybe => Opening::Maybe,
-        Step::Yes(rest) => match tag(rest) {
+        OpeningStep::No => OpeningMatch::No,
+        OpeningStep::Maybe => OpeningMatch::Maybe,
+        OpeningStep::Yes(rest) => match tag(rest) {
             Ok(tag)
                 if tools
                     .iter()
                     .any(|tool| tags.name(tag) == Some(tool.name.as_str())) =>
             {
-                Opening::Yes
+                OpeningMatch::Yes
             }
-            Ok(_) => Opening::No,
+            Ok(_) => OpeningMatch::No,
             Err(opening) => opening,
         },
     });
-    named.max().unwrap_or(Opening::No)
+    named.max().unwrap_or(OpeningMatch::No)
 }
 
 /// Returns the rest of a tag. A tag that is not complete yet is `Maybe`.
-fn tag(text: &str) -> Result<&str, Opening> {
+fn tag(text: &str) -> Result<&str, OpeningMatch> {
     let end = text
         .bytes()
         .take(MAX_TAG_BYTES)
         .position(|byte| matches!(byte, b'>' | b'<'));
     match end {
         Some(end) if text.as_bytes()[end] == b'>' => Ok(&text[..end]),
-        None if text.len() < MAX_TAG_BYTES => Err(Opening::Maybe),
-        _ => Err(Opening::No),
+        None if text.len() < MAX_TAG_BYTES => Err(OpeningMatch::Maybe),
+        _ => Err(OpeningMatch::No),
     }
 }
 
 /// A name ends with `[ARGS]`, `[CALL_ID]` or the arguments.
-fn mistral_name(text: &str, tools: &[ToolDefinition]) -> Opening {
+fn mistral_name(text: &str, tools: &[ToolDefinition]) -> OpeningMatch {
     let named = |tool: &ToolDefinition| match literal(text, &tool.name) {
-        Step::No => Opening::No,
-        Step::Maybe => Opening::Maybe,
-        Step::Yes(rest) => after_white_space(rest, |rest| {
+        OpeningStep::No => OpeningMatch::No,
+        OpeningStep::Maybe => OpeningMatch::Maybe,
+        OpeningStep::Yes(rest) => after_white_space(rest, |rest| {
             starts_with_any(rest, &["[ARGS]", "[CALL_ID]", "{"])
         }),
     };
-    tools.iter().map(named).max().unwrap_or(Opening::No)
+    tools.iter().map(named).max().unwrap_or(OpeningMatch::No)
 }
 
 /// Looks at the text after `word` and white space.
-fn after(text: &str, word: &str, look: impl Fn(&str) -> Opening) -> Opening {
+fn after(text: &str, word: &str, look: impl Fn(&str) -> OpeningMatch) -> OpeningMatch {
     match literal(text, word) {
-        Step::No => Opening::No,
-        Step::Maybe => Opening::Maybe,
-        Step::Yes(rest) => after_white_space(rest, look),
+        OpeningStep::No => OpeningMatch::No,
+        OpeningStep::Maybe => OpeningMatch::Maybe,
+        OpeningStep::Yes(rest) => after_white_space(rest, look),
     }
 }
 
-fn after_white_space(text: &str, look: impl Fn(&str) -> Opening) -> Opening {
+fn after_white_space(text: &str, look: impl Fn(&str) -> OpeningMatch) -> OpeningMatch {
     let rest = text.trim_start();
     match rest {
-        _ if text.len() - rest.len() > MAX_WHITE_SPACE => Opening::No,
-        "" => Opening::Maybe,
+        _ if text.len() - rest.len() > MAX_WHITE_SPACE => OpeningMatch::No,
+        "" => OpeningMatch::Maybe,
         rest => look(rest),
     }
 }
 
-fn starts_with_any(text: &str, words: &[&str]) -> Opening {
+fn starts_with_any(text: &str, words: &[&str]) -> OpeningMatch {
     let look = |word: &&str| match literal(text, word) {
-        Step::No => Opening::No,
-        Step::Maybe => Opening::Maybe,
-        Step::Yes(_) => Opening::Yes,
+        OpeningStep::No => OpeningMatch::No,
+        OpeningStep::Maybe => OpeningMatch::Maybe,
+        OpeningStep::Yes(_) => OpeningMatch::Yes,
     };
-    words.iter().map(look).max().unwrap_or(Opening::No)
+    words.iter().map(look).max().unwrap_or(OpeningMatch::No)
 }
 
-fn literal<'t>(text: &'t str, word: &str) -> Step<'t> {
+fn literal<'t>(text: &'t str, word: &str) -> OpeningStep<'t> {
     match text.strip_prefix(word) {
-        Some(rest) => Step::Yes(rest),
-        None if word.starts_with(text) => Step::Maybe,
-        None => Step::No,
+        Some(rest) => OpeningStep::Yes(rest),
+        None if word.starts_with(text) => OpeningStep::Maybe,
+        None => OpeningStep::No,
     }
 }

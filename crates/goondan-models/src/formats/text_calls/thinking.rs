@@ -1,18 +1,23 @@
 //! Reasoning at the beginning of a text, from servers that do not separate it.
 
-use goondan_core::message::Part;
+use goondan_core::message::MessagePart;
 
 pub(super) const OPEN: &str = "<think>";
 pub(super) const CLOSE: &str = "</think>";
 
 /// Makes a part of the reasoning at the beginning of the first text. An answer that begins with a reasoning part comes
 /// from a server that separates it.
-pub(super) fn separate(mut parts: Vec<Part>) -> Vec<Part> {
-    let is_first = |part: &Part| matches!(part, Part::Text { .. } | Part::Reasoning { .. });
+pub(super) fn separate(mut parts: Vec<MessagePart>) -> Vec<MessagePart> {
+    let is_first = |part: &MessagePart| {
+        matches!(
+            part,
+            MessagePart::Text { .. } | MessagePart::Reasoning { .. }
+        )
+    };
     let Some(at) = parts.iter().position(is_first) else {
         return parts;
     };
-    let Part::Text { text, .. } = &mut parts[at] else {
+    let MessagePart::Text { text, .. } = &mut parts[at] else {
         return parts;
     };
     let Some((reasoning, rest)) = split(text) else {
@@ -25,7 +30,7 @@ pub(super) fn separate(mut parts: Vec<Part>) -> Vec<Part> {
         parts.remove(at);
     }
     if !reasoning.is_empty() {
-        parts.insert(at, Part::reasoning(reasoning));
+        parts.insert(at, MessagePart::reasoning(reasoning));
     }
     parts
 }

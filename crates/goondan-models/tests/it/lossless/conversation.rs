@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use goondan_core::history::{History, Kept};
-use goondan_core::message::{Message, Part, Role, ToolCall};
+use goondan_core::history::{DerivedCache, MessageHistory};
+use goondan_core::message::{Message, MessagePart, MessageRole, ToolCall};
 use goondan_core::ports::model::{ModelClient, ModelRequest};
 use serde_json::json;
 
@@ -11,40 +11,41 @@ use crate::common::{answer, message, request, result, text};
 
 pub(super) struct Conversation {
     messages: Vec<Arc<Message>>,
-    kept: Kept,
+    kept: DerivedCache,
 }
 
 impl Conversation {
     pub(super) fn begin(input: &str) -> Self {
         let mut conversation = Conversation {
             messages: Vec::new(),
-            kept: Kept::default(),
+            kept: DerivedCache::default(),
         };
         conversation.add_input(input);
         conversation
     }
 
     pub(super) fn add_input(&mut self, input: &str) {
-        self.messages.push(message(Role::User, vec![text(input)]));
+        self.messages
+            .push(message(MessageRole::User, vec![text(input)]));
     }
 
     /// Calls the model, and appends its answer and a result for each of its calls.
     pub(super) async fn step(&mut self, client: &Arc<dyn ModelClient>) {
         let parts = answer(client, self.request()).await.parts;
-        let assistant = message(Role::Assistant, parts);
-        let results: Vec<Part> = assistant
+        let assistant = message(MessageRole::Assistant, parts);
+        let results: Vec<MessagePart> = assistant
             .tool_calls()
             .map(|call| result(&call.tool_call_id, &call.tool_name, json!({"degrees": 7})))
             .collect();
         self.messages.push(assistant);
         if !results.is_empty() {
-            self.messages.push(message(Role::Tool, results));
+            self.messages.push(message(MessageRole::Tool, results));
         }
     }
 
     pub(super) fn request(&self) -> ModelRequest {
         ModelRequest {
-            messages: History::new(Arc::new(self.messages.clone()), self.kept.clone()),
+            messages: MessageHistory::new(Arc::new(self.messages.clone()), self.kept.clone()),
             ..request(Vec::new())
         }
     }
@@ -56,14 +57,16 @@ impl Conversation {
             content.retain(|part| {
                 matches!(
                     part,
-                    Part::Text { .. } | Part::ToolCall(_) | Part::ToolResult(_)
+                    MessagePart::Text { .. }
+                        | MessagePart::ToolCall(_)
+                        | MessagePart::ToolResult(_)
                 )
             });
             for part in content {
-                if let Part::Text {
+                if let MessagePart::Text {
                     provider_metadata, ..
                 }
-                | Part::ToolCall(ToolCall {
+                | MessagePart::ToolCall(ToolCall {
                     provider_metadata, ..
                 }) = part
                 {
@@ -71,7 +74,7 @@ impl Conversation {
                 }
             }
         }
-        self.kept = Kept::default();
+        self.kept = DerivedCache::default();
     }
 
     /// Stores the messages as JSON and loads them.
@@ -79,7 +82,7 @@ impl Conversation {
         let stored = serde_json::to_string(&self.messages).expect("JSON");
         let loaded: Vec<Message> = serde_json::from_str(&stored).expect("messages");
         self.messages = loaded.into_iter().map(Arc::new).collect();
-        self.kept = Kept::default();
+        self.kept = DerivedCache::default();
     }
 
     /// Returns the text of the last message.

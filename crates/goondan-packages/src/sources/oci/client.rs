@@ -7,60 +7,60 @@ use serde::Deserialize;
 use tokio::sync::{Mutex, OnceCell};
 use url::Url;
 
-use super::Reference;
-use crate::credentials::{Basic, Credentials, Who};
+use super::OciReference;
+use crate::credentials::{BasicCredentials, HostCredentials, RegistryCredentials};
 use crate::error::{PackageError, Result};
-use crate::http::{self, LARGEST_TEXT};
+use crate::http::{self, MAX_TEXT_RESPONSE_BYTES};
 
 /// The access that the requests need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Purpose {
+pub(super) enum AccessPurpose {
     Pull,
     /// Reading and writing.
     Push,
 }
 
-pub(super) use Purpose::{Pull, Push};
+pub(super) use AccessPurpose::{Pull, Push};
 
-pub(super) struct Client {
+pub(super) struct OciClient {
     http: reqwest::Client,
-    reference: Reference,
+    reference: OciReference,
     base: Url,
-    credentials: Credentials,
+    credentials: RegistryCredentials,
     /// The credentials, once the registry requires them.
-    who: OnceCell<Who>,
-    purpose: Purpose,
+    who: OnceCell<HostCredentials>,
+    purpose: AccessPurpose,
     /// The authentication method, once the registry has stated it.
-    signed: Mutex<Signed>,
+    signed: Mutex<RequestAuthorization>,
 }
 
 #[derive(Clone)]
-enum Signed {
+enum RequestAuthorization {
     Not,
-    Basic(Basic),
+    Basic(BasicCredentials),
     Bearer(String),
 }
 
 #[derive(Deserialize)]
-struct Token {
+struct TokenResponse {
     token: Option<String>,
     access_token: Option<String>,
 }
 
-impl Client {
+impl OciClient {
     pub(super) async fn new(
-        reference: &Reference,
-        credentials: &Credentials,
-        purpose: Purpose,
-    ) -> Result<Client> {
-        Ok(Client {
+        reference: &OciReference,
+        credentials: &RegistryCredentials,
+        purpose: AccessPurpose,
+    ) -> Result<OciClient> {
+        Ok(OciClient {
             http: http::client().await?,
             base: reference.base()?,
             credentials: credentials.clone(),
             who: OnceCell::new(),
             reference: reference.clone(),
             purpose,
-            signed: Mutex::new(Signed::Not),
+            signed: Mutex::new(RequestAuthorization::Not),
         })
     }
 
@@ -72,16 +72,16 @@ impl Client {
     pub(super) fn address(&self, path: &str) -> Result<Url> {
         self.base
             .join(path)
-            .map_err(|error| self.odd(&error.to_string()))
+            .map_err(|error| self.protocol_error(&error.to_string()))
     }
 
     /// Creates the error for an answer that violates the OCI protocol.
-    pub(super) fn odd(&self, why: &str) -> PackageError {
+    pub(super) fn protocol_error(&self, why: &str) -> PackageError {
         PackageError::source(format!(
             "{} does not answer like an OCI registry: {why}.",
             self.host()
         ))
-        .suggest("check the address: it begins with the host of the registry")
+        .suggest("check the URL; it must begin with the host of the registry")
     }
 
     /// Sends a request, and authenticates if the registry requires it.
@@ -91,17 +91,21 @@ impl Client {
         url: Url,
         with: impl Fn(RequestBuilder) -> RequestBuilder,
     ) -> Result<Response> {
-        let request = |signed: &Signed| {
+        let request = |signed: &RequestAuthorization| {
             let request = with(self.http.request(method.clone(), url.clone()));
             match signed {
-                Signed::Not => request,
-                Signed::Basic(basic) => request.basic_auth(&basic.user, Some(&basic.password)),
-                Signed::Bearer(token) => request.bearer_auth(token),
+                RequestAuthorization::Not => request,
+                RequestAuthorization::Basic(basic) => {
+                    request.basic_auth(&basic.user, Some(&basic.password))
+                }
+                RequestAuthorization::Bearer(token) => request.bearer_auth(token),
             }
         };
         let signed = self.signed.lock().await.clone();
         let answer = http::send(request(&signed), self.host()).await?;
-        if answer.status() != StatusCode::UNAUTHORIZED || !matches!(signed, Signed::Not) {
+        if answer.status() != StatusCode::UNAUTHORIZED
+            || !matches!(signed, RequestAuthorization::Not)
+        {
             return Ok(answer);
         }
         let wanted = answer
@@ -126,42 +130,44 @@ impl Client {
         let answer = self.send(method, url, with).await?;
         match answer.status() {
             status if status.is_success() => Ok(answer),
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(self.locked()),
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(self.access_denied_error()),
             StatusCode::NOT_FOUND => Err(PackageError::source(format!(
                 "{} does not have `{}`.",
                 self.host(),
                 self.reference
             ))
-            .suggest("check the name and the tag; a registry may also hide what you may not see")),
+            .suggest(
+                "check the name and the tag; registries may hide packages that you cannot access",
+            )),
             status => {
-                let body = http::body(answer, LARGEST_TEXT, self.host())
+                let body = http::body(answer, MAX_TEXT_RESPONSE_BYTES, self.host())
                     .await
                     .unwrap_or_default();
                 let said: String = String::from_utf8_lossy(&body).chars().take(200).collect();
                 Err(PackageError::source(format!(
-                    "{} answers {status}: {said}",
+                    "{} answered {status}: {said}",
                     self.host()
                 )))
             }
         }
     }
 
-    async fn who(&self) -> &Who {
+    async fn host_credentials(&self) -> &HostCredentials {
         self.who
             .get_or_init(|| self.credentials.of(self.host()))
             .await
     }
 
-    fn locked(&self) -> PackageError {
+    fn access_denied_error(&self) -> PackageError {
         let who = match self.who.get() {
-            Some(Who {
+            Some(HostCredentials {
                 basic: Some(basic), ..
-            }) => format!("did not let `{}` in", basic.user),
-            Some(Who {
+            }) => format!("denied the user `{}` access", basic.user),
+            Some(HostCredentials {
                 trouble: Some(trouble),
                 ..
-            }) => format!("wants to know who asks, and {trouble},"),
-            _ => "wants to know who asks".to_owned(),
+            }) => format!("requires a login, and {trouble},"),
+            _ => "requires a login".to_owned(),
         };
         let host = self.host();
         PackageError::new(
@@ -174,7 +180,7 @@ impl Client {
     }
 
     /// Returns the authentication that the registry requires; `None` if no method is supported.
-    async fn sign(&self, wanted: Vec<&str>) -> Result<Option<Signed>> {
+    async fn sign(&self, wanted: Vec<&str>) -> Result<Option<RequestAuthorization>> {
         let of = |scheme: &str| {
             wanted.iter().find_map(|value| {
                 let (name, rest) = value.split_once(' ').unwrap_or((value, ""));
@@ -185,10 +191,15 @@ impl Client {
             return self
                 .token(&parameters)
                 .await
-                .map(|token| Some(Signed::Bearer(token)));
+                .map(|token| Some(RequestAuthorization::Bearer(token)));
         }
         match of("basic") {
-            Some(_) => Ok(self.who().await.basic.clone().map(Signed::Basic)),
+            Some(_) => Ok(self
+                .host_credentials()
+                .await
+                .basic
+                .clone()
+                .map(RequestAuthorization::Basic)),
             None => Ok(None),
         }
     }
@@ -199,10 +210,11 @@ impl Client {
                 .find(|(key, _)| key == name)
                 .map(|(_, value)| value)
         };
-        let realm = parameter("realm").ok_or_else(|| self.odd("it names no server for tokens"))?;
+        let realm = parameter("realm")
+            .ok_or_else(|| self.protocol_error("its answer names no token server"))?;
         let mut realm = http::parse(&realm)?;
         if http::is_local(&realm) && !http::is_local(&self.base) {
-            return Err(self.odd("its server for tokens is this machine"));
+            return Err(self.protocol_error("its token server is this machine"));
         }
         let actions = if self.purpose == Push {
             "pull,push"
@@ -215,21 +227,21 @@ impl Client {
         }
         realm.query_pairs_mut().append_pair("scope", &scope);
         let request = self.http.get(realm.clone());
-        let request = match &self.who().await.basic {
+        let request = match &self.host_credentials().await.basic {
             Some(basic) => request.basic_auth(&basic.user, Some(&basic.password)),
             None => request,
         };
         let answer = http::send(request, realm.as_str()).await?;
         if !answer.status().is_success() {
-            return Err(self.locked());
+            return Err(self.access_denied_error());
         }
-        let body = http::body(answer, LARGEST_TEXT, self.host()).await?;
-        let token: Token =
-            serde_json::from_slice(&body).map_err(|error| self.odd(&error.to_string()))?;
+        let body = http::body(answer, MAX_TEXT_RESPONSE_BYTES, self.host()).await?;
+        let token: TokenResponse = serde_json::from_slice(&body)
+            .map_err(|error| self.protocol_error(&error.to_string()))?;
         token
             .token
             .or(token.access_token)
-            .ok_or_else(|| self.odd("its server for tokens gives none"))
+            .ok_or_else(|| self.protocol_error("its token server returned no token"))
     }
 }
 

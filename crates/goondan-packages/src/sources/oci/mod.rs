@@ -7,64 +7,64 @@ mod reference;
 use std::collections::BTreeMap;
 
 use goondan_spec::Code;
-use goondan_spec::contents::hex;
+use goondan_spec::content_hash::hex;
 use reqwest::Method;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, LINK, LOCATION};
 use semver::Version;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::registry::About;
-use super::{Candidate, Fetched, Pin};
-use crate::archive::MAX_ARCHIVE;
-use crate::credentials::Credentials;
+use super::registry::PackageDescription;
+use super::{CandidateVersion, ExactLocation, FetchedArchive};
+use crate::archive::MAX_ARCHIVE_BYTES;
+use crate::credentials::RegistryCredentials;
 use crate::error::{PackageError, Result};
-use crate::http::{self, LARGEST_TEXT};
+use crate::http::{self, MAX_TEXT_RESPONSE_BYTES};
 
-use self::client::{Client, Pull, Push};
-pub use self::reference::Reference;
+use self::client::{OciClient, Pull, Push};
+pub use self::reference::OciReference;
 
 /// Artifact type of package manifests.
 pub const ARTIFACT_TYPE: &str = "application/vnd.goondan.package.v1";
 /// Media type of archives.
-const LAYER_TYPE: &str = "application/vnd.goondan.package.v1.tar+gzip";
-const MANIFEST_TYPE: &str = "application/vnd.oci.image.manifest.v1+json";
-const EMPTY_TYPE: &str = "application/vnd.oci.empty.v1+json";
+const LAYER_MEDIA_TYPE: &str = "application/vnd.goondan.package.v1.tar+gzip";
+const MANIFEST_MEDIA_TYPE: &str = "application/vnd.oci.image.manifest.v1+json";
+const EMPTY_MEDIA_TYPE: &str = "application/vnd.oci.empty.v1+json";
 /// The config of an artifact without one.
-const EMPTY: &[u8] = b"{}";
+const EMPTY_CONFIG: &[u8] = b"{}";
 /// Maximum number of pages of tags.
-const MOST_PAGES: usize = 100;
+const MAX_TAG_PAGES: usize = 100;
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Manifest {
+struct OciManifest {
     schema_version: u32,
     media_type: Option<String>,
     artifact_type: Option<String>,
-    config: Descriptor,
+    config: OciDescriptor,
     #[serde(default)]
-    layers: Vec<Descriptor>,
+    layers: Vec<OciDescriptor>,
     #[serde(default)]
     annotations: BTreeMap<String, String>,
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Descriptor {
+struct OciDescriptor {
     media_type: String,
     digest: String,
     size: u64,
 }
 
 #[derive(Deserialize)]
-struct Tags {
+struct OciTagList {
     #[serde(default)]
     tags: Option<Vec<String>>,
 }
 
-impl Descriptor {
+impl OciDescriptor {
     fn of(media_type: &str, content: &[u8]) -> Self {
-        Descriptor {
+        OciDescriptor {
             media_type: media_type.to_owned(),
             digest: digest(content),
             size: content.len() as u64,
@@ -84,19 +84,19 @@ fn tag_of(version: &Version) -> String {
 
 /// Returns the versions in the tags, or only the stated tag or digest.
 pub(super) async fn candidates(
-    reference: &Reference,
-    credentials: &Credentials,
-) -> Result<Vec<Candidate>> {
+    reference: &OciReference,
+    credentials: &RegistryCredentials,
+) -> Result<Vec<CandidateVersion>> {
     if reference.is_exact() {
-        return Ok(vec![Candidate {
+        return Ok(vec![CandidateVersion {
             version: None,
-            pin: Pin::Oci(reference.clone()),
+            pin: ExactLocation::Oci(reference.clone()),
         }]);
     }
-    let client = Client::new(reference, credentials, Pull).await?;
+    let client = OciClient::new(reference, credentials, Pull).await?;
     let mut next = Some(client.address("tags/list?n=1000")?);
     let (mut candidates, mut pages) = (Vec::new(), 0);
-    while let Some(address) = next.filter(|_| pages < MOST_PAGES) {
+    while let Some(address) = next.filter(|_| pages < MAX_TAG_PAGES) {
         pages += 1;
         let answer = client
             .accepted(Method::GET, address.clone(), |request| request)
@@ -110,15 +110,15 @@ pub(super) async fn candidates(
         next = link
             .and_then(|link| address.join(&link).ok())
             .filter(|url| url.origin() == address.origin());
-        let body = http::body(answer, LARGEST_TEXT, client.host()).await?;
-        let tags: Tags =
-            serde_json::from_slice(&body).map_err(|error| client.odd(&error.to_string()))?;
+        let body = http::body(answer, MAX_TEXT_RESPONSE_BYTES, client.host()).await?;
+        let tags: OciTagList = serde_json::from_slice(&body)
+            .map_err(|error| client.protocol_error(&error.to_string()))?;
         for tag in tags.tags.unwrap_or_default() {
             let text = tag.replacen('_', "+", 1);
             if let Ok(version) = Version::parse(text.strip_prefix('v').unwrap_or(&text)) {
-                candidates.push(Candidate {
+                candidates.push(CandidateVersion {
                     version: Some(version),
-                    pin: Pin::Oci(reference.with_tag(&tag)?),
+                    pin: ExactLocation::Oci(reference.with_tag(&tag)?),
                 });
             }
         }
@@ -132,25 +132,28 @@ fn next_page(link: &str) -> Option<String> {
     rest.contains("next").then(|| address.to_owned())
 }
 
-pub(super) async fn fetch(reference: &Reference, credentials: &Credentials) -> Result<Fetched> {
-    let client = Client::new(reference, credentials, Pull).await?;
+pub(super) async fn fetch(
+    reference: &OciReference,
+    credentials: &RegistryCredentials,
+) -> Result<FetchedArchive> {
+    let client = OciClient::new(reference, credentials, Pull).await?;
     let address = client.address(&format!("manifests/{}", reference.selector()))?;
     let answer = client
         .accepted(Method::GET, address, |request| {
-            request.header(ACCEPT, MANIFEST_TYPE)
+            request.header(ACCEPT, MANIFEST_MEDIA_TYPE)
         })
         .await?;
-    let body = http::body(answer, LARGEST_TEXT, client.host()).await?;
+    let body = http::body(answer, MAX_TEXT_RESPONSE_BYTES, client.host()).await?;
     let found = digest(&body);
     if let Some(wanted) = reference.digest().filter(|wanted| **wanted != found) {
         return Err(changed(reference, wanted, &found));
     }
-    let manifest: Manifest =
-        serde_json::from_slice(&body).map_err(|error| client.odd(&error.to_string()))?;
+    let manifest: OciManifest =
+        serde_json::from_slice(&body).map_err(|error| client.protocol_error(&error.to_string()))?;
     let layer = manifest
         .layers
         .iter()
-        .find(|layer| layer.media_type == LAYER_TYPE);
+        .find(|layer| layer.media_type == LAYER_MEDIA_TYPE);
     let ours = manifest
         .artifact_type
         .as_deref()
@@ -158,14 +161,14 @@ pub(super) async fn fetch(reference: &Reference, credentials: &Credentials) -> R
     let Some(layer) = layer.filter(|_| ours) else {
         let kind = manifest.artifact_type.as_deref().unwrap_or("an image");
         return Err(PackageError::source(format!(
-            "`oci://{reference}` is no package, but {kind}."
+            "`oci://{reference}` is not a package, but {kind}."
         ))
-        .suggest("`gdn package publish oci://host/name` makes one"));
+        .suggest("publish a package with `gdn package publish oci://host/name`"));
     };
-    if layer.size > MAX_ARCHIVE as u64 {
+    if layer.size > MAX_ARCHIVE_BYTES as u64 {
         let message = format!(
-            "The archive of `oci://{reference}` has more than {} MiB.",
-            MAX_ARCHIVE / 1024 / 1024
+            "The archive of `oci://{reference}` is larger than {} MiB.",
+            MAX_ARCHIVE_BYTES / 1024 / 1024
         );
         return Err(PackageError::archive(message));
     }
@@ -178,14 +181,14 @@ pub(super) async fn fetch(reference: &Reference, credentials: &Credentials) -> R
         .await?;
     let archive = http::body(
         answer,
-        usize::try_from(layer.size).unwrap_or(MAX_ARCHIVE),
+        usize::try_from(layer.size).unwrap_or(MAX_ARCHIVE_BYTES),
         client.host(),
     )
     .await?;
     if digest(&archive) != layer.digest {
         return Err(changed(reference, &layer.digest, &digest(&archive)));
     }
-    Ok(Fetched {
+    Ok(FetchedArchive {
         archive,
         resolved: format!("oci://{}", reference.with_digest(&found)),
         is_archive: true,
@@ -198,12 +201,12 @@ pub(super) async fn fetch(reference: &Reference, credentials: &Credentials) -> R
 ///
 /// Fails if the registry refuses it, or already has other contents for the version.
 pub async fn publish(
-    reference: &Reference,
-    about: About<'_>,
+    reference: &OciReference,
+    about: PackageDescription<'_>,
     archive: &[u8],
-    credentials: &Credentials,
+    credentials: &RegistryCredentials,
 ) -> Result<String> {
-    let client = Client::new(reference, credentials, Push).await?;
+    let client = OciClient::new(reference, credentials, Push).await?;
     let annotations = [
         ("org.opencontainers.image.title", about.name.to_owned()),
         (
@@ -215,21 +218,22 @@ pub async fn publish(
             about.description.to_owned(),
         ),
     ];
-    let manifest = Manifest {
+    let manifest = OciManifest {
         schema_version: 2,
-        media_type: Some(MANIFEST_TYPE.to_owned()),
+        media_type: Some(MANIFEST_MEDIA_TYPE.to_owned()),
         artifact_type: Some(ARTIFACT_TYPE.to_owned()),
-        config: Descriptor::of(EMPTY_TYPE, EMPTY),
-        layers: vec![Descriptor::of(LAYER_TYPE, archive)],
+        config: OciDescriptor::of(EMPTY_MEDIA_TYPE, EMPTY_CONFIG),
+        layers: vec![OciDescriptor::of(LAYER_MEDIA_TYPE, archive)],
         annotations: annotations
             .into_iter()
             .map(|(key, value)| (key.to_owned(), value))
             .collect(),
     };
-    let bytes = serde_json::to_vec(&manifest).map_err(|error| client.odd(&error.to_string()))?;
+    let bytes =
+        serde_json::to_vec(&manifest).map_err(|error| client.protocol_error(&error.to_string()))?;
     let version_tag = tag_of(about.version);
     refuse_other(&client, reference, &version_tag, &digest(&bytes)).await?;
-    for blob in [EMPTY, archive] {
+    for blob in [EMPTY_CONFIG, archive] {
         upload(&client, blob).await?;
     }
     let tags = [Some(version_tag.as_str()), Some(about.tag), reference.tag()];
@@ -245,7 +249,7 @@ pub async fn publish(
         ))?;
         let put = |request: reqwest::RequestBuilder| {
             request
-                .header(CONTENT_TYPE, MANIFEST_TYPE)
+                .header(CONTENT_TYPE, MANIFEST_MEDIA_TYPE)
                 .body(bytes.clone())
         };
         client.accepted(Method::PUT, address, put).await?;
@@ -254,32 +258,37 @@ pub async fn publish(
 }
 
 /// Fails if the version was already published with other contents.
-async fn refuse_other(client: &Client, reference: &Reference, tag: &str, mine: &str) -> Result<()> {
+async fn refuse_other(
+    client: &OciClient,
+    reference: &OciReference,
+    tag: &str,
+    mine: &str,
+) -> Result<()> {
     let address = client.address(&format!(
         "manifests/{}",
         reference.with_tag(tag)?.selector()
     ))?;
     let answer = client
         .send(Method::GET, address, |request| {
-            request.header(ACCEPT, MANIFEST_TYPE)
+            request.header(ACCEPT, MANIFEST_MEDIA_TYPE)
         })
         .await?;
     if !answer.status().is_success() {
         return Ok(());
     }
-    let there = digest(&http::body(answer, LARGEST_TEXT, client.host()).await?);
+    let there = digest(&http::body(answer, MAX_TEXT_RESPONSE_BYTES, client.host()).await?);
     match there == mine {
         true => Ok(()),
         false => Err(PackageError::source(format!(
-            "`oci://{}` is there already, with other content.",
+            "`oci://{}` already exists with different content.",
             reference.with_tag(tag)?
         ))
-        .suggest("raise `spec.version`: what is published stays as it is")),
+        .suggest("increase `spec.version`; published versions cannot be changed")),
     }
 }
 
 /// Uploads a blob unless it exists.
-async fn upload(client: &Client, blob: &[u8]) -> Result<()> {
+async fn upload(client: &OciClient, blob: &[u8]) -> Result<()> {
     let digest = digest(blob);
     let there = client
         .send(
@@ -305,7 +314,7 @@ async fn upload(client: &Client, blob: &[u8]) -> Result<()> {
         .and_then(|location| begin.join(location).ok())
         // Credentials are sent only to the registry.
         .filter(|location| location.origin() == begin.origin())
-        .ok_or_else(|| client.odd("it does not say where to upload to"))?;
+        .ok_or_else(|| client.protocol_error("its answer has no upload URL"))?;
     location.query_pairs_mut().append_pair("digest", &digest);
     let body = blob.to_vec();
     let put = |request: reqwest::RequestBuilder| {
@@ -316,10 +325,8 @@ async fn upload(client: &Client, blob: &[u8]) -> Result<()> {
     client.accepted(Method::PUT, location, put).await.map(drop)
 }
 
-fn changed(reference: &Reference, wanted: &str, found: &str) -> PackageError {
-    let message = format!(
-        "`oci://{reference}` delivers something else than it should: {found} in place of {wanted}."
-    );
+fn changed(reference: &OciReference, wanted: &str, found: &str) -> PackageError {
+    let message = format!("`oci://{reference}` delivered {found} instead of {wanted}.");
     PackageError::new(Code::PACKAGE_INTEGRITY, message)
-        .suggest("ask whoever runs the registry; nothing was installed")
+        .suggest("ask the operator of the registry; nothing was installed")
 }

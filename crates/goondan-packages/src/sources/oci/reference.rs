@@ -9,18 +9,18 @@ use crate::http;
 
 /// A reference `host/name` with an optional tag or digest.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reference {
+pub struct OciReference {
     host: String,
     name: String,
     tag: Option<String>,
     digest: Option<String>,
 }
 
-impl Reference {
+impl OciReference {
     /// Parses `host/name`, `host/name:tag` or `host/name@sha256:…`.
-    pub(crate) fn parse(text: &str) -> Result<Reference> {
+    pub(crate) fn parse(text: &str) -> Result<OciReference> {
         let wrong = || {
-            PackageError::source(format!("`oci://{text}` is not the address of a package."))
+            PackageError::source(format!("`oci://{text}` is not the URL of a package."))
                 .suggest("write `oci://host/name:tag`, such as `oci://ghcr.io/acme/tools:1.0.0`")
         };
         let (rest, digest) = match text.split_once('@') {
@@ -43,7 +43,7 @@ impl Reference {
         {
             return Err(wrong());
         }
-        let reference = Reference {
+        let reference = OciReference {
             host: host.to_lowercase(),
             name: name.into(),
             tag: tag.map(str::to_owned),
@@ -101,9 +101,9 @@ impl Reference {
             .unwrap_or("latest")
     }
 
-    pub(super) fn with_tag(&self, tag: &str) -> Result<Reference> {
+    pub(super) fn with_tag(&self, tag: &str) -> Result<OciReference> {
         match is_tag(tag) {
-            true => Ok(Reference {
+            true => Ok(OciReference {
                 tag: Some(tag.to_owned()),
                 digest: None,
                 ..self.clone()
@@ -113,8 +113,8 @@ impl Reference {
         }
     }
 
-    pub(super) fn with_digest(&self, digest: &str) -> Reference {
-        Reference {
+    pub(super) fn with_digest(&self, digest: &str) -> OciReference {
+        OciReference {
             tag: None,
             digest: Some(digest.to_owned()),
             ..self.clone()
@@ -123,8 +123,8 @@ impl Reference {
 
     /// Returns the reference to all versions of the package.
     #[must_use]
-    pub fn without_tag(&self) -> Reference {
-        Reference {
+    pub fn without_tag(&self) -> OciReference {
+        OciReference {
             tag: None,
             digest: None,
             ..self.clone()
@@ -147,12 +147,12 @@ pub(super) fn checked_digest(digest: &str) -> Result<&str> {
     match known {
         true => Ok(digest),
         false => Err(PackageError::source(format!(
-            "`{digest}` is not a digest of SHA-256."
+            "`{digest}` is not a SHA-256 digest."
         ))),
     }
 }
 
-impl fmt::Display for Reference {
+impl fmt::Display for OciReference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.host, self.name)?;
         self.tag.iter().try_for_each(|tag| write!(f, ":{tag}"))?;
@@ -177,9 +177,15 @@ mod tests {
             "docker.io/a/b",
             &exact,
         ] {
-            assert_eq!(Reference::parse(good).unwrap().to_string(), good);
+            assert_eq!(OciReference::parse(good).unwrap().to_string(), good);
         }
-        let secure = |text: &str| Reference::parse(text).unwrap().base().unwrap().to_string();
+        let secure = |text: &str| {
+            OciReference::parse(text)
+                .unwrap()
+                .base()
+                .unwrap()
+                .to_string()
+        };
         assert_eq!(
             secure("docker.io/a/b"),
             "https://registry-1.docker.io/v2/a/b/"
@@ -213,7 +219,7 @@ mod tests {
             "host/.a",
             "[/a",
         ] {
-            assert!(Reference::parse(bad).is_err(), "{bad}");
+            assert!(OciReference::parse(bad).is_err(), "{bad}");
         }
     }
 }

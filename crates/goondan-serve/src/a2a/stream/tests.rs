@@ -2,13 +2,13 @@
 
 use axum::response::IntoResponse;
 use goondan::spec::Environment;
-use goondan::{Broker, Swarm};
+use goondan::{ApprovalBroker, Swarm};
 use http_body_util::BodyExt;
 
-use super::super::message::Incoming;
+use super::super::message::IncomingMessage;
 use super::super::send;
 use super::*;
-use crate::hub::Hub;
+use crate::hub::EventHub;
 
 /// More pieces than the hub of the test keeps and a stream sends ahead.
 const PIECES: usize = 400;
@@ -46,37 +46,40 @@ spec: {{entryAgent: Agent/a, agents: [{{ref: Agent/a}}]}}
 }
 
 /// A swarm, and what serves it.
-async fn serving(text: &str, folder: &std::path::Path) -> (Service, Swarm, Broker, crate::Serving) {
+async fn serving(
+    text: &str,
+    folder: &std::path::Path,
+) -> (Service, Swarm, ApprovalBroker, crate::ServiceGuard) {
     std::fs::write(folder.join("goondan.yaml"), project(text)).unwrap();
     let bundle = goondan::load(folder).bundle.unwrap();
-    let broker = Broker::default();
+    let broker = ApprovalBroker::default();
     let builder = Swarm::builder(bundle)
         .state_root(folder)
         .environment(Environment::default())
         .approver(std::sync::Arc::new(broker.clone()));
     let swarm = builder.start().await.unwrap();
-    let hub = Hub::keeping(4, swarm.sequence_at_start());
+    let hub = EventHub::keeping(4, swarm.sequence_at_start());
     let (service, serving) = Service::with_hub(hub, swarm.clone(), broker.clone(), String::new());
     (service, swarm, broker, serving)
 }
 
-fn incoming(id: &str, text: &str) -> Incoming {
-    Incoming {
+fn incoming(id: &str, text: &str) -> IncomingMessage {
+    IncomingMessage {
         id: id.to_owned(),
         context: Some("c".to_owned()),
         task: None,
-        pieces: vec![Piece::Text(text.to_owned())],
+        pieces: vec![TaskPart::Text(text.to_owned())],
         metadata: Default::default(),
         at_once: false,
         history: None,
     }
 }
 
-fn asked() -> Asked {
-    Asked {
+fn asked() -> StreamRequest {
+    StreamRequest {
         rpc: json!(1),
-        dialect: Dialect::V10,
-        until: Until::Question,
+        dialect: ProtocolVersion::V10,
+        until: StreamEnd::Question,
         history: None,
     }
 }
@@ -105,7 +108,7 @@ async fn who_goes_away_before_the_question_finds_it_later() {
     let status = tokio::time::timeout(std::time::Duration::from_secs(60), async {
         loop {
             let task = Task::find(&service, &id).await.unwrap();
-            if ![State::Submitted, State::Working].contains(&task.status.state) {
+            if ![TaskState::Submitted, TaskState::Working].contains(&task.status.state) {
                 break task.status.state;
             }
             tokio::task::yield_now().await;
@@ -113,7 +116,7 @@ async fn who_goes_away_before_the_question_finds_it_later() {
     });
     assert_eq!(
         (status.await.unwrap(), broker.open().len()),
-        (State::InputRequired, 1)
+        (TaskState::InputRequired, 1)
     );
 }
 
@@ -131,7 +134,7 @@ async fn who_reads_slowly_has_the_whole_answer_in_the_end() {
         .into_response()
         .into_body();
     // Nothing is read before the turn is over.
-    if let Some(goondan::Found::Open(turn)) = swarm.find(&id).await {
+    if let Some(goondan::SubmittedEventState::Open(turn)) = swarm.find(&id).await {
         turn.result().await.unwrap();
     }
     let (mut text, mut pieces, mut state) = (String::new(), 0, String::new());

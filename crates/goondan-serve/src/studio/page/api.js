@@ -54,13 +54,13 @@ async function request(method, path, body) {
   try {
     response = await fetch(path, { method, headers: headers(more), body: body === undefined ? undefined : JSON.stringify(body) });
   } catch {
-    throw new Problem("The swarm does not answer.", { suggestion: "It may have ended. Start it again with `gdn studio`." });
+    throw new Problem("The swarm does not answer.", { suggestion: "The swarm may have stopped. Start it again with `gdn studio`." });
   }
   if (response.status === 204) return null;
   const told = await response.json().catch(() => ({}));
   if (response.ok) return told;
   const error = told.error ?? {};
-  throw new Problem(error.message ?? `The server answered ${response.status}.`, { ...error, status: response.status });
+  throw new Problem(error.message ?? `The server returned status ${response.status}.`, { ...error, status: response.status });
 }
 
 /** @param {string} path */

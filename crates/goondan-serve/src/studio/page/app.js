@@ -81,7 +81,7 @@ function signedOut(error) {
       {},
       h("h1", {}, "This tab is not signed in"),
       h("p", {}, error ? `${error.message}${code}` : ""),
-      h("p", {}, "Run ", h("code", {}, "gdn studio"), " in the project: it opens a page that is."),
+      h("p", {}, "To sign in, run ", h("code", {}, "gdn studio"), " in the project directory."),
     ),
   );
 }

@@ -74,7 +74,7 @@ export function text(words) {
     if (!piece.isEscape) return document.createTextNode(piece.text);
     const escape = document.createElement("span");
     escape.className = "escape";
-    escape.title = "A character that can't be seen";
+    escape.title = "Invisible character";
     escape.textContent = piece.text;
     return escape;
   });

@@ -38,7 +38,7 @@ export function page(name, messages) {
   const policy = h("meta", { "http-equiv": "Content-Security-Policy", content: "default-src 'none'; style-src 'unsafe-inline'" });
   made.documentElement.lang = "en";
   made.head.replaceChildren(h("meta", { charset: "utf-8" }), policy, h("title", {}, name));
-  const words = h("p.muted", {}, `A conversation of gdn, as it stood ${when(Date.now())}.`);
+  const words = h("p.muted", {}, `gdn conversation, exported ${when(Date.now())}.`);
   made.body.append(h("h1", {}, name), words, ...conversation(messages));
   // The policy of this page forbids inline styles, also those of a document that nobody sees.
   const whole = made.documentElement.outerHTML.replace("</head>", () => `<style>${STYLE}</style></head>`);

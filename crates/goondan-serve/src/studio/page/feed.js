@@ -41,7 +41,7 @@ async function listen(begun) {
   const more = { Accept: "text/event-stream", ...(last > 0 ? { "Last-Event-ID": String(last) } : {}) };
   const response = await fetch(`/api/events?approvals=true${asked}`, { headers: headers(more) });
   if (!response.ok || !response.body) {
-    throw new Problem(`The server answered ${response.status}.`, { status: response.status });
+    throw new Problem(`The server returned status ${response.status}.`, { status: response.status });
   }
   begun();
   connection("live");

@@ -33,9 +33,9 @@ const SPEAKERS = { user: "Input", assistant: "Agent", system: "System", tool: "T
 function one(message, results, called, does) {
   const { role, content } = message.data;
   const from = message.source?.type === "extension" && mark("plain", `extension ${message.source.extensionName}`);
-  const fork = does.fork && button("Fork here", () => does.fork(message), { class: "quiet", title: "Make a new conversation that ends with this message" });
+  const fork = does.fork && button("Fork here", () => does.fork(message), { class: "quiet", title: "Create a new conversation that ends with this message" });
   const isInput = role === "user" && message.source?.type === "user";
-  const record = does.record && isInput && button("Case of this turn", () => does.record(message), { class: "quiet", title: "Make a case for gdn test of the turn that this input began" });
+  const record = does.record && isInput && button("Record this turn", () => does.record(message), { class: "quiet", title: "Record the turn of this input as a test case for gdn test" });
   const parts = content.map((part) => piece(part, results, called));
   const incomplete = role === "assistant" && cut(does.cuts?.get(message.source?.stepId));
   return h(
@@ -59,7 +59,7 @@ function piece(part, results, called) {
     case "tool-result":
       return called.has(part.toolCallId) ? null : call(part.toolName, undefined, part);
     case "file":
-      return h("p.file", {}, mark("plain", "file"), `${part.name ?? "without a name"} · ${part.mediaType} · ${counted(Math.floor((part.data?.length ?? 0) * 0.75), "byte")}`);
+      return h("p.file", {}, mark("plain", "file"), `${part.name ?? "unnamed"} · ${part.mediaType} · ${counted(Math.floor((part.data?.length ?? 0) * 0.75), "byte")}`);
     default:
       return data(part);
   }
@@ -83,7 +83,7 @@ export function reasoning(text, open = false) {
  */
 export function call(name, input, result, now) {
   const failed = result && result.status !== "ok";
-  const state = result ? mark(failed ? "bad" : "ok", failed ? "failed" : "ok") : mark("busy", now === "asked" ? "waits for a person" : now === "running" ? "running" : "no result");
+  const state = result ? mark(failed ? "bad" : "ok", failed ? "failed" : "ok") : mark("busy", now === "asked" ? "waits for approval" : now === "running" ? "running" : "no result");
   const words = input === undefined ? "" : excerpt(typeof input === "string" ? input : JSON.stringify(input), 80);
   return h(
     "details.call",

@@ -23,7 +23,7 @@ export function mark(kind, words) {
 }
 
 /** The reasons why an answer is incomplete, in words. */
-const CUTS = { length: "the limit of output tokens", contextWindow: "the context window", pause: "a pause of the provider" };
+const CUTS = { length: "the output token limit was reached", contextWindow: "the context window is full", pause: "the provider paused the answer" };
 
 /**
  * A badge for an incomplete answer; nothing for a complete one.
@@ -31,7 +31,7 @@ const CUTS = { length: "the limit of output tokens", contextWindow: "the context
  */
 export function cut(reason) {
   const words = CUTS[reason];
-  return words && h("span.mark.ask", { title: `The answer is incomplete: it reached ${words}.` }, `incomplete: ${reason}`);
+  return words && h("span.mark.ask", { title: `The answer is incomplete: ${words}.` }, `incomplete: ${reason}`);
 }
 
 /**
@@ -60,7 +60,7 @@ export function head(title, ...more) {
  */
 export function notice(kind, words, suggestion) {
   const place = document.getElementById("notice");
-  const close = h("button.quiet", { type: "button", "aria-label": "Put the message away" }, "×");
+  const close = h("button.quiet", { type: "button", "aria-label": "Dismiss" }, "×");
   const box = h(`div.notice.${kind}`, { role: kind === "bad" ? "alert" : "status" }, h("div", {}, h("p", {}, words), suggestion && h("p.muted", {}, suggestion)), close);
   close.addEventListener("click", () => box.remove());
   fill(place, box);

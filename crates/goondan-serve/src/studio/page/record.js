@@ -22,13 +22,13 @@ function show({ name, file, text }) {
   const told = h("span.muted", { role: "status" });
   const copy = () =>
     navigator.clipboard.writeText(text).then(
-      () => fill(told, "It is in the clipboard."),
-      () => fill(told, "The browser does not let the page write to the clipboard. Save it instead."),
+      () => fill(told, "Copied to the clipboard."),
+      () => fill(told, "The browser denied access to the clipboard. Save the file instead."),
     );
   dialog.append(
-    h("h2", { id: "case-title" }, `The case ${name}`),
-    h("p.muted", {}, "It has passed with the project as it is on disk. Put it into the folder of the project and run it with ", h("code", {}, `gdn test ${file}`), ". Look through it before you pass it on."),
-    data(text, "The case"),
+    h("h2", { id: "case-title" }, `Test case ${name}`),
+    h("p.muted", {}, "The test case passed with the project on disk. Save it in the project directory and run it with ", h("code", {}, `gdn test ${file}`), ". Review it before you share it."),
+    data(text, "Test case"),
     h("div.actions", {}, button("Copy", copy), button("Save", () => download(file, "application/yaml", text), { class: "primary" }), button("Close", () => dialog.close()), told),
   );
   dialog.addEventListener("close", () => dialog.remove());

@@ -91,7 +91,7 @@ export function spans(traceId) {
         close(tools.get(`${turnKey}/${event.toolCallId}`), time, event, event.status !== "ok");
         break;
       case "approval.requested": {
-        const wait = make("wait", "waits for a person", event, time, [event]);
+        const wait = make("wait", "waits for approval", event, time, [event]);
         waits.set(event.approvalId, wait);
         callOf(tools, event)?.children.push(wait);
         break;

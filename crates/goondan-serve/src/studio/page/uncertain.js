@@ -13,8 +13,8 @@ const LISTED = 100;
 const SETTLES = "evt-settled-";
 
 const WORDS = {
-  true: "It happened: do not do it again.",
-  false: "It did not happen: do it again if it is still wanted.",
+  true: "It happened: do not repeat it.",
+  false: "It did not happen: repeat it if it is still needed.",
 };
 
 /** Inputs of this page that no turn has begun with yet. */
@@ -43,28 +43,28 @@ function cards() {
     else if (settles(event)) settled.add(event.eventId);
   }
   const latest = [...uncertain].slice(-LISTED).reverse();
-  if (!latest.length) return nothing("No call is uncertain");
+  if (!latest.length) return nothing("No uncertain calls");
   return latest.map(([id, event]) => card(event, calls.get(`${event.stepId}/${event.toolCallId}`), settled.has(id)));
 }
 
 function card(event, given, isSettled) {
   const actions = h("div.actions", {}, button("It happened", () => settle(true)), button("It did not", () => settle(false)));
-  const settled = () => h("p.settled", {}, mark("ok", "settled"), " The agent was told what has become of it.");
+  const settled = () => h("p.settled", {}, mark("ok", "settled"), " The result was reported to the agent.");
   async function settle(happened) {
-    const text = `A person has looked into your call of ${event.toolName} that was cut off at ${event.timestamp}. ${WORDS[happened]}`;
+    const text = `The user checked your call of ${event.toolName}, interrupted at ${event.timestamp}. ${WORDS[happened]}`;
     const { agentName: agent, instanceKey } = event;
     const id = inputOf(event);
     if (!(await attempt(() => post("/api/inputs", { text, agent, instanceKey, id })))) return;
     sent.add(id);
     actions.replaceWith(settled());
-    notice("ok", `${agent}:${instanceKey} was told.`);
+    notice("ok", `The result was reported to ${agent}:${instanceKey}.`);
   }
   return h(
     "article.panel.uncertain",
     { "aria-label": `Did ${event.toolName} happen?` },
     h("div.row", {}, mark("bad", event.error.code), h("code", {}, event.toolName), conversationLink(event), h("time.muted", {}, when(event.timestamp))),
     given !== undefined && [h("h3", {}, "Arguments"), data(given, "Arguments")],
-    h("p", {}, h("a", { href: address("traces", event.traceId) }, "Its trace")),
+    h("p", {}, h("a", { href: address("traces", event.traceId) }, "Trace")),
     isSettled ? settled() : actions,
   );
 }

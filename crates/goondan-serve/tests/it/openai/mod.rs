@@ -1,4 +1,4 @@
-//! The OpenAI-compatible door. What the official clients make of it is tested by `.ci/openai`.
+//! The OpenAI-compatible door. What the official clients make of it is tested by `ci/openai`.
 
 mod conversations;
 mod endings;
@@ -11,14 +11,14 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use futures::StreamExt;
-use goondan::message::{Message, Part, Role, ToolCall};
+use goondan::message::{Message, MessagePart, MessageRole, ToolCall};
 use goondan::ports::model::{
     CompletedAnswer, ModelChunk, ModelClient, ModelError, ModelErrorKind, ModelFactory,
     ModelFinishReason, ModelRequest, ModelStream, TokenUsage,
 };
 use goondan::spec::kinds::Model;
 use goondan::spec::{Environment, Resource};
-use goondan_serve::Limits;
+use goondan_serve::ServerLimits;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -84,10 +84,10 @@ impl ModelFactory for Teller {
 
 fn line(message: &Message) -> String {
     let role = match message.data.role {
-        Role::User => "user",
-        Role::Assistant => "assistant",
-        Role::Tool => "tool",
-        Role::System => "system",
+        MessageRole::User => "user",
+        MessageRole::Assistant => "assistant",
+        MessageRole::Tool => "tool",
+        MessageRole::System => "system",
     };
     format!("{role}: {}", message.text())
 }
@@ -105,7 +105,7 @@ impl ModelClient for Teller {
         let users = request
             .messages
             .iter()
-            .filter(|message| message.data.role == Role::User);
+            .filter(|message| message.data.role == MessageRole::User);
         let (count, text) = users.fold((0, String::new()), |(count, _), message| {
             (count + 1, message.text())
         });
@@ -137,29 +137,29 @@ impl ModelClient for Teller {
             let said = request
                 .messages
                 .iter()
-                .find(|message| message.data.role == Role::User)
+                .find(|message| message.data.role == MessageRole::User)
                 .unwrap()
                 .text();
             let arguments = serde_json::from_str(&said).unwrap();
-            let call = Part::ToolCall(ToolCall::new("", "answer__submit", arguments));
+            let call = MessagePart::ToolCall(ToolCall::new("", "answer__submit", arguments));
             let answer = ModelChunk::finish(vec![call], usage);
             return Ok(futures::stream::iter([Ok(answer)]).boxed());
         }
         let is_first_step = request
             .messages
             .last()
-            .is_some_and(|message| message.data.role == Role::User);
+            .is_some_and(|message| message.data.role == MessageRole::User);
         if text.contains("shout") && is_first_step {
             let arguments = json!({"text": "x", "to": "upper"});
-            let call = Part::ToolCall(ToolCall::new("", "text-transform__case", arguments));
+            let call = MessagePart::ToolCall(ToolCall::new("", "text-transform__case", arguments));
             let chunks = [
                 ModelChunk::Text("One moment.".to_owned()),
-                ModelChunk::finish(vec![Part::text("One moment."), call], usage),
+                ModelChunk::finish(vec![MessagePart::text("One moment."), call], usage),
             ];
             return Ok(futures::stream::iter(chunks.map(Ok)).boxed());
         }
         let go_on = text.contains("hold").then(|| Arc::clone(&self.go_on));
-        let whole = Part::text(format!("{count}: {text}"));
+        let whole = MessagePart::text(format!("{count}: {text}"));
         let begin = futures::stream::iter([Ok(ModelChunk::Text(format!("{count}: ")))]);
         let rest = futures::stream::once(async move {
             if let Some(go_on) = go_on {
@@ -180,7 +180,10 @@ impl ModelClient for Teller {
 /// Returns an answer with reasoning, which is cut off if the input says so.
 fn reasoned(text: &str, usage: Option<TokenUsage>) -> ModelStream {
     let mut answer = CompletedAnswer::of_parts(
-        vec![Part::reasoning("Let me see."), Part::text("Seen.")],
+        vec![
+            MessagePart::reasoning("Let me see."),
+            MessagePart::text("Seen."),
+        ],
         usage,
     );
     if text.contains("cut") {
@@ -296,9 +299,9 @@ async fn start(state: &Path, model: &Teller) -> Running {
     let models = Arc::new(model.clone());
     Running::start_project(
         state,
-        Limits {
+        ServerLimits {
             body: 100_000,
-            ..Limits::default()
+            ..ServerLimits::default()
         },
         PROJECT,
         |builder| builder.models(models),

@@ -1,6 +1,6 @@
 //! One example of each kind; together they are a project.
 
-use goondan_spec::lock::{Lock, Locked};
+use goondan_spec::lock::{LockedPackage, PackageLock};
 use goondan_spec::{Kind, MemoryFiles};
 
 use super::files;
@@ -56,12 +56,12 @@ const TOOLS: &str = "apiVersion: goondan.ai/v1\nkind: Package\nmetadata: {name: 
 
 fn lock() -> String {
     let installed = MemoryFiles::new().file("/p/goondan.yaml", TOOLS);
-    let contents = goondan_spec::contents::contents(&installed, "/p".as_ref()).ok();
-    let locked = Locked {
+    let contents = goondan_spec::content_hash::contents(&installed, "/p".as_ref()).ok();
+    let locked = LockedPackage {
         version: "1.4.2".into(),
         resolved: "file:x".into(),
         contents,
-        ..Locked::default()
+        ..LockedPackage::default()
     };
-    Lock::new([("@acme/tools@1.4.2".to_owned(), locked)].into()).render()
+    PackageLock::new([("@acme/tools@1.4.2".to_owned(), locked)].into()).render()
 }

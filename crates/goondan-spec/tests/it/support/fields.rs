@@ -172,9 +172,9 @@ fn kind_of_one(root: &Value, schema: &Value) -> String {
         return one_of(&values);
     }
     match type_name(schema) {
-        "string" => "text".to_owned(),
-        "boolean" => "true or false".to_owned(),
-        "integer" => format!("whole number{}", range(schema)),
+        "string" => "string".to_owned(),
+        "boolean" => "boolean".to_owned(),
+        "integer" => format!("integer{}", range(schema)),
         "number" => format!("number{}", range(schema)),
         "array" => format!("list of {}", plural(&kind(root, &schema["items"]))),
         _ if schema["additionalProperties"].is_object() => {
@@ -247,7 +247,7 @@ fn one_of(words: &[String]) -> String {
 
 fn plural(words: &str) -> String {
     match words {
-        "text" | "map" => format!("{words}s"),
+        "string" | "map" => format!("{words}s"),
         _ => words.replace("](", "s]("),
     }
 }

@@ -6,9 +6,10 @@ pub(crate) mod fields;
 use std::path::Path;
 
 use goondan_spec::kinds::{
-    ConnectorEvent, ConnectorManifest, ExportSpec, Need, Permission, Setting, ToolManifest,
+    ConnectorManifest, ConnectorSetting, EventDeclaration, ExportSpec, Permission,
+    SettingRequirement, ToolManifest,
 };
-use goondan_spec::{BasePackage, LoadInput, Loaded, MemoryFiles, load};
+use goondan_spec::{BasePackage, LoadInput, LoadResult, MemoryFiles, load};
 use serde_json::json;
 
 /// A Model, an Agent and a Swarm that are right; tests add to them.
@@ -66,18 +67,22 @@ fn connector() -> ConnectorManifest {
         value
             .parse::<u32>()
             .map(drop)
-            .map_err(|_| "must be a whole number".to_owned())
+            .map_err(|_| "must be an integer".to_owned())
     };
     ConnectorManifest {
         name: "pager".to_owned(),
-        events: vec![ConnectorEvent {
+        events: vec![EventDeclaration {
             name: "page".to_owned(),
             properties: Default::default(),
         }],
-        config: vec![Setting::new("volume", Need::Never, is_number)],
+        config: vec![ConnectorSetting::new(
+            "volume",
+            SettingRequirement::Never,
+            is_number,
+        )],
         secrets: vec![
-            Setting::new("signingSecret", Need::Always, |_| Ok(())),
-            Setting::new("botToken", Need::ForReplies, |_| Ok(())),
+            ConnectorSetting::new("signingSecret", SettingRequirement::Always, |_| Ok(())),
+            ConnectorSetting::new("botToken", SettingRequirement::ForReplies, |_| Ok(())),
         ],
         answers: true,
         streams: true,
@@ -112,7 +117,7 @@ fn manifest(name: &str, exports: &[(&str, Permission)]) -> ToolManifest {
 }
 
 /// Loads the bundle at `/p`.
-pub(crate) fn load_files(files: &MemoryFiles) -> Loaded {
+pub(crate) fn load_files(files: &MemoryFiles) -> LoadResult {
     load(LoadInput {
         root: Path::new("/p"),
         files,
@@ -121,7 +126,7 @@ pub(crate) fn load_files(files: &MemoryFiles) -> Loaded {
 }
 
 /// Loads a bundle of these files.
-pub(crate) fn load_texts(texts: &[(&str, &str)]) -> Loaded {
+pub(crate) fn load_texts(texts: &[(&str, &str)]) -> LoadResult {
     load_files(&files(texts))
 }
 
@@ -135,7 +140,7 @@ pub(crate) fn files(texts: &[(&str, &str)]) -> MemoryFiles {
 }
 
 /// The diagnostics in one line each: `CODE file:line field`.
-pub(crate) fn found(loaded: &Loaded) -> Vec<String> {
+pub(crate) fn found(loaded: &LoadResult) -> Vec<String> {
     let line = |found: &goondan_spec::Diagnostic| {
         let place = found
             .position

@@ -9,7 +9,7 @@
     reason = "it is for tests, and a failed test may panic"
 )]
 
-mod tear;
+mod torn_writes;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -18,20 +18,20 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::{DataFile, FileSystem, Opened};
-use tear::{Chance, survivor};
+use super::{DataFile, FileSystem, OpenedDataFile};
+use torn_writes::{SeededRandom, survivor};
 
 /// The file system as one process sees it. After a kill or a power failure the next process gets a
 /// new handle. Old handles can no longer change anything.
 #[derive(Clone)]
 pub struct SimFs {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<SimState>>,
     process: u32,
 }
 
-struct State {
-    files: Vec<Contents>,
-    folders: Vec<Folder>,
+struct SimState {
+    files: Vec<SimFileContents>,
+    folders: Vec<SimDirectory>,
     /// Number of changes until the process dies.
     left: Option<u64>,
     /// Number of the running process; dead processes have smaller numbers.
@@ -49,34 +49,34 @@ struct State {
 }
 
 #[derive(Clone, Default)]
-struct Contents {
+struct SimFileContents {
     now: Vec<u8>,
     on_disk: Vec<u8>,
 }
 
 #[derive(Default)]
-struct Folder {
+struct SimDirectory {
     now: Names,
     on_disk: Names,
 }
 
-type Names = BTreeMap<OsString, Node>;
+type Names = BTreeMap<OsString, SimNode>;
 
 #[derive(Clone, Copy, PartialEq)]
-enum Node {
+enum SimNode {
     File(usize),
     Folder(usize),
 }
 
 /// Index of the root directory, which has no name.
-const ROOT: usize = 0;
+const ROOT_FOLDER: usize = 0;
 
 impl SimFs {
     #[allow(clippy::new_without_default, reason = "a disk is made on purpose")]
     pub fn new() -> Self {
-        let state = State {
+        let state = SimState {
             files: Vec::new(),
-            folders: vec![Folder::default()],
+            folders: vec![SimDirectory::default()],
             left: None,
             process: 0,
             room: None,
@@ -92,12 +92,12 @@ impl SimFs {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, SimState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the state, or fails if this process is dead.
-    fn alive(&self) -> io::Result<MutexGuard<'_, State>> {
+    fn alive(&self) -> io::Result<MutexGuard<'_, SimState>> {
         let state = self.state();
         if self.process == state.process {
             Ok(state)
@@ -160,7 +160,7 @@ impl SimFs {
     /// Unsynced data is lost. With a seed, parts of it survive, torn or followed by garbage.
     pub fn lose_power(&self, seed: Option<u64>) -> SimFs {
         let next = self.kill();
-        let mut chance = seed.map(Chance);
+        let mut chance = seed.map(SeededRandom);
         let mut state = self.state();
         state.boots += 1;
         for contents in &mut state.files {
@@ -182,8 +182,8 @@ impl SimFs {
     pub fn contents(&self, path: &Path) -> Option<Vec<u8>> {
         let state = self.state();
         match state.find(path)? {
-            Node::File(file) => Some(state.files[file].now.clone()),
-            Node::Folder(_) => None,
+            SimNode::File(file) => Some(state.files[file].now.clone()),
+            SimNode::Folder(_) => None,
         }
     }
 
@@ -201,7 +201,7 @@ impl SimFs {
     }
 }
 
-impl State {
+impl SimState {
     /// Counts a change, which may kill the process.
     fn change(&mut self) -> io::Result<()> {
         self.changes += 1;
@@ -219,10 +219,10 @@ impl State {
         }
     }
 
-    fn find(&self, path: &Path) -> Option<Node> {
-        let mut node = Node::Folder(ROOT);
+    fn find(&self, path: &Path) -> Option<SimNode> {
+        let mut node = SimNode::Folder(ROOT_FOLDER);
         for name in names(path) {
-            let Node::Folder(folder) = node else {
+            let SimNode::Folder(folder) = node else {
                 return None;
             };
             node = *self.folders[folder].now.get(&name)?;
@@ -232,7 +232,7 @@ impl State {
 
     fn folder(&self, path: &Path) -> io::Result<usize> {
         match self.find(path) {
-            Some(Node::Folder(folder)) => Ok(folder),
+            Some(SimNode::Folder(folder)) => Ok(folder),
             _ => Err(io::Error::new(
                 ErrorKind::NotFound,
                 format!("no folder {}", path.display()),
@@ -242,7 +242,7 @@ impl State {
 
     fn file(&self, path: &Path) -> io::Result<usize> {
         match self.find(path) {
-            Some(Node::File(file)) => Ok(file),
+            Some(SimNode::File(file)) => Ok(file),
             _ => Err(io::Error::new(
                 ErrorKind::NotFound,
                 format!("no file {}", path.display()),
@@ -251,16 +251,16 @@ impl State {
     }
 
     fn make_folder(&mut self, path: &Path) -> io::Result<usize> {
-        let mut at = ROOT;
+        let mut at = ROOT_FOLDER;
         for name in names(path) {
             at = match self.folders[at].now.get(&name) {
-                Some(Node::Folder(folder)) => *folder,
-                Some(Node::File(_)) => return Err(ErrorKind::NotADirectory.into()),
+                Some(SimNode::Folder(folder)) => *folder,
+                Some(SimNode::File(_)) => return Err(ErrorKind::NotADirectory.into()),
                 None => {
                     self.change()?;
-                    self.folders.push(Folder::default());
+                    self.folders.push(SimDirectory::default());
                     let new = self.folders.len() - 1;
-                    self.folders[at].now.insert(name, Node::Folder(new));
+                    self.folders[at].now.insert(name, SimNode::Folder(new));
                     new
                 }
             };
@@ -270,7 +270,7 @@ impl State {
 
     fn remove(&mut self, folder: usize) -> io::Result<()> {
         for (name, node) in self.folders[folder].now.clone() {
-            if let Node::Folder(inner) = node {
+            if let SimNode::Folder(inner) = node {
                 self.remove(inner)?;
             }
             self.change()?;
@@ -319,10 +319,10 @@ fn parent(path: &Path) -> io::Result<(&Path, OsString)> {
 }
 
 impl FileSystem for SimFs {
-    fn open(&self, path: &Path) -> io::Result<Opened> {
+    fn open(&self, path: &Path) -> io::Result<OpenedDataFile> {
         let mut state = self.alive()?;
         if let Ok(file) = state.file(path) {
-            return Ok(Opened {
+            return Ok(OpenedDataFile {
                 file: Box::new(SimFile {
                     fs: self.clone(),
                     file,
@@ -333,10 +333,10 @@ impl FileSystem for SimFs {
         let (above, name) = parent(path)?;
         let folder = state.make_folder(above)?;
         state.change()?;
-        state.files.push(Contents::default());
+        state.files.push(SimFileContents::default());
         let file = state.files.len() - 1;
-        state.folders[folder].now.insert(name, Node::File(file));
-        Ok(Opened {
+        state.folders[folder].now.insert(name, SimNode::File(file));
+        Ok(OpenedDataFile {
             file: Box::new(SimFile {
                 fs: self.clone(),
                 file,
@@ -387,7 +387,7 @@ impl FileSystem for SimFs {
         let folders = state.folders[folder]
             .now
             .iter()
-            .filter(|(_, node)| matches!(node, Node::Folder(_)));
+            .filter(|(_, node)| matches!(node, SimNode::Folder(_)));
         Ok(folders.map(|(name, _)| path.join(name)).collect())
     }
 

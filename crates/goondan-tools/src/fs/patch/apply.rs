@@ -1,10 +1,10 @@
 //! Applies hunks to a text.
 
-use super::parse::{Hunk, Sign};
+use super::parse::{HunkLineKind, PatchHunk};
 
 /// Applies all hunks to `text`, or returns the reason why one does not match. Unchanged lines keep
 /// their line ends; new lines get those of the file.
-pub(super) fn apply(text: &str, hunks: &[Hunk]) -> Result<String, String> {
+pub(super) fn apply(text: &str, hunks: &[PatchHunk]) -> Result<String, String> {
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
     let line_end = if text.contains("\r\n") { "\r\n" } else { "\n" };
     let mut result = String::with_capacity(text.len());
@@ -24,16 +24,22 @@ pub(super) fn apply(text: &str, hunks: &[Hunk]) -> Result<String, String> {
 }
 
 /// Replaces the matched lines by those of the hunk, and returns the next position in the text.
-fn splice(lines: &[&str], at: usize, hunk: &Hunk, line_end: &str, result: &mut String) -> usize {
+fn splice(
+    lines: &[&str],
+    at: usize,
+    hunk: &PatchHunk,
+    line_end: &str,
+    result: &mut String,
+) -> usize {
     let mut cursor = at;
     for line in &hunk.lines {
         match line.sign {
-            Sign::Kept => {
+            HunkLineKind::Kept => {
                 result.push_str(lines[cursor]);
                 cursor += 1;
             }
-            Sign::Removed => cursor += 1,
-            Sign::Added => {
+            HunkLineKind::Removed => cursor += 1,
+            HunkLineKind::Added => {
                 // The last line of a file may lack a line end.
                 if !result.is_empty() && !result.ends_with('\n') {
                     result.push_str(line_end);
@@ -47,15 +53,15 @@ fn splice(lines: &[&str], at: usize, hunk: &Hunk, line_end: &str, result: &mut S
 }
 
 /// Finds the first line at or after `cursor` at which the hunk matches.
-fn locate(lines: &[&str], cursor: usize, hunk: &Hunk) -> Result<usize, String> {
+fn locate(lines: &[&str], cursor: usize, hunk: &PatchHunk) -> Result<usize, String> {
     let from = match &hunk.anchor {
-        Some(anchor) => anchored(lines, cursor, anchor)?,
+        Some(anchor) => find_anchor(lines, cursor, anchor)?,
         None => cursor,
     };
     let old: Vec<&str> = hunk
         .lines
         .iter()
-        .filter(|line| line.sign != Sign::Added)
+        .filter(|line| line.sign != HunkLineKind::Added)
         .map(|line| line.text.as_str())
         .collect();
     if old.is_empty() {
@@ -72,7 +78,7 @@ fn locate(lines: &[&str], cursor: usize, hunk: &Hunk) -> Result<usize, String> {
             .is_some_and(|there| there.iter().zip(&old).all(|(there, old)| same(there, old)))
     };
     let places = || from..lines.len();
-    for same in [exactly as fn(&str, &str) -> bool, but_for_trailing_space] {
+    for same in [equal_line as fn(&str, &str) -> bool, but_for_trailing_space] {
         let found = match hunk.at_end {
             true => lines
                 .len()
@@ -86,23 +92,23 @@ fn locate(lines: &[&str], cursor: usize, hunk: &Hunk) -> Result<usize, String> {
     }
     Err(format!(
         "these lines were not found{}:\n{}",
-        after(hunk),
+        position_note(hunk),
         old.join("\n")
     ))
 }
 
 /// Finds the anchor line: an equal line without regard to surrounding white space, or else a line
 /// that contains it.
-fn anchored(lines: &[&str], cursor: usize, anchor: &str) -> Result<usize, String> {
+fn find_anchor(lines: &[&str], cursor: usize, anchor: &str) -> Result<usize, String> {
     let rest = || lines.iter().enumerate().skip(cursor);
     rest()
         .find(|(_, line)| line.trim() == anchor)
         .or_else(|| rest().find(|(_, line)| line.contains(anchor)))
         .map(|(at, _)| at)
-        .ok_or_else(|| format!("the line `{anchor}` of its header was not found"))
+        .ok_or_else(|| format!("the header line `{anchor}` was not found"))
 }
 
-fn after(hunk: &Hunk) -> String {
+fn position_note(hunk: &PatchHunk) -> String {
     let anchor = hunk
         .anchor
         .as_ref()
@@ -112,7 +118,7 @@ fn after(hunk: &Hunk) -> String {
 }
 
 /// Compares lines without their line ends.
-fn exactly(there: &str, old: &str) -> bool {
+fn equal_line(there: &str, old: &str) -> bool {
     there.trim_end_matches(['\n', '\r']) == old
 }
 
@@ -124,14 +130,14 @@ fn but_for_trailing_space(there: &str, old: &str) -> bool {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::parse::{Action, parse};
+    use super::super::parse::{PatchAction, parse};
     use super::*;
 
     /// Applies hunks in the form of a patch.
     fn applied(text: &str, hunks: &str) -> Result<String, String> {
         let patch = format!("*** Begin Patch\n*** Update File: f\n{hunks}\n*** End Patch");
         match parse(&patch).unwrap().remove(0).action {
-            Action::Update { hunks, .. } => apply(text, &hunks),
+            PatchAction::Update { hunks, .. } => apply(text, &hunks),
             other => panic!("{other:?}"),
         }
     }

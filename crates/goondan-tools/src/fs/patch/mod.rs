@@ -8,51 +8,58 @@ use std::path::PathBuf;
 
 use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
 use goondan_spec::Code;
-use goondan_spec::kinds::PATCH;
+use goondan_spec::kinds::PATCH_FORMAT;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use self::parse::Action;
-use crate::define::{Operation, titled};
-use crate::diff::Stat;
+use self::parse::PatchAction;
+use crate::atomic_write::{copy_mode, diff, read_text, remove, replace};
+use crate::diff::DiffStat;
 use crate::errors::blocking;
-use crate::paths::{Place, Root, Roots};
-use crate::write::{copy_mode, diff, read_text, remove, replace};
+use crate::paths::{ExtraRoots, FileRoot, ResolvedPath};
+use crate::tool_operation::{ToolOperation, titled};
 
-/// Change several files at once; if one part does not fit, nothing changes. The patch is written like this:
-/// `*** Begin Patch`, then for each file `*** Add File: PATH` with lines that begin with `+`, or `*** Delete File: PATH`,
-/// or `*** Update File: PATH` (and `*** Move to: PATH` to rename it) with hunks; then `*** End Patch`. A hunk begins with
-/// `@@` and, where it helps, a line that stands at or before the place; its lines begin with a space (unchanged), `-`
-/// (removed) or `+` (added). Show three unchanged lines around a change.
+/// Change several files at once; if one part does not match, nothing changes. Patch format:
+/// `*** Begin Patch`, then for each file `*** Add File: PATH` with lines that begin with `+`, or
+/// `*** Delete File: PATH`, or `*** Update File: PATH` (and `*** Move to: PATH` to rename it) with
+/// hunks; then `*** End Patch`. A hunk begins with `@@` and, optionally, a line at or before the
+/// change; its lines begin with a space (unchanged), `-` (removed) or `+` (added). Show three
+/// unchanged lines around a change.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ApplyPatch {
     /// The patch, from `*** Begin Patch` to `*** End Patch`. Paths are relative to the working directory.
-    #[schemars(length(min = 1), extend("format" = PATCH))]
+    #[schemars(length(min = 1), extend("format" = PATCH_FORMAT))]
     patch: String,
 }
 
-impl Operation for ApplyPatch {
-    type Shared = Roots;
+impl ToolOperation for ApplyPatch {
+    type Shared = ExtraRoots;
 
-    async fn preview(self, ctx: &ToolContext, roots: &Roots) -> Result<Option<String>, ToolError> {
+    async fn preview(
+        self,
+        ctx: &ToolContext,
+        roots: &ExtraRoots,
+    ) -> Result<Option<String>, ToolError> {
         let root = roots.of(ctx)?;
         blocking(move || {
             let changes = self.changes(&root)?;
-            Ok(Some(changes.iter().map(Change::preview).collect()))
+            Ok(Some(
+                changes.iter().map(PlannedFileChange::preview).collect(),
+            ))
         })
         .await
     }
 
-    async fn run(self, ctx: &ToolContext, roots: &Roots) -> Result<ToolOutput, ToolError> {
+    async fn run(self, ctx: &ToolContext, roots: &ExtraRoots) -> Result<ToolOutput, ToolError> {
         let root = roots.of(ctx)?;
         blocking(move || {
             let changes = self.changes(&root)?;
-            carry_out(&root, &changes)?;
+            apply_changes(&root, &changes)?;
             let files: Vec<Value> = changes.iter().map(|change| change.report(&root)).collect();
-            let sum = |count: fn(&Change) -> usize| changes.iter().map(count).sum();
-            let stat = Stat {
+            let sum = |count: fn(&PlannedFileChange) -> usize| changes.iter().map(count).sum();
+            let stat = DiffStat {
                 added: sum(|change| change.added),
                 removed: sum(|change| change.removed),
             };
@@ -70,40 +77,44 @@ impl Operation for ApplyPatch {
 }
 
 impl ApplyPatch {
-    fn changes(&self, root: &Root) -> Result<Vec<Change>, ToolError> {
-        let sections = parse::parse(&self.patch).map_err(misunderstood)?;
+    fn changes(&self, root: &FileRoot) -> Result<Vec<PlannedFileChange>, ToolError> {
+        let sections = parse::parse(&self.patch).map_err(patch_syntax_error)?;
         let changes = sections
             .into_iter()
             .map(|section| plan(root, section.path, section.action));
-        let changes: Vec<Change> = changes.collect::<Result<_, _>>()?;
+        let changes: Vec<PlannedFileChange> = changes.collect::<Result<_, _>>()?;
         no_path_twice(&changes)?;
         Ok(changes)
     }
 }
 
 /// A planned change of one file. All changes are planned before any file is touched.
-struct Change {
-    place: Place,
+struct PlannedFileChange {
+    place: ResolvedPath,
     /// The current contents; `None` for a new file.
     before: Option<String>,
     /// The new place and contents; `None` if the file is deleted.
-    after: Option<(Place, String)>,
+    after: Option<(ResolvedPath, String)>,
     added: usize,
     removed: usize,
 }
 
 /// Plans the change of one section.
-fn plan(root: &Root, path: String, action: Action) -> Result<Change, ToolError> {
+fn plan(
+    root: &FileRoot,
+    path: String,
+    action: PatchAction,
+) -> Result<PlannedFileChange, ToolError> {
     let place = root.resolve(&path)?;
     match action {
-        Action::Add { lines } => {
+        PatchAction::Add { lines } => {
             must_be_free(&place)?;
             let content: String = lines
                 .iter()
                 .flat_map(|line| [line.as_str(), "\n"])
                 .collect();
             let (added, after) = (lines.len(), Some((place.clone(), content)));
-            Ok(Change {
+            Ok(PlannedFileChange {
                 place,
                 before: None,
                 after,
@@ -111,10 +122,10 @@ fn plan(root: &Root, path: String, action: Action) -> Result<Change, ToolError> 
                 removed: 0,
             })
         }
-        Action::Delete => {
+        PatchAction::Delete => {
             let before = read_text(root, &place)?;
             let removed = before.lines().count();
-            Ok(Change {
+            Ok(PlannedFileChange {
                 place,
                 before: Some(before),
                 after: None,
@@ -122,11 +133,11 @@ fn plan(root: &Root, path: String, action: Action) -> Result<Change, ToolError> 
                 removed,
             })
         }
-        Action::Update { move_to, hunks } => {
+        PatchAction::Update { move_to, hunks } => {
             let before = read_text(root, &place)?;
             let content = apply::apply(&before, &hunks).map_err(|problem| {
                 ToolError::new(format!(
-                    "the patch does not fit `{path}`: {problem}; nothing was changed"
+                    "the patch does not match `{path}`: {problem}; nothing was changed"
                 ))
                 .code(Code::TOOL_PATCH)
                 .suggest("read the file again, and copy the unchanged and removed lines exactly")
@@ -142,8 +153,11 @@ fn plan(root: &Root, path: String, action: Action) -> Result<Change, ToolError> 
                     .filter(|line| line.sign == sign)
                     .count()
             };
-            let (added, removed) = (count(parse::Sign::Added), count(parse::Sign::Removed));
-            Ok(Change {
+            let (added, removed) = (
+                count(parse::HunkLineKind::Added),
+                count(parse::HunkLineKind::Removed),
+            );
+            Ok(PlannedFileChange {
                 place,
                 before: Some(before),
                 after: Some((target, content)),
@@ -154,26 +168,26 @@ fn plan(root: &Root, path: String, action: Action) -> Result<Change, ToolError> 
     }
 }
 
-fn free_place(root: &Root, path: &str) -> Result<Place, ToolError> {
+fn free_place(root: &FileRoot, path: &str) -> Result<ResolvedPath, ToolError> {
     let place = root.resolve(path)?;
     must_be_free(&place)?;
     Ok(place)
 }
 
-fn must_be_free(place: &Place) -> Result<(), ToolError> {
+fn must_be_free(place: &ResolvedPath) -> Result<(), ToolError> {
     if place.path.symlink_metadata().is_err() {
         return Ok(());
     }
     Err(ToolError::new(format!(
-        "`{}` exists already; nothing was changed",
+        "`{}` already exists; nothing was changed",
         place.given
     ))
     .code(Code::TOOL_PATCH)
-    .suggest("use `*** Update File:` to change a file that exists"))
+    .suggest("use `*** Update File:` to change an existing file"))
 }
 
 /// Refuses several sections for the same file, because each is planned independently.
-fn no_path_twice(changes: &[Change]) -> Result<(), ToolError> {
+fn no_path_twice(changes: &[PlannedFileChange]) -> Result<(), ToolError> {
     let mut seen: BTreeSet<&PathBuf> = BTreeSet::new();
     for change in changes {
         let target = change
@@ -197,7 +211,7 @@ fn no_path_twice(changes: &[Change]) -> Result<(), ToolError> {
 }
 
 /// Makes all changes. If one fails, the previous ones are undone.
-fn carry_out(root: &Root, changes: &[Change]) -> Result<(), ToolError> {
+fn apply_changes(root: &FileRoot, changes: &[PlannedFileChange]) -> Result<(), ToolError> {
     for (index, change) in changes.iter().enumerate() {
         if let Err(error) = change.make(root) {
             for done in changes[..=index].iter().rev() {
@@ -209,8 +223,8 @@ fn carry_out(root: &Root, changes: &[Change]) -> Result<(), ToolError> {
     Ok(())
 }
 
-impl Change {
-    fn make(&self, root: &Root) -> Result<(), ToolError> {
+impl PlannedFileChange {
+    fn make(&self, root: &FileRoot) -> Result<(), ToolError> {
         if let Some((target, content)) = &self.after {
             root.create_parents(target)?;
             replace(root, target, content.as_bytes())?;
@@ -227,7 +241,7 @@ impl Change {
     }
 
     /// Restores the original state as far as possible.
-    fn undo(&self, root: &Root) {
+    fn undo(&self, root: &FileRoot) {
         if let Some((target, _)) = self
             .after
             .as_ref()
@@ -247,13 +261,13 @@ impl Change {
             self.after.as_ref(),
         );
         let moved = after.filter(|(target, _)| target.path != self.place.path);
-        let moved =
-            moved.map(|(target, _)| format!("{} becomes {}\n", self.place.given, target.given));
+        let moved = moved
+            .map(|(target, _)| format!("{} is renamed to {}\n", self.place.given, target.given));
         let text = after.map(|(_, text)| text.as_str()).unwrap_or_default();
         moved.unwrap_or_default() + &diff(&self.place.given, before, text)
     }
 
-    fn report(&self, root: &Root) -> Value {
+    fn report(&self, root: &FileRoot) -> Value {
         let action = match (&self.before, &self.after) {
             (None, _) => "added",
             (_, None) => "deleted",
@@ -271,8 +285,14 @@ impl Change {
 }
 
 /// Creates the error for an invalid patch.
-fn misunderstood(problem: parse::Problem) -> ToolError {
-    ToolError::new(format!("the patch is not understood: line {}: {}", problem.line, problem.message))
-        .code(Code::TOOL_PATCH)
-        .suggest("write `*** Begin Patch`, sections such as `*** Update File: a.txt` with `@@` hunks, `*** End Patch`")
+fn patch_syntax_error(problem: parse::PatchSyntaxError) -> ToolError {
+    ToolError::new(format!(
+        "the patch is invalid: line {}: {}",
+        problem.line, problem.message
+    ))
+    .code(Code::TOOL_PATCH)
+    .suggest(
+        "write `*** Begin Patch`, sections such as `*** Update File: a.txt` with `@@` \
+            hunks, `*** End Patch`",
+    )
 }

@@ -2,23 +2,23 @@
 
 use std::iter::Peekable;
 
-use goondan_core::patch::{self, Header};
+use goondan_core::patch_headers::{self, PatchHeader};
 
 /// The changes to one file.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Section {
+pub(super) struct FilePatch {
     pub(super) path: String,
-    pub(super) action: Action,
+    pub(super) action: PatchAction,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Action {
+pub(super) enum PatchAction {
     /// Create the file.
     Add { lines: Vec<String> },
     /// Change the file, and optionally rename it.
     Update {
         move_to: Option<String>,
-        hunks: Vec<Hunk>,
+        hunks: Vec<PatchHunk>,
     },
     /// Delete the file.
     Delete,
@@ -26,7 +26,7 @@ pub(super) enum Action {
 
 /// One place in a file.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Hunk {
+pub(super) struct PatchHunk {
     /// A line at or before the place.
     pub(super) anchor: Option<String>,
     pub(super) lines: Vec<HunkLine>,
@@ -36,12 +36,12 @@ pub(super) struct Hunk {
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct HunkLine {
-    pub(super) sign: Sign,
+    pub(super) sign: HunkLineKind,
     pub(super) text: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sign {
+pub(super) enum HunkLineKind {
     Kept,
     Removed,
     Added,
@@ -49,29 +49,29 @@ pub(super) enum Sign {
 
 /// An error in a patch, with its line number, starting at 1.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Problem {
+pub(super) struct PatchSyntaxError {
     pub(super) line: usize,
     pub(super) message: String,
 }
 
-const BEGIN: &str = "*** Begin Patch";
-const END: &str = "*** End Patch";
-const END_OF_FILE: &str = "*** End of File";
+const BEGIN_PATCH_LINE: &str = "*** Begin Patch";
+const END_PATCH_LINE: &str = "*** End Patch";
+const END_OF_FILE_LINE: &str = "*** End of File";
 
 /// Parses the sections of a patch. Ignores text before its beginning and after its end.
-pub(super) fn parse(patch: &str) -> Result<Vec<Section>, Problem> {
+pub(super) fn parse(patch: &str) -> Result<Vec<FilePatch>, PatchSyntaxError> {
     let numbered = patch
         .lines()
         .enumerate()
         .map(|(index, line)| (index + 1, line));
     let mut lines = numbered
-        .skip_while(|(_, line)| line.trim() != BEGIN)
+        .skip_while(|(_, line)| line.trim() != BEGIN_PATCH_LINE)
         .skip(1)
         .peekable();
     if lines.peek().is_none() {
-        return Err(Problem {
+        return Err(PatchSyntaxError {
             line: 1,
-            message: format!("it does not begin with `{BEGIN}`"),
+            message: format!("the patch does not begin with `{BEGIN_PATCH_LINE}`"),
         });
     }
     let mut sections = Vec::new();
@@ -79,20 +79,20 @@ pub(super) fn parse(patch: &str) -> Result<Vec<Section>, Problem> {
     while let Some((number, line)) = lines.next() {
         last = number;
         match line.trim() {
-            END if sections.is_empty() => {
-                return Err(Problem {
+            END_PATCH_LINE if sections.is_empty() => {
+                return Err(PatchSyntaxError {
                     line: number,
-                    message: "it changes nothing".to_owned(),
+                    message: "the patch changes nothing".to_owned(),
                 });
             }
-            END => return Ok(sections),
+            END_PATCH_LINE => return Ok(sections),
             "" => {}
             header => sections.push(section(number, header, &mut lines)?),
         }
     }
-    Err(Problem {
+    Err(PatchSyntaxError {
         line: last,
-        message: format!("it does not end with `{END}`"),
+        message: format!("the patch does not end with `{END_PATCH_LINE}`"),
     })
 }
 
@@ -101,20 +101,20 @@ fn section<'a>(
     number: usize,
     header: &str,
     lines: &mut Peekable<impl Iterator<Item = (usize, &'a str)>>,
-) -> Result<Section, Problem> {
-    let wrong = |message: String| Problem {
+) -> Result<FilePatch, PatchSyntaxError> {
+    let wrong = |message: String| PatchSyntaxError {
         line: number,
         message,
     };
-    let (path, action) = match patch::header(header) {
-        Some((Header::Add, path)) => (
+    let (path, action) = match patch_headers::header(header) {
+        Some((PatchHeader::Add, path)) => (
             path,
-            Action::Add {
+            PatchAction::Add {
                 lines: added(lines)?,
             },
         ),
-        Some((Header::Delete, path)) => (path, Action::Delete),
-        Some((Header::Update, path)) => {
+        Some((PatchHeader::Delete, path)) => (path, PatchAction::Delete),
+        Some((PatchHeader::Update, path)) => {
             let move_to = lines
                 .next_if(|(_, line)| new_name(line).is_some())
                 .and_then(|(_, line)| new_name(line));
@@ -124,45 +124,45 @@ fn section<'a>(
             }
             (
                 path,
-                Action::Update {
+                PatchAction::Update {
                     move_to: move_to.map(str::to_owned),
                     hunks,
                 },
             )
         }
-        Some((Header::Move, _)) | None => {
+        Some((PatchHeader::Move, _)) | None => {
             return Err(wrong(format!(
                 "`{header}` is not an Add File, Update File or Delete File line"
             )));
         }
     };
     if path.is_empty() {
-        return Err(wrong(format!("`{header}` names no file")));
+        return Err(wrong(format!("`{header}` has no file name")));
     }
-    Ok(Section {
+    Ok(FilePatch {
         path: path.to_owned(),
         action,
     })
 }
 
 fn new_name(line: &str) -> Option<&str> {
-    patch::header(line)
-        .filter(|(header, _)| *header == Header::Move)
+    patch_headers::header(line)
+        .filter(|(header, _)| *header == PatchHeader::Move)
         .map(|(_, path)| path)
 }
 
 fn added<'a>(
     lines: &mut Peekable<impl Iterator<Item = (usize, &'a str)>>,
-) -> Result<Vec<String>, Problem> {
+) -> Result<Vec<String>, PatchSyntaxError> {
     let mut content = Vec::new();
     while let Some((number, line)) = lines.next_if(|(_, line)| !line.starts_with("*** ")) {
         match line.strip_prefix('+') {
             Some(text) => content.push(text.to_owned()),
             None if line.trim().is_empty() => {}
             None => {
-                return Err(Problem {
+                return Err(PatchSyntaxError {
                     line: number,
-                    message: "every line of a new file begins with `+`".to_owned(),
+                    message: "every line of a new file must begin with `+`".to_owned(),
                 });
             }
         }
@@ -172,14 +172,14 @@ fn added<'a>(
 
 fn hunks<'a>(
     lines: &mut Peekable<impl Iterator<Item = (usize, &'a str)>>,
-) -> Result<Vec<Hunk>, Problem> {
-    let mut hunks: Vec<Hunk> = Vec::new();
-    let section_goes_on = |line: &str| !line.starts_with("*** ") || line.trim() == END_OF_FILE;
+) -> Result<Vec<PatchHunk>, PatchSyntaxError> {
+    let mut hunks: Vec<PatchHunk> = Vec::new();
+    let section_goes_on = |line: &str| !line.starts_with("*** ") || line.trim() == END_OF_FILE_LINE;
     while let Some((number, line)) = lines.next_if(|(_, line)| section_goes_on(line)) {
         if let Some(anchor) = line.strip_prefix("@@") {
-            hunks.push(Hunk {
+            hunks.push(PatchHunk {
                 anchor: anchor_of(anchor),
-                ..Hunk::default()
+                ..PatchHunk::default()
             });
             continue;
         }
@@ -188,12 +188,12 @@ fn hunks<'a>(
             if line.trim().is_empty() {
                 continue;
             }
-            hunks.push(Hunk::default());
+            hunks.push(PatchHunk::default());
         }
         let Some(hunk) = hunks.last_mut() else {
             continue;
         };
-        if line.trim() == END_OF_FILE {
+        if line.trim() == END_OF_FILE_LINE {
             hunk.at_end = true;
         } else {
             hunk.lines.push(hunk_line(number, line)?);
@@ -204,7 +204,7 @@ fn hunks<'a>(
         while hunk
             .lines
             .last()
-            .is_some_and(|line| line.sign == Sign::Kept && line.text.is_empty())
+            .is_some_and(|line| line.sign == HunkLineKind::Kept && line.text.is_empty())
         {
             hunk.lines.pop();
         }
@@ -225,15 +225,15 @@ fn anchor_of(header: &str) -> Option<String> {
 }
 
 /// Parses a line of a hunk by its first character. Models omit the space of an empty line.
-fn hunk_line(number: usize, line: &str) -> Result<HunkLine, Problem> {
+fn hunk_line(number: usize, line: &str) -> Result<HunkLine, PatchSyntaxError> {
     let mut chars = line.chars();
     let sign = match chars.next() {
-        None | Some(' ') => Sign::Kept,
-        Some('-') => Sign::Removed,
-        Some('+') => Sign::Added,
+        None | Some(' ') => HunkLineKind::Kept,
+        Some('-') => HunkLineKind::Removed,
+        Some('+') => HunkLineKind::Added,
         Some(_) => {
-            let message = format!("`{line}` begins with none of ` `, `-`, `+`, `@@` and `***`");
-            return Err(Problem {
+            let message = format!("`{line}` must begin with ` `, `-`, `+`, `@@` or `***`");
+            return Err(PatchSyntaxError {
                 line: number,
                 message,
             });
@@ -258,47 +258,49 @@ mod tests {
 
     #[test]
     fn every_kind_of_section_is_read() {
-        let patch = "*** Begin Patch\n*** Add File: a b.txt\n+one\n+\n*** Update File: c\n*** Move to: d\n@@ fn x() @@\n \
-                     keep\n-old\n+new\n\n+more\n@@\n-end\n*** End of File\n\n*** Delete File: e\n*** End Patch\n";
+        let patch = "*** Begin Patch\n*** Add File: a b.txt\n+one\n+\n*** Update File: c\n*** Move \
+            to: d\n@@ fn x() @@\n \
+                     keep\n-old\n+new\n\n+more\n@@\n-end\n*** End of File\n\n*** Delete File: \
+            e\n*** End Patch\n";
         let line = |sign, text: &str| HunkLine {
             sign,
             text: text.to_owned(),
         };
         let hunks = vec![
-            Hunk {
+            PatchHunk {
                 anchor: Some("fn x()".to_owned()),
                 lines: vec![
-                    line(Sign::Kept, "keep"),
-                    line(Sign::Removed, "old"),
-                    line(Sign::Added, "new"),
-                    line(Sign::Kept, ""),
-                    line(Sign::Added, "more"),
+                    line(HunkLineKind::Kept, "keep"),
+                    line(HunkLineKind::Removed, "old"),
+                    line(HunkLineKind::Added, "new"),
+                    line(HunkLineKind::Kept, ""),
+                    line(HunkLineKind::Added, "more"),
                 ],
                 at_end: false,
             },
-            Hunk {
+            PatchHunk {
                 anchor: None,
-                lines: vec![line(Sign::Removed, "end")],
+                lines: vec![line(HunkLineKind::Removed, "end")],
                 at_end: true,
             },
         ];
         let expected = vec![
-            Section {
+            FilePatch {
                 path: "a b.txt".to_owned(),
-                action: Action::Add {
+                action: PatchAction::Add {
                     lines: vec!["one".to_owned(), String::new()],
                 },
             },
-            Section {
+            FilePatch {
                 path: "c".to_owned(),
-                action: Action::Update {
+                action: PatchAction::Update {
                     move_to: Some("d".to_owned()),
                     hunks,
                 },
             },
-            Section {
+            FilePatch {
                 path: "e".to_owned(),
-                action: Action::Delete,
+                action: PatchAction::Delete,
             },
         ];
         assert_eq!(parse(patch), Ok(expected));
@@ -349,7 +351,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_panics(patch in "(\\*\\*\\* (Begin Patch|End Patch|Add File: a|Update File: b|End of File)|@@.{0,3}|[ +-]?.{0,3}\n?)*") {
+        fn nothing_panics(patch in "(\\*\\*\\* (Begin Patch|End Patch|Add File: a|Update File: \
+            b|End of File)|@@.{0,3}|[ +-]?.{0,3}\n?)*") {
             let _ = parse(&patch);
         }
     }

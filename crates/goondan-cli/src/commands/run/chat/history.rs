@@ -1,64 +1,66 @@
-//! What was typed in earlier chats with a swarm.
+//! Inputs typed in earlier chats with a swarm.
 
 use std::path::{Path, PathBuf};
 
-use goondan::inside::Redactor;
-use goondan::inside::private;
+use goondan::internal::SecretRedactor;
+use goondan::internal::private_files;
 
-/// Its name in the workspace.
-const FILE: &str = "chat-history.txt";
+/// File name in the workspace.
+const HISTORY_FILE: &str = "chat-history.txt";
 
-/// With the value `off`, nothing is read or kept.
-const SWITCH: &str = "GOONDAN_HISTORY";
+/// Variable that disables the history with the value `off`.
+const HISTORY_VARIABLE: &str = "GOONDAN_HISTORY";
 
-/// What the file begins with: its lines are escaped.
-const HEAD: &str = "#V2\n";
+/// First line of the file. The following lines are escaped.
+const HISTORY_HEADER: &str = "#V2\n";
 
-/// So many inputs are kept, and no more bytes of them; the latest stay.
-const MOST: usize = 1000;
-const MOST_BYTES: usize = 1024 * 1024;
+/// Maximum number of inputs kept; the latest are kept.
+const MAX_HISTORY_INPUTS: usize = 1000;
+/// Maximum size of the inputs kept, in bytes.
+const MAX_HISTORY_BYTES: usize = 1024 * 1024;
 
-/// Inputs that a person has typed, and may take again. They are nobody else's, and none with a secret of the swarm is kept.
-pub(in crate::commands::run) struct History {
-    /// `None` where it is switched off.
+/// Typed inputs for reuse. The file is private, and inputs with a secret of the swarm are not kept.
+pub(in crate::commands::run) struct InputHistory {
+    /// `None` if the history is disabled.
     file: Option<PathBuf>,
     lines: Vec<String>,
 }
 
-impl History {
-    /// That of the chats in the workspace in that folder.
+impl InputHistory {
+    /// Opens the history of the workspace in that directory.
     pub(in crate::commands::run) fn of(workspace: &Path) -> Self {
-        let is_off = std::env::var(SWITCH).is_ok_and(|value| value.eq_ignore_ascii_case("off"));
-        History::in_file((!is_off).then(|| workspace.join(FILE)))
+        let is_off =
+            std::env::var(HISTORY_VARIABLE).is_ok_and(|value| value.eq_ignore_ascii_case("off"));
+        InputHistory::in_file((!is_off).then(|| workspace.join(HISTORY_FILE)))
     }
 
     fn in_file(file: Option<PathBuf>) -> Self {
-        // The first chat has no history, and a damaged one is no reason not to chat.
+        // The first chat has no history, and a damaged file must not prevent a chat.
         let text = file
             .as_ref()
             .and_then(|file| std::fs::read_to_string(file).ok())
             .unwrap_or_default();
         let lines = text
-            .strip_prefix(HEAD)
+            .strip_prefix(HISTORY_HEADER)
             .map(|lines| lines.lines().map(unescaped).collect())
             .unwrap_or_default();
-        History { file, lines }
+        InputHistory { file, lines }
     }
 
-    /// The inputs of earlier chats, the latest last.
+    /// Returns the inputs of earlier chats, latest last.
     pub(in crate::commands::run) fn lines(&self) -> &[String] {
         &self.lines
     }
 
-    /// Keeps `line`. What can't be remembered can still be asked.
+    /// Saves `line`. Errors are ignored, because the input can still run.
     pub(in crate::commands::run) fn remember(&mut self, line: &str) {
         if self.lines.last().is_some_and(|last| last == line) {
             return;
         }
         self.lines.push(line.to_owned());
         if let Some(file) = &self.file {
-            // No editor does it: it would set the umask of the whole process for that.
-            let _ = private::write(
+            // Not saved by the editor library, which would set the umask of the whole process.
+            let _ = private_files::write(
                 file,
                 content(&self.lines, crate::app::redactor()).as_bytes(),
             );
@@ -66,17 +68,21 @@ impl History {
     }
 }
 
-fn content(lines: &[String], redactor: &Redactor) -> String {
+fn content(lines: &[String], redactor: &SecretRedactor) -> String {
     let mut bytes = 0;
-    let latest = lines.iter().rev().take(MOST).take_while(|line| {
-        bytes += line.len();
-        bytes <= MOST_BYTES
-    });
+    let latest = lines
+        .iter()
+        .rev()
+        .take(MAX_HISTORY_INPUTS)
+        .take_while(|line| {
+            bytes += line.len();
+            bytes <= MAX_HISTORY_BYTES
+        });
     let mut harmless: Vec<String> = latest
         .filter(|line| redactor.text(line) == line.as_str())
         .map(|line| escaped(line) + "\n")
         .collect();
-    harmless.push(HEAD.to_owned());
+    harmless.push(HISTORY_HEADER.to_owned());
     harmless.reverse();
     harmless.concat()
 }
@@ -112,8 +118,8 @@ mod tests {
     #[test]
     fn lines_come_back_and_secrets_do_not() {
         let dir = tempfile::tempdir().unwrap();
-        let redactor = Redactor::new();
-        redactor.learn([Secret::new("hunter2-hunter2")]);
+        let redactor = SecretRedactor::new();
+        redactor.add_secrets([Secret::new("hunter2-hunter2")]);
         let lines = [
             "one",
             "my key is hunter2-hunter2",
@@ -121,23 +127,26 @@ mod tests {
             "aHVudGVyMi1odW50ZXIy",
         ]
         .map(str::to_owned);
-        let file = dir.path().join(FILE);
-        private::write(&file, content(&lines, &redactor).as_bytes()).unwrap();
-        let history = History::in_file(Some(file));
+        let file = dir.path().join(HISTORY_FILE);
+        private_files::write(&file, content(&lines, &redactor).as_bytes()).unwrap();
+        let history = InputHistory::in_file(Some(file));
         assert_eq!(history.lines(), ["one", "a\\nb\nc"]);
     }
 
     #[test]
     fn the_latest_are_kept() {
-        let mut history = History::in_file(None);
-        (0..MOST + 5).for_each(|number| history.remember(&number.to_string()));
-        let kept = content(&history.lines, &Redactor::new());
+        let mut history = InputHistory::in_file(None);
+        (0..MAX_HISTORY_INPUTS + 5).for_each(|number| history.remember(&number.to_string()));
+        let kept = content(&history.lines, &SecretRedactor::new());
         assert_eq!(
             (kept.lines().count(), kept.lines().nth(1)),
-            (MOST + 1, Some("5"))
+            (MAX_HISTORY_INPUTS + 1, Some("5"))
         );
         assert_eq!(
-            content(&["x".repeat(MOST_BYTES), "y".to_owned()], &Redactor::new()),
+            content(
+                &["x".repeat(MAX_HISTORY_BYTES), "y".to_owned()],
+                &SecretRedactor::new()
+            ),
             "#V2\ny\n"
         );
     }

@@ -1,24 +1,26 @@
-//! Lines that begin with a slash, and their completion.
+//! Slash commands and their completion.
 
-use super::super::chat::{Typed, understand};
+use super::super::chat::{TypedLine, parse_typed_line};
 
-/// What the commands are, in a line each.
+/// Help, one line per command.
 pub(super) const HELP: &str = "\
 /help            this text
 /agents          list the agents of the swarm
 /agent NAME      talk to another agent
-/key KEY         go on with another conversation
-/clear           begin a new conversation
-/cancel          cancel the turn that runs
+/key KEY         switch to another conversation
+/clear           start a new conversation
+/cancel          cancel the running turn
 /reload          reload the project
-/usage           what models have taken in this chat
+/usage           show the model usage of this chat
 /reasoning       show the last reasoning in full
 /export [FILE]   write the conversation to a file
 /quit            leave
-Enter sends, also while a turn runs: the input waits for its end. Alt-Enter begins a new line. Tab completes.
-Ctrl-C cancels the turn, then clears the line, then leaves. Ctrl-D leaves. Ctrl-Z stops the chat until `fg`.";
+Enter sends; while a turn runs, the input waits for its end. Alt-Enter begins a new line. Tab \
+    completes.
+Ctrl-C cancels the turn, then clears the line, then leaves. Ctrl-D leaves. Ctrl-Z stops the chat \
+    until `fg`.";
 
-const NAMES: [&str; 12] = [
+const COMMAND_NAMES: [&str; 12] = [
     "/agent",
     "/agents",
     "/cancel",
@@ -33,9 +35,9 @@ const NAMES: [&str; 12] = [
     "/usage",
 ];
 
-/// What a line asks for.
+/// Meaning of a typed line.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Command<'l> {
+pub(super) enum ChatCommand<'l> {
     Agents,
     Cancel,
     Clear,
@@ -43,56 +45,56 @@ pub(super) enum Command<'l> {
     Usage,
     Reasoning,
     Export(Option<&'l str>),
-    /// What every chat knows.
-    Plain(Typed<'l>),
+    /// Command or input common to all chats.
+    Plain(TypedLine<'l>),
 }
 
-pub(super) fn read(line: &str) -> Command<'_> {
+pub(super) fn read(line: &str) -> ChatCommand<'_> {
     let trimmed = line.trim();
     let (command, argument) = trimmed
         .split_once(char::is_whitespace)
         .unwrap_or((trimmed, ""));
     let argument = argument.trim();
     match (command, argument) {
-        ("/agents", "") => Command::Agents,
-        ("/cancel", "") => Command::Cancel,
-        ("/clear", "") => Command::Clear,
-        ("/reload", "") => Command::Reload,
-        ("/usage", "") => Command::Usage,
-        ("/reasoning", "") => Command::Reasoning,
-        ("/export", file) => Command::Export((!file.is_empty()).then_some(file)),
-        _ => Command::Plain(understand(line)),
+        ("/agents", "") => ChatCommand::Agents,
+        ("/cancel", "") => ChatCommand::Cancel,
+        ("/clear", "") => ChatCommand::Clear,
+        ("/reload", "") => ChatCommand::Reload,
+        ("/usage", "") => ChatCommand::Usage,
+        ("/reasoning", "") => ChatCommand::Reasoning,
+        ("/export", file) => ChatCommand::Export((!file.is_empty()).then_some(file)),
+        _ => ChatCommand::Plain(parse_typed_line(line)),
     }
 }
 
-/// How the text before the cursor goes on.
+/// Completion of the text before the cursor.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Completion {
-    /// What all candidates have in common, behind what stands there.
+pub(super) struct CommandCompletion {
+    /// Common continuation of all candidates.
     pub(super) more: String,
-    /// The candidates, where there are several.
+    /// Candidates, if there are several.
     pub(super) candidates: Vec<String>,
 }
 
-/// Completes commands, and behind `/agent` the names of agents.
-pub(super) fn complete(before: &str, agents: &[String]) -> Completion {
+/// Completes commands, and agent names after `/agent`.
+pub(super) fn complete(before: &str, agents: &[String]) -> CommandCompletion {
     let (begun, names): (&str, Vec<&str>) = match before.strip_prefix("/agent ") {
         Some(begun) => (
             begun.trim_start(),
             agents.iter().map(String::as_str).collect(),
         ),
         None if before.starts_with('/') && !before.contains(char::is_whitespace) => {
-            (before, NAMES.to_vec())
+            (before, COMMAND_NAMES.to_vec())
         }
-        None => return Completion::default(),
+        None => return CommandCompletion::default(),
     };
     let fitting: Vec<&str> = names
         .into_iter()
         .filter(|name| name.starts_with(begun))
         .collect();
     match fitting.as_slice() {
-        [] => Completion::default(),
-        [only] => Completion {
+        [] => CommandCompletion::default(),
+        [only] => CommandCompletion {
             more: format!("{} ", &only[begun.len()..]),
             candidates: Vec::new(),
         },
@@ -106,7 +108,7 @@ pub(super) fn complete(before: &str, agents: &[String]) -> Completion {
             };
             let length = fitting.iter().map(common).min().unwrap_or(0);
             let candidates = fitting.iter().map(|name| (*name).to_owned()).collect();
-            Completion {
+            CommandCompletion {
                 more: first[begun.len()..length].to_owned(),
                 candidates,
             }
@@ -120,11 +122,17 @@ mod tests {
 
     #[test]
     fn commands_are_told_from_what_is_said() {
-        assert_eq!(read("/usage "), Command::Usage);
-        assert_eq!(read("/export a b"), Command::Export(Some("a b")));
-        assert_eq!(read("/agent x"), Command::Plain(Typed::Agent("x")));
-        assert_eq!(read("hi\nthere"), Command::Plain(Typed::Say("hi\nthere")));
-        assert_eq!(read("/usages"), Command::Plain(Typed::Unknown("/usages")));
+        assert_eq!(read("/usage "), ChatCommand::Usage);
+        assert_eq!(read("/export a b"), ChatCommand::Export(Some("a b")));
+        assert_eq!(read("/agent x"), ChatCommand::Plain(TypedLine::Agent("x")));
+        assert_eq!(
+            read("hi\nthere"),
+            ChatCommand::Plain(TypedLine::Say("hi\nthere"))
+        );
+        assert_eq!(
+            read("/usages"),
+            ChatCommand::Plain(TypedLine::Unknown("/usages"))
+        );
         let named = |line: &str| {
             line.starts_with('/')
                 .then(|| line.split_whitespace().next())
@@ -134,7 +142,7 @@ mod tests {
         assert!(
             HELP.lines()
                 .filter_map(named)
-                .all(|name| NAMES.contains(&&*name)),
+                .all(|name| COMMAND_NAMES.contains(&&*name)),
             "what help lists is completed"
         );
     }
@@ -151,7 +159,7 @@ mod tests {
         assert_eq!(complete("/agent w", &agents).candidates.len(), 3);
         assert_eq!(complete("/agent wr", &agents).more, "iter ");
         assert_eq!(complete("/agent wö", &agents).more, "rter ");
-        assert_eq!(complete("hello", &agents), Completion::default());
-        assert_eq!(complete("/key a", &agents), Completion::default());
+        assert_eq!(complete("hello", &agents), CommandCompletion::default());
+        assert_eq!(complete("/key a", &agents), CommandCompletion::default());
     }
 }

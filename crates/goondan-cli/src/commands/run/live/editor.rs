@@ -1,31 +1,31 @@
-//! The input that is being typed.
+//! Editor of the input.
 
-use goondan::inside::shown::{Escaper, Kept};
+use goondan::internal::untrusted_text::{KeptCharacters, TextEscaper};
 use unicode_segmentation::UnicodeSegmentation;
 
-use super::keys::Key;
+use super::keys::KeyPress;
 use crate::output::width::width;
 
-/// What is typed, with the inputs before it.
+/// Input being typed, with its history.
 #[derive(Debug, Default)]
-pub(super) struct Editor {
+pub(super) struct LineEditor {
     text: String,
-    /// Where the cursor stands, in bytes; between letters.
+    /// Cursor position in bytes, always between graphemes.
     at: usize,
-    /// What Ctrl-Y brings back.
+    /// Deleted text that Ctrl-Y inserts.
     killed: String,
-    /// Earlier inputs, the latest last.
+    /// Earlier inputs, latest last.
     earlier: Vec<String>,
-    /// Which of them is shown, and what was typed before that.
+    /// Index of the earlier input on display, and the text typed before.
     shown: Option<(usize, String)>,
 }
 
-impl Editor {
-    /// With inputs of earlier chats.
+impl LineEditor {
+    /// Creates an editor with the inputs of earlier chats.
     pub(super) fn with(earlier: Vec<String>) -> Self {
-        Editor {
+        LineEditor {
             earlier,
-            ..Editor::default()
+            ..LineEditor::default()
         }
     }
 
@@ -34,7 +34,7 @@ impl Editor {
         &self.text
     }
 
-    /// What stands before the cursor.
+    /// Returns the text before the cursor.
     pub(super) fn before(&self) -> &str {
         &self.text[..self.at]
     }
@@ -43,56 +43,58 @@ impl Editor {
         self.text.is_empty()
     }
 
-    /// Puts `text` in place of everything.
+    /// Replaces the whole text.
     pub(super) fn set(&mut self, text: &str) {
         text.clone_into(&mut self.text);
         self.at = self.text.len();
         self.shown = None;
     }
 
-    /// Takes the input; the next one begins.
+    /// Takes the input and clears the editor.
     pub(super) fn take(&mut self) -> String {
         self.at = 0;
         self.shown = None;
         std::mem::take(&mut self.text)
     }
 
-    /// Remembers an input.
+    /// Adds an input to the history, unless it repeats the last one.
     pub(super) fn remember(&mut self, input: &str) {
         if self.earlier.last().is_none_or(|last| last != input) {
             self.earlier.push(input.to_owned());
         }
     }
 
-    /// Puts `text` in front of the cursor.
+    /// Inserts `text` before the cursor.
     pub(super) fn insert(&mut self, text: &str) {
         self.text.insert_str(self.at, text);
         self.at += text.len();
     }
 
-    /// Does what a key does to a text. Others do nothing.
-    pub(super) fn press(&mut self, key: &Key) {
+    /// Applies an editing key. Other keys have no effect.
+    pub(super) fn press(&mut self, key: &KeyPress) {
         match key {
-            Key::Char(c) => self.insert(c.encode_utf8(&mut [0; 4])),
-            Key::Paste(text) => self.insert(&text.replace("\r\n", "\n").replace('\r', "\n")),
-            Key::NewLine => self.insert("\n"),
-            Key::Backspace => self.remove(self.left(), self.at),
-            Key::Delete => self.remove(self.at, self.right()),
-            Key::DeleteWord => self.kill(self.word_left(), self.at),
-            Key::DeleteNextWord => self.kill(self.at, self.word_right()),
-            Key::KillToStart => {
+            KeyPress::Char(c) => self.insert(c.encode_utf8(&mut [0; 4])),
+            KeyPress::Paste(text) => self.insert(&text.replace("\r\n", "\n").replace('\r', "\n")),
+            KeyPress::NewLine => self.insert("\n"),
+            KeyPress::Backspace => self.remove(self.left(), self.at),
+            KeyPress::Delete => self.remove(self.at, self.right()),
+            KeyPress::DeleteWord => self.kill(self.word_left(), self.at),
+            KeyPress::DeleteNextWord => self.kill(self.at, self.word_right()),
+            KeyPress::KillToStart => {
                 self.kill(or_next(self.line_start(), self.at, self.left()), self.at)
             }
-            Key::KillToEnd => self.kill(self.at, or_next(self.line_end(), self.at, self.right())),
-            Key::Yank => self.insert(&self.killed.clone()),
-            Key::Left => self.at = self.left(),
-            Key::Right => self.at = self.right(),
-            Key::WordLeft => self.at = self.word_left(),
-            Key::WordRight => self.at = self.word_right(),
-            Key::Home => self.at = self.line_start(),
-            Key::End => self.at = self.line_end(),
-            Key::Up => self.up(),
-            Key::Down => self.down(),
+            KeyPress::KillToEnd => {
+                self.kill(self.at, or_next(self.line_end(), self.at, self.right()))
+            }
+            KeyPress::Yank => self.insert(&self.killed.clone()),
+            KeyPress::Left => self.at = self.left(),
+            KeyPress::Right => self.at = self.right(),
+            KeyPress::WordLeft => self.at = self.word_left(),
+            KeyPress::WordRight => self.at = self.word_right(),
+            KeyPress::Home => self.at = self.line_start(),
+            KeyPress::End => self.at = self.line_end(),
+            KeyPress::Up => self.up(),
+            KeyPress::Down => self.down(),
             _ => {}
         }
     }
@@ -148,7 +150,7 @@ impl Editor {
             .map_or(self.text.len(), |at| self.at + at)
     }
 
-    /// To the line above; from the first one to the input before.
+    /// Moves to the line above; from the first line, to the previous input.
     fn up(&mut self) {
         let (start, column) = (self.line_start(), self.column());
         match start.checked_sub(1) {
@@ -165,7 +167,7 @@ impl Editor {
         }
     }
 
-    /// To the line below; from the last one to the input after.
+    /// Moves to the line below; from the last line, to the next input.
     fn down(&mut self) {
         let (end, column) = (self.line_end(), self.column());
         if end < self.text.len() {
@@ -181,7 +183,7 @@ impl Editor {
         width(&self.text[self.line_start()..self.at])
     }
 
-    /// Shows an earlier input; behind the latest stands what was typed before.
+    /// Shows an earlier input; after the latest comes the text typed before.
     fn show(&mut self, index: Option<usize>) {
         let Some(index) = index else { return };
         let typed = self
@@ -197,10 +199,10 @@ impl Editor {
         }
     }
 
-    /// The text as rows of at most `columns`, and where the cursor stands: the row, and how many bytes of it are before it.
-    /// What can't be seen is shown as an escape.
+    /// Wraps the text to rows of at most `columns`; invisible characters are escaped.
+    /// The cursor is returned as the row, and the number of bytes before it in that row.
     pub(super) fn rows(&self, columns: usize) -> (Vec<String>, (usize, usize)) {
-        let mut escaper = Escaper::new(Kept::Writing);
+        let mut escaper = TextEscaper::new(KeptCharacters::Writing);
         let (mut rows, mut used, mut cursor) = (vec![String::new()], 0, (0, 0));
         for (at, letter) in self.text.grapheme_indices(true) {
             if at == self.at {
@@ -209,7 +211,7 @@ impl Editor {
             if matches!(letter, "\n" | "\r\n") {
                 rows.push(String::new());
                 used = 0;
-                escaper = Escaper::new(Kept::Writing);
+                escaper = TextEscaper::new(KeptCharacters::Writing);
                 continue;
             }
             let shown = if letter == "\t" {
@@ -217,7 +219,7 @@ impl Editor {
             } else {
                 escaper.escape(letter)
             };
-            // An escape may be broken as any other text.
+            // An escaped character may be wrapped like any other text.
             for (index, part) in shown.graphemes(true).enumerate() {
                 let wide = width(part);
                 if used + wide > columns && used > 0 {
@@ -243,17 +245,17 @@ impl Editor {
     }
 }
 
-/// The end of the last row.
+/// Returns the end of the last row.
 fn here(rows: &[String]) -> (usize, usize) {
     (rows.len() - 1, rows.last().map_or(0, String::len))
 }
 
-/// `end`, unless the cursor is there already: then what is next to it.
+/// Returns `end`, or `next` if the cursor is already at `end`.
 fn or_next(end: usize, at: usize, next: usize) -> usize {
     if end == at { next } else { end }
 }
 
-/// How many bytes of `line` have room in `columns`.
+/// Returns how many bytes of `line` fit into `columns`.
 fn within(line: &str, columns: usize) -> usize {
     let mut used = 0;
     let fits = line.graphemes(true).take_while(|letter| {
@@ -269,26 +271,26 @@ mod tests {
 
     use super::*;
 
-    fn typed(keys: &[Key]) -> Editor {
-        let mut editor = Editor::default();
+    fn typed(keys: &[KeyPress]) -> LineEditor {
+        let mut editor = LineEditor::default();
         keys.iter().for_each(|key| editor.press(key));
         editor
     }
 
-    fn text(text: &str) -> Vec<Key> {
+    fn text(text: &str) -> Vec<KeyPress> {
         text.chars()
             .map(|c| {
                 if c == '\n' {
-                    Key::NewLine
+                    KeyPress::NewLine
                 } else {
-                    Key::Char(c)
+                    KeyPress::Char(c)
                 }
             })
             .collect()
     }
 
-    /// The text with a bar where the cursor is.
-    fn after(begin: &str, keys: &[Key]) -> String {
+    /// Returns the text with a bar at the cursor.
+    fn after(begin: &str, keys: &[KeyPress]) -> String {
         let mut editor = typed(&text(begin));
         keys.iter().for_each(|key| editor.press(key));
         format!(
@@ -303,57 +305,76 @@ mod tests {
         assert_eq!(
             after(
                 "a👨\u{200d}👩\u{200d}👧e\u{301}",
-                &[Key::Backspace, Key::Left]
+                &[KeyPress::Backspace, KeyPress::Left]
             ),
             "a|👨\u{200d}👩\u{200d}👧"
         );
         assert_eq!(
-            after("one two, three", &[Key::WordLeft, Key::WordLeft]),
+            after("one two, three", &[KeyPress::WordLeft, KeyPress::WordLeft]),
             "one |two, three"
         );
         assert_eq!(
-            after("one two  ", &[Key::DeleteWord, Key::Char('x')]),
+            after("one two  ", &[KeyPress::DeleteWord, KeyPress::Char('x')]),
             "one x|"
         );
         assert_eq!(
             after(
                 "one two",
                 &[
-                    Key::Home,
-                    Key::WordRight,
-                    Key::KillToEnd,
-                    Key::Yank,
-                    Key::Yank
+                    KeyPress::Home,
+                    KeyPress::WordRight,
+                    KeyPress::KillToEnd,
+                    KeyPress::Yank,
+                    KeyPress::Yank
                 ]
             ),
             "one two two|"
         );
-        assert_eq!(after("one\ntwo", &[Key::KillToStart]), "one\n|");
+        assert_eq!(after("one\ntwo", &[KeyPress::KillToStart]), "one\n|");
         assert_eq!(
-            after("one\ntwo", &[Key::KillToStart, Key::KillToStart]),
+            after("one\ntwo", &[KeyPress::KillToStart, KeyPress::KillToStart]),
             "one|"
         );
-        assert_eq!(after("one\ntwo", &[Key::Up, Key::KillToEnd]), "one|two");
+        assert_eq!(
+            after("one\ntwo", &[KeyPress::Up, KeyPress::KillToEnd]),
+            "one|two"
+        );
         assert_eq!(
             after(
                 "ab",
-                &[Key::Home, Key::Delete, Key::Right, Key::Right, Key::Delete]
+                &[
+                    KeyPress::Home,
+                    KeyPress::Delete,
+                    KeyPress::Right,
+                    KeyPress::Right,
+                    KeyPress::Delete
+                ]
             ),
             "b|"
         );
-        assert_eq!(after("日本語\nabcd", &[Key::Up]), "日本|語\nabcd");
+        assert_eq!(after("日本語\nabcd", &[KeyPress::Up]), "日本|語\nabcd");
         assert_eq!(
-            after("abcdef\nx\nabcd", &[Key::Up, Key::Up, Key::Down]),
+            after(
+                "abcdef\nx\nabcd",
+                &[KeyPress::Up, KeyPress::Up, KeyPress::Down]
+            ),
             "abcdef\nx|\nabcd"
         );
     }
 
     #[test]
     fn earlier_inputs_come_back_and_what_was_typed_is_kept() {
-        let mut editor = Editor::with(vec!["one".to_owned(), "two".to_owned()]);
+        let mut editor = LineEditor::with(vec!["one".to_owned(), "two".to_owned()]);
         text("dr").iter().for_each(|key| editor.press(key));
         let mut seen = Vec::new();
-        for key in [Key::Up, Key::Up, Key::Up, Key::Down, Key::Down, Key::Down] {
+        for key in [
+            KeyPress::Up,
+            KeyPress::Up,
+            KeyPress::Up,
+            KeyPress::Down,
+            KeyPress::Down,
+            KeyPress::Down,
+        ] {
             editor.press(&key);
             seen.push(editor.text().to_owned());
         }
@@ -377,9 +398,9 @@ mod tests {
             typed(&text("abcd")).rows(4),
             (vec!["abcd".to_owned(), String::new()], (1, 0))
         );
-        let editor = typed(&[text("abcde"), vec![Key::Left]].concat());
+        let editor = typed(&[text("abcde"), vec![KeyPress::Left]].concat());
         assert_eq!(editor.rows(4).1, (1, 0));
-        // What takes no room stands before a letter for which there is too little.
+        // A zero-width character comes before a letter that does not fit.
         assert_eq!(
             typed(&text("\u{1cf00}ㄱ ")).rows(1).0,
             ["\u{1cf00}ㄱ", " ", ""]
@@ -389,34 +410,34 @@ mod tests {
     #[test]
     fn what_is_pasted_stays_one_input() {
         let pasted: String = (1..=200).map(|number| format!("line {number}\r")).collect();
-        let editor = typed(&[Key::Paste(pasted)]);
+        let editor = typed(&[KeyPress::Paste(pasted)]);
         assert_eq!(
             (editor.text().lines().count(), editor.rows(80).0.len()),
             (200, 201)
         );
     }
 
-    fn any_key() -> impl Strategy<Value = Key> {
+    fn any_key() -> impl Strategy<Value = KeyPress> {
         prop_oneof![
-            any::<char>().prop_map(Key::Char),
-            "\\PC{0,8}".prop_map(Key::Paste),
+            any::<char>().prop_map(KeyPress::Char),
+            "\\PC{0,8}".prop_map(KeyPress::Paste),
             proptest::sample::select(vec![
-                Key::NewLine,
-                Key::Backspace,
-                Key::Delete,
-                Key::Left,
-                Key::Right,
-                Key::Up,
-                Key::Down,
-                Key::WordLeft,
-                Key::WordRight,
-                Key::Home,
-                Key::End,
-                Key::DeleteWord,
-                Key::DeleteNextWord,
-                Key::KillToStart,
-                Key::KillToEnd,
-                Key::Yank,
+                KeyPress::NewLine,
+                KeyPress::Backspace,
+                KeyPress::Delete,
+                KeyPress::Left,
+                KeyPress::Right,
+                KeyPress::Up,
+                KeyPress::Down,
+                KeyPress::WordLeft,
+                KeyPress::WordRight,
+                KeyPress::Home,
+                KeyPress::End,
+                KeyPress::DeleteWord,
+                KeyPress::DeleteNextWord,
+                KeyPress::KillToStart,
+                KeyPress::KillToEnd,
+                KeyPress::Yank,
             ]),
         ]
     }

@@ -1,4 +1,4 @@
-//! Writes the conversation that is talked in to a file, as `gdn instance export` does.
+//! Export of the current conversation to a file, like `gdn instance export`.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 
 use goondan::Workspace;
 use goondan::ids::InstanceId;
-use goondan::models::Mask;
+use goondan::models::CassetteMask;
 use goondan::spec::Code;
 
 use crate::exit::CliError;
 use goondan::spec::reason;
 
-/// Writes it to `file`, or to a file of this folder that is not there yet; where it is.
-/// Secrets of the project in `root` are masked.
+/// Writes the conversation to `file`, or to a new file in the current directory.
+/// Returns the path. Secrets of the project in `root` are masked.
 pub(super) async fn write(
     workspace: PathBuf,
     root: PathBuf,
@@ -26,7 +26,7 @@ pub(super) async fn write(
         .map_err(std::io::Error::other)?
 }
 
-/// A name without what means something in paths.
+/// Returns a file name without characters that are special in paths.
 fn name(id: &InstanceId) -> String {
     let plain = |c: char| {
         if c.is_alphanumeric() || matches!(c, '-' | '_') {
@@ -63,7 +63,7 @@ fn write_file(
     };
     let environment = goondan::environment(root, None)
         .map_err(|diagnostic| CliError::configuration(diagnostic.message))?;
-    let mask = Mask::of_environment(&environment);
+    let mask = CassetteMask::of_environment(&environment);
     let workspace = Workspace {
         id: String::new(),
         dir,
@@ -81,13 +81,13 @@ fn write_file(
     if !is_there.map_err(failed)? {
         return Err(CliError::failure(
             Code::INSTANCE_NOT_FOUND,
-            format!("Nothing was said in the conversation {id} yet."),
+            format!("The conversation {id} is empty."),
         )
         .suggest(
-            "Send an input first. Where a database keeps conversations, use `gdn instance export`.",
+            "Send an input first. For conversations in a database, use `gdn instance export`.",
         ));
     }
-    // What is there already is somebody's.
+    // An existing file is never overwritten.
     file.persist_noclobber(&path)
         .map_err(|error| failed(error.error))?;
     Ok(path)

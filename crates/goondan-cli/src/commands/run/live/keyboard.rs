@@ -1,4 +1,4 @@
-//! Reads the keys of the terminal on a thread of its own.
+//! Keyboard reader on its own thread.
 
 use std::io::{PipeReader, PipeWriter, pipe, stdin};
 use std::os::fd::AsFd;
@@ -11,42 +11,42 @@ use nix::sys::termios::{FlushArg, tcflush};
 use nix::unistd::read;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::keys::{Decoder, Key};
+use super::keys::{KeyDecoder, KeyPress};
 
-/// Keys whose sequences begin with Escape come at once; what follows it later is another key.
-const ESCAPE_MS: u16 = 40;
+/// Time after Escape within which bytes belong to the same key, in milliseconds.
+const ESCAPE_TIMEOUT_MS: u16 = 40;
 
-/// The keys of the terminal on standard input, as they come.
-pub(super) struct Keyboard {
-    keys: UnboundedReceiver<(u64, Key)>,
-    desk: Arc<Mutex<Desk>>,
-    /// Dropped, it ends the thread.
+/// Keys of the terminal on standard input.
+pub(super) struct KeyboardReader {
+    keys: UnboundedReceiver<(u64, KeyPress)>,
+    desk: Arc<Mutex<KeyboardState>>,
+    /// Ends the thread when dropped.
     stop: Option<PipeWriter>,
     reader: Option<JoinHandle<()>>,
 }
 
-/// What the thread and whoever forgets keys have in common. Nothing is read while it is held by others.
-struct Desk {
-    decoder: Decoder,
-    /// Grows whenever keys are forgotten.
+/// State shared with the thread, which reads input only while it has the lock.
+struct KeyboardState {
+    decoder: KeyDecoder,
+    /// Counter that grows whenever keys are discarded.
     age: u64,
 }
 
-impl Keyboard {
+impl KeyboardReader {
     pub(super) fn open() -> std::io::Result<Self> {
         let (sender, keys) = unbounded_channel();
         let (stopped, stop) = pipe()?;
-        let desk = Arc::new(Mutex::new(Desk {
-            decoder: Decoder::default(),
+        let desk = Arc::new(Mutex::new(KeyboardState {
+            decoder: KeyDecoder::default(),
             age: 0,
         }));
         let beside = Arc::clone(&desk);
         let reader = std::thread::Builder::new()
             .name("keyboard".to_owned())
             .spawn(move || {
-                read_on(&beside, &stopped, &sender);
+                read_keys(&beside, &stopped, &sender);
             })?;
-        Ok(Keyboard {
+        Ok(KeyboardReader {
             keys,
             desk,
             stop: Some(stop),
@@ -54,11 +54,10 @@ impl Keyboard {
         })
     }
 
-    /// Waits for the next key.
-    pub(super) async fn next(&mut self) -> Key {
+    pub(super) async fn next(&mut self) -> KeyPress {
         loop {
             let Some((age, key)) = self.keys.recv().await else {
-                return Key::Gone;
+                return KeyPress::Gone;
             };
             if age == self.desk().age {
                 return key;
@@ -66,35 +65,39 @@ impl Keyboard {
         }
     }
 
-    /// Forgets every key that was pressed so far, wherever it is on its way.
+    /// Discards every key pressed so far, wherever it is buffered.
     pub(super) fn forget(&mut self) {
         let mut desk = self.desk();
-        // A terminal that is gone has nothing to forget.
+        // A closed terminal has nothing to discard.
         let _ = tcflush(stdin(), FlushArg::TCIFLUSH);
         desk.decoder.forget();
         desk.age += 1;
     }
 
-    fn desk(&self) -> std::sync::MutexGuard<'_, Desk> {
+    fn desk(&self) -> std::sync::MutexGuard<'_, KeyboardState> {
         self.desk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Keyboard {
+impl Drop for KeyboardReader {
     fn drop(&mut self) {
         self.stop.take();
-        // It reads nothing more once this returns: others may read now.
+        // After the join the thread reads nothing more, so that others may read.
         if let Some(reader) = self.reader.take() {
             let _ = reader.join();
         }
     }
 }
 
-fn read_on(desk: &Mutex<Desk>, stopped: &PipeReader, sender: &UnboundedSender<(u64, Key)>) {
+fn read_keys(
+    desk: &Mutex<KeyboardState>,
+    stopped: &PipeReader,
+    sender: &UnboundedSender<(u64, KeyPress)>,
+) {
     let lock = || desk.lock().unwrap_or_else(PoisonError::into_inner);
     loop {
         let wait = if lock().decoder.may_be_escape() {
-            PollTimeout::from(ESCAPE_MS)
+            PollTimeout::from(ESCAPE_TIMEOUT_MS)
         } else {
             PollTimeout::NONE
         };
@@ -103,16 +106,16 @@ fn read_on(desk: &Mutex<Desk>, stopped: &PipeReader, sender: &UnboundedSender<(u
         };
         let mut desk = lock();
         let keys = match ready {
-            Ready::Nothing => desk.decoder.escape().into_iter().collect(),
-            // What was there may have been forgotten meanwhile.
-            Ready::Input => match wait_for(stopped, PollTimeout::ZERO) {
+            InputReadiness::Nothing => desk.decoder.escape().into_iter().collect(),
+            // The input may have been discarded before the lock was taken.
+            InputReadiness::Input => match wait_for(stopped, PollTimeout::ZERO) {
                 None => return,
-                Some(Ready::Nothing) => Vec::new(),
-                Some(Ready::Input) => pressed(&mut desk.decoder),
+                Some(InputReadiness::Nothing) => Vec::new(),
+                Some(InputReadiness::Input) => pressed(&mut desk.decoder),
             },
         };
         for key in keys {
-            let is_last = key == Key::Gone;
+            let is_last = key == KeyPress::Gone;
             if sender.send((desk.age, key)).is_err() || is_last {
                 return;
             }
@@ -120,13 +123,13 @@ fn read_on(desk: &Mutex<Desk>, stopped: &PipeReader, sender: &UnboundedSender<(u
     }
 }
 
-enum Ready {
+enum InputReadiness {
     Input,
     Nothing,
 }
 
-/// `None` where the thread is to end.
-fn wait_for(stopped: &PipeReader, timeout: PollTimeout) -> Option<Ready> {
+/// Waits for input; `None` if the thread must end.
+fn wait_for(stopped: &PipeReader, timeout: PollTimeout) -> Option<InputReadiness> {
     let stdin = stdin();
     loop {
         let mut waited = [
@@ -137,18 +140,18 @@ fn wait_for(stopped: &PipeReader, timeout: PollTimeout) -> Option<Ready> {
             Err(Errno::EINTR) => continue,
             Err(_) => return None,
             Ok(_) if waited[0].any().unwrap_or(true) => return None,
-            Ok(_) if waited[1].any().unwrap_or(true) => return Some(Ready::Input),
-            Ok(_) => return Some(Ready::Nothing),
+            Ok(_) if waited[1].any().unwrap_or(true) => return Some(InputReadiness::Input),
+            Ok(_) => return Some(InputReadiness::Nothing),
         }
     }
 }
 
-fn pressed(decoder: &mut Decoder) -> Vec<Key> {
+fn pressed(decoder: &mut KeyDecoder) -> Vec<KeyPress> {
     let mut bytes = [0; 4096];
     match read(stdin(), &mut bytes) {
-        Ok(0) => vec![Key::Gone],
+        Ok(0) => vec![KeyPress::Gone],
         Ok(length) => decoder.push(&bytes[..length]),
         Err(Errno::EINTR | Errno::EAGAIN) => Vec::new(),
-        Err(_) => vec![Key::Gone],
+        Err(_) => vec![KeyPress::Gone],
     }
 }

@@ -1,13 +1,12 @@
-//! What bytes of a terminal mean: keys, and text that was pasted.
+//! Decodes terminal bytes to keys and pasted text.
 
-/// What somebody has pressed or pasted.
+/// Pressed key or pasted text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Key {
-    /// A letter.
+pub(super) enum KeyPress {
+    /// A character.
     Char(char),
-    /// Text that was pasted. Its lines end as they came.
+    /// Pasted text with its original line ends.
     Paste(String),
-    /// Enter.
     Enter,
     /// Alt-Enter, Shift-Enter or Ctrl-J: a line break in the input.
     NewLine,
@@ -42,88 +41,89 @@ pub(super) enum Key {
     Leave,
     /// Ctrl-Z.
     Suspend,
-    /// The terminal is gone.
+    /// The terminal is closed.
     Gone,
 }
 
 const PASTE_BEGINS: &[u8] = b"200~";
 const PASTE_ENDS: &[u8] = b"\x1b[201~";
 
-/// No sequence of a key is longer; what is, is none.
-const LONGEST: usize = 32;
+/// Maximum length of a key sequence, in bytes. Longer ones are ignored.
+const MAX_SEQUENCE_BYTES: usize = 32;
 
-/// Reads keys of bytes that come in pieces.
+/// Incremental decoder of keys.
 #[derive(Debug, Default)]
-pub(super) struct Decoder {
+pub(super) struct KeyDecoder {
     bytes: Vec<u8>,
-    /// What was pasted so far, while it is.
+    /// Text pasted so far, during a paste.
     pasted: Option<Vec<u8>>,
 }
 
-/// What the bytes begin with.
-enum Begin {
-    /// A key, or nothing of interest, of so many bytes.
-    Key(usize, Option<Key>),
-    /// The head of pasted text, of so many bytes.
+/// Start of the buffered bytes.
+enum KeySequence {
+    /// A key, or an ignored sequence, with its length in bytes.
+    Key(usize, Option<KeyPress>),
+    /// The start of a paste, with its length in bytes.
     Paste(usize),
-    /// More has to come.
+    /// An incomplete sequence.
     Unfinished,
 }
 
-impl Decoder {
-    /// The keys of the next piece.
-    pub(super) fn push(&mut self, piece: &[u8]) -> Vec<Key> {
+impl KeyDecoder {
+    /// Returns the keys in the next bytes.
+    pub(super) fn push(&mut self, piece: &[u8]) -> Vec<KeyPress> {
         self.bytes.extend_from_slice(piece);
         let mut keys = Vec::new();
         while !self.bytes.is_empty() {
             if self.pasted.is_some() {
                 match self.paste() {
-                    Some(text) => keys.push(Key::Paste(text)),
+                    Some(text) => keys.push(KeyPress::Paste(text)),
                     None => break,
                 }
                 continue;
             }
             match begin(&self.bytes) {
-                Begin::Key(length, key) => {
+                KeySequence::Key(length, key) => {
                     self.bytes.drain(..length);
                     keys.extend(key);
                 }
-                Begin::Paste(length) => {
+                KeySequence::Paste(length) => {
                     self.bytes.drain(..length);
                     self.pasted = Some(Vec::new());
                 }
-                Begin::Unfinished => break,
+                KeySequence::Unfinished => break,
             }
         }
         keys
     }
 
-    /// Whether Escape may have been pressed: nothing tells it from the beginning of another key but that no more comes.
+    /// Returns whether Escape may have been pressed.
+    /// Only a pause distinguishes Escape from the start of another key.
     pub(super) fn may_be_escape(&self) -> bool {
         self.pasted.is_none() && self.bytes == [0x1b]
     }
 
-    /// No more has come.
-    pub(super) fn escape(&mut self) -> Option<Key> {
+    /// Returns Escape if it was pressed, after a pause.
+    pub(super) fn escape(&mut self) -> Option<KeyPress> {
         self.may_be_escape().then(|| {
             self.bytes.clear();
-            Key::Escape
+            KeyPress::Escape
         })
     }
 
-    /// Forgets what has come.
+    /// Discards the buffered bytes.
     pub(super) fn forget(&mut self) {
-        *self = Decoder::default();
+        *self = KeyDecoder::default();
     }
 
-    /// Moves what was pasted out of the bytes; the text, where its end has come.
+    /// Moves pasted bytes out of the buffer. Returns the text once its end is there.
     fn paste(&mut self) -> Option<String> {
         let pasted = self.pasted.as_mut()?;
         let end = self
             .bytes
             .windows(PASTE_ENDS.len())
             .position(|bytes| bytes == PASTE_ENDS);
-        // The end may have come in part.
+        // The end sequence may be incomplete.
         let until = end.unwrap_or(self.bytes.len().saturating_sub(PASTE_ENDS.len() - 1));
         pasted.extend(self.bytes.drain(..until));
         end?;
@@ -133,35 +133,35 @@ impl Decoder {
     }
 }
 
-fn begin(bytes: &[u8]) -> Begin {
+fn begin(bytes: &[u8]) -> KeySequence {
     match bytes {
-        [] | [0x1b] => Begin::Unfinished,
-        [0x1b, 0x1b, ..] => Begin::Key(1, Some(Key::Escape)),
+        [] | [0x1b] => KeySequence::Unfinished,
+        [0x1b, 0x1b, ..] => KeySequence::Key(1, Some(KeyPress::Escape)),
         [0x1b, b'[', rest @ ..] => sequence(rest),
-        [0x1b, b'O'] => Begin::Unfinished,
-        [0x1b, b'O', last, ..] => Begin::Key(3, named(*last, false)),
-        [0x1b, byte, ..] => Begin::Key(2, with_alt(*byte)),
-        [byte @ (0..=0x1f | 0x7f), ..] => Begin::Key(1, control(*byte)),
+        [0x1b, b'O'] => KeySequence::Unfinished,
+        [0x1b, b'O', last, ..] => KeySequence::Key(3, named(*last, false)),
+        [0x1b, byte, ..] => KeySequence::Key(2, with_alt(*byte)),
+        [byte @ (0..=0x1f | 0x7f), ..] => KeySequence::Key(1, control(*byte)),
         _ => letter(bytes),
     }
 }
 
-/// What stands behind `ESC [`.
-fn sequence(rest: &[u8]) -> Begin {
+/// Decodes a sequence after `ESC [`.
+fn sequence(rest: &[u8]) -> KeySequence {
     if rest.starts_with(PASTE_BEGINS) {
-        return Begin::Paste(2 + PASTE_BEGINS.len());
+        return KeySequence::Paste(2 + PASTE_BEGINS.len());
     }
     let Some(end) = rest.iter().position(|byte| !matches!(byte, 0x20..=0x3f)) else {
-        return if rest.len() > LONGEST {
-            Begin::Key(2 + rest.len(), None)
+        return if rest.len() > MAX_SEQUENCE_BYTES {
+            KeySequence::Key(2 + rest.len(), None)
         } else {
-            Begin::Unfinished
+            KeySequence::Unfinished
         };
     };
     let last = rest[end];
     if !matches!(last, 0x40..=0x7e) {
-        // Broken off: what follows is something else.
-        return Begin::Key(2 + end, None);
+        // The sequence was cut off, and the next bytes are something else.
+        return KeySequence::Key(2 + end, None);
     }
     let parameters = String::from_utf8_lossy(&rest[..end]).into_owned();
     let numbers: Vec<&str> = parameters.split(';').collect();
@@ -169,85 +169,85 @@ fn sequence(rest: &[u8]) -> Begin {
         .get(1)
         .is_some_and(|modifier| !matches!(*modifier, "" | "1"));
     let key = match (last, numbers.as_slice()) {
-        (b'~', ["1" | "7", ..]) => Some(Key::Home),
-        (b'~', ["4" | "8", ..]) => Some(Key::End),
+        (b'~', ["1" | "7", ..]) => Some(KeyPress::Home),
+        (b'~', ["4" | "8", ..]) => Some(KeyPress::End),
         (b'~', ["3", ..]) => Some(if is_changed {
-            Key::DeleteNextWord
+            KeyPress::DeleteNextWord
         } else {
-            Key::Delete
+            KeyPress::Delete
         }),
-        (b'~', ["27", _, "13"]) | (b'u', ["13", ..]) => Some(Key::NewLine),
-        (b'Z', _) => Some(Key::BackTab),
+        (b'~', ["27", _, "13"]) | (b'u', ["13", ..]) => Some(KeyPress::NewLine),
+        (b'Z', _) => Some(KeyPress::BackTab),
         _ => named(last, is_changed),
     };
-    Begin::Key(2 + end + 1, key)
+    KeySequence::Key(2 + end + 1, key)
 }
 
-fn named(last: u8, is_changed: bool) -> Option<Key> {
+fn named(last: u8, is_changed: bool) -> Option<KeyPress> {
     Some(match (last, is_changed) {
-        (b'A', _) => Key::Up,
-        (b'B', _) => Key::Down,
-        (b'C', false) => Key::Right,
-        (b'D', false) => Key::Left,
-        (b'C', true) => Key::WordRight,
-        (b'D', true) => Key::WordLeft,
-        (b'H', _) => Key::Home,
-        (b'F', _) => Key::End,
-        (b'M', _) => Key::Enter,
+        (b'A', _) => KeyPress::Up,
+        (b'B', _) => KeyPress::Down,
+        (b'C', false) => KeyPress::Right,
+        (b'D', false) => KeyPress::Left,
+        (b'C', true) => KeyPress::WordRight,
+        (b'D', true) => KeyPress::WordLeft,
+        (b'H', _) => KeyPress::Home,
+        (b'F', _) => KeyPress::End,
+        (b'M', _) => KeyPress::Enter,
         _ => return None,
     })
 }
 
-fn with_alt(byte: u8) -> Option<Key> {
+fn with_alt(byte: u8) -> Option<KeyPress> {
     Some(match byte {
-        b'b' => Key::WordLeft,
-        b'f' => Key::WordRight,
-        b'd' => Key::DeleteNextWord,
-        b'\r' | b'\n' => Key::NewLine,
-        0x7f | 0x08 => Key::DeleteWord,
+        b'b' => KeyPress::WordLeft,
+        b'f' => KeyPress::WordRight,
+        b'd' => KeyPress::DeleteNextWord,
+        b'\r' | b'\n' => KeyPress::NewLine,
+        0x7f | 0x08 => KeyPress::DeleteWord,
         _ => return None,
     })
 }
 
-fn control(byte: u8) -> Option<Key> {
+fn control(byte: u8) -> Option<KeyPress> {
     let letter = (byte | 0x60) as char;
     Some(match (byte, letter) {
-        (b'\r', _) => Key::Enter,
-        (b'\n', _) => Key::NewLine,
-        (b'\t', _) => Key::Tab,
-        (0x7f | 0x08, _) => Key::Backspace,
-        (_, 'a') => Key::Home,
-        (_, 'b') => Key::Left,
-        (_, 'c') => Key::Interrupt,
-        (_, 'd') => Key::Leave,
-        (_, 'e') => Key::End,
-        (_, 'f') => Key::Right,
-        (_, 'k') => Key::KillToEnd,
-        (_, 'l') => Key::Redraw,
-        (_, 'n') => Key::Down,
-        (_, 'p') => Key::Up,
-        (_, 'u') => Key::KillToStart,
-        (_, 'w') => Key::DeleteWord,
-        (_, 'y') => Key::Yank,
-        (_, 'z') => Key::Suspend,
+        (b'\r', _) => KeyPress::Enter,
+        (b'\n', _) => KeyPress::NewLine,
+        (b'\t', _) => KeyPress::Tab,
+        (0x7f | 0x08, _) => KeyPress::Backspace,
+        (_, 'a') => KeyPress::Home,
+        (_, 'b') => KeyPress::Left,
+        (_, 'c') => KeyPress::Interrupt,
+        (_, 'd') => KeyPress::Leave,
+        (_, 'e') => KeyPress::End,
+        (_, 'f') => KeyPress::Right,
+        (_, 'k') => KeyPress::KillToEnd,
+        (_, 'l') => KeyPress::Redraw,
+        (_, 'n') => KeyPress::Down,
+        (_, 'p') => KeyPress::Up,
+        (_, 'u') => KeyPress::KillToStart,
+        (_, 'w') => KeyPress::DeleteWord,
+        (_, 'y') => KeyPress::Yank,
+        (_, 'z') => KeyPress::Suspend,
         _ => return None,
     })
 }
 
-fn letter(bytes: &[u8]) -> Begin {
+fn letter(bytes: &[u8]) -> KeySequence {
     let length = match bytes[0] {
         0..=0x7f => 1,
         0xc2..=0xdf => 2,
         0xe0..=0xef => 3,
         0xf0..=0xf4 => 4,
-        _ => return Begin::Key(1, None),
+        _ => return KeySequence::Key(1, None),
     };
     let have = bytes.len().min(length);
     match std::str::from_utf8(&bytes[..have]) {
-        Ok(text) => Begin::Key(length, text.chars().next().map(Key::Char)),
-        // What is there may be a beginning.
-        Err(error) if error.error_len().is_none() => Begin::Unfinished,
-        Err(_) => Begin::Key(1, None),
+        Ok(text) => KeySequence::Key(length, text.chars().next().map(KeyPress::Char)),
+        // The bytes may be the start of a character.
+        Err(error) if error.error_len().is_none() => KeySequence::Unfinished,
+        Err(_) => KeySequence::Key(1, None),
     }
 }
 
@@ -257,39 +257,39 @@ mod tests {
 
     use super::*;
 
-    fn keys(bytes: &[u8]) -> Vec<Key> {
-        Decoder::default().push(bytes)
+    fn keys(bytes: &[u8]) -> Vec<KeyPress> {
+        KeyDecoder::default().push(bytes)
     }
 
     #[test]
     fn letters_of_all_scripts_and_keys() {
         assert_eq!(
             keys("aä日🙂".as_bytes()),
-            "aä日🙂".chars().map(Key::Char).collect::<Vec<_>>()
+            "aä日🙂".chars().map(KeyPress::Char).collect::<Vec<_>>()
         );
         assert_eq!(
             keys(b"\x1b[A\x1bOB\x1b[1;5C\x1bb\x1b[3~\x1b[H"),
             [
-                Key::Up,
-                Key::Down,
-                Key::WordRight,
-                Key::WordLeft,
-                Key::Delete,
-                Key::Home
+                KeyPress::Up,
+                KeyPress::Down,
+                KeyPress::WordRight,
+                KeyPress::WordLeft,
+                KeyPress::Delete,
+                KeyPress::Home
             ]
         );
         assert_eq!(
             keys(b"\x01\x03\x04\x1a\r\n\x1b\r\x7f\x17"),
             [
-                Key::Home,
-                Key::Interrupt,
-                Key::Leave,
-                Key::Suspend,
-                Key::Enter,
-                Key::NewLine,
-                Key::NewLine,
-                Key::Backspace,
-                Key::DeleteWord
+                KeyPress::Home,
+                KeyPress::Interrupt,
+                KeyPress::Leave,
+                KeyPress::Suspend,
+                KeyPress::Enter,
+                KeyPress::NewLine,
+                KeyPress::NewLine,
+                KeyPress::Backspace,
+                KeyPress::DeleteWord
             ]
         );
     }
@@ -300,20 +300,20 @@ mod tests {
         assert_eq!(
             pasted,
             [
-                Key::Char('x'),
-                Key::Paste("one\rtwo\u{1b}[A\u{3}".to_owned()),
-                Key::Char('y')
+                KeyPress::Char('x'),
+                KeyPress::Paste("one\rtwo\u{1b}[A\u{3}".to_owned()),
+                KeyPress::Char('y')
             ]
         );
     }
 
     #[test]
     fn escape_is_what_nothing_follows() {
-        let mut decoder = Decoder::default();
+        let mut decoder = KeyDecoder::default();
         assert_eq!(decoder.push(b"\x1b"), []);
         assert!(decoder.may_be_escape());
-        assert_eq!(decoder.escape(), Some(Key::Escape));
-        assert_eq!(decoder.push(b"a"), [Key::Char('a')]);
+        assert_eq!(decoder.escape(), Some(KeyPress::Escape));
+        assert_eq!(decoder.push(b"a"), [KeyPress::Char('a')]);
     }
 
     proptest! {
@@ -324,7 +324,7 @@ mod tests {
             ], 0..60),
             at in 0_usize..60,
         ) {
-            let mut decoder = Decoder::default();
+            let mut decoder = KeyDecoder::default();
             let at = at.min(bytes.len());
             let mut pieces = decoder.push(&bytes[..at]);
             pieces.extend(decoder.push(&bytes[at..]));
@@ -334,9 +334,9 @@ mod tests {
         #[test]
         fn pasted_text_comes_back(text in "[^\u{1b}]{0,80}", piece in 1_usize..20) {
             let bytes = format!("\u{1b}[200~{text}\u{1b}[201~");
-            let mut decoder = Decoder::default();
-            let keys: Vec<Key> = bytes.as_bytes().chunks(piece).flat_map(|piece| decoder.push(piece)).collect();
-            prop_assert_eq!(keys, [Key::Paste(text)]);
+            let mut decoder = KeyDecoder::default();
+            let keys: Vec<KeyPress> = bytes.as_bytes().chunks(piece).flat_map(|piece| decoder.push(piece)).collect();
+            prop_assert_eq!(keys, [KeyPress::Paste(text)]);
         }
     }
 }

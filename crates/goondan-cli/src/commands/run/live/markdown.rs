@@ -1,34 +1,34 @@
-//! An answer while it comes: whole lines, with a little of Markdown drawn.
+//! Streamed answer: complete lines, with some Markdown rendered.
 //!
-//! What can't be seen was escaped before; nothing here sees a control character, and what comes out holds none but our styles.
+//! Control characters are escaped first, so the output contains only gdn's own styles.
 
-use goondan::inside::shown::{Escaper, Kept};
+use goondan::internal::untrusted_text::{KeptCharacters, TextEscaper};
 
 use crate::output::style;
 
-/// Writing of a model that comes in pieces.
+/// Model text that arrives in pieces.
 #[derive(Debug)]
-pub(super) struct Answer {
-    escaper: Escaper,
-    /// The line whose end has not come.
+pub(super) struct StreamedAnswer {
+    escaper: TextEscaper,
+    /// Incomplete last line.
     line: String,
-    /// The fence of the block of code that is open.
+    /// Fence of the open code block.
     fence: Option<String>,
-    /// Whether there are styles to draw with. Without them Markdown stays as it is.
+    /// Styles are available. Without them Markdown stays unchanged.
     has_styles: bool,
 }
 
-impl Answer {
+impl StreamedAnswer {
     pub(super) fn new(has_styles: bool) -> Self {
-        Answer {
-            escaper: Escaper::new(Kept::Writing),
+        StreamedAnswer {
+            escaper: TextEscaper::new(KeptCharacters::Writing),
             line: String::new(),
             fence: None,
             has_styles,
         }
     }
 
-    /// The lines whose end is in `text`, each with its line break.
+    /// Adds text and returns the completed lines, each with its line break.
     pub(super) fn push(&mut self, text: &str) -> String {
         let text = self.escaper.escape(text);
         let mut lines = String::new();
@@ -43,12 +43,12 @@ impl Answer {
         lines
     }
 
-    /// The line whose end has not come.
+    /// Returns the incomplete line.
     pub(super) fn partial(&self) -> &str {
         &self.line
     }
 
-    /// No more comes: the last line.
+    /// Ends the answer and returns the last line.
     pub(super) fn end(&mut self) -> String {
         let line = std::mem::take(&mut self.line);
         let drawn = if line.is_empty() {
@@ -56,7 +56,7 @@ impl Answer {
         } else {
             self.drawn(&line) + "\n"
         };
-        *self = Answer::new(self.has_styles);
+        *self = StreamedAnswer::new(self.has_styles);
         drawn
     }
 
@@ -83,7 +83,7 @@ impl Answer {
     }
 }
 
-/// The marks that begin or end a block of code.
+/// Returns the fence that begins or ends a code block.
 fn fence(begin: &str) -> Option<&str> {
     ['`', '~'].into_iter().find_map(|mark| {
         let length = begin.len() - begin.trim_start_matches(mark).len();
@@ -115,7 +115,7 @@ fn paragraph(line: &str) -> String {
     format!("{indent}{}", inline(begin))
 }
 
-/// Code, bold and stressed words. A mark without its counterpart stays what it is.
+/// Renders code, bold and italic text. Unpaired markers stay unchanged.
 fn inline(text: &str) -> String {
     let mut drawn = String::with_capacity(text.len());
     let mut rest = text;
@@ -129,7 +129,7 @@ fn inline(text: &str) -> String {
     drawn + rest
 }
 
-/// What `rest` begins with, and how many bytes of it that is.
+/// Renders the start of `rest`. Returns its length in bytes, and the result.
 fn span(rest: &str) -> (usize, String) {
     let (bold, code, stressed) = (style::HEADING, style::NAME, anstyle::Style::new().italic());
     let between = |mark: &str| {
@@ -152,7 +152,7 @@ fn span(rest: &str) -> (usize, String) {
         }
         _ => {
             let marks = rest.len() - rest.trim_start_matches(['`', '*']).len();
-            // A backslash keeps the mark behind it from being one; both are shown.
+            // A backslash escapes the next marker; both are shown.
             let length = if marks == 0 {
                 1 + rest[1..].chars().next().map_or(0, char::len_utf8)
             } else {
@@ -165,14 +165,14 @@ fn span(rest: &str) -> (usize, String) {
 
 #[cfg(test)]
 mod tests {
-    use goondan::inside::shown::is_visible;
+    use goondan::internal::untrusted_text::is_visible;
     use proptest::prelude::*;
 
     use super::*;
-    use crate::output::screen::harmless;
+    use crate::output::screen::escape_terminal_text;
 
     fn drawn(text: &str) -> String {
-        let mut answer = Answer::new(true);
+        let mut answer = StreamedAnswer::new(true);
         let lines = answer.push(text);
         lines + &answer.end()
     }
@@ -188,10 +188,11 @@ mod tests {
         assert_eq!(
             block,
             format!(
-                "\u{1b}[2m```rust{r}\n{c}let a = *b*;{r}\n{c}# no title{r}\n\u{1b}[2m```{r}\n{b}x{r}\n"
+                "\u{1b}[2m```rust{r}\n{c}let a = *b*;{r}\n{c}# no \
+                title{r}\n\u{1b}[2m```{r}\n{b}x{r}\n"
             )
         );
-        let mut plain = Answer::new(false);
+        let mut plain = StreamedAnswer::new(false);
         assert_eq!(plain.push("# a **b**\n"), "# a **b**\n");
     }
 
@@ -201,10 +202,11 @@ mod tests {
             text in "[a`*#\\-> \n\u{1b}\u{202e}\\\\~é🙂\\[2Jm]{0,60}", at in 0_usize..60,
         ) {
             let at = text.char_indices().nth(at).map_or(text.len(), |(at, _)| at);
-            let mut answer = Answer::new(true);
+            let mut answer = StreamedAnswer::new(true);
             let pieces = answer.push(&text[..at]) + &answer.push(&text[at..]) + &answer.end();
             prop_assert_eq!(&pieces, &drawn(&text));
-            prop_assert_eq!(&harmless(&pieces), &pieces, "the wall finds nothing to do");
+            prop_assert_eq!(&escape_terminal_text(&pieces), &pieces, "the wall finds nothing to \
+                do");
             let plain = anstream::adapter::strip_str(&pieces).to_string();
             prop_assert!(plain.chars().all(|c| is_visible(c) || c == '\n'));
         }

@@ -1,20 +1,21 @@
-//! A chat that has the terminal: a prompt that can always be typed at, what goes on above it, and everything else above that, in
-//! the terminal's own history.
+//! Full-terminal chat: a prompt at the bottom, running work above it, and finished lines above
+//! that.
+//! Finished lines are part of the terminal's scrollback.
 //!
-//! [`Chat`] owns all of it and waits for whatever happens next. What it shows goes through `output::screen`, as everything does.
+//! [`TerminalChat`] owns all state and waits for the next event. All output is written by `output::screen`.
 
-mod asking;
 mod commands;
 mod editor;
 mod export;
 mod keyboard;
 mod keys;
-mod line;
 mod markdown;
-mod os;
-mod pane;
+mod open_approval;
+mod prompt;
 mod reasoning;
-mod stage;
+mod terminal_guard;
+mod terminal_signals;
+mod transcript;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -23,55 +24,56 @@ use futures::FutureExt;
 use goondan::Input;
 use goondan::event::{FinishReason, TurnResult};
 use goondan::ids::InstanceId;
-use goondan::inside::shown;
+use goondan::internal::untrusted_text;
 use goondan::ports::approval::ApprovalAnswer;
 
-use self::asking::Asking;
-use self::editor::Editor;
-use self::keys::Key;
-use self::os::{Os, Told};
-use self::pane::Pane;
-use self::stage::Stage;
-use super::approval::Question;
-use super::chat::history::History;
-use super::chat::partner::{News, Partner};
-use super::signals::Signal;
+use self::editor::LineEditor;
+use self::keys::KeyPress;
+use self::open_approval::OpenApproval;
+use self::terminal_guard::TerminalGuard;
+use self::terminal_signals::{TerminalSignal, TerminalSignals};
+use self::transcript::ChatTranscript;
+use super::approval::PendingApproval;
+use super::chat::chat_backend::{BackendEvent, ChatBackend};
+use super::chat::history::InputHistory;
+use super::signals::StopSignal;
 use crate::exit::CliError;
-use crate::output::{Output, Size, screen, style, turn_error, write_error};
+use crate::output::{CommandOutput, TerminalSize, screen, style, turn_error, write_error};
 
-/// How often times are drawn while something goes on.
-const TICK: Duration = Duration::from_millis(200);
+/// Interval at which elapsed times are redrawn while work runs.
+const REDRAW_INTERVAL: Duration = Duration::from_millis(200);
 
-/// So many news are taken before the screen is drawn again.
-const AT_ONCE: usize = 512;
+/// Maximum number of events handled before the screen is redrawn.
+const MAX_EVENTS_PER_DRAW: usize = 512;
 
-/// Whether there is a terminal that such a chat can have.
-pub(super) fn is_possible(output: &Output) -> bool {
-    let is_terminal =
-        Output::stdin_is_terminal() && Output::stdout_is_terminal() && Output::stderr_is_terminal();
+/// Returns whether the terminal supports this chat.
+pub(super) fn is_possible(output: &CommandOutput) -> bool {
+    let is_terminal = CommandOutput::stdin_is_terminal()
+        && CommandOutput::stdout_is_terminal()
+        && CommandOutput::stderr_is_terminal();
     let is_able = std::env::var_os("TERM").is_some_and(|term| !term.is_empty() && term != "dumb");
     is_terminal && is_able && !output.quiet && !output.json
 }
 
-/// Chats until the person leaves.
-pub(super) async fn chat<P: Partner>(
+/// Chats until the user leaves.
+pub(super) async fn chat<P: ChatBackend>(
     partner: P,
     first: &Input,
-    output: &Output,
+    output: &CommandOutput,
 ) -> Result<(), CliError> {
-    let os = Os::listen()?;
-    let stage = Stage::enter()?;
-    let mut chat = Chat::new(partner, stage, os, first, output);
+    let os = TerminalSignals::listen()?;
+    let stage = TerminalGuard::enter()?;
+    let mut chat = TerminalChat::new(partner, stage, os, first, output);
     let faint = style::FAINT;
-    chat.tell_kindly(
+    chat.tell_styled(
         &format!(
             "Swarm {}. /help lists commands, Ctrl-D leaves.",
-            shown::line(chat.partner.swarm_name())
+            untrusted_text::line(chat.partner.swarm_name())
         ),
         faint,
     );
     let ended = chat.run().await;
-    let Chat {
+    let TerminalChat {
         mut partner,
         stage,
         questions,
@@ -81,69 +83,73 @@ pub(super) async fn chat<P: Partner>(
         .into_iter()
         .for_each(|question| partner.put_off(question));
     drop(stage);
-    // Where the terminal is gone, the swarm still ends as it should.
+    // Even if the terminal is closed, the swarm must end properly.
     let left = partner.leave().await;
     ended.and(left)
 }
 
-/// A chat.
-struct Chat<P> {
+struct TerminalChat<P> {
     partner: P,
-    stage: Stage,
-    os: Os,
-    pane: Pane,
-    editor: Editor,
-    history: History,
-    /// Who is talked with.
+    stage: TerminalGuard,
+    os: TerminalSignals,
+    pane: ChatTranscript,
+    editor: LineEditor,
+    history: InputHistory,
+    /// Agent and conversation of the next input.
     target: Input,
     /// Inputs that wait for the end of the turn.
     queue: VecDeque<Input>,
-    /// The turn that runs, of which conversation; `None` within where that is not known yet.
+    /// Running turn with its conversation; `Some(None)` until that is known.
     turn: Option<Option<InstanceId>>,
     is_cancelling: bool,
-    asking: Option<Asking>,
-    /// Questions that wait.
-    questions: VecDeque<Question>,
-    /// A word beside the prompt, until the next key.
+    asking: Option<OpenApproval>,
+    /// Pending approval requests.
+    questions: VecDeque<PendingApproval>,
+    /// Notice next to the prompt, until the next key.
     notice: Option<String>,
-    /// The key that was pressed last and leaves where it is pressed again.
-    leaves_again: Option<Key>,
-    /// The job is stopped: nothing is drawn.
+    /// Last key, if pressing it again leaves the chat.
+    leaves_again: Option<KeyPress>,
+    /// The job is stopped, so nothing is drawn.
     is_lent: bool,
 }
 
-/// What happens next.
-enum Happened {
-    Key(Key),
-    News(News),
-    Os(Told),
-    /// The question that stands is gone, and why.
+/// Next event of the chat.
+enum ChatEvent {
+    Key(KeyPress),
+    News(BackendEvent),
+    Os(TerminalSignal),
+    /// The open approval request is obsolete, for this reason.
     Withdrawn(&'static str),
-    /// Some time has passed.
+    /// Elapsed times need a redraw.
     Tick,
 }
 
-/// Whether the chat goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Next {
+enum ChatFlow {
     GoOn,
     Leave,
 }
 
-impl<P: Partner> Chat<P> {
-    fn new(partner: P, stage: Stage, os: Os, first: &Input, output: &Output) -> Self {
-        let history = History::of(&partner.workspace_dir());
+impl<P: ChatBackend> TerminalChat<P> {
+    fn new(
+        partner: P,
+        stage: TerminalGuard,
+        os: TerminalSignals,
+        first: &Input,
+        output: &CommandOutput,
+    ) -> Self {
+        let history = InputHistory::of(&partner.workspace_dir());
         let target = Input {
             text: String::new(),
             ..first.clone()
         };
         let mine = conversation(&target, &partner);
-        Chat {
+        TerminalChat {
             partner,
             stage,
             os,
-            pane: Pane::new(mine, output),
-            editor: Editor::with(history.lines().to_vec()),
+            pane: ChatTranscript::new(mine, output),
+            editor: LineEditor::with(history.lines().to_vec()),
             history,
             target,
             queue: VecDeque::new(),
@@ -160,15 +166,15 @@ impl<P: Partner> Chat<P> {
     async fn run(&mut self) -> Result<(), CliError> {
         loop {
             self.paint()?;
-            let happened = self.happens().await?;
-            if self.take(happened).await? == Next::Leave {
+            let happened = self.next_event().await?;
+            if self.take(happened).await? == ChatFlow::Leave {
                 return Ok(());
             }
-            for _ in 0..AT_ONCE {
+            for _ in 0..MAX_EVENTS_PER_DRAW {
                 let Some(news) = self.partner.next().now_or_never() else {
                     break;
                 };
-                if self.take(Happened::News(news?)).await? == Next::Leave {
+                if self.take(ChatEvent::News(news?)).await? == ChatFlow::Leave {
                     return Ok(());
                 }
             }
@@ -178,8 +184,8 @@ impl<P: Partner> Chat<P> {
         }
     }
 
-    /// Waits for whatever is next.
-    async fn happens(&mut self) -> Result<Happened, CliError> {
+    /// Waits for the next event.
+    async fn next_event(&mut self) -> Result<ChatEvent, CliError> {
         let (is_busy, asking) = (self.turn.is_some() || self.pane.is_busy(), &self.asking);
         let withdrawn = async {
             match asking {
@@ -189,79 +195,79 @@ impl<P: Partner> Chat<P> {
         };
         tokio::select! {
             biased;
-            key = self.stage.keyboard.next() => Ok(Happened::Key(key)),
-            told = self.os.next() => Ok(Happened::Os(told)),
-            why = withdrawn => Ok(Happened::Withdrawn(why)),
-            news = self.partner.next() => news.map(Happened::News),
-            () = tokio::time::sleep(TICK), if is_busy => Ok(Happened::Tick),
+            key = self.stage.keyboard.next() => Ok(ChatEvent::Key(key)),
+            told = self.os.next() => Ok(ChatEvent::Os(told)),
+            why = withdrawn => Ok(ChatEvent::Withdrawn(why)),
+            news = self.partner.next() => news.map(ChatEvent::News),
+            () = tokio::time::sleep(REDRAW_INTERVAL), if is_busy => Ok(ChatEvent::Tick),
         }
     }
 
-    async fn take(&mut self, happened: Happened) -> Result<Next, CliError> {
+    async fn take(&mut self, happened: ChatEvent) -> Result<ChatFlow, CliError> {
         match happened {
-            Happened::Key(key) => return self.key(key).await,
-            Happened::News(news) => return self.news(news).await,
-            Happened::Os(told) => self.told(told)?,
-            Happened::Withdrawn(why) => {
+            ChatEvent::Key(key) => return self.key(key).await,
+            ChatEvent::News(news) => return self.news(news).await,
+            ChatEvent::Os(told) => self.handle_terminal_signal(told)?,
+            ChatEvent::Withdrawn(why) => {
                 if let Some(asking) = self.asking.take() {
                     asking.withdraw(why)?;
                 }
             }
-            Happened::Tick => {}
+            ChatEvent::Tick => {}
         }
-        Ok(Next::GoOn)
+        Ok(ChatFlow::GoOn)
     }
 
-    fn told(&mut self, told: Told) -> Result<(), CliError> {
+    fn handle_terminal_signal(&mut self, told: TerminalSignal) -> Result<(), CliError> {
         match told {
-            Told::Resized => {}
-            Told::Stop => {
-                self.stage.lend()?;
-                self.is_lent = os::stop();
+            TerminalSignal::Resized => {}
+            TerminalSignal::Stop => {
+                self.stage.release()?;
+                self.is_lent = terminal_signals::stop();
                 if !self.is_lent {
-                    self.stage.again()?;
+                    self.stage.reacquire()?;
                 }
             }
-            Told::Continued => {
+            TerminalSignal::Continued => {
                 self.is_lent = false;
-                self.stage.again()?;
+                self.stage.reacquire()?;
             }
         }
         Ok(())
     }
 
-    async fn news(&mut self, news: News) -> Result<Next, CliError> {
+    async fn news(&mut self, news: BackendEvent) -> Result<ChatFlow, CliError> {
         match news {
-            News::Begun(id) => {
+            BackendEvent::Begun(id) => {
                 self.pane.begin(&id);
                 self.turn = Some(Some(id));
             }
-            News::Event(event) => self
+            BackendEvent::Event(event) => self
                 .pane
                 .show(&event, |event_id| self.partner.is_mine(event_id)),
-            News::Question(question) => self.questions.push_back(question),
-            News::Reloaded(words) => self.pane.tell(&words),
-            News::Signal(Signal::Interrupt) => {
+            BackendEvent::Question(question) => self.questions.push_back(question),
+            BackendEvent::Reloaded(words) => self.pane.tell(&words),
+            BackendEvent::Signal(StopSignal::Interrupt) => {
                 let next = self.interrupt().await?;
-                if next == Next::GoOn {
-                    // It was dealt with: the next one is no reason to end at once.
+                if next == ChatFlow::GoOn {
+                    // The signal is handled, so the next one must not end the command at once.
                     self.partner.signals().clear();
                 }
                 return Ok(next);
             }
-            News::Signal(signal) => {
-                self.leave_by(signal)?;
-                return Ok(Next::Leave);
+            BackendEvent::Signal(signal) => {
+                self.leave_with_signal(signal)?;
+                return Ok(ChatFlow::Leave);
             }
-            News::Ended(result) => self.ended(result).await?,
+            BackendEvent::Ended(result) => self.ended(result).await?,
         }
-        Ok(Next::GoOn)
+        Ok(ChatFlow::GoOn)
     }
 
-    /// A turn is over; the next input has its turn.
+    /// Handles the end of a turn and starts the next queued input.
     async fn ended(&mut self, result: Result<Box<TurnResult>, CliError>) -> Result<(), CliError> {
-        // What was said beside the prompt about the turn.
-        if self.is_cancelling || self.leaves_again == Some(Key::Leave) {
+        // The notice was about this turn.
+        if self.is_cancelling || self.leaves_again == Some(KeyPress::Leave) {
             self.notice = None;
             self.leaves_again = None;
         }
@@ -296,7 +302,7 @@ impl<P: Partner> Chat<P> {
         Ok(())
     }
 
-    /// Hands an input in, or has it wait.
+    /// Sends an input, or queues it while a turn runs.
     async fn say(&mut self, input: Input) -> Result<(), CliError> {
         match self.turn {
             Some(_) => {
@@ -312,7 +318,7 @@ impl<P: Partner> Chat<P> {
             .agent
             .clone()
             .unwrap_or_else(|| self.partner.entry_agent());
-        self.pane.said(&who, &input.text);
+        self.pane.add_input(&who, &input.text);
         match self.partner.send(input).await {
             Ok(()) => {
                 self.turn = Some(None);
@@ -326,7 +332,7 @@ impl<P: Partner> Chat<P> {
         }
     }
 
-    /// Shows the first question that still waits for an answer. No key that was pressed before answers it.
+    /// Shows the first request that still needs an answer. Keys pressed earlier do not answer it.
     fn put_question(&mut self) -> Result<(), CliError> {
         while self.asking.is_none() {
             let Some(question) = self.questions.pop_front() else {
@@ -336,8 +342,8 @@ impl<P: Partner> Chat<P> {
                 continue;
             }
             self.pane.flush()?;
-            self.asking = Some(Asking::put(question, size())?);
-            // Its prompt is drawn behind that: whoever waits for the prompt is heard.
+            self.asking = Some(OpenApproval::put(question, size())?);
+            // The prompt is drawn after this, so keys pressed in response to it are kept.
             self.stage.keyboard.forget();
         }
         Ok(())
@@ -349,36 +355,36 @@ impl<P: Partner> Chat<P> {
             .map_or(Ok(()), |asking| asking.close(answer))
     }
 
-    /// The chat ends because of a signal, and says so once the terminal is as it was.
-    fn leave_by(&mut self, signal: Signal) -> Result<(), CliError> {
-        // The terminal may be gone, which may be the reason.
+    /// Ends the chat because of a signal, and clears the rows at the bottom.
+    fn leave_with_signal(&mut self, signal: StopSignal) -> Result<(), CliError> {
+        // The terminal may be closed, which may be the cause.
         let _ = self.pane.flush();
         let _ = self
             .asking
             .take()
             .map(|asking| asking.close(ApprovalAnswer::NobodyThere));
-        let _ = screen::lift();
+        let _ = screen::remove_status_rows();
         self.partner.stop(signal)
     }
 
-    fn tell_kindly(&mut self, words: &str, style: anstyle::Style) {
+    fn tell_styled(&mut self, words: &str, style: anstyle::Style) {
         self.pane.tell(&format!("{style}{words}{style:#}"));
     }
 }
 
-/// The conversation that an input goes to.
-fn conversation<P: Partner>(input: &Input, partner: &P) -> InstanceId {
+/// Returns the target conversation of an input.
+fn conversation<P: ChatBackend>(input: &Input, partner: &P) -> InstanceId {
     let agent = input.agent.clone().unwrap_or_else(|| partner.entry_agent());
     InstanceId::new(agent, input.instance_key.as_deref().unwrap_or("main"))
 }
 
-/// The size of the terminal, without its last column: what ends there may be wrapped.
-fn size() -> Size {
+/// Returns the terminal size without its last column, because text that ends there may wrap.
+fn size() -> TerminalSize {
     let (columns, rows) = terminal_size::terminal_size_of(std::io::stdout())
         .map_or((80, 24), |(width, height)| {
             (usize::from(width.0), usize::from(height.0))
         });
-    Size {
+    TerminalSize {
         columns: columns.saturating_sub(1).max(2),
         rows: rows.max(2),
     }

@@ -1,21 +1,21 @@
 //! Reasoning of the current step: dim rows while it streams, then one line.
 
-use goondan::inside::shown::{Escaper, Kept};
+use goondan::internal::untrusted_text::{KeptCharacters, TextEscaper};
 
 use crate::output::style;
 use crate::output::width::rows;
 
-/// Most rows of reasoning that streams.
-const MAX_ROWS: usize = 6;
+/// Maximum rows of streaming reasoning.
+const MAX_REASONING_ROWS: usize = 6;
 
 /// Reasoning that streams, and the last reasoning that was folded.
 #[derive(Debug, Default)]
-pub(super) struct Reasoning {
+pub(super) struct ReasoningView {
     streaming: String,
     folded: String,
 }
 
-impl Reasoning {
+impl ReasoningView {
     pub(super) fn push(&mut self, delta: &str) {
         self.streaming.push_str(delta);
     }
@@ -53,12 +53,12 @@ impl Reasoning {
 
     /// Returns the last rows of reasoning that streams.
     pub(super) fn rows(&self, columns: usize, most: usize) -> Vec<String> {
-        let room = MAX_ROWS.min(most);
-        // No more of long reasoning is looked at than can be seen.
+        let room = MAX_REASONING_ROWS.min(most);
+        // Only the visible end of long reasoning is processed.
         let begin = self
             .streaming
             .len()
-            .saturating_sub(columns.saturating_mul(4 * MAX_ROWS));
+            .saturating_sub(columns.saturating_mul(4 * MAX_REASONING_ROWS));
         let tail = escaped(&self.streaming[self.streaming.ceil_char_boundary(begin)..]);
         let faint = style::FAINT;
         let shown: Vec<String> = tail
@@ -71,9 +71,9 @@ impl Reasoning {
     }
 }
 
-/// Returns text of a model without control characters.
+/// Returns model text without control characters.
 fn escaped(text: &str) -> String {
-    Escaper::new(Kept::Writing)
+    TextEscaper::new(KeptCharacters::Writing)
         .escape(text)
         .replace('\t', "    ")
 }
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn reasoning_is_folded_into_one_line() {
-        let mut reasoning = Reasoning::default();
+        let mut reasoning = ReasoningView::default();
         assert_eq!(reasoning.fold(false), None);
         for delta in ["one\n", "two\nthree \u{1b}[2J"] {
             reasoning.push(delta);
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn verbose_output_has_all_lines() {
-        let mut reasoning = Reasoning::default();
+        let mut reasoning = ReasoningView::default();
         reasoning.push("one\ntwo\n");
         assert_eq!(plain(&reasoning.fold(true).unwrap()), "one\ntwo");
     }

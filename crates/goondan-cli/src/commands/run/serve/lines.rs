@@ -1,4 +1,4 @@
-//! Lines of standard input as inputs, or as reasons why they are none.
+//! Parser for lines of standard input.
 
 use std::io::{self, BufRead, Read};
 
@@ -6,57 +6,55 @@ use goondan::spec::reason;
 use serde_json::{Map, Value};
 use tokio::sync::mpsc::{self, Receiver};
 
-/// A longer line is refused; it never stays in memory whole.
-const LINE_LIMIT: u64 = 16 * 1024 * 1024;
+/// Maximum length of a line, in bytes. Longer lines are refused and never held in memory as a
+/// whole.
+const MAX_LINE_BYTES: u64 = 16 * 1024 * 1024;
 
-/// How many lines are read ahead of the swarm.
-const READ_AHEAD: usize = 64;
+/// Maximum number of lines read ahead of the swarm.
+const MAX_LINES_AHEAD: usize = 64;
 
-/// What a line may say.
+/// Input in a line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct InputLine {
-    /// The text.
     pub(crate) input: String,
-    /// The agent.
     pub(crate) agent: Option<String>,
-    /// The conversation.
     pub(crate) instance_key: Option<String>,
-    /// What the answer is to carry.
+    /// Id that the answer repeats.
     pub(crate) id: Option<String>,
 }
 
-/// A line of standard input.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Line {
-    /// Something for an agent.
+pub(crate) enum StdinLine {
+    /// An input for an agent.
     Input(InputLine),
     /// An answer to an approval request.
     Answer {
-        /// The id of the request.
+        /// Id of the request.
         approval: String,
-        /// `once`, `conversation`, `always` or `deny`, and what it covers behind it.
+        /// `once`, `conversation`, `always` or `deny`, optionally followed by what it covers.
         answer: String,
     },
 }
 
-/// Why a line can't be used.
+/// Error of an unusable line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LineError {
-    /// The line's id, where that much could be read.
+    /// Id of the line, if readable.
     pub(crate) id: Option<String>,
-    /// A sentence that stands alone.
+    /// Complete sentence.
     pub(crate) message: String,
-    /// What to write instead.
+    /// Correct form to write instead.
     pub(crate) suggestion: String,
 }
 
-/// Reads standard input on a thread of its own; the channel closes when it ends. Blank lines are skipped.
-pub(crate) fn read_lines() -> Receiver<(u64, Result<Line, LineError>)> {
-    let (sender, receiver) = mpsc::channel(READ_AHEAD);
+/// Reads standard input on its own thread. Blank lines are skipped, and the channel closes at the
+/// end.
+pub(crate) fn read_lines() -> Receiver<(u64, Result<StdinLine, LineError>)> {
+    let (sender, receiver) = mpsc::channel(MAX_LINES_AHEAD);
     std::thread::spawn(move || {
         let mut stdin = io::stdin().lock();
         for number in 1.. {
-            let line = match next_line(&mut stdin, LINE_LIMIT) {
+            let line = match next_line(&mut stdin, MAX_LINE_BYTES) {
                 Ok(Some(line)) => line,
                 Ok(None) => return,
                 Err(error) => Err(refused(format!(
@@ -77,7 +75,8 @@ pub(crate) fn read_lines() -> Receiver<(u64, Result<Line, LineError>)> {
     receiver
 }
 
-/// The next line without its end; `None` at the end of input. A line past `limit` bytes is skipped and refused.
+/// Returns the next line without its end; `None` at the end of input.
+/// A line longer than `limit` bytes is skipped and refused.
 fn next_line(
     input: &mut impl BufRead,
     limit: u64,
@@ -103,7 +102,7 @@ fn next_line(
     )))))
 }
 
-fn parse(line: &[u8]) -> Result<Line, LineError> {
+fn parse(line: &[u8]) -> Result<StdinLine, LineError> {
     let value = serde_json::from_slice(line)
         .map_err(|error| refused(format!("The line is not JSON: {error}.")))?;
     let Value::Object(mut fields) = value else {
@@ -112,16 +111,16 @@ fn parse(line: &[u8]) -> Result<Line, LineError> {
     let id = take_id(&mut fields)?;
     let read = match fields.contains_key("approval") {
         true => read_answer(fields),
-        false => read_fields(fields, id.clone()).map(Line::Input),
+        false => read_fields(fields, id.clone()).map(StdinLine::Input),
     };
     read.map_err(|error| LineError { id, ..error })
 }
 
-/// An answer that is not understood is refused, and the question stays open.
-fn read_answer(mut fields: Map<String, Value>) -> Result<Line, LineError> {
+/// Parses an answer. An invalid answer is refused, and the request stays open.
+fn read_answer(mut fields: Map<String, Value>) -> Result<StdinLine, LineError> {
     const ANSWERS: [&str; 4] = ["once", "conversation", "always", "deny"];
     const COVERS: [&str; 3] = ["call", "program", "tool"];
-    let suggestion = r#"Write {"approval": "ID", "answer": "once"}; the others are `conversation`, `always` and `deny`. What an answer covers that holds on is one of the request's `offers`: "covers": "program"."#;
+    let suggestion = r#"Write {"approval": "ID", "answer": "once"}; other answers: `conversation`, `always`, `deny`. To cover more calls, add one of the request's `offers`, such as "covers": "program"."#;
     let wrong = |message: &str| LineError {
         id: None,
         message: message.to_owned(),
@@ -132,24 +131,26 @@ fn read_answer(mut fields: Map<String, Value>) -> Result<Line, LineError> {
     let answer =
         take_text(&mut fields, "answer")?.ok_or_else(|| wrong("The field `answer` is missing."))?;
     if !ANSWERS.contains(&answer.as_str()) {
-        return Err(wrong("The field `answer` is not one of the four answers."));
+        return Err(wrong(
+            "The field `answer` is not `once`, `conversation`, `always` or `deny`.",
+        ));
     }
     let answer = match take_text(&mut fields, "covers")? {
         Some(covers) if !COVERS.contains(&covers.as_str()) => {
             return Err(wrong(
-                "The field `covers` is none of `call`, `program` and `tool`.",
+                "The field `covers` is not `call`, `program` or `tool`.",
             ));
         }
         Some(covers) => format!("{answer} {covers}"),
         None => answer,
     };
     match fields.keys().next() {
-        None => Ok(Line::Answer { approval, answer }),
+        None => Ok(StdinLine::Answer { approval, answer }),
         Some(name) => Err(wrong(&format!("The field `{name}` is unknown."))),
     }
 }
 
-/// The rest of a line whose id is known.
+/// Parses the rest of an input line whose id is known.
 fn read_fields(mut fields: Map<String, Value>, id: Option<String>) -> Result<InputLine, LineError> {
     let input = take_text(&mut fields, "input")?
         .ok_or_else(|| refused("The field `input` is missing.".to_owned()))?;
@@ -166,14 +167,14 @@ fn read_fields(mut fields: Map<String, Value>, id: Option<String>) -> Result<Inp
     }
 }
 
-/// An id may be a number as well: many clients count.
+/// Takes the id, which may also be a number, because many clients count.
 fn take_id(fields: &mut Map<String, Value>) -> Result<Option<String>, LineError> {
     match fields.remove("id") {
         Some(Value::Number(number)) => Ok(Some(number.to_string())),
         Some(Value::String(text)) => Ok(Some(text)),
         None | Some(Value::Null) => Ok(None),
         Some(_) => Err(refused(
-            "The field `id` is neither a text nor a number.".to_owned(),
+            "The field `id` is not a string or a number.".to_owned(),
         )),
     }
 }
@@ -182,12 +183,12 @@ fn take_text(fields: &mut Map<String, Value>, name: &str) -> Result<Option<Strin
     match fields.remove(name) {
         Some(Value::String(text)) => Ok(Some(text)),
         None | Some(Value::Null) => Ok(None),
-        Some(_) => Err(refused(format!("The field `{name}` is not text."))),
+        Some(_) => Err(refused(format!("The field `{name}` is not a string."))),
     }
 }
 
 fn refused(message: String) -> LineError {
-    let suggestion = r#"Write one object a line: {"input": "…", "agent": "…", "instanceKey": "…", "id": "…"}; only `input` is required."#;
+    let suggestion = r#"Write one object per line: {"input": "…", "agent": "…", "instanceKey": "…", "id": "…"}; only `input` is required."#;
     LineError {
         id: None,
         message,
@@ -208,12 +209,15 @@ mod tests {
             instance_key: Some("k".to_owned()),
             id: Some("7".to_owned()),
         };
-        assert_eq!(line, Line::Input(expected));
+        assert_eq!(line, StdinLine::Input(expected));
         let plain = InputLine {
             input: "hi".to_owned(),
             ..InputLine::default()
         };
-        assert_eq!(parse(br#"{"input": "hi"}"#).unwrap(), Line::Input(plain));
+        assert_eq!(
+            parse(br#"{"input": "hi"}"#).unwrap(),
+            StdinLine::Input(plain)
+        );
     }
 
     #[test]
@@ -221,7 +225,7 @@ mod tests {
         let line = parse(br#"{"approval": "x", "answer": "always"}"#).unwrap();
         assert_eq!(
             line,
-            Line::Answer {
+            StdinLine::Answer {
                 approval: "x".to_owned(),
                 answer: "always".to_owned()
             }
@@ -247,7 +251,7 @@ mod tests {
         );
         assert_eq!(
             refused(br#"{"input": 1}"#).message,
-            "The field `input` is not text."
+            "The field `input` is not a string."
         );
         let unknown = refused(br#"{"id": "x", "input": "a", "instance_key": "k"}"#);
         assert_eq!(

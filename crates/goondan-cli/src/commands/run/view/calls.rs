@@ -1,22 +1,22 @@
-//! A call of a tool in a few lines. What strangers wrote stands in its place, cut, and does nothing to a terminal.
+//! Tool calls in a few lines. Foreign content is escaped and cut, so it can't affect the terminal.
 
 use goondan::event::ShownResult;
-use goondan::inside::shown;
+use goondan::internal::untrusted_text;
 use goondan::ports::tool::ToolCallStatus;
 use serde_json::Value;
 
 use crate::output::width::{fit, width};
 use crate::output::{duration, gutter, shorten, style};
 
-/// The field of an output that says what it is about, the most telling first.
-const TELLING: [&str; 8] = [
+/// Output fields that describe a result best, most important first.
+const OUTPUT_FIELDS: [&str; 8] = [
     "response", "content", "diff", "text", "result", "output", "message", "body",
 ];
 
-/// A call that begins.
+/// Formats the start of a call.
 pub(super) fn called(tool_name: &str, arguments: &Value) -> String {
     let (name, faint) = (style::NAME, style::FAINT);
-    let tool = shown::line(tool_name);
+    let tool = untrusted_text::line(tool_name);
     let arguments = if arguments.is_null() {
         String::new()
     } else {
@@ -25,7 +25,7 @@ pub(super) fn called(tool_name: &str, arguments: &Value) -> String {
     format!("{name}→ {tool}{name:#} {faint}{arguments}{faint:#}")
 }
 
-/// A call that is over: how it went, then what it has brought.
+/// Formats a finished call: its outcome, then an excerpt of its output.
 pub(in crate::commands::run) fn completed(
     tool_name: &str,
     status: ToolCallStatus,
@@ -34,10 +34,10 @@ pub(in crate::commands::run) fn completed(
     width: usize,
 ) -> Vec<String> {
     let (name, faint) = (style::NAME, style::FAINT);
-    let outcome = Outcome::of(status, result);
+    let outcome = CallOutcome::of(status, result);
     let mut line = format!(
         "{name}← {}{name:#} {}",
-        shown::line(tool_name),
+        untrusted_text::line(tool_name),
         outcome.words(result)
     );
     line.push_str(&format!(" {faint}{}{faint:#}", duration(millis)));
@@ -50,14 +50,19 @@ pub(in crate::commands::run) fn completed(
         let mark = if result.error.is_some() { ":" } else { "" };
         line.push_str(&format!("{mark} {faint}{}{faint:#}", shorten(about)));
     }
-    let brought = brought(&result.output);
+    let brought = output_text(&result.output);
     std::iter::once(line)
-        .chain(rows(&brought, Part::of(&outcome, &result.output), width))
+        .chain(rows(
+            &brought,
+            RowSelection::of(&outcome, &result.output),
+            width,
+        ))
         .collect()
 }
 
-/// A call that is over in one row: how it went, what it was about, and the first line that it has brought; of a program, and of
-/// a call that failed, the last line, where the sum or the reason mostly stands.
+/// Formats a finished call in one row: outcome, title and first output line.
+/// For programs and failed calls it shows the last output line, which usually is the summary or
+/// reason.
 pub(in crate::commands::run) fn folded(
     tool_name: &str,
     status: ToolCallStatus,
@@ -66,8 +71,8 @@ pub(in crate::commands::run) fn folded(
     room: usize,
 ) -> String {
     let (name, faint, good, red) = (style::NAME, style::FAINT, style::GOOD, style::ERROR);
-    let outcome = Outcome::of(status, result);
-    let is_good = outcome == Outcome::Well;
+    let outcome = CallOutcome::of(status, result);
+    let is_good = outcome == CallOutcome::Well;
     let mark = if is_good {
         format!("{good}✓{good:#}")
     } else {
@@ -84,7 +89,7 @@ pub(in crate::commands::run) fn folded(
         duration(millis),
         stat(result)
     );
-    let brought = brought(&result.output);
+    let brought = output_text(&result.output);
     let mut lines = brought
         .lines()
         .map(str::trim)
@@ -93,7 +98,7 @@ pub(in crate::commands::run) fn folded(
         Some(error) => error.message.lines().next(),
         None => result.title.as_deref().filter(|title| !title.is_empty()),
     };
-    let line = if Part::of(&outcome, &result.output) == Part::START {
+    let line = if RowSelection::of(&outcome, &result.output) == RowSelection::START {
         lines.next()
     } else {
         lines.next_back()
@@ -107,53 +112,54 @@ pub(in crate::commands::run) fn folded(
         "{head} {faint}{}{faint:#}",
         fit(
             &tail.join(" · "),
-            room.saturating_sub(used + 2).max(LEAST_ROOM)
+            room.saturating_sub(used + 2).max(MIN_OUTPUT_COLUMNS)
         )
     )
 }
 
-/// So many columns are left for what a call has brought, however narrow the terminal is.
-const LEAST_ROOM: usize = 16;
+/// Minimum width for the output of a call, in columns.
+const MIN_OUTPUT_COLUMNS: usize = 16;
 
-/// How a call went.
 #[derive(Debug, PartialEq, Eq)]
-enum Outcome {
+enum CallOutcome {
     Well,
     Failed,
-    /// What it ran has failed, in these words.
+    /// The program that it ran failed, with this description.
     Ran(String),
 }
 
-impl Outcome {
+impl CallOutcome {
     fn of(status: ToolCallStatus, result: &ShownResult) -> Self {
         if status != ToolCallStatus::Ok {
-            return Outcome::Failed;
+            return CallOutcome::Failed;
         }
         let field = |name| result.output.get(name);
         if field("timedOut") == Some(&Value::Bool(true)) {
-            return Outcome::Ran("timed out".to_owned());
+            return CallOutcome::Ran("timed out".to_owned());
         }
         if let Some(signal) = field("signal").and_then(Value::as_str) {
-            return Outcome::Ran(format!("ended by {}", shorten(signal)));
+            return CallOutcome::Ran(format!("ended by {}", shorten(signal)));
         }
         match field("exitCode").and_then(Value::as_i64) {
-            None | Some(0) => Outcome::Well,
-            Some(code) => Outcome::Ran(format!("exit {code}")),
+            None | Some(0) => CallOutcome::Well,
+            Some(code) => CallOutcome::Ran(format!("exit {code}")),
         }
     }
 
     fn words(&self, result: &ShownResult) -> String {
         let red = style::ERROR;
         match (self, &result.error) {
-            (Outcome::Well, _) => "ok".to_owned(),
-            (Outcome::Failed, Some(error)) => format!("{red}error {}{red:#}", shorten(&error.code)),
-            (Outcome::Failed, None) => format!("{red}error{red:#}"),
-            (Outcome::Ran(words), _) => format!("{red}{words}{red:#}"),
+            (CallOutcome::Well, _) => "ok".to_owned(),
+            (CallOutcome::Failed, Some(error)) => {
+                format!("{red}error {}{red:#}", shorten(&error.code))
+            }
+            (CallOutcome::Failed, None) => format!("{red}error{red:#}"),
+            (CallOutcome::Ran(words), _) => format!("{red}{words}{red:#}"),
         }
     }
 }
 
-/// How many lines a change has added and removed.
+/// Formats the numbers of added and removed lines.
 fn stat(result: &ShownResult) -> String {
     let count = |name| result.metadata.get(name).and_then(Value::as_u64);
     let (Some(added), Some(removed)) = (count("added"), count("removed")) else {
@@ -163,8 +169,8 @@ fn stat(result: &ShownResult) -> String {
     format!(" {green}+{added}{green:#} {red}-{removed}{red:#}")
 }
 
-/// What an output says: what a program has written, the text that it is about, or itself.
-fn brought(output: &Value) -> String {
+/// Returns the text of an output: program output, its main field, or its JSON.
+fn output_text(output: &Value) -> String {
     let Value::Object(fields) = output else {
         return match output {
             Value::Null => String::new(),
@@ -186,48 +192,47 @@ fn brought(output: &Value) -> String {
             .collect();
         return written.join("\n");
     }
-    TELLING
+    OUTPUT_FIELDS
         .iter()
         .find_map(text)
         .map_or_else(|| output.to_string(), str::to_owned)
 }
 
-/// Whether a program has written this.
 fn is_of_program(output: &Value) -> bool {
     output.get("stdout").is_some() || output.get("stderr").is_some()
 }
 
-/// How many of an output's rows are shown, at its beginning and at its end.
+/// Number of rows shown at the start and at the end of an output.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Part {
+struct RowSelection {
     first: usize,
     last: usize,
 }
 
-impl Part {
-    const START: Part = Part { first: 3, last: 0 };
-    /// What a program says in the end sums it up.
-    const SUM: Part = Part { first: 1, last: 2 };
-    const REASON: Part = Part { first: 2, last: 5 };
+impl RowSelection {
+    const START: RowSelection = RowSelection { first: 3, last: 0 };
+    /// The last lines of a program usually sum it up.
+    const SUM: RowSelection = RowSelection { first: 1, last: 2 };
+    const REASON: RowSelection = RowSelection { first: 2, last: 5 };
 
-    fn of(outcome: &Outcome, output: &Value) -> Part {
+    fn of(outcome: &CallOutcome, output: &Value) -> RowSelection {
         match outcome {
-            Outcome::Well if is_of_program(output) => Part::SUM,
-            Outcome::Well => Part::START,
-            Outcome::Failed | Outcome::Ran(_) => Part::REASON,
+            CallOutcome::Well if is_of_program(output) => RowSelection::SUM,
+            CallOutcome::Well => RowSelection::START,
+            CallOutcome::Failed | CallOutcome::Ran(_) => RowSelection::REASON,
         }
     }
 }
 
-/// Those rows of a text.
-fn rows(text: &str, part: Part, width: usize) -> Vec<String> {
+/// Returns the selected rows of a text.
+fn rows(text: &str, part: RowSelection, width: usize) -> Vec<String> {
     let lines: Vec<&str> = text
         .lines()
         .filter(|line| !line.trim().is_empty())
         .collect();
     let row = |line: &&str| first_row(line, width);
-    let Part { first, last } = part;
-    // A line that is left out takes a row itself.
+    let RowSelection { first, last } = part;
+    // A notice about omitted lines also takes a row.
     if lines.len() <= first + last + 1 {
         return lines.iter().map(row).collect();
     }
@@ -243,7 +248,7 @@ fn rows(text: &str, part: Part, width: usize) -> Vec<String> {
         .collect()
 }
 
-/// A line behind a bar, in one row.
+/// Returns a line after a gutter, cut to one row.
 fn first_row(line: &str, width: usize) -> String {
     let mut rows = gutter(line, width.saturating_sub(1)).into_iter();
     let first = rows.next().unwrap_or_default();
@@ -294,7 +299,8 @@ mod tests {
         let failed = ended(65_000, json!({"exitCode": 101, "stdout": lines}));
         assert_eq!(
             failed,
-            "← bash__exec exit 101 1 min 5 s\n  │ line 1\n  │ line 2\n  ⋮ 13 more lines\n  │ line 16\n  │ line 17\n  │ line 18\n  │ line 19\n  │ line 20"
+            "← bash__exec exit 101 1 min 5 s\n  │ line 1\n  │ line 2\n  ⋮ 13 more lines\n  │ line \
+            16\n  │ line 17\n  │ line 18\n  │ line 19\n  │ line 20"
         );
         assert_eq!(
             ended(1, json!({"signal": "SIGKILL", "stdout": ""})),
@@ -403,7 +409,7 @@ mod tests {
             assert!(
                 row.starts_with("  │ ")
                     && row.chars().count() <= 40
-                    && row.chars().all(shown::is_visible),
+                    && row.chars().all(untrusted_text::is_visible),
                 "{row}"
             );
         }

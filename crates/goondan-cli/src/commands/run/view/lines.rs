@@ -1,11 +1,11 @@
-//! Events for programs.
+//! Events in `stream-json` format.
 
 use goondan::event::SwarmEvent;
 use goondan::ids::InstanceId;
 use serde_json::{Value, json};
 
-/// One line of `stream-json`: a runtime event as it lies on disk, or a piece of text. The end of a turn has no line here:
-/// its result is written by whoever waits for it.
+/// Returns the `stream-json` line of an event: a runtime event as on disk, or a text delta.
+/// The end of a turn has no line, because its follower writes the result.
 pub(crate) fn event_line(event: &SwarmEvent) -> Option<Value> {
     match event {
         SwarmEvent::Runtime(event) => Some(

@@ -1,65 +1,64 @@
-//! Events for people.
+//! Events as text for users.
 
 use chrono::Utc;
-use goondan::event::FIRED;
-use goondan::event::INPUT;
-use goondan::event::RESPONSE;
+use goondan::event::CRON_EVENT;
+use goondan::event::INPUT_EVENT;
+use goondan::event::RESPONSE_EVENT;
 use goondan::event::{
     FinishReason, RuntimeEvent, RuntimeEventKind, ShownError, ShownResult, SwarmEvent, TurnResult,
 };
 use goondan::ids::InstanceId;
-use goondan::inside::shown;
+use goondan::internal::untrusted_text;
 use goondan::notices::{CutNotice, retry_notice};
-use goondan::ports::approval::Scope;
+use goondan::ports::approval::ApprovalDuration;
 use goondan::ports::tool::ToolCallStatus;
 use goondan::spec::Code;
 
 use super::calls;
-use super::running::Running;
-use crate::commands::run::Unasked;
+use super::work_tracker::WorkTracker;
+use crate::commands::run::UnpromptedAnswer;
 use crate::exit::CliError;
-use crate::output::{Activity, Output, style};
+use crate::output::{ActivitySpinner, CommandOutput, style};
 
-/// Shows a turn to a person.
+/// Shows a turn to a user.
 ///
-/// On a terminal, text streams as it arrives. Elsewhere standard output gets the answer alone, whole and once: a script must
-/// never read half an answer, or what a model said before it called a tool.
+/// On a terminal, text streams as it arrives. Otherwise standard output gets only the whole answer,
+/// once: a script must never read half an answer, or text before a tool call.
 pub(crate) struct TextView {
-    output: Output,
-    activity: Activity,
+    output: CommandOutput,
+    activity: ActivitySpinner,
     streams: bool,
     shows_tools: bool,
-    /// The instance whose answer this is; the others are its helpers.
+    /// Conversation whose answer is shown; other agents are helpers.
     instance: Option<InstanceId>,
-    /// What was written of the current step.
+    /// Text written in the current step.
     written: String,
-    /// Reasoning is shown.
     shows_reasoning: bool,
-    /// Reasoning of the current step that was not shown.
+    /// Reasoning of the current step that is not shown yet.
     reasoning: String,
-    /// Whether the cursor stands at the beginning of a line.
+    /// The cursor is at the start of a line.
     fresh_line: bool,
-    /// What goes on.
-    running: Running,
+    running: WorkTracker,
 }
 
 impl TextView {
-    pub(crate) fn new(output: &Output) -> Self {
+    pub(crate) fn new(output: &CommandOutput) -> Self {
         TextView {
             output: *output,
-            activity: Activity::new(output),
-            streams: Output::stdout_is_terminal(),
-            shows_tools: output.verbose > 0 || (Output::stderr_is_terminal() && !output.quiet),
+            activity: ActivitySpinner::new(output),
+            streams: CommandOutput::stdout_is_terminal(),
+            shows_tools: output.verbose > 0
+                || (CommandOutput::stderr_is_terminal() && !output.quiet),
             instance: None,
             written: String::new(),
             shows_reasoning: output.verbose > 0,
             reasoning: String::new(),
             fresh_line: true,
-            running: Running::default(),
+            running: WorkTracker::default(),
         }
     }
 
-    /// A turn of `instance` is about to run.
+    /// Prepares for a turn of `instance`.
     pub(crate) fn begin(&mut self, instance: &InstanceId) {
         self.activity
             .show(format!("{} is thinking", instance.agent));
@@ -69,7 +68,6 @@ impl TextView {
         self.fresh_line = true;
     }
 
-    /// Something happened.
     pub(crate) fn show(&mut self, event: &SwarmEvent) -> Result<(), CliError> {
         match event {
             SwarmEvent::Text {
@@ -97,12 +95,12 @@ impl TextView {
         }
     }
 
-    /// Somebody else is about to write: the line that says what is going on makes room.
+    /// Hides the activity line, so that other output can be written.
     pub(crate) fn pause(&mut self) {
         self.activity.hide();
     }
 
-    /// Says what goes on, where that would not tear a line of an answer.
+    /// Shows the activity line, unless it would split a line of the answer.
     pub(crate) fn resume(&mut self) {
         match self.running.latest(Utc::now()) {
             Some((words, elapsed)) if self.fresh_line => self.activity.show_since(words, elapsed),
@@ -111,7 +109,7 @@ impl TextView {
         }
     }
 
-    /// The turn is over: what has not been seen of the answer is written now.
+    /// Ends the turn and writes the part of the answer that is not shown yet.
     pub(crate) fn end(&mut self, result: &TurnResult) -> Result<(), CliError> {
         self.activity.hide();
         let answer = result.response_text();
@@ -126,9 +124,14 @@ impl TextView {
         }
     }
 
-    /// The answer of a turn that no input of this run began. In the conversation that is followed it is part of the result
-    /// where it belongs to what was asked (`is_later`), and was seen where text streams.
-    pub(crate) fn answer(&mut self, unasked: &Unasked<'_>, is_later: bool) -> Result<(), CliError> {
+    /// Shows the answer of a turn that no input of this run began.
+    /// In the followed conversation a later turn (`is_later`) is part of the result. On a terminal,
+    /// its text has already streamed.
+    pub(crate) fn answer(
+        &mut self,
+        unasked: &UnpromptedAnswer<'_>,
+        is_later: bool,
+    ) -> Result<(), CliError> {
         let is_shown = self.is_mine(unasked.instance) && (is_later || self.streams);
         if is_shown && unasked.result.finish_reason == FinishReason::TextResponse {
             return self.end(unasked.result);
@@ -136,7 +139,7 @@ impl TextView {
         if self
             .instance
             .as_ref()
-            .is_some_and(|mine| is_work(mine, unasked))
+            .is_some_and(|mine| is_background_answer(mine, unasked))
             && !self.shows_tools
         {
             return Ok(());
@@ -179,7 +182,13 @@ impl TextView {
                 ..
             } if self.shows_tools => self.tool_lines(
                 event,
-                &calls::completed(tool_name, *status, *duration, shown, Output::columns()),
+                &calls::completed(
+                    tool_name,
+                    *status,
+                    *duration,
+                    shown,
+                    CommandOutput::columns(),
+                ),
             ),
             RuntimeEventKind::ToolFailed {
                 tool_name,
@@ -193,7 +202,7 @@ impl TextView {
                     ToolCallStatus::Error,
                     *duration,
                     &shown,
-                    Output::columns(),
+                    CommandOutput::columns(),
                 );
                 self.tool_lines(event, &lines)
             }
@@ -204,14 +213,14 @@ impl TextView {
         }
     }
 
-    /// What an answer will hold for: whoever gave it sees it at once.
-    fn remembered(&mut self, scope: Scope, grants: &[String]) -> Result<(), CliError> {
+    /// Notes what an approval will cover, right after it was given.
+    fn remembered(&mut self, scope: ApprovalDuration, grants: &[String]) -> Result<(), CliError> {
         self.pause();
         self.end_line()?;
         remembered(scope, grants).try_for_each(|line| self.output.note(&line))
     }
 
-    /// The conversation goes on without an input.
+    /// Notes why the conversation continues without an input.
     fn goes_on(&mut self, event_type: &str) -> Result<(), CliError> {
         let Some(what) = goes_on(event_type) else {
             return Ok(());
@@ -222,7 +231,7 @@ impl TextView {
         self.output.trace(&format!("{faint}{what}{faint:#}"))
     }
 
-    /// Lines about a tool call; helpers say who they are.
+    /// Writes lines about a tool call. Helpers are named.
     fn tool_lines(&mut self, event: &RuntimeEvent, lines: &[String]) -> Result<(), CliError> {
         self.activity.hide();
         self.end_line()?;
@@ -234,7 +243,7 @@ impl TextView {
         let faint = style::FAINT;
         self.output.trace(&format!(
             "{faint}{}{faint:#}{}",
-            shown::line(who),
+            untrusted_text::line(who),
             lines.join("\n")
         ))
     }
@@ -258,7 +267,7 @@ impl TextView {
         self.activity.hide();
         self.end_line()?;
         let faint = style::FAINT;
-        let lines = shown::lines(reasoning.trim()).to_string();
+        let lines = untrusted_text::lines(reasoning.trim()).to_string();
         self.output
             .trace(&format!("{faint}{}{faint:#}", lines.replace('\n', "\n  ")))
     }
@@ -289,22 +298,23 @@ impl TextView {
         if std::mem::take(&mut self.written).is_empty() {
             return Ok(());
         }
-        self.output.note(BROKEN_OFF)
+        self.output.note(BROKEN_OFF_NOTICE)
     }
 }
 
 /// Note about an answer that broke off after some of it was shown.
-pub(in crate::commands::run) const BROKEN_OFF: &str = "The answer broke off and begins again.";
+pub(in crate::commands::run) const BROKEN_OFF_NOTICE: &str =
+    "The answer was interrupted and starts again.";
 
-/// Returns the line about a model call that is retried; none for other events. Other agents are named.
+/// Returns the line about a retried model call; `None` for other events. Other agents are named.
 pub(in crate::commands::run) fn retry_line(event: &RuntimeEvent, is_mine: bool) -> Option<String> {
     let notice = retry_notice(&event.kind)?;
     Some(match is_mine {
-        true => shown::line(notice).to_string(),
+        true => untrusted_text::line(notice).to_string(),
         false => format!(
             "{}: {}",
-            shown::line(&event.agent_name),
-            shown::line(notice)
+            untrusted_text::line(&event.agent_name),
+            untrusted_text::line(notice)
         ),
     })
 }
@@ -316,39 +326,43 @@ pub(in crate::commands::run) fn cut_warning(result: &TurnResult) -> Option<Strin
     Some(format!("{yellow}warning{yellow:#}: {}", notice.sentences()))
 }
 
-/// What other agents than `mine` say without anybody waiting for it belongs to their work, as their calls do.
-pub(in crate::commands::run) fn is_work(mine: &InstanceId, unasked: &Unasked<'_>) -> bool {
+/// Returns whether an answer belongs to the work of another agent, like its calls.
+/// Answers to inputs and jobs do not.
+pub(in crate::commands::run) fn is_background_answer(
+    mine: &InstanceId,
+    unasked: &UnpromptedAnswer<'_>,
+) -> bool {
     mine.agent != unasked.instance.agent
         && unasked.result.finish_reason == FinishReason::TextResponse
-        && ![INPUT, FIRED].contains(&unasked.cause)
+        && ![INPUT_EVENT, CRON_EVENT].contains(&unasked.cause)
 }
 
-/// What an answer to a question will hold for.
+/// Describes what a remembered approval covers.
 pub(in crate::commands::run) fn remembered(
-    scope: Scope,
+    scope: ApprovalDuration,
     grants: &[String],
 ) -> impl Iterator<Item = String> {
-    let until = if scope == Scope::Conversation {
+    let until = if scope == ApprovalDuration::Conversation {
         " for this conversation"
     } else {
         ""
     };
     grants
         .iter()
-        .map(move |grant| format!("Remembered{until}: {}.", shown::line(grant)))
+        .map(move |grant| format!("Remembered{until}: {}.", untrusted_text::line(grant)))
 }
 
-/// Why a conversation goes on without an input; `None` where it has one.
+/// Returns why a conversation continues without an input; `None` if it has one.
 pub(in crate::commands::run) fn goes_on(event_type: &str) -> Option<&'static str> {
     match event_type {
-        INPUT => None,
-        RESPONSE => Some("An answer has come."),
-        FIRED => Some("A job is due."),
-        _ => Some("A message of another agent has come."),
+        INPUT_EVENT => None,
+        RESPONSE_EVENT => Some("A response arrived."),
+        CRON_EVENT => Some("A scheduled job started."),
+        _ => Some("A message from another agent arrived."),
     }
 }
 
-/// How a call that failed is shown.
+/// Returns the result to show for a failed call.
 pub(in crate::commands::run) fn failed_call(error_message: &str) -> ShownResult {
     let error = Some(ShownError {
         code: Code::TOOL_FAILED.to_string(),

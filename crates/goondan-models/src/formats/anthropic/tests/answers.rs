@@ -1,4 +1,4 @@
-use goondan_core::message::{Part, ToolCall};
+use goondan_core::message::{MessagePart, ToolCall};
 use goondan_core::ports::model::{CompletedAnswer, ModelFinishReason, TokenUsage};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::events::{begin, block, call, input, message, text};
 use super::format;
 use crate::errors::ProviderError;
-use crate::formats::Framing;
+use crate::formats::EventFraming;
 use crate::testing::{decode_pieces, decode_stream, messy_bodies};
 
 const MODEL: &str = "claude-sonnet-4-5";
@@ -27,7 +27,7 @@ fn decoded(events: &[Value]) -> Result<CompletedAnswer, ProviderError> {
     )
 }
 
-fn parts(events: &[Value]) -> Vec<Part> {
+fn parts(events: &[Value]) -> Vec<MessagePart> {
     decoded(events).expect("an answer").parts
 }
 
@@ -70,7 +70,7 @@ fn a_whole_answer_keeps_everything() {
 proptest! {
     #[test]
     fn any_spelling_of_a_stream_gives_the_same_answer(
-        pieces in messy_bodies(Framing::ServerSentEvents, body(&whole_answer())),
+        pieces in messy_bodies(EventFraming::ServerSentEvents, body(&whole_answer())),
     ) {
         let pieces = pieces.iter().map(Vec::as_slice);
         let format = format("anthropic", MODEL);
@@ -91,7 +91,7 @@ fn event_lines_and_the_last_event_may_be_missing() {
     for body in [bare, without_stop, with_done] {
         let answer = decode_stream(&*format("anthropic", MODEL), "anthropic", body.as_bytes());
         let answer = answer.expect("an answer");
-        assert_eq!(answer.parts, [Part::text("A whole answer.")]);
+        assert_eq!(answer.parts, [MessagePart::text("A whole answer.")]);
         assert_eq!(answer.finish_reason, ModelFinishReason::Stop);
     }
     let cut = body(&events[..4]);
@@ -101,7 +101,11 @@ fn event_lines_and_the_last_event_may_be_missing() {
 
 #[test]
 fn the_input_of_a_call_comes_in_any_way() {
-    let expected = [Part::ToolCall(ToolCall::new("a", "t__x", json!({"n": 1})))];
+    let expected = [MessagePart::ToolCall(ToolCall::new(
+        "a",
+        "t__x",
+        json!({"n": 1}),
+    ))];
     for (start, pieces) in [
         (json!({}), &[r#"{"n":1}"#][..]),
         (json!({"n": 1}), &[]),
@@ -121,7 +125,7 @@ fn the_input_of_a_call_comes_in_any_way() {
     ));
     assert_eq!(
         cut,
-        [Part::ToolCall(ToolCall::new(
+        [MessagePart::ToolCall(ToolCall::new(
             "a",
             "t__x",
             json!(r#"{"n": Ulm"#)
@@ -133,7 +137,7 @@ fn the_input_of_a_call_comes_in_any_way() {
     ));
     assert_eq!(
         halved,
-        [Part::ToolCall(ToolCall::new(
+        [MessagePart::ToolCall(ToolCall::new(
             "a",
             "t__x",
             json!({"n": "\u{fffd}"})
@@ -157,9 +161,9 @@ fn blocks_keep_apart_without_indexes_or_with_the_same() {
     };
     let bare: Vec<Value> = whole.iter().cloned().map(strip).collect();
     let expected = [
-        Part::text("a"),
-        Part::ToolCall(ToolCall::new("a", "t__x", json!({}))),
-        Part::ToolCall(ToolCall::new("b", "t__x", json!({"n": 1}))),
+        MessagePart::text("a"),
+        MessagePart::ToolCall(ToolCall::new("a", "t__x", json!({}))),
+        MessagePart::ToolCall(ToolCall::new("b", "t__x", json!({"n": 1}))),
     ];
     assert_eq!(parts(&whole), expected);
     assert_eq!(parts(&bare), expected);
@@ -193,13 +197,13 @@ fn unknown_blocks_come_back_as_they_were_and_unknown_events_are_passed_over() {
         ],
         "end_turn",
     );
-    let opaque = |block: Value| Part::Opaque {
+    let opaque = |block: Value| MessagePart::Opaque {
         provider_metadata: [("anthropic".to_owned(), block)].into_iter().collect(),
     };
     let expected = [
         opaque(json!({"type": "compaction", "content": "So far."})),
         opaque(json!({"type": "container_upload", "file_id": "f"})),
-        Part::text("A whole answer."),
+        MessagePart::text("A whole answer."),
     ];
     assert_eq!(parts(&events), expected);
 }
@@ -217,7 +221,7 @@ fn content_at_the_start_of_a_message_counts() {
     let caller = json!({"caller": {"type": "code_execution_20250825", "tool_id": "srv"}});
     call.provider_metadata
         .insert("anthropic".to_owned(), caller);
-    let expected = [Part::text("a"), Part::ToolCall(call)];
+    let expected = [MessagePart::text("a"), MessagePart::ToolCall(call)];
     assert_eq!(
         parts(&[start.clone(), json!({"type": "message_stop"})]),
         expected
@@ -322,7 +326,7 @@ fn unsigned_thinking_is_kept_only_for_models_that_want_it_back() {
     let metadata = |name: &str, model: &str| {
         let answer = decode_stream(&*format(name, model), name, body(&events).as_bytes());
         match &answer.expect("an answer").parts[0] {
-            Part::Reasoning {
+            MessagePart::Reasoning {
                 provider_metadata, ..
             } => provider_metadata.get(name).cloned(),
             other => panic!("{other:?}"),
@@ -356,7 +360,7 @@ fn odd_events_are_passed_over() {
             .expect("an answer")
             .parts
             .iter()
-            .filter_map(Part::as_text)
+            .filter_map(MessagePart::as_text)
             .collect();
         assert_eq!(texts, "a", "{event}");
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use goondan_core::message::{Message, Part, Role};
+use goondan_core::message::{Message, MessagePart, MessageRole};
 use goondan_spec::kinds::ReasoningEffort;
 use proptest::prelude::*;
 use serde_json::json;
@@ -35,24 +35,27 @@ fn messages(steps: &[(u8, bool, u8, bool, u8)]) -> Vec<Arc<Message>> {
         match reasoning {
             1 => parts.push(thinking(family, "hm", "SIG")),
             2 => parts.extend([redacted(family), thinking(family, "", "SIG")]),
-            3 => parts.push(Part::reasoning("unsigned")),
+            3 => parts.push(MessagePart::reasoning("unsigned")),
             _ => {}
         }
         if *has_text || *calls == 0 {
-            parts.push(Part::text(if *after == 3 { " " } else { "text" }));
+            parts.push(MessagePart::text(if *after == 3 { " " } else { "text" }));
         }
         let ids: Vec<String> = (0..*calls)
             .map(|number| format!("c{at}.{number}"))
             .collect();
         parts.extend(ids.iter().map(|id| call(id)));
-        messages.push(message(Role::Assistant, parts));
+        messages.push(message(MessageRole::Assistant, parts));
         let results = |id: &String| match after {
             0 => vec![result(id, json!(""))],
             1 => vec![failed_result(id), file("image/png", None)],
             _ => vec![result(id, json!({"a": 1}))],
         };
         if *calls > 0 {
-            messages.push(message(Role::Tool, ids.iter().flat_map(results).collect()));
+            messages.push(message(
+                MessageRole::Tool,
+                ids.iter().flat_map(results).collect(),
+            ));
         }
         if *calls == 0 || *after == 2 {
             messages.push(user("more"));

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use goondan_core::message::{Message, Part, Role, ToolCall};
+use goondan_core::message::{Message, MessagePart, MessageRole, ToolCall};
 use goondan_core::ports::model::{ModelRequest, ToolDefinition};
 use goondan_spec::kinds::{ModelParams, ReasoningEffort};
 use reqwest::header::HeaderMap;
@@ -32,24 +32,24 @@ pub(super) fn asks(messages: Vec<Arc<Message>>) -> ModelRequest {
 }
 
 pub(super) fn user(text: &str) -> Arc<Message> {
-    message(Role::User, vec![Part::text(text)])
+    message(MessageRole::User, vec![MessagePart::text(text)])
 }
 
-pub(super) fn call(id: &str) -> Part {
-    Part::ToolCall(ToolCall::new(id, "t__x", json!({"n": 1})))
+pub(super) fn call(id: &str) -> MessagePart {
+    MessagePart::ToolCall(ToolCall::new(id, "t__x", json!({"n": 1})))
 }
 
-pub(super) fn thinking(family: &str, text: &str, signature: &str) -> Part {
+pub(super) fn thinking(family: &str, text: &str, signature: &str) -> MessagePart {
     let data = json!({"signature": signature});
-    Part::Reasoning {
+    MessagePart::Reasoning {
         text: text.to_owned(),
         provider_metadata: opaque_data(family, data),
     }
 }
 
-pub(super) fn redacted(family: &str) -> Part {
+pub(super) fn redacted(family: &str) -> MessagePart {
     let data = json!({"redacted": "ENC"});
-    Part::Reasoning {
+    MessagePart::Reasoning {
         text: String::new(),
         provider_metadata: opaque_data(family, data),
     }
@@ -61,41 +61,47 @@ fn conversation(family: &str) -> Vec<Arc<Message>> {
     let search =
         json!({"type": "server_tool_use", "id": "srv", "name": "web_search", "input": input});
     let found = json!({"type": "web_search_tool_result", "tool_use_id": "srv", "content": []});
-    let opaque = |block| Part::Opaque {
+    let opaque = |block| MessagePart::Opaque {
         provider_metadata: opaque_data(family, block),
     };
     vec![
-        message(Role::System, vec![Part::text("A note.")]),
+        message(MessageRole::System, vec![MessagePart::text("A note.")]),
         message(
-            Role::User,
+            MessageRole::User,
             vec![
-                Part::text("Look at this."),
+                MessagePart::text("Look at this."),
                 file("image/png", Some("f.png")),
             ],
         ),
         message(
-            Role::Assistant,
+            MessageRole::Assistant,
             vec![
                 thinking(family, "I look.", "SIG1"),
                 redacted(family),
                 opaque(search),
                 opaque(found),
-                Part::text("I look it up."),
+                MessagePart::text("I look it up."),
                 call("a"),
                 call("b.c"),
             ],
         ),
         message(
-            Role::Tool,
+            MessageRole::Tool,
             vec![
                 result("a", json!({"degrees": 7})),
                 file("application/pdf", Some("r.pdf")),
             ],
         ),
-        message(Role::Tool, vec![failed_result("b.c")]),
-        message(Role::Assistant, vec![Part::text(" "), Part::text("Done.")]),
-        message(Role::User, vec![Part::text(""), Part::text("And now?")]),
-        message(Role::User, vec![Part::text("Hello?")]),
+        message(MessageRole::Tool, vec![failed_result("b.c")]),
+        message(
+            MessageRole::Assistant,
+            vec![MessagePart::text(" "), MessagePart::text("Done.")],
+        ),
+        message(
+            MessageRole::User,
+            vec![MessagePart::text(""), MessagePart::text("And now?")],
+        ),
+        message(MessageRole::User, vec![MessagePart::text("Hello?")]),
     ]
 }
 
@@ -154,14 +160,14 @@ fn the_same_conversation_gives_the_same_bytes_step_by_step() {
 #[test]
 fn a_turn_that_another_provider_began_continues_without_a_budget() {
     let high = Some(ReasoningEffort::High);
-    let foreign = || message(Role::Assistant, vec![call("a")]);
+    let foreign = || message(MessageRole::Assistant, vec![call("a")]);
     let own = || {
         message(
-            Role::Assistant,
+            MessageRole::Assistant,
             vec![thinking("anthropic", "hm", "SIG"), call("b")],
         )
     };
-    let results = |id: &str| message(Role::Tool, vec![result(id, json!(1))]);
+    let results = |id: &str| message(MessageRole::Tool, vec![result(id, json!(1))]);
     let began_elsewhere = asks(vec![user("go"), foreign(), results("a")]);
     assert_eq!(
         body("anthropic", OLD, high, &began_elsewhere).get("thinking"),
@@ -176,7 +182,7 @@ fn a_turn_that_another_provider_began_continues_without_a_budget() {
         body("anthropic", OLD, high, &with_instructions).get("thinking"),
         None
     );
-    let answered = message(Role::Assistant, vec![Part::text("done")]);
+    let answered = message(MessageRole::Assistant, vec![MessagePart::text("done")]);
     let next_turn = asks(vec![
         user("go"),
         foreign(),
@@ -211,25 +217,31 @@ fn a_turn_that_another_provider_began_continues_without_a_budget() {
 
 #[test]
 fn thinking_that_the_api_would_refuse_is_left_out() {
-    let blocks = |parts: Vec<Part>| {
-        let answer = message(Role::Assistant, parts);
+    let blocks = |parts: Vec<MessagePart>| {
+        let answer = message(MessageRole::Assistant, parts);
         let request = asks(vec![user("go"), answer, user("and?")]);
         body("anthropic", OLD, None, &request)["messages"][1]["content"].clone()
     };
     let text = || json!([{"type": "text", "text": "a"}]);
-    let unsigned = Part::reasoning("hm");
-    assert_eq!(blocks(vec![unsigned, Part::text("a")]), text());
+    let unsigned = MessagePart::reasoning("hm");
+    assert_eq!(blocks(vec![unsigned, MessagePart::text("a")]), text());
     assert_eq!(
-        blocks(vec![thinking("anthropic", "hm", ""), Part::text("a")]),
+        blocks(vec![
+            thinking("anthropic", "hm", ""),
+            MessagePart::text("a")
+        ]),
         text()
     );
     assert_eq!(
-        blocks(vec![Part::text("a"), thinking("anthropic", "hm", "SIG")]),
+        blocks(vec![
+            MessagePart::text("a"),
+            thinking("anthropic", "hm", "SIG")
+        ]),
         text()
     );
     let unsigned = message(
-        Role::Assistant,
-        vec![thinking("minimax", "hm", ""), Part::text("a")],
+        MessageRole::Assistant,
+        vec![thinking("minimax", "hm", ""), MessagePart::text("a")],
     );
     let request = asks(vec![user("go"), unsigned, user("and?")]);
     let sent = &body("minimax", "MiniMax-M2", None, &request)["messages"][1]["content"][0];
@@ -238,12 +250,12 @@ fn thinking_that_the_api_would_refuse_is_left_out() {
 
 #[test]
 fn former_tools_are_stubs() {
-    let odd = Part::ToolCall(ToolCall::new("b", "multi.tool", json!("not an object")));
+    let odd = MessagePart::ToolCall(ToolCall::new("b", "multi.tool", json!("not an object")));
     let messages = vec![
         user("go"),
-        message(Role::Assistant, vec![call("a"), odd]),
+        message(MessageRole::Assistant, vec![call("a"), odd]),
         message(
-            Role::Tool,
+            MessageRole::Tool,
             vec![result("a", json!("")), result("b", json!(2))],
         ),
     ];

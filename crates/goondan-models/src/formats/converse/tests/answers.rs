@@ -1,7 +1,7 @@
 use aws_smithy_eventstream::frame::write_message_to;
 use aws_smithy_types::event_stream::{Header, HeaderValue, Message};
 use bytes::Bytes;
-use goondan_core::message::{Part, ToolCall};
+use goondan_core::message::{MessagePart, ToolCall};
 use goondan_core::ports::model::{CompletedAnswer, ModelFinishReason, TokenUsage};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -125,7 +125,7 @@ fn the_metadata_may_be_missing_but_not_the_end() {
     let without_metadata = decoded(&events[..events.len() - 1]).expect("an answer");
     assert_eq!(
         (without_metadata.parts, without_metadata.usage),
-        (vec![Part::text("a")], None)
+        (vec![MessagePart::text("a")], None)
     );
     assert!(decoded(&events[..events.len() - 2]).is_err());
 }
@@ -221,7 +221,7 @@ fn tools_that_run_at_amazon_come_back_as_they_were() {
         ],
         "tool_use",
     );
-    let opaque = |block: Value| Part::Opaque {
+    let opaque = |block: Value| MessagePart::Opaque {
         provider_metadata: [(
             "bedrock".to_owned(),
             json!({"publisher": "anthropic", "block": block}),
@@ -238,8 +238,8 @@ fn tools_that_run_at_amazon_come_back_as_they_were() {
             json!({"toolResult": {"toolUseId": "s", "type": "nova_grounding_result",
             "content": [{"json": {"a": 1}}]}}),
         ),
-        Part::text("a"),
-        Part::ToolCall(ToolCall::new("c", "t__x", json!({}))),
+        MessagePart::text("a"),
+        MessagePart::ToolCall(ToolCall::new("c", "t__x", json!({}))),
     ];
     assert_eq!(decoded(&events).expect("an answer").parts, expected);
 }
@@ -268,7 +268,7 @@ fn odd_events_are_passed_over() {
         let events = [vec![event.clone()], message(&[text(0, &["a"])], "end_turn")].concat();
         assert_eq!(
             decoded(&events).expect("an answer").parts,
-            [Part::text("a")],
+            [MessagePart::text("a")],
             "{event:?}"
         );
     }
@@ -289,6 +289,6 @@ fn damaged_blocks_of_server_side_tools_do_no_harm() {
             "end_turn",
         );
         let parts = decoded(&events).expect("an answer").parts;
-        assert_eq!(parts.last(), Some(&Part::text("a")), "{start}");
+        assert_eq!(parts.last(), Some(&MessagePart::text("a")), "{start}");
     }
 }

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use goondan_core::message::{Message, Part, Role, ToolCall};
+use goondan_core::message::{Message, MessagePart, MessageRole, ToolCall};
 use goondan_core::ports::model::{ModelRequest, ToolDefinition};
 use goondan_spec::kinds::{ModelParams, ReasoningEffort};
 use proptest::prelude::*;
@@ -43,17 +43,17 @@ fn with_ids(messages: Vec<Arc<Message>>) -> Vec<Arc<Message>> {
 }
 
 fn user(text: &str) -> Arc<Message> {
-    message(Role::User, vec![Part::text(text)])
+    message(MessageRole::User, vec![MessagePart::text(text)])
 }
 
-fn call(id: &str) -> Part {
-    Part::ToolCall(ToolCall::new(id, "t__x", json!({"n": 1})))
+fn call(id: &str) -> MessagePart {
+    MessagePart::ToolCall(ToolCall::new(id, "t__x", json!({"n": 1})))
 }
 
-fn reasoning(family: &str, publisher: &str, data: Value) -> Part {
+fn reasoning(family: &str, publisher: &str, data: Value) -> MessagePart {
     let mut data = data;
     data["publisher"] = publisher.into();
-    Part::Reasoning {
+    MessagePart::Reasoning {
         text: "I look.".to_owned(),
         provider_metadata: opaque_data(family, data),
     }
@@ -63,29 +63,39 @@ fn reasoning(family: &str, publisher: &str, data: Value) -> Part {
 fn conversation(family: &str) -> Vec<Arc<Message>> {
     let pdf = || file("application/pdf", Some("Q1 report_final.pdf"));
     with_ids(vec![
-        message(Role::System, vec![Part::text("A note.")]),
+        message(MessageRole::System, vec![MessagePart::text("A note.")]),
         message(
-            Role::User,
-            vec![Part::text("Look."), file("image/png", Some("f.png")), pdf()],
+            MessageRole::User,
+            vec![
+                MessagePart::text("Look."),
+                file("image/png", Some("f.png")),
+                pdf(),
+            ],
         ),
         message(
-            Role::Assistant,
+            MessageRole::Assistant,
             vec![
                 reasoning(family, "anthropic", json!({"signature": "SIG1"})),
                 reasoning(family, "anthropic", json!({"redactedContent": "YQ=="})),
-                Part::text("I look it up."),
+                MessagePart::text("I look it up."),
                 call("a"),
                 call("b.c"),
             ],
         ),
-        message(Role::Tool, vec![result("a", json!("")), pdf()]),
+        message(MessageRole::Tool, vec![result("a", json!("")), pdf()]),
         message(
-            Role::Tool,
+            MessageRole::Tool,
             vec![failed_result("b.c"), file("text/plain", Some("a.txt"))],
         ),
-        message(Role::Assistant, vec![Part::text(" "), Part::text("Done.")]),
-        message(Role::User, vec![Part::text(""), Part::text("And now?")]),
-        message(Role::User, vec![Part::text("Hello?")]),
+        message(
+            MessageRole::Assistant,
+            vec![MessagePart::text(" "), MessagePart::text("Done.")],
+        ),
+        message(
+            MessageRole::User,
+            vec![MessagePart::text(""), MessagePart::text("And now?")],
+        ),
+        message(MessageRole::User, vec![MessagePart::text("Hello?")]),
     ])
 }
 
@@ -122,8 +132,8 @@ fn a_conversation_goes_out_to_others_without_opaque_data() {
 #[test]
 fn a_turn_that_another_provider_began_continues_without_a_budget() {
     let high = Some(ReasoningEffort::High);
-    let results = |id: &str| message(Role::Tool, vec![result(id, json!(1))]);
-    let foreign = message(Role::Assistant, vec![call("a")]);
+    let results = |id: &str| message(MessageRole::Tool, vec![result(id, json!(1))]);
+    let foreign = message(MessageRole::Assistant, vec![call("a")]);
     let began_elsewhere = asks(vec![user("go"), foreign, results("a")]);
     let fields = |body: &Value| body["additionalModelRequestFields"].clone();
     assert_eq!(fields(&body(CLAUDE, high, &began_elsewhere)), json!(null));
@@ -131,7 +141,7 @@ fn a_turn_that_another_provider_began_continues_without_a_budget() {
     let adaptive = json!({"thinking": {"type": "adaptive"}, "output_config": {"effort": "high"}});
     assert_eq!(fields(&newer), adaptive);
     let signed = reasoning("bedrock", "anthropic", json!({"signature": "SIG"}));
-    let own = message(Role::Assistant, vec![signed, call("a")]);
+    let own = message(MessageRole::Assistant, vec![signed, call("a")]);
     let continued = body(CLAUDE, None, &asks(vec![user("go"), own, results("a")]));
     assert_eq!(fields(&continued)["thinking"]["budget_tokens"], 1024);
 }
@@ -140,8 +150,8 @@ fn a_turn_that_another_provider_began_continues_without_a_budget() {
 fn former_tools_are_stubs() {
     let messages = vec![
         user("go"),
-        message(Role::Assistant, vec![call("a")]),
-        message(Role::Tool, vec![result("a", json!(1))]),
+        message(MessageRole::Assistant, vec![call("a")]),
+        message(MessageRole::Tool, vec![result("a", json!(1))]),
     ];
     let request = ModelRequest {
         tools: Arc::from([]),
@@ -261,20 +271,23 @@ fn messages(steps: &[(u8, bool, u8, u8)]) -> Vec<Arc<Message>> {
             _ => {}
         }
         if *has_text || *calls == 0 {
-            parts.push(Part::text(if *after == 3 { " " } else { "text" }));
+            parts.push(MessagePart::text(if *after == 3 { " " } else { "text" }));
         }
         let ids: Vec<String> = (0..*calls)
             .map(|number| format!("c{at}.{number}"))
             .collect();
         parts.extend(ids.iter().map(|id| call(id)));
-        messages.push(message(Role::Assistant, parts));
+        messages.push(message(MessageRole::Assistant, parts));
         let results = |id: &String| match after {
             0 => vec![result(id, json!(""))],
             1 => vec![failed_result(id), file("application/pdf", None)],
             _ => vec![result(id, json!({"a": 1}))],
         };
         if *calls > 0 {
-            messages.push(message(Role::Tool, ids.iter().flat_map(results).collect()));
+            messages.push(message(
+                MessageRole::Tool,
+                ids.iter().flat_map(results).collect(),
+            ));
         }
         if *calls == 0 || *after == 2 {
             messages.push(user("more"));

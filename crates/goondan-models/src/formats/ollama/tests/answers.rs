@@ -1,16 +1,18 @@
-use goondan_core::message::{Part, ToolCall};
+use goondan_core::message::{MessagePart, ToolCall};
 use goondan_core::ports::model::{CompletedAnswer, ModelFinishReason, TokenUsage};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{body, call, decoded, end, format_for, piece, whole_answer};
 use crate::errors::{ProviderError, error_of_any_shape};
-use crate::formats::Framing;
+use crate::formats::EventFraming;
 use crate::testing::{decode_pieces, decode_stream, messy_bodies};
 
 fn calls_of(answer: &CompletedAnswer) -> Vec<(&str, &str, Value)> {
     let calls = answer.parts.iter().filter_map(|part| match part {
-        Part::ToolCall(call) => Some((&*call.tool_call_id, &*call.tool_name, call.input.clone())),
+        MessagePart::ToolCall(call) => {
+            Some((&*call.tool_call_id, &*call.tool_name, call.input.clone()))
+        }
         _ => None,
     });
     calls.collect()
@@ -20,15 +22,18 @@ fn calls_of(answer: &CompletedAnswer) -> Vec<(&str, &str, Value)> {
 fn a_whole_answer_keeps_everything() {
     let answer = decoded(&whole_answer()).expect("an answer");
     let metadata = json!({"ollama": {"field": "thinking"}});
-    let reasoning = Part::Reasoning {
+    let reasoning = MessagePart::Reasoning {
         text: "I look.".to_owned(),
         provider_metadata: metadata.as_object().cloned().unwrap_or_default(),
     };
     let calls = [
-        Part::ToolCall(ToolCall::new("call_1", "t__x", json!({"n": 1}))),
-        Part::ToolCall(ToolCall::new("call_x", "t__y", json!({"m": 2}))),
+        MessagePart::ToolCall(ToolCall::new("call_1", "t__x", json!({"n": 1}))),
+        MessagePart::ToolCall(ToolCall::new("call_x", "t__y", json!({"m": 2}))),
     ];
-    assert_eq!(answer.parts[..2], [reasoning, Part::text("Grüße 🐝.")]);
+    assert_eq!(
+        answer.parts[..2],
+        [reasoning, MessagePart::text("Grüße 🐝.")]
+    );
     assert_eq!(answer.parts[2..], calls);
     assert_eq!(answer.finish_reason, ModelFinishReason::ToolCalls);
     let usage = TokenUsage {
@@ -44,7 +49,7 @@ fn a_whole_answer_keeps_everything() {
 proptest! {
     #[test]
     fn any_spelling_of_a_stream_gives_the_same_answer(
-        pieces in messy_bodies(Framing::JsonLines, body(&whole_answer())),
+        pieces in messy_bodies(EventFraming::JsonLines, body(&whole_answer())),
     ) {
         let pieces = pieces.iter().map(Vec::as_slice);
         let answer = decode_pieces(&format_for("qwen3"), "ollama", pieces).expect("an answer");
@@ -169,11 +174,11 @@ fn the_last_line_may_lack_its_end_and_later_lines_do_not_count() {
     let lines = body(&[piece(json!({"content": "Hi"})), end("stop")]);
     let answer = decode_stream(&format_for("qwen3"), "ollama", lines.trim_end().as_bytes())
         .expect("an answer");
-    assert_eq!(answer.parts, [Part::text("Hi")]);
+    assert_eq!(answer.parts, [MessagePart::text("Hi")]);
     let after = format!("{lines}{}\nnonsense\n", json!({"error": "late"}));
     let answer =
         decode_stream(&format_for("qwen3"), "ollama", after.as_bytes()).expect("an answer");
-    assert_eq!(answer.parts, [Part::text("Hi")]);
+    assert_eq!(answer.parts, [MessagePart::text("Hi")]);
 }
 
 #[test]

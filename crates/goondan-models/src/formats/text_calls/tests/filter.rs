@@ -7,7 +7,7 @@ use super::*;
 /// Returns the reasoning and the text that are shown when an answer arrives in `pieces`.
 pub(super) fn shown(pieces: &[&str]) -> (String, String) {
     let mut filter = TextCallFilter::new(tools());
-    let finish = ModelChunk::Finish(Box::new(recovered(answer(vec![Part::text(
+    let finish = ModelChunk::Finish(Box::new(recovered(answer(vec![MessagePart::text(
         pieces.concat(),
     )]))));
     let chunks = pieces
@@ -30,7 +30,10 @@ pub(super) fn shown(pieces: &[&str]) -> (String, String) {
 
 #[test]
 fn reasoning_of_servers_that_separate_it_leaves_the_text_alone() {
-    let parts = vec![Part::reasoning("a"), Part::text("<think>b</think>")];
+    let parts = vec![
+        MessagePart::reasoning("a"),
+        MessagePart::text("<think>b</think>"),
+    ];
     assert_eq!(recovered(answer(parts.clone())).parts, parts);
     let mut filter = TextCallFilter::new(tools());
     let reasoning = ModelChunk::Reasoning("a".to_owned());
@@ -38,10 +41,14 @@ fn reasoning_of_servers_that_separate_it_leaves_the_text_alone() {
     assert_eq!(filter.filter(reasoning.clone()), [reasoning]);
     assert_eq!(filter.filter(text.clone()), [text]);
     let with_call = vec![
-        Part::text("<think>b</think>c"),
+        MessagePart::text("<think>b</think>c"),
         call(7, "weather__now", json!({})),
     ];
-    let expected = [Part::reasoning("b"), Part::text("c"), with_call[1].clone()];
+    let expected = [
+        MessagePart::reasoning("b"),
+        MessagePart::text("c"),
+        with_call[1].clone(),
+    ];
     assert_eq!(recovered(answer(with_call)).parts, expected);
 }
 
@@ -125,7 +132,7 @@ proptest! {
         text in "[a-z<>\\[\\]`~{}\"/= \n\té🐝]{0,60}",
         cuts in prop::collection::vec(any::<Index>(), 0..8),
     ) {
-        prop_assert_eq!(recovered(answer(vec![Part::text(text.as_str())])).parts, [Part::text(text.as_str())]);
+        prop_assert_eq!(recovered(answer(vec![MessagePart::text(text.as_str())])).parts, [MessagePart::text(text.as_str())]);
         prop_assert_eq!(shown(&cut(&text, &cuts)), (String::new(), text.clone()));
     }
 
@@ -134,9 +141,9 @@ proptest! {
         text in texts(),
         cuts in prop::collection::vec(any::<Index>(), 0..12),
     ) {
-        let whole = recovered(answer(vec![Part::text(text.as_str())]));
+        let whole = recovered(answer(vec![MessagePart::text(text.as_str())]));
         prop_assert_eq!(shown(&cut(&text, &cuts)), readable(&whole));
-        let is_changed = whole.parts.iter().any(|part| !matches!(part, Part::Text { .. }));
+        let is_changed = whole.parts.iter().any(|part| !matches!(part, MessagePart::Text { .. }));
         if !is_changed && !text.trim_start().starts_with("<think>") {
             prop_assert_eq!(readable(&whole).1, text);
         }

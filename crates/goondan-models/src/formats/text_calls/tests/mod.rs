@@ -25,7 +25,7 @@ fn tools() -> Arc<[ToolDefinition]> {
     ])
 }
 
-fn answer(parts: Vec<Part>) -> CompletedAnswer {
+fn answer(parts: Vec<MessagePart>) -> CompletedAnswer {
     CompletedAnswer {
         parts,
         ..CompletedAnswer::default()
@@ -36,31 +36,35 @@ fn recovered(answer: CompletedAnswer) -> CompletedAnswer {
     recover(answer, &tools(), &mut CallIds::new(&HashSet::new()))
 }
 
-fn call(number: u32, name: &str, input: Value) -> Part {
-    Part::ToolCall(ToolCall::new(format!("call_{number}"), name, input))
+fn call(number: u32, name: &str, input: Value) -> MessagePart {
+    MessagePart::ToolCall(ToolCall::new(format!("call_{number}"), name, input))
 }
 
 /// Asserts that `text` becomes `parts`, however it arrives.
-fn assert_parts(text: &str, parts: &[Part]) {
-    let whole = answer(vec![Part::text(text)]);
+fn assert_parts(text: &str, parts: &[MessagePart]) {
+    let whole = answer(vec![MessagePart::text(text)]);
     assert_eq!(recovered(whole.clone()).parts, parts, "{text}");
     let letters: Vec<&str> = text.split_inclusive(|_: char| true).collect();
     assert_eq!(shown(&letters), readable(&recovered(whole)), "{text}");
 }
 
 fn assert_is_text(text: &str) {
-    assert_parts(text, &[Part::text(text)]);
+    assert_parts(text, &[MessagePart::text(text)]);
 }
 
 /// Returns the reasoning and the text of an answer.
 fn readable(answer: &CompletedAnswer) -> (String, String) {
     let reasoning = answer.parts.iter().filter_map(|part| match part {
-        Part::Reasoning { text, .. } => Some(text.as_str()),
+        MessagePart::Reasoning { text, .. } => Some(text.as_str()),
         _ => None,
     });
     (
         reasoning.collect(),
-        answer.parts.iter().filter_map(Part::as_text).collect(),
+        answer
+            .parts
+            .iter()
+            .filter_map(MessagePart::as_text)
+            .collect(),
     )
 }
 
@@ -80,10 +84,10 @@ fn hermes_calls_are_recovered() {
     assert_parts(
         two,
         &[
-            Part::text("I look."),
+            MessagePart::text("I look."),
             weather.clone(),
             write,
-            Part::text(" Done."),
+            MessagePart::text(" Done."),
         ],
     );
     let unclosed = r#"<tool_call>{"name":"weather__now","arguments":{"city":"Ulm"}}
@@ -235,13 +239,16 @@ fn code_blocks_stay_text() {
         ("~~~\n```\n~~~", "\n"),
     ] {
         let text = format!("{before}{after}{call_text}");
-        assert_parts(&text, &[Part::text(before.trim_end()), write.clone()]);
+        assert_parts(
+            &text,
+            &[MessagePart::text(before.trim_end()), write.clone()],
+        );
     }
 }
 
 #[test]
 fn only_answers_without_structured_calls_change() {
-    let text = Part::text("<function=fs__write></function>");
+    let text = MessagePart::text("<function=fs__write></function>");
     let structured = answer(vec![text.clone(), call(7, "weather__now", json!({}))]);
     assert_eq!(recovered(structured.clone()), structured);
     let none = recover(
@@ -254,7 +261,7 @@ fn only_answers_without_structured_calls_change() {
 
 #[test]
 fn the_reason_becomes_tool_calls_unless_the_answer_was_cut() {
-    let text = || vec![Part::text("<function=fs__write></function>")];
+    let text = || vec![MessagePart::text("<function=fs__write></function>")];
     let ended = |finish_reason| {
         recovered(CompletedAnswer {
             finish_reason,
@@ -265,7 +272,7 @@ fn the_reason_becomes_tool_calls_unless_the_answer_was_cut() {
     assert_eq!(ended(ModelFinishReason::Stop), ModelFinishReason::ToolCalls);
     assert_eq!(ended(ModelFinishReason::Length), ModelFinishReason::Length);
     assert_eq!(
-        recovered(answer(vec![Part::text("x")])).finish_reason,
+        recovered(answer(vec![MessagePart::text("x")])).finish_reason,
         ModelFinishReason::Stop
     );
 }
@@ -275,12 +282,12 @@ fn ids_are_unique_in_the_conversation() {
     let taken = HashSet::from(["call_2".to_owned()]);
     let text = "<function=fs__write></function>";
     let answer = recover(
-        answer(vec![Part::text([text, text].concat())]),
+        answer(vec![MessagePart::text([text, text].concat())]),
         &tools(),
         &mut CallIds::new(&taken),
     );
     let ids = answer.parts.iter().filter_map(|part| match part {
-        Part::ToolCall(call) => Some(call.tool_call_id.as_str()),
+        MessagePart::ToolCall(call) => Some(call.tool_call_id.as_str()),
         _ => None,
     });
     assert_eq!(ids.collect::<Vec<_>>(), ["call_3", "call_4"]);
@@ -288,15 +295,15 @@ fn ids_are_unique_in_the_conversation() {
 
 #[test]
 fn reasoning_at_the_beginning_becomes_a_part() {
-    let reasoning = || Part::reasoning("I think.\n\nSo.");
+    let reasoning = || MessagePart::reasoning("I think.\n\nSo.");
     assert_parts(
         "<think>\nI think.\n\nSo.\n</think>\n\nHi. ",
-        &[reasoning(), Part::text("Hi. ")],
+        &[reasoning(), MessagePart::text("Hi. ")],
     );
     assert_parts(" <think>I think.\n\nSo.", &[reasoning()]);
-    assert_parts("<think></think>Hi", &[Part::text("Hi")]);
+    assert_parts("<think></think>Hi", &[MessagePart::text("Hi")]);
     assert_parts("<think>\n\n</think>\n", &[]);
-    assert_parts("<think> a </thin", &[Part::reasoning("a </thin")]);
+    assert_parts("<think> a </thin", &[MessagePart::reasoning("a </thin")]);
     let text = "<think>I think.\n\nSo.</think><function=fs__write></function>";
     assert_parts(text, &[reasoning(), call(1, "fs__write", json!({}))]);
     for text in [

@@ -10,7 +10,7 @@ import { on, state } from "../state.js";
 const LISTED = 100;
 
 const COVERS = { call: "this call, with the same arguments", program: "command lines of the same programs", tool: "all calls of this tool" };
-const ANSWERS = { allow: ["ok", "allowed"], deny: ["bad", "denied"], nobody: ["plain", "nobody was there"], withdrawn: ["plain", "withdrawn"] };
+const ANSWERS = { allow: ["ok", "allowed"], deny: ["bad", "denied"], nobody: ["plain", "no user available"], withdrawn: ["plain", "withdrawn"] };
 
 /** @type {import("../app.js").View} */
 export function approvals(place) {
@@ -32,13 +32,13 @@ export function approvals(place) {
       drawn.set(id, card);
       open.append(card);
     }
-    if (!drawn.size) fill(open, nothing("Nobody waits for you", "A call that a policy asks about is here until somebody answers."));
+    if (!drawn.size) fill(open, nothing("No open approval requests", "Tool calls that need approval appear here."));
   }
   function drawPast() {
     const asked = new Map();
     for (const event of state.events) if (event.type === "approval.resolved") asked.set(event.approvalId, event);
     const latest = [...asked.values()].slice(-LISTED).reverse();
-    fill(past, latest.length ? latest.map(answered) : h("li.muted", {}, "Nothing yet."));
+    fill(past, latest.length ? latest.map(answered) : h("li.muted", {}, "No answers yet."));
   }
   const stops = [on("questions", draw), on("events", drawPast)];
   draw();
@@ -56,10 +56,10 @@ function ask(question) {
   const tell = (answer, covers) => () => attempt(() => post(`/api/approvals/${segment(question.id)}`, { answer, ...(covers ? { covers } : {}) }));
   return h(
     "article.panel.question",
-    { data: { question: question.id }, "aria-label": `May ${question.toolName} run?` },
-    h("h2", {}, "May ", h("code", {}, question.toolName), " run?"),
-    h("p.muted", {}, "Asked by ", conversationLink(question), question.reason ? ` · ${question.reason}` : ""),
-    question.preview && [h("h3", {}, "What it would do"), data(question.preview, "What it would do")],
+    { data: { question: question.id }, "aria-label": `Allow ${question.toolName}?` },
+    h("h2", {}, "Allow ", h("code", {}, question.toolName), "?"),
+    h("p.muted", {}, "Requested by ", conversationLink(question), question.reason ? ` · ${question.reason}` : ""),
+    question.preview && [h("h3", {}, "Preview"), data(question.preview, "Preview")],
     h("h3", {}, "Arguments"),
     data(question.arguments, "Arguments"),
     h("div.actions", {}, button("Allow once", tell("once"), { class: "primary" }), button("Deny", tell("deny"), { class: "danger" })),
@@ -71,14 +71,14 @@ function ask(question) {
 function longer(question, tell) {
   const covers = h(
     "select",
-    { "aria-label": "What the answer covers" },
+    { "aria-label": "Scope of the approval" },
     question.offers.map((offer) => h("option", { value: offer.covers }, `${COVERS[offer.covers] ?? offer.covers}${offer.commands?.length ? `: ${offer.commands.join(", ")}` : ""}`)),
   );
   return h(
     "details.longer",
     {},
-    h("summary", {}, "Allow for longer"),
-    h("label", {}, "It covers ", covers),
+    h("summary", {}, "Remember the approval"),
+    h("label", {}, "Scope: ", covers),
     h(
       "div.actions",
       {},

@@ -25,7 +25,7 @@ export function conversations(place, [agentName, instanceKey]) {
   const stops = [on("instances", drawList)];
   drawList();
   const opened = chosen ? open(detail, chosen) : () => {};
-  if (!chosen) fill(detail, nothing("No conversation is chosen", "Choose one, or begin a new one."));
+  if (!chosen) fill(detail, nothing("No conversation selected", "Select a conversation, or start a new one."));
   instances().catch(() => null);
   return () => {
     stops.forEach((stop) => stop());
@@ -35,7 +35,7 @@ export function conversations(place, [agentName, instanceKey]) {
 
 function items(chosen, agentName) {
   const wanted = [...state.instances].filter((meta) => chosen || !agentName || meta.agentName === agentName).reverse();
-  if (!wanted.length) return h("li.muted", {}, "There is none yet.");
+  if (!wanted.length) return h("li.muted", {}, "No conversations yet.");
   wanted.sort((a, b) => b.updatedAt.localeCompare(a.updatedAt));
   return wanted.map((meta) => {
     const isChosen = chosen && nameOf(meta) === nameOf(chosen);
@@ -56,7 +56,7 @@ function items(chosen, agentName) {
 /** Begins a new conversation: its first input makes it. */
 function starter() {
   const agents = h("select", { "aria-label": "Agent" });
-  const key = h("input", { "aria-label": "Key of the conversation", placeholder: "key", value: "main", maxlength: 200 });
+  const key = h("input", { "aria-label": "Conversation key", placeholder: "key", value: "main", maxlength: 200 });
   const fillAgents = () => fill(agents, (state.swarm?.agents ?? []).map((name) => h("option", { value: name, selected: name === state.swarm.entryAgent }, name)));
   fillAgents();
   const form = h("form.starter", {}, agents, key, h("button", { type: "submit" }, "Open"));
@@ -97,7 +97,7 @@ function open(detail, whose) {
     const isAtEnd = scroll.scrollHeight - scroll.scrollTop - scroll.clientHeight < 80;
     fill(messages, shown.failed && h("p.bad", {}, shown.failed), conversation(shown.list, { fork: (message) => fork(whose, message.id), record: (message) => recordCase(whose, message.id), cuts: cuts(whose) }));
     for (const one of messages.querySelectorAll("details")) one.open = open.has(place(one));
-    if (!shown.list.length) fill(messages, nothing("Nothing was said yet", "What you send begins the conversation."));
+    if (!shown.list.length) fill(messages, nothing("No messages yet", "Send a message to start the conversation."));
     drawHead();
     drawLive();
     if (isAtEnd) scroll.scrollTop = scroll.scrollHeight;
@@ -196,8 +196,8 @@ function heading(whose, shown, load) {
       {},
       isRunning && button("Cancel the turn", () => attempt(() => remove(`${placeOf(whose)}/turn`)).then(load), { class: "danger" }),
       has && button("Fork", () => fork(whose)),
-      has && button("Make a case", () => recordCase(whose), { title: "Make a case for gdn test of this conversation" }),
-      has && button("Save as a page", () => exportPage(whose, shown.list)),
+      has && button("Record test case", () => recordCase(whose), { title: "Record this conversation as a test case for gdn test" }),
+      has && button("Save as HTML", () => exportPage(whose, shown.list)),
     ),
   );
 }
@@ -207,14 +207,14 @@ function fork(whose, messageId) {
   return attempt(async () => {
     const made = await post(`${placeOf(whose)}/fork`, messageId ? { messageId } : {});
     await instances();
-    notice("ok", `${made.agentName}:${made.instanceKey} begins with ${counted(made.messages, "message")}.`);
+    notice("ok", `Created ${made.agentName}:${made.instanceKey} with ${counted(made.messages, "message")}.`);
     location.hash = address("conversations", made.agentName, made.instanceKey);
   });
 }
 
 /** Where a person writes. What could not be handed in stays there, and keeps its id: sent again, it is the same input. */
 function composer(whose) {
-  const words = h("textarea", { rows: 2, "aria-label": `Input for ${nameOf(whose)}`, placeholder: "Write to the agent. Enter sends, Shift+Enter makes a new line." });
+  const words = h("textarea", { rows: 2, "aria-label": `Input for ${nameOf(whose)}`, placeholder: "Write to the agent. Enter sends, Shift+Enter adds a new line." });
   const send = h("button.primary", { type: "submit" }, "Send");
   const form = h("form.composer", {}, words, send);
   let id = "";

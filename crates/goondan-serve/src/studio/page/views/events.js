@@ -70,7 +70,7 @@ export function events(place) {
     wanted.push(...fresh);
     soon();
   });
-  fill(detail, nothing("No event is chosen", "Choose one to see all of it."));
+  fill(detail, nothing("No event selected", "Select an event to see its details."));
   choices();
   filter();
   return () => {

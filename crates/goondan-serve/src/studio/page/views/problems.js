@@ -23,11 +23,11 @@ export function problems(place) {
   const failed = h("div.cards-list");
   place.append(
     head("Problems"),
-    section("Failed inputs", "Their turns failed. They wait until somebody has them tried again, or discards them.", waiting),
-    section("Uncertain calls", "They had begun when the process ended: they may or may not have happened. Nothing does them again by itself. Find out what has become of them, and tell the agent.", uncertain),
-    section("Failed turns, models and calls", "The latest, as far as the page knows.", failed),
+    section("Failed inputs", "These inputs failed. Retry or discard them.", waiting),
+    section("Uncertain calls", "These calls were running when the process ended, so their effect is unknown. They are not repeated. Check whether each call happened, and report it to the agent.", uncertain),
+    section("Failed turns, models and calls", "The latest failures among the loaded events.", failed),
   );
-  const drawLetters = () => fill(waiting, state.letters.length ? [...state.letters].reverse().map(letter) : nothing("No input waits"));
+  const drawLetters = () => fill(waiting, state.letters.length ? [...state.letters].reverse().map(letter) : nothing("No failed inputs"));
   function drawEvents() {
     const wrong = [];
     for (const event of state.events) {
@@ -35,7 +35,7 @@ export function problems(place) {
       const isWrong = event.type.endsWith(".failed") || (event.type === "tool.completed" && event.status !== "ok" && !isUncertain);
       if (isWrong && event.type !== "step.failed" && !event.type.startsWith("reload")) wrong.push(event);
     }
-    fill(failed, wrong.length ? wrong.slice(-LISTED).reverse().map(failure) : nothing("Nothing has failed"));
+    fill(failed, wrong.length ? wrong.slice(-LISTED).reverse().map(failure) : nothing("No failures"));
   }
   const stops = [on("letters", drawLetters), on("events", drawEvents), uncertainCalls(uncertain)];
   drawLetters();
@@ -54,7 +54,7 @@ function letter({ event, error, failedAt }) {
     attempt(async () => {
       const state = await post(`${placeOf(whose)}/retry`, { eventId: event.id });
       await letters();
-      notice("ok", `${nameOf(whose)} tries it again as ${state.id}.`);
+      notice("ok", `${nameOf(whose)} retries the input as ${state.id}.`);
     });
   const discard = () =>
     attempt(async () => {
@@ -80,7 +80,7 @@ function failure(event) {
     {},
     h("summary", {}, mark("bad", code), h("code", {}, event.toolName ?? event.model ?? event.type), h("span", {}, nameOf(event)), h("time.muted", {}, when(event.timestamp))),
     h("p", {}, words),
-    h("p", {}, h("a", { href: address("traces", event.traceId) }, "Its trace"), " · ", conversationLink(event)),
+    h("p", {}, h("a", { href: address("traces", event.traceId) }, "Trace"), " · ", conversationLink(event)),
     data(event, "The event"),
   );
 }

@@ -7,14 +7,14 @@ import { counted, duration, when } from "../format.js";
 import { attempt, diagnostic, head, mark, nothing, notice } from "../parts.js";
 import { on, state } from "../state.js";
 
-const EFFECTS = { added: "takes inputs from now on", draining: "takes nothing more; its running turns may finish", changed: "differs" };
+const EFFECTS = { added: "now accepts inputs", draining: "accepts no more inputs; its running turns may finish", changed: "changed" };
 
 /** @type {import("../app.js").View} */
 export function reloadsView(place) {
   const list = h("ol.timeline");
   const now = button("Reload now", () => attempt(reload), { class: "primary" });
-  place.append(head("Reloads", now), h("p.muted", {}, "What has changed since this process began. A turn that runs goes on with what it began with."), list);
-  const draw = () => fill(list, state.reloads.length ? [...state.reloads].reverse().map(entry) : h("li", {}, nothing("The swarm was not reloaded yet", "It reloads when a file of the project changes.")), first());
+  place.append(head("Reloads", now), h("p.muted", {}, "Changes since this process started. A running step keeps the version it started with."), list);
+  const draw = () => fill(list, state.reloads.length ? [...state.reloads].reverse().map(entry) : h("li", {}, nothing("No reloads yet", "The swarm reloads when a project file changes.")), first());
   const stop = on("reloads", draw);
   draw();
   return stop;
@@ -23,12 +23,12 @@ export function reloadsView(place) {
 async function reload() {
   const told = await post("/api/reload");
   await reloads();
-  if (told.ok) notice("ok", `Generation ${told.generation} serves.`);
-  else notice("bad", `The project was not taken: ${counted(told.diagnostics.length, "problem")}. Generation ${told.generation} still serves.`);
+  if (told.ok) notice("ok", `Running generation ${told.generation}.`);
+  else notice("bad", `The reload failed: ${counted(told.diagnostics.length, "problem")}. Generation ${told.generation} stays active.`);
 }
 
 function first() {
-  return h("li.entry", {}, h("div.row", {}, h("strong", {}, "Generation 1"), h("span.muted", {}, "the process began with it")));
+  return h("li.entry", {}, h("div.row", {}, h("strong", {}, "Generation 1"), h("span.muted", {}, "loaded when the process started")));
 }
 
 function entry(record) {
@@ -40,23 +40,23 @@ function entry(record) {
     h(
       "div.row",
       {},
-      h("strong", {}, record.ok ? `Generation ${record.generation}` : "Not taken"),
+      h("strong", {}, record.ok ? `Generation ${record.generation}` : "Failed"),
       fate(record),
       h("span.muted", {}, `${when(record.at)} · ${duration(record.durationMs)}`),
     ),
     h("div.changes", {}, change("added", "+", plan.added), change("changed", "~", plan.changed), change("removed", "−", plan.removed)),
     plan.agents.length > 0 && h("ul.effects", {}, plan.agents.map(effect)),
-    plan.limits && h("p", {}, "The limits of the swarm differ."),
-    record.ok && isEmpty && h("p.muted", {}, "Nothing was different."),
+    plan.limits && h("p", {}, "The swarm limits changed."),
+    record.ok && isEmpty && h("p.muted", {}, "No changes."),
     record.diagnostics.length > 0 && h("ul.diagnostics", {}, record.diagnostics.map(diagnostic)),
   );
 }
 
 /** What has become of it. */
 function fate(record) {
-  if (!record.ok) return mark("bad", `generation ${record.generation} went on`);
+  if (!record.ok) return mark("bad", `generation ${record.generation} stayed active`);
   const serves = record.generation === state.swarm?.generation;
-  return serves ? mark("ok", "serves") : mark("plain", "has served");
+  return serves ? mark("ok", "active") : mark("plain", "replaced");
 }
 
 function change(kind, sign, names) {

@@ -15,7 +15,7 @@ export function swarm(place) {
 
   function draw() {
     const { topology } = state;
-    if (!topology) return fill(graph, nothing("Nothing is known of the swarm yet"));
+    if (!topology) return fill(graph, nothing("Loading…"));
     fill(top, heading(topology));
     const focus = (id) => () => {
       focused = id;
@@ -60,7 +60,7 @@ function heading(topology) {
       h(
         "section.panel.bad",
         { "aria-label": "The last reload failed" },
-        h("h2", {}, `The last reload failed: generation ${topology.generation} still serves`),
+        h("h2", {}, `The last reload failed: generation ${topology.generation} stays active`),
         h("ul.diagnostics", {}, last.diagnostics.map(diagnostic)),
         h("p", {}, h("a", { href: address("reloads") }, "All reloads")),
       ),
@@ -86,7 +86,7 @@ function agentCard(agent) {
     h("h3", {}, h("a", { href: address("conversations", agent.name) }, agent.name), isEntry && mark("plain", "entry")),
     agent.description && h("p", {}, agent.description),
     h("p.muted", {}, `${agent.models.join(" → ")} · ${counted(agent.exports.length, "function")}`),
-    agent.permissions && h("p.muted", {}, `By default calls are ${{ allow: "allowed", ask: "asked about", deny: "denied" }[agent.permissions]}`),
+    agent.permissions && h("p.muted", {}, `Calls without a matching rule: ${{ allow: "allowed", ask: "need approval", deny: "denied" }[agent.permissions]}`),
     agent.extensions.length > 0 && h("p.muted", {}, `Extensions: ${agent.extensions.join(", ")}`),
     h("p.counts", { data: { agent: agent.name } }, tally(agent.name)),
   );

@@ -26,7 +26,7 @@ export function traces(place, [chosen]) {
     const found = chains();
     const current = chosen ?? found[0]?.id;
     fill(list, found.slice(0, LISTED).map((chain) => item(chain, chain.id === current)));
-    if (!found.length) return fill(detail, nothing("Nothing has happened yet", "Send an input, and its course is here."));
+    if (!found.length) return fill(detail, nothing("No traces yet", "Send an input to see its trace."));
     fill(detail, waterfall(current, found.find((chain) => chain.id === current), open, draw));
   }
   const stop = on("events", () => (timer ||= setTimeout(draw, 250)));
@@ -52,7 +52,7 @@ function item(chain, isChosen) {
 }
 
 function waterfall(id, chain, open, redraw) {
-  if (!chain) return nothing("This trace is not known", "It is older than the events that the page has.");
+  if (!chain) return nothing("Unknown trace", "The trace is older than the loaded events.");
   const all = flat(spans(id));
   const begin = Math.min(chain.begin, ...all.map((span) => span.begin));
   const end = Math.max(chain.isRunning ? Date.now() : chain.end, begin + 1, ...all.map((span) => span.end ?? 0));
@@ -77,7 +77,7 @@ function row(span, begin, end, open, redraw) {
   bar.style.width = `max(3px, ${(100 * ((span.end ?? end) - span.begin)) / whole}%)`;
   const name = h("span.span-name", {}, h(`i.bar-key.${span.kind}`, { "aria-hidden": "true" }), span.name, span.failed && mark("bad", "failed"), cut(span.finishReason));
   name.style.paddingInlineStart = `${span.depth * 14}px`;
-  const took = span.end === null ? "runs" : duration(span.end - span.begin);
+  const took = span.end === null ? "running" : duration(span.end - span.begin);
   const isOpen = open.has(span.key);
   const line = h("button.span-row", { type: "button", "aria-expanded": String(isOpen) }, name, h("span.track", {}, bar), h("span.took", {}, took));
   line.addEventListener("click", () => {

@@ -1,0 +1,144 @@
+//! Limits the number of concurrent operations; the others wait in order.
+
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+/// The queue of waiting operations.
+pub(super) struct OperationSemaphore {
+    most: usize,
+    state: Mutex<SemaphoreState>,
+}
+
+#[derive(Default)]
+struct SemaphoreState {
+    inside: usize,
+    next: u64,
+    /// Waiting operations, in order.
+    waiting: BTreeMap<u64, Waker>,
+}
+
+impl OperationSemaphore {
+    /// Creates a turnstile for `most` concurrent operations.
+    pub(super) fn new(most: usize) -> Self {
+        OperationSemaphore {
+            most,
+            state: Mutex::default(),
+        }
+    }
+
+    /// Waits for a permit, which is released when the result is dropped.
+    pub(super) async fn enter(&self) -> OperationPermit<'_> {
+        let mut waits = PermitWaiter {
+            turnstile: self,
+            number: None,
+        };
+        poll_fn(|context| waits.poll(context)).await;
+        OperationPermit(self)
+    }
+
+    /// Wakes the first waiting operation if a permit is free.
+    fn wake(&self, state: MutexGuard<'_, SemaphoreState>) {
+        let first = state
+            .waiting
+            .first_key_value()
+            .filter(|_| state.inside < self.most);
+        let first = first.map(|(_, waker)| waker.clone());
+        drop(state);
+        if let Some(waker) = first {
+            waker.wake();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, SemaphoreState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct PermitWaiter<'a> {
+    turnstile: &'a OperationSemaphore,
+    number: Option<u64>,
+}
+
+impl PermitWaiter<'_> {
+    fn poll(&mut self, context: &Context<'_>) -> Poll<()> {
+        let mut state = self.turnstile.lock();
+        let first = state.waiting.first_key_value().map(|(number, _)| *number);
+        if state.inside < self.turnstile.most && (first.is_none() || first == self.number) {
+            state.inside += 1;
+            if let Some(number) = self.number.take() {
+                state.waiting.remove(&number);
+            }
+            self.turnstile.wake(state);
+            return Poll::Ready(());
+        }
+        let number = *self.number.get_or_insert_with(|| {
+            state.next += 1;
+            state.next
+        });
+        state.waiting.insert(number, context.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl Drop for PermitWaiter<'_> {
+    fn drop(&mut self) {
+        if let Some(number) = self.number {
+            let mut state = self.turnstile.lock();
+            state.waiting.remove(&number);
+            // This operation may have been woken, so wake the next one.
+            self.turnstile.wake(state);
+        }
+    }
+}
+
+/// A permit.
+pub(super) struct OperationPermit<'a>(&'a OperationSemaphore);
+
+impl Drop for OperationPermit<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.inside -= 1;
+        self.0.wake(state);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::{Pin, pin};
+
+    use super::*;
+
+    fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
+        future.poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    #[test]
+    fn those_that_wait_go_on_in_their_order() {
+        let turnstile = OperationSemaphore::new(1);
+        let inside = pollster::block_on(turnstile.enter());
+        let (mut second, mut third) = (pin!(turnstile.enter()), pin!(turnstile.enter()));
+        assert!(poll(second.as_mut()).is_pending() && poll(third.as_mut()).is_pending());
+        drop(inside);
+        assert!(poll(third.as_mut()).is_pending(), "it is not its turn");
+        let Poll::Ready(inside) = poll(second.as_mut()) else {
+            panic!("it is its turn")
+        };
+        drop(inside);
+        assert!(poll(third.as_mut()).is_ready());
+    }
+
+    #[test]
+    fn who_no_longer_waits_keeps_nobody() {
+        let turnstile = OperationSemaphore::new(1);
+        let inside = pollster::block_on(turnstile.enter());
+        let mut third = pin!(turnstile.enter());
+        {
+            let mut second = pin!(turnstile.enter());
+            assert!(poll(second.as_mut()).is_pending() && poll(third.as_mut()).is_pending());
+            drop(inside);
+        }
+        assert!(poll(third.as_mut()).is_ready());
+    }
+}

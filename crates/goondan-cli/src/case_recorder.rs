@@ -1,0 +1,313 @@
+//! Test cases from recorded conversations, for `gdn test record` and the studio.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use goondan::ids::InstanceId;
+use goondan::message::Message;
+use goondan::models::CassetteMask;
+use goondan::spec::Bundle;
+use goondan::{Project, Swarm};
+use goondan_conformance::record::{CaseHistory, RecordingError, RecordingSource, record};
+use goondan_conformance::report::{CaseReport, case_line};
+use goondan_conformance::{RunOptions, run as run_cases};
+use goondan_serve::wire::CaseBody;
+use goondan_serve::{CaseRecorder, NotRecorded};
+use tempfile::NamedTempFile;
+use tokio::sync::Mutex;
+
+use crate::trust::TrustSettings;
+
+/// File name suffix of test cases.
+pub(crate) const CASE_FILE_SUFFIX: &str = ".case.yaml";
+/// Maximum length of a generated case name, in characters.
+const MAX_CASE_NAME_CHARS: usize = 60;
+
+/// Recorded history of a conversation and of all conversations that it caused.
+pub(crate) struct RecordedHistory {
+    pub(crate) history: CaseHistory,
+    pub(crate) conversations: BTreeMap<InstanceId, Vec<Arc<Message>>>,
+}
+
+/// Writes the case to a temporary file. With `is_tried`, fails unless the case passes.
+pub(crate) fn write_case(
+    text: &str,
+    folder: &Path,
+    bundle: &Bundle,
+    is_tried: bool,
+) -> Result<NamedTempFile, RecordError> {
+    let mut file = tempfile::Builder::new()
+        .prefix(".")
+        .suffix(CASE_FILE_SUFFIX)
+        .tempfile_in(folder)?;
+    file.write_all(text.as_bytes())?;
+    if !is_tried {
+        return Ok(file);
+    }
+    let summary = run_cases(&RunOptions::new([file.path().to_owned()]), &mut |_| {});
+    if summary.is_good() {
+        return Ok(file);
+    }
+    let errors = summary.errors.iter().map(ToString::to_string);
+    let cases = summary
+        .cases
+        .iter()
+        .map(|case: &CaseReport| case_line(case).trim_end().to_owned());
+    let said: Vec<String> = errors.chain(cases).collect();
+    let root = bundle.root().display();
+    let reason = format!(
+        "Replaying the conversation with the project in {root} gives a different result:\n{}",
+        said.join("\n")
+    );
+    Err(RecordError::Unrecordable(RecordingError(reason)))
+}
+
+/// Reason for a failed recording.
+#[derive(Debug)]
+pub(crate) enum RecordError {
+    /// The conversation cannot be replayed.
+    Unrecordable(RecordingError),
+    /// The file cannot be written.
+    Io(std::io::Error),
+}
+
+impl From<std::io::Error> for RecordError {
+    fn from(error: std::io::Error) -> Self {
+        RecordError::Io(error)
+    }
+}
+
+/// Converts conversations of a running swarm into test cases, for the studio.
+#[derive(Debug)]
+pub(crate) struct SwarmRecorder {
+    /// Project directory.
+    root: PathBuf,
+    env_file: Option<PathBuf>,
+    trust: TrustSettings,
+    /// Lock for the trial run of a case: only one runs at a time.
+    playing: Mutex<()>,
+}
+
+impl SwarmRecorder {
+    /// Creates a recorder for the project in `root`, with the variables and trust of the running
+    /// swarm.
+    pub(crate) fn new(root: &Path, env_file: Option<&Path>, trust: TrustSettings) -> Self {
+        SwarmRecorder {
+            root: root.to_owned(),
+            env_file: env_file.map(Path::to_owned),
+            trust,
+            playing: Mutex::new(()),
+        }
+    }
+
+    async fn case(
+        &self,
+        swarm: &Swarm,
+        id: &InstanceId,
+        message: Option<&str>,
+    ) -> Result<CaseBody, NotRecorded> {
+        let (kept, turn) = read_history(swarm, id, message).await?;
+        let name = name_of(id, turn);
+        let _playing = self.playing.lock().await;
+        let (root, env_file, trust) =
+            (self.root.clone(), self.env_file.clone(), self.trust.clone());
+        let made = tokio::task::spawn_blocking(move || {
+            make_case(&root, env_file.as_deref(), &trust, name, kept)
+        })
+        .await;
+        made.unwrap_or_else(|_| {
+            Err(NotRecorded(
+                "Could not create the test case: bug in gdn.".to_owned(),
+            ))
+        })
+    }
+}
+
+impl CaseRecorder for SwarmRecorder {
+    fn record<'r>(
+        &'r self,
+        swarm: &'r Swarm,
+        instance: &'r InstanceId,
+        message: Option<&'r str>,
+    ) -> BoxFuture<'r, Result<CaseBody, NotRecorded>> {
+        self.case(swarm, instance, message).boxed()
+    }
+}
+
+/// Reads a conversation, or the turn of one of its messages. Returns the turn number in the second
+/// case.
+async fn read_history(
+    swarm: &Swarm,
+    id: &InstanceId,
+    message: Option<&str>,
+) -> Result<(RecordedHistory, Option<usize>), NotRecorded> {
+    let unread = |error| NotRecorded(format!("The stored conversation can't be read: {error}."));
+    let mut events = Vec::new();
+    for meta in swarm.instances().await {
+        let instance = InstanceId::new(meta.agent, meta.instance_key);
+        events.extend(swarm.events(&instance, 0).await.map_err(unread)?);
+    }
+    CaseHistory::sort(&mut events);
+    let turn = match message {
+        Some(message) => Some(CaseHistory::number_of(id, message, &events).map_err(refused)?),
+        None => None,
+    };
+    let history = CaseHistory::of(id, turn.as_slice(), events).map_err(refused)?;
+    let mut conversations = BTreeMap::new();
+    for instance in history.instances() {
+        let messages = swarm.conversation(&instance).await.map_err(unread)?;
+        conversations.insert(instance, messages);
+    }
+    Ok((
+        RecordedHistory {
+            history,
+            conversations,
+        },
+        turn,
+    ))
+}
+
+/// Creates the case and checks that it passes with the project on disk. An untrusted project is not
+/// run for that.
+fn make_case(
+    root: &Path,
+    env_file: Option<&Path>,
+    trust: &TrustSettings,
+    name: String,
+    kept: RecordedHistory,
+) -> Result<CaseBody, NotRecorded> {
+    let failed = |error: std::io::Error| {
+        NotRecorded(format!(
+            "The trial run of the test case \
+        can't start: {error}."
+        ))
+    };
+    let project = goondan::load(root);
+    let Some(bundle) = &project.bundle else {
+        return Err(NotRecorded(
+            "The project on disk has errors, so the test case can't be run.".to_owned(),
+        ));
+    };
+    trusted(trust, &project)?;
+    let mask =
+        goondan::environment(root, env_file).map_err(|problem| NotRecorded(problem.message))?;
+    let mask = CassetteMask::of_environment(&mask);
+    let RecordedHistory {
+        history,
+        conversations,
+    } = kept;
+    let folder = tempfile::tempdir().map_err(failed)?;
+    let beside = relative(
+        &folder.path().canonicalize().map_err(failed)?,
+        &root.canonicalize().map_err(failed)?,
+    );
+    let mut source = RecordingSource {
+        name: name.clone(),
+        project: beside,
+        bundle,
+        conversations,
+        mask: &mask,
+        runs_tools: false,
+    };
+    let text = record(&history, &source).map_err(refused)?;
+    write_case(&text, folder.path(), bundle, true).map_err(|error| match error {
+        RecordError::Unrecordable(reason) => refused(reason),
+        RecordError::Io(error) => failed(error),
+    })?;
+    // The final case is for a file in the project directory.
+    ".".clone_into(&mut source.project);
+    let text = record(&history, &source).map_err(refused)?;
+    Ok(CaseBody {
+        file: format!("{name}{CASE_FILE_SUFFIX}"),
+        name,
+        text,
+    })
+}
+
+fn trusted(trust: &TrustSettings, project: &Project) -> Result<(), NotRecorded> {
+    let check = trust.reload_check();
+    check(project).map_err(|refused| {
+        let first = refused
+            .first()
+            .map(|problem| problem.message.clone())
+            .unwrap_or_default();
+        NotRecorded(format!(
+            "The project on disk requests access for which it is not trusted. {first}"
+        ))
+    })
+}
+
+fn refused(reason: RecordingError) -> NotRecorded {
+    NotRecorded(reason.0)
+}
+
+/// Returns a kebab-case name from the conversation and the turn.
+fn name_of(id: &InstanceId, turn: Option<usize>) -> String {
+    let mut name = String::new();
+    for c in format!("{}-{}", id.agent, id.instance_key)
+        .chars()
+        .map(|c| c.to_ascii_lowercase())
+    {
+        match c.is_ascii_alphanumeric() {
+            true => name.push(c),
+            false if name.ends_with('-') || name.is_empty() => {}
+            false => name.push('-'),
+        }
+    }
+    name.truncate(MAX_CASE_NAME_CHARS);
+    let name = name.trim_end_matches('-');
+    let name = if name.is_empty() { "recorded" } else { name };
+    turn.map_or_else(|| name.to_owned(), |turn| format!("{name}-turn-{turn}"))
+}
+
+/// Returns `to` relative to `from`, with `/` separators. Both must be absolute.
+pub(crate) fn relative(from: &Path, to: &Path) -> String {
+    let (from, to): (Vec<Component<'_>>, Vec<Component<'_>>) =
+        (from.components().collect(), to.components().collect());
+    let shared = from.iter().zip(&to).take_while(|(a, b)| a == b).count();
+    if shared == 0 {
+        return to.iter().collect::<PathBuf>().display().to_string();
+    }
+    let up = from[shared..].iter().map(|_| "..".to_owned());
+    let down = to[shared..]
+        .iter()
+        .map(|part| part.as_os_str().to_string_lossy().into_owned());
+    let parts: Vec<String> = up.chain(down).collect();
+    if parts.is_empty() {
+        ".".to_owned()
+    } else {
+        parts.join("/")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_leads_from_the_case_to_the_project() {
+        let path = |from: &str, to: &str| relative(Path::new(from), Path::new(to));
+        assert_eq!(path("/a/b/cases", "/a/b"), "..");
+        assert_eq!(path("/a/b", "/a/b"), ".");
+        assert_eq!(path("/a/cases/deep", "/a/b/c"), "../../b/c");
+    }
+
+    #[test]
+    fn a_case_is_named_after_its_conversation() {
+        let name = |agent: &str, key: &str, turn| name_of(&InstanceId::new(agent, key), turn);
+        assert_eq!(name("desk", "main", None), "desk-main");
+        assert_eq!(
+            name("desk", "Lena's/../\u{202e}key", Some(2)),
+            "desk-lena-s-key-turn-2"
+        );
+        assert_eq!(name("\u{e9}", "\u{1f41d}", None), "recorded");
+        assert_eq!(
+            name("a", &"x-".repeat(200), None),
+            format!("a-{}x", "x-".repeat(28))
+        );
+    }
+}

@@ -1,0 +1,397 @@
+//! Output of `gdn policy explain`, as text and as JSON.
+
+use goondan::internal::untrusted_text;
+use goondan::policy::{
+    self, ApprovalReason, CommandContainment, CommandPartKind, DecisionReason, DirectExecution,
+    PartDecision, PolicyDecision, PolicyQuestion, ResolvedPaths, RunMode,
+};
+use goondan::spec::Resource;
+use goondan::spec::kinds::{Agent, PermissionAction, SourceLocation};
+use serde_json::{Value, json};
+
+/// Decision on a call, with its reasons.
+pub(super) struct PolicyExplanation<'a> {
+    pub(super) tool: &'a str,
+    /// The call has a command line.
+    pub(super) has_line: bool,
+    /// Verdicts of the agent and of the agents that called it.
+    pub(super) verdicts: Vec<AgentVerdict<'a>>,
+    /// Verdicts of all agents that may call it.
+    pub(super) callers: Vec<AgentVerdict<'a>>,
+    pub(super) notes: Vec<String>,
+}
+
+impl PolicyExplanation<'_> {
+    fn action(&self) -> PermissionAction {
+        self.verdicts
+            .iter()
+            .fold(PermissionAction::Allow, |action, one| {
+                policy::stricter(action, one.action())
+            })
+    }
+
+    /// Returns how the command line runs; `None` without one, or if the call is denied.
+    fn mode(&self) -> Option<RunMode> {
+        let all = self.verdicts.iter().map(AgentVerdict::run_mode);
+        (self.has_line && self.action() != PermissionAction::Deny)
+            .then(|| all.fold(RunMode::Shell, RunMode::and))
+    }
+
+    pub(super) fn text(&self) -> String {
+        let action = self.action();
+        let mut text = format!("{}: {}\n", untrusted_text::line(self.tool), word(action));
+        text.push_str(&of_chain(&self.verdicts));
+        text.push_str(&for_callers(action, &self.callers));
+        if let Some(mode) = self.mode() {
+            text.push_str(&format!(
+                "\nMode: {}\n",
+                mode_text(&mode, action, &self.verdicts)
+            ));
+        }
+        self.notes
+            .iter()
+            .for_each(|note| text.push_str(&format!("\nNote: {}\n", untrusted_text::line(note))));
+        text
+    }
+
+    pub(super) fn json(&self) -> Value {
+        let action = self.action();
+        let by = |one: &AgentVerdict<'_>| {
+            let action = policy::stricter(action, one.action());
+            json!({"agent": one.agent, "action": word(action), "because": one.because_json()})
+        };
+        let mut value = json!({
+            "tool": self.tool,
+            "action": word(action),
+            "agents": chain_json(&self.verdicts),
+            "notes": self.notes,
+            "callers": self.callers.iter().map(by).collect::<Vec<_>>(),
+        });
+        if let Some(mode) = self.mode() {
+            value["mode"] = mode_json(&mode);
+        }
+        value
+    }
+}
+
+/// Decision of one agent's policy.
+pub(super) struct AgentVerdict<'a> {
+    agent: &'a str,
+    decision: PolicyDecision,
+    /// Reason for an approval request although the rules allow the call.
+    asked: Option<ApprovalReason>,
+}
+
+impl<'a> AgentVerdict<'a> {
+    pub(super) fn of(
+        agent: &'a Resource<Agent>,
+        question: PolicyQuestion<'_>,
+        places: &ResolvedPaths,
+    ) -> Self {
+        let permissions = agent.spec.permissions.as_ref();
+        let decision = policy::decide(permissions, question);
+        let asked = places.asked_about(permissions, question, &decision);
+        AgentVerdict {
+            agent: &agent.id.name,
+            decision,
+            asked,
+        }
+    }
+
+    fn action(&self) -> PermissionAction {
+        if self.asked.is_some() {
+            PermissionAction::Ask
+        } else {
+            self.decision.action
+        }
+    }
+
+    fn reason(&self) -> String {
+        self.asked
+            .as_ref()
+            .map_or_else(|| reason(&self.decision.because), |asked| asked.why.clone())
+    }
+
+    fn because_json(&self) -> Value {
+        match &self.asked {
+            Some(asked) => json!({"kind": "protected", "text": asked.why, "allowedBy": asked.rule}),
+            None => because_json(&self.decision.because),
+        }
+    }
+
+    /// Returns how the command line runs. A call that needs approval runs in a shell.
+    fn run_mode(&self) -> RunMode {
+        if self.asked.is_some() {
+            RunMode::Shell
+        } else {
+            self.decision.run_mode()
+        }
+    }
+}
+
+fn word(action: PermissionAction) -> &'static str {
+    match action {
+        PermissionAction::Allow => "allow",
+        PermissionAction::Ask => "ask",
+        PermissionAction::Deny => "deny",
+    }
+}
+
+fn of_chain(verdicts: &[AgentVerdict<'_>]) -> String {
+    let mut text = String::new();
+    for (index, verdict) in verdicts.iter().enumerate() {
+        let role = if index == 0 {
+            "Agent"
+        } else {
+            "called by Agent"
+        };
+        let decision = &verdict.decision;
+        text.push_str(&format!(
+            "\n{role}/{}: {}\n",
+            untrusted_text::line(verdict.agent),
+            word(verdict.action())
+        ));
+        if decision.parts.is_empty() {
+            let so = if verdict.asked.is_some() {
+                ": allow"
+            } else {
+                ""
+            };
+            text.push_str(&format!(
+                "  {}{so}\n",
+                untrusted_text::line(reason(&decision.because))
+            ));
+        }
+        let width = decision
+            .parts
+            .iter()
+            .map(|part| part.part.shown.chars().count())
+            .max()
+            .unwrap_or(0)
+            .min(48);
+        for part in &decision.parts {
+            let part_shown = untrusted_text::line(part.part.shown.replace('\n', "⏎")).to_string();
+            let reason = untrusted_text::line(part_reason(part));
+            text.push_str(&format!(
+                "  {part_shown:width$}  {:5}  {reason}\n",
+                word(part.action)
+            ));
+        }
+        if let Some(asked) = &verdict.asked {
+            text.push_str(&format!(
+                "  {}\n",
+                untrusted_text::line(format!("{}, so gdn asks for approval", asked.why))
+            ));
+            let rule = asked.rule.iter();
+            rule.for_each(|rule| {
+                text.push_str(&format!(
+                    "  This rule would allow it: {}\n",
+                    untrusted_text::line(rule)
+                ))
+            });
+        }
+    }
+    text
+}
+
+/// Lists the decision for each possible caller. In a chain of calls, every caller restricts it.
+fn for_callers(action: PermissionAction, callers: &[AgentVerdict<'_>]) -> String {
+    let mut text = if callers.is_empty() {
+        String::new()
+    } else {
+        "\nMade for another agent, it is\n".to_owned()
+    };
+    let name = |caller: &str| untrusted_text::line(format!("Agent/{caller}")).to_string();
+    let width = callers
+        .iter()
+        .map(|one| name(one.agent).chars().count())
+        .max()
+        .unwrap_or(0);
+    for one in callers {
+        let both = word(policy::stricter(action, one.action()));
+        let why = match one.action() {
+            PermissionAction::Allow => String::new(),
+            PermissionAction::Ask | PermissionAction::Deny => {
+                format!("  {}", untrusted_text::line(one.reason()))
+            }
+        };
+        text.push_str(format!("  {:width$}  {both:5}{why}", name(one.agent)).trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+fn part_reason(part: &PartDecision) -> String {
+    match &part.part.what {
+        CommandPartKind::Hidden { why } => format!("{why}; {}", reason(&part.because)),
+        CommandPartKind::Read { inside: false } | CommandPartKind::Write { inside: false } => {
+            format!(
+                "a file outside of the working directory, or a protected file; {}",
+                reason(&part.because)
+            )
+        }
+        CommandPartKind::Read { .. }
+        | CommandPartKind::Write { .. }
+        | CommandPartKind::Command
+        | CommandPartKind::Variable
+        | CommandPartKind::Program
+        | CommandPartKind::Path => reason(&part.because),
+    }
+}
+
+fn mode_text(mode: &RunMode, action: PermissionAction, verdicts: &[AgentVerdict<'_>]) -> String {
+    let RunMode::Direct(DirectExecution { commands, .. }) = mode else {
+        return match action {
+            PermissionAction::Allow => {
+                "shell. /bin/sh runs the line: the policy allows every command.".to_owned()
+            }
+            PermissionAction::Ask | PermissionAction::Deny => {
+                "shell. /bin/sh runs the line after approval.".to_owned()
+            }
+        };
+    };
+    let mut text = "direct. gdn starts the commands itself, without a shell.".to_owned();
+    if !goondan::has_sandbox() {
+        text.push_str("\n  This system has no sandbox, so the commands run unrestricted.");
+        return text;
+    }
+    for (number, containments) in commands.iter().enumerate() {
+        let shown = verdicts.iter().flat_map(|one| &one.decision.parts);
+        let shown = shown
+            .filter(|part| part.part.command == Some(number))
+            .map(|part| part.part.shown.as_str());
+        let name = shown.take(1).collect::<String>();
+        for containment in containments {
+            let name = untrusted_text::line(&name);
+            text.push_str(&format!(
+                "\n  {name}: in a sandbox; {}",
+                sandbox_text(containment)
+            ));
+        }
+        if containments.is_empty() {
+            text.push_str(&format!(
+                "\n  {}: without a separate sandbox",
+                untrusted_text::line(&name)
+            ));
+        }
+    }
+    text
+}
+
+fn sandbox_text(containment: &CommandContainment) -> String {
+    let sandbox = &containment.sandbox;
+    let writes = if containment.writes {
+        "writes in the working directory"
+    } else {
+        "writes nothing"
+    };
+    let network = if sandbox.network {
+        "uses the network"
+    } else {
+        "has no network"
+    };
+    let starts = match sandbox.programs.as_deref().unwrap_or_default() {
+        [] => "starts no other program, except programs such as `make`".to_owned(),
+        programs if programs.iter().any(|one| one == "*") => "starts any program".to_owned(),
+        programs => format!("starts {}", programs.join(", ")),
+    };
+    let more =
+        [("reads", &sandbox.read), ("writes", &sandbox.write)].map(|(what, folders)| match folders
+            .as_slice()
+        {
+            [] => String::new(),
+            folders => format!(", {what} {}", folders.join(", ")),
+        });
+    format!("{writes}, {network}, {starts}{}", more.concat())
+}
+
+fn mode_json(mode: &RunMode) -> Value {
+    let RunMode::Direct(DirectExecution { commands, .. }) = mode else {
+        return json!({"kind": "shell"});
+    };
+    let sandbox = |one: &CommandContainment| {
+        let mut value = json!(one.sandbox);
+        value["writesWorkdir"] = json!(one.writes);
+        value
+    };
+    let commands = commands
+        .iter()
+        .map(|all| all.iter().map(sandbox).collect::<Vec<_>>());
+    json!({"kind": "direct", "sandboxes": commands.collect::<Vec<_>>()})
+}
+
+fn reason(because: &DecisionReason) -> String {
+    match because {
+        DecisionReason::Unstated => {
+            "the agent has no `permissions`: execution and network use require approval".to_owned()
+        }
+        DecisionReason::Default => "no rule matches; `default` decides".to_owned(),
+        DecisionReason::Rule { number: None, .. } => {
+            "without a `default`, execution and network use require approval".to_owned()
+        }
+        DecisionReason::Rule { written, .. } => format!("the rule at {}", place(written)),
+        DecisionReason::Doubt { written } => {
+            format!("the rule at {} may match; gdn can't decide", place(written))
+        }
+    }
+}
+
+fn place(written: &SourceLocation) -> String {
+    let place = written
+        .0
+        .as_ref()
+        .map(|(file, at)| format!("{file}:{}", at.line));
+    place.unwrap_or_else(|| "no file".to_owned())
+}
+
+fn chain_json(verdicts: &[AgentVerdict<'_>]) -> Value {
+    let verdicts = verdicts.iter().map(|one| {
+        let parts = one.decision.parts.iter().map(part_json);
+        json!({
+            "agent": one.agent,
+            "action": word(one.action()),
+            "because": one.because_json(),
+            "parts": parts.collect::<Vec<_>>(),
+        })
+    });
+    verdicts.collect()
+}
+
+fn part_json(part: &PartDecision) -> Value {
+    let (kind, why) = match &part.part.what {
+        CommandPartKind::Command => ("command", None),
+        CommandPartKind::Variable => ("variable", None),
+        CommandPartKind::Program => ("program", None),
+        CommandPartKind::Path => ("path", None),
+        CommandPartKind::Read { .. } => ("read", None),
+        CommandPartKind::Write { .. } => ("write", None),
+        CommandPartKind::Hidden { why } => ("hidden", Some(why)),
+    };
+    let mut value = json!({
+        "text": part.part.shown,
+        "kind": kind,
+        "action": word(part.action),
+        "because": because_json(&part.because),
+    });
+    if let Some(why) = why {
+        value["why"] = json!(why);
+    }
+    value
+}
+
+fn because_json(because: &DecisionReason) -> Value {
+    let (kind, written) = match because {
+        DecisionReason::Unstated => ("unstated", None),
+        DecisionReason::Default => ("default", None),
+        DecisionReason::Rule { number: None, .. } => ("builtin", None),
+        DecisionReason::Rule { written, .. } => ("rule", Some(written)),
+        DecisionReason::Doubt { written } => ("doubt", Some(written)),
+    };
+    let mut value = json!({"kind": kind, "text": reason(because)});
+    if let Some((file, at)) = written.and_then(|written| written.0.as_ref()) {
+        value["file"] = json!(file);
+        value["line"] = json!(at.line);
+        value["column"] = json!(at.column);
+    }
+    value
+}

@@ -1,0 +1,258 @@
+//! Layout of an approval request.
+//!
+//! The decisive facts come last, right above the prompt: the agent, the tool and the arguments.
+//! Each row of foreign content starts with a gutter, so that it can't pass for output of gdn.
+//! Arguments are shown in full. If they exceed the screen, a shortened copy follows, and a row
+//! reports each cut.
+
+use goondan::internal::untrusted_text;
+use goondan::ports::approval::{ApprovalCoverage, ApprovalRequest};
+use serde_json::Value;
+
+use crate::output::{TerminalSize, gutter};
+
+/// Prompt in front of the answer. It contains no foreign content.
+pub(in crate::commands::run) const APPROVAL_PROMPT: &str =
+    "Allow this? [y]es, for this [c]onversation, [a]lways, [N]o: ";
+
+/// Most important argument names, in ascending order. They are shown last.
+const KEY_ARGUMENTS: [&str; 12] = [
+    "code", "content", "patch", "query", "args", "env", "cwd", "from", "to", "url", "path",
+    "command",
+];
+
+/// Maximum rows of an argument in the shortened copy: [`LEADING_ARGUMENT_ROWS`], a notice and the
+/// last row.
+const MAX_ARGUMENT_ROWS: usize = 6;
+const LEADING_ARGUMENT_ROWS: usize = 4;
+
+/// Maximum length of a name, in characters. Longer names are cut in the middle.
+const MAX_NAME_CHARS: usize = 64;
+
+/// Returns the text above the prompt.
+pub(super) fn words(request: &ApprovalRequest, size: TerminalSize) -> String {
+    let mut rows = vec![String::new()];
+    if let Some(preview) = &request.preview {
+        rows.push("Preview by the tool:".to_owned());
+        rows.extend(gutter(preview, size.columns));
+    }
+    if let Some(reason) = &request.reason {
+        rows.push("Reason:".to_owned());
+        rows.extend(gutter(reason, size.columns));
+    }
+    let whole: Vec<Vec<String>> = by_weight(request)
+        .map(|(name, value)| argument(name, value, size))
+        .collect();
+    let room = (size.rows / 2).max(MAX_ARGUMENT_ROWS);
+    let fits = whole.iter().map(Vec::len).sum::<usize>() <= room;
+    if !fits {
+        rows.push("All arguments:".to_owned());
+        rows.extend(whole.iter().flatten().cloned());
+    }
+    rows.extend(offered_scopes(request, size));
+    rows.extend(request_heading(request));
+    match fits {
+        true => rows.extend(whole.into_iter().flatten()),
+        false => rows.extend(shortened_arguments(&whole, room)),
+    }
+    if rows.len() >= size.rows {
+        rows.push(format!(
+            "This request has {} lines. Scroll up to read all of it.",
+            rows.len()
+        ));
+    }
+    rows.join("\n") + "\n"
+}
+
+/// Lists the scopes that a remembered answer can have.
+fn offered_scopes(request: &ApprovalRequest, size: TerminalSize) -> Vec<String> {
+    if request.offers.is_empty() {
+        return vec!["The answer can't be remembered for later calls.".to_owned()];
+    }
+    let rows = request.offers.iter().flat_map(|offer| match offer.covers {
+        ApprovalCoverage::Call => {
+            vec!["c, a    also identical later calls".to_owned()]
+        }
+        ApprovalCoverage::Program => {
+            let head = "cp, ap  also later commands that match these, in a sandbox".to_owned();
+            std::iter::once(head)
+                .chain(gutter(&offer.commands.join("\n"), size.columns))
+                .collect()
+        }
+        ApprovalCoverage::Tool => vec!["ct, at  also all later calls of this tool".to_owned()],
+    });
+    rows.collect()
+}
+
+/// Returns the conversation and the call. The key has its own row, as it can contain any string.
+fn request_heading(request: &ApprovalRequest) -> [String; 2] {
+    let (agent, tool) = (name(&request.instance.agent), name(&request.tool_name));
+    let key = name(&request.instance.instance_key);
+    let with = if request.arguments.is_empty() {
+        "without arguments"
+    } else {
+        "with"
+    };
+    [
+        format!("Conversation │ {key}"),
+        format!("Agent {agent} requests to call {tool} {with}"),
+    ]
+}
+
+fn name(text: &str) -> String {
+    let shown: Vec<char> = untrusted_text::line(text).to_string().chars().collect();
+    if shown.len() <= MAX_NAME_CHARS {
+        return shown.into_iter().collect();
+    }
+    let half = MAX_NAME_CHARS / 2;
+    let part = |chars: &[char]| chars.iter().collect::<String>();
+    format!(
+        "{}…{}",
+        part(&shown[..half]),
+        part(&shown[shown.len() - half + 1..])
+    )
+}
+
+fn by_weight(request: &ApprovalRequest) -> impl Iterator<Item = (&String, &Value)> {
+    let mut arguments: Vec<(&String, &Value)> = request.arguments.iter().collect();
+    arguments.sort_by_key(|(name, _)| KEY_ARGUMENTS.iter().position(|telling| telling == name));
+    arguments.into_iter()
+}
+
+/// Formats an argument in full. The lines of a string are indented deeper than argument names, so
+/// that no line can pass for another argument.
+fn argument(name: &str, value: &Value, size: TerminalSize) -> Vec<String> {
+    let name = untrusted_text::line(name);
+    let text = match value {
+        Value::String(text) if text.contains('\n') => {
+            format!("{name}:\n  {}", text.replace('\n', "\n  "))
+        }
+        Value::String(text) => format!("{name}: {text}"),
+        value => format!("{name}: {value}"),
+    };
+    gutter(&text, size.columns)
+}
+
+/// Shortens the arguments to `room` rows, with the most important ones at the end.
+fn shortened_arguments(whole: &[Vec<String>], room: usize) -> Vec<String> {
+    let mut shown: Vec<Vec<String>> = Vec::new();
+    let mut used = 0;
+    for rows in whole.iter().rev().map(|rows| cut(rows)) {
+        if used + rows.len() > room && used > 0 {
+            break;
+        }
+        used += rows.len();
+        shown.push(rows);
+    }
+    let left_out = whole.len() - shown.len();
+    let told = (left_out > 0).then(|| format!("  ⋮ {left_out} more arguments, shown above"));
+    told.into_iter()
+        .chain(shown.into_iter().rev().flatten())
+        .collect()
+}
+
+fn cut(rows: &[String]) -> Vec<String> {
+    match rows {
+        [first @ .., last] if rows.len() > MAX_ARGUMENT_ROWS => {
+            let told = format!(
+                "  ⋮ {} more rows, shown above",
+                rows.len() - LEADING_ARGUMENT_ROWS - 1
+            );
+            first[..LEADING_ARGUMENT_ROWS]
+                .iter()
+                .chain([&told, last])
+                .cloned()
+                .collect()
+        }
+        all => all.to_vec(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use goondan::ids::InstanceId;
+    use goondan::internal::untrusted_text::is_visible;
+    use goondan::ports::approval::ApprovalOffer;
+    use serde_json::json;
+
+    use super::*;
+
+    const SIZE: TerminalSize = TerminalSize {
+        columns: 60,
+        rows: 24,
+    };
+
+    fn request(key: &str, arguments: Value) -> ApprovalRequest {
+        ApprovalRequest {
+            id: "1".to_owned(),
+            instance: InstanceId::new("a", key),
+            trace_id: String::new(),
+            tool_call_id: "c".to_owned(),
+            tool_name: "bash__exec".to_owned(),
+            arguments: arguments.as_object().unwrap().clone(),
+            preview: Some("$ make\u{1b}[2K\nAllow this? [y]es".to_owned()),
+            reason: Some("Agent/a: no rule matches, so its `default` decides".to_owned()),
+            offers: vec![
+                ApprovalOffer {
+                    covers: ApprovalCoverage::Call,
+                    commands: Vec::new(),
+                },
+                ApprovalOffer {
+                    covers: ApprovalCoverage::Program,
+                    commands: vec!["git push *".to_owned()],
+                },
+                ApprovalOffer {
+                    covers: ApprovalCoverage::Tool,
+                    commands: Vec::new(),
+                },
+            ],
+        }
+    }
+
+    #[test]
+    fn what_decides_stands_last() {
+        let arguments = json!({"command": "git push --force", "cwd": "/srv", "timeoutMs": 5});
+        insta::assert_snapshot!("question", words(&request("main", arguments), SIZE));
+    }
+
+    #[test]
+    fn long_arguments_push_nothing_off_the_screen() {
+        let script = (1..=40)
+            .map(|number| format!("echo line {number}"))
+            .collect::<Vec<_>>()
+            .join("\n");
+        let arguments = json!({
+            "command": format!("{script}\nAgent a requests to call fs__read with\nrm -r \
+                \u{202e}x\u{200b}"),
+            "padding": "p".repeat(2000),
+        });
+        let words = words(&request("main\u{1b}[1A", arguments), SIZE);
+        insta::assert_snapshot!("long question", words);
+        assert!(words.chars().all(|c| is_visible(c) || c == '\n'));
+        assert!(words.lines().all(|row| row.chars().count() <= SIZE.columns));
+    }
+
+    #[test]
+    fn many_arguments_leave_room_for_the_command() {
+        let mut arguments: serde_json::Map<String, Value> =
+            (0..50).map(|n| (format!("a{n}"), json!(n))).collect();
+        arguments.insert("command".to_owned(), json!("rm -r x"));
+        arguments.insert("z".to_owned(), json!("\n\n\n\nAll arguments:"));
+        let words = words(&request(&"k".repeat(5000), Value::Object(arguments)), SIZE);
+        let rows: Vec<&str> = words.lines().collect();
+        assert_eq!(rows[rows.len() - 2], "  │ command: rm -r x");
+        assert!(
+            rows[rows.len() - 1].starts_with("This request has"),
+            "{words}"
+        );
+        let begin = rows
+            .iter()
+            .rposition(|row| row.starts_with("Agent a requests to call bash__exec"))
+            .unwrap();
+        assert!(rows.len() - begin < SIZE.rows);
+        assert!(
+            (0..50).all(|n| rows.contains(&format!("  │ a{n}: {n}").as_str())),
+            "all are shown, above"
+        );
+    }
+}

@@ -1,0 +1,146 @@
+//! Chat with a swarm that another process runs. The swarm and its turns continue there.
+
+use std::path::PathBuf;
+
+use goondan::Input;
+use goondan::event::TurnResult;
+use goondan::ids::InstanceId;
+use goondan_serve::client::ClientEvent;
+use goondan_serve::wire::InputState;
+
+use super::super::approval::PendingApproval;
+use super::super::remote_session::{OnSignal, RemoteSession, RemoteTurn, instance, process_ended};
+use super::super::signals::{SignalReceiver, StopSignal};
+use super::super::view::TurnView;
+use super::chat_backend::{BackendEvent, ChatBackend};
+use crate::exit::CliError;
+
+/// Chat backend for the swarm of another process.
+pub(in crate::commands::run) struct RemoteBackend {
+    there: RemoteSession,
+    /// Running turn, and its state once it is accepted.
+    turn: Option<(RemoteTurn, Option<InputState>)>,
+    stopped_by: Option<StopSignal>,
+}
+
+impl RemoteBackend {
+    pub(in crate::commands::run) fn with(there: RemoteSession) -> Self {
+        RemoteBackend {
+            there,
+            turn: None,
+            stopped_by: None,
+        }
+    }
+
+    fn end_turn(&mut self, result: Result<TurnResult, CliError>) -> BackendEvent {
+        self.turn = None;
+        BackendEvent::Ended(result.map(Box::new))
+    }
+}
+
+impl ChatBackend for RemoteBackend {
+    fn swarm_name(&self) -> String {
+        self.there.swarm().name.clone()
+    }
+
+    fn entry_agent(&self) -> String {
+        self.there.swarm().entry_agent.clone()
+    }
+
+    fn agents(&self) -> Vec<String> {
+        self.there.swarm().agents.clone()
+    }
+
+    fn workspace_dir(&self) -> PathBuf {
+        self.there.workspace().dir.clone()
+    }
+
+    fn project(&self) -> PathBuf {
+        let last = self.there.workspace().last_generation().ok().flatten();
+        last.map_or_else(|| PathBuf::from("."), |last| last.root)
+    }
+
+    fn signals(&mut self) -> &mut SignalReceiver {
+        self.there.signals()
+    }
+
+    async fn next(&mut self) -> Result<BackendEvent, CliError> {
+        loop {
+            let Some((talking, state)) = &mut self.turn else {
+                return Ok(BackendEvent::Signal(self.there.signals().next().await));
+            };
+            let told = tokio::select! {
+                biased;
+                signal = self.there.signals().next() => return Ok(BackendEvent::Signal(signal)),
+                told = talking.listening.next() => told,
+                Some(question) = talking.questions.next() => return Ok(BackendEvent::Question(question)),
+            };
+            match told {
+                Some(Ok(ClientEvent::Accepted(accepted))) => {
+                    let id = instance(&accepted);
+                    *state = Some(accepted);
+                    return Ok(BackendEvent::Begun(id));
+                }
+                Some(Ok(ClientEvent::Happened(event))) => return Ok(BackendEvent::Event(event)),
+                Some(Ok(ClientEvent::Result(state))) => {
+                    let result = state.result.ok_or_else(process_ended);
+                    return Ok(self.end_turn(result));
+                }
+                Some(Ok(ClientEvent::Asked(_) | ClientEvent::Closed(_))) => {}
+                Some(Err(error)) => return Ok(self.end_turn(Err(error.into()))),
+                None => return Ok(self.end_turn(Err(process_ended()))),
+            }
+        }
+    }
+
+    async fn send(&mut self, input: Input) -> Result<(), CliError> {
+        self.turn = Some((self.there.talk(input).await?, None));
+        Ok(())
+    }
+
+    /// Always true: the stream contains only events of this chat.
+    fn is_mine(&self, _: &str) -> bool {
+        true
+    }
+
+    async fn cancel(&mut self, _: &InstanceId) -> Result<bool, CliError> {
+        let Some((_, Some(state))) = &self.turn else {
+            return Ok(false);
+        };
+        self.there.cancel(state).await?;
+        Ok(true)
+    }
+
+    fn reload(&mut self) -> bool {
+        false
+    }
+
+    async fn settle(&mut self) -> Result<(), CliError> {
+        Ok(())
+    }
+
+    fn put_off(&mut self, _: PendingApproval) {}
+
+    async fn put_questions(&mut self) -> Result<(), CliError> {
+        Ok(())
+    }
+
+    async fn say(&mut self, input: Input, view: &mut TurnView) -> Result<TurnResult, CliError> {
+        Ok(self.there.say(input, view, OnSignal::Cancel).await?.result)
+    }
+
+    fn stop(&mut self, signal: StopSignal) -> Result<(), CliError> {
+        self.stopped_by.get_or_insert(signal);
+        Ok(())
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.stopped_by.is_some()
+    }
+
+    async fn leave(self) -> Result<(), CliError> {
+        self.stopped_by.map_or(Ok(()), |signal| {
+            Err(CliError::stopped(signal.exit(), "Interrupted."))
+        })
+    }
+}

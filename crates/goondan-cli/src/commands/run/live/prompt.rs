@@ -1,0 +1,350 @@
+//! Prompt of the chat: key handling and layout.
+
+use goondan::Input;
+use goondan::internal::untrusted_text;
+use goondan::ports::approval::ApprovalAnswer;
+
+use super::super::chat::TypedLine;
+use super::super::chat::chat_backend::ChatBackend;
+use super::super::signals::StopSignal;
+use super::commands::{self, ChatCommand};
+use super::keys::KeyPress;
+use super::{ChatFlow, TerminalChat, conversation, export, size, terminal_signals};
+use crate::exit::CliError;
+use crate::output::width::{fit, width};
+use crate::output::{StatusRows, TerminalSize, screen, shorten, style};
+
+/// Maximum number of queued inputs shown.
+const MAX_QUEUED_ROWS: usize = 3;
+
+/// Notice after the first Ctrl-C.
+const LEAVE_AGAIN_NOTICE: &str = "Press Ctrl-C again to leave, or keep typing.";
+
+impl<P: ChatBackend> TerminalChat<P> {
+    pub(super) async fn key(&mut self, key: KeyPress) -> Result<ChatFlow, CliError> {
+        let again = self.leaves_again.take();
+        match key {
+            KeyPress::Gone => {
+                self.leave_with_signal(StopSignal::Interrupt)?;
+                return Ok(ChatFlow::Leave);
+            }
+            KeyPress::Suspend => terminal_signals::ask_to_stop(),
+            KeyPress::Redraw => screen::clear()?,
+            KeyPress::Interrupt => {
+                self.leaves_again = again;
+                return self.interrupt().await;
+            }
+            key if self.asking.is_some() => {
+                let answer = self.asking.as_mut().and_then(|asking| asking.press(&key));
+                answer.map_or(Ok(()), |answer| self.answer(answer))?;
+            }
+            key => {
+                self.notice = None;
+                return self.edit(key, again).await;
+            }
+        }
+        Ok(ChatFlow::GoOn)
+    }
+
+    async fn edit(&mut self, key: KeyPress, again: Option<KeyPress>) -> Result<ChatFlow, CliError> {
+        match key {
+            KeyPress::Enter => return self.enter().await,
+            KeyPress::Leave if self.editor.is_empty() => {
+                if self.turn.is_some() && again != Some(KeyPress::Leave) {
+                    self.notice =
+                        Some("A turn is running. Ctrl-D again cancels it and leaves.".to_owned());
+                    self.leaves_again = Some(KeyPress::Leave);
+                    return Ok(ChatFlow::GoOn);
+                }
+                return self.leave().await;
+            }
+            KeyPress::Leave => self.editor.press(&KeyPress::Delete),
+            KeyPress::Escape => self.put_question()?,
+            KeyPress::Tab => {
+                let completion = commands::complete(self.editor.before(), &self.partner.agents());
+                self.editor.insert(&completion.more);
+                if !completion.candidates.is_empty() {
+                    self.notice =
+                        Some(untrusted_text::line(completion.candidates.join("  ")).to_string());
+                }
+            }
+            key => self.editor.press(&key),
+        }
+        Ok(ChatFlow::GoOn)
+    }
+
+    /// Handles Ctrl-C: cancels the turn, then clears the line, then leaves.
+    pub(super) async fn interrupt(&mut self) -> Result<ChatFlow, CliError> {
+        let again = self.leaves_again.take();
+        self.answer(ApprovalAnswer::Deny)?;
+        self.notice = None;
+        if self.turn.is_some() && !self.is_cancelling {
+            self.cancel().await?;
+            return Ok(ChatFlow::GoOn);
+        }
+        if !self.editor.is_empty() {
+            self.editor.take();
+            return Ok(ChatFlow::GoOn);
+        }
+        if again == Some(KeyPress::Interrupt) {
+            self.leave_with_signal(StopSignal::Interrupt)?;
+            return Ok(ChatFlow::Leave);
+        }
+        self.notice = Some(LEAVE_AGAIN_NOTICE.to_owned());
+        self.leaves_again = Some(KeyPress::Interrupt);
+        Ok(ChatFlow::GoOn)
+    }
+
+    /// Cancels the turn. Queued inputs return to the prompt instead of starting.
+    async fn cancel(&mut self) -> Result<(), CliError> {
+        let mine = conversation(&self.target, &self.partner);
+        let running = self.turn.clone().flatten().unwrap_or(mine);
+        if !self.partner.cancel(&running).await? && self.turn.is_none() {
+            self.notice = Some("No turn is running in this conversation.".to_owned());
+            return Ok(());
+        }
+        self.is_cancelling = self.turn.is_some();
+        self.notice = Some("Cancelling the turn.".to_owned());
+        let mut waiting: Vec<String> = self.queue.drain(..).map(|input| input.text).collect();
+        if !waiting.is_empty() {
+            waiting.push(self.editor.take());
+            waiting.retain(|text| !text.is_empty());
+            self.editor.set(&waiting.join("\n"));
+        }
+        Ok(())
+    }
+
+    async fn leave(&mut self) -> Result<ChatFlow, CliError> {
+        if let Some(Some(running)) = self.turn.clone() {
+            self.partner.cancel(&running).await?;
+        }
+        self.pane.flush()?;
+        Ok(ChatFlow::Leave)
+    }
+
+    async fn enter(&mut self) -> Result<ChatFlow, CliError> {
+        let line = self.editor.take();
+        if line.trim().is_empty() {
+            return Ok(ChatFlow::GoOn);
+        }
+        self.history.remember(&line);
+        self.editor.remember(&line);
+        let command = commands::read(&line);
+        if !matches!(
+            command,
+            ChatCommand::Plain(TypedLine::Say(_) | TypedLine::Nothing)
+        ) {
+            let faint = style::FAINT;
+            self.tell_styled(&untrusted_text::line(line.trim()).to_string(), faint);
+        }
+        match command {
+            ChatCommand::Agents => self.list_agents(),
+            ChatCommand::Cancel => self.cancel().await?,
+            ChatCommand::Clear => self.start_conversation(),
+            ChatCommand::Reload if self.partner.reload() => {}
+            ChatCommand::Reload => self
+                .pane
+                .tell("Another process runs the swarm. Reload the project with `gdn reload`."),
+            ChatCommand::Usage => match self.pane.used().words() {
+                Some(_) => self
+                    .pane
+                    .used()
+                    .lines()
+                    .iter()
+                    .for_each(|line| self.pane.tell(line)),
+                None => self.pane.tell("No model has reported its usage yet."),
+            },
+            ChatCommand::Reasoning => {
+                let reasoning = self.pane.last_reasoning();
+                let none = || "No model has reasoned in this chat.".to_owned();
+                self.pane.tell(&reasoning.unwrap_or_else(none));
+            }
+            ChatCommand::Export(file) => self.export(file).await?,
+            ChatCommand::Plain(typed) => return self.plain(typed).await,
+        }
+        Ok(ChatFlow::GoOn)
+    }
+
+    async fn plain(&mut self, typed: TypedLine<'_>) -> Result<ChatFlow, CliError> {
+        match typed {
+            TypedLine::Nothing => {}
+            TypedLine::Help => self.pane.tell(commands::HELP),
+            TypedLine::Quit => return self.leave().await,
+            TypedLine::Agent(name) if !self.partner.agents().iter().any(|agent| agent == name) => {
+                self.pane.tell(&format!(
+                    "There is no agent {}; /agents lists them.",
+                    untrusted_text::line(name)
+                ));
+            }
+            TypedLine::Agent(name) => self.target.agent = Some(name.to_owned()),
+            TypedLine::Key(key) => self.target.instance_key = Some(key.to_owned()),
+            TypedLine::Unknown(command) => {
+                self.pane.tell(&format!(
+                    "Unknown command {}; /help lists the commands.",
+                    untrusted_text::line(command)
+                ));
+            }
+            TypedLine::Say(text) => {
+                self.say(Input {
+                    text: text.to_owned(),
+                    ..self.target.clone()
+                })
+                .await?
+            }
+        }
+        Ok(ChatFlow::GoOn)
+    }
+
+    fn list_agents(&mut self) {
+        let current = conversation(&self.target, &self.partner).agent;
+        for agent in self.partner.agents() {
+            let mark = if agent == current { "▸" } else { " " };
+            self.pane
+                .tell(&format!("{mark} {}", untrusted_text::line(agent)));
+        }
+    }
+
+    fn start_conversation(&mut self) {
+        let key = chrono::Local::now()
+            .format("chat-%Y%m%d-%H%M%S%3f")
+            .to_string();
+        let before = conversation(&self.target, &self.partner).instance_key;
+        self.pane.tell(&format!(
+            "Started the conversation {key}. Return with `/key {}`.",
+            untrusted_text::line(before)
+        ));
+        self.target.instance_key = Some(key);
+    }
+
+    async fn export(&mut self, file: Option<&str>) -> Result<(), CliError> {
+        let id = conversation(&self.target, &self.partner);
+        match export::write(
+            self.partner.workspace_dir(),
+            self.partner.project(),
+            id,
+            file,
+        )
+        .await
+        {
+            Ok(path) => self.pane.tell(&format!(
+                "Written to {}.",
+                untrusted_text::line(path.display())
+            )),
+            Err(error) => {
+                self.pane.flush()?;
+                crate::output::write_error(&error, false)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Draws the rows at the bottom and writes pending lines.
+    pub(super) fn paint(&mut self) -> Result<(), CliError> {
+        if self.is_lent {
+            return Ok(());
+        }
+        self.pane.flush()?;
+        let size = size();
+        let bottom = match &self.asking {
+            Some(asking) => asking.bottom(size.columns),
+            None => self.bottom(size),
+        };
+        Ok(screen::set_status_rows(bottom)?)
+    }
+
+    fn bottom(&mut self, size: TerminalSize) -> StatusRows {
+        let TerminalSize {
+            columns,
+            rows: height,
+        } = size;
+        let (prompt, cursor) = self.prompt(columns, (height / 2).max(1));
+        let room = height.saturating_sub(prompt.len() + 1);
+        let mut below = self.beside(columns);
+        below.truncate(room);
+        let mut rows = self
+            .pane
+            .rows(columns, room - below.len(), self.turn.is_some());
+        rows.truncate(room - below.len());
+        rows.extend(below);
+        let cursor = (rows.len() + cursor.0, cursor.1);
+        rows.extend(prompt);
+        StatusRows { rows, cursor }
+    }
+
+    /// Returns the rows with queued inputs, usage, a pending request and the notice.
+    fn beside(&self, columns: usize) -> Vec<String> {
+        let faint = style::FAINT;
+        let faintly = |text: &str| format!("{faint}{}{faint:#}", fit(text, columns));
+        let mut rows: Vec<String> = self
+            .queue
+            .iter()
+            .take(MAX_QUEUED_ROWS)
+            .map(|input| faintly(&format!("next: {}", shorten(&input.text))))
+            .collect();
+        if let more @ 1.. = self.queue.len().saturating_sub(MAX_QUEUED_ROWS) {
+            rows.push(faintly(&format!("⋮ {more} more queued")));
+        }
+        rows.extend(
+            self.pane
+                .used()
+                .words()
+                .filter(|_| self.turn.is_some())
+                .map(|words| faintly(&words)),
+        );
+        rows.extend(self.questions.front().map(|question| {
+            let request = &question.request;
+            let (who, tool) = (
+                shorten(&request.instance.to_string()),
+                shorten(&request.tool_name),
+            );
+            fit(
+                &format!("Press Esc for the approval request of {who} ({tool}); your input stays."),
+                columns,
+            )
+            .into_owned()
+        }));
+        rows.extend(self.notice.iter().map(|notice| faintly(notice)));
+        rows
+    }
+
+    /// Returns at most `most` rows of the input around the cursor, and the cursor's position.
+    fn prompt(&self, columns: usize, most: usize) -> (Vec<String>, (usize, usize)) {
+        let (bold, faint) = (style::HEADING, style::FAINT);
+        let who = shorten(&conversation(&self.target, &self.partner).agent);
+        let who = fit(&who, columns / 2);
+        let head = format!("{bold}{who}>{bold:#} ");
+        let indent = width(&who) + 2;
+        let (lines, (row, at)) = self.editor.rows(columns.saturating_sub(indent).max(4));
+        let first = row
+            .saturating_sub(most.saturating_sub(1))
+            .min(lines.len().saturating_sub(most));
+        let last = (first + most).min(lines.len());
+        let mut rows = Vec::new();
+        let mut cursor = (0, 0);
+        for (index, line) in lines.iter().enumerate().take(last).skip(first) {
+            let begin = if index == 0 {
+                head.clone()
+            } else {
+                " ".repeat(indent)
+            };
+            if index == row {
+                cursor = (rows.len(), begin.len() + at);
+            }
+            rows.push(begin + line);
+        }
+        if first > 0 || last < lines.len() {
+            rows.insert(
+                0,
+                format!(
+                    "{faint}{}{faint:#}",
+                    fit(
+                        &format!("{} lines, {} to {}", lines.len(), first + 1, last),
+                        columns
+                    )
+                ),
+            );
+            cursor.0 += 1;
+        }
+        (rows, cursor)
+    }
+}

@@ -1,0 +1,89 @@
+//! Local control endpoint of a workspace.
+//! Every command that runs a swarm opens it for other commands of the same user.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use goondan::{ApprovalBroker, Swarm};
+use goondan_serve::local_endpoint::{self, PublishedEndpoint};
+use goondan_serve::{
+    AccessPolicy, CaseRecorder, Server, ServerOptions, ServerToken, Service, ServiceGuard,
+};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+/// Local control endpoint with its service.
+pub(crate) struct LocalEndpoint {
+    pub(crate) service: Service,
+    /// Broker of approval requests.
+    pub(crate) broker: ApprovalBroker,
+    /// Creates test cases from conversations.
+    pub(crate) recorder: Arc<dyn CaseRecorder>,
+    serving: Option<ServiceGuard>,
+    opening: Option<JoinHandle<std::io::Result<(Server, PublishedEndpoint)>>>,
+    open: Option<(Server, PublishedEndpoint)>,
+}
+
+impl LocalEndpoint {
+    /// Opens the endpoint in the background. If that fails, the command continues without it.
+    pub(crate) fn open(
+        swarm: &Swarm,
+        broker: ApprovalBroker,
+        recorder: Arc<dyn CaseRecorder>,
+    ) -> Self {
+        let (service, serving) =
+            Service::begin(swarm.clone(), broker.clone(), env!("CARGO_PKG_VERSION"));
+        let opening = Some(tokio::spawn(listen(service.clone(), Arc::clone(&recorder))));
+        LocalEndpoint {
+            service,
+            broker,
+            recorder,
+            serving: Some(serving),
+            opening,
+            open: None,
+        }
+    }
+
+    /// Waits until the endpoint is open or has failed.
+    pub(crate) async fn opened(&mut self) {
+        let Some(opening) = self.opening.take() else {
+            return;
+        };
+        match opening.await.map_err(std::io::Error::other).flatten() {
+            Ok(open) => self.open = Some(open),
+            Err(error) => tracing::warn!(%error, "control endpoint failed to open; other \
+                commands can't reach this process"),
+        }
+    }
+
+    /// Closes the endpoint and its streams.
+    pub(crate) async fn close(&mut self) {
+        drop(self.serving.take());
+        self.opened().await;
+        if let Some((server, door)) = self.open.take() {
+            drop(door);
+            server.end().await;
+        }
+    }
+}
+
+async fn listen(
+    service: Service,
+    recorder: Arc<dyn CaseRecorder>,
+) -> std::io::Result<(Server, PublishedEndpoint)> {
+    let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await?;
+    let (workspace, token) = (service.swarm().workspace_dir(), ServerToken::random());
+    let offer = ServerOptions {
+        studio: true,
+        recorder: Some(recorder),
+        ..AccessPolicy::local(token.clone()).into()
+    };
+    let server = Server::listen(listener, service, offer)?;
+    let door = local_endpoint::LocalEndpoint {
+        address: server.address(),
+        token,
+        pid: std::process::id(),
+    }
+    .open(&workspace)?;
+    Ok((server, door))
+}

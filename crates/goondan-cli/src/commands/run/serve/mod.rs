@@ -1,0 +1,392 @@
+//! `--input-format stream-json`: one input per line while standard input is open.
+
+mod lines;
+
+use std::time::{Duration, Instant};
+
+use futures::StreamExt;
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use goondan::event::{RuntimeEventKind, SwarmEvent, TurnResult};
+use goondan::ids::InstanceId;
+use goondan::ports::approval::ApprovalOffer;
+use goondan::{Input, SendError, SubmittedInput, Swarm, UsageLedger};
+use serde::Serialize;
+use serde_json::json;
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::time::MissedTickBehavior;
+
+use self::lines::{LineError, StdinLine, read_lines};
+use super::OutputFormat;
+use super::approval::{PendingApproval, parse_answer};
+use super::session::{RunSession, not_accepted};
+use super::unprompted_answers::UnpromptedAnswer;
+use super::view::event_line;
+use crate::exit::CliError;
+use crate::output::{CommandOutput, TurnReport, TurnReportFacts};
+
+/// Interval at which events are checked while only answers are written.
+/// Waking up for each event would slow the swarm down.
+const DRAIN_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Accepted line whose turn has not ended.
+struct PendingLine {
+    id: Option<String>,
+    /// Counted from 1.
+    line: u64,
+    event_id: String,
+    instance: InstanceId,
+    trace_id: String,
+    begin: Instant,
+}
+
+/// Ended turn, with the event that it answers.
+struct EndedLineTurn {
+    event_id: String,
+    /// `None` if the swarm ended first; an error if the input was rejected.
+    result: Result<Option<TurnResult>, SendError>,
+}
+
+/// Error that replaces a result, for an unusable line.
+#[derive(Serialize)]
+struct ErrorLine<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<&'a str>,
+    /// Counted from 1.
+    line: u64,
+    error: LineErrorObject<'a>,
+}
+
+#[derive(Serialize)]
+struct LineErrorObject<'a> {
+    code: &'a str,
+    message: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    suggestion: Option<&'a str>,
+}
+
+/// Approval request, which a line of standard input answers.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct QuestionLine<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    approval: &'a str,
+    agent_name: &'a str,
+    instance_key: &'a str,
+    tool_call_id: &'a str,
+    tool_name: &'a str,
+    arguments: &'a goondan::spec::JsonObject,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    preview: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'a str>,
+    answers: [&'static str; 4],
+    offers: &'a [ApprovalOffer],
+}
+
+/// State of the loop. One task writes all lines, so that none is torn.
+struct LineServer<'a> {
+    swarm: Swarm,
+    defaults: &'a Input,
+    /// Events are written, not only answers.
+    events: bool,
+    output: &'a CommandOutput,
+    pending: Vec<PendingLine>,
+    /// Usage of the traces in which work is left.
+    ledger: UsageLedger,
+    /// Futures that return the trace id once a trace has no work left.
+    settling: FuturesUnordered<BoxFuture<'static, String>>,
+    /// Unanswered approval requests.
+    questions: Vec<PendingApproval>,
+}
+
+/// Answers every line until standard input ends and no work is left for any of them.
+/// After a signal it accepts no more lines, and running turns may finish. Accepted inputs whose
+/// turns did not begin are on disk and resume at the next start.
+pub(super) async fn serve(
+    mut session: RunSession,
+    defaults: &Input,
+    format: OutputFormat,
+    output: &CommandOutput,
+) -> Result<(), CliError> {
+    let mut lines = read_lines();
+    let mut turns = FuturesUnordered::new();
+    let mut open = true;
+    let mut server = LineServer {
+        swarm: session.swarm.clone(),
+        defaults,
+        events: format == OutputFormat::StreamJson,
+        output,
+        pending: Vec::new(),
+        ledger: UsageLedger::default(),
+        settling: FuturesUnordered::new(),
+        questions: Vec::new(),
+    };
+    let mut look = tokio::time::interval(DRAIN_INTERVAL);
+    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    while open || !turns.is_empty() || !server.settling.is_empty() {
+        tokio::select! {
+            biased;
+            Some(event) = session.events.recv(), if server.events || turns.is_empty() => server.event(&event)?,
+            Some(trace_id) = server.settling.next(), if !server.settling.is_empty() => {
+                server.drain(&mut session.events)?;
+                server.ledger.forget(&trace_id);
+            }
+            _ = look.tick(), if !server.events && !turns.is_empty() => server.drain(&mut session.events)?,
+            Some(ended) = turns.next() => {
+                server.drain(&mut session.events)?;
+                server.result(&ended, &session)?;
+            }
+            line = lines.recv(), if open => match line {
+                Some((number, line)) => if let Some(submission) = server.submit(number, line)? {
+                    turns.push(outcome(submission));
+                },
+                None => {
+                    open = false;
+                    server.questions.clear();
+                    session.questions.leave();
+                }
+            },
+            Some(question) = session.questions.next() => server.ask(question)?,
+            words = session.reloads.next() => if !server.events {
+                output.note(&words)?;
+            },
+            signal = session.signals.next() => {
+                open = false;
+                server.questions.clear();
+                session.questions.leave();
+                session.stop(signal)?;
+            }
+        }
+    }
+    server.drain(&mut session.events)?;
+    session.shut_down().await
+}
+
+/// Waits for the end of the input's turn. Returns the result with the event that it answers.
+async fn outcome(submission: SubmittedInput) -> EndedLineTurn {
+    let event_id = submission.event_id().to_owned();
+    let result = match submission.accepted().await {
+        Ok(turn) => Ok(turn.result().await),
+        Err(error) => Err(error),
+    };
+    EndedLineTurn { event_id, result }
+}
+
+impl LineServer<'_> {
+    /// Submits a line, or writes why it is rejected.
+    fn submit(
+        &mut self,
+        number: u64,
+        line: Result<StdinLine, LineError>,
+    ) -> Result<Option<SubmittedInput>, CliError> {
+        let line = match line {
+            Ok(StdinLine::Input(line)) => line,
+            Ok(StdinLine::Answer { approval, answer }) => {
+                return self.answer(number, &approval, &answer).map(|()| None);
+            }
+            Err(error) => {
+                let refused = CliError::usage(error.message).suggest(error.suggestion);
+                return self
+                    .refuse(number, error.id.as_deref(), &refused)
+                    .map(|()| None);
+            }
+        };
+        let input = Input {
+            text: line.input,
+            agent: line.agent.or_else(|| self.defaults.agent.clone()),
+            instance_key: line
+                .instance_key
+                .or_else(|| self.defaults.instance_key.clone()),
+            ..Input::default()
+        };
+        let begin = Instant::now();
+        match self.swarm.submit(input) {
+            Ok(submission) => {
+                let (event_id, instance) = (
+                    submission.event_id().to_owned(),
+                    submission.instance.clone(),
+                );
+                let trace_id = submission.trace_id().to_owned();
+                self.ledger.follow(&trace_id);
+                self.pending.push(PendingLine {
+                    id: line.id,
+                    line: number,
+                    event_id,
+                    instance,
+                    trace_id,
+                    begin,
+                });
+                Ok(Some(submission))
+            }
+            Err(error) => self
+                .refuse(number, line.id.as_deref(), &not_accepted(error))
+                .map(|()| None),
+        }
+    }
+
+    /// Writes an approval request.
+    fn ask(&mut self, question: PendingApproval) -> Result<(), CliError> {
+        let request = &question.request;
+        self.output.json_line(&QuestionLine {
+            kind: "approval.request",
+            approval: &request.id,
+            agent_name: &request.instance.agent,
+            instance_key: &request.instance.instance_key,
+            tool_call_id: &request.tool_call_id,
+            tool_name: &request.tool_name,
+            arguments: &request.arguments,
+            preview: request.preview.as_deref(),
+            reason: request.reason.as_deref(),
+            answers: ["once", "conversation", "always", "deny"],
+            offers: &request.offers,
+        })?;
+        self.questions.push(question);
+        Ok(())
+    }
+
+    /// Withdraws the requests whose answers are obsolete.
+    fn withdraw(&mut self) -> Result<(), CliError> {
+        for question in self
+            .questions
+            .extract_if(.., |question| question.is_withdrawn())
+        {
+            self.output.json_line(
+                &json!({"type": "approval.withdrawn", "approval": question.request.id}),
+            )?;
+        }
+        Ok(())
+    }
+
+    fn answer(&mut self, line: u64, approval: &str, answer: &str) -> Result<(), CliError> {
+        let Some(position) = self
+            .questions
+            .iter()
+            .position(|question| question.request.id == approval)
+        else {
+            let unknown = CliError::usage(format!(
+                "There is no open approval request \
+                `{approval}`."
+            ));
+            return self.refuse(
+                line,
+                None,
+                &unknown.suggest("Copy the request's `approval` unchanged."),
+            );
+        };
+        let Some(answer) = parse_answer(answer, &self.questions[position].request) else {
+            let refused = CliError::usage(format!(
+                "The approval request does not offer \
+                `{answer}`."
+            ));
+            return self.refuse(
+                line,
+                None,
+                &refused.suggest("The request is still open. Use a value of its `offers`."),
+            );
+        };
+        self.questions.swap_remove(position).answer(answer);
+        Ok(())
+    }
+
+    fn refuse(&self, line: u64, id: Option<&str>, error: &CliError) -> Result<(), CliError> {
+        let suggestion = error.suggestion.as_deref();
+        let error = LineErrorObject {
+            code: &error.code,
+            message: &error.message,
+            suggestion,
+        };
+        self.output.json_line(&ErrorLine {
+            kind: "error",
+            id,
+            line,
+            error,
+        })
+    }
+
+    fn event(&mut self, event: &SwarmEvent) -> Result<(), CliError> {
+        if let SwarmEvent::Runtime(event) = event
+            && matches!(event.kind, RuntimeEventKind::TurnStarted { .. })
+            && !self.ledger.follows(&event.trace.trace_id)
+        {
+            // A job is due, or an earlier run left work.
+            self.ledger.follow(&event.trace.trace_id);
+            self.watch_trace(event.trace.trace_id.clone());
+        }
+        self.ledger.note(event);
+        if self.events
+            && let Some(line) = event_line(event)
+        {
+            self.output.json_line(&line)?;
+        }
+        self.withdraw()?;
+        match UnpromptedAnswer::of(event, |event_id| {
+            self.pending
+                .iter()
+                .any(|pending| pending.event_id == event_id)
+        }) {
+            Some(unasked) => {
+                let usage = self.ledger.of(unasked.trace_id);
+                self.output
+                    .json_line(&TurnReport::answer(&unasked, Some(usage)))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Watches a trace until it has no work left.
+    fn watch_trace(&self, trace_id: String) {
+        let swarm = self.swarm.clone();
+        self.settling.push(Box::pin(async move {
+            swarm.settled(&trace_id).await;
+            trace_id
+        }));
+    }
+
+    /// Writes events that were published before a result and are still in the channel.
+    fn drain(&mut self, events: &mut UnboundedReceiver<SwarmEvent>) -> Result<(), CliError> {
+        while let Ok(event) = events.try_recv() {
+            self.event(&event)?;
+        }
+        Ok(())
+    }
+
+    fn result(&mut self, ended: &EndedLineTurn, session: &RunSession) -> Result<(), CliError> {
+        let Some(position) = self
+            .pending
+            .iter()
+            .position(|pending| pending.event_id == ended.event_id)
+        else {
+            return Ok(());
+        };
+        let PendingLine {
+            id,
+            line,
+            instance,
+            trace_id,
+            begin,
+            ..
+        } = self.pending.swap_remove(position);
+        self.watch_trace(trace_id.clone());
+        let result = match &ended.result {
+            Ok(Some(result)) => result,
+            Ok(None) => return self.refuse(line, id.as_deref(), &session.no_result()),
+            Err(error) => return self.refuse(line, id.as_deref(), &not_accepted(error.clone())),
+        };
+        let duration_ms = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let usage = self.ledger.of(&trace_id);
+        self.output.json_line(&TurnReport::result(
+            id,
+            TurnReportFacts {
+                instance,
+                trace_id,
+                duration_ms,
+            },
+            result,
+            usage,
+        ))
+    }
+}

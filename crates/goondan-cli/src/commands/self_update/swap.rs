@@ -1,0 +1,133 @@
+//! Replacement of the program by a new version, after a trial run.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use goondan::internal::untrusted_text;
+
+use super::failed;
+use super::installation::InstalledProgram;
+use super::release::ProgramRelease;
+use crate::exit::CliError;
+use goondan::spec::reason;
+
+/// Unpacks the archive next to the program, checks that the new program runs, and swaps it in.
+/// On failure the old program stays.
+pub(super) fn swap(
+    place: &InstalledProgram,
+    release: &ProgramRelease,
+    archive: &[u8],
+) -> Result<(), CliError> {
+    let beside = place.binary.parent().unwrap_or(&place.prefix);
+    // In the same directory, so that the swap is one rename.
+    let work = tempfile::Builder::new()
+        .prefix(".gdn-update-")
+        .tempdir_in(beside)
+        .map_err(|error| unwritten(place, &error))?;
+    let file = work.path().join(&release.file);
+    fs::write(&file, archive).map_err(|error| unwritten(place, &error))?;
+    unpack(&file, work.path())?;
+    let folder = work.path().join(&release.folder);
+    let new = folder
+        .join("bin")
+        .join(if cfg!(windows) { "gdn.exe" } else { "gdn" });
+    let (said, wanted) = (reported_version(&new)?, format!("gdn {}", release.version));
+    if said != wanted {
+        let message = format!(
+            "The new program reports the version `{}`, not `{wanted}`.",
+            untrusted_text::line(said)
+        );
+        return Err(failed(message).suggest("Nothing was changed. Report this bug."));
+    }
+    let put = || {
+        copy(&folder.join("share"), &place.prefix.join("share"))?;
+        File::open(&new)?.sync_all()?;
+        replace(&new, &place.binary)?;
+        place.note(release.version.to_string())
+    };
+    put().map_err(|error| unwritten(place, &error))
+}
+
+fn unwritten(place: &InstalledProgram, error: &io::Error) -> CliError {
+    failed(format!(
+        "The files below {} can't be replaced: {error}.",
+        place.prefix.display(),
+        error = reason(error)
+    ))
+    .suggest("Run the command as the user who installed it.")
+}
+
+/// Unpacks with `tar`, which every supported system has. On Windows it also unpacks zip files.
+fn unpack(file: &Path, into: &Path) -> Result<(), CliError> {
+    let tar = match cfg!(windows) {
+        // Full path, because another `tar` in PATH may not support zip.
+        true => PathBuf::from(std::env::var_os("SystemRoot").unwrap_or("C:\\Windows".into()))
+            .join("System32\\tar.exe"),
+        false => PathBuf::from("tar"),
+    };
+    let told = Command::new(&tar)
+        .arg("-xf")
+        .arg(file)
+        .arg("-C")
+        .arg(into)
+        .stdin(Stdio::null())
+        .output();
+    let problem = match told {
+        Ok(told) if told.status.success() => return Ok(()),
+        Ok(told) => String::from_utf8_lossy(&told.stderr).trim().to_owned(),
+        Err(error) => error.to_string(),
+    };
+    Err(failed(format!(
+        "The archive can't be unpacked by `{}`: {}.",
+        tar.display(),
+        untrusted_text::line(problem)
+    ))
+    .suggest("Nothing was changed. Install `tar`, or run the installer again."))
+}
+
+/// Returns the output of `program --version`.
+fn reported_version(program: &Path) -> Result<String, CliError> {
+    let told = Command::new(program)
+        .arg("--version")
+        .stdin(Stdio::null())
+        .output();
+    let told = told.map_err(|error| {
+        failed(format!(
+            "The new program can't be started: {error}.",
+            error = reason(&error)
+        ))
+        .suggest("Nothing was changed. Report this bug.")
+    })?;
+    Ok(String::from_utf8_lossy(&told.stdout).trim().to_owned())
+}
+
+/// Copies the files below `from` to `to`, recursively.
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        match entry.file_type()?.is_dir() {
+            true => copy(&entry.path(), &target)?,
+            false => fs::copy(entry.path(), target).map(drop)?,
+        }
+    }
+    Ok(())
+}
+
+/// One rename: a program started during the update is the old or the new version.
+#[cfg(unix)]
+fn replace(new: &Path, old: &Path) -> io::Result<()> {
+    fs::rename(new, old)
+}
+
+/// Windows can rename a running program, but not replace it. The next update deletes the old one.
+#[cfg(not(unix))]
+fn replace(new: &Path, old: &Path) -> io::Result<()> {
+    let aside = old.with_extension("exe.old");
+    let _ = fs::remove_file(&aside);
+    fs::rename(old, &aside)?;
+    fs::rename(new, old).inspect_err(|_| drop(fs::rename(&aside, old)))
+}

@@ -1,0 +1,241 @@
+//! `gdn validate`.
+
+mod fix;
+
+use clap::{Args, ValueEnum};
+use goondan::internal::DEFER_TOKENS;
+use goondan::internal::render;
+use goondan::spec::kinds::Agent;
+use goondan::spec::{Bundle, Code, Diagnostic, Resource, ResourceId};
+use goondan::{StateRoot, Swarm};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::commands::mcp::{ProjectMcpServers, reach};
+use crate::commands::tool_host;
+use crate::exit::{CliError, CommandExit};
+use crate::output::CommandOutput;
+use crate::project;
+use crate::project_path::ProjectPathArg;
+use crate::trust::TrustSettings;
+
+const EXAMPLES: &str = "\
+Examples:
+  gdn validate                       Check the project in this directory
+  gdn validate my-swarm --strict     Also fail on warnings
+  gdn validate --format short        Print one line per error or warning
+  gdn validate --open                Also load its libraries
+  gdn validate --fix                 Apply safe fixes, and list them
+  gdn validate --fix --dry-run       Show the changes as a diff
+  gdn validate --connect             Also connect to the project's MCP servers
+  gdn validate --format github       Annotate a pull request";
+
+/// Arguments of `gdn validate`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct ValidateArgs {
+    #[command(flatten)]
+    project: ProjectPathArg,
+    /// Print errors and warnings in this format [default: pretty, or json with --json]
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    format: Option<DiagnosticFormat>,
+    /// Fail on warnings as well
+    #[arg(long)]
+    strict: bool,
+    /// Apply safe fixes, such as to misspelled names, and list them
+    #[arg(long)]
+    fix: bool,
+    /// Show what `--fix` would change, without changing it
+    #[arg(long, requires = "fix")]
+    dry_run: bool,
+    /// Load the libraries of a trusted project and report their errors
+    #[arg(long)]
+    open: bool,
+    /// Connect to the MCP servers of a trusted project and report their errors
+    #[arg(long)]
+    connect: bool,
+}
+
+/// Format of errors and warnings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum DiagnosticFormat {
+    /// With the YAML lines they refer to.
+    Pretty,
+    /// One line per error or warning.
+    Short,
+    /// One JSON object: valid, errors, warnings.
+    Json,
+    /// Workflow commands of GitHub Actions.
+    Github,
+}
+
+/// Validates a project. Diagnostics are the result, so they are written to standard output.
+pub(crate) async fn run(
+    args: &ValidateArgs,
+    state_root: &StateRoot,
+    output: &CommandOutput,
+) -> Result<(), CliError> {
+    let path = args.project.find(output)?;
+    let mut project = project::load(&path)?;
+    let repairs = match args.fix {
+        true => fix::fix(&project.root, args.dry_run, output)?,
+        false => Vec::new(),
+    };
+    if !repairs.is_empty() {
+        project = project::load(&path)?;
+    }
+    let mut diagnostics = project.diagnostics.clone();
+    let trust = TrustSettings::new(state_root, false);
+    match trust.environment(&project.root) {
+        Ok(environment) => diagnostics.extend(goondan::check(&project, &environment)),
+        Err(problem) => diagnostics.push(problem),
+    }
+    if let (true, Some(bundle)) = (args.open, project.bundle.clone()) {
+        trust.require(&project, output)?;
+        let found = library_diagnostics(&bundle, state_root).await;
+        let new: Vec<Diagnostic> = found
+            .into_iter()
+            .filter(|problem| !is_reported(&diagnostics, problem))
+            .collect();
+        diagnostics.extend(new);
+    }
+    if let (true, Some(bundle)) = (args.connect, project.bundle.clone()) {
+        trust.require(&project, output)?;
+        diagnostics.extend(server_diagnostics(bundle, state_root).await?);
+    }
+    let diagnostics = &diagnostics;
+    let format = args.format.unwrap_or(if output.json {
+        DiagnosticFormat::Json
+    } else {
+        DiagnosticFormat::Pretty
+    });
+    match format {
+        DiagnosticFormat::Pretty => output.piece(&render::pretty(
+            diagnostics,
+            &project.sources,
+            CommandOutput::stdout_has_colour(),
+        )),
+        DiagnosticFormat::Short => output.piece(&render::short(diagnostics)),
+        DiagnosticFormat::Json => {
+            let mut report = report(diagnostics);
+            if args.fix {
+                report["fixed"] = fix::report(&repairs).into();
+            }
+            output.json_pretty(&report)
+        }
+        DiagnosticFormat::Github => output.piece(&render::github(diagnostics)),
+    }?;
+    let fails = diagnostics
+        .iter()
+        .any(|diagnostic| args.strict || diagnostic.is_error());
+    // The process ends now; freeing a large project piece by piece would only take time.
+    std::mem::forget(project);
+    match fails {
+        true => Err(CliError::shown(CommandExit::Validation)),
+        false => Ok(()),
+    }
+}
+
+/// Loads the libraries that the swarms use and returns the diagnostics.
+async fn library_diagnostics(bundle: &Arc<Bundle>, state_root: &StateRoot) -> Vec<Diagnostic> {
+    let mut found: Vec<Diagnostic> = Vec::new();
+    for swarm in bundle.swarms().keys() {
+        let builder = Swarm::builder(Arc::clone(bundle))
+            .state_root(&state_root.0)
+            .swarm(&swarm.name);
+        let builder = tool_host::command()
+            .into_iter()
+            .fold(builder, |builder, host| builder.tool_host(host));
+        let new = builder.open_to_check().await;
+        found.extend(
+            new.into_iter()
+                .filter(|problem| !is_reported(&found, problem))
+                .collect::<Vec<_>>(),
+        );
+    }
+    found
+}
+
+fn is_reported(known: &[Diagnostic], problem: &Diagnostic) -> bool {
+    let same =
+        |one: &Diagnostic| (&one.message, &one.resource) == (&problem.message, &problem.resource);
+    known.iter().any(same)
+}
+
+/// Connects to the project's MCP servers and returns the diagnostics.
+async fn server_diagnostics(
+    bundle: Arc<Bundle>,
+    state_root: &StateRoot,
+) -> Result<Vec<Diagnostic>, CliError> {
+    let servers = ProjectMcpServers::new(bundle, None, true, state_root).await?;
+    let (mut diagnostics, mut sizes) = (Vec::new(), BTreeMap::new());
+    for (tool, look) in reach(&servers).await {
+        sizes.insert(
+            tool.id.clone(),
+            look.as_ref()
+                .map(|look| look.catalog.tokens())
+                .unwrap_or_default(),
+        );
+        let problems = match look {
+            Ok(look) => look
+                .catalog
+                .notes
+                .into_iter()
+                .map(|note| (note, None))
+                .collect(),
+            Err(error) => vec![(format!("{}.", error.message), error.suggestion)],
+        };
+        for (message, suggestion) in problems {
+            let mut diagnostic = Diagnostic::new(Code::MCP_CATALOG, message)
+                .of(&tool.id)
+                .field("spec.mcp");
+            diagnostic.suggestion = suggestion;
+            if let Some((file, at)) = &tool.origin {
+                let at = servers.bundle.place(&tool.id, "spec.mcp").unwrap_or(*at);
+                diagnostic = diagnostic.in_file(file.clone()).at(at);
+            }
+            diagnostics.push(diagnostic);
+        }
+    }
+    diagnostics.extend(
+        servers
+            .bundle
+            .agents()
+            .values()
+            .filter_map(|agent| tool_size_warning(agent, &sizes)),
+    );
+    Ok(diagnostics)
+}
+
+/// Returns a warning if an agent has more MCP tools than it is offered at once.
+fn tool_size_warning(
+    agent: &Resource<Agent>,
+    sizes: &BTreeMap<ResourceId, usize>,
+) -> Option<Diagnostic> {
+    let undecided = agent.spec.tools.iter().filter(|used| used.defer.is_none());
+    let tokens: usize = undecided.filter_map(|used| sizes.get(&used.tool)).sum();
+    if tokens <= DEFER_TOKENS {
+        return None;
+    }
+    let message = format!(
+        "The MCP tools of {} take about {tokens} tokens per request, more than {DEFER_TOKENS}, \
+            so the model must search for them.",
+        agent.id
+    );
+    let diagnostic = Diagnostic::new(Code::MCP_CATALOG, message)
+        .of(&agent.id)
+        .field("spec.tools");
+    let diagnostic = diagnostic
+        .suggest("set `defer: true` or `defer: false` in `spec.tools`, or select `exports`");
+    Some(match &agent.origin {
+        Some((file, at)) => diagnostic.in_file(file.clone()).at(*at),
+        None => diagnostic,
+    })
+}
+
+fn report(diagnostics: &[Diagnostic]) -> Value {
+    let (errors, warnings): (Vec<&Diagnostic>, Vec<&Diagnostic>) =
+        diagnostics.iter().partition(|one| one.is_error());
+    json!({ "valid": errors.is_empty(), "errors": errors, "warnings": warnings })
+}

@@ -1,0 +1,83 @@
+//! Bounded reading of input files, and errors for unusable files.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use goondan::spec::{Code, reason};
+
+use crate::exit::CliError;
+
+/// Maximum size of an input in bytes. An event cannot contain more.
+const MAX_INPUT_BYTES: u64 = 32 * 1024 * 1024;
+
+/// Reads everything up to the limit. `what` is the subject of the error message.
+pub(crate) fn read_bytes(reader: impl Read, what: &str) -> Result<Vec<u8>, CliError> {
+    let mut bytes = Vec::new();
+    reader
+        .take(MAX_INPUT_BYTES + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| unreadable(what, &error))?;
+    match bytes.len() as u64 > MAX_INPUT_BYTES {
+        true => Err(CliError::usage(format!(
+            "{what} is larger than {} MiB.",
+            MAX_INPUT_BYTES / 1024 / 1024
+        ))
+        .suggest("Put the needed part into a file of the project, and let a tool read that file.")),
+        false => Ok(bytes),
+    }
+}
+
+/// Reads everything as UTF-8 text; see [`whole`].
+pub(crate) fn read_text(reader: impl Read, what: &str) -> Result<String, CliError> {
+    let bytes = read_bytes(reader, what)?;
+    String::from_utf8(bytes).map_err(|_| CliError::usage(format!("{what} is not UTF-8 text.")))
+}
+
+pub(crate) fn open(path: &Path, what: &str) -> Result<File, CliError> {
+    File::open(path).map_err(|error| unreadable(what, &error))
+}
+
+pub(crate) fn unreadable(what: &str, error: &io::Error) -> CliError {
+    let suggestion = match error.kind() {
+        io::ErrorKind::PermissionDenied => "Name a file that you may read.",
+        io::ErrorKind::IsADirectory => "Name a file, not a directory.",
+        _ => "Check the path; it is relative to the current directory.",
+    };
+    CliError::configuration(format!("{what} can't be read: {}.", reason(error))).suggest(suggestion)
+}
+
+pub(crate) fn unwritable(path: &Path, error: &io::Error) -> CliError {
+    CliError::configuration(format!(
+        "`{}` can't be written: {}.",
+        path.display(),
+        reason(error)
+    ))
+    .suggest("Name a file in an existing directory that you may write to.")
+}
+
+/// Adds `path` to the message of an internal write error; other errors stay unchanged.
+pub(crate) fn in_writing(path: &Path, error: CliError) -> CliError {
+    match error.code == Code::INTERNAL_ERROR {
+        true => CliError {
+            message: format!(
+                "{} (`{}`).",
+                error.message.trim_end_matches('.'),
+                path.display()
+            ),
+            ..error
+        },
+        false => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_endless_file_is_not_read_to_its_end() {
+        let error = read_bytes(io::repeat(0), "Standard input").unwrap_err();
+        assert_eq!(error.message, "Standard input is larger than 32 MiB.");
+    }
+}

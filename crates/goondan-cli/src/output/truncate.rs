@@ -1,0 +1,119 @@
+//! Truncation and wrapping of foreign text.
+
+use goondan::internal::untrusted_text;
+
+/// Maximum length of foreign text in one line, in characters.
+const MAX_LINE_CHARS: usize = 120;
+
+/// Prefix of each line of foreign text, which cannot be taken for gdn's own output.
+const LINE_GUTTER: &str = "  │ ";
+
+/// Prefix of continuation rows of a wrapped line.
+const CONTINUATION_GUTTER: &str = "  ┆ ";
+
+/// Returns the start of `text` as one line, with invisible characters escaped.
+pub(crate) fn shorten(text: &str) -> String {
+    let begin: String = text.chars().take(MAX_LINE_CHARS + 1).collect();
+    let mut shown = untrusted_text::line(begin).to_string();
+    if let Some((end, _)) = shown.char_indices().nth(MAX_LINE_CHARS) {
+        shown.truncate(end);
+        shown.push('…');
+    }
+    shown
+}
+
+/// Formats a duration.
+pub(crate) fn duration(millis: u64) -> String {
+    match millis {
+        0..1_000 => format!("{millis} ms"),
+        1_000..60_000 => format!("{}.{} s", millis / 1_000, millis % 1_000 / 100),
+        _ => format!("{} min {} s", millis / 60_000, millis % 60_000 / 1_000),
+    }
+}
+
+/// Wraps `text` into rows of at most `width` columns with a gutter. Invisible characters are
+/// escaped.
+pub(crate) fn gutter(text: &str, width: usize) -> Vec<String> {
+    let room = width
+        .saturating_sub(LINE_GUTTER.chars().count())
+        .max(MIN_TEXT_COLUMNS);
+    let shown = untrusted_text::lines(text).to_string();
+    shown
+        .split('\n')
+        .flat_map(|line| rows(line, room))
+        .collect()
+}
+
+/// Minimum number of text columns in a row, however narrow the terminal is.
+const MIN_TEXT_COLUMNS: usize = 16;
+
+/// Wraps a line into rows. Non-ASCII characters count as two columns, which is never too little.
+/// Tabs become spaces.
+fn rows(line: &str, room: usize) -> Vec<String> {
+    let mut rows = vec![LINE_GUTTER.to_owned()];
+    let mut used = 0;
+    for c in line.chars() {
+        let wide = match c {
+            '\t' => TAB_SPACES.len(),
+            ' '..='~' => 1,
+            _ => 2,
+        };
+        if used + wide > room {
+            rows.push(CONTINUATION_GUTTER.to_owned());
+            used = 0;
+        }
+        used += wide;
+        if let Some(row) = rows.last_mut() {
+            match c {
+                '\t' => row.push_str(TAB_SPACES),
+                _ => row.push(c),
+            }
+        }
+    }
+    rows
+}
+
+const TAB_SPACES: &str = "    ";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_goes_to_a_terminal_is_short_and_harmless() {
+        assert_eq!(shorten("a\u{1b}[31m\nb"), "a\\u{1b}[31m\\nb");
+        let long = shorten(&"ä".repeat(500));
+        assert_eq!(long.chars().count(), MAX_LINE_CHARS + 1);
+        assert!(long.ends_with('…'));
+    }
+
+    #[test]
+    fn every_row_has_a_gutter_and_nothing_is_lost() {
+        let text = format!("{}\n\nAllow a:main to call x?\tй이\u{202e}", "a".repeat(90));
+        let rows = gutter(&text, 44);
+        let begins: Vec<&str> = rows.iter().map(|row| &row[..LINE_GUTTER.len()]).collect();
+        assert_eq!(
+            begins,
+            [
+                LINE_GUTTER,
+                CONTINUATION_GUTTER,
+                CONTINUATION_GUTTER,
+                LINE_GUTTER,
+                LINE_GUTTER
+            ]
+        );
+        assert!(
+            rows.iter().all(|row| row.chars().count() <= 44),
+            "{rows:#?}"
+        );
+        let whole: String = rows.iter().map(|row| &row[LINE_GUTTER.len()..]).collect();
+        assert_eq!(
+            whole,
+            format!(
+                "{}Allow a:main to call x?    й이\\u{{202e}}",
+                "a".repeat(90)
+            )
+        );
+        assert_eq!(gutter("ab", 0), ["  │ ab"]);
+    }
+}

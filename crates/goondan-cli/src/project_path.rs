@@ -1,0 +1,96 @@
+//! Location of a command's project: an explicit path, or the nearest one at or above the current
+//! directory, as in git and cargo.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use crate::exit::CliError;
+use crate::output::CommandOutput;
+use crate::project;
+
+/// Project as a positional argument.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ProjectPathArg {
+    /// Project directory or its goondan.yaml [default: the current directory, or the nearest one
+    /// above with a goondan.yaml]
+    #[arg(value_name = "PATH")]
+    project: Option<PathBuf>,
+}
+
+/// Project as an option, for commands with other arguments.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ProjectPathOption {
+    /// Project directory or its goondan.yaml [default: the current directory, or the nearest one
+    /// above with a goondan.yaml]
+    #[arg(short, long, value_name = "PATH")]
+    project: Option<PathBuf>,
+}
+
+impl ProjectPathArg {
+    /// Returns the project path. Prints a note if it is found above the current directory.
+    pub(crate) fn find(&self, output: &CommandOutput) -> Result<PathBuf, CliError> {
+        find(self.project.as_deref(), output)
+    }
+
+    /// Returns the path that the user gave.
+    pub(crate) fn given(&self) -> Option<&Path> {
+        self.project.as_deref()
+    }
+
+    /// Returns the path like [`ProjectPathArg::find`], or `None` if there is no project.
+    pub(crate) fn known(&self, output: &CommandOutput) -> Result<Option<PathBuf>, CliError> {
+        known(self.project.as_deref(), output)
+    }
+}
+
+impl ProjectPathOption {
+    /// See [`ProjectPathArg::known`].
+    pub(crate) fn known(&self, output: &CommandOutput) -> Result<Option<PathBuf>, CliError> {
+        known(self.project.as_deref(), output)
+    }
+
+    /// See [`ProjectPathArg::given`].
+    pub(crate) fn given(&self) -> Option<&Path> {
+        self.project.as_deref()
+    }
+
+    /// See [`ProjectPathArg::find`].
+    pub(crate) fn find(&self, output: &CommandOutput) -> Result<PathBuf, CliError> {
+        find(self.project.as_deref(), output)
+    }
+}
+
+fn find(given: Option<&Path>, output: &CommandOutput) -> Result<PathBuf, CliError> {
+    known(given, output)?.ok_or_else(|| {
+        if let Some(error) = project::manifest_error(Path::new(".")) {
+            return error;
+        }
+        CliError::configuration(
+            "There is no goondan.yaml in this directory or in a parent \
+            directory.",
+        )
+        .suggest("Create a project with `gdn init`, or name the directory of a project.")
+    })
+}
+
+fn known(given: Option<&Path>, output: &CommandOutput) -> Result<Option<PathBuf>, CliError> {
+    match given {
+        Some(path) => Ok(Some(path.to_owned())),
+        None => around(output),
+    }
+}
+
+/// Returns the project around the current directory, if any. Prints a note if it is a parent
+/// directory.
+pub(crate) fn around(output: &CommandOutput) -> Result<Option<PathBuf>, CliError> {
+    let here = Path::new(".");
+    if goondan::manifest_in(here).is_some() {
+        return Ok(Some(here.to_owned()));
+    }
+    let Some(above) = goondan::around(here) else {
+        return Ok(None);
+    };
+    output.note(&format!("Using the project in {}.", above.display()))?;
+    Ok(Some(above))
+}

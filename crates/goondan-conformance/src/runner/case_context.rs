@@ -1,0 +1,328 @@
+//! Context of a test case: its directories, its models and its observations.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use goondan::spec::kinds::AgentWorkdir;
+use goondan::spec::{Bundle, Diagnostic, Environment};
+use goondan::workspace::database::{self, Database, PostgresOpenError};
+use goondan::{HostCommand, StartError, StateRoot, Workspace};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::approval::ScriptedApprover;
+use super::clock::CaseClock;
+use super::cluster::{Broken, CaseCluster};
+use super::events::CaseEvents;
+use super::logs::CaseLogs;
+use super::mcp_mocks::McpServers;
+use super::models::CaseModels;
+use super::project::ProjectFolder;
+use super::substitute::Saved;
+use super::swarm_process::{MODEL_CALL_DELAY, OutOfTime, SwarmProcess};
+use super::tool_mocks::PlayedTools;
+use super::web::WebServer;
+use crate::case::read::LocatedCase;
+use crate::case::{ConformanceCase, StepAction};
+use crate::live::LiveCase;
+
+/// Time that a killed swarm has to release the workspace, and the interval of checks.
+const WORKSPACE_RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
+const RELEASE_POLL_INTERVAL: Duration = Duration::from_millis(10);
+
+/// Conditions of a run.
+#[derive(Clone)]
+pub(crate) struct RunConditions {
+    /// Time limit.
+    pub(crate) time_limit: Duration,
+    /// Database for conversations, instead of files.
+    pub(crate) database: Option<Database>,
+    /// Number of nodes.
+    pub(crate) nodes: usize,
+    /// Live options, for a run with the real models of the project.
+    pub(crate) live: Option<LiveCase>,
+    /// Command that starts processes for libraries.
+    pub(crate) tool_host: Option<HostCommand>,
+}
+
+/// Context of one test case. Everything except the running swarm survives `kill` and `restart`.
+pub(crate) struct CaseContext<'c> {
+    pub(crate) case: &'c ConformanceCase,
+    pub(crate) project: ProjectFolder,
+    pub(crate) events: CaseEvents,
+    pub(crate) logs: CaseLogs,
+    pub(crate) saved: Saved,
+    pub(crate) life: Option<SwarmProcess>,
+    /// A swarm was running at some time.
+    pub(crate) started: bool,
+    /// Working directories of the agents' tools, from the last valid bundle.
+    pub(crate) workdirs: BTreeMap<String, AgentWorkdir>,
+    /// Diagnostics of the last load and start.
+    pub(crate) diagnostics: Vec<Diagnostic>,
+    /// A kill, or turns that still ran at the end. Events may lack their end.
+    pub(crate) cut_off: bool,
+    pub(super) answers: ScriptedApprover,
+    pub(super) models: Arc<CaseModels>,
+    pub(super) mcp: Arc<McpServers>,
+    pub(super) tools: Arc<PlayedTools>,
+    /// Live options, for a run with the real models of the project.
+    pub(super) live: Option<LiveCase>,
+    pub(super) clock: CaseClock,
+    /// Server for the pages of the test case, if any.
+    _web: Option<WebServer>,
+    deadline: Instant,
+    folder: TempDir,
+    /// Database for conversations, instead of files.
+    pub(super) database: Option<Database>,
+    /// Number of nodes.
+    pub(super) nodes: usize,
+    /// Command that starts processes for libraries.
+    pub(super) tool_host: Option<HostCommand>,
+}
+
+impl<'c> CaseContext<'c> {
+    /// Creates new directories with the project of the test case.
+    pub(crate) fn create(
+        located: &'c LocatedCase,
+        RunConditions {
+            time_limit,
+            database,
+            nodes,
+            live,
+            tool_host,
+        }: RunConditions,
+    ) -> Result<Self, String> {
+        let case = &located.case;
+        let folder = tempfile::Builder::new()
+            .prefix("goondan-case-")
+            .tempdir()
+            .map_err(|error| error.to_string())?;
+        let web = match &case.web {
+            none if none.is_empty() => None,
+            pages => Some(
+                WebServer::start(pages.clone())
+                    .map_err(|error| format!("the web server can't start: {error}"))?,
+            ),
+        };
+        Ok(CaseContext {
+            case,
+            project: lay_out(located, folder.path().join("project"))?,
+            events: CaseEvents::new(),
+            logs: CaseLogs::default(),
+            saved: web
+                .iter()
+                .map(|web| ("web".to_owned(), web.view()))
+                .collect(),
+            life: None,
+            started: false,
+            workdirs: BTreeMap::new(),
+            diagnostics: Vec::new(),
+            cut_off: false,
+            answers: ScriptedApprover::default(),
+            models: Arc::new(CaseModels::of(case, live.as_ref())),
+            mcp: Arc::new(McpServers::new(&case.mcp)),
+            tools: Arc::new(PlayedTools::of(case, live.is_some())),
+            live,
+            clock: CaseClock::new(case.clock),
+            _web: web,
+            deadline: Instant::now() + time_limit,
+            database: database
+                .map(|database| database.prefixed(&format!("case-{}-", database::new_id()))),
+            nodes: if stays_on_one_node(case) { 1 } else { nodes },
+            tool_host,
+            folder,
+        })
+    }
+
+    /// Returns the directory that replaces `~/.goondan`.
+    pub(crate) fn state_root(&self) -> PathBuf {
+        self.folder.path().join("state")
+    }
+
+    /// Creates another copy of the initial project, for callers that change it.
+    pub(crate) fn another_project(
+        &self,
+        located: &LocatedCase,
+        name: &str,
+    ) -> Result<PathBuf, String> {
+        let root = self.folder.path().join(name);
+        lay_out(located, root.join("project"))?;
+        Ok(root)
+    }
+
+    /// Returns the variables for value sources: those of the test case, and in live runs those of
+    /// its project.
+    pub(crate) fn environment(&self) -> Environment {
+        let of_project = self
+            .live
+            .iter()
+            .filter_map(|live| live.environment.as_ref());
+        let of_project = of_project
+            .flat_map(Environment::iter)
+            .map(|(name, value)| (name.to_owned(), value.to_owned()));
+        of_project.chain(self.case.env.clone()).collect()
+    }
+
+    /// Runs `work` within the time limit of the test case.
+    pub(crate) async fn in_time<T>(&self, work: impl Future<Output = T>) -> Result<T, OutOfTime> {
+        tokio::time::timeout_at(self.deadline.into(), work)
+            .await
+            .map_err(|_| OutOfTime)
+    }
+
+    /// Loads the project and starts a swarm if possible. Otherwise `diagnostics` contains the
+    /// reasons.
+    pub(crate) fn start(&mut self) -> Result<(), String> {
+        let project = goondan::load(self.project.root());
+        self.diagnostics = project.diagnostics;
+        let Some(bundle) = project.bundle else {
+            return Ok(());
+        };
+        self.note_workdirs(&bundle);
+        match self.begin(&bundle) {
+            Ok(Ok(life)) => {
+                self.life = Some(life);
+                self.started = true;
+            }
+            Ok(Err(StartError::Diagnostics(more))) => self.diagnostics.extend(more),
+            Ok(Err(error)) => return Err(format!("the swarm failed to start: {error}")),
+            Err(OutOfTime) => {
+                return Err("the swarm did not start within the case's time limit".to_owned());
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts a swarm. Retries while a killed swarm still holds the workspace, until its last
+    /// thread has ended.
+    fn begin(&self, bundle: &Arc<Bundle>) -> Result<Result<SwarmProcess, StartError>, OutOfTime> {
+        let until = Instant::now() + WORKSPACE_RELEASE_TIMEOUT;
+        loop {
+            match SwarmProcess::start(self, Arc::clone(bundle))? {
+                Err(StartError::Workspace(_) | StartError::Database(_))
+                    if self.started && Instant::now() < until =>
+                {
+                    std::thread::sleep(RELEASE_POLL_INTERVAL);
+                }
+                begun => return Ok(begun),
+            }
+        }
+    }
+
+    fn note_workdirs(&mut self, bundle: &Bundle) {
+        let agents = bundle.agents().values();
+        self.workdirs
+            .extend(agents.map(|agent| (agent.id.name.clone(), agent.spec.workdir.clone())));
+    }
+
+    /// Loads the bundle again after a reload, because it may have new agents.
+    pub(crate) fn reloaded(&mut self) {
+        if let Some(bundle) = goondan::load(self.project.root()).bundle {
+            self.note_workdirs(&bundle);
+        }
+    }
+
+    /// Shuts down the swarm.
+    pub(crate) fn end(&mut self) {
+        if let Some(life) = self.life.take() {
+            self.cut_off |= !life.end(&self.logs);
+        }
+    }
+
+    /// Kills the swarm like a crashed process.
+    ///
+    /// A step's start event precedes its model call. A test case that kills at that event expects
+    /// that the call uses up its reply. The kill therefore waits a short time for the call.
+    pub(crate) fn kill(&mut self) {
+        if let Some(life) = self.life.take() {
+            let asked = self.models.asked(self.events.count("step.started", None));
+            // A step without a model call times out.
+            let _ = life.run(self, async {
+                tokio::time::timeout(MODEL_CALL_DELAY, asked).await
+            });
+            life.kill();
+            self.cut_off = true;
+        }
+    }
+
+    /// Applies a fault to the nodes. Running turns may be interrupted.
+    pub(crate) fn with_cluster<T>(
+        &mut self,
+        trouble: impl FnOnce(&mut CaseCluster, &Self) -> Result<T, Broken>,
+    ) -> Result<T, Broken> {
+        let mut life = self.life.take().ok_or("the swarm did not start")?;
+        let done = life.cluster().map(|cluster| trouble(cluster, self));
+        self.life = Some(life);
+        self.cut_off = true;
+        done.unwrap_or_else(|| Err("the case has no nodes".to_owned()))
+    }
+
+    /// Returns all workspaces that swarms left on disk.
+    pub(crate) fn workspaces(&self) -> Vec<Workspace> {
+        StateRoot(self.state_root())
+            .workspaces()
+            .unwrap_or_default()
+    }
+
+    /// Deletes the test case's workspaces in the database.
+    pub(crate) fn forget(&self) {
+        let Some(database) = &self.database else {
+            return;
+        };
+        let forgotten = run_detached(async {
+            for workspace in self.workspaces() {
+                database.forget(&workspace.id).await?;
+            }
+            Ok::<_, PostgresOpenError>(())
+        });
+        if let Err(error) = forgotten {
+            tracing::warn!(%error, case = self.case.case, "failed to delete the data of a case \
+                from the database");
+        }
+    }
+
+    pub(crate) fn save(&mut self, name: Option<&str>, view: &Value) {
+        if let Some(name) = name {
+            self.saved.insert(name.to_owned(), view.clone());
+        }
+    }
+}
+
+/// Returns true if a test case acts on the leader process in a way that does not reach turns on
+/// other nodes. Examples are a reload and a direct tool call.
+fn stays_on_one_node(case: &ConformanceCase) -> bool {
+    case.watch
+        || case.steps.iter().any(|step| match &step.action {
+            StepAction::Call(_) | StepAction::Reload | StepAction::AwaitReload(_) => true,
+            StepAction::Await(awaited) => awaited.event == "reload.completed",
+            _ => false,
+        })
+}
+
+/// Runs a future that needs no running swarm.
+pub(super) fn run_detached<T>(work: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    runtime
+        .expect("the system lets us open a file descriptor or two")
+        .block_on(work)
+}
+
+fn lay_out(located: &LocatedCase, root: PathBuf) -> Result<ProjectFolder, String> {
+    let mut project = ProjectFolder::create(root).map_err(|error| error.to_string())?;
+    if let Some(path) = &located.case.project {
+        let source = located.file.parent().unwrap_or(Path::new(".")).join(path);
+        let copied = project.copy_from(&source);
+        copied.map_err(|error| {
+            format!("the project {} can't be copied: {error}", source.display())
+        })?;
+    }
+    for (path, content) in &located.case.files {
+        let written = project.write(path, content);
+        written.map_err(|error| format!("the file {} can't be written: {error}", path.as_str()))?;
+    }
+    Ok(project)
+}

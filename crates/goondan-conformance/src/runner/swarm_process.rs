@@ -1,0 +1,230 @@
+//! A running swarm process, simulated: from a start to a shutdown or a kill.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use goondan::spec::Bundle;
+use goondan::workspace::database::NodeInfo;
+use goondan::{Database, ProjectWatch, ReloadNews, ReloadOutcome, StartError, Swarm, WatchOptions};
+use tokio::runtime::Runtime;
+use tokio::sync::Mutex;
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use super::case_context::CaseContext;
+use super::cluster::CaseCluster;
+use super::events::EventDrain;
+use super::logs::CaseLogs;
+use super::swarm_config::SwarmConfig;
+
+/// Time limit of a graceful shutdown.
+pub(super) const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Time that busy threads have to finish after a kill.
+pub(super) const THREAD_EXIT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Interval of checks for new nodes.
+pub(super) const NODE_POLL_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Longest time from the start of a step to its model call.
+pub(super) const MODEL_CALL_DELAY: Duration = Duration::from_secs(1);
+
+/// Running swarm of a test case.
+pub(crate) enum SwarmProcess {
+    /// A single swarm.
+    One(Box<SingleSwarm>),
+    /// Several nodes that share a database.
+    Many(Box<CaseCluster>),
+}
+
+impl SwarmProcess {
+    /// Starts the swarm on the current state of the test case.
+    pub(crate) fn start(
+        world: &CaseContext<'_>,
+        bundle: Arc<Bundle>,
+    ) -> Result<Result<Self, StartError>, OutOfTime> {
+        Ok(match (world.case.nodes, &world.database) {
+            (Some(nodes), Some(database)) => CaseCluster::start(world, bundle, database, nodes)?
+                .map(|cluster| SwarmProcess::Many(Box::new(cluster))),
+            _ => SingleSwarm::start(world, bundle)?.map(|one| SwarmProcess::One(Box::new(one))),
+        })
+    }
+
+    /// Returns the swarm that accepts inputs.
+    pub(crate) fn swarm(&self, world: &CaseContext<'_>) -> Result<Swarm, OutOfTime> {
+        match self {
+            SwarmProcess::One(one) => Ok(one.swarm.clone()),
+            SwarmProcess::Many(cluster) => cluster.swarm(world),
+        }
+    }
+
+    /// Returns the nodes, if there are several.
+    pub(crate) fn cluster(&mut self) -> Option<&mut CaseCluster> {
+        match self {
+            SwarmProcess::One(_) => None,
+            SwarmProcess::Many(cluster) => Some(cluster),
+        }
+    }
+
+    /// Starts a second swarm on the same state, and ends it.
+    pub(crate) fn second(
+        &self,
+        world: &CaseContext<'_>,
+        bundle: Arc<Bundle>,
+    ) -> Result<Result<(), StartError>, OutOfTime> {
+        self.run(world, async {
+            let swarm = SwarmConfig::of(world, bundle)
+                .builder(world.database.clone())
+                .start()
+                .await?;
+            swarm.shutdown().await;
+            Ok(())
+        })
+    }
+
+    /// Runs `work` in the tokio runtime of the swarm, within the time limit of the test case.
+    pub(crate) fn run<T>(
+        &self,
+        world: &CaseContext<'_>,
+        work: impl Future<Output = T>,
+    ) -> Result<T, OutOfTime> {
+        match self {
+            SwarmProcess::One(one) => world
+                .logs
+                .collect(|| one.runtime.block_on(world.in_time(work))),
+            SwarmProcess::Many(cluster) => cluster.run(world, work),
+        }
+    }
+
+    /// Returns the next reported reload; `None` if none comes within the time.
+    pub(crate) async fn next_reload(&self, within: Duration) -> Option<Arc<ReloadOutcome>> {
+        match self {
+            SwarmProcess::One(one) => one.next_reload(within).await,
+            // Test cases with several nodes cannot wait for reloads.
+            SwarmProcess::Many(_) => None,
+        }
+    }
+
+    /// Ends like a crashed process: tasks are dropped at once.
+    pub(crate) fn kill(self) {
+        match self {
+            SwarmProcess::One(one) => one.kill(),
+            SwarmProcess::Many(cluster) => cluster.kill_all(),
+        }
+    }
+
+    /// Shuts down gracefully. Returns false if turns were interrupted.
+    pub(crate) fn end(self, logs: &CaseLogs) -> bool {
+        match self {
+            SwarmProcess::One(one) => one.end(logs),
+            SwarmProcess::Many(cluster) => logs.collect(|| cluster.end()),
+        }
+    }
+}
+
+/// A swarm in its own tokio runtime.
+pub(crate) struct SingleSwarm {
+    runtime: Runtime,
+    swarm: Swarm,
+    followed: EventDrain,
+    news: Mutex<UnboundedReceiver<ReloadNews>>,
+    _watch: Option<ProjectWatch>,
+}
+
+/// The time limit of the test case is exceeded.
+#[derive(Debug)]
+pub(crate) struct OutOfTime;
+
+impl SingleSwarm {
+    /// Starts a swarm on the current state of the test case.
+    fn start(
+        world: &CaseContext<'_>,
+        bundle: Arc<Bundle>,
+    ) -> Result<Result<SingleSwarm, StartError>, OutOfTime> {
+        let outfit = SwarmConfig::of(world, bundle);
+        let runtime = outfit.runtime();
+        let starting = async {
+            // With several nodes, this one is the leader and runs no turns.
+            let leading = world.database.clone().map(|database| {
+                if world.nodes > 1 {
+                    database.turns(0)
+                } else {
+                    database
+                }
+            });
+            let started = outfit.builder(leading).start_watched().await;
+            if let (Ok(_), Some(database)) = (&started, &world.database) {
+                start_workers(world.nodes, &outfit, database).await;
+            }
+            started
+        };
+        let started = world
+            .logs
+            .collect(|| runtime.block_on(world.in_time(starting)))?;
+        Ok(started.map(|(swarm, events)| {
+            let followed = world.events.follow(events);
+            let news = Mutex::new(swarm.reload_news());
+            let watch = world.case.watch.then(|| {
+                let _entered = runtime.enter();
+                swarm.watch(WatchOptions::default())
+            });
+            SingleSwarm {
+                runtime,
+                swarm,
+                followed,
+                news,
+                _watch: watch,
+            }
+        }))
+    }
+
+    async fn next_reload(&self, within: Duration) -> Option<Arc<ReloadOutcome>> {
+        let mut news = self.news.lock().await;
+        let next = async {
+            loop {
+                if let ReloadNews::Reloaded(outcome) = news.recv().await? {
+                    return Some(outcome);
+                }
+            }
+        };
+        tokio::time::timeout(within, next).await.ok().flatten()
+    }
+
+    fn kill(self) {
+        self.swarm.kill();
+        self.runtime.shutdown_timeout(THREAD_EXIT_TIMEOUT);
+        drop(self.swarm);
+        self.followed.wait(THREAD_EXIT_TIMEOUT);
+    }
+
+    fn end(self, logs: &CaseLogs) -> bool {
+        let shutdown =
+            async { tokio::time::timeout(SHUTDOWN_TIMEOUT, self.swarm.shutdown()).await };
+        let ended = logs.collect(|| self.runtime.block_on(shutdown));
+        self.kill();
+        ended.is_ok()
+    }
+}
+
+/// Starts worker nodes in the same tokio runtime, and waits until they receive turns.
+async fn start_workers(nodes: usize, outfit: &SwarmConfig, database: &Database) {
+    for _ in 1..nodes {
+        let worker = outfit.builder(Some(database.clone().waiting()));
+        tokio::spawn(async move {
+            // Runs until the runtime ends or the node becomes the leader. A new leader has no more
+            // work here.
+            let led = worker.start().await;
+            tracing::debug!(is_led = led.is_ok(), "a worker node of the case has ended");
+        });
+    }
+    let name = database.name(&outfit.workspace);
+    let works = |node: &NodeInfo| node.workspace == name && node.state == "works";
+    // The time limit of the test case ends this loop.
+    while nodes > 1
+        && database
+            .nodes()
+            .await
+            .is_ok_and(|there| there.iter().filter(|node| works(node)).count() < nodes - 1)
+    {
+        tokio::time::sleep(NODE_POLL_INTERVAL).await;
+    }
+}

@@ -1,0 +1,278 @@
+//! Allowed senders and pending approvals of unknown senders.
+//!
+//! The process that runs a connection writes the pending file; other commands write the approved
+//! file. So each file has only one kind of writer.
+
+use std::collections::BTreeSet;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use chrono::{DateTime, Utc};
+use goondan::internal::private_files;
+use goondan::spec::kinds::ConnectionAccess;
+use serde::{Deserialize, Serialize};
+
+use crate::event::{EventSender, PlatformEvent};
+
+/// File with unknown senders that wait for approval.
+const PENDING_FILE: &str = "pending.json";
+/// File with approved senders: one JSON string per line.
+const APPROVED_FILE: &str = "approved.jsonl";
+
+/// Maximum number of pending senders; further ones are not recorded.
+const MAX_PENDING_SENDERS: usize = 100;
+/// Maximum characters of a sender's name.
+const MAX_SENDER_NAME_CHARS: usize = 80;
+
+/// An unknown sender that waits for approval.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PendingSender {
+    /// Platform's id of the sender.
+    pub id: String,
+    /// Display name, chosen by the sender.
+    pub name: String,
+    /// Time of the first message.
+    pub since: DateTime<Utc>,
+}
+
+/// Decision about an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SenderAdmission {
+    Passes,
+    /// The sender is unknown and has not been notified yet.
+    NewStranger,
+    /// The event is refused without a notification.
+    Refused,
+}
+
+/// Allowed senders of a connection.
+#[derive(Debug)]
+pub(crate) struct AllowedSenders {
+    folder: PathBuf,
+    allow: Option<ConnectionAccess>,
+    /// Without `allow`, unknown senders need approval.
+    is_guarded: bool,
+    pending: Mutex<Vec<PendingSender>>,
+}
+
+impl AllowedSenders {
+    pub(crate) fn open(
+        folder: &Path,
+        allow: Option<ConnectionAccess>,
+        is_guarded: bool,
+    ) -> io::Result<AllowedSenders> {
+        let pending = Mutex::new(pending(folder)?);
+        Ok(AllowedSenders {
+            folder: folder.to_owned(),
+            allow,
+            is_guarded,
+            pending,
+        })
+    }
+
+    /// Decides about `event` and records an unknown sender.
+    pub(crate) fn admit(
+        &self,
+        event: &PlatformEvent,
+        now: DateTime<Utc>,
+    ) -> io::Result<SenderAdmission> {
+        let allow = self
+            .allow
+            .as_ref()
+            .filter(|allow| allow.restricts_senders());
+        if let Some(channels) = allow.and_then(|allow| allow.channels.as_ref())
+            && !event
+                .channel
+                .as_ref()
+                .is_some_and(|channel| channels.contains(channel))
+        {
+            return Ok(SenderAdmission::Refused);
+        }
+        let id = event.sender.as_ref().map_or("", |sender| &sender.id);
+        let is_allowed = match allow {
+            None => !self.is_guarded,
+            Some(allow) => {
+                allow.accepts_all_senders()
+                    || allow
+                        .senders
+                        .as_ref()
+                        .is_some_and(|senders| senders.contains(id))
+            }
+        };
+        if is_allowed || (!id.is_empty() && approved(&self.folder)?.contains(&id.to_owned())) {
+            return Ok(SenderAdmission::Passes);
+        }
+        event
+            .sender
+            .as_ref()
+            .map_or(Ok(SenderAdmission::Refused), |sender| {
+                self.note(sender, now)
+            })
+    }
+
+    fn note(&self, sender: &EventSender, now: DateTime<Utc>) -> io::Result<SenderAdmission> {
+        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        if pending.len() >= MAX_PENDING_SENDERS {
+            let approved = approved(&self.folder)?;
+            pending.retain(|stranger| !approved.contains(&stranger.id));
+        }
+        if pending.len() >= MAX_PENDING_SENDERS || pending.iter().any(|known| known.id == sender.id)
+        {
+            return Ok(SenderAdmission::Refused);
+        }
+        let name = sender.name.chars().take(MAX_SENDER_NAME_CHARS).collect();
+        pending.push(PendingSender {
+            id: sender.id.clone(),
+            name,
+            since: now,
+        });
+        private_files::replace_durably(
+            &self.folder.join(PENDING_FILE),
+            &serde_json::to_vec(&*pending)?,
+        )?;
+        Ok(SenderAdmission::NewStranger)
+    }
+}
+
+/// Reads the pending senders.
+pub(crate) fn pending(folder: &Path) -> io::Result<Vec<PendingSender>> {
+    match std::fs::read(folder.join(PENDING_FILE)) {
+        Ok(bytes) => Ok(serde_json::from_slice(&bytes)?),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Reads the ids of the approved senders.
+pub(crate) fn approved(folder: &Path) -> io::Result<Vec<String>> {
+    match std::fs::read_to_string(folder.join(APPROVED_FILE)) {
+        // Skips a line that another process is still writing.
+        Ok(text) => Ok(text
+            .lines()
+            .filter_map(|line| serde_json::from_str(line).ok())
+            .collect()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Approves a sender. Returns false if the sender was already approved.
+pub(crate) fn approve(folder: &Path, sender: &str) -> io::Result<bool> {
+    let known: BTreeSet<String> = approved(folder)?.into_iter().collect();
+    if known.contains(sender) {
+        return Ok(false);
+    }
+    let mut file = private_files::options()
+        .append(true)
+        .create(true)
+        .open(folder.join(APPROVED_FILE))?;
+    file.write_all(format!("{}\n", serde_json::Value::from(sender)).as_bytes())?;
+    file.sync_all()?;
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(sender: &str, channel: &str) -> PlatformEvent {
+        let sender = EventSender {
+            id: sender.to_owned(),
+            name: "x".repeat(200),
+        };
+        PlatformEvent {
+            sender: Some(sender),
+            channel: Some(channel.to_owned()),
+            ..PlatformEvent::default()
+        }
+    }
+
+    fn ids(ids: &[&str]) -> Option<BTreeSet<String>> {
+        Some(ids.iter().map(|id| (*id).to_owned()).collect())
+    }
+
+    #[test]
+    fn strangers_wait_until_somebody_lets_them_in() {
+        let folder = tempfile::tempdir().unwrap();
+        let now = DateTime::UNIX_EPOCH;
+        let senders = AllowedSenders::open(folder.path(), None, true).unwrap();
+        assert_eq!(
+            senders.admit(&event("7", "c"), now).unwrap(),
+            SenderAdmission::NewStranger
+        );
+        assert_eq!(
+            senders.admit(&event("7", "c"), now).unwrap(),
+            SenderAdmission::Refused,
+            "told once"
+        );
+        assert_eq!(
+            pending(folder.path()).unwrap()[0].name.len(),
+            MAX_SENDER_NAME_CHARS
+        );
+        assert!(approve(folder.path(), "7").unwrap() && !approve(folder.path(), "7").unwrap());
+        assert_eq!(
+            senders.admit(&event("7", "c"), now).unwrap(),
+            SenderAdmission::Passes
+        );
+        for number in 0..2 * MAX_PENDING_SENDERS {
+            senders
+                .admit(&event(&format!("s{number}"), "c"), now)
+                .unwrap();
+        }
+        assert_eq!(pending(folder.path()).unwrap().len(), MAX_PENDING_SENDERS);
+        let again = AllowedSenders::open(folder.path(), None, true).unwrap();
+        assert_eq!(
+            again.admit(&event("s3", "c"), now).unwrap(),
+            SenderAdmission::Refused,
+            "told once, also after a restart"
+        );
+    }
+
+    #[test]
+    fn senders_and_channels_must_both_fit() {
+        let folder = tempfile::tempdir().unwrap();
+        let admit = |allow: Option<ConnectionAccess>, sender: &str, channel: &str| {
+            let senders = AllowedSenders::open(folder.path(), allow, false).unwrap();
+            senders
+                .admit(&event(sender, channel), DateTime::UNIX_EPOCH)
+                .unwrap()
+                == SenderAdmission::Passes
+        };
+        assert!(admit(None, "1", "c"));
+        let both = || {
+            Some(ConnectionAccess {
+                senders: ids(&["1"]),
+                channels: ids(&["c"]),
+                ..ConnectionAccess::default()
+            })
+        };
+        assert!(admit(both(), "1", "c") && !admit(both(), "1", "d") && !admit(both(), "2", "c"));
+        let channel = || {
+            Some(ConnectionAccess {
+                senders: None,
+                channels: ids(&["c"]),
+                ..ConnectionAccess::default()
+            })
+        };
+        assert!(admit(channel(), "2", "c") && !admit(channel(), "2", "d"));
+        assert!(admit(
+            Some(ConnectionAccess {
+                senders: ids(&["*"]),
+                channels: None,
+                ..ConnectionAccess::default()
+            }),
+            "9",
+            "d"
+        ));
+        let approvers = ConnectionAccess {
+            approvers: ids(&["1"]).unwrap(),
+            ..ConnectionAccess::default()
+        };
+        let senders = AllowedSenders::open(folder.path(), Some(approvers), true).unwrap();
+        let admitted = senders
+            .admit(&event("9", "d"), DateTime::UNIX_EPOCH)
+            .unwrap();
+        assert_ne!(admitted, SenderAdmission::Passes, "approvers let nobody in");
+    }
+}

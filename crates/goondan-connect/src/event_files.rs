@@ -1,0 +1,214 @@
+//! Files of an event: fetched from the platform only, with size limits, and attached to the input.
+//!
+//! A failed download does not delay the event; a note in the text replaces the file.
+
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use goondan::ports::tool::Attachment;
+use reqwest::RequestBuilder;
+use url::Url;
+
+use crate::connection_runtime::ConnectionRuntime;
+use crate::http::{self, PlatformFailure};
+
+/// Maximum number of files per event.
+const MAX_EVENT_FILES: usize = 8;
+/// Maximum bytes of a file.
+const MAX_EVENT_FILE_BYTES: usize = 5 * 1024 * 1024;
+/// Maximum bytes of all files of an event.
+const MAX_EVENT_FILES_BYTES: usize = 16 * 1024 * 1024;
+/// Time limit for all files of an event, if the platform does not wait for a response.
+pub(crate) const EVENT_FILES_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A file of an event.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct EventFile {
+    /// Location in the platform's own terms.
+    pub(crate) place: String,
+    /// File name chosen by the sender.
+    pub(crate) name: Option<String>,
+    /// Media type according to the platform.
+    pub(crate) media_type: Option<String>,
+    /// Size according to the platform.
+    pub(crate) bytes: Option<u64>,
+}
+
+/// Fetches the files of an event. Appends a note to `text` for each failed file.
+pub(crate) async fn fetch(
+    desk: &ConnectionRuntime,
+    files: &[EventFile],
+    text: &mut String,
+) -> Vec<Attachment> {
+    let mut fetched: Vec<Attachment> = Vec::new();
+    if !desk.bound.fetches_files() || files.is_empty() {
+        return fetched;
+    }
+    let end = tokio::time::Instant::now() + desk.platform.files_timeout();
+    let mut left = MAX_EVENT_FILES_BYTES;
+    for (number, file) in files.iter().enumerate() {
+        let most = MAX_EVENT_FILE_BYTES.min(left);
+        let is_too_large = file.bytes.is_some_and(|bytes| bytes > most as u64);
+        let got = match number >= MAX_EVENT_FILES || is_too_large {
+            true => Err(PlatformFailure::Refused(
+                "the file is too large or exceeds the file limit".to_owned(),
+            )),
+            false => match tokio::time::timeout_at(end, one(desk, file, most)).await {
+                Ok(got) => got,
+                Err(_) => Err(PlatformFailure::Unknown(
+                    "the download took too long".to_owned(),
+                )),
+            },
+        };
+        match got {
+            Ok((attachment, bytes)) => {
+                left -= bytes;
+                fetched.push(attachment);
+            }
+            Err(failure) => {
+                tracing::warn!(
+                    connection = desk.bound.name,
+                    "could not fetch a file of an event: {failure}"
+                );
+                text.push_str("\n[a file could not be fetched]");
+            }
+        }
+    }
+    fetched
+}
+
+async fn one(
+    desk: &ConnectionRuntime,
+    file: &EventFile,
+    most: usize,
+) -> Result<(Attachment, usize), PlatformFailure> {
+    let (content, told) = http::content(desk.platform.download(file).await?, most).await?;
+    let media_type = file.media_type.clone().filter(|told| is_media_type(told));
+    // Without read permission, platforms return an HTML page instead of the file.
+    if told.as_deref() == Some("text/html")
+        && media_type
+            .as_deref()
+            .is_some_and(|known| known != "text/html")
+    {
+        return Err(PlatformFailure::Refused(
+            "the platform returned a web page instead of the file; check that the token may read \
+            files"
+                .to_owned(),
+        ));
+    }
+    let media_type = media_type.or(told.filter(|told| is_media_type(told)));
+    let media_type = media_type.unwrap_or_else(|| "application/octet-stream".to_owned());
+    let attachment = Attachment {
+        media_type,
+        data: STANDARD.encode(&content),
+        name: file.name.clone(),
+    };
+    Ok((attachment, content.len()))
+}
+
+fn is_media_type(text: &str) -> bool {
+    let is_part = |part: &str| {
+        !part.is_empty()
+            && part
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'+' | b'-'))
+    };
+    text.split_once('/')
+        .is_some_and(|(kind, of)| is_part(kind) && is_part(of))
+}
+
+/// Creates a download request for an address that may come from an unknown sender. Allows only
+/// `hosts` over TLS and the origin of the API.
+pub(crate) async fn at(
+    address: &str,
+    hosts: &[&str],
+    base: &str,
+) -> Result<RequestBuilder, PlatformFailure> {
+    match is_of(address, hosts, base) {
+        true => Ok(http::client().await?.get(address)),
+        false => Err(PlatformFailure::Refused(
+            "the URL is not a URL of the platform".to_owned(),
+        )),
+    }
+}
+
+/// Creates an upload request to an address that the platform returned.
+pub(crate) async fn post_to(
+    address: &str,
+    hosts: &[&str],
+    base: &str,
+) -> Result<RequestBuilder, PlatformFailure> {
+    match is_of(address, hosts, base) {
+        true => Ok(http::client().await?.post(address)),
+        false => Err(PlatformFailure::Refused(
+            "the upload URL is not a URL of the platform".to_owned(),
+        )),
+    }
+}
+
+fn is_of(address: &str, hosts: &[&str], base: &str) -> bool {
+    let (Ok(url), Ok(base)) = (Url::parse(address), Url::parse(base)) else {
+        return false;
+    };
+    let is_host = |host: &str| {
+        hosts.iter().any(|known| {
+            host == *known
+                || host
+                    .strip_suffix(known)
+                    .is_some_and(|rest| rest.ends_with('.'))
+        })
+    };
+    let is_known =
+        url.scheme() == "https" && url.port().is_none() && url.host_str().is_some_and(is_host);
+    (is_known || url.origin() == base.origin())
+        && url.username().is_empty()
+        && url.password().is_none()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_lies_on_the_platform_or_nowhere() {
+        let hosts = ["slack.com"];
+        for mine in [
+            "https://files.slack.com/a.png",
+            "https://slack.com/x",
+            "http://127.0.0.1:80/a",
+        ] {
+            assert!(is_of(mine, &hosts, "http://127.0.0.1/api"), "{mine}");
+        }
+        for other in [
+            "http://files.slack.com/a",
+            "https://slack.com.evil.example/a",
+            "https://evilslack.com/",
+            "https://files.slack.com:8443/a",
+            "https://me@files.slack.com/a",
+            "http://127.0.0.1:81/a",
+            "http://169.254.169.254/latest",
+            "file:///etc/passwd",
+            "a",
+            "",
+        ] {
+            assert!(!is_of(other, &hosts, "http://127.0.0.1/api"), "{other}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_media_type_is_not_passed_on() {
+        assert!(is_media_type("image/svg+xml"));
+        for wrong in [
+            "",
+            "image",
+            "image/",
+            "/png",
+            "image/png; x",
+            "a/b/c",
+            "image/\n",
+        ] {
+            assert!(!is_media_type(wrong), "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Streamed answers: a message that grows in its channel while the model writes. It is sent once,
+//! edited at most once a second, and its last edit makes it the answer.
+//!
+//! The message handle is stored as soon as it is known, so a restarted process continues with the
+//! same message. Edits are idempotent, so the last edit can always be retried.
+
+use std::time::Duration;
+
+use goondan::Turn;
+use goondan::event::TurnResult;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use crate::connection_runtime::ConnectionRuntime;
+use crate::http::PlatformFailure;
+use crate::reply_queue::TypingIndicator;
+use crate::streamed_text::TurnTextWatch;
+
+/// Characters of a text that are considered; more than any platform allows in a message.
+const MAX_DRAFT_CHARS: usize = 16_000;
+/// Suffix of an unfinished text.
+const UNFINISHED_SUFFIX: &str = " …";
+/// Final text of a message whose turn produced no answer.
+pub(crate) const STOPPED_TEXT: &str = "This request was stopped before there was an answer.";
+
+/// Shows the text of the turn until it ends. Sets `draft` when the message exists.
+pub(crate) async fn stream_answer(
+    desk: &ConnectionRuntime,
+    id: &str,
+    origin: &Value,
+    draft: &mut Option<Value>,
+    (turn, mut watched): (Turn, TurnTextWatch),
+) -> Option<TurnResult> {
+    let mut result = std::pin::pin!(turn.result());
+    let (mut shown, mut not_before, mut sign) =
+        (String::new(), Instant::now(), TypingIndicator::new());
+    loop {
+        let more = async {
+            let is_watched = watched
+                .text
+                .wait_for(|text| has_changed(desk, text.as_deref().unwrap_or_default(), &shown))
+                .await
+                .is_ok();
+            tokio::time::sleep_until(not_before).await;
+            is_watched
+        };
+        tokio::select! {
+            biased;
+            result = &mut result => return result,
+            true = more => {}
+            () = sign.is_due() => {
+                sign.send_indicator(desk, origin).await;
+                continue;
+            }
+        }
+        let text = first_message(
+            desk,
+            watched
+                .text
+                .borrow_and_update()
+                .as_deref()
+                .unwrap_or_default(),
+        );
+        // Not cancelled when the turn ends: a pending edit must arrive before the answer.
+        let wait = match update_draft(desk, id, origin, draft, &text).await {
+            Ok(()) => desk.platform.pace(),
+            Err(PlatformFailure::Later(wait)) => wait,
+            Err(failure) => {
+                tracing::debug!(
+                    connection = desk.bound.name,
+                    "could not update the streamed reply: {failure}"
+                );
+                return result.await;
+            }
+        };
+        (shown, not_before) = (text, Instant::now() + wait.max(Duration::from_secs(1)));
+    }
+}
+
+async fn update_draft(
+    desk: &ConnectionRuntime,
+    id: &str,
+    origin: &Value,
+    draft: &mut Option<Value>,
+    text: &str,
+) -> Result<(), PlatformFailure> {
+    let text = format!("{text}{UNFINISHED_SUFFIX}");
+    match draft {
+        Some(handle) => desk.platform.edit(origin, handle, &text, None).await,
+        None => {
+            let handle = desk.platform.draft(origin, &text).await?;
+            *draft = Some(handle.clone());
+            let written = desk.owed.outbox.draft(id, handle).await;
+            written.map_err(|error| {
+                PlatformFailure::Refused(format!("the reply could not be stored: {error}"))
+            })
+        }
+    }
+}
+
+/// Returns the text of the growing message, which becomes the first message of the answer.
+fn first_message(desk: &ConnectionRuntime, text: &str) -> String {
+    // Text far beyond the first message does not affect it.
+    let near = text
+        .char_indices()
+        .nth(MAX_DRAFT_CHARS)
+        .map_or(text, |(end, _)| &text[..end]);
+    let mut text = desk
+        .platform
+        .pieces(near)
+        .into_iter()
+        .next()
+        .unwrap_or_default();
+    // Leaves space for the suffix.
+    while !text.is_empty()
+        && desk
+            .platform
+            .pieces(&format!("{text}{UNFINISHED_SUFFIX}"))
+            .len()
+            > 1
+    {
+        text.pop();
+    }
+    text
+}
+
+fn has_changed(desk: &ConnectionRuntime, text: &str, shown: &str) -> bool {
+    let text = first_message(desk, text);
+    !text.is_empty() && text != shown
+}

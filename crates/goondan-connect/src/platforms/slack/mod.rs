@@ -1,0 +1,542 @@
+//! `slack`: events of a Slack app over HTTP or a WebSocket; answers go to the thread.
+
+mod socket;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use axum::Json;
+use axum::http::HeaderMap;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use chrono::{DateTime, Utc};
+use goondan::adapters::connectors::BoundConnection;
+use reqwest::RequestBuilder;
+use reqwest::multipart::Form;
+use serde_json::{Value, json};
+use url::form_urlencoded;
+
+use self::socket::SlackSocket;
+use super::{ParsedRequest, PlatformConnector, bad_request, fenced, header, unauthorized};
+use crate::answer_files::AnswerFile;
+use crate::channel_approvals::{ButtonPress, PressOutcome, button, parse_button};
+use crate::connection_runtime::{ConnectionRuntime, EventAcceptance};
+use crate::event::{EventSender, PlatformEvent, plain};
+use crate::event_files::{self, EventFile};
+use crate::http::{self, PlatformFailure};
+use crate::listener;
+use crate::reply_queue;
+use crate::signature::{is_fresh, is_hmac_hex};
+
+/// Default URL of the API.
+const DEFAULT_API_URL: &str = "https://slack.com/api";
+/// Maximum characters of a message that Slack recommends.
+const MAX_MESSAGE_CHARS: usize = 4_000;
+/// Error code for an exceeded rate limit.
+const RATE_LIMITED_ERROR: &str = "ratelimited";
+
+pub(super) struct SlackConnector {
+    base: String,
+    token: String,
+    signing_secret: String,
+    /// Socket mode; set if the connection has an app token.
+    socket: Option<SlackSocket>,
+    /// Accept only mentions and direct messages.
+    wants_mention: bool,
+    /// Separate port and its path.
+    port: Option<(u16, String)>,
+    /// Set after Slack has refused a status request.
+    has_no_status: AtomicBool,
+}
+
+impl SlackConnector {
+    pub(super) fn new(bound: &BoundConnection) -> Self {
+        let base = bound
+            .setting("apiBaseUrl")
+            .unwrap_or(DEFAULT_API_URL)
+            .trim_end_matches('/')
+            .to_owned();
+        let app_token = Some(bound.secret("appToken").trim()).filter(|token| !token.is_empty());
+        SlackConnector {
+            socket: app_token.map(|token| SlackSocket::new(&base, token)),
+            base,
+            token: bound.secret("botToken").trim().to_owned(),
+            signing_secret: bound.secret("signingSecret").trim().to_owned(),
+            wants_mention: bound.setting("messageMode") == Some("mention"),
+            port: bound
+                .setting("port")
+                .and_then(|port| port.parse().ok())
+                .map(|port| {
+                    let path = bound.setting("path").unwrap_or("/").trim_end_matches('/');
+                    (
+                        port,
+                        if path.is_empty() {
+                            "/".to_owned()
+                        } else {
+                            path.to_owned()
+                        },
+                    )
+                }),
+            has_no_status: AtomicBool::new(false),
+        }
+    }
+
+    fn is_signed(&self, headers: &HeaderMap, body: &Bytes, now: DateTime<Utc>) -> bool {
+        let timestamp = header(headers, "x-slack-request-timestamp");
+        let given = header(headers, "x-slack-signature").strip_prefix("v0=");
+        let message: [&[u8]; 4] = [b"v0:", timestamp.as_bytes(), b":", body];
+        !self.signing_secret.is_empty()
+            && is_fresh(timestamp, now)
+            && given
+                .is_some_and(|given| is_hmac_hex(self.signing_secret.as_bytes(), &message, given))
+    }
+
+    async fn request(&self, method: &str, body: &Value) -> Result<RequestBuilder, PlatformFailure> {
+        let client = http::client().await?;
+        Ok(client
+            .post(format!("{}/{method}", self.base))
+            .bearer_auth(&self.token)
+            .json(body))
+    }
+
+    async fn call(&self, method: &str, body: &Value) -> Result<Value, PlatformFailure> {
+        check_ok(http::done(self.request(method, body).await?).await?)
+    }
+
+    /// Uploads a file without sharing it. Returns its id.
+    async fn upload_unshared(&self, file: &AnswerFile) -> Result<String, PlatformFailure> {
+        let length = file.content.len().to_string();
+        let fields = form_urlencoded::Serializer::new(String::new())
+            .extend_pairs([
+                ("filename", file.name.as_str()),
+                ("length", length.as_str()),
+            ])
+            .finish();
+        let client = http::client().await?;
+        let request = client
+            .post(format!("{}/files.getUploadURLExternal", self.base))
+            .bearer_auth(&self.token);
+        let request = request
+            .header("content-type", "application/x-www-form-urlencoded")
+            .body(fields);
+        let room = check_ok(http::done(request).await?)?;
+        let [address, id] =
+            ["upload_url", "file_id"].map(|name| room[name].as_str().unwrap_or_default());
+        let request = event_files::post_to(address, &["slack.com"], &self.base).await?;
+        let sent = request.multipart(Form::new().part("file", file.part()));
+        http::done_within(sent, http::UPLOAD_TIMEOUT).await?;
+        Ok(id.to_owned())
+    }
+
+    /// Parses a payload from HTTP or the WebSocket.
+    fn read(&self, payload: &Value) -> Option<ParsedRequest> {
+        let pressed = press(payload).map(|press| ParsedRequest::Press(Box::new(press)));
+        pressed.or_else(|| {
+            event(payload, self.wants_mention).map(|event| ParsedRequest::Event(Box::new(event)))
+        })
+    }
+}
+
+#[async_trait]
+impl PlatformConnector for SlackConnector {
+    fn needs_server(&self) -> bool {
+        self.port.is_none() && self.socket.is_none()
+    }
+
+    async fn receive(&self, desk: &Arc<ConnectionRuntime>) -> Result<(), String> {
+        match (&self.socket, &self.port) {
+            (Some(socket), _) => socket.receive(self, desk).await,
+            (None, Some((port, path))) => listener::listen(desk, *port, path).await,
+            (None, None) => std::future::pending().await,
+        }
+    }
+
+    fn parse_request(
+        &self,
+        headers: &HeaderMap,
+        body: &Bytes,
+        now: DateTime<Utc>,
+    ) -> Result<ParsedRequest, Response> {
+        if !self.is_signed(headers, body, now) {
+            return Err(unauthorized());
+        }
+        let payload = payload(body).ok_or_else(|| bad_request("The body is not JSON."))?;
+        if payload["type"] == "url_verification" {
+            let challenge = payload["challenge"].as_str().unwrap_or_default().to_owned();
+            return Ok(ParsedRequest::Answer(challenge.into_response()));
+        }
+        let ignored =
+            || ParsedRequest::Answer(Json(json!({"ok": true, "ignored": true})).into_response());
+        Ok(self.read(&payload).unwrap_or_else(ignored))
+    }
+
+    fn acknowledge(&self, _taken: EventAcceptance) -> Response {
+        (StatusCode::OK, Json(json!({"ok": true}))).into_response()
+    }
+
+    fn literal(&self, text: &str) -> String {
+        fenced(text)
+    }
+
+    fn pieces(&self, text: &str) -> Vec<String> {
+        reply_queue::pieces(text, MAX_MESSAGE_CHARS, |_| 1)
+    }
+
+    async fn send(
+        &self,
+        origin: &Value,
+        _number: usize,
+        text: &str,
+    ) -> Result<(), PlatformFailure> {
+        let body = json!({"channel": origin["channel"], "thread_ts": origin["thread"], "text": escaped(text)});
+        self.call("chat.postMessage", &body).await.map(drop)
+    }
+
+    fn takes_files(&self) -> bool {
+        true
+    }
+
+    /// Only the third request shares the file, so the first two can be repeated.
+    async fn send_file(
+        &self,
+        origin: &Value,
+        _number: usize,
+        file: &AnswerFile,
+    ) -> Result<(), PlatformFailure> {
+        let room = self.upload_unshared(file).await.map_err(unseen)?;
+        let body = json!({
+            "files": [{"id": room, "title": file.name}], "channel_id": origin["channel"], "thread_ts": origin["thread"],
+        });
+        self.call("files.completeUploadExternal", &body)
+            .await
+            .map(drop)
+    }
+
+    async fn post(
+        &self,
+        origin: &Value,
+        text: &str,
+        mark: Option<&str>,
+    ) -> Result<Value, PlatformFailure> {
+        let mut body = json!({"channel": origin["channel"], "thread_ts": origin["thread"], "text": escaped(text)});
+        if let Some(mark) = mark {
+            body["blocks"] = blocks(text, mark);
+        }
+        Ok(self.call("chat.postMessage", &body).await?["ts"].take())
+    }
+
+    async fn edit(
+        &self,
+        origin: &Value,
+        posted: &Value,
+        text: &str,
+        mark: Option<&str>,
+    ) -> Result<(), PlatformFailure> {
+        let blocks = mark.map_or_else(|| json!([]), |mark| blocks(text, mark));
+        let body = json!({"channel": origin["channel"], "ts": posted, "text": escaped(text), "blocks": blocks});
+        self.call("chat.update", &body).await.map(drop)
+    }
+
+    async fn download(&self, file: &EventFile) -> Result<RequestBuilder, PlatformFailure> {
+        Ok(event_files::at(&file.place, &["slack.com"], &self.base)
+            .await?
+            .bearer_auth(&self.token))
+    }
+
+    /// Sets a status below the thread; Slack clears it when the app posts there.
+    async fn send_typing(&self, origin: &Value) {
+        if self.has_no_status.load(Relaxed) {
+            return;
+        }
+        let body = json!({"channel_id": origin["channel"], "thread_ts": origin["thread"], "status": "is thinking..."});
+        if let Err(PlatformFailure::Refused(why)) =
+            self.call("assistant.threads.setStatus", &body).await
+        {
+            // Older workspaces and apps without the permission refuse; do not request it again.
+            tracing::debug!("Slack refused the typing status: {why}");
+            self.has_no_status.store(true, Relaxed);
+        }
+    }
+
+    /// Slack clears a status after two minutes.
+    fn typing_interval(&self) -> Duration {
+        Duration::from_secs(60)
+    }
+
+    /// Slack allows about fifty edits per minute.
+    fn pace(&self) -> Duration {
+        Duration::from_millis(1_200)
+    }
+
+    fn has_buttons(&self) -> bool {
+        true
+    }
+
+    /// Approvers see the edited request message; other users get an ephemeral message.
+    async fn tell(&self, press: &ButtonPress, verdict: &PressOutcome) {
+        if verdict.text.is_some() {
+            return;
+        }
+        let mut body =
+            json!({"channel": press.channel, "user": press.sender.id, "text": verdict.words});
+        if !press.back.is_null() {
+            body["thread_ts"] = press.back.clone();
+        }
+        if let Err(error) = self.call("chat.postEphemeral", &body).await {
+            tracing::debug!(%error, "could not send the result of a button click");
+        }
+    }
+}
+
+/// Checks the `ok` field of a response, because Slack also returns errors with status 200.
+fn check_ok(answer: Value) -> Result<Value, PlatformFailure> {
+    match answer["error"].as_str() {
+        _ if answer["ok"] == true => Ok(answer),
+        Some(RATE_LIMITED_ERROR) => Err(PlatformFailure::Later(Duration::from_secs(30))),
+        why => Err(PlatformFailure::Refused(
+            why.unwrap_or("no reason given").chars().take(100).collect(),
+        )),
+    }
+}
+
+/// Marks an unknown result as repeatable, for requests without a visible effect.
+fn unseen(failure: PlatformFailure) -> PlatformFailure {
+    match failure {
+        PlatformFailure::Unknown(why) => PlatformFailure::Unreached(why),
+        other => other,
+    }
+}
+
+/// Parses a request body: JSON, or a form with a JSON field, which Slack uses for buttons.
+fn payload(body: &[u8]) -> Option<Value> {
+    if !body.starts_with(b"payload=") {
+        return serde_json::from_slice(body).ok();
+    }
+    let (_, payload) = form_urlencoded::parse(body).next()?;
+    serde_json::from_str(&payload).ok()
+}
+
+/// Returns the blocks of an approval request: plain text and two buttons.
+fn blocks(text: &str, mark: &str) -> Value {
+    let key = |label: &str, style: &str, allows| {
+        json!({
+            "type": "button", "style": style, "action_id": button(allows, "") , "value": button(allows, mark),
+            "text": {"type": "plain_text", "text": label},
+        })
+    };
+    // A section holds at most 3,000 characters.
+    let text: String = text.chars().take(2_900).collect();
+    json!([
+        {"type": "section", "text": {"type": "plain_text", "text": text}},
+        {"type": "actions", "elements": [key("Allow", "primary", true), key("Deny", "danger", false)]},
+    ])
+}
+
+/// Parses a press of an approval button.
+fn press(payload: &Value) -> Option<ButtonPress> {
+    let action = payload
+        .pointer("/actions/0")
+        .filter(|_| payload["type"] == "block_actions")?;
+    let (allows, mark) = parse_button(action["value"].as_str()?)?;
+    let (user, channel) = (
+        &payload["user"],
+        payload
+            .pointer("/channel/id")
+            .or(payload.pointer("/container/channel_id"))?,
+    );
+    let sender = EventSender {
+        id: user["id"].as_str()?.to_owned(),
+        name: user["username"]
+            .as_str()
+            .or(user["name"].as_str())
+            .unwrap_or_default()
+            .to_owned(),
+    };
+    let thread = payload
+        .pointer("/container/thread_ts")
+        .or(payload.pointer("/message/thread_ts"));
+    let (channel, back) = (
+        channel.as_str()?.to_owned(),
+        thread.cloned().unwrap_or_default(),
+    );
+    Some(ButtonPress {
+        mark,
+        allows,
+        sender,
+        channel,
+        back,
+    })
+}
+
+/// Escapes control sequences, so that an agent cannot mention a whole channel.
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+}
+
+/// Parses a message of a user. Slack sends mentions twice under two event ids, so the id is derived
+/// from the message position.
+fn event(payload: &Value, wants_mention: bool) -> Option<PlatformEvent> {
+    let event = payload
+        .get("event")
+        .filter(|_| payload["type"] == "event_callback")?;
+    let is_mention = event["type"] == "app_mention";
+    let is_direct = event["channel_type"] == "im";
+    // Ignores edits, deletions, joins and leaves.
+    let is_plain = matches!(
+        event["subtype"].as_str(),
+        None | Some("thread_broadcast" | "file_share")
+    );
+    let is_bot = !event["bot_id"].is_null() || event["user"].as_str().is_none();
+    if !(is_mention || event["type"] == "message") || !is_plain || is_bot {
+        return None;
+    }
+    if wants_mention && !is_mention && !is_direct {
+        return None;
+    }
+    let [channel, ts, user] =
+        ["channel", "ts", "user"].map(|name| event[name].as_str().unwrap_or_default());
+    let text = event["text"].as_str().unwrap_or_default().trim();
+    let files = sent_with(event);
+    if channel.is_empty() || ts.is_empty() || (text.is_empty() && files.is_empty()) {
+        return None;
+    }
+    let named = files
+        .iter()
+        .map(|file| format!("[a file: {}]", file.name.as_deref().unwrap_or("unnamed")));
+    let text = [text.to_owned()]
+        .into_iter()
+        .filter(|text| !text.is_empty())
+        .chain(named)
+        .collect::<Vec<_>>()
+        .join("\n");
+    let thread = event["thread_ts"]
+        .as_str()
+        .filter(|thread| !thread.is_empty())
+        .unwrap_or(ts);
+    let facts = [
+        ("channelId", &event["channel"]),
+        ("channelType", &event["channel_type"]),
+        ("messageTs", &event["ts"]),
+        ("threadTs", &event["thread_ts"]),
+        ("userId", &event["user"]),
+        ("teamId", &payload["team_id"]),
+    ];
+    Some(PlatformEvent {
+        name: if is_mention {
+            "app_mention"
+        } else {
+            "message_im"
+        }
+        .to_owned(),
+        id: format!(
+            "{}:{channel}:{ts}",
+            payload["team_id"].as_str().unwrap_or_default()
+        ),
+        text,
+        key: format!("slack:{channel}:{thread}"),
+        properties: facts
+            .into_iter()
+            .filter_map(|(name, value)| Some((name.to_owned(), plain(value)?)))
+            .collect(),
+        sender: Some(EventSender {
+            id: user.to_owned(),
+            name: String::new(),
+        }),
+        channel: Some(channel.to_owned()),
+        quotes: false,
+        files,
+        origin: Some(json!({"channel": channel, "thread": thread})),
+    })
+}
+
+/// Returns the files of a message. Externally hosted files cannot be fetched.
+fn sent_with(event: &Value) -> Vec<EventFile> {
+    let text = |file: &Value, name: &str| {
+        file[name]
+            .as_str()
+            .filter(|text| !text.is_empty())
+            .map(str::to_owned)
+    };
+    let sent = |file: &Value| {
+        let place = text(file, "url_private_download")
+            .or(text(file, "url_private"))
+            .unwrap_or_default();
+        let bytes = file["size"].as_u64();
+        EventFile {
+            place,
+            name: text(file, "name"),
+            media_type: text(file, "mimetype"),
+            bytes,
+        }
+    };
+    event["files"]
+        .as_array()
+        .map(|files| files.iter().map(sent).collect())
+        .unwrap_or_default()
+}
+
+pub(super) fn sample() -> PlatformEvent {
+    let payload = json!({"type": "event_callback", "team_id": "T1", "event": {
+        "type": "app_mention", "channel": "C1", "channel_type": "channel", "user": "U1", "ts": "1700000000.000100",
+        "text": "<@U0> Hello",
+    }});
+    event(&payload, false).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(fields: Value) -> Value {
+        let mut event =
+            json!({"type": "message", "channel": "C1", "user": "U1", "ts": "1.2", "text": "hi"});
+        event
+            .as_object_mut()
+            .unwrap()
+            .extend(fields.as_object().unwrap().clone());
+        json!({"type": "event_callback", "team_id": "T1", "event_id": "Ev1", "event": event})
+    }
+
+    #[test]
+    fn messages_of_people_are_events_once() {
+        let plain = event(&message(json!({})), false).unwrap();
+        let mention = event(&message(json!({"type": "app_mention"})), false).unwrap();
+        assert_eq!(plain.id, mention.id, "the same message");
+        assert_eq!(
+            (plain.name.as_str(), mention.name.as_str()),
+            ("message_im", "app_mention")
+        );
+        assert_eq!(plain.key, "slack:C1:1.2");
+        let reply = event(&message(json!({"thread_ts": "0.9"})), false).unwrap();
+        assert_eq!(
+            (reply.key.as_str(), reply.origin.unwrap()["thread"].as_str()),
+            ("slack:C1:0.9", Some("0.9"))
+        );
+        for ignored in [
+            json!({"bot_id": "B1"}),
+            json!({"subtype": "message_changed"}),
+            json!({"user": null}),
+            json!({"text": " "}),
+            json!({"type": "reaction_added"}),
+        ] {
+            assert_eq!(event(&message(ignored.clone()), false), None, "{ignored}");
+        }
+        assert_eq!(
+            event(&message(json!({})), true),
+            None,
+            "nobody has mentioned the app"
+        );
+        assert!(event(&message(json!({"channel_type": "im"})), true).is_some());
+    }
+
+    #[test]
+    fn an_answer_calls_nobody() {
+        assert_eq!(escaped("<!channel> a & b"), "&lt;!channel&gt; a &amp; b");
+    }
+}

@@ -1,0 +1,70 @@
+//! Keeps a connection receiving: failures are retried with back-off and do not affect other
+//! connections.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::connection_runtime::ConnectionRuntime;
+use crate::status::{ConnectionState, ConnectionStatus};
+
+/// First wait after a failure. It doubles after each further failure.
+const FIRST_RESTART_WAIT: Duration = Duration::from_secs(1);
+const MAX_RESTART_WAIT: Duration = Duration::from_secs(60);
+/// Time without a failure after which the next wait is the first one again.
+const BACKOFF_RESET_TIME: chrono::TimeDelta = chrono::TimeDelta::seconds(120);
+
+/// Receives events until it is dropped or the platform ends.
+pub(crate) async fn receive(desk: Arc<ConnectionRuntime>) {
+    let mut wait = FIRST_RESTART_WAIT;
+    loop {
+        tell(&desk, ConnectionState::Running, None);
+        let began = desk.now();
+        // A separate task turns a panic into an ordinary failure.
+        let mut receiving = AbortOnDrop(tokio::spawn(receive_once(Arc::clone(&desk))));
+        let why = match (&mut receiving.0).await {
+            Ok(Err(why)) => why,
+            Ok(Ok(())) => {
+                tracing::info!(connection = desk.bound.name, "a connection ended");
+                return tell(
+                    &desk,
+                    ConnectionState::Stopped,
+                    Some("The connection ended.".to_owned()),
+                );
+            }
+            Err(panic) => format!("internal error in gdn: {panic}"),
+        };
+        if desk.now() - began > BACKOFF_RESET_TIME {
+            wait = FIRST_RESTART_WAIT;
+        }
+        tracing::warn!(
+            connection = desk.bound.name,
+            "a connection failed; restarting in {wait:?}: {why}"
+        );
+        tell(&desk, ConnectionState::Failing, Some(why));
+        tokio::time::sleep(wait).await;
+        wait = (wait * 2).min(MAX_RESTART_WAIT);
+    }
+}
+
+async fn receive_once(desk: Arc<ConnectionRuntime>) -> Result<(), String> {
+    let platform = Arc::clone(&desk.platform);
+    platform.receive(&desk).await
+}
+
+pub(crate) fn tell(desk: &ConnectionRuntime, state: ConnectionState, why: Option<String>) {
+    ConnectionStatus {
+        state,
+        since: desk.now(),
+        why,
+    }
+    .write(&desk.folder);
+}
+
+/// A task that is aborted when this is dropped.
+pub(crate) struct AbortOnDrop<T>(pub(crate) tokio::task::JoinHandle<T>);
+
+impl<T> Drop for AbortOnDrop<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}

@@ -1,0 +1,227 @@
+//! Events for an instance, in their stored form in the inbox.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::JsonObject;
+use crate::caller::CallerTrace;
+use crate::ids::{InstanceId, TraceContext};
+use crate::message::MessageData;
+use crate::ports::tool::Attachment;
+use crate::tool_allowlist::ToolAllowlist;
+
+/// An event that an instance has to handle: one event, one turn (rule M1).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AgentEvent {
+    /// Unique in the workspace; two events with the same id are the same event.
+    pub id: String,
+    /// Type, such as `user.input`, `agent.request`, `agent.send`, `agent.response`.
+    #[serde(rename = "type")]
+    pub event_type: String,
+    /// Time of creation.
+    pub created_at: DateTime<Utc>,
+    /// Instance that handles the event.
+    pub target: InstanceId,
+    /// Text of the user message.
+    pub input: String,
+    /// Files of the user message after the text, such as images.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<Attachment>,
+    /// Earlier messages from another system. They start the conversation if it is empty, otherwise
+    /// they are ignored.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub history: Vec<MessageData>,
+    /// Metadata of the user message.
+    #[serde(default, skip_serializing_if = "JsonObject::is_empty")]
+    pub metadata: JsonObject,
+    /// Instructions after the system prompt, only for the turn that handles the event.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instructions: Option<String>,
+    /// Trace of the event. The parent span is the caller's tool call; absent for an input from
+    /// outside.
+    pub trace: EventTrace,
+    /// Instances in the chain, from the first to the one that made this event. Empty for an input
+    /// from outside. Its length is the call depth (rule A8); its members restrict permissions (rule
+    /// S1b).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub callers: Vec<InstanceId>,
+    /// Instance that waits for the answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reply_to: Option<ReplyTo>,
+    /// Conditions of its turn.
+    #[serde(default, skip_serializing_if = "TurnTerms::are_none")]
+    pub terms: TurnTerms,
+}
+
+/// Conditions of the turn of an event.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TurnTerms {
+    /// Allowlist of tools.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub narrowing: Option<ToolAllowlist>,
+    /// Agents outside the chain whose restrictions also apply (rule S1b). A result that they
+    /// requested, or that was requested for them, has joined a turn that led to this one.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub bound_by: BTreeSet<String>,
+    /// Model resource to use instead of the agent's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Schema of the answer, if the agent declares none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<Arc<Value>>,
+    /// Handled before events that are already queued.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub urgent: bool,
+}
+
+impl TurnTerms {
+    fn are_none(&self) -> bool {
+        *self == TurnTerms::default()
+    }
+}
+
+/// Position of an event in its causal chain.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EventTrace {
+    /// Trace id, 32 hex digits.
+    pub trace_id: String,
+    /// Id of the span that made the event.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent_span_id: Option<String>,
+    /// Client that submitted the first input of the chain, if it has its own trace.
+    #[serde(flatten, skip_serializing_if = "Option::is_none", default)]
+    pub caller: Option<Arc<CallerTrace>>,
+}
+
+impl From<&TraceContext> for EventTrace {
+    fn from(trace: &TraceContext) -> Self {
+        EventTrace {
+            trace_id: trace.trace_id.clone(),
+            parent_span_id: Some(trace.span_id.clone()),
+            caller: trace.caller.clone(),
+        }
+    }
+}
+
+/// Requester that waits for the answer to an event.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReplyTo {
+    /// Instance of the request.
+    pub caller: InstanceId,
+    /// Turn of the request.
+    pub turn_id: String,
+    /// Id that connects request and answer.
+    pub correlation_id: String,
+    /// The answer arrives as a separate event (rule A5) instead of as the result of a waiting call.
+    #[serde(rename = "async")]
+    pub async_: bool,
+    /// Conditions of the requesting turn. They also apply to the turn that handles the answer.
+    #[serde(default, skip_serializing_if = "TurnTerms::are_none")]
+    pub terms: TurnTerms,
+}
+
+impl AgentEvent {
+    /// Returns the instance that made the event; `None` for an input from outside.
+    pub fn caller(&self) -> Option<&InstanceId> {
+        self.callers.last()
+    }
+
+    /// Returns the id of the turn that handles the event. Derived, so that a resumed turn keeps its
+    /// id.
+    pub fn turn_id(&self) -> String {
+        turn_id(&self.id)
+    }
+
+    /// Returns the span of the turn.
+    pub fn turn_trace(&self) -> TraceContext {
+        let trace = TraceContext::root(
+            &self.trace.trace_id,
+            self.trace.parent_span_id.as_deref(),
+            &self.turn_id(),
+        );
+        trace.called_by(self.trace.caller.clone())
+    }
+
+    /// Returns the system prompt of its turn: the prompt of the agent, then the instructions of the
+    /// event.
+    pub fn system(&self, prompt: Option<&str>) -> Option<String> {
+        let parts: Vec<&str> = [prompt, self.instructions.as_deref()]
+            .into_iter()
+            .flatten()
+            .collect();
+        (!parts.is_empty()).then(|| parts.join("\n\n"))
+    }
+
+    /// Returns whether the event is the answer to an asynchronous request.
+    pub fn is_response(&self) -> bool {
+        self.event_type == RESPONSE_EVENT
+    }
+}
+
+/// Returns the id of the turn that handles an event.
+pub fn turn_id(event_id: &str) -> String {
+    format!("turn-{}", event_id.strip_prefix("evt-").unwrap_or(event_id))
+}
+
+/// Type of an event with the answer to an asynchronous request.
+pub const RESPONSE_EVENT: &str = "agent.response";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(instructions: Option<&str>) -> AgentEvent {
+        AgentEvent {
+            id: "evt-1".to_owned(),
+            event_type: "agent.request".to_owned(),
+            created_at: DateTime::UNIX_EPOCH,
+            target: InstanceId::new("worker", "main"),
+            input: "hello".to_owned(),
+            files: Vec::new(),
+            history: Vec::new(),
+            metadata: JsonObject::new(),
+            instructions: instructions.map(str::to_owned),
+            trace: EventTrace {
+                trace_id: "0".repeat(32),
+                parent_span_id: None,
+                caller: None,
+            },
+            callers: Vec::new(),
+            reply_to: None,
+            terms: TurnTerms::default(),
+        }
+    }
+
+    #[test]
+    fn instructions_stand_behind_the_system_prompt() {
+        let system = |prompt, instructions| event(instructions).system(prompt);
+        assert_eq!(
+            system(Some("Be kind."), Some("Be brief.")).as_deref(),
+            Some("Be kind.\n\nBe brief.")
+        );
+        assert_eq!(system(Some("Be kind."), None).as_deref(), Some("Be kind."));
+        assert_eq!(
+            system(None, Some("Be brief.")).as_deref(),
+            Some("Be brief.")
+        );
+        assert_eq!(system(None, None), None);
+    }
+
+    #[test]
+    fn an_event_from_before_there_were_instructions_is_read() {
+        let mut written = serde_json::to_value(event(Some("x"))).unwrap();
+        written.as_object_mut().unwrap().remove("instructions");
+        assert_eq!(
+            serde_json::from_value::<AgentEvent>(written).unwrap(),
+            event(None)
+        );
+    }
+}

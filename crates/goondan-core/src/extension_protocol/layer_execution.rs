@@ -1,0 +1,305 @@
+//! One run of a layer, or of `register`. Handles messages of the code at any time, and its requests
+//! one after the other. The time limit counts only while the code works.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use goondan_spec::Code;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::{
+    CodeChannel, CodeMessage, ExtensionSession, FinalMessage, NextCallRequest, RunningMessage,
+    SavedState,
+};
+use crate::ports::extension::{AgentMessage, ExtensionContext, LayerHost};
+use crate::ports::tool::ToolError;
+
+/// Time after which a cancelled layer is aborted.
+const CANCEL_GRACE: Duration = Duration::from_secs(1);
+
+/// Maximum number of pending requests.
+const MAX_PENDING_REQUESTS: usize = 64;
+
+/// Name of a request, and its answer.
+type ReplayedAnswer = (String, Result<Value, ToolError>);
+
+/// Answers to the requests of a layer. If its host crashes, the layer is run again and gets the
+/// same answers.
+#[derive(Default)]
+pub(super) struct AnswerReplay {
+    answers: Vec<ReplayedAnswer>,
+    /// Number of replayed answers.
+    given: usize,
+}
+
+impl AnswerReplay {
+    pub(super) fn is_empty(&self) -> bool {
+        self.answers.is_empty()
+    }
+
+    /// Starts a replay from the first answer.
+    pub(super) fn rewind(&mut self) {
+        self.given = 0;
+    }
+
+    /// Returns the recorded answer if the next recorded request has this name.
+    fn recall(&mut self, name: &str) -> Option<Result<Value, ToolError>> {
+        let (known, answer) = self.answers.get(self.given)?;
+        if known != name {
+            return None;
+        }
+        self.given += 1;
+        Some(answer.clone())
+    }
+
+    fn keep(&mut self, name: String, answer: Result<Value, ToolError>) {
+        self.answers.truncate(self.given);
+        self.answers.push((name, answer));
+        self.given += 1;
+    }
+}
+
+/// A run of extension code.
+pub(super) struct LayerExecution<'a> {
+    line: Box<dyn CodeChannel>,
+    seat: &'a ExtensionContext,
+    /// The session, and whether it receives the conversation; `None` during registration.
+    session: Option<(&'a ExtensionSession, bool)>,
+    /// Maximum time of continuous work.
+    limit: Duration,
+    waiting: VecDeque<PendingRequest>,
+    ended: Option<FinalMessage>,
+    has_next: bool,
+    /// Error that overrides the outcome, because the code broke the protocol.
+    broken: Option<ToolError>,
+}
+
+/// A pending request.
+struct PendingRequest {
+    ask: u64,
+    name: String,
+    payload: Value,
+}
+
+impl<'a> LayerExecution<'a> {
+    pub(super) fn new(
+        line: Box<dyn CodeChannel>,
+        seat: &'a ExtensionContext,
+        session: Option<(&'a ExtensionSession, bool)>,
+        limit: Duration,
+    ) -> Self {
+        let (waiting, ended) = (VecDeque::new(), None);
+        LayerExecution {
+            line,
+            seat,
+            session,
+            limit,
+            waiting,
+            ended,
+            has_next: false,
+            broken: None,
+        }
+    }
+
+    /// Handles the run until its end.
+    pub(super) async fn run(
+        mut self,
+        mut desk: Option<&mut dyn LayerHost>,
+        memory: &mut AnswerReplay,
+    ) -> FinalMessage {
+        loop {
+            // The run can end with open requests; its outcome counts anyway.
+            if let Some(ended) = self.ended.take() {
+                self.drain_messages();
+                return self.end(ended);
+            }
+            if let Some(PendingRequest { ask, name, payload }) = self.waiting.pop_front() {
+                let answer = match desk.as_deref_mut() {
+                    Some(desk) => self.perform(&name, payload, desk, memory).await,
+                    None => Err(ToolError::new(
+                        "an extension can't send requests during its registration",
+                    )),
+                };
+                self.line.answer(ask, answer);
+                continue;
+            }
+            if let Err(error) = self.wait_for_request().await {
+                return Err(error).into();
+            }
+        }
+    }
+
+    /// Waits until the code sends a request or ends.
+    ///
+    /// # Errors
+    /// The time limit is exceeded, or the turn is cancelled.
+    async fn wait_for_request(&mut self) -> Result<(), ToolError> {
+        let cancellation = &self.seat.cancellation;
+        let until = Instant::now() + self.limit;
+        let mut told_at = None;
+        while self.waiting.is_empty() && self.ended.is_none() {
+            let lost = told_at.map_or(until, |at: Instant| until.min(at + CANCEL_GRACE));
+            tokio::select! {
+                biased;
+                () = cancellation.cancelled(), if told_at.is_none() => {
+                    told_at = Some(Instant::now());
+                    self.line.cancel();
+                }
+                () = tokio::time::sleep_until(lost) => return Err(match told_at {
+                    Some(_) => ToolError::new("the turn was cancelled").code(Code::TURN_CANCELLED),
+                    None => timeout_error(self.limit),
+                }),
+                // Last, so that code that sends messages continuously does not starve the other
+                // branches.
+                heard = self.line.hear() => self.handle_message(heard),
+            }
+        }
+        Ok(())
+    }
+
+    /// Handles a request, and receives messages of the code until the answer is available.
+    async fn perform(
+        &mut self,
+        name: &str,
+        payload: Value,
+        desk: &mut dyn LayerHost,
+        memory: &mut AnswerReplay,
+    ) -> Result<Value, ToolError> {
+        if name == "next" && std::mem::replace(&mut self.has_next, true) {
+            let error = ToolError::new("`next` was called a second time").code(Code::EXT_NEXT);
+            let error = error.suggest("Call it once, and keep its result.");
+            self.broken = Some(error.clone());
+            return Err(error);
+        }
+        let (answer, is_recalled) = match memory.recall(name) {
+            // The changes of this request were applied in the first run.
+            Some(known) => (known, true),
+            None => {
+                let asking = ask(
+                    desk,
+                    self.seat,
+                    self.session.map(|(session, _)| session),
+                    name,
+                    payload,
+                );
+                tokio::pin!(asking);
+                let answer = loop {
+                    tokio::select! {
+                        biased;
+                        answer = &mut asking => break answer,
+                        heard = self.line.hear(), if self.ended.is_none() => self.handle_message(heard),
+                    }
+                };
+                memory.keep(name.to_owned(), answer.clone());
+                (answer, false)
+            }
+        };
+        match (name, answer) {
+            ("next", Ok(mut wrapped)) => {
+                let news = self.session.map(|(session, with_conversation)| {
+                    session.pending_changes(self.seat, with_conversation)
+                });
+                let mut news = news.unwrap_or_default();
+                if is_recalled {
+                    news.state = self.seat.state.get().0.map(|value| SavedState { value });
+                }
+                wrapped["news"] = serde_json::to_value(news)
+                    .map_err(|error| ToolError::new(error.to_string()))?;
+                Ok(wrapped)
+            }
+            (_, answer) => answer,
+        }
+    }
+
+    fn handle_message(&mut self, heard: CodeMessage) {
+        match heard {
+            CodeMessage::Ended(ended) => self.ended = Some(*ended),
+            CodeMessage::Said(RunningMessage::Log(level, message, fields)) => {
+                self.seat.logger.log(level, &message, fields)
+            }
+            CodeMessage::Said(RunningMessage::Progress(..)) => {}
+            CodeMessage::Said(RunningMessage::Ask { ask, .. })
+                if self.waiting.len() >= MAX_PENDING_REQUESTS =>
+            {
+                let many = format!("{MAX_PENDING_REQUESTS} requests are already open");
+                self.line.answer(ask, Err(ToolError::new(many)));
+            }
+            CodeMessage::Said(RunningMessage::Ask { ask, name, payload }) => {
+                self.waiting
+                    .push_back(PendingRequest { ask, name, payload });
+            }
+        }
+    }
+
+    /// Handles the messages before the end. Requests of code that has ended are dropped.
+    fn drain_messages(&mut self) {
+        while let Some(event) = self.line.rest() {
+            if !matches!(event, RunningMessage::Ask { .. }) {
+                self.handle_message(CodeMessage::Said(event));
+            }
+        }
+    }
+
+    /// Ends the run: saves the state, and replaces the outcome if the code broke the protocol.
+    fn end(self, mut ended: FinalMessage) -> FinalMessage {
+        if let Some(SavedState { value }) = ended.state.take() {
+            self.seat.state.set(value);
+        }
+        if let Some((session, _)) = self.session {
+            session.subscribe(ended.listens.take());
+        }
+        if let Some(error) = self.broken {
+            ended.outcome = Err(error);
+        }
+        ended
+    }
+}
+
+fn timeout_error(limit: Duration) -> ToolError {
+    ToolError::new(format!(
+        "it ran for more than {} ms continuously",
+        limit.as_millis()
+    ))
+    .code(Code::EXT_TIMEOUT)
+    .suggest("Check what it waits for, or raise `spec.timeoutMs` of the Extension.")
+}
+
+async fn ask(
+    desk: &mut dyn LayerHost,
+    seat: &ExtensionContext,
+    session: Option<&ExtensionSession>,
+    name: &str,
+    payload: Value,
+) -> Result<Value, ToolError> {
+    let wrong = |error: serde_json::Error| {
+        ToolError::new(format!("invalid arguments of `{name}`: {error}"))
+    };
+    match name {
+        "next" => {
+            let NextCallRequest {
+                changes,
+                state,
+                listens,
+            } = serde_json::from_value(payload).map_err(wrong)?;
+            if let Some(session) = session {
+                session.subscribe(listens);
+            }
+            if let Some(SavedState { value }) = state {
+                seat.state.set(value);
+            }
+            let wrapped = desk.next(changes).await?;
+            serde_json::to_value(wrapped).map_err(|error| ToolError::new(error.to_string()))
+        }
+        "request" => {
+            let what: AgentMessage = serde_json::from_value(payload).map_err(wrong)?;
+            desk.request(what).await
+        }
+        "send" => {
+            let what: AgentMessage = serde_json::from_value(payload).map_err(wrong)?;
+            desk.send(what).await
+        }
+        _ => Err(ToolError::new(format!("there is no operation `{name}`"))
+            .suggest("use next, request or send")),
+    }
+}

@@ -1,0 +1,44 @@
+//! Names of protected files: files that define permissions, that run automatically later, or that
+//! contain keys.
+
+/// Reason why a path is protected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProtectionReason {
+    /// Git runs the files in it.
+    Git,
+    /// Directory of gdn itself.
+    Own,
+    /// A resource file.
+    Bundle,
+    /// A program of a tool.
+    Program,
+    /// Instructions for agents, such as `AGENTS.md`.
+    Instructions,
+    /// Can contain keys.
+    Secrets,
+}
+
+impl ProtectionReason {
+    /// Returns the reason why a file or directory with this name is protected in every project.
+    /// `name` is in lower case.
+    pub fn of_name(name: &str) -> Option<ProtectionReason> {
+        match name {
+            ".git" => Some(ProtectionReason::Git),
+            ".goondan" => Some(ProtectionReason::Own),
+            name if name.starts_with(".env") => Some(ProtectionReason::Secrets),
+            _ => None,
+        }
+    }
+
+    /// Returns the reason as a clause.
+    pub fn text(self) -> &'static str {
+        match self {
+            ProtectionReason::Git => "git runs code from it",
+            ProtectionReason::Own => "it is gdn's own directory",
+            ProtectionReason::Bundle => "it defines the permissions of agents",
+            ProtectionReason::Instructions => "agents follow its instructions",
+            ProtectionReason::Program => "it is a program of a tool",
+            ProtectionReason::Secrets => "it may contain keys of the project",
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Encoded forms in which a secret can appear in a text.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
+use goondan_spec::Secret;
+use goondan_spec::value::SecretMasking;
+use serde_json::Value;
+
+/// Minimum length of a form of a long secret, in bytes. Shorter strings occur by chance.
+const MIN_FORM_BYTES: usize = 8;
+
+/// Characters that URL encoders do not escape, in addition to letters, digits and `-_.~`. In order:
+/// none, slashes (Python's `quote`), JavaScript's `encodeURIComponent`, and JavaScript's
+/// `encodeURI`.
+const URL_UNESCAPED_SETS: [&str; 4] = ["", "/", "!'()*", "!'()*;/?:@&=+$,#"];
+
+/// Places where a form is masked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum MaskScope {
+    /// Only if no letter or digit is next to it.
+    Word,
+    Anywhere,
+}
+
+pub(super) fn add(secret: &Secret, forms: &mut BTreeMap<String, MaskScope>) {
+    let text = secret.expose().trim();
+    let (found, reach) = match secret.masking() {
+        SecretMasking::Anywhere => (forms_of(text), MaskScope::Anywhere),
+        SecretMasking::WholeWord => (written_forms(text), MaskScope::Word),
+        SecretMasking::Never => return,
+    };
+    for form in found {
+        let known = forms.entry(form).or_insert(reach);
+        *known = reach.max(*known);
+    }
+}
+
+/// Returns all forms of a long secret: plain, escaped for JSON or a URL, in base64 and in hex.
+pub fn forms_of(secret: &str) -> BTreeSet<String> {
+    let mut forms = written_forms(secret);
+    let bytes = secret.as_bytes();
+    let hex = |digits: fn(&u8) -> String| bytes.iter().map(digits).collect::<String>();
+    forms.insert(hex(|byte| format!("{byte:02x}")));
+    forms.insert(hex(|byte| format!("{byte:02X}")));
+    for shift in 0..3 {
+        forms.extend(base64_at_offset(bytes, shift));
+    }
+    forms.retain(|form| form.len() >= MIN_FORM_BYTES);
+    forms
+}
+
+/// Returns the secret in plain form, and escaped for JSON or a URL.
+fn written_forms(secret: &str) -> BTreeSet<String> {
+    let mut forms = BTreeSet::from([secret.to_owned()]);
+    let quoted = Value::from(secret).to_string();
+    forms.insert(quoted[1..quoted.len() - 1].to_owned());
+    // A string inside a JSON string, like a tool result in a request.
+    let twice = Value::from(quoted[1..quoted.len() - 1].to_owned()).to_string();
+    forms.insert(twice[1..twice.len() - 1].to_owned());
+    // PHP escapes slashes.
+    forms.insert(quoted[1..quoted.len() - 1].replace('/', "\\/"));
+    let bytes = secret.as_bytes();
+    for kept in URL_UNESCAPED_SETS {
+        let encode = |kept: &'static str, space: &'static str, is_lower: bool| {
+            url_encoded(bytes, kept, |byte| match byte {
+                b' ' => space.to_owned(),
+                _ if is_lower => format!("%{byte:02x}"),
+                _ => format!("%{byte:02X}"),
+            })
+        };
+        forms.extend([
+            encode(kept, "%20", false),
+            encode(kept, "%20", true),
+            encode(kept, "+", false),
+        ]);
+    }
+    forms
+}
+
+fn url_encoded(bytes: &[u8], kept: &str, encode: impl Fn(u8) -> String) -> String {
+    let plain = |byte: u8| {
+        byte.is_ascii_alphanumeric()
+            || matches!(byte, b'-' | b'_' | b'.' | b'~')
+            || kept.as_bytes().contains(&byte)
+    };
+    bytes
+        .iter()
+        .map(|&byte| {
+            if plain(byte) {
+                (byte as char).to_string()
+            } else {
+                encode(byte)
+            }
+        })
+        .collect()
+}
+
+/// Returns base64 of the bytes after `shift` others: only the digits that depend on nothing but the
+/// secret.
+fn base64_at_offset(bytes: &[u8], shift: usize) -> Vec<String> {
+    let mut padded = vec![0; shift];
+    padded.extend_from_slice(bytes);
+    // Digits of six bits: the first without bits of the other bytes, and the last complete one.
+    let (first, last) = ((shift * 8).div_ceil(6), padded.len() * 8 / 6);
+    let cut = |text: String| text.get(first..last).map(str::to_owned);
+    [
+        cut(STANDARD_NO_PAD.encode(&padded)),
+        cut(URL_SAFE_NO_PAD.encode(&padded)),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}

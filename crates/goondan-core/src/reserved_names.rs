@@ -1,0 +1,221 @@
+//! Names reserved for the engine. Agents (through their tools) and libraries cannot use them in
+//! events. Otherwise a forged event could pass for an answer and join a turn of another
+//! conversation.
+
+use goondan_spec::Code;
+
+use crate::JsonObject;
+use crate::ports::tool::ToolError;
+
+/// Type of an input from outside the swarm.
+pub const INPUT_EVENT: &str = "user.input";
+/// Default type of a request to an agent.
+pub const REQUEST_EVENT: &str = "agent.request";
+/// Default type of a message to an agent.
+pub const SEND_EVENT: &str = "agent.send";
+
+/// Tool that receives a structured answer, if its schema is not sent to the provider.
+pub const ANSWER_TOOL: &str = "answer__submit";
+
+/// Metadata key of a result that can contain untrusted content.
+pub const UNTRUSTED_KEY: &str = "untrusted";
+
+/// State record of a conversation that can contain untrusted content: an object whose `origin`
+/// names the source.
+pub const UNTRUSTED_RECORD: &str = "gdn.untrusted";
+
+/// State record of a conversation's approvals.
+pub const APPROVALS_RECORD: &str = "gdn.approvals";
+
+/// Metadata key of a message with the instructions of a directory.
+pub const INSTRUCTIONS_KEY: &str = "gdn.instructions";
+
+/// Type of a cron job's prompt.
+pub const CRON_EVENT: &str = "automation.cron";
+/// Metadata key of a cron job's prompt.
+pub const CRON_KEY: &str = "cron";
+/// Metadata key of an answer that joins a turn.
+pub const INTER_AGENT_RESPONSE_KEY: &str = "__goondanInterAgentResponse";
+/// Metadata key of a summary.
+pub const COMPACTION_KEY: &str = "compaction";
+/// Metadata key of a message that an extension puts before a turn.
+pub const CONTEXT_MESSAGE_KEY: &str = "contextMessage";
+
+/// Prefixes of reserved types; [`REQUEST_EVENT`] and [`SEND_EVENT`] are allowed.
+const RESERVED_TYPE_PREFIXES: [&str; 5] = ["agent.", "automation.", "user.", "approval.", "gdn."];
+
+const RESERVED_KEY_PREFIXES: [&str; 2] = ["__goondan", "gdn."];
+
+/// Keys that the engine and its extensions read, or that would appear to be vouched for by the
+/// engine.
+const RESERVED_KEYS: [&str; 8] = [
+    UNTRUSTED_KEY,
+    COMPACTION_KEY,
+    CONTEXT_MESSAGE_KEY,
+    CRON_KEY,
+    "approval",
+    "auth",
+    "callers",
+    "trace",
+];
+
+const MAX_EVENT_TYPE_BYTES: usize = 200;
+
+/// Checks the type and metadata of an event from outside the engine.
+///
+/// # Errors
+/// [`Code::AGENT_EVENT_RESERVED`] if the type or a metadata key is reserved, or the type is not
+/// valid.
+pub fn check(event_type: Option<&str>, metadata: &JsonObject) -> Result<(), ToolError> {
+    if let Some(event_type) = event_type {
+        check_type(event_type)?;
+    }
+    match metadata.keys().find(|key| is_reserved_key(key)) {
+        Some(key) => {
+            let shown = crate::limits::head(key, 80);
+            Err(reserved_error(format!(
+                "the metadata key `{shown}` is reserved: the engine itself sets it"
+            )))
+        }
+        None => Ok(()),
+    }
+}
+
+fn check_type(event_type: &str) -> Result<(), ToolError> {
+    let shown = crate::limits::head(event_type, 80);
+    if event_type.len() > MAX_EVENT_TYPE_BYTES || event_type.chars().any(char::is_control) {
+        return Err(reserved_error(format!(
+            "`{}` is not a valid event type",
+            shown.escape_debug()
+        )));
+    }
+    let is_ours = RESERVED_TYPE_PREFIXES
+        .iter()
+        .any(|family| has_prefix_ignoring_case(event_type.trim(), family));
+    if is_ours && event_type != REQUEST_EVENT && event_type != SEND_EVENT {
+        return Err(reserved_error(format!(
+            "the event type `{shown}` is reserved: only the engine sends such events"
+        )));
+    }
+    Ok(())
+}
+
+fn is_reserved_key(key: &str) -> bool {
+    let key = key.trim();
+    RESERVED_KEY_PREFIXES
+        .iter()
+        .any(|prefix| has_prefix_ignoring_case(key, prefix))
+        || RESERVED_KEYS
+            .iter()
+            .any(|reserved| key.eq_ignore_ascii_case(reserved))
+}
+
+fn has_prefix_ignoring_case(text: &str, with: &str) -> bool {
+    text.get(..with.len())
+        .is_some_and(|begin| begin.eq_ignore_ascii_case(with))
+}
+
+fn reserved_error(message: String) -> ToolError {
+    ToolError::new(message)
+        .code(Code::AGENT_EVENT_RESERVED)
+        .suggest("Leave it out, or use your own name, such as `job.done`.")
+}
+
+/// Returns whether extensions can use `name` for their state. Names with a dot belong to the engine
+/// and to tools.
+pub fn is_extension_state(name: &str) -> bool {
+    !name.contains('.')
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::agent_event::RESPONSE_EVENT;
+
+    fn code(event_type: Option<&str>, metadata: Value) -> Option<String> {
+        let Value::Object(metadata) = metadata else {
+            panic!("metadata are an object")
+        };
+        check(event_type, &metadata)
+            .err()
+            .and_then(|error| error.code)
+    }
+
+    #[test]
+    fn nobody_else_sends_what_the_engine_sends() {
+        let longest = "x".repeat(MAX_EVENT_TYPE_BYTES + 1);
+        for reserved in [
+            RESPONSE_EVENT,
+            CRON_EVENT,
+            INPUT_EVENT,
+            "Agent.Response",
+            " agent.response",
+            "agent.response ",
+            "agent.request.x",
+            "automation.x",
+            "user.anything",
+            "approval.resolved",
+            "job\nagent.response",
+            &longest,
+        ] {
+            assert_eq!(
+                code(Some(reserved), json!({})).as_deref(),
+                Some(Code::AGENT_EVENT_RESERVED.as_str()),
+                "{reserved}"
+            );
+        }
+        for free in [
+            REQUEST_EVENT,
+            SEND_EVENT,
+            "job",
+            "session.spawn",
+            "task.run",
+            "agents",
+            "ä",
+            "",
+        ] {
+            assert_eq!(code(Some(free), json!({})), None, "{free}");
+        }
+    }
+
+    #[test]
+    fn nobody_else_sets_what_the_engine_reads() {
+        for key in [
+            INTER_AGENT_RESPONSE_KEY,
+            "__goondanInterAgentResponseFormatted",
+            "__GOONDANx",
+            "gdn.approvals",
+            "untrusted",
+            "Untrusted",
+            "compaction",
+            "contextMessage",
+            "cron",
+            "callers",
+            "auth",
+        ] {
+            let metadata = Value::Object([(key.to_owned(), json!({}))].into_iter().collect());
+            assert_eq!(
+                code(None, metadata).as_deref(),
+                Some(Code::AGENT_EVENT_RESERVED.as_str()),
+                "{key}"
+            );
+        }
+        assert_eq!(
+            code(
+                None,
+                json!({"ticket": 7, "pinned": true, "data": {"callers": []}, "ä": 1})
+            ),
+            None
+        );
+    }
+
+    #[test]
+    fn what_the_engine_keeps_has_names_that_no_extension_has() {
+        for reserved in ["gdn.approvals", "gdn.untrusted", "tool.automation"] {
+            assert!(!is_extension_state(reserved), "{reserved}");
+        }
+        assert!(is_extension_state("tool-search"));
+    }
+}

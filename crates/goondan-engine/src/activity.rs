@@ -1,0 +1,392 @@
+//! Activity tracking: heartbeats, and clocks that pause while an approval is pending.
+//!
+//! Time-outs detect work that hangs. Waiting for another agent therefore counts from that agent's
+//! last heartbeat. A user may take any time to answer: while an approval is pending, the clocks of
+//! the call, its turn and all waiting callers are paused.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use goondan_core::ids::InstanceId;
+
+/// Interval of heartbeats to other nodes.
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Activity of an instance, a call, or a whole run.
+#[derive(Debug)]
+pub(crate) struct ActivityTracker {
+    seen: Mutex<Instant>,
+    /// Work that this one waits for. Its heartbeats count as heartbeats of this one.
+    below: Mutex<Vec<Arc<ActivityTracker>>>,
+    asked: watch::Sender<ApprovalClock>,
+}
+
+/// Pending approvals and the time spent on them.
+#[derive(Debug, Default, Clone, Copy)]
+struct ApprovalClock {
+    /// Number of pending approvals.
+    open: usize,
+    /// Start of the current period with a pending approval.
+    since: Option<Instant>,
+    /// Total of all earlier periods.
+    before: Duration,
+}
+
+impl ApprovalClock {
+    fn begin(&mut self) {
+        self.open += 1;
+        self.since.get_or_insert_with(Instant::now);
+    }
+
+    fn end(&mut self) {
+        self.open -= 1;
+        if self.open == 0 {
+            self.before = self.total();
+            self.since = None;
+        }
+    }
+
+    fn total(&self) -> Duration {
+        self.before + self.since.map(|since| since.elapsed()).unwrap_or_default()
+    }
+}
+
+impl ActivityTracker {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(ActivityTracker {
+            seen: Mutex::new(Instant::now()),
+            below: Mutex::default(),
+            asked: watch::Sender::default(),
+        })
+    }
+
+    /// Records a heartbeat.
+    pub(crate) fn show(&self) {
+        *self.seen() = Instant::now();
+    }
+
+    /// Pauses the clocks until the returned guard is dropped. Used for pending approvals and for
+    /// turns that wait for a rate limit. Dropping the guard records a heartbeat.
+    pub(crate) fn ask(self: &Arc<Self>) -> ApprovalGuard {
+        self.asked.send_modify(ApprovalClock::begin);
+        ApprovalGuard(Arc::clone(self))
+    }
+
+    pub(crate) fn is_asked(&self) -> bool {
+        self.asked.borrow().open > 0
+    }
+
+    /// Returns the total time with a pending approval.
+    pub(crate) fn approval_time(&self) -> Duration {
+        self.asked.borrow().total()
+    }
+
+    /// Counts heartbeats of `other` as heartbeats of this one until the returned guard is dropped.
+    pub(crate) fn wait_for(self: &Arc<Self>, other: &Arc<ActivityTracker>) -> WaitGuard {
+        self.below().push(Arc::clone(other));
+        WaitGuard {
+            waits: Arc::clone(self),
+            other: Arc::clone(other),
+        }
+    }
+
+    /// Waits until no heartbeat was recorded for `limit`. Time with a pending approval does not
+    /// count.
+    pub(crate) async fn silence(&self, limit: Duration) {
+        let begun = Instant::now();
+        loop {
+            self.unasked().await;
+            let silent_at = begun.max(self.last_sign()) + limit;
+            if silent_at <= Instant::now() {
+                return;
+            }
+            tokio::select! {
+                () = tokio::time::sleep_until(silent_at) => {}
+                () = self.is_asked_again() => {}
+            }
+        }
+    }
+
+    /// Pauses the clocks of `above` whenever an approval is pending here. Never returns.
+    pub(crate) async fn forward_approvals(&self, above: [&Arc<ActivityTracker>; 2]) {
+        loop {
+            self.is_asked_again().await;
+            let _asked = above.map(ActivityTracker::ask);
+            self.unasked().await;
+        }
+    }
+
+    /// Reports heartbeats while it is polled: at most one a second, and immediately when an
+    /// approval opens or closes. The other node keeps a [`RemoteActivity`].
+    pub(crate) async fn report_heartbeats(&self, mut tell: impl FnMut(bool)) {
+        let (mut asked, mut told, mut was_asked) =
+            (self.asked.subscribe(), self.last_sign(), false);
+        loop {
+            let (is_asked, sign) = (asked.borrow_and_update().open > 0, self.last_sign());
+            if is_asked != was_asked || sign > told {
+                tell(is_asked);
+                (was_asked, told) = (is_asked, sign);
+            }
+            tokio::select! {
+                // The sender is owned by `self`, so it cannot close first.
+                _ = asked.changed() => {}
+                () = tokio::time::sleep(HEARTBEAT_INTERVAL) => {}
+            }
+        }
+    }
+
+    async fn unasked(&self) {
+        self.until(|asked| asked.open == 0).await;
+    }
+
+    async fn is_asked_again(&self) {
+        self.until(|asked| asked.open > 0).await;
+    }
+
+    async fn until(&self, is_so: impl FnMut(&ApprovalClock) -> bool) {
+        // The sender is owned by `self`, so it cannot close first.
+        let _ = self.asked.subscribe().wait_for(is_so).await;
+    }
+
+    /// Recursion ends because waits never form a cycle (`routing.rs`).
+    fn last_sign(&self) -> Instant {
+        let below = self.below().clone();
+        below
+            .iter()
+            .map(|life| life.last_sign())
+            .fold(*self.seen(), Instant::max)
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Instant> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn below(&self) -> MutexGuard<'_, Vec<Arc<ActivityTracker>>> {
+        self.below.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Guard of a pending approval.
+#[must_use]
+pub(crate) struct ApprovalGuard(Arc<ActivityTracker>);
+
+impl Drop for ApprovalGuard {
+    fn drop(&mut self) {
+        self.0.show();
+        self.0.asked.send_modify(ApprovalClock::end);
+    }
+}
+
+/// Guard of a wait for other work.
+#[must_use]
+pub(crate) struct WaitGuard {
+    waits: Arc<ActivityTracker>,
+    other: Arc<ActivityTracker>,
+}
+
+impl Drop for WaitGuard {
+    fn drop(&mut self) {
+        // The end of the wait is a heartbeat.
+        self.waits.show();
+        let mut below = self.waits.below();
+        if let Some(at) = below.iter().position(|life| Arc::ptr_eq(life, &self.other)) {
+            below.swap_remove(at);
+        }
+    }
+}
+
+/// Local view of activity on another node.
+pub(crate) struct RemoteActivity {
+    life: Arc<ActivityTracker>,
+    asking: Option<ApprovalGuard>,
+}
+
+impl RemoteActivity {
+    pub(crate) fn of(life: Arc<ActivityTracker>) -> Self {
+        RemoteActivity { life, asking: None }
+    }
+
+    /// Records a heartbeat and whether an approval is pending there. Returns true if the pending
+    /// state changed.
+    pub(crate) fn show(&mut self, is_asked: bool) -> bool {
+        self.life.show();
+        let has_changed = self.asking.is_some() != is_asked;
+        if has_changed {
+            self.asking = is_asked.then(|| self.life.ask());
+        }
+        has_changed
+    }
+}
+
+/// Measures time without pending approvals.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ActiveStopwatch {
+    since: Instant,
+    /// Approval time up to the start.
+    asked: Duration,
+}
+
+impl ActiveStopwatch {
+    pub(crate) fn start(life: &ActivityTracker) -> Self {
+        ActiveStopwatch {
+            since: Instant::now(),
+            asked: life.approval_time(),
+        }
+    }
+
+    pub(crate) fn elapsed(self, life: &ActivityTracker) -> Duration {
+        self.since
+            .elapsed()
+            .saturating_sub(life.approval_time().saturating_sub(self.asked))
+    }
+
+    pub(crate) fn millis(self, life: &ActivityTracker) -> u64 {
+        u64::try_from(self.elapsed(life).as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+/// Activity of all instances in use, and of the run.
+#[derive(Debug)]
+pub(crate) struct ActivityRegistry {
+    /// An approval counts as pending in the run if one is pending in any instance.
+    pub(crate) run: Arc<ActivityTracker>,
+    instances: Mutex<HashMap<InstanceId, Weak<ActivityTracker>>>,
+}
+
+impl Default for ActivityRegistry {
+    fn default() -> Self {
+        ActivityRegistry {
+            run: ActivityTracker::new(),
+            instances: Mutex::default(),
+        }
+    }
+}
+
+impl ActivityRegistry {
+    /// Returns the activity of an instance, which may not have a turn yet.
+    pub(crate) fn of(&self, id: &InstanceId) -> Arc<ActivityTracker> {
+        let mut instances = self
+            .instances
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(life) = instances.get(id).and_then(Weak::upgrade) {
+            return life;
+        }
+        if instances.len() == instances.capacity() {
+            // Drop unused entries before the table grows.
+            instances.retain(|_, life| life.strong_count() > 0);
+        }
+        let life = ActivityTracker::new();
+        instances.insert(id.clone(), Arc::downgrade(&life));
+        life
+    }
+
+    /// Returns true if an approval is pending in an instance or in work that it waits for.
+    pub(crate) fn is_asked(&self, id: &InstanceId) -> bool {
+        let instances = self
+            .instances
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        instances
+            .get(id)
+            .and_then(Weak::upgrade)
+            .is_some_and(|life| life.is_asked())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(10);
+
+    async fn after(seconds: u64) {
+        tokio::time::sleep(Duration::from_secs(seconds)).await;
+    }
+
+    /// Seconds until `life` has been silent for [`LIMIT`].
+    async fn silence(life: Arc<ActivityTracker>) -> u64 {
+        let begun = Instant::now();
+        life.silence(LIMIT).await;
+        begun.elapsed().as_secs()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn silence_counts_from_the_last_sign_of_life() {
+        let (life, deep) = (ActivityTracker::new(), ActivityTracker::new());
+        let (middle, waited) = (
+            ActivityTracker::new(),
+            tokio::spawn(silence(Arc::clone(&life))),
+        );
+        let _waits = (life.wait_for(&middle), middle.wait_for(&deep));
+        after(9).await;
+        life.show();
+        after(9).await;
+        deep.show();
+        assert_eq!(waited.await.unwrap(), 28);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_clock_stands_still_while_somebody_is_asked() {
+        let (life, above, top) = (
+            ActivityTracker::new(),
+            ActivityTracker::new(),
+            ActivityTracker::new(),
+        );
+        let waited = tokio::spawn(silence(Arc::clone(&top)));
+        let watch = ActiveStopwatch::start(&top);
+        let holding = (Arc::clone(&life), Arc::clone(&above), Arc::clone(&top));
+        tokio::spawn(async move { holding.0.forward_approvals([&holding.1, &holding.2]).await });
+        after(4).await;
+        let (first, second) = (life.ask(), life.ask());
+        after(3_600).await;
+        drop(first);
+        after(3_600).await;
+        assert!(top.is_asked() && above.is_asked());
+        drop(second);
+        after(1).await;
+        assert!(!top.is_asked());
+        assert_eq!(
+            (
+                life.approval_time().as_secs(),
+                watch.elapsed(&top).as_secs()
+            ),
+            (7_200, 5)
+        );
+        assert_eq!(
+            waited.await.unwrap(),
+            4 + 7_200 + 10,
+            "an answer is a sign of life"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_is_not_waited_for_any_more_does_not_count() {
+        let (life, other) = (ActivityTracker::new(), ActivityTracker::new());
+        let waited = tokio::spawn(silence(Arc::clone(&life)));
+        let waiting = life.wait_for(&other);
+        after(5).await;
+        drop(waiting);
+        after(5).await;
+        other.show();
+        assert_eq!(waited.await.unwrap(), 15);
+    }
+
+    #[test]
+    fn lives_that_nobody_looks_at_are_forgotten() {
+        let lives = ActivityRegistry::default();
+        let id = |number: usize| InstanceId::new("a", number.to_string());
+        let kept = lives.of(&id(0));
+        for number in 1..10_000 {
+            drop(lives.of(&id(number)));
+        }
+        assert!(Arc::ptr_eq(&kept, &lives.of(&id(0))));
+        assert!(lives.instances.lock().unwrap().len() < 100);
+        let _asking = kept.ask();
+        assert!(lives.is_asked(&id(0)) && !lives.is_asked(&id(1)));
+    }
+}

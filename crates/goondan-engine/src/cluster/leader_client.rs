@@ -1,0 +1,287 @@
+//! A worker's client for the leader.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use goondan_spec::Code;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::sync::oneshot;
+
+use super::protocol::{CallNumber, LeaderRequest, RateLimitRequest, ToLeader, encode};
+use crate::activity::RemoteActivity;
+use crate::engine::UsageIncrement;
+use goondan_core::event::{SwarmEvent, TurnError, TurnResult, UsageCost};
+use goondan_core::ports::approval::{
+    ApprovalAnswer, ApprovalGrant, ApprovalRequest, ApprovalStore, Approver,
+};
+use goondan_core::ports::cluster::LeaderChannel;
+use goondan_core::ports::store::StoreError;
+
+/// Connection of a worker to the leader.
+pub(crate) struct LeaderClient {
+    leader: Arc<dyn LeaderChannel>,
+    /// `None` after this node has left the cluster.
+    calls: Mutex<Option<HashMap<CallNumber, CallWaiter>>>,
+    next: AtomicU64,
+}
+
+/// Waiter for an answer of the leader.
+pub(crate) enum CallWaiter {
+    /// Caller of a request.
+    Asker(oneshot::Sender<Value>),
+    /// Turn that waits for the result of an event.
+    ForResult {
+        event_id: String,
+        waiter: oneshot::Sender<TurnResult>,
+        /// Activity of the instance that handles the event.
+        mirror: RemoteActivity,
+    },
+}
+
+impl LeaderClient {
+    pub(crate) fn new(leader: Arc<dyn LeaderChannel>) -> Arc<Self> {
+        Arc::new(LeaderClient {
+            leader,
+            calls: Mutex::new(Some(HashMap::new())),
+            next: AtomicU64::new(1),
+        })
+    }
+
+    pub(crate) fn tell(&self, words: &ToLeader) {
+        self.leader.say(encode(words));
+    }
+
+    /// Reports whether this node accepts turns.
+    pub(crate) fn note_fit(&self, is_fit: bool) {
+        self.leader.note_fit(is_fit);
+    }
+
+    pub(crate) async fn hear(&self) -> Option<String> {
+        self.leader.hear().await
+    }
+
+    /// Registers a waiter and returns its call number.
+    pub(crate) fn register_waiter(&self, waiting: CallWaiter) -> CallNumber {
+        let call = self.next.fetch_add(1, Ordering::Relaxed);
+        if let Some(calls) = &mut *self.calls() {
+            calls.insert(call, waiting);
+        }
+        call
+    }
+
+    /// Sends a request; it is sent when this function returns.
+    pub(crate) fn ask(self: &Arc<Self>, question: LeaderRequest) -> LeaderCall {
+        let (sender, answer) = oneshot::channel();
+        let number = self.register_waiter(CallWaiter::Asker(sender));
+        self.tell(&ToLeader::Ask {
+            call: number,
+            question: Box::new(question),
+        });
+        LeaderCall {
+            uplink: Arc::clone(self),
+            number,
+            answer,
+        }
+    }
+
+    /// Delivers an answer to its waiter.
+    pub(crate) fn answered(&self, call: CallNumber, answer: Value) {
+        match self.forget(call) {
+            // The caller may have been cancelled.
+            Some(CallWaiter::Asker(asker)) => drop(asker.send(answer)),
+            Some(CallWaiter::ForResult { waiter, .. }) => match serde_json::from_value(answer) {
+                Ok(result) => drop(waiter.send(result)),
+                Err(error) => tracing::error!(%error, "can't decode a result from another node"),
+            },
+            None => {}
+        }
+    }
+
+    /// Records a heartbeat of the instance that handles a pending event.
+    pub(crate) fn sign(&self, call: CallNumber, is_asked: bool) {
+        if let Some(CallWaiter::ForResult { mirror, .. }) =
+            self.calls().as_mut().and_then(|calls| calls.get_mut(&call))
+        {
+            mirror.show(is_asked);
+        }
+    }
+
+    /// Withdraws an event whose answer no task waits for.
+    pub(crate) fn abandon(&self, event_id: String, reason: String) {
+        let mut gone = Vec::new();
+        if let Some(calls) = &mut *self.calls() {
+            calls.retain(|call, waiting| {
+                let is_gone = matches!(waiting, CallWaiter::ForResult { event_id: waited, waiter, .. } if *waited == event_id && waiter.is_closed());
+                if is_gone {
+                    gone.push(*call);
+                }
+                !is_gone
+            });
+        }
+        self.tell(&ToLeader::Abandon {
+            event_id,
+            reason,
+            calls: gone,
+        });
+    }
+
+    /// Removes a waiter.
+    pub(crate) fn forget(&self, call: CallNumber) -> Option<CallWaiter> {
+        self.calls().as_mut()?.remove(&call)
+    }
+
+    /// Drops all waiters because no answer can arrive.
+    pub(crate) fn drop_waiters(&self) {
+        *self.calls() = None;
+    }
+
+    fn calls(&self) -> MutexGuard<'_, Option<HashMap<CallNumber, CallWaiter>>> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Fails if the cluster-wide budget allows no further step.
+    pub(crate) async fn check_budget(self: &Arc<Self>) -> Result<(), TurnError> {
+        let checked: Option<Result<(), TurnError>> = self.ask(LeaderRequest::Budget).answer().await;
+        checked.unwrap_or_else(|| {
+            Err(TurnError::new(
+                Code::SWARM_STOPPING,
+                "the swarm is stopping",
+            ))
+        })
+    }
+
+    pub(crate) fn spent(&self, spending: UsageIncrement) {
+        self.tell(&ToLeader::Spent(spending));
+    }
+
+    /// Waits until the cluster-wide rate limits allow a model call.
+    pub(crate) async fn enter(self: &Arc<Self>, room: RateLimitRequest) {
+        // Without an answer the calling turn is about to end.
+        let _: Option<()> = self.ask(LeaderRequest::Enter(room)).answer().await;
+    }
+
+    /// Reports the usage of a model call.
+    pub(crate) fn used(&self, identity: &str, tokens: u64, cost: Option<UsageCost>) {
+        self.tell(&ToLeader::Used {
+            identity: identity.to_owned(),
+            tokens,
+            cost,
+        });
+    }
+
+    /// Forwards streamed text to the leader's subscribers.
+    pub(crate) fn publish(&self, event: SwarmEvent) {
+        match event {
+            SwarmEvent::Text {
+                instance,
+                turn_id,
+                delta,
+            } => self.tell(&ToLeader::Text {
+                instance,
+                turn_id,
+                delta,
+            }),
+            SwarmEvent::Reasoning {
+                instance,
+                turn_id,
+                delta,
+            } => self.tell(&ToLeader::Reasoning {
+                instance,
+                turn_id,
+                delta,
+            }),
+            SwarmEvent::TextReset { instance, turn_id } => {
+                self.tell(&ToLeader::TextReset { instance, turn_id })
+            }
+            // The leader publishes these events itself.
+            SwarmEvent::Runtime(_) | SwarmEvent::TurnEnded { .. } => {}
+        }
+    }
+}
+
+/// A sent request. Dropping it before the answer cancels it.
+pub(crate) struct LeaderCall {
+    uplink: Arc<LeaderClient>,
+    number: CallNumber,
+    answer: oneshot::Receiver<Value>,
+}
+
+impl LeaderCall {
+    /// Returns the answer, or `None` if none can arrive.
+    pub(crate) async fn answer<T: DeserializeOwned>(mut self) -> Option<T> {
+        let answer = (&mut self.answer).await.ok()?;
+        serde_json::from_value(answer)
+            .inspect_err(
+                |error| tracing::error!(%error, "can't decode an answer from another node"),
+            )
+            .ok()
+    }
+}
+
+impl Drop for LeaderCall {
+    fn drop(&mut self) {
+        if self.uplink.forget(self.number).is_some() {
+            self.uplink.tell(&ToLeader::Gone { call: self.number });
+        }
+    }
+}
+
+/// Forwards approval requests to the leader.
+pub(crate) struct LeaderApprover(pub(crate) Arc<LeaderClient>);
+
+#[async_trait]
+impl Approver for LeaderApprover {
+    async fn ask(&self, request: ApprovalRequest) -> ApprovalAnswer {
+        match self.0.ask(LeaderRequest::Approve(request)).answer().await {
+            Some(answer) => answer,
+            // The turn is about to end; the approval is requested again when it resumes on another
+            // node.
+            None => std::future::pending().await,
+        }
+    }
+}
+
+/// Remembered approvals, as the leader sent them with the latest turn.
+pub(crate) struct GrantCache {
+    uplink: Arc<LeaderClient>,
+    grants: Mutex<Vec<ApprovalGrant>>,
+}
+
+impl GrantCache {
+    pub(crate) fn new(uplink: &Arc<LeaderClient>) -> Arc<Self> {
+        Arc::new(GrantCache {
+            uplink: Arc::clone(uplink),
+            grants: Mutex::default(),
+        })
+    }
+
+    pub(crate) fn put(&self, grants: Vec<ApprovalGrant>) {
+        *self.grants.lock().unwrap_or_else(PoisonError::into_inner) = grants;
+    }
+}
+
+impl ApprovalStore for GrantCache {
+    fn grants(&self) -> Vec<ApprovalGrant> {
+        self.grants
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    fn remember(&self, grants: Vec<ApprovalGrant>) -> Result<(), StoreError> {
+        let call = self.uplink.ask(LeaderRequest::Remember(grants.clone()));
+        // Callers run on threads that may block.
+        let kept: Option<Result<(), String>> =
+            tokio::runtime::Handle::current().block_on(call.answer());
+        let failed = |words: String| StoreError::Other(Arc::new(std::io::Error::other(words)));
+        kept.ok_or(StoreError::Closed)?.map_err(failed)?;
+        self.grants
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .extend(grants);
+        Ok(())
+    }
+}

@@ -1,0 +1,316 @@
+//! The leader's handling of requests and events from workers.
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::task::Poll;
+
+use serde::Serialize;
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::placement::{RemoteTurnEnd, ResultSlot, WorkerCall, WorkerPool};
+use super::protocol::{
+    CallNumber, LeaderRequest, RateLimitRequest, SerializedRefusal, ToLeader, ToWorker, decode,
+};
+use crate::activity::ActivityTracker;
+use crate::delivery::orchestrator::{OrchestratorCommand, SubmitError};
+use crate::delivery::schedule::job_operations;
+use crate::engine::Engine;
+use crate::turn::rate_limiter::RateLimitHit;
+use goondan_core::agent_event::AgentEvent;
+use goondan_core::event::{RateScope, RuntimeEventKind, SwarmEvent, TurnResult};
+use goondan_core::ids::InstanceId;
+use goondan_core::ports::approval::ApprovalGrant;
+use goondan_core::ports::cluster::ClusterEvent;
+use goondan_core::ports::store::StoreError;
+
+/// Processes messages of the cluster members until the engine is dropped.
+pub(crate) async fn listen(engine: Weak<Engine>, roster: Arc<WorkerPool>) {
+    while let Some(news) = roster.crew.news().await {
+        let Some(engine) = engine.upgrade() else {
+            return;
+        };
+        match news {
+            ClusterEvent::Member(member) => roster.put(member, &engine.lives.run),
+            ClusterEvent::Left { node } => roster.remove(&node),
+            ClusterEvent::Said { node, words } => {
+                if let Some(words) = decode(&words) {
+                    (WorkerRequestHandler {
+                        engine: Arc::clone(&engine),
+                        roster: Arc::clone(&roster),
+                        node,
+                    })
+                    .handle_message(words);
+                }
+                continue;
+            }
+        }
+        // Without an orchestrator no turn starts.
+        let _ = engine.commands.send(OrchestratorCommand::Room);
+    }
+}
+
+/// Handles the messages of one worker.
+#[derive(Clone)]
+struct WorkerRequestHandler {
+    engine: Arc<Engine>,
+    roster: Arc<WorkerPool>,
+    node: String,
+}
+
+impl WorkerRequestHandler {
+    fn handle_message(&self, words: ToLeader) {
+        let (roster, node, bus) = (&self.roster, &*self.node, &self.engine.bus);
+        match words {
+            ToLeader::Done { turn, end } => roster.ended(node, turn, RemoteTurnEnd::Done(end)),
+            ToLeader::Declined { turn } => roster.ended(node, turn, RemoteTurnEnd::Declined),
+            ToLeader::Panicked { turn } => roster.ended(node, turn, RemoteTurnEnd::Panicked),
+            ToLeader::Ask { call, question } => self.answer(call, *question),
+            ToLeader::Gone { call } => roster.cancel_calls(node, &[call]),
+            ToLeader::Abandon {
+                event_id,
+                reason,
+                calls,
+            } => {
+                // Must precede the command: the orchestrator checks for remaining waiters.
+                roster.cancel_calls(node, &calls);
+                let _ = self
+                    .engine
+                    .commands
+                    .send(OrchestratorCommand::Abandon { event_id, reason });
+            }
+            ToLeader::Happened(event) => {
+                roster.track_turn_end(&event);
+                bus.record_event(*event);
+            }
+            ToLeader::Text {
+                instance,
+                turn_id,
+                delta,
+            } => bus.publish(SwarmEvent::Text {
+                instance,
+                turn_id,
+                delta,
+            }),
+            ToLeader::Reasoning {
+                instance,
+                turn_id,
+                delta,
+            } => bus.publish(SwarmEvent::Reasoning {
+                instance,
+                turn_id,
+                delta,
+            }),
+            ToLeader::TextReset { instance, turn_id } => {
+                bus.publish(SwarmEvent::TextReset { instance, turn_id })
+            }
+            ToLeader::Spent(spending) => self.engine.spent.add(&spending),
+            ToLeader::Used {
+                identity,
+                tokens,
+                cost,
+            } => {
+                let generation = self.engine.generation.load();
+                self.engine
+                    .pace
+                    .record_usage(generation.limits, tokens, cost.as_ref());
+                if let Some(model) = generation.rate_limited_model(&identity) {
+                    model.pace.record_usage(model.limits, tokens, cost.as_ref());
+                }
+            }
+            ToLeader::Sign { turn, is_asked } => {
+                if roster.sign(node, turn, is_asked) {
+                    let _ = self.engine.commands.send(OrchestratorCommand::Room);
+                }
+            }
+        }
+    }
+
+    fn answer(&self, call: CallNumber, question: LeaderRequest) {
+        match question {
+            LeaderRequest::Submit { event, result } => self.submit(call, event, result),
+            LeaderRequest::Spawn(request) => {
+                let (answer, spawned) = oneshot::channel();
+                let _ = self
+                    .engine
+                    .commands
+                    .send(OrchestratorCommand::Spawn { request, answer });
+                self.reply(call, async move {
+                    spawned
+                        .await
+                        .unwrap_or(Err(SubmitError::Ended))
+                        .map_err(SerializedRefusal::from)
+                });
+            }
+            LeaderRequest::List => {
+                let (answer, metas) = oneshot::channel();
+                let _ = self
+                    .engine
+                    .commands
+                    .send(OrchestratorCommand::List { answer });
+                self.reply(call, async move { metas.await.unwrap_or_default() });
+            }
+            LeaderRequest::Leave => {
+                self.roster.leave(&self.node);
+                self.tell(call, &());
+            }
+            LeaderRequest::Budget => {
+                let budget = self.engine.generation.load().policy.budget.clone();
+                self.tell(call, &self.engine.spent.check(&budget, "policy.budget"));
+            }
+            LeaderRequest::Enter(wanted) => {
+                self.reply(call, enter(Arc::clone(&self.engine), wanted))
+            }
+            LeaderRequest::Approve(request) => {
+                let approver = Arc::clone(&self.engine.approver);
+                self.reply(call, async move { approver.ask(request).await });
+            }
+            LeaderRequest::Remember(grants) => {
+                self.reply(call, remember(Arc::clone(&self.engine), grants))
+            }
+            LeaderRequest::Jobs(instance) => {
+                self.tell(call, &job_operations::jobs(&self.engine, &instance))
+            }
+            LeaderRequest::AddJob(job) => {
+                let engine = Arc::clone(&self.engine);
+                self.reply(call, async move { job_operations::add(&engine, job).await });
+            }
+            LeaderRequest::RemoveJob(instance, id) => {
+                let engine = Arc::clone(&self.engine);
+                self.reply(call, async move {
+                    job_operations::remove(&engine, &instance, &id).await
+                });
+            }
+        }
+    }
+
+    fn submit(&self, call: CallNumber, event: Box<AgentEvent>, result: Option<CallNumber>) {
+        let (accepted, answer) = oneshot::channel();
+        let waiter = result.map(|result| {
+            let (waiter, waits) = oneshot::channel();
+            self.wait_for(result, &event.target, waits);
+            waiter
+        });
+        let _ = self.engine.commands.send(OrchestratorCommand::Submit {
+            event,
+            waiter,
+            accepted,
+        });
+        self.reply(call, async move {
+            answer
+                .await
+                .unwrap_or(Err(SubmitError::Ended))
+                .map_err(SerializedRefusal::from)
+        });
+    }
+
+    /// Sends the result of an event to the worker, and heartbeats of the handling instance until
+    /// then.
+    fn wait_for(
+        &self,
+        call: CallNumber,
+        target: &InstanceId,
+        result: oneshot::Receiver<TurnResult>,
+    ) {
+        let slot: ResultSlot = Arc::new(Mutex::new(Some(result)));
+        let (desk, life, waits) = (
+            self.clone(),
+            self.engine.lives.of(target),
+            Arc::clone(&slot),
+        );
+        self.roster.call(&self.node, call, || {
+            let task = tokio::spawn(async move {
+                let sign = |is_asked| {
+                    desk.roster
+                        .say(&desk.node, &ToWorker::Sign { call, is_asked })
+                };
+                let result = tokio::select! {
+                    result = of_slot(&waits) => result,
+                    () = life.report_heartbeats(sign) => None,
+                };
+                if let Some(result) = result {
+                    desk.tell(call, &result);
+                }
+                desk.roster.called(&desk.node, call);
+            });
+            WorkerCall {
+                task: task.abort_handle(),
+                slot: Some(slot),
+            }
+        });
+    }
+
+    /// Answers when `work` is done, unless the worker has cancelled the call.
+    fn reply<T: Serialize>(
+        &self,
+        call: CallNumber,
+        work: impl Future<Output = T> + Send + 'static,
+    ) {
+        let desk = self.clone();
+        self.roster.call(&self.node, call, || {
+            let task = tokio::spawn(async move {
+                let answer = json!(work.await);
+                desk.tell(call, &answer);
+                desk.roster.called(&desk.node, call);
+            });
+            WorkerCall {
+                task: task.abort_handle(),
+                slot: None,
+            }
+        });
+    }
+
+    fn tell<T: Serialize>(&self, call: CallNumber, answer: &T) {
+        let answer: Value = json!(answer);
+        self.roster
+            .say(&self.node, &ToWorker::Answer { call, answer });
+    }
+}
+
+/// Waits for the result in a slot. Returns `None` if the slot is emptied or the sender is dropped.
+async fn of_slot(slot: &ResultSlot) -> Option<TurnResult> {
+    std::future::poll_fn(|context| {
+        match &mut *slot.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(result) => Future::poll(std::pin::Pin::new(result), context).map(Result::ok),
+            None => Poll::Ready(None),
+        }
+    })
+    .await
+}
+
+/// Waits until the rate limits allow a model call. The worker pauses the clocks of its turn itself.
+async fn enter(engine: Arc<Engine>, wanted: RateLimitRequest) {
+    let generation = engine.generation.load_full();
+    let tell = |scope: RateScope, full: RateLimitHit| {
+        let wait = full.until.saturating_duration_since(Instant::now());
+        let kind = RuntimeEventKind::ModelWaiting {
+            turn_id: wanted.turn_id.clone(),
+            step_id: wanted.step_id.clone(),
+            provider: wanted.provider.clone(),
+            model: wanted.model.clone(),
+            scope,
+            limit: full.limit.to_owned(),
+            wait: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
+        };
+        engine.bus.runtime(&wanted.instance, &wanted.trace, kind);
+    };
+    let life = ActivityTracker::new();
+    engine
+        .pace
+        .enter(generation.limits, &life, |full| {
+            tell(RateScope::Swarm, full)
+        })
+        .await;
+    if let Some(model) = generation.rate_limited_model(&wanted.identity) {
+        model
+            .pace
+            .enter(model.limits, &life, |full| tell(RateScope::Model, full))
+            .await;
+    }
+}
+
+async fn remember(engine: Arc<Engine>, grants: Vec<ApprovalGrant>) -> Result<(), String> {
+    let kept = tokio::task::spawn_blocking(move || engine.approvals.remember(grants)).await;
+    kept.unwrap_or(Err(StoreError::Closed))
+        .map_err(|error| error.to_string())
+}

@@ -1,0 +1,84 @@
+//! Delivery of runtime events to the extensions of running turns.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use goondan_core::event::RuntimeEvent;
+use goondan_core::ids::InstanceId;
+use goondan_core::ports::extension::AttachedExtension;
+
+/// Extensions that receive events, by instance, while a turn runs.
+#[derive(Clone, Default)]
+pub(crate) struct ExtensionSubscribers(Arc<Mutex<HashMap<InstanceId, TurnSubscribers>>>);
+
+enum TurnSubscribers {
+    /// The extensions are not attached yet; holds the events they missed.
+    Begun(Vec<RuntimeEvent>),
+    /// The extensions are attached.
+    Seated(Vec<Arc<dyn AttachedExtension>>),
+}
+
+/// Guard that ends the event delivery to a turn's extensions when it is dropped.
+pub(crate) struct ExtensionSubscription {
+    ears: ExtensionSubscribers,
+    instance: InstanceId,
+}
+
+impl Drop for ExtensionSubscription {
+    fn drop(&mut self) {
+        let gone = self.ears.lock().remove(&self.instance);
+        // Dropped without the lock: this may be the last reference to a runtime process.
+        drop(gone);
+    }
+}
+
+impl ExtensionSubscribers {
+    /// Starts to collect events for the extensions of a turn that begins.
+    pub(crate) fn begin_turn(&self, instance: &InstanceId) -> ExtensionSubscription {
+        self.lock()
+            .insert(instance.clone(), TurnSubscribers::Begun(Vec::new()));
+        ExtensionSubscription {
+            ears: self.clone(),
+            instance: instance.clone(),
+        }
+    }
+
+    /// Attaches the extensions of the turn and delivers the events they missed.
+    pub(crate) fn attach(
+        &self,
+        instance: &InstanceId,
+        extensions: Vec<Arc<dyn AttachedExtension>>,
+    ) {
+        let mut turns = self.lock();
+        let Some(turn) = turns.get_mut(instance) else {
+            return;
+        };
+        if let TurnSubscribers::Begun(missed) = turn {
+            missed.iter().for_each(|event| tell(&extensions, event));
+        }
+        *turn = TurnSubscribers::Seated(extensions);
+    }
+
+    /// Delivers an event, in order per instance and without blocking.
+    pub(crate) fn deliver(&self, event: &RuntimeEvent) {
+        let mut turns = self.lock();
+        if turns.is_empty() {
+            return;
+        }
+        match turns.get_mut(&event.instance()) {
+            None => {}
+            Some(TurnSubscribers::Begun(missed)) => missed.push(event.clone()),
+            Some(TurnSubscribers::Seated(extensions)) => tell(extensions, event),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<InstanceId, TurnSubscribers>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn tell(extensions: &[Arc<dyn AttachedExtension>], event: &RuntimeEvent) {
+    extensions
+        .iter()
+        .for_each(|extension| extension.happened(event));
+}

@@ -1,0 +1,111 @@
+//! Failed events (dead letters), kept until a user retries or removes them.
+//!
+//! A failed request is not a dead letter: its caller receives the error.
+
+use chrono::{DateTime, Utc};
+use serde_json::{Value, json};
+
+use crate::engine::Engine;
+use goondan_core::agent_event::AgentEvent;
+use goondan_core::event::{FinishReason, TurnResult};
+use goondan_core::ids::InstanceId;
+use goondan_core::ports::store::{DEAD_LETTERS_RECORD, DeadLetter, StoreError, update};
+
+/// Limit per instance; the oldest dead letters are dropped first.
+const MAX_DEAD_LETTERS: usize = 100;
+
+/// Adds `event` to the dead letters if its turn failed. A failed write is only logged, so that it
+/// cannot keep the turn from ending.
+pub(crate) async fn add_if_failed(
+    engine: &Engine,
+    event: &AgentEvent,
+    result: &TurnResult,
+    now: DateTime<Utc>,
+) {
+    let Some(error) = result
+        .error
+        .as_ref()
+        .filter(|_| result.finish_reason == FinishReason::Error)
+    else {
+        return;
+    };
+    if event.reply_to.is_some() {
+        return;
+    }
+    let letter = DeadLetter {
+        event: event.clone(),
+        error: error.clone(),
+        failed_at: now,
+    };
+    let put = change(engine, &event.target, |letters| {
+        // A turn that is interrupted and fails again is listed once.
+        letters.retain(|letter| letter.event.id != event.id);
+        letters.push(letter.clone());
+        let excess = letters.len().saturating_sub(MAX_DEAD_LETTERS);
+        letters.drain(..excess);
+    });
+    if let Err(error) = put.await {
+        tracing::warn!(%error, "failed to save a failed event");
+    }
+}
+
+/// Returns the dead letters of all instances, oldest failure first.
+pub(crate) async fn all(engine: &Engine) -> Result<Vec<DeadLetter>, StoreError> {
+    let lists = engine.store.all(DEAD_LETTERS_RECORD).await?;
+    let mut letters: Vec<DeadLetter> = lists
+        .into_iter()
+        .flat_map(|(_, record)| of_record(Some(record.value)))
+        .collect();
+    letters.sort_by_key(|letter| letter.failed_at);
+    Ok(letters)
+}
+
+pub(crate) async fn find(
+    engine: &Engine,
+    instance: &InstanceId,
+    event_id: &str,
+) -> Result<Option<AgentEvent>, StoreError> {
+    let letters = of_record(
+        engine
+            .store
+            .get(instance, DEAD_LETTERS_RECORD)
+            .await?
+            .map(|record| record.value),
+    );
+    Ok(letters
+        .into_iter()
+        .map(|letter| letter.event)
+        .find(|event| event.id == event_id))
+}
+
+pub(crate) async fn remove(
+    engine: &Engine,
+    instance: &InstanceId,
+    event_id: &str,
+) -> Result<(), StoreError> {
+    change(engine, instance, |letters| {
+        letters.retain(|letter| letter.event.id != event_id)
+    })
+    .await
+}
+
+/// Updates the list atomically: a retried event may fail again before it is off the list.
+async fn change(
+    engine: &Engine,
+    instance: &InstanceId,
+    mut change: impl FnMut(&mut Vec<DeadLetter>) + Send,
+) -> Result<(), StoreError> {
+    let changed = |found| {
+        let mut letters = of_record(found);
+        change(&mut letters);
+        Some(json!(letters))
+    };
+    update(&*engine.store, instance, DEAD_LETTERS_RECORD, changed).await
+}
+
+/// Returns an empty list for a record of another shape.
+fn of_record(found: Option<Value>) -> Vec<DeadLetter> {
+    found
+        .and_then(|letters| serde_json::from_value(letters).ok())
+        .unwrap_or_default()
+}

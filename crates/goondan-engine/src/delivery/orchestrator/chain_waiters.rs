@@ -1,0 +1,33 @@
+//! Clients that wait until a causal chain has no events left.
+
+use tokio::sync::oneshot;
+
+use super::Orchestrator;
+
+/// Waiting clients with the trace id of their chain.
+#[derive(Default)]
+pub(super) struct ChainWaiters(Vec<(String, oneshot::Sender<()>)>);
+
+impl ChainWaiters {
+    pub(super) fn wait(&mut self, trace_id: String, answer: oneshot::Sender<()>) {
+        self.0.push((trace_id, answer));
+    }
+
+    /// Notifies the clients whose chain matches `is_over`.
+    pub(super) fn notify(&mut self, is_over: impl Fn(&str) -> bool) {
+        for (trace_id, answer) in std::mem::take(&mut self.0) {
+            match is_over(&trace_id) {
+                // The receiver may be closed, so the result is ignored.
+                true => drop(answer.send(())),
+                false => self.0.push((trace_id, answer)),
+            }
+        }
+    }
+}
+
+impl Orchestrator {
+    pub(super) fn notify_chain_waiters(&mut self) {
+        self.settling
+            .notify(|trace_id| !self.pending.has_chain(trace_id));
+    }
+}

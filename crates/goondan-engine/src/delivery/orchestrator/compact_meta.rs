@@ -1,0 +1,114 @@
+//! Compact metadata of an instance: a swarm may have a hundred thousand idle instances. The agent
+//! and the key are not stored again; they are the keys of the map that contains it.
+
+use chrono::{DateTime, Utc};
+
+use goondan_core::ids::InstanceId;
+use goondan_core::ports::store::{AccumulatedUsage, InstanceMeta, InstanceStatus};
+use goondan_core::tool_allowlist::ToolAllowlist;
+
+/// An [`InstanceMeta`] without agent and key.
+pub(super) struct CompactInstanceMeta {
+    status: InstanceStatus,
+    created_at: DateTime<Utc>,
+    updated_at: DateTime<Utc>,
+    spending: AccumulatedUsage,
+    /// `None` if all fields have their defaults.
+    more: Option<Box<OptionalInstanceFields>>,
+}
+
+/// Fields that instances created by an external input do not use.
+#[derive(Default, PartialEq)]
+struct OptionalInstanceFields {
+    owner: Option<InstanceId>,
+    cwd: Option<String>,
+    retired_at: Option<DateTime<Utc>>,
+    narrowing: Option<ToolAllowlist>,
+}
+
+impl CompactInstanceMeta {
+    pub(super) fn meta(&self, agent: &str, instance_key: &str) -> InstanceMeta {
+        let more = self.more.as_deref();
+        InstanceMeta {
+            status: self.status,
+            agent: agent.to_owned(),
+            instance_key: instance_key.to_owned(),
+            created_at: self.created_at,
+            updated_at: self.updated_at,
+            owner: more.and_then(|more| more.owner.clone()),
+            cwd: more.and_then(|more| more.cwd.clone()),
+            retired_at: self.retired_at(),
+            narrowing: more.and_then(|more| more.narrowing.clone()),
+            spending: self.spending,
+        }
+    }
+
+    pub(super) fn is_retired(&self) -> bool {
+        self.status == InstanceStatus::Retired
+    }
+
+    /// Time at which the last turn ended.
+    pub(super) fn updated_at(&self) -> DateTime<Utc> {
+        self.updated_at
+    }
+
+    pub(super) fn retired_at(&self) -> Option<DateTime<Utc>> {
+        self.more.as_deref().and_then(|more| more.retired_at)
+    }
+}
+
+impl From<InstanceMeta> for CompactInstanceMeta {
+    fn from(meta: InstanceMeta) -> Self {
+        let InstanceMeta {
+            status,
+            created_at,
+            updated_at,
+            owner,
+            cwd,
+            retired_at,
+            narrowing,
+            spending,
+            ..
+        } = meta;
+        let more = OptionalInstanceFields {
+            owner,
+            cwd,
+            retired_at,
+            narrowing,
+        };
+        let more = (more != OptionalInstanceFields::default()).then(|| Box::new(more));
+        CompactInstanceMeta {
+            status,
+            created_at,
+            updated_at,
+            spending,
+            more,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use goondan_store::suite::samples::{instance, meta};
+
+    #[test]
+    fn nothing_is_lost_on_the_way() {
+        let plain = meta(&instance("k"));
+        let full = InstanceMeta {
+            status: InstanceStatus::Retired,
+            updated_at: DateTime::UNIX_EPOCH + chrono::TimeDelta::seconds(1),
+            owner: Some(instance("owner")),
+            cwd: Some("/there".to_owned()),
+            retired_at: Some(DateTime::UNIX_EPOCH),
+            narrowing: Some(ToolAllowlist::of_exports(["fs__read"])),
+            ..plain.clone()
+        };
+        for meta in [plain, full] {
+            assert_eq!(
+                CompactInstanceMeta::from(meta.clone()).meta(&meta.agent, &meta.instance_key),
+                meta
+            );
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Lookup and cancellation of a single event by its id.
+
+use tokio::sync::oneshot;
+
+use super::pending::ResultWaiter;
+use super::{Orchestrator, unreadable};
+use crate::turn::cancelled;
+use crate::turn::instance::failed_result;
+use goondan_core::event::{FinishReason, TurnResult};
+use goondan_core::ids::InstanceId;
+
+/// State of an event.
+pub enum EventState {
+    /// The turn has ended.
+    Over(Box<TurnResult>),
+    /// The event is queued, or its turn is running.
+    Open {
+        /// Instance that handles the event.
+        target: InstanceId,
+        /// Trace id of the causal chain.
+        trace_id: String,
+        /// Receives the result when the turn ends.
+        result: oneshot::Receiver<TurnResult>,
+    },
+}
+
+impl Orchestrator {
+    /// Returns the state of an event; `None` if it was never accepted or ended too long ago.
+    pub(super) fn find(&mut self, event_id: &str) -> Option<EventState> {
+        if let Some(kept) = self.handled.get(event_id) {
+            let result = kept
+                .decode()
+                .unwrap_or_else(|error| unreadable(event_id, error));
+            return Some(EventState::Over(Box::new(result)));
+        }
+        let pending = self.pending.get_mut(event_id)?;
+        // Drops closed waiters, so that repeated lookups do not accumulate.
+        pending
+            .waiters
+            .retain(|waiter| waiter.caller.is_some() || !waiter.sender.is_closed());
+        let (sender, result) = oneshot::channel();
+        pending.waiters.push(ResultWaiter {
+            sender,
+            caller: None,
+        });
+        Some(EventState::Open {
+            target: pending.target.clone(),
+            trace_id: pending.trace_id.clone(),
+            result,
+        })
+    }
+
+    /// Cancels the turn of an event, or removes the event from the queue if no turn has begun.
+    /// Returns `false` if there is nothing to cancel.
+    pub(super) fn cancel_event(&mut self, event_id: &str) -> bool {
+        let Some(target) = self
+            .pending
+            .get(event_id)
+            .map(|pending| pending.target.clone())
+        else {
+            return false;
+        };
+        if self.cancel_begun(&target, event_id) {
+            return true;
+        }
+        let Some(instance) = self.instances.get_mut(&target) else {
+            return false;
+        };
+        let Some(place) = instance.queue.iter().position(|event| event.id == event_id) else {
+            return false;
+        };
+        let event = instance
+            .queue
+            .remove(place)
+            .expect("it was just found there");
+        let failed = failed_result(event.turn_id(), cancelled());
+        self.end_without_turn(
+            &event,
+            &TurnResult {
+                finish_reason: FinishReason::Cancelled,
+                ..failed
+            },
+        );
+        true
+    }
+
+    /// Cancels the turn of an event if the turn is running or was interrupted. Returns `false` if
+    /// no turn has begun.
+    pub(super) fn cancel_begun(&mut self, target: &InstanceId, event_id: &str) -> bool {
+        let turn = self
+            .instances
+            .get(target)
+            .and_then(|instance| instance.turn.as_ref());
+        if let Some(turn) = turn.filter(|turn| turn.event.id == event_id) {
+            turn.cancel.cancel();
+            return true;
+        }
+        let has_begun = self.begun.contains(event_id);
+        if has_begun {
+            // The turn begins once more to read its journal, and ends right after that.
+            self.cancelled.insert(event_id.to_owned());
+            self.make_ready(target.clone());
+        }
+        has_begun
+    }
+}

@@ -1,0 +1,303 @@
+//! Lookup of instances that are not in memory.
+//!
+//! If the store can look up instances quickly, idle ones leave memory after some time and are
+//! loaded on demand. An event is accepted during the lookup, but its turn waits for it.
+
+use chrono::{DateTime, Utc};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use futures::stream::FuturesOrdered;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::lifecycle::next_step;
+use super::{
+    EventSubmission, InstanceSpawnRequest, Orchestrator, OrchestratorCommand, SubmitError,
+};
+use crate::delivery::lifecycle::{self, IdleTime};
+use crate::turn::instance::failed_result;
+use crate::turn::store_failed;
+use goondan_core::agent_event::AgentEvent;
+use goondan_core::event::TurnResult;
+use goondan_core::ids::InstanceId;
+use goondan_core::ports::store::{InstanceMeta, InstanceStatus, Store, StoreError};
+
+/// Number of instances outside memory to retire or delete per scan.
+const MAX_DUE_PER_SCAN: usize = 1_000;
+
+/// Reason for a lookup.
+pub(super) enum LookupReason {
+    /// Events wait for the instance.
+    Turn,
+    /// The swarm is full: the event is accepted only if its instance exists.
+    Room(EventSubmission),
+    /// The instance is created only if it does not exist.
+    Spawn(
+        InstanceSpawnRequest,
+        oneshot::Sender<Result<bool, SubmitError>>,
+    ),
+    /// A client checks if the instance exists.
+    Presence(oneshot::Sender<bool>),
+    /// The instance may be due for retirement or deletion.
+    Tending,
+}
+
+type LookupAnswer = (
+    InstanceId,
+    LookupReason,
+    Result<Option<InstanceMeta>, StoreError>,
+);
+
+/// Pending lookups, answered in the order in which they were started.
+pub(super) type PendingLookups = FuturesOrdered<BoxFuture<'static, LookupAnswer>>;
+
+/// Result of a scan of all stored instances.
+pub enum InstanceScan {
+    /// All stored instances.
+    All {
+        /// Their metadata.
+        stored: Vec<InstanceMeta>,
+        /// Receives the complete list.
+        answer: oneshot::Sender<Vec<InstanceMeta>>,
+    },
+    /// Instances to retire or delete; `None` if the store failed.
+    Due(Option<Vec<InstanceId>>),
+}
+
+impl Orchestrator {
+    /// Starts a lookup in the store.
+    pub(super) fn look_up(&mut self, id: InstanceId, wanted: LookupReason) {
+        self.instances.lookup_started(&id);
+        let store = self.engine.store.clone();
+        let sought = async move {
+            let found = store.instance(&id).await;
+            (id, wanted, found)
+        };
+        self.seeking.push_back(sought.boxed());
+    }
+
+    /// Starts a lookup for the instance of an event if it is not in memory.
+    pub(super) fn look_up_target(&mut self, event: &AgentEvent, now: DateTime<Utc>) {
+        if self.instances.evicts_idle() && self.instances.get(&event.target).is_none() {
+            self.instances.add_placeholder(event, now);
+            self.look_up(event.target.clone(), LookupReason::Turn);
+        }
+    }
+
+    /// Repeats a failed lookup. Returns `false` if none is needed.
+    pub(super) fn retry_lookup(&mut self, id: &InstanceId) -> bool {
+        let Some(instance) = self
+            .instances
+            .get_mut(id)
+            .filter(|instance| instance.is_unknown)
+        else {
+            return false;
+        };
+        if !instance.is_tended {
+            instance.is_tended = true;
+            self.look_up(id.clone(), LookupReason::Turn);
+        }
+        true
+    }
+
+    /// Returns the submission if it can be decided now. If the swarm is full, first looks up the
+    /// instance and returns `None`.
+    pub(super) fn look_up_if_full(
+        &mut self,
+        submission: EventSubmission,
+    ) -> Option<EventSubmission> {
+        let is_here =
+            !self.instances.evicts_idle() || self.instances.get(&submission.event.target).is_some();
+        if is_here || submission.is_sought || self.room_for_instance().is_ok() {
+            return Some(submission);
+        }
+        let id = submission.event.target.clone();
+        self.look_up(
+            id,
+            LookupReason::Room(EventSubmission {
+                is_sought: true,
+                ..submission
+            }),
+        );
+        None
+    }
+
+    /// Handles the result of a lookup.
+    pub(super) fn lookup_done(&mut self, (id, wanted, found): LookupAnswer) {
+        let failed = match found {
+            Ok(meta) => {
+                self.instances
+                    .apply_lookup(&id, meta, self.engine.clock.now());
+                None
+            }
+            Err(error) => {
+                self.instances.lookup_ended(&id);
+                Some(error)
+            }
+        };
+        match (wanted, failed) {
+            (LookupReason::Turn, None) => {}
+            (LookupReason::Turn, Some(error)) => self.stall_unknown(&id, &error),
+            (LookupReason::Room(submission), None) => self.submit(submission),
+            (LookupReason::Room(submission), Some(error)) => {
+                drop(submission.accepted.send(Err(error.into())))
+            }
+            (LookupReason::Spawn(request, answer), None) => self.spawn(request, answer, true),
+            (LookupReason::Spawn(_, answer), Some(error)) => drop(answer.send(Err(error.into()))),
+            (LookupReason::Presence(answer), _) => {
+                let _ = answer.send(self.instances.get(&id).is_some());
+            }
+            (LookupReason::Tending, None) => self.collect_one(&id),
+            (LookupReason::Tending, Some(error)) => {
+                tracing::warn!(%error, "failed to check an idle instance for expiry")
+            }
+        }
+        if let Some(instance) = self
+            .instances
+            .get(&id)
+            .filter(|instance| !instance.is_unknown)
+        {
+            let urgent = instance
+                .queue
+                .front()
+                .is_some_and(|event| event.terms.urgent);
+            self.make_ready_by(id, urgent);
+        }
+    }
+
+    /// Stalls an instance whose lookup failed. The lookup is repeated after a delay or with the
+    /// next event.
+    fn stall_unknown(&mut self, id: &InstanceId, error: &StoreError) {
+        let Some(instance) = self
+            .instances
+            .get_mut(id)
+            .filter(|instance| instance.is_unknown)
+        else {
+            return;
+        };
+        instance.is_tended = false;
+        let waiting = instance.queue.iter();
+        let waiting = waiting.map(|event| {
+            (
+                event.id.clone(),
+                event.turn_id(),
+                event.trace.trace_id.clone(),
+            )
+        });
+        for (event_id, turn_id, trace_id) in waiting.collect::<Vec<_>>() {
+            self.settling.notify(|trace| trace == trace_id);
+            let result: TurnResult = failed_result(turn_id, store_failed(error));
+            self.notify_external_waiters(&event_id, &result);
+        }
+        self.stalled.add(id.clone());
+    }
+
+    pub(super) fn send_existence(&mut self, id: InstanceId, answer: oneshot::Sender<bool>) {
+        match self.instances.may_be_evicted(&id) {
+            true => self.look_up(id, LookupReason::Presence(answer)),
+            false => drop(answer.send(self.instances.get(&id).is_some())),
+        }
+    }
+
+    pub(super) fn list(&self, answer: oneshot::Sender<Vec<InstanceMeta>>) {
+        if !self.instances.evicts_idle() {
+            return drop(answer.send(self.instances.metas(Vec::new())));
+        }
+        let (store, commands) = (self.engine.store.clone(), self.engine.commands.clone());
+        tokio::spawn(async move {
+            let stored = store.instances().await.unwrap_or_else(|error| {
+                tracing::warn!(%error, "instances that are not in memory are not listed");
+                Vec::new()
+            });
+            // If the orchestrator has ended, the receiver is closed as well.
+            let _ = commands.send(OrchestratorCommand::Looked(InstanceScan::All {
+                stored,
+                answer,
+            }));
+        });
+    }
+
+    /// Starts a scan for stored instances outside memory that are due.
+    pub(super) fn start_due_scan(&mut self) {
+        let generation = self.engine.generation.load_full();
+        let is_worth_it =
+            self.has_changed || lifecycle::interval(&generation.policy.lifecycle).is_some();
+        if !self.instances.evicts_idle() || self.is_looking || !is_worth_it {
+            return;
+        }
+        (self.is_looking, self.has_changed) = (true, false);
+        let (store, commands) = (self.engine.store.clone(), self.engine.commands.clone());
+        let now = self.engine.clock.now();
+        tokio::spawn(async move {
+            let is_due = |meta: &InstanceMeta| {
+                let retired = meta
+                    .retired_at
+                    .filter(|_| meta.status == InstanceStatus::Retired);
+                next_step(
+                    &generation,
+                    &meta.agent,
+                    IdleTime {
+                        since: meta.updated_at,
+                        retired,
+                    },
+                    now,
+                )
+                .is_some()
+            };
+            let due = due(&*store, is_due).await;
+            let due = due
+                .inspect_err(
+                    |error| tracing::warn!(%error, "failed to check idle instances for expiry"),
+                )
+                .ok();
+            let _ = commands.send(OrchestratorCommand::Looked(InstanceScan::Due(due)));
+        });
+    }
+
+    pub(super) fn scan_done(&mut self, looked: InstanceScan) {
+        match looked {
+            InstanceScan::All { stored, answer } => drop(answer.send(self.instances.metas(stored))),
+            InstanceScan::Due(due) => {
+                // A scan that reached its limit is repeated soon. The same applies after a reload
+                // during the scan.
+                let is_over = due.as_ref().is_some_and(|ids| ids.len() < MAX_DUE_PER_SCAN);
+                if due.is_some() && (!is_over || self.has_changed) {
+                    self.tend_at = Instant::now() + lifecycle::MIN_CHECK_INTERVAL;
+                }
+                self.is_looking = false;
+                self.has_changed |= !is_over;
+                let cold = due
+                    .into_iter()
+                    .flatten()
+                    .filter(|id| self.instances.get(id).is_none());
+                for id in cold.collect::<Vec<_>>() {
+                    self.look_up(id, LookupReason::Tending);
+                }
+            }
+        }
+    }
+}
+
+/// Returns up to `MAX_DUE_PER_SCAN` stored instances that are due.
+async fn due(
+    store: &dyn Store,
+    is_due: impl Fn(&InstanceMeta) -> bool,
+) -> Result<Vec<InstanceId>, StoreError> {
+    let (mut due, mut last) = (Vec::new(), None);
+    loop {
+        let some = store.instances_behind(last.as_ref()).await?;
+        let Some(meta) = some.last() else {
+            return Ok(due);
+        };
+        last = Some(meta.id());
+        due.extend(
+            some.iter()
+                .filter(|meta| is_due(meta))
+                .map(InstanceMeta::id),
+        );
+        if due.len() >= MAX_DUE_PER_SCAN {
+            due.truncate(MAX_DUE_PER_SCAN);
+            return Ok(due);
+        }
+    }
+}

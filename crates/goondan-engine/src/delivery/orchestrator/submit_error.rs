@@ -1,0 +1,285 @@
+//! Reasons to refuse an event or a spawn (rules A1, A4, A8).
+
+use goondan_spec::Code;
+use tokio::sync::oneshot;
+
+use super::Orchestrator;
+use super::pending::{self, ResultWaiter};
+use goondan_core::agent_event::AgentEvent;
+use goondan_core::event::TurnResult;
+use goondan_core::ids::InstanceId;
+use goondan_core::ports::model::ModelError;
+use goondan_core::ports::store::StoreError;
+use goondan_core::ports::tool::ToolError;
+
+/// Limit of queued events per instance.
+const MAX_QUEUED_EVENTS: usize = 10_000;
+
+/// Length limit of an instance key, in bytes. With the file store, the keys of all instances stay
+/// in memory.
+const MAX_KEY_BYTES: usize = 1_024;
+
+/// Reason why an event or a spawn is refused.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum SubmitError {
+    /// The swarm is shutting down.
+    #[error("the swarm is stopping")]
+    Stopping,
+    /// The orchestrator has ended.
+    #[error("the swarm has ended")]
+    Ended,
+    /// The swarm has no agent of that name.
+    #[error("Swarm `{swarm}` has no agent `{agent}`.")]
+    NoSuchAgent {
+        /// Swarm name.
+        swarm: String,
+        /// Requested agent name.
+        agent: String,
+        /// Names of the existing agents.
+        known: Vec<String>,
+    },
+    /// The bundle has no Model resource of that name.
+    #[error("there is no Model resource `{model}`")]
+    NoSuchModel {
+        /// Requested model name.
+        model: String,
+        /// Names of the existing models.
+        known: Vec<String>,
+    },
+    /// The Model resource cannot be used.
+    #[error("Model/{model} cannot be used: {cause}")]
+    ModelUnavailable {
+        /// Model name.
+        model: String,
+        /// Error of the model provider.
+        #[source]
+        cause: ModelError,
+    },
+    /// The instance has no failed event of that id.
+    #[error("{instance} has no failed event `{event}`")]
+    NoSuchEvent {
+        /// Instance searched.
+        instance: InstanceId,
+        /// Event id.
+        event: String,
+    },
+    /// The chain of agent calls is too long.
+    #[error("agent calls are nested {depth} deep, and `policy.maxCallDepth` is {most}")]
+    TooDeep {
+        /// Depth of the refused call.
+        depth: usize,
+        /// Limit.
+        most: u32,
+    },
+    /// The queue of the instance is full.
+    #[error("{0} already has {MAX_QUEUED_EVENTS} queued events")]
+    QueueFull(InstanceId),
+    /// All queued events together reach the memory limit, in bytes.
+    #[error("the queued events of this swarm take {0} bytes, which is the limit")]
+    TooManyBytes(usize),
+    /// The event is too large, in bytes.
+    #[error("the event has {0} bytes; the limit is {largest}", largest = pending::MAX_EVENT_BYTES)]
+    TooLarge(usize),
+    /// The swarm has reached its instance limit.
+    #[error("the swarm has {0} instances, the limit of `policy.maxInstances`")]
+    TooManyInstances(usize),
+    /// The instance key is too long, in bytes.
+    #[error("the instance key has {0} bytes; the limit is {MAX_KEY_BYTES}")]
+    KeyTooLong(usize),
+    /// The request would close a circle of waiting instances. The first instance is repeated at the
+    /// end.
+    #[error("the request would wait for itself: {}", .0.iter().map(InstanceId::to_string).collect::<Vec<_>>().join(" → "))]
+    Circular(Vec<InstanceId>),
+    /// The event uses a name reserved for the engine.
+    #[error(transparent)]
+    Reserved(ToolError),
+    /// The leader node refused the event.
+    #[error("{message}")]
+    Elsewhere {
+        /// Error code.
+        code: Code,
+        /// Error message.
+        message: String,
+        /// Suggested fix.
+        suggestion: Option<String>,
+    },
+    /// The event could not be stored.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl SubmitError {
+    /// Returns the stable error code.
+    pub fn code(&self) -> Code {
+        match self {
+            SubmitError::Stopping => Code::SWARM_STOPPING,
+            SubmitError::Ended => Code::SWARM_STOPPED,
+            SubmitError::NoSuchAgent { .. } => Code::AGENT_NOT_FOUND,
+            SubmitError::NoSuchModel { .. } => Code::MODEL_NOT_FOUND,
+            SubmitError::ModelUnavailable { .. } => Code::MODEL_UNAVAILABLE,
+            SubmitError::NoSuchEvent { .. } => Code::EVENT_NOT_FOUND,
+            SubmitError::TooDeep { .. } => Code::AGENT_CALL_DEPTH_EXCEEDED,
+            SubmitError::QueueFull(_) | SubmitError::TooManyBytes(_) => Code::AGENT_QUEUE_FULL,
+            SubmitError::TooLarge(_) => Code::AGENT_EVENT_TOO_LARGE,
+            SubmitError::TooManyInstances(_) => Code::AGENT_INSTANCE_LIMIT,
+            SubmitError::KeyTooLong(_) => Code::AGENT_KEY_TOO_LONG,
+            SubmitError::Circular(_) => Code::CIRCULAR_CALL_DETECTED,
+            SubmitError::Reserved(_) => Code::AGENT_EVENT_RESERVED,
+            SubmitError::Elsewhere { code, .. } => *code,
+            SubmitError::Store(_) => Code::STORE,
+        }
+    }
+
+    /// Returns a suggested fix.
+    pub fn suggestion(&self) -> Option<String> {
+        let fixed = match self {
+            SubmitError::NoSuchAgent { known, .. } => {
+                return Some(format!("Use one of: {}.", known.join(", ")));
+            }
+            SubmitError::NoSuchModel { known, .. } => {
+                return Some(format!("The models are: {}.", known.join(", ")));
+            }
+            SubmitError::ModelUnavailable { cause, .. } => return cause.suggestion.clone(),
+            SubmitError::Reserved(error) => return error.suggestion.clone(),
+            SubmitError::Elsewhere { suggestion, .. } => return suggestion.clone(),
+            SubmitError::Ended => return None,
+            SubmitError::Stopping => "Send it again when the swarm runs.",
+            SubmitError::NoSuchEvent { .. } => "List its failed events with `gdn instance show`.",
+            SubmitError::TooDeep { .. } => "Answer with what you know.",
+            SubmitError::QueueFull(_) | SubmitError::TooManyBytes(_) => "Send it again later.",
+            SubmitError::TooLarge(_) => "Save it to a file and send the path.",
+            SubmitError::TooManyInstances(_) => "Use an existing instance.",
+            SubmitError::KeyTooLong(_) => "Use a shorter key, such as a hash of this one.",
+            SubmitError::Circular(_) => {
+                "Answer without this request, use agents__send, or use another instanceKey."
+            }
+            SubmitError::Store(_) => {
+                "Free disk space or fix the permissions of the state directory, then send it \
+                    again."
+            }
+        };
+        Some(fixed.to_owned())
+    }
+}
+
+impl Orchestrator {
+    /// Checks that `event` may be accepted.
+    pub(super) fn admit(&self, event: &AgentEvent) -> Result<(), SubmitError> {
+        if self.stopping.is_some() && !self.is_of_a_running_turn(event) {
+            return Err(SubmitError::Stopping);
+        }
+        self.known_agent(&event.target.agent)?;
+        event
+            .terms
+            .model
+            .as_deref()
+            .map_or(Ok(()), |model| self.engine.known_model(model).map(drop))?;
+        fitting_key(&event.target)?;
+        self.room_for_event(event)?;
+        let (depth, most) = (
+            event.callers.len(),
+            self.engine.generation.load().policy.max_call_depth,
+        );
+        if depth > usize::try_from(most).unwrap_or(usize::MAX) {
+            return Err(SubmitError::TooDeep { depth, most });
+        }
+        match self.instances.get(&event.target) {
+            None => self.room_for_instance(),
+            Some(instance) if instance.queue.len() >= MAX_QUEUED_EVENTS => {
+                Err(SubmitError::QueueFull(event.target.clone()))
+            }
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// During shutdown, a running turn can still call other agents.
+    fn is_of_a_running_turn(&self, event: &AgentEvent) -> bool {
+        let caller = event
+            .callers
+            .last()
+            .and_then(|caller| self.instances.get(caller));
+        caller.is_some_and(|caller| caller.turn.is_some())
+    }
+
+    pub(super) fn known_agent(&self, name: &str) -> Result<(), SubmitError> {
+        self.engine.known_agent(name).map(drop)
+    }
+
+    fn room_for_event(&self, event: &AgentEvent) -> Result<(), SubmitError> {
+        let size = pending::size(event);
+        if size > pending::MAX_EVENT_BYTES {
+            return Err(SubmitError::TooLarge(size));
+        }
+        // A duplicate takes no additional room.
+        if self.pending.bytes() + size <= pending::MAX_PENDING_BYTES
+            || self.pending.get(&event.id).is_some()
+        {
+            return Ok(());
+        }
+        Err(SubmitError::TooManyBytes(self.pending.bytes()))
+    }
+
+    pub(super) fn room_for_instance(&self) -> Result<(), SubmitError> {
+        let most = self.engine.generation.load().policy.max_instances;
+        if self.instances.len() < most {
+            return Ok(());
+        }
+        Err(SubmitError::TooManyInstances(most))
+    }
+
+    /// Registers a waiter for `target`. Fails if the wait would be circular (rule A4).
+    pub(super) fn waiter(
+        &mut self,
+        sender: Option<oneshot::Sender<TurnResult>>,
+        caller: Option<InstanceId>,
+        target: &InstanceId,
+    ) -> Result<Option<ResultWaiter>, SubmitError> {
+        let Some(sender) = sender else {
+            return Ok(None);
+        };
+        // A caller without a running turn blocks no instance, so it needs no entry in the wait
+        // graph.
+        let caller = caller.filter(|caller| {
+            self.instances
+                .get(caller)
+                .is_some_and(|instance| instance.turn.is_some())
+        });
+        if let Some(caller) = &caller {
+            self.waits
+                .wait(caller, target)
+                .map_err(SubmitError::Circular)?;
+        }
+        Ok(Some(ResultWaiter { sender, caller }))
+    }
+}
+
+/// Checks the length of the instance key.
+pub(super) fn fitting_key(id: &InstanceId) -> Result<(), SubmitError> {
+    let length = id.instance_key.len();
+    if length <= MAX_KEY_BYTES {
+        return Ok(());
+    }
+    Err(SubmitError::KeyTooLong(length))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_no_longer_than_it_may_be() {
+        let code = |length: usize| {
+            fitting_key(&InstanceId::new("a", "k".repeat(length)))
+                .err()
+                .map(|why| why.code())
+        };
+        assert_eq!(
+            (code(MAX_KEY_BYTES), code(MAX_KEY_BYTES + 1), code(10 << 20)),
+            (
+                None,
+                Some(Code::AGENT_KEY_TOO_LONG),
+                Some(Code::AGENT_KEY_TOO_LONG)
+            )
+        );
+    }
+}

@@ -1,0 +1,177 @@
+//! Job operations for tool calls: list, add and remove.
+
+use async_trait::async_trait;
+use goondan_spec::Code;
+use tokio::sync::oneshot;
+
+use super::cron::CronSchedule;
+use super::keep;
+use crate::cluster::protocol::{LeaderRequest, NewJob};
+use crate::delivery::orchestrator::{InstanceSpawnRequest, OrchestratorCommand};
+use crate::engine::Engine;
+use crate::tooling::agents::{AgentCalls, stopped};
+use crate::tooling::host_capabilities::of_store;
+use goondan_core::ids::{InstanceId, derived_id};
+use goondan_core::ports::capabilities::{JobRequest, PromptScheduler, ScheduledJob};
+use goondan_core::ports::tool::ToolError;
+
+/// Limit of jobs per instance.
+const MAX_JOBS: usize = 100;
+
+#[async_trait]
+impl PromptScheduler for AgentCalls {
+    async fn jobs(&self) -> Result<Vec<ScheduledJob>, ToolError> {
+        let own = &self.facts.instance;
+        match &self.engine.uplink {
+            None => Ok(jobs(&self.engine, own)),
+            Some(uplink) => uplink
+                .ask(LeaderRequest::Jobs(own.clone()))
+                .answer()
+                .await
+                .ok_or_else(stopped),
+        }
+    }
+
+    async fn add(&self, wanted: JobRequest) -> Result<ScheduledJob, ToolError> {
+        let job = NewJob {
+            instance: self.facts.instance.clone(),
+            place: self.place().to_owned(),
+            wanted,
+            callers: self.chain(),
+            bound_by: self.facts.bound_by.clone(),
+            narrowing: self.facts.narrowing.clone(),
+        };
+        match &self.engine.uplink {
+            None => add(&self.engine, job).await,
+            Some(uplink) => uplink
+                .ask(LeaderRequest::AddJob(job))
+                .answer()
+                .await
+                .unwrap_or_else(|| Err(stopped())),
+        }
+    }
+
+    async fn remove(&self, id: &str) -> Result<Option<ScheduledJob>, ToolError> {
+        let own = &self.facts.instance;
+        match &self.engine.uplink {
+            None => remove(&self.engine, own, id).await,
+            Some(uplink) => {
+                let call = uplink.ask(LeaderRequest::RemoveJob(own.clone(), id.to_owned()));
+                call.answer().await.unwrap_or_else(|| Err(stopped()))
+            }
+        }
+    }
+}
+
+pub(crate) fn jobs(engine: &Engine, own: &InstanceId) -> Vec<ScheduledJob> {
+    engine.timetable.of(own)
+}
+
+/// Creates a job, or returns the job that the same call created before.
+pub(crate) async fn add(engine: &Engine, job: NewJob) -> Result<ScheduledJob, ToolError> {
+    let NewJob {
+        instance: own,
+        place,
+        wanted,
+        callers,
+        bound_by,
+        narrowing,
+    } = job;
+    let schedule = CronSchedule::parse(&wanted.schedule, &wanted.timezone).map_err(no_schedule)?;
+    let now = engine.clock.now();
+    let Some(due) = schedule.next(now) else {
+        return Err(no_schedule(format!("`{}` is never due", wanted.schedule)));
+    };
+    prepare(engine, &own).await?;
+    let _one_at_a_time = engine.timetable.writing.lock().await;
+    let mut jobs = engine.timetable.of(&own);
+    let id = format!(
+        "cron-{}",
+        &derived_id(&[&own.to_string(), &place, "cron"])[..8]
+    );
+    if let Some(known) = jobs.iter().find(|job| job.id == id) {
+        // The call was interrupted after it had created the job, and runs again.
+        return Ok(known.clone());
+    }
+    if jobs.len() >= MAX_JOBS {
+        let message = format!("this conversation has {MAX_JOBS} jobs already");
+        return Err(ToolError::new(message)
+            .code(Code::TOOL_TOO_MANY_JOBS)
+            .suggest("remove one first"));
+    }
+    let JobRequest {
+        schedule,
+        timezone,
+        prompt,
+    } = wanted;
+    let job = ScheduledJob {
+        id,
+        schedule,
+        timezone,
+        prompt,
+        created_at: now,
+        due,
+        callers,
+        bound_by,
+        narrowing,
+    };
+    jobs.push(job.clone());
+    keep(engine, &own, jobs).await.map_err(of_store)?;
+    Ok(job)
+}
+
+/// Removes a job and returns it; `None` if there is none.
+pub(crate) async fn remove(
+    engine: &Engine,
+    own: &InstanceId,
+    id: &str,
+) -> Result<Option<ScheduledJob>, ToolError> {
+    let _one_at_a_time = engine.timetable.writing.lock().await;
+    let mut jobs = engine.timetable.of(own);
+    let Some(index) = jobs.iter().position(|job| job.id == id) else {
+        return Ok(None);
+    };
+    let removed = jobs.remove(index);
+    keep(engine, own, jobs).await.map_err(of_store)?;
+    Ok(Some(removed))
+}
+
+/// Stores the instance first: at the next start, jobs are read from stored instances only.
+async fn prepare(engine: &Engine, own: &InstanceId) -> Result<(), ToolError> {
+    let (answer, spawned) = oneshot::channel();
+    let request = InstanceSpawnRequest {
+        id: own.clone(),
+        owner: None,
+        cwd: None,
+        narrowing: None,
+    };
+    engine
+        .commands
+        .send(OrchestratorCommand::Spawn { request, answer })
+        .map_err(|_| stopped())?;
+    spawned
+        .await
+        .map_err(|_| stopped())?
+        .map(drop)
+        .map_err(ToolError::from)
+}
+
+impl AgentCalls {
+    /// Returns the instances whose restrictions apply to a firing: all callers of this turn and
+    /// this instance. A job created by a firing gets the same chain, so the chain does not grow.
+    fn chain(&self) -> Vec<InstanceId> {
+        let mut chain = self.facts.callers.clone();
+        if chain.last() != Some(&self.facts.instance) {
+            chain.push(self.facts.instance.clone());
+        }
+        chain
+    }
+}
+
+fn no_schedule(message: String) -> ToolError {
+    ToolError::new(message).code(Code::TOOL_INVALID_ARGS).suggest(
+        "write minute, hour, day of month, month and day of week, such as `0 9 * * MON-FRI`, and a \
+        time zone such as \
+         `Europe/Berlin`",
+    )
+}

@@ -1,0 +1,329 @@
+//! Operations that a layer can request while it runs, for each of the three kinds.
+
+use async_trait::async_trait;
+use goondan_core::JsonObject;
+use goondan_core::event::TurnError;
+use goondan_core::ports::extension::{AgentMessage, LayerChanges, LayerHost, WrappedResult};
+use goondan_core::ports::tool::{ToolCallResult, ToolError};
+use goondan_spec::Code;
+use serde_json::{Value, json};
+
+use super::layer_requests::{LayerRequests, RequestMode, RequestOutcome};
+use super::wire_types::TurnMetadata;
+use super::{events, failed, invalid_value, results};
+use crate::middleware::{StepNext, ToolCallNext, TurnNext};
+use crate::tooling::dispatch::ToolCallContext;
+use crate::turn::step::{StepContext, StepOutcome};
+use crate::turn::{TurnContext, TurnOutcome};
+
+type LayerResult = Result<(Value, LayerChanges), ToolError>;
+
+/// Result of `next`, for a layer around a turn or a step.
+struct NextOutcome<T> {
+    outcome: Option<Result<T, TurnError>>,
+    /// Error that must end the turn, regardless of the layer's result.
+    fatal: Option<TurnError>,
+}
+
+impl<T> NextOutcome<T> {
+    fn new() -> Self {
+        NextOutcome {
+            outcome: None,
+            fatal: None,
+        }
+    }
+
+    /// Converts an error for the layer.
+    fn layer_error(&mut self, error: TurnError) -> ToolError {
+        let told = ToolError {
+            code: Some(error.code.clone()),
+            suggestion: error.suggestion.clone(),
+            ..ToolError::new(error.message.clone())
+        };
+        if [Code::STORE, Code::JOURNAL, Code::TURN_CANCELLED]
+            .iter()
+            .any(|code| error.code == *code)
+        {
+            self.fatal.get_or_insert(error);
+        }
+        told
+    }
+
+    /// Returns the error of `next` if the layer only forwards it, otherwise the layer's own error.
+    fn error(&mut self, extension: &str, error: ToolError) -> TurnError {
+        match self.outcome.take() {
+            Some(Err(inner)) if error.code.as_deref() == Some(&inner.code) => inner,
+            _ => failed(extension, error),
+        }
+    }
+}
+
+fn called_twice() -> ToolError {
+    ToolError::new("`next` was called a second time")
+        .code(Code::EXT_NEXT)
+        .suggest("Call it once, and keep its result.")
+}
+
+fn answer<T>(
+    inner: &mut NextOutcome<T>,
+    asked: Result<RequestOutcome, TurnError>,
+) -> Result<Value, ToolError> {
+    asked.unwrap_or_else(|error| Err(inner.layer_error(error)))
+}
+
+fn metadata(fields: &mut JsonObject) -> Result<Option<JsonObject>, ToolError> {
+    match fields.shift_remove("metadata") {
+        None => Ok(None),
+        Some(Value::Object(metadata)) => Ok(Some(metadata)),
+        Some(other) => Err(invalid_value(format_args!(
+            "`metadata` must be an object, not {other}"
+        ))),
+    }
+}
+
+pub(super) struct TurnLayerHost<'a, 'n> {
+    extension: &'a str,
+    context: &'a mut TurnContext,
+    next: Option<TurnNext<'n>>,
+    inner: NextOutcome<TurnOutcome>,
+    questions: LayerRequests,
+}
+
+impl<'a, 'n> TurnLayerHost<'a, 'n> {
+    pub(super) fn new(
+        extension: &'a str,
+        place: String,
+        context: &'a mut TurnContext,
+        next: TurnNext<'n>,
+    ) -> Self {
+        TurnLayerHost {
+            extension,
+            context,
+            next: Some(next),
+            inner: NextOutcome::new(),
+            questions: LayerRequests::new(place),
+        }
+    }
+
+    async fn take_up(&mut self, mut changes: LayerChanges) -> Result<(), TurnError> {
+        let metadata =
+            metadata(&mut changes.fields).map_err(|error| failed(self.extension, error))?;
+        if let Some(metadata) = metadata {
+            self.context.note::<TurnMetadata>().0 = metadata;
+        }
+        events::apply_events(self.context, self.extension, changes.events).await
+    }
+
+    pub(super) async fn end(mut self, end: LayerResult) -> Result<TurnOutcome, TurnError> {
+        if let Some(fatal) = self.inner.fatal.take() {
+            return Err(fatal);
+        }
+        let (value, changes) = end.map_err(|error| self.inner.error(self.extension, error))?;
+        self.take_up(changes).await?;
+        let inner = self.inner.outcome.take().and_then(Result::ok);
+        results::to_turn(self.context, self.extension, value, inner)
+    }
+}
+
+#[async_trait]
+impl LayerHost for TurnLayerHost<'_, '_> {
+    async fn next(&mut self, changes: LayerChanges) -> Result<WrappedResult, ToolError> {
+        let next = self.next.take().ok_or_else(called_twice)?;
+        let outcome = match self.take_up(changes).await {
+            Ok(()) => next.run(self.context).await,
+            Err(error) => Err(error),
+        };
+        let told = outcome
+            .as_ref()
+            .map(|outcome| results::of_turn(self.context, outcome))
+            .map_err(Clone::clone);
+        self.inner.outcome = Some(outcome);
+        let result = told.map_err(|error| self.inner.layer_error(error))?;
+        Ok(WrappedResult {
+            result,
+            metadata: self.context.note::<TurnMetadata>().0.clone(),
+        })
+    }
+
+    async fn request(&mut self, what: AgentMessage) -> Result<Value, ToolError> {
+        let asked = self
+            .questions
+            .ask(self.context, what, RequestMode::Request)
+            .await;
+        answer(&mut self.inner, asked)
+    }
+
+    async fn send(&mut self, what: AgentMessage) -> Result<Value, ToolError> {
+        let asked = self
+            .questions
+            .ask(self.context, what, RequestMode::Send)
+            .await;
+        answer(&mut self.inner, asked)
+    }
+}
+
+pub(super) struct StepLayerHost<'a, 'c, 'n> {
+    extension: &'a str,
+    context: &'a mut StepContext<'c>,
+    next: Option<StepNext<'n>>,
+    inner: NextOutcome<StepOutcome>,
+    questions: LayerRequests,
+}
+
+impl<'a, 'c, 'n> StepLayerHost<'a, 'c, 'n> {
+    pub(super) fn new(
+        extension: &'a str,
+        place: String,
+        context: &'a mut StepContext<'c>,
+        next: StepNext<'n>,
+    ) -> Self {
+        StepLayerHost {
+            extension,
+            context,
+            next: Some(next),
+            inner: NextOutcome::new(),
+            questions: LayerRequests::new(place),
+        }
+    }
+
+    async fn take_up(&mut self, mut changes: LayerChanges) -> Result<(), TurnError> {
+        let refuse = |error| failed(self.extension, error);
+        if let Some(metadata) = metadata(&mut changes.fields).map_err(refuse)? {
+            self.context.metadata = metadata;
+        }
+        if let Some(stated) = changes.fields.shift_remove("toolCatalog") {
+            self.context.catalog = self.catalog(stated).map_err(refuse)?;
+        }
+        events::apply_events(self.context.turn(), self.extension, changes.events).await
+    }
+
+    /// Returns the tools that the layer has kept, in its order. Tools that it added are omitted
+    /// because they have no handler.
+    fn catalog(&self, stated: Value) -> Result<crate::tooling::registry::ToolCatalog, ToolError> {
+        let Value::Array(stated) = stated else {
+            return Err(invalid_value("`toolCatalog` must be a list"));
+        };
+        let names: Vec<&str> = stated
+            .iter()
+            .filter_map(|item| item.get("name")?.as_str())
+            .collect();
+        let (catalog, unknown) = self.context.all_tools().chosen(&names);
+        for name in unknown {
+            tracing::warn!(target: "gdn::extension", extension = self.extension, name, "the \
+                extension put an unknown tool into `toolCatalog`");
+        }
+        Ok(catalog)
+    }
+
+    pub(super) async fn end(mut self, end: LayerResult) -> Result<StepOutcome, TurnError> {
+        if let Some(fatal) = self.inner.fatal.take() {
+            return Err(fatal);
+        }
+        let (value, changes) = end.map_err(|error| self.inner.error(self.extension, error))?;
+        self.take_up(changes).await?;
+        let inner = self.inner.outcome.take().and_then(Result::ok);
+        results::to_step(self.context, self.extension, value, inner)
+    }
+}
+
+#[async_trait]
+impl LayerHost for StepLayerHost<'_, '_, '_> {
+    async fn next(&mut self, changes: LayerChanges) -> Result<WrappedResult, ToolError> {
+        let next = self.next.take().ok_or_else(called_twice)?;
+        let outcome = match self.take_up(changes).await {
+            Ok(()) => next.run(self.context).await,
+            Err(error) => Err(error),
+        };
+        let told = outcome
+            .as_ref()
+            .map(|outcome| results::of_step(outcome, &self.context.metadata));
+        let told = told.map_err(Clone::clone);
+        self.inner.outcome = Some(outcome);
+        let result = told.map_err(|error| self.inner.layer_error(error))?;
+        Ok(WrappedResult {
+            result,
+            metadata: self.context.metadata.clone(),
+        })
+    }
+
+    async fn request(&mut self, what: AgentMessage) -> Result<Value, ToolError> {
+        let asked = self
+            .questions
+            .ask(self.context.turn(), what, RequestMode::Request)
+            .await;
+        answer(&mut self.inner, asked)
+    }
+
+    async fn send(&mut self, what: AgentMessage) -> Result<Value, ToolError> {
+        let asked = self
+            .questions
+            .ask(self.context.turn(), what, RequestMode::Send)
+            .await;
+        answer(&mut self.inner, asked)
+    }
+}
+
+pub(super) struct ToolCallLayerHost<'a, 'n> {
+    context: &'a mut ToolCallContext,
+    next: Option<ToolCallNext<'n>>,
+    inner: Option<ToolCallResult>,
+}
+
+impl<'a, 'n> ToolCallLayerHost<'a, 'n> {
+    pub(super) fn new(context: &'a mut ToolCallContext, next: ToolCallNext<'n>) -> Self {
+        ToolCallLayerHost {
+            context,
+            next: Some(next),
+            inner: None,
+        }
+    }
+
+    fn take_up(&mut self, mut changes: LayerChanges) -> Result<(), ToolError> {
+        if let Some(metadata) = metadata(&mut changes.fields)? {
+            self.context.metadata = metadata;
+        }
+        if let Some(arguments) = changes.fields.shift_remove("args") {
+            self.context.call.input = arguments;
+        }
+        match changes.events.is_empty() {
+            true => Ok(()),
+            false => Err(invalid_value(
+                "a layer around a tool call cannot change the conversation",
+            )),
+        }
+    }
+
+    pub(super) fn end(mut self, end: LayerResult) -> Result<ToolCallResult, ToolError> {
+        let (value, changes) = end?;
+        self.take_up(changes)?;
+        results::to_tool_call(self.context, value, self.inner.as_ref())
+    }
+}
+
+#[async_trait]
+impl LayerHost for ToolCallLayerHost<'_, '_> {
+    async fn next(&mut self, changes: LayerChanges) -> Result<WrappedResult, ToolError> {
+        let next = self.next.take().ok_or_else(called_twice)?;
+        self.take_up(changes)?;
+        let result = next.run(self.context).await;
+        let told = WrappedResult {
+            result: json!(result),
+            metadata: self.context.metadata.clone(),
+        };
+        self.inner = Some(result);
+        Ok(told)
+    }
+
+    async fn request(&mut self, _what: AgentMessage) -> Result<Value, ToolError> {
+        Err(no_agents())
+    }
+
+    async fn send(&mut self, _what: AgentMessage) -> Result<Value, ToolError> {
+        Err(no_agents())
+    }
+}
+
+fn no_agents() -> ToolError {
+    ToolError::new("a layer around a tool call cannot reach other agents")
+        .suggest("Use a layer around the turn or the step.")
+}

@@ -1,0 +1,235 @@
+//! Approval requests and the journal entries of their answers.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use futures::FutureExt;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::activity::ActivityTracker;
+use crate::delivery::orchestrator::OrchestratorCommand;
+use crate::tooling::dispatch::{ToolCallContext, tool_context};
+use crate::tooling::registry::RegisteredTool;
+use goondan_core::JsonObject;
+use goondan_core::event::RuntimeEventKind;
+use goondan_core::ports::approval::{
+    ApprovalAnswer, ApprovalCoverage, ApprovalDuration, ApprovalOffer, ApprovalRequest,
+};
+use goondan_core::ports::journal::{EffectKind, EffectOutcome, InterruptionPolicy, TurnEffect};
+use goondan_core::ports::tool::ToolError;
+
+/// Timeout for the preview of a call.
+const PREVIEW_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Size limit of a preview, in bytes.
+const MAX_PREVIEW_BYTES: usize = 16_000;
+
+#[derive(Clone, Copy)]
+pub(super) struct ApprovalPrompt<'a> {
+    /// Agent whose policy requires the approval.
+    pub(super) agent: &'a str,
+    /// Reason for the request.
+    pub(super) why: &'a str,
+    /// Scopes that the answer may have.
+    pub(super) offers: &'a [ApprovalOffer],
+}
+
+/// Returns the approval id, which connects the events of an approval.
+pub(super) fn id_of(context: &ToolCallContext) -> String {
+    format!("{}-approval", context.trace.span_id)
+}
+
+/// Answer in the journal.
+#[derive(Serialize, Deserialize)]
+struct RecordedApproval {
+    answer: String,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    scope: Option<ApprovalDuration>,
+    #[serde(default)]
+    covers: ApprovalCoverage,
+}
+
+/// Returns the answer to an approval request, at most one per turn and call.
+///
+/// A turn that is interrupted while it waits sends the request again. A turn that is interrupted
+/// later reads the answer from its journal.
+pub(super) async fn answer(
+    context: &ToolCallContext,
+    tool: &RegisteredTool,
+    arguments: &JsonObject,
+    asked: ApprovalPrompt<'_>,
+) -> Result<ApprovalAnswer, ToolError> {
+    let work = async {
+        let answer = context
+            .engine
+            .outcome_of(ask(context, tool, arguments, asked))
+            .await;
+        let (answer, scope, covers) = match answer {
+            ApprovalAnswer::Allow { scope, covers } => ("allow", Some(scope), covers),
+            ApprovalAnswer::Deny => ("deny", None, ApprovalCoverage::Call),
+            ApprovalAnswer::NobodyThere => ("nobody", None, ApprovalCoverage::Call),
+        };
+        RecordedApproval {
+            answer: answer.to_owned(),
+            scope,
+            covers,
+        }
+    };
+    let recorded = match &context.approval {
+        None => Some(work.await),
+        Some((journal, id)) => {
+            let effect = TurnEffect {
+                id: id.clone(),
+                kind: EffectKind::Approval,
+                intent: json!({"toolCallId": context.call.tool_call_id, "toolName": tool.name.as_str()}),
+                when_interrupted: InterruptionPolicy::RunAgain,
+            };
+            match journal.run(effect, Box::pin(work)).await {
+                Ok(EffectOutcome::Done { value, .. }) => Some(value),
+                Ok(EffectOutcome::Interrupted) => None,
+                Err(error) => {
+                    return Err(ToolError::new(format!(
+                        "the approval could not be recorded: {error}"
+                    )));
+                }
+            }
+        }
+    };
+    Ok(match recorded {
+        Some(recorded) if recorded.answer == "allow" => ApprovalAnswer::Allow {
+            scope: recorded.scope.unwrap_or(ApprovalDuration::Once),
+            covers: recorded.covers,
+        },
+        Some(recorded) if recorded.answer == "nobody" => ApprovalAnswer::NobodyThere,
+        _ => ApprovalAnswer::Deny,
+    })
+}
+
+async fn ask(
+    context: &ToolCallContext,
+    tool: &RegisteredTool,
+    arguments: &JsonObject,
+    asked: ApprovalPrompt<'_>,
+) -> ApprovalAnswer {
+    let approval_id = id_of(context);
+    let (tool_call_id, tool_name) = (
+        context.call.tool_call_id.clone(),
+        context.call.tool_name.clone(),
+    );
+    context.publish(RuntimeEventKind::ApprovalRequested {
+        approval_id: approval_id.clone(),
+        tool_call_id: tool_call_id.clone(),
+        tool_name: tool_name.clone(),
+    });
+    let request = ApprovalRequest {
+        id: approval_id.clone(),
+        instance: context.facts.instance.clone(),
+        trace_id: context.trace.trace_id.clone(),
+        tool_call_id: tool_call_id.clone(),
+        tool_name: tool_name.clone(),
+        arguments: arguments.clone(),
+        preview: preview(context, tool, arguments)
+            .await
+            .map(|text| context.engine.redactor.text(&text).into_owned()),
+        reason: Some(format!("Agent/{}: {}", asked.agent, asked.why)),
+        offers: asked.offers.to_vec(),
+    };
+    let mut question = OpenApprovalRequest {
+        context,
+        request: Some((approval_id, tool_call_id, tool_name)),
+    };
+    let answer = {
+        let lives = [
+            &context.life,
+            &context.facts.life,
+            &context.engine.lives.run,
+        ];
+        let _asking = lives.map(ActivityTracker::ask);
+        // Turns that wait for an approval do not count as running: others may begin.
+        let _ = context.engine.commands.send(OrchestratorCommand::Room);
+        tokio::select! {
+            answer = context.engine.approver.ask(request) => Some(answer),
+            () = context.cancel.cancelled() => None,
+        }
+    };
+    match answer {
+        Some(ApprovalAnswer::Allow { scope, covers }) => {
+            question.resolve("allow", Some((scope, covers)))
+        }
+        Some(ApprovalAnswer::Deny) => question.resolve("deny", None),
+        Some(ApprovalAnswer::NobodyThere) => question.resolve("nobody", None),
+        None => question.resolve(WITHDRAWN_ANSWER, None),
+    }
+    answer.unwrap_or(ApprovalAnswer::Deny)
+}
+
+/// Recorded answer of an approval request whose call has ended.
+const WITHDRAWN_ANSWER: &str = "withdrawn";
+
+/// Open approval request. Its end is published even if the call is dropped, unless the engine is
+/// dead.
+struct OpenApprovalRequest<'a> {
+    context: &'a ToolCallContext,
+    /// Approval id, call id and tool name; `None` once resolved.
+    request: Option<(String, String, String)>,
+}
+
+impl OpenApprovalRequest<'_> {
+    fn resolve(&mut self, answer: &str, held: Option<(ApprovalDuration, ApprovalCoverage)>) {
+        let Some((approval_id, tool_call_id, tool_name)) = self.request.take() else {
+            return;
+        };
+        let answer = answer.to_owned();
+        self.context.publish(RuntimeEventKind::ApprovalResolved {
+            approval_id,
+            tool_call_id,
+            tool_name,
+            answer,
+            scope: held.map(|(scope, _)| scope),
+            covers: held
+                .map(|(_, covers)| covers)
+                .filter(|covers| *covers != ApprovalCoverage::Call),
+        });
+    }
+}
+
+impl Drop for OpenApprovalRequest<'_> {
+    fn drop(&mut self) {
+        if !self.context.engine.dead.load(Ordering::Acquire) {
+            self.resolve(WITHDRAWN_ANSWER, None);
+        }
+    }
+}
+
+/// Describes the effect of a call: the tool's own preview, or its command lines.
+async fn preview(
+    context: &ToolCallContext,
+    tool: &RegisteredTool,
+    arguments: &JsonObject,
+) -> Option<String> {
+    let tool_context = tool_context(context, tool, context.cancel.child_token());
+    let telling = AssertUnwindSafe(tool.handler.preview(&tool_context, arguments)).catch_unwind();
+    let told = tokio::time::timeout(PREVIEW_TIMEOUT, telling)
+        .await
+        .ok()?
+        .ok()
+        .flatten();
+    let text = told.or_else(|| {
+        let lines = tool
+            .marked_arguments
+            .commands
+            .iter()
+            .filter_map(|name| arguments.get(name)?.as_str());
+        lines
+            .map(|line| format!("$ {line}"))
+            .reduce(|all, line| format!("{all}\n{line}"))
+    })?;
+    let shown = goondan_core::limits::head(&text, MAX_PREVIEW_BYTES);
+    Some(if shown.len() < text.len() {
+        format!("{shown}\n… {} more bytes", text.len() - shown.len())
+    } else {
+        text
+    })
+}

@@ -1,0 +1,291 @@
+//! Scope of an approval beyond the call: commands of the same form, or all calls of the tool.
+//!
+//! The scope never exceeds the policy's rule. A rule for `git push --force*` is narrower than the
+//! form `git push *`, so approvals of that form do not apply to it. If a policy requires an
+//! approval because a command is unknown, the approval only covers that line.
+
+use goondan_core::ports::approval::{ApprovalCoverage, ApprovalGrant, ApprovalOffer};
+use goondan_core::run_mode::RunMode;
+use goondan_core::shell::{self, CommandForm, CommandPart, CommandPartKind};
+use goondan_spec::kinds::{PermissionAction, Permissions, SandboxSettings};
+use goondan_spec::pattern;
+
+use super::decide::containment;
+use super::{DecisionReason, PolicyDecision, PolicyQuestion};
+
+/// Scopes that an approval for one policy may have.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct GrantScope {
+    /// The policy requires an approval with any arguments.
+    asks_by_tool: bool,
+    /// Commands that require an approval. Empty if something else in the call also requires one.
+    commands: Vec<ApprovalCommand>,
+    /// Name of the argument that contains the commands.
+    argument: String,
+    /// Other arguments that determine the programs to run.
+    telling: Vec<String>,
+    /// Run mode of the line if the commands are allowed by their form.
+    contained: RunMode,
+}
+
+/// Command that requires an approval.
+#[derive(Debug, Clone)]
+struct ApprovalCommand {
+    part: CommandPart,
+    /// Pattern of the rule, if the rule only applies to certain commands.
+    only: Option<String>,
+}
+
+impl ApprovalCommand {
+    /// Returns `true` if the policy requires an approval for all commands of a form.
+    fn is_about(&self, form: &str) -> bool {
+        self.only
+            .as_ref()
+            .is_none_or(|only| pattern::always_matches(only, &pattern::pattern_atoms(form)))
+    }
+
+    fn form(&self, has_sandbox: bool) -> Option<CommandForm> {
+        shell::form(&self.part)
+            .filter(|form| (has_sandbox || !form.needs_sandbox) && self.is_about(&form.pattern))
+    }
+}
+
+impl GrantScope {
+    /// Computes the scopes for a policy decision. `runs_lines`: the tool supports sandboxes for
+    /// commands.
+    pub(crate) fn of(
+        permissions: Option<&Permissions>,
+        question: PolicyQuestion<'_>,
+        decision: &PolicyDecision,
+        runs_lines: bool,
+    ) -> Self {
+        let whys = || match decision.parts.as_slice() {
+            [] => vec![&decision.because],
+            parts => parts
+                .iter()
+                .filter(|part| part.action == PermissionAction::Ask)
+                .map(|part| &part.because)
+                .collect(),
+        };
+        let asks_by_tool =
+            !decision.in_doubt && whys().into_iter().all(|why| by_tool(permissions, why));
+        let [argument] = question.marked.commands.as_slice() else {
+            return GrantScope {
+                asks_by_tool,
+                ..GrantScope::default()
+            };
+        };
+        let asked = decision
+            .parts
+            .iter()
+            .filter(|part| part.action == PermissionAction::Ask);
+        let asked: Option<Vec<ApprovalCommand>> = asked
+            .map(|part| {
+                let is_simple = part.part.what == CommandPartKind::Command
+                    && part.part.command.is_some()
+                    && !part.in_doubt;
+                let only = only(permissions, &part.because, argument).filter(|_| is_simple)?;
+                Some(ApprovalCommand {
+                    part: part.part.clone(),
+                    only,
+                })
+            })
+            .collect();
+        let commands = asked.filter(|_| runs_lines).unwrap_or_default();
+        let mut allowed = decision.clone();
+        allowed.action = PermissionAction::Allow;
+        for part in allowed
+            .parts
+            .iter_mut()
+            .filter(|part| part.action == PermissionAction::Ask)
+        {
+            part.contained = Some(containment(
+                permissions,
+                question,
+                SandboxSettings::default(),
+            ));
+        }
+        GrantScope {
+            asks_by_tool,
+            commands,
+            argument: argument.clone(),
+            telling: [
+                &question.marked.folders,
+                &question.marked.environments,
+                &question.marked.programs,
+            ]
+            .into_iter()
+            .flatten()
+            .cloned()
+            .collect(),
+            contained: allowed.run_mode(),
+        }
+    }
+
+    /// Returns the forms of the commands; `None` if a command has no form.
+    fn forms(&self, has_sandbox: bool) -> Option<Vec<String>> {
+        let forms = self
+            .commands
+            .iter()
+            .map(|command| Some(command.form(has_sandbox)?.pattern));
+        let mut forms = forms
+            .collect::<Option<Vec<String>>>()
+            .filter(|forms| !forms.is_empty())?;
+        forms.sort_unstable();
+        forms.dedup();
+        Some(forms)
+    }
+
+    /// Returns the grants for the scope `covers`, derived from the grant for the call. `None` if
+    /// the scope is not offered.
+    pub(crate) fn grants(
+        &self,
+        covers: ApprovalCoverage,
+        call: &ApprovalGrant,
+        has_sandbox: bool,
+    ) -> Option<Vec<ApprovalGrant>> {
+        match covers {
+            ApprovalCoverage::Call => Some(vec![call.clone()]),
+            ApprovalCoverage::Program => {
+                let forms = self.forms(has_sandbox)?.into_iter();
+                Some(forms.map(|form| self.of_form(call, &form)).collect())
+            }
+            ApprovalCoverage::Tool if self.asks_by_tool => {
+                let args = serde_json::Map::new();
+                Some(vec![ApprovalGrant {
+                    covers: ApprovalCoverage::Tool,
+                    args,
+                    files: Default::default(),
+                    ..call.clone()
+                }])
+            }
+            ApprovalCoverage::Tool => None,
+        }
+    }
+
+    /// Returns the widest scope of the `held` grants that covers the call; `None` if there is none.
+    pub(crate) fn answered_by(
+        &self,
+        held: &[ApprovalGrant],
+        call: &ApprovalGrant,
+        has_sandbox: bool,
+    ) -> Option<ApprovalCoverage> {
+        let is_held = |wanted: &ApprovalGrant| held.iter().any(|held| holds(held, wanted));
+        let all = |covers| {
+            self.grants(covers, call, has_sandbox)
+                .is_some_and(|grants| grants.iter().all(is_held))
+        };
+        // An approval of the exact call requires no sandbox.
+        if held.contains(call) {
+            return Some(ApprovalCoverage::Call);
+        }
+        if all(ApprovalCoverage::Tool) {
+            return Some(ApprovalCoverage::Tool);
+        }
+        all(ApprovalCoverage::Program).then_some(ApprovalCoverage::Program)
+    }
+
+    /// Returns the run mode of a command line allowed with that scope.
+    pub(crate) fn mode(&self, covers: ApprovalCoverage) -> RunMode {
+        if covers == ApprovalCoverage::Program {
+            self.contained.clone()
+        } else {
+            RunMode::Shell
+        }
+    }
+
+    fn of_form(&self, call: &ApprovalGrant, form: &str) -> ApprovalGrant {
+        let mut args = call.args.clone();
+        args.retain(|name, _| self.telling.contains(name));
+        args.insert(self.argument.clone(), form.into());
+        ApprovalGrant {
+            covers: ApprovalCoverage::Program,
+            args,
+            files: Default::default(),
+            ..call.clone()
+        }
+    }
+}
+
+/// Returns the scopes that an approval for several policies may have.
+pub(crate) fn offers(reaches: &[&GrantScope], has_sandbox: bool) -> Vec<ApprovalOffer> {
+    let mut offers = vec![ApprovalOffer {
+        covers: ApprovalCoverage::Call,
+        commands: Vec::new(),
+    }];
+    let forms: Option<Vec<Vec<String>>> = reaches
+        .iter()
+        .map(|reach| reach.forms(has_sandbox))
+        .collect();
+    if let Some(forms) = forms {
+        let mut commands = forms.concat();
+        commands.sort_unstable();
+        commands.dedup();
+        offers.push(ApprovalOffer {
+            covers: ApprovalCoverage::Program,
+            commands,
+        });
+    }
+    if reaches.iter().all(|reach| reach.asks_by_tool) {
+        offers.push(ApprovalOffer {
+            covers: ApprovalCoverage::Tool,
+            commands: Vec::new(),
+        });
+    }
+    offers
+}
+
+/// Returns `true` if a held grant covers the needed one. All programs that the call runs must be
+/// unchanged.
+fn holds(held: &ApprovalGrant, wanted: &ApprovalGrant) -> bool {
+    let same = |grant: &ApprovalGrant| ApprovalGrant {
+        programs: Default::default(),
+        ..grant.clone()
+    };
+    let known = wanted
+        .programs
+        .iter()
+        .all(|(path, content)| held.programs.get(path) == Some(content));
+    known && same(held) == same(wanted)
+}
+
+/// Returns `true` if the policy requires an approval with any arguments.
+fn by_tool(permissions: Option<&Permissions>, because: &DecisionReason) -> bool {
+    only_of(permissions, because).is_some_and(|args| args.is_none())
+}
+
+/// Returns the command pattern of the rule, or `Some(None)` for all commands. `None` if the rule
+/// also depends on other arguments.
+fn only(
+    permissions: Option<&Permissions>,
+    because: &DecisionReason,
+    argument: &str,
+) -> Option<Option<String>> {
+    match only_of(permissions, because)? {
+        None => Some(None),
+        Some(args) if args.len() == 1 => Some(Some(args.get(argument)?.clone())),
+        Some(_) => None,
+    }
+}
+
+type RuleArguments = std::collections::BTreeMap<String, String>;
+
+/// Returns the argument patterns of the rule; `None` if the deciding rule is uncertain.
+fn only_of<'p>(
+    permissions: Option<&'p Permissions>,
+    because: &DecisionReason,
+) -> Option<Option<&'p RuleArguments>> {
+    match because {
+        DecisionReason::Unstated
+        | DecisionReason::Default
+        | DecisionReason::Rule { number: None, .. } => Some(None),
+        DecisionReason::Rule {
+            number: Some(number),
+            ..
+        } => {
+            let args = &permissions?.rules.get(*number)?.args;
+            Some(Some(args).filter(|args| !args.is_empty()))
+        }
+        DecisionReason::Doubt { .. } => None,
+    }
+}

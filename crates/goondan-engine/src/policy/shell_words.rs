@@ -1,0 +1,195 @@
+//! Word splitting for command lines that the parser does not understand. Only quotes are
+//! interpreted.
+
+use std::iter::Peekable;
+use std::str::Chars;
+
+/// Limit of nested substitutions.
+const MAX_SUBSTITUTION_DEPTH: usize = 16;
+
+/// Returns the words of `text` without quotes. `None` if quotes are ambiguous: in a here-document,
+/// in a substitution with quotes, or without a closing quote.
+pub(super) fn words(text: &str) -> Option<Vec<String>> {
+    let mut reader = ShellWordReader {
+        rest: text.chars().peekable(),
+        words: Vec::new(),
+        word: None,
+    };
+    while let Some(next) = reader.rest.next() {
+        reader.take(next)?;
+    }
+    reader.end();
+    Some(reader.words)
+}
+
+/// Returns `true` if the text contains quotes or escapes.
+fn is_quoted(text: &str) -> bool {
+    text.contains(['\'', '"', '\\'])
+}
+
+struct ShellWordReader<'a> {
+    rest: Peekable<Chars<'a>>,
+    words: Vec<String>,
+    word: Option<String>,
+}
+
+impl ShellWordReader<'_> {
+    fn end(&mut self) {
+        self.words.extend(self.word.take());
+    }
+
+    fn push(&mut self, text: &str) {
+        self.word.get_or_insert_default().push_str(text);
+    }
+
+    fn take(&mut self, next: char) -> Option<()> {
+        match next {
+            '\\' => match self.rest.next()? {
+                '\n' => {}
+                other => self.push(other.encode_utf8(&mut [0; 4])),
+            },
+            '\'' => {
+                let quoted = self.until('\'')?;
+                self.push(&quoted);
+            }
+            '"' => {
+                let quoted = quoted(&mut self.rest)?;
+                self.push(&quoted);
+            }
+            '$' if self.rest.next_if_eq(&'\'').is_some() => {
+                let quoted = self.until('\'')?;
+                // Escapes are not decoded.
+                (!quoted.contains('\\')).then(|| self.push(&quoted))?;
+            }
+            '$' if self.rest.peek() == Some(&'{') => {
+                let named = self.until('}')?;
+                (!is_quoted(&named) && !named.contains(['`', '(']))
+                    .then(|| self.push(&format!("${named}}}")))?;
+            }
+            '$' if self.rest.peek() == Some(&'"') => {}
+            '#' if self.word.is_none() => while self.rest.next_if(|c| *c != '\n').is_some() {},
+            '<' if self.rest.next_if_eq(&'<').is_some() => {
+                self.end();
+                let is_text = self.rest.next_if_eq(&'<').is_some();
+                let rest: String = self.rest.clone().collect();
+                (is_text || !is_quoted(&rest)).then_some(())?;
+            }
+            c if c.is_whitespace() || ";&|<>()`".contains(c) => self.end(),
+            c => self.push(c.encode_utf8(&mut [0; 4])),
+        }
+        Some(())
+    }
+
+    fn until(&mut self, end: char) -> Option<String> {
+        let mut text = String::new();
+        loop {
+            match self.rest.next()? {
+                c if c == end => return Some(text),
+                c => text.push(c),
+            }
+        }
+    }
+}
+
+/// Reads up to the closing double quote. Substitutions are copied unchanged.
+fn quoted(rest: &mut Peekable<Chars<'_>>) -> Option<String> {
+    let mut text = String::new();
+    loop {
+        match rest.next()? {
+            '"' => return Some(text),
+            '\\' => match rest.next()? {
+                '\n' => {}
+                c if "$`\"\\".contains(c) => text.push(c),
+                c => text.extend(['\\', c]),
+            },
+            '`' => {
+                text.push('`');
+                while let Some(c) = rest.next_if(|c| *c != '`') {
+                    (c != '\\' && c != '"').then(|| text.push(c))?;
+                }
+                text.push(rest.next()?);
+            }
+            '$' if rest.next_if_eq(&'(').is_some() => {
+                text.push_str("$(");
+                substitution(rest, &mut text, 0)?;
+            }
+            '$' if rest.peek() == Some(&'{') => {
+                let mut named = String::from("$");
+                while let Some(c) = rest.next_if(|c| *c != '}') {
+                    named.push(c);
+                }
+                named.push(rest.next()?);
+                (!is_quoted(&named) && !named.contains(['`', '(']))
+                    .then(|| text.push_str(&named))?;
+            }
+            c => text.push(c),
+        }
+    }
+}
+
+/// Copies the rest of `$(…)`.
+fn substitution(rest: &mut Peekable<Chars<'_>>, text: &mut String, depth: usize) -> Option<()> {
+    if depth > MAX_SUBSTITUTION_DEPTH {
+        return None;
+    }
+    loop {
+        let next = rest.next()?;
+        text.push(next);
+        match next {
+            ')' => return Some(()),
+            '(' => substitution(rest, text, depth + 1)?,
+            '\\' => text.push(rest.next()?),
+            // The end of a comment or here-document is unknown here.
+            '#' | '<' => return None,
+            '\'' | '"' => loop {
+                let within = rest.next()?;
+                text.push(within);
+                match within {
+                    '\\' if next == '"' => text.push(rest.next()?),
+                    '$' | '`' if next == '"' => return None,
+                    within if within == next => break,
+                    _ => {}
+                }
+            },
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_told_as_a_shell_tells_them() {
+        for (text, expected) in [
+            ("sh 'ru'n.sh; X=1", vec!["sh", "run.sh", "X=1"]),
+            ("sh r\\un.sh", vec!["sh", "run.sh"]),
+            (". './my run.sh' # it's\nls", vec![".", "./my run.sh", "ls"]),
+            ("sh my\\ run.sh&", vec!["sh", "my run.sh"]),
+            ("sh \"a\\\"b\".sh", vec!["sh", "a\"b.sh"]),
+            (
+                "echo \"$(sh \"my run.sh\")\"",
+                vec!["echo", "$(sh \"my run.sh\")"],
+            ),
+            ("sh $'a b' <<< c", vec!["sh", "a b", "c"]),
+            ("sh \\\nrun.sh ''", vec!["sh", "run.sh", ""]),
+            ("sh $\"a b\" ${x:-c}", vec!["sh", "a b", "${x:-c}"]),
+            ("cat <<E\nrun.sh\nE", vec!["cat", "E", "run.sh", "E"]),
+        ] {
+            let expected = expected.into_iter().map(str::to_owned).collect();
+            assert_eq!(words(text), Some(expected), "{text}");
+        }
+        for text in [
+            "sh 'a",
+            "sh \"a",
+            "sh a\\",
+            "sh $'\\x61'",
+            "cat <<E\nit's\nE",
+            "sh \"${x:-\"a b\"}\"",
+            "a \"$(b\"",
+        ] {
+            assert_eq!(words(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Capabilities of a tool call other than calling agents ([`goondan_core::ports::powers`]).
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use goondan_spec::Code;
+use serde_json::Value;
+
+use crate::plan::ModelPlan;
+use crate::policy::untrusted_content;
+use crate::tooling::agents::AgentCalls;
+use goondan_core::conversation::Conversation;
+use goondan_core::ids::InstanceId;
+use goondan_core::message::Message;
+use goondan_core::ports::capabilities::{ConversationAccess, EmbeddingModels, ToolStateStore};
+use goondan_core::ports::model::ModelError;
+use goondan_core::ports::store::{InstanceMeta, StoreError, update};
+use goondan_core::ports::tool::ToolError;
+
+#[async_trait]
+impl ConversationAccess for AgentCalls {
+    async fn sessions(&self) -> Result<Vec<InstanceMeta>, ToolError> {
+        self.metas().await
+    }
+
+    async fn history(&self, id: &InstanceId) -> Result<Vec<Arc<Message>>, ToolError> {
+        // Content read from a tainted conversation is untrusted as well.
+        untrusted_content::pass_on(&self.engine, id, &self.facts.instance)
+            .await
+            .map_err(of_store)?;
+        let stored = self.engine.store.read(id).await.map_err(of_store)?;
+        Ok(Conversation::restore(stored).0.messages().to_vec())
+    }
+
+    async fn currency(&self, id: &InstanceId) -> Option<String> {
+        self.engine.agent(&id.agent)?.currency().map(str::to_owned)
+    }
+}
+
+#[async_trait]
+impl ToolStateStore for AgentCalls {
+    async fn load(&self, name: &str) -> Result<Option<Value>, ToolError> {
+        let record = self
+            .engine
+            .store
+            .get(&self.facts.instance, &record_name(name))
+            .await
+            .map_err(of_store)?;
+        Ok(record.map(|record| record.value))
+    }
+
+    async fn save(&self, name: &str, value: Value) -> Result<(), ToolError> {
+        let name = record_name(name);
+        update(&*self.engine.store, &self.facts.instance, &name, |_| {
+            Some(value.clone())
+        })
+        .await
+        .map_err(of_store)
+    }
+
+    async fn everywhere(&self, name: &str) -> Result<Vec<(InstanceId, Value)>, ToolError> {
+        let records = self
+            .engine
+            .store
+            .all(&record_name(name))
+            .await
+            .map_err(of_store)?;
+        Ok(records
+            .into_iter()
+            .map(|(id, record)| (id, record.value))
+            .collect())
+    }
+}
+
+#[async_trait]
+impl EmbeddingModels for AgentCalls {
+    fn identity(&self, model: &str) -> Result<String, ToolError> {
+        self.model(model).map(|model| model.identity)
+    }
+
+    async fn embed(&self, model: &str, texts: Vec<String>) -> Result<Vec<Vec<f32>>, ToolError> {
+        self.model(model)?
+            .client
+            .embed(texts)
+            .await
+            .map_err(|error| of_model(&error))
+    }
+}
+
+impl AgentCalls {
+    fn model(&self, name: &str) -> Result<ModelPlan, ToolError> {
+        let generation = self.engine.generation.load();
+        let planned = generation.model(name).ok_or_else(|| {
+            let known = generation.models().collect::<Vec<_>>().join(", ");
+            let error = ToolError::new(format!("there is no Model resource `{name}`"))
+                .code(Code::MODEL_NOT_FOUND);
+            error.suggest(format!("the models are: {known}"))
+        })?;
+        planned.clone().map_err(|error| of_model(&error))
+    }
+}
+
+fn of_model(error: &ModelError) -> ToolError {
+    ToolError {
+        suggestion: error.suggestion.clone(),
+        ..ToolError::new(&*error.message).code(Code::MODEL_FAILED)
+    }
+}
+
+/// Returns the record name of a tool's state. Extension names contain no dot, so the names cannot
+/// collide.
+pub(crate) fn record_name(name: &str) -> String {
+    format!("tool.{name}")
+}
+
+pub(crate) fn of_store(error: StoreError) -> ToolError {
+    ToolError::new(error.to_string())
+        .code(Code::STORE)
+        .suggest("Free disk space or fix the permissions of the state directory.")
+}

@@ -1,0 +1,109 @@
+//! Conversations that stay in memory between turns, so that the next turn need not read them.
+
+use goondan_core::ids::InstanceId;
+use lru::LruCache;
+
+use super::ConversationLog;
+
+/// Maximum number of idle conversations in memory.
+const MAX_CACHED_CONVERSATIONS: usize = 1_024;
+
+/// Maximum number of messages of all cached conversations. A message typically takes one or two
+/// kilobytes.
+const MAX_CACHED_MESSAGES: usize = 20_000;
+
+/// Cache of idle conversations with least-recently-used eviction.
+pub(crate) struct ConversationCache<L = ConversationLog> {
+    logs: LruCache<InstanceId, (L, usize)>,
+    /// Number of messages of all cached conversations.
+    messages: usize,
+}
+
+impl<L> Default for ConversationCache<L> {
+    fn default() -> Self {
+        // The limits are enforced in `keep`: a bounded `LruCache` would allocate all its memory at
+        // once.
+        ConversationCache {
+            logs: LruCache::unbounded(),
+            messages: 0,
+        }
+    }
+}
+
+impl ConversationCache {
+    pub(crate) fn put(&mut self, id: &InstanceId, log: ConversationLog) {
+        let messages = log.conversation.messages().len();
+        self.keep(id, log, messages);
+    }
+}
+
+impl<L> ConversationCache<L> {
+    /// Removes and returns a cached conversation.
+    pub(crate) fn take(&mut self, id: &InstanceId) -> Option<L> {
+        let (log, messages) = self.logs.pop(id)?;
+        self.messages -= messages;
+        Some(log)
+    }
+
+    fn keep(&mut self, id: &InstanceId, log: L, messages: usize) {
+        drop(self.take(id));
+        self.logs.push(id.clone(), (log, messages));
+        self.messages += messages;
+        while self.logs.len() > MAX_CACHED_CONVERSATIONS || self.messages > MAX_CACHED_MESSAGES {
+            let Some((_, (_, messages))) = self.logs.pop_lru() else {
+                return;
+            };
+            self.messages -= messages;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use goondan_store::suite::samples::instance;
+
+    use super::*;
+
+    fn keys(warm: &ConversationCache<()>) -> Vec<&str> {
+        warm.logs
+            .iter()
+            .rev()
+            .map(|(id, _)| &*id.instance_key)
+            .collect()
+    }
+
+    #[test]
+    fn what_was_used_longest_ago_is_let_go_of() {
+        let mut warm = ConversationCache::default();
+        for key in ["a", "b", "c"] {
+            warm.keep(&instance(key), (), MAX_CACHED_MESSAGES / 3);
+        }
+        assert_eq!(keys(&warm), ["a", "b", "c"]);
+        assert_eq!(
+            (warm.take(&instance("a")), warm.take(&instance("a"))),
+            (Some(()), None)
+        );
+        warm.keep(&instance("a"), (), MAX_CACHED_MESSAGES / 3);
+        warm.keep(&instance("c"), (), 7);
+        warm.keep(&instance("d"), (), MAX_CACHED_MESSAGES / 2);
+        assert_eq!(keys(&warm), ["a", "c", "d"], "b is let go of");
+        warm.keep(&instance("e"), (), MAX_CACHED_MESSAGES + 1);
+        assert_eq!(
+            (keys(&warm).len(), warm.messages),
+            (0, 0),
+            "too long for all"
+        );
+    }
+
+    #[test]
+    fn there_are_never_too_many() {
+        let mut warm = ConversationCache::default();
+        for number in 0..MAX_CACHED_CONVERSATIONS + 9 {
+            warm.keep(&instance(&number.to_string()), (), 1);
+        }
+        assert_eq!(
+            (warm.logs.len(), keys(&warm)[0]),
+            (MAX_CACHED_CONVERSATIONS, "9")
+        );
+    }
+}

@@ -1,0 +1,307 @@
+//! Rate limiter for requests, tokens and cost per minute of a model (`Model.spec.limits`) and of a
+//! swarm (`Swarm.spec.limits`). Callers wait in order of arrival.
+//!
+//! The limiter counts the last minute of this process only. A turn that was waiting when its
+//! process ended waits again after it resumes.
+
+use std::collections::VecDeque;
+use std::iter::Sum;
+use std::ops::SubAssign;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use goondan_core::event::UsageCost;
+use goondan_spec::kinds::RateLimits;
+use tokio::time::Instant;
+
+use crate::activity::ActivityTracker;
+
+/// Window of the limits.
+const RATE_WINDOW: Duration = Duration::from_secs(60);
+/// Interval of heartbeats while a caller waits.
+const WAIT_HEARTBEAT_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Usage of the last minute.
+#[derive(Debug, Default)]
+pub(crate) struct RateLimiter {
+    /// Held by the first waiting caller; the others queue for it.
+    line: tokio::sync::Mutex<()>,
+    taken: Mutex<RateWindow>,
+}
+
+#[derive(Debug, Default)]
+struct RateWindow {
+    requests: VecDeque<Instant>,
+    tokens: VecDeque<(Instant, u64)>,
+    cost: VecDeque<(Instant, f64)>,
+}
+
+/// Limit that prevents a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RateLimitHit {
+    /// YAML field of the limit.
+    pub(crate) limit: &'static str,
+    /// Earliest time at which a request may be possible.
+    pub(crate) until: Instant,
+}
+
+impl RateLimiter {
+    /// Waits until another request is allowed, and counts it. Calls `tell` at most once, if the
+    /// caller has to wait. While it waits, the turn's clock is paused and heartbeats are recorded
+    /// for its callers.
+    pub(crate) async fn enter(
+        &self,
+        limits: RateLimits,
+        life: &Arc<ActivityTracker>,
+        tell: impl FnOnce(RateLimitHit),
+    ) {
+        if limits.is_none() {
+            return;
+        }
+        let (mut tell, mut waits) = (Some(tell), None);
+        let mut say = |full: RateLimitHit| {
+            waits.get_or_insert_with(|| life.ask());
+            if let Some(tell) = tell.take() {
+                tell(full);
+            }
+        };
+        let _line = match self.line.try_lock() {
+            Ok(line) => line,
+            Err(_) => {
+                self.taken()
+                    .full(limits, Instant::now())
+                    .into_iter()
+                    .for_each(&mut say);
+                self.line.lock().await
+            }
+        };
+        loop {
+            let now = Instant::now();
+            let Some(full) = self.taken().take(limits, now) else {
+                return;
+            };
+            say(full);
+            tokio::time::sleep_until(full.until.min(now + WAIT_HEARTBEAT_INTERVAL)).await;
+            life.show();
+        }
+    }
+
+    /// Records the usage of an answer.
+    pub(crate) fn record_usage(&self, limits: RateLimits, tokens: u64, cost: Option<&UsageCost>) {
+        let now = Instant::now();
+        if limits.tokens_per_minute.is_some() && tokens > 0 {
+            self.taken().tokens.push_back((now, tokens));
+        }
+        if let (Some(_), Some(cost)) = (
+            limits.cost_per_minute,
+            cost.filter(|cost| cost.amount > 0.0),
+        ) {
+            self.taken().cost.push_back((now, cost.amount));
+        }
+    }
+
+    fn taken(&self) -> MutexGuard<'_, RateWindow> {
+        // A panic cannot leave the lists in an inconsistent state.
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl RateWindow {
+    /// Counts a request if the limits allow it; otherwise returns the limit.
+    fn take(&mut self, limits: RateLimits, now: Instant) -> Option<RateLimitHit> {
+        let full = self.full(limits, now);
+        if full.is_none() && limits.requests_per_minute.is_some() {
+            self.requests.push_back(now);
+        }
+        full
+    }
+
+    /// Returns the limit that prevents a request now; if several do, the one with the latest end.
+    fn full(&mut self, limits: RateLimits, now: Instant) -> Option<RateLimitHit> {
+        while self
+            .requests
+            .front()
+            .is_some_and(|at| *at + RATE_WINDOW <= now)
+        {
+            self.requests.pop_front();
+        }
+        forget(&mut self.tokens, now);
+        forget(&mut self.cost, now);
+        let tokens = limits
+            .tokens_per_minute
+            .and_then(|most| full_until(&self.tokens, most));
+        let cost = limits
+            .cost_per_minute
+            .and_then(|most| full_until(&self.cost, most));
+        let full = |limit, until: Option<Instant>| until.map(|until| RateLimitHit { limit, until });
+        [
+            self.requests_full(limits),
+            full("tokensPerMinute", tokens),
+            full("costPerMinute", cost),
+        ]
+        .into_iter()
+        .flatten()
+        .max_by_key(|full| full.until)
+    }
+
+    fn requests_full(&self, limits: RateLimits) -> Option<RateLimitHit> {
+        let most = usize::try_from(limits.requests_per_minute?).unwrap_or(usize::MAX);
+        let too_many = self.requests.len().checked_sub(most)?;
+        self.requests.get(too_many).map(|at| RateLimitHit {
+            limit: "requestsPerMinute",
+            until: *at + RATE_WINDOW,
+        })
+    }
+}
+
+/// Drops entries older than a minute.
+fn forget<T>(used: &mut VecDeque<(Instant, T)>, now: Instant) {
+    while used.front().is_some_and(|(at, _)| *at + RATE_WINDOW <= now) {
+        used.pop_front();
+    }
+}
+
+/// Returns the time until which the usage exceeds the limit.
+fn full_until<T>(used: &VecDeque<(Instant, T)>, most: T) -> Option<Instant>
+where
+    T: Copy + PartialOrd + Sum + SubAssign,
+{
+    let mut sum: T = used.iter().map(|(_, amount)| *amount).sum();
+    let mut until = None;
+    for (at, amount) in used {
+        if sum < most {
+            break;
+        }
+        sum -= *amount;
+        until = Some(*at + RATE_WINDOW);
+    }
+    until
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::activity::ActiveStopwatch;
+
+    fn limits(requests: Option<u64>, tokens: Option<u64>) -> RateLimits {
+        RateLimits {
+            requests_per_minute: requests,
+            tokens_per_minute: tokens,
+            cost_per_minute: None,
+        }
+    }
+
+    async fn enter(
+        pace: &RateLimiter,
+        limits: RateLimits,
+        life: &Arc<ActivityTracker>,
+    ) -> Option<&'static str> {
+        let mut told = None;
+        pace.enter(limits, life, |full| told = Some(full.limit))
+            .await;
+        told
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_waits_until_the_minute_of_an_earlier_one_is_over() {
+        let (pace, life, limits) = (
+            RateLimiter::default(),
+            ActivityTracker::new(),
+            limits(Some(2), None),
+        );
+        let begun = Instant::now();
+        assert_eq!(enter(&pace, limits, &life).await, None);
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        assert_eq!(enter(&pace, limits, &life).await, None);
+        assert_eq!(enter(&pace, limits, &life).await, Some("requestsPerMinute"));
+        assert_eq!(begun.elapsed().as_secs(), 60);
+        assert_eq!(enter(&pace, limits, &life).await, Some("requestsPerMinute"));
+        assert_eq!(begun.elapsed().as_secs(), 80);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn tokens_count_from_their_answer_and_the_last_one_may_go_over() {
+        let (pace, life, limits) = (
+            RateLimiter::default(),
+            ActivityTracker::new(),
+            limits(None, Some(100)),
+        );
+        let begun = Instant::now();
+        enter(&pace, limits, &life).await;
+        pace.record_usage(limits, 60, None);
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        assert_eq!(enter(&pace, limits, &life).await, None);
+        pace.record_usage(limits, 500, None);
+        assert_eq!(enter(&pace, limits, &life).await, Some("tokensPerMinute"));
+        assert_eq!(
+            begun.elapsed().as_secs(),
+            70,
+            "without the first 60 there are still too many"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn money_counts_from_its_answer() {
+        let (pace, life) = (RateLimiter::default(), ActivityTracker::new());
+        let limits = RateLimits {
+            cost_per_minute: Some(0.5),
+            ..RateLimits::default()
+        };
+        let cost = |amount| UsageCost {
+            amount,
+            currency: "EUR".to_owned(),
+        };
+        let begun = Instant::now();
+        pace.record_usage(limits, 10, Some(&cost(0.3)));
+        assert_eq!(enter(&pace, limits, &life).await, None);
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        pace.record_usage(limits, 10, Some(&cost(0.3)));
+        assert_eq!(enter(&pace, limits, &life).await, Some("costPerMinute"));
+        assert_eq!(begun.elapsed().as_secs(), 60);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_is_served_in_order_and_may_go_away() {
+        let (pace, limits) = (Arc::new(RateLimiter::default()), limits(Some(1), None));
+        let begun = Instant::now();
+        enter(&pace, limits, &ActivityTracker::new()).await;
+        let wait = |pace: Arc<RateLimiter>| {
+            tokio::spawn(async move {
+                let told = enter(&pace, limits, &ActivityTracker::new()).await;
+                (told, begun.elapsed().as_secs())
+            })
+        };
+        let mut waiting = Vec::new();
+        for _ in 0..3 {
+            waiting.push(wait(Arc::clone(&pace)));
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        // Cancelling a waiting turn must not delay the others.
+        waiting.remove(0).abort();
+        let full = Some("requestsPerMinute");
+        assert_eq!(waiting.remove(0).await.unwrap(), (full, 60));
+        assert_eq!(waiting.remove(0).await.unwrap(), (full, 120));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_clock_of_the_turn_stands_still_and_it_gives_signs_of_life() {
+        let (pace, life, above, limits) = (
+            RateLimiter::default(),
+            ActivityTracker::new(),
+            ActivityTracker::new(),
+            limits(Some(1), None),
+        );
+        let _waits = above.wait_for(&life);
+        let watch = ActiveStopwatch::start(&life);
+        enter(&pace, limits, &life).await;
+        let entering = enter(&pace, limits, &life);
+        tokio::select! {
+            told = entering => assert_eq!(told, Some("requestsPerMinute")),
+            () = above.silence(Duration::from_secs(30)) => panic!("nobody may take it for dead"),
+        }
+        assert_eq!(
+            (watch.elapsed(&life).as_secs(), life.is_asked()),
+            (0, false)
+        );
+    }
+}

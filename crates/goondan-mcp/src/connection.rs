@@ -1,0 +1,672 @@
+//! A connection to a server: opened, used, and closed.
+
+use goondan_spec::Code;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use reqwest::header::{HeaderName, HeaderValue};
+use rmcp::model::{ClientRequest, ProtocolVersion, SubscriptionFilter};
+use rmcp::service::{
+    ClientInitializeError, Peer, PeerRequestOptions, QuitReason, RequestHandle, RunningService,
+    RunningServiceCancellationToken, ServiceError, serve_client_with_lifecycle,
+};
+use rmcp::transport::streamable_http_client::{
+    StreamableHttpClientTransportConfig, StreamableHttpError,
+};
+use rmcp::transport::{AuthClient, IntoTransport, StreamableHttpClientTransport};
+use rmcp::{ClientLifecycleMode, RoleClient};
+use tokio::sync::watch;
+
+use crate::call_scope::CallScope;
+use crate::catalog::McpCatalog;
+use crate::codes::{self, error};
+use crate::definition::{McpServerDefinition, ServerTransport};
+use crate::eager_stream_transport::EagerStreamClient;
+use crate::handler::McpClientHandler;
+use crate::http;
+use crate::listing;
+use crate::oauth::{self, TokenFile};
+use crate::spawn_port::{
+    McpServerProgram, ProgramStreams, RunningProgram, ServerConnectOptions, ServerSpawner,
+};
+use crate::stdio_transport::{
+    ConnectionFault, StdioLineTransport, StreamObservations, UNREADABLE_ANSWER,
+};
+use goondan_core::ports::tool::ToolError;
+use goondan_spec::kinds::McpProtocol;
+
+/// An open connection. Dropping it closes the connection and ends the program.
+pub(crate) struct McpConnection {
+    pub(crate) peer: Peer<RoleClient>,
+    pub(crate) handler: McpClientHandler,
+    /// Time of connecting.
+    pub(crate) since: Instant,
+    noticed: Arc<StreamObservations>,
+    /// Stores the server's login requirements.
+    tokens: Option<TokenFile>,
+    end: Mutex<Option<RunningServiceCancellationToken>>,
+    /// Description of the end, once the connection has ended.
+    ended: watch::Receiver<Option<String>>,
+}
+
+impl Drop for McpConnection {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl McpConnection {
+    /// Connects to a server and negotiates the protocol revision. `legacy` is true for a server
+    /// that is known to use an old revision.
+    pub(crate) async fn connect(
+        definition: &McpServerDefinition,
+        ways: &ServerConnectOptions,
+        place: &CallScope,
+        legacy: bool,
+    ) -> Result<McpConnection, ToolError> {
+        let handler = McpClientHandler::new(definition.elicitation);
+        let stand_in = match &ways.stand_ins {
+            Some(stand_ins) => stand_ins.stand_in(definition.name()).await,
+            None => None,
+        };
+        let stream = match stand_in {
+            Some(stream) => Some(stream?),
+            None => stream(definition, &*ways.dialer, place).await?,
+        };
+        match stream {
+            Some(stream) => {
+                let noticed = Arc::<StreamObservations>::default();
+                if let Some(errors) = stream.errors {
+                    tokio::spawn(Arc::clone(&noticed).read(errors));
+                }
+                let lines =
+                    StdioLineTransport::new(stream.input, stream.output, Arc::clone(&noticed));
+                McpConnection::over(
+                    definition,
+                    handler,
+                    lines,
+                    stream.program,
+                    noticed,
+                    None,
+                    legacy,
+                )
+                .await
+            }
+            None => McpConnection::over_web(definition, handler, ways, legacy).await,
+        }
+    }
+
+    /// Connects to a web server, with a token if the user is logged in.
+    async fn over_web(
+        definition: &McpServerDefinition,
+        handler: McpClientHandler,
+        ways: &ServerConnectOptions,
+        legacy: bool,
+    ) -> Result<McpConnection, ToolError> {
+        let (client, config) = web(definition).await?;
+        let tokens = TokenFile::of(&ways.folder, definition);
+        let manager = match &tokens {
+            Some(tokens) => oauth::authorized(definition, tokens).await?,
+            None => None,
+        };
+        match manager {
+            Some(manager) => {
+                let transport = StreamableHttpClientTransport::with_client(
+                    AuthClient::new(client, manager),
+                    config,
+                );
+                McpConnection::over(
+                    definition,
+                    handler,
+                    transport,
+                    None,
+                    Arc::default(),
+                    tokens,
+                    legacy,
+                )
+                .await
+            }
+            None => {
+                let transport = StreamableHttpClientTransport::with_client(client, config);
+                McpConnection::over(
+                    definition,
+                    handler,
+                    transport,
+                    None,
+                    Arc::default(),
+                    tokens,
+                    legacy,
+                )
+                .await
+            }
+        }
+    }
+
+    /// Returns the server's login challenge for an unauthenticated client, if it refuses one.
+    pub(crate) async fn challenge(definition: &McpServerDefinition) -> Option<String> {
+        let (client, config) = web(definition).await.ok()?;
+        let transport = StreamableHttpClientTransport::with_client(client, config);
+        let mode = lifecycle(definition.protocol, false);
+        let serving = serve_client_with_lifecycle(
+            McpClientHandler::new(definition.elicitation),
+            transport,
+            mode,
+        );
+        match tokio::time::timeout(definition.connect_timeout, serving)
+            .await
+            .ok()?
+        {
+            Ok(service) => {
+                let _ = service.cancel().await;
+                None
+            }
+            Err(failure) => failure.auth_challenge().map(str::to_owned),
+        }
+    }
+
+    async fn over<T, E, A>(
+        definition: &McpServerDefinition,
+        handler: McpClientHandler,
+        transport: T,
+        program: Option<Box<dyn RunningProgram>>,
+        noticed: Arc<StreamObservations>,
+        tokens: Option<TokenFile>,
+        legacy: bool,
+    ) -> Result<McpConnection, ToolError>
+    where
+        T: IntoTransport<RoleClient, E, A>,
+        E: std::error::Error + Send + Sync + 'static,
+    {
+        let mode = lifecycle(definition.protocol, legacy);
+        let serving = serve_client_with_lifecycle(handler.clone(), transport, mode);
+        let service = match tokio::time::timeout(definition.connect_timeout, serving).await {
+            Ok(Ok(service)) => service,
+            Ok(Err(failure)) => {
+                note_challenge(tokens.as_ref(), failure.auth_challenge());
+                let end = ended(program).await;
+                return Err(no_connection(definition, &failure, &noticed, end));
+            }
+            Err(_) => {
+                let end = ended(program).await;
+                return Err(too_slow(definition, &noticed, end));
+            }
+        };
+        if let Some(unknown) = unknown_revision(&service) {
+            let _ = service.cancel().await;
+            ended(program).await;
+            let what = format_args!("uses the unsupported protocol revision `{unknown}`");
+            return Err(error(Code::MCP_CONNECT, definition.name(), what).suggest(UPDATE_ADVICE));
+        }
+        let (told, ended) = watch::channel(None);
+        let (peer, end) = (service.peer().clone(), service.cancellation_token());
+        tokio::spawn(watch_over(service, program, told));
+        Ok(McpConnection {
+            peer,
+            handler,
+            since: Instant::now(),
+            noticed,
+            tokens,
+            end: Mutex::new(Some(end)),
+            ended,
+        })
+    }
+
+    /// Returns true if the connection is no longer usable.
+    pub(crate) fn is_dead(&self) -> bool {
+        self.peer.is_transport_closed() || self.ended.borrow().is_some()
+    }
+
+    /// Waits until the connection and its program have ended.
+    pub(crate) async fn ended(&self) {
+        let _ = self.ended.clone().wait_for(Option::is_some).await;
+    }
+
+    pub(crate) fn end_of(&self) -> watch::Receiver<Option<String>> {
+        self.ended.clone()
+    }
+
+    /// Closes the connection and waits until it has ended.
+    pub(crate) async fn end(&self) {
+        self.stop();
+        self.ended().await;
+    }
+
+    fn stop(&self) {
+        let end = self
+            .end
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        end.into_iter()
+            .for_each(RunningServiceCancellationToken::cancel);
+    }
+
+    /// Returns true if the protocol revision begins with a handshake.
+    pub(crate) fn is_legacy(&self) -> bool {
+        self.peer
+            .peer_info()
+            .is_some_and(|info| info.protocol_version.has_initialize())
+    }
+
+    /// Subscribes to changes of the tool list. Servers with a handshake report changes without a
+    /// subscription.
+    pub(crate) async fn listen(&self) -> Option<rmcp::service::Subscription> {
+        let info = self.peer.peer_info()?;
+        let tells = info
+            .capabilities
+            .tools
+            .as_ref()
+            .is_some_and(|tools| tools.list_changed == Some(true));
+        if self.is_legacy() || !tells {
+            return None;
+        }
+        let mut filter = SubscriptionFilter::default();
+        filter.tools_list_changed = Some(true);
+        self.peer.listen(filter).await.ok()
+    }
+
+    pub(crate) async fn catalog(
+        &self,
+        definition: &McpServerDefinition,
+    ) -> Result<McpCatalog, ToolError> {
+        let listing = tokio::time::timeout(definition.connect_timeout, listing::list(&self.peer));
+        let listing = match listing.await {
+            Ok(Ok(listing)) => listing,
+            Ok(Err(failure)) => return Err(self.failure(definition, &failure)),
+            Err(_) => {
+                let what = format_args!(
+                    "did not list its tools within {} s",
+                    definition.connect_timeout.as_secs()
+                );
+                return Err(
+                    error(Code::MCP_TIMEOUT, definition.name(), what).suggest(TIMEOUT_ADVICE)
+                );
+            }
+        };
+        let info = self.peer.peer_info();
+        let protocol = info
+            .as_ref()
+            .map(|info| info.protocol_version.to_string())
+            .unwrap_or_default();
+        let server = info.as_ref().and_then(|info| info.server_info.as_ref());
+        let server = server
+            .map(|server| format!("{} {}", server.name, server.version))
+            .unwrap_or_default();
+        Ok(McpCatalog::new(
+            definition,
+            &protocol,
+            server.trim(),
+            listing,
+        ))
+    }
+
+    /// Sends a request without waiting for its answer.
+    pub(crate) async fn send(
+        &self,
+        request: ClientRequest,
+    ) -> Result<RequestHandle<RoleClient>, ServiceError> {
+        self.peer
+            .send_cancellable_request(request, PeerRequestOptions::no_options())
+            .await
+    }
+
+    /// Converts a failure to an error for the caller.
+    pub(crate) fn failure(
+        &self,
+        definition: &McpServerDefinition,
+        failure: &ServiceError,
+    ) -> ToolError {
+        let name = definition.name();
+        if failure.is_authorization_required() || failure.auth_challenge().is_some() {
+            note_challenge(self.tokens.as_ref(), failure.auth_challenge());
+            return wants_login(name);
+        }
+        match failure {
+            ServiceError::McpError(refusal) if refusal.message == UNREADABLE_ANSWER => error(
+                Code::MCP_PROTOCOL,
+                name,
+                format_args!("returned {UNREADABLE_ANSWER}"),
+            ),
+            ServiceError::McpError(refusal) => {
+                let text = codes::escaped_error_text(&refusal.message);
+                error(
+                    Code::MCP_PROTOCOL,
+                    name,
+                    format_args!("refused the request: {text} ({})", refusal.code.0),
+                )
+            }
+            ServiceError::TransportClosed | ServiceError::Cancelled { .. } => {
+                self.exit_error(definition)
+            }
+            ServiceError::TransportSend(cause)
+                if self.is_dead() && cause.error.to_string().contains("closed") =>
+            {
+                self.exit_error(definition)
+            }
+            ServiceError::TransportSend(cause) if is_too_large(cause.error.as_ref()) => {
+                too_much(name, ConnectionFault::LongLine)
+            }
+            ServiceError::TransportSend(cause) => {
+                let text = codes::escaped_error_text(&chain(cause.error.as_ref()));
+                error(
+                    Code::MCP_CONNECT,
+                    name,
+                    format_args!("cannot be reached: {text}"),
+                )
+                .suggest(RETRY_ADVICE)
+            }
+            other => error(
+                Code::MCP_PROTOCOL,
+                name,
+                format_args!("returned {UNREADABLE_ANSWER}: {other}"),
+            ),
+        }
+    }
+
+    fn exit_error(&self, definition: &McpServerDefinition) -> ToolError {
+        let name = definition.name();
+        if let Some(fatal) = self.noticed.fatal() {
+            return too_much(name, fatal);
+        }
+        let how = self.ended.borrow().clone().filter(|how| !how.is_empty());
+        let how = how.map(|how| format!(" ({how})")).unwrap_or_default();
+        let what = format_args!(
+            "ended{how} while handling a request{}",
+            self.noticed.words()
+        );
+        let suggestion =
+            "The effect of the call is unknown. The next call starts the server again.";
+        error(Code::MCP_DIED, name, what).suggest(suggestion)
+    }
+}
+
+const TIMEOUT_ADVICE: &str = "The swarm operator can raise `connectTimeoutMs` in `spec.mcp`.";
+const UPDATE_ADVICE: &str = "Update the server, or gdn if the server is newer.";
+const RETRY_ADVICE: &str = "Check the server and retry; `gdn mcp list --connect` shows the error.";
+
+/// Returns the negotiated revision if it does not exist.
+fn unknown_revision(service: &RunningService<RoleClient, McpClientHandler>) -> Option<String> {
+    let revision = service.peer().peer_info()?.protocol_version.clone();
+    (!ProtocolVersion::KNOWN_VERSIONS.contains(&revision))
+        .then(|| codes::escaped_error_text(revision.as_str()))
+}
+
+/// Runs the service, and then ends the program.
+async fn watch_over(
+    service: RunningService<RoleClient, McpClientHandler>,
+    program: Option<Box<dyn RunningProgram>>,
+    told: watch::Sender<Option<String>>,
+) {
+    let reason = service.waiting().await;
+    let how = ended(program).await;
+    if let Ok(QuitReason::JoinError(panic)) | Err(panic) = reason
+        && panic.is_panic()
+    {
+        tracing::error!("a connection to an MCP server panicked");
+    }
+    // The receiver may already be dropped.
+    let _ = told.send(Some(how));
+}
+
+async fn ended(program: Option<Box<dyn RunningProgram>>) -> String {
+    match program {
+        Some(mut program) => program.end().await,
+        None => String::new(),
+    }
+}
+
+fn lifecycle(pinned: Option<McpProtocol>, legacy: bool) -> ClientLifecycleMode {
+    let modern = || vec![ProtocolVersion::V_2026_07_28];
+    match pinned {
+        Some(McpProtocol::V2025_11_25) => ClientLifecycleMode::Initialize,
+        Some(McpProtocol::V2026_07_28) => ClientLifecycleMode::Discover {
+            preferred_versions: modern(),
+        },
+        None if legacy => ClientLifecycleMode::Initialize,
+        None => ClientLifecycleMode::Auto {
+            preferred_versions: modern(),
+            legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
+        },
+    }
+}
+
+/// Opens the stream of a program or a socket; `None` for a web server.
+async fn stream(
+    definition: &McpServerDefinition,
+    dialer: &dyn ServerSpawner,
+    place: &CallScope,
+) -> Result<Option<ProgramStreams>, ToolError> {
+    match &definition.way {
+        ServerTransport::Program {
+            command,
+            args,
+            env,
+            folder,
+        } => {
+            let program = McpServerProgram {
+                command: command.clone(),
+                args: args.clone(),
+                env: env.clone(),
+                folder: folder.clone(),
+                project: definition.project.clone(),
+                config: definition.config.clone(),
+                sandboxes: place.sandboxes.clone(),
+                workdir: match place.sandboxes.is_empty() {
+                    true => folder.clone(),
+                    false => place.workdir.clone(),
+                },
+            };
+            let failed = |cause: ToolError| ToolError {
+                message: format!(
+                    "the MCP server of Tool/{} cannot be started: {}",
+                    definition.name(),
+                    cause.message
+                ),
+                code: Some(
+                    cause
+                        .code
+                        .filter(|code| *code == Code::TOOL_SANDBOX)
+                        .unwrap_or_else(|| Code::MCP_START.to_string()),
+                ),
+                suggestion: cause.suggestion.or_else(|| Some(missing(command))),
+                ..cause
+            };
+            dialer.start(&program).await.map(Some).map_err(failed)
+        }
+        ServerTransport::Socket(path) => socket(definition, path).await.map(Some),
+        ServerTransport::Http { .. } => Ok(None),
+    }
+}
+
+fn missing(command: &str) -> String {
+    format!("The swarm operator can install `{command}` or correct `command` in `spec.mcp`.")
+}
+
+#[cfg(unix)]
+async fn socket(
+    definition: &McpServerDefinition,
+    path: &std::path::Path,
+) -> Result<ProgramStreams, ToolError> {
+    let connecting = tokio::time::timeout(
+        definition.connect_timeout,
+        tokio::net::UnixStream::connect(path),
+    );
+    let connected = connecting
+        .await
+        .unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()));
+    let stream = connected.map_err(|cause| {
+        error(
+            Code::MCP_CONNECT,
+            definition.name(),
+            format_args!("cannot be reached on {}: {cause}", path.display()),
+        )
+        .suggest("Start the server that listens on this socket.")
+    })?;
+    let (input, output) = stream.into_split();
+    Ok(ProgramStreams {
+        input: Box::new(input),
+        output: Box::new(output),
+        errors: None,
+        program: None,
+    })
+}
+
+#[cfg(not(unix))]
+async fn socket(
+    definition: &McpServerDefinition,
+    _path: &std::path::Path,
+) -> Result<ProgramStreams, ToolError> {
+    Err(error(
+        Code::MCP_CONNECT,
+        definition.name(),
+        "uses a Unix socket, which this system does not support",
+    ))
+}
+
+/// Returns the HTTP client and configuration of a web server.
+async fn web(
+    definition: &McpServerDefinition,
+) -> Result<
+    (
+        EagerStreamClient<reqwest::Client>,
+        StreamableHttpClientTransportConfig,
+    ),
+    ToolError,
+> {
+    let name = definition.name();
+    let ServerTransport::Http { url, headers } = &definition.way else {
+        return Err(error(Code::MCP_CONNECT, name, "has no URL"));
+    };
+    let client = http::client().await;
+    let client = client.map_err(|cause| {
+        error(
+            Code::MCP_CONNECT,
+            name,
+            format_args!("cannot be reached: {cause}"),
+        )
+    })?;
+    let mut named = HashMap::new();
+    for (header, value) in headers {
+        let pair = HeaderName::try_from(header.as_str())
+            .ok()
+            .zip(HeaderValue::from_str(value).ok());
+        let (header, mut value) = pair.ok_or_else(|| {
+            error(
+                Code::MCP_START,
+                name,
+                format_args!("has the invalid header `{header}`"),
+            )
+            .suggest("Correct `headers` in `spec.mcp`.")
+        })?;
+        value.set_sensitive(true);
+        named.insert(header, value);
+    }
+    let config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
+        .custom_headers(named)
+        .reinit_on_expired_session(true);
+    Ok((EagerStreamClient::new(client), config))
+}
+
+fn no_connection(
+    definition: &McpServerDefinition,
+    failure: &ClientInitializeError,
+    noticed: &StreamObservations,
+    end: String,
+) -> ToolError {
+    let name = definition.name();
+    if failure.is_authorization_required() || failure.auth_challenge().is_some() {
+        return wants_login(name);
+    }
+    if let Some(fatal) = noticed.fatal() {
+        return too_much(name, fatal);
+    }
+    let how = if end.is_empty() {
+        String::new()
+    } else {
+        format!(" ({end})")
+    };
+    let why = match failure {
+        ClientInitializeError::ConnectionClosed(_) => {
+            format!("ended{how} without any output")
+        }
+        ClientInitializeError::NoCompatibleProtocolVersion { .. } => {
+            "supports no protocol revision that gdn supports".to_owned()
+        }
+        ClientInitializeError::TransportError { error, .. } => {
+            format!(
+                "cannot be reached{how}: {}",
+                codes::escaped_error_text(&chain(error.error.as_ref()))
+            )
+        }
+        other => format!(
+            "does not answer like an MCP server{how}: {}",
+            codes::escaped_error_text(&other.to_string())
+        ),
+    };
+    error(
+        Code::MCP_CONNECT,
+        name,
+        format_args!("{why}{}", noticed.words()),
+    )
+    .suggest(RETRY_ADVICE)
+}
+
+/// Returns true if a web answer exceeded the size limit.
+fn is_too_large(error: &(dyn std::error::Error + 'static)) -> bool {
+    let error = error.downcast_ref::<StreamableHttpError<reqwest::Error>>();
+    matches!(
+        error,
+        Some(StreamableHttpError::ResponseBodyTooLarge { .. })
+    )
+}
+
+/// Formats an error with all of its causes.
+fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        let more = next.to_string();
+        if !text.contains(&more) {
+            text.push_str(&format!(": {more}"));
+        }
+        cause = next.source();
+    }
+    text
+}
+
+fn too_slow(
+    definition: &McpServerDefinition,
+    noticed: &StreamObservations,
+    _end: String,
+) -> ToolError {
+    let limit = Duration::as_millis(&definition.connect_timeout);
+    let what = format_args!("did not answer within {limit} ms{}", noticed.words());
+    error(Code::MCP_TIMEOUT, definition.name(), what).suggest(TIMEOUT_ADVICE)
+}
+
+fn too_much(name: &str, fatal: ConnectionFault) -> ToolError {
+    match fatal {
+        ConnectionFault::LongLine => {
+            let what = "sent a message of more than 16 MiB";
+            error(Code::MCP_TOO_LARGE, name, what).suggest("Request less data per call.")
+        }
+        ConnectionFault::Noise => {
+            let what = "prints output that is not an MCP message";
+            error(Code::MCP_CONNECT, name, what)
+                .suggest("Check that `command` and `args` in `spec.mcp` start an MCP server.")
+        }
+    }
+}
+
+fn note_challenge(tokens: Option<&TokenFile>, challenge: Option<&str>) {
+    if let Some((tokens, challenge)) = tokens.zip(challenge) {
+        tokens.note_challenge(challenge);
+    }
+}
+
+fn wants_login(name: &str) -> ToolError {
+    error(Code::MCP_AUTH, name, "requires a login").suggest(format!(
+        "The swarm operator can run `gdn mcp login {name}`, or put a key into `headers`."
+    ))
+}

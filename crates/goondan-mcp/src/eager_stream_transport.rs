@@ -1,0 +1,315 @@
+//! A client that opens a session's event stream before it sends other requests.
+//!
+//! A server may send requests while it answers a call, some of them on the session's own stream.
+//! Such a request is lost if the stream is not open yet, and the call would wait forever. The
+//! client also ends calls whose response has a wrong id.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::stream::BoxStream;
+use reqwest::header::{HeaderName, HeaderValue};
+use rmcp::model::{
+    ClientJsonRpcMessage, ErrorData, JsonRpcMessage, RequestId, ServerJsonRpcMessage,
+};
+use rmcp::transport::streamable_http_client::{
+    SseError, StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse,
+    StreamableHttpResponseLimits,
+};
+use sse_stream::Sse;
+use tokio::sync::watch;
+
+/// Maximum time that a request waits for the stream. After that, it is sent without one.
+const STREAM_TIMEOUT: Duration = Duration::from_secs(2);
+
+type Headers = HashMap<HeaderName, HeaderValue>;
+type Events = BoxStream<'static, Result<Sse, SseError>>;
+
+/// A client whose requests wait until the server has accepted or refused the session's stream.
+#[derive(Clone)]
+pub(crate) struct EagerStreamClient<C> {
+    client: C,
+    /// The session whose stream was answered last.
+    heard: Arc<watch::Sender<Option<Arc<str>>>>,
+}
+
+impl<C> EagerStreamClient<C> {
+    pub(crate) fn new(client: C) -> EagerStreamClient<C> {
+        EagerStreamClient {
+            client,
+            heard: Arc::default(),
+        }
+    }
+
+    /// Waits for the stream of `session`, once. A server that never answers delays only one
+    /// request.
+    async fn listen(&self, session: &Arc<str>) {
+        let mut heard = self.heard.subscribe();
+        let answered = heard.wait_for(|heard| heard.as_ref() == Some(session));
+        if tokio::time::timeout(STREAM_TIMEOUT, answered)
+            .await
+            .is_err()
+        {
+            self.note(session);
+        }
+    }
+
+    fn note(&self, session: &Arc<str>) {
+        self.heard.send_replace(Some(Arc::clone(session)));
+    }
+}
+
+impl<C: StreamableHttpClient + Sync> StreamableHttpClient for EagerStreamClient<C> {
+    type Error = C::Error;
+
+    async fn post_message(
+        &self,
+        uri: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session: Option<Arc<str>>,
+        token: Option<String>,
+        headers: Headers,
+    ) -> Result<StreamableHttpPostResponse, StreamableHttpError<C::Error>> {
+        let limits = StreamableHttpResponseLimits::default();
+        self.post_message_with_response_limits(uri, message, session, token, headers, limits)
+            .await
+    }
+
+    async fn post_message_with_response_limits(
+        &self,
+        uri: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session: Option<Arc<str>>,
+        token: Option<String>,
+        headers: Headers,
+        limits: StreamableHttpResponseLimits,
+    ) -> Result<StreamableHttpPostResponse, StreamableHttpError<C::Error>> {
+        if let (Some(session), JsonRpcMessage::Request(_)) = (&session, &message) {
+            self.listen(session).await;
+        }
+        let asked = match &message {
+            JsonRpcMessage::Request(request) => Some(request.id.clone()),
+            _ => None,
+        };
+        let answer = self
+            .client
+            .post_message_with_response_limits(uri, message, session, token, headers, limits)
+            .await?;
+        Ok(match (answer, asked) {
+            (StreamableHttpPostResponse::Json(answer, session), Some(asked)) => {
+                StreamableHttpPostResponse::Json(addressed(answer, &asked), session)
+            }
+            (answer, _) => answer,
+        })
+    }
+
+    async fn delete_session(
+        &self,
+        uri: Arc<str>,
+        session: Arc<str>,
+        token: Option<String>,
+        headers: Headers,
+    ) -> Result<(), StreamableHttpError<C::Error>> {
+        self.client
+            .delete_session(uri, session, token, headers)
+            .await
+    }
+
+    async fn get_stream(
+        &self,
+        uri: Arc<str>,
+        session: Option<Arc<str>>,
+        last_event_id: Option<String>,
+        token: Option<String>,
+        headers: Headers,
+    ) -> Result<Events, StreamableHttpError<C::Error>> {
+        let size = StreamableHttpResponseLimits::default().max_sse_event_size;
+        self.get_stream_with_max_sse_event_size(uri, session, last_event_id, token, headers, size)
+            .await
+    }
+
+    async fn get_stream_with_max_sse_event_size(
+        &self,
+        uri: Arc<str>,
+        session: Option<Arc<str>>,
+        last_event_id: Option<String>,
+        token: Option<String>,
+        headers: Headers,
+        max_size: usize,
+    ) -> Result<Events, StreamableHttpError<C::Error>> {
+        let noted = session.clone();
+        let answer = self
+            .client
+            .get_stream_with_max_sse_event_size(
+                uri,
+                session,
+                last_event_id,
+                token,
+                headers,
+                max_size,
+            )
+            .await;
+        if let Some(session) = &noted {
+            self.note(session);
+        }
+        answer
+    }
+}
+
+/// Corrects the id of the answer to the request `asked`. A proxy may refuse a request without the
+/// id. An answer with another id would leave the caller waiting, so it becomes an error.
+fn addressed(answer: ServerJsonRpcMessage, asked: &RequestId) -> ServerJsonRpcMessage {
+    match answer {
+        JsonRpcMessage::Error(refusal) => {
+            ServerJsonRpcMessage::error(refusal.error, Some(asked.clone()))
+        }
+        JsonRpcMessage::Response(response) if !is_same(&response.id, asked) => {
+            let error = ErrorData::invalid_request("the server answered another request", None);
+            ServerJsonRpcMessage::error(error, Some(asked.clone()))
+        }
+        answer => answer,
+    }
+}
+
+/// Compares ids as strings, because some servers return a numeric id as a string.
+fn is_same(one: &RequestId, other: &RequestId) -> bool {
+    one.to_string() == other.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::{FutureExt as _, StreamExt as _};
+    use rmcp::model::{
+        ClientNotification, ClientRequest, InitializedNotification, PingRequest, RequestId,
+    };
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use tokio::sync::Semaphore;
+
+    /// A server that delays its stream until it gets a permit, and counts posted messages.
+    #[derive(Clone)]
+    struct Slow {
+        answers: Arc<Semaphore>,
+        posted: Arc<AtomicUsize>,
+    }
+
+    impl StreamableHttpClient for Slow {
+        type Error = std::io::Error;
+
+        async fn post_message(
+            &self,
+            _uri: Arc<str>,
+            _message: ClientJsonRpcMessage,
+            _session: Option<Arc<str>>,
+            _token: Option<String>,
+            _headers: Headers,
+        ) -> Result<StreamableHttpPostResponse, StreamableHttpError<std::io::Error>> {
+            self.posted.fetch_add(1, Ordering::SeqCst);
+            Ok(StreamableHttpPostResponse::Accepted)
+        }
+
+        async fn delete_session(
+            &self,
+            _uri: Arc<str>,
+            _session: Arc<str>,
+            _token: Option<String>,
+            _headers: Headers,
+        ) -> Result<(), StreamableHttpError<std::io::Error>> {
+            Ok(())
+        }
+
+        async fn get_stream(
+            &self,
+            _uri: Arc<str>,
+            _session: Option<Arc<str>>,
+            _last_event_id: Option<String>,
+            _token: Option<String>,
+            _headers: Headers,
+        ) -> Result<Events, StreamableHttpError<std::io::Error>> {
+            self.answers
+                .acquire()
+                .await
+                .expect("nobody closes it")
+                .forget();
+            Ok(futures::stream::empty().boxed())
+        }
+    }
+
+    fn slow() -> (Slow, EagerStreamClient<Slow>) {
+        let server = Slow {
+            answers: Arc::new(Semaphore::new(0)),
+            posted: Arc::default(),
+        };
+        (server.clone(), EagerStreamClient::new(server))
+    }
+
+    fn request() -> ClientJsonRpcMessage {
+        ClientJsonRpcMessage::request(
+            ClientRequest::PingRequest(PingRequest::default()),
+            RequestId::Number(1),
+        )
+    }
+
+    async fn post(
+        client: &EagerStreamClient<Slow>,
+        message: ClientJsonRpcMessage,
+        session: Option<&str>,
+    ) {
+        let answer = client
+            .post_message(
+                "u".into(),
+                message,
+                session.map(Arc::from),
+                None,
+                Headers::new(),
+            )
+            .await;
+        assert!(answer.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_waits_until_the_stream_was_answered() {
+        let (server, client) = slow();
+        let stream = client.get_stream("u".into(), Some("s".into()), None, None, Headers::new());
+        let asked = post(&client, request(), Some("s"));
+        tokio::pin!(stream, asked);
+        assert!(stream.as_mut().now_or_never().is_none());
+        assert!(asked.as_mut().now_or_never().is_none());
+        assert_eq!(
+            server.posted.load(Ordering::SeqCst),
+            0,
+            "it is not asked before it is listened to"
+        );
+        server.answers.add_permits(1);
+        assert!(stream.await.is_ok());
+        asked
+            .now_or_never()
+            .expect("nothing is waited for any more");
+        assert_eq!(server.posted.load(Ordering::SeqCst), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_without_an_answer_is_waited_for_once() {
+        let (server, client) = slow();
+        let start = tokio::time::Instant::now();
+        post(&client, request(), Some("s")).await;
+        post(&client, request(), Some("s")).await;
+        assert_eq!(start.elapsed(), STREAM_TIMEOUT);
+        assert_eq!(server.posted.load(Ordering::SeqCst), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_needs_no_stream_does_not_wait() {
+        let (server, client) = slow();
+        let told = ClientNotification::InitializedNotification(InitializedNotification::default());
+        let told = ClientJsonRpcMessage::notification(told);
+        post(&client, told, Some("s"))
+            .now_or_never()
+            .expect("it is only told");
+        post(&client, request(), None)
+            .now_or_never()
+            .expect("there is no session");
+        assert_eq!(server.posted.load(Ordering::SeqCst), 2);
+    }
+}

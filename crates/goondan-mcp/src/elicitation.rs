@@ -1,0 +1,38 @@
+//! The origin of a tool call: a swarm, or a direct session.
+
+use std::sync::Arc;
+
+use rmcp::model::RequestMetaObject;
+use tokio_util::sync::CancellationToken;
+
+use crate::call_scope::CallScope;
+use goondan_core::caller::CallerTrace;
+use goondan_core::ports::tool::{ProgressSink, ToolContext};
+
+pub(crate) struct ElicitationContext {
+    pub(crate) place: CallScope,
+    /// The caller identity that is sent to the server.
+    pub(crate) caller: Option<CallerTrace>,
+    pub(crate) progress: Arc<dyn ProgressSink>,
+    /// Fires when the call is cancelled.
+    pub(crate) cancellation: CancellationToken,
+}
+
+impl ElicitationContext {
+    pub(crate) fn of(ctx: &ToolContext) -> Self {
+        ElicitationContext {
+            place: CallScope::of(ctx),
+            caller: ctx.caller.clone(),
+            progress: Arc::clone(&ctx.progress),
+            cancellation: ctx.cancellation.clone(),
+        }
+    }
+
+    pub(crate) fn meta(&self) -> Option<RequestMetaObject> {
+        let mut meta = RequestMetaObject::new();
+        for (name, value) in self.caller.iter().flat_map(CallerTrace::headers) {
+            meta.insert(name.to_owned(), value.into());
+        }
+        (!meta.is_empty()).then_some(meta)
+    }
+}

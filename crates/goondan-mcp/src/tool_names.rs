@@ -1,0 +1,143 @@
+//! Exported names of a server's tools.
+//!
+//! Models accept at most 64 characters of `[A-Za-z0-9_-]`, including the name of the Tool and `__`.
+//! A name that fits is kept. In other names, invalid characters become `_`. If the result is too
+//! long or not unique, it ends in a hash of the server's name for the tool. The exported name is
+//! therefore stable as long as the server's name is.
+
+use std::collections::{HashMap, HashSet};
+
+use goondan_core::ids::hex;
+use sha2::{Digest, Sha256};
+
+/// Maximum length of a tool name for models.
+const MAX_NAME_LENGTH: usize = 64;
+/// Minimum length that leaves names distinguishable.
+const MIN_OWN_LENGTH: usize = 12;
+/// Number of hash digits in a name.
+const HASH_DIGITS: usize = 6;
+
+/// Maximum length of a Tool's name that leaves space for its tools' names.
+pub(crate) const MAX_TOOL_NAME_LENGTH: usize = MAX_NAME_LENGTH - 2 - MIN_OWN_LENGTH;
+
+/// Returns the exported names of the server's tools `own` for the Tool `tool`, in order. Tools with
+/// equal names count as one, so only the first gets a name.
+pub(crate) fn assign<'n>(tool: &str, own: &[&'n str]) -> Vec<Option<String>> {
+    let room = MAX_NAME_LENGTH
+        .saturating_sub(tool.len() + 2)
+        .max(MIN_OWN_LENGTH);
+    let plain: Vec<String> = own.iter().map(|name| plain(name)).collect();
+    let mut taken: HashMap<&str, Vec<&str>> = HashMap::new();
+    for (name, own) in plain.iter().zip(own) {
+        let owners = taken.entry(name).or_default();
+        if !owners.contains(own) {
+            owners.push(own);
+        }
+    }
+    let mut seen: HashSet<&'n str> = HashSet::new();
+    let mut name = |plain: &String, own: &'n str| {
+        if !seen.insert(own) {
+            return None;
+        }
+        let is_own = plain.as_str() == own;
+        let collides = taken[plain.as_str()].len() > 1 && !is_own;
+        Some(if collides || plain.len() > room {
+            hashed(plain, own, room)
+        } else {
+            plain.clone()
+        })
+    };
+    plain
+        .iter()
+        .zip(own)
+        .map(|(plain, own)| name(plain, own))
+        .collect()
+}
+
+/// Replaces characters that models do not accept, and removes `__`.
+pub(crate) fn plain(name: &str) -> String {
+    let mut plain = String::with_capacity(name.len());
+    for c in name.chars() {
+        let c = if c.is_ascii_alphanumeric() || c == '-' {
+            c
+        } else {
+            '_'
+        };
+        if c != '_' || !plain.ends_with('_') {
+            plain.push(c);
+        }
+    }
+    let trimmed = plain.trim_start_matches(['_', '-']);
+    if trimmed.is_empty() {
+        "tool".to_owned()
+    } else {
+        trimmed.to_owned()
+    }
+}
+
+fn hashed(plain: &str, own: &str, room: usize) -> String {
+    let hash = hex(&Sha256::digest(own.as_bytes()));
+    let kept = plain[..plain.len().min(room - HASH_DIGITS - 1)].trim_end_matches(['_', '-']);
+    format!("{kept}-{}", &hash[..HASH_DIGITS])
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn assigned(tool: &str, own: &[&str]) -> Vec<String> {
+        assign(tool, own)
+            .into_iter()
+            .map(|name| name.unwrap_or_else(|| "-".to_owned()))
+            .collect()
+    }
+
+    #[test]
+    fn a_name_that_fits_stays() {
+        assert_eq!(
+            assigned("git", &["git_status", "log-all", "X9"]),
+            ["git_status", "log-all", "X9"]
+        );
+    }
+
+    #[test]
+    fn what_models_do_not_take_is_replaced() {
+        assert_eq!(
+            assigned("t", &["files.read", "a__b", "__x", "ü", "größe"]),
+            ["files_read", "a_b", "x", "tool", "gr_e"]
+        );
+    }
+
+    #[test]
+    fn names_that_become_the_same_are_told_apart_and_the_true_one_keeps_its_name() {
+        let both = assigned("t", &["a.b", "a_b", "a/b", "a_b"]);
+        assert_eq!((both[1].as_str(), both[3].as_str()), ("a_b", "-"));
+        assert!(
+            both[0].starts_with("a_b-") && both[2].starts_with("a_b-") && both[0] != both[2],
+            "{both:?}"
+        );
+        // The order of the tools does not matter.
+        assert_eq!(
+            assigned("t", &["a/b", "a.b", "a_b"]),
+            [both[2].clone(), both[0].clone(), "a_b".to_owned()]
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn every_name_fits_and_is_unique(tool in "[a-z]{1,50}", own in proptest::collection::btree_set("\\PC{0,90}|[a-z_.]{1,8}", 0..12)) {
+            let own: Vec<&str> = own.iter().map(String::as_str).collect();
+            let names: Vec<String> = assign(&tool, &own).into_iter().flatten().collect();
+            prop_assert_eq!(names.len(), own.len());
+            for name in &names {
+                prop_assert!(tool.len() + 2 + name.len() <= MAX_NAME_LENGTH, "{}", name);
+                prop_assert!(!name.contains("__") && name.starts_with(|c: char| c.is_ascii_alphanumeric()));
+                prop_assert!(name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-')));
+            }
+            let unique: HashSet<&String> = names.iter().collect();
+            prop_assert_eq!(unique.len(), names.len());
+        }
+    }
+}

@@ -1,0 +1,334 @@
+//! Reads an answer while it arrives, within limits of time and size.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use goondan_core::ports::model::{CompletedAnswer, ModelChunk, ModelError, ModelErrorKind};
+use reqwest::Response;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::failure::{FailureContext, is_html};
+use crate::answer::AnswerBuilder;
+use crate::errors::ProviderError;
+use crate::formats::{AnswerProgress, StreamDecoder, WireEvent};
+use crate::transport::limits::{MAX_ANSWER_BYTES, MAX_WIRE_BYTES};
+use crate::transport::{EventReader, HttpClients, ProbeAnswer};
+
+/// Bytes of a body without events that are kept to find out what it is.
+const MAX_SAMPLE_BYTES: usize = 64 * 1024;
+
+/// Wait for more events after the provider announced the end of the answer.
+const END_GRACE: Duration = Duration::from_secs(2);
+
+/// Time in which the rest of a finished body is read, so that its connection can serve the next call.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Keep-alives extend the idle timeout up to this factor.
+const MAX_KEEP_ALIVE_FACTOR: u32 = 10;
+
+/// An answer that is arriving.
+pub(crate) struct AnswerStream {
+    response: Option<Response>,
+    events: EventReader,
+    reader: AnswerReader,
+    idle_timeout: Duration,
+    /// Time of the last event or keep-alive.
+    last_event: Instant,
+    /// Time of the last event with data.
+    last_data: Instant,
+    /// Time of the last event that added content or announced the end.
+    last_growth: Instant,
+    wire_bytes: usize,
+}
+
+/// Completes an answer: makes its call ids unique and recovers calls that are text.
+pub(crate) type Completion =
+    Box<dyn FnOnce(AnswerBuilder) -> Result<CompletedAnswer, ProviderError> + Send + Sync>;
+
+struct AnswerReader {
+    failures: Arc<FailureContext>,
+    host: Arc<str>,
+    decoder: Box<dyn StreamDecoder>,
+    answer: Option<AnswerBuilder>,
+    completion: Option<Completion>,
+    ready: VecDeque<ModelChunk>,
+    event_count: usize,
+    data_count: usize,
+    /// Body without events so far.
+    sample: Vec<u8>,
+    outcome: Option<Result<CompletedAnswer, ModelError>>,
+}
+
+impl AnswerStream {
+    pub(crate) fn new(
+        response: Response,
+        events: EventReader,
+        decoder: Box<dyn StreamDecoder>,
+        answer: AnswerBuilder,
+        completion: Completion,
+        (failures, host): (&Arc<FailureContext>, &Arc<str>),
+        idle_timeout: Duration,
+    ) -> Self {
+        let reader = AnswerReader {
+            failures: Arc::clone(failures),
+            host: Arc::clone(host),
+            decoder,
+            answer: Some(answer),
+            completion: Some(completion),
+            ready: VecDeque::new(),
+            event_count: 0,
+            data_count: 0,
+            sample: Vec::new(),
+            outcome: None,
+        };
+        let now = Instant::now();
+        AnswerStream {
+            response: Some(response),
+            events,
+            reader,
+            idle_timeout,
+            last_event: now,
+            last_data: now,
+            last_growth: now,
+            wire_bytes: 0,
+        }
+    }
+
+    /// Returns the next chunk. `Finish` or an error is the last one.
+    pub(crate) async fn next(&mut self) -> Option<Result<ModelChunk, ModelError>> {
+        loop {
+            if let Some(chunk) = self.reader.ready.pop_front() {
+                return Some(Ok(chunk));
+            }
+            if let Some(outcome) = self.reader.outcome.take() {
+                return Some(outcome.map(|answer| ModelChunk::Finish(Box::new(answer))));
+            }
+            self.response.as_ref()?;
+            self.read().await;
+        }
+    }
+
+    /// Returns `error`, or a better one if the body contained no event: then the start of the body counts, or the
+    /// answer of `url` to a GET.
+    pub(crate) async fn explain(
+        self,
+        http: &HttpClients,
+        url: &str,
+        error: ModelError,
+    ) -> ModelError {
+        let reader = &self.reader;
+        let is_empty = reader.data_count == 0 && error.kind == ModelErrorKind::Connection;
+        if !is_empty || error.message != reader.failures.broken(&reader.host).message {
+            return error;
+        }
+        let sample = String::from_utf8_lossy(&reader.sample);
+        let probe = match sample.trim() {
+            "" => http.probe(url).await,
+            _ => Some(ProbeAnswer {
+                status: 200,
+                body: sample.into_owned(),
+            }),
+        };
+        reader.failures.without_events(&reader.host, probe)
+    }
+
+    async fn read(&mut self) {
+        let Some(response) = &mut self.response else {
+            return;
+        };
+        let has_ended = self.reader.has_ended();
+        let deadline = match has_ended {
+            true => self.last_growth + END_GRACE,
+            false => {
+                let keep_alive = self.last_data + self.idle_timeout * MAX_KEEP_ALIVE_FACTOR;
+                keep_alive.min(self.last_event + self.idle_timeout)
+            }
+        };
+        match timeout_at(deadline, response.chunk()).await {
+            Ok(Ok(Some(piece))) => self.take(&piece),
+            Ok(Ok(None)) => {
+                let reader = &mut self.reader;
+                match self.events.finish(&mut |event| reader.event(event)) {
+                    Ok(()) => reader.end_of_body(),
+                    Err(error) => reader.fail(|failures, host| failures.framing(host, &error)),
+                }
+            }
+            Ok(Err(_)) | Err(_) if has_ended => self.reader.complete(),
+            Ok(Err(error)) => self
+                .reader
+                .fail(|failures, host| failures.transport(host, &error)),
+            Err(_) => self.reader.fail(FailureContext::silent),
+        }
+        match &self.reader.outcome {
+            None => {}
+            Some(Ok(_)) => {
+                if let Some(response) = self.response.take() {
+                    drain(response);
+                }
+            }
+            Some(Err(_)) => self.response = None,
+        }
+    }
+
+    fn take(&mut self, piece: &[u8]) {
+        self.wire_bytes += piece.len();
+        let reader = &mut self.reader;
+        reader.keep_sample(piece);
+        let (events, data, content) = (reader.event_count, reader.data_count, reader.content());
+        let taken = self.events.take(piece, &mut |event| reader.event(event));
+        if let Err(error) = taken {
+            reader.fail(|failures, host| failures.framing(host, &error));
+        } else if self.wire_bytes > MAX_WIRE_BYTES {
+            reader.fail(|failures, host| failures.too_large(host, MAX_WIRE_BYTES));
+        }
+        let now = Instant::now();
+        if reader.event_count > events {
+            self.last_event = now;
+        }
+        if reader.data_count > data {
+            self.last_data = now;
+        }
+        if reader.content() != content {
+            self.last_growth = now;
+        }
+    }
+}
+
+impl AnswerReader {
+    fn has_ended(&self) -> bool {
+        self.answer.as_ref().is_some_and(AnswerBuilder::has_ended)
+    }
+
+    /// Returns a value that changes with the content and with the announced end.
+    fn content(&self) -> Option<(usize, bool)> {
+        self.answer
+            .as_ref()
+            .map(|answer| (answer.bytes(), answer.has_ended()))
+    }
+
+    /// Keeps the body until an event has data: whole if it looks like JSON, else only its start.
+    fn keep_sample(&mut self, piece: &[u8]) {
+        if self.data_count == 0 {
+            let max_bytes = match is_json_start(&self.sample) {
+                true => MAX_ANSWER_BYTES,
+                false => MAX_SAMPLE_BYTES,
+            };
+            let room = max_bytes.saturating_sub(self.sample.len());
+            let room = room.min(piece.len());
+            self.sample.extend_from_slice(&piece[..room]);
+        }
+    }
+
+    /// Decodes an event. Events after the end do not count.
+    fn event(&mut self, event: WireEvent<'_>) {
+        self.event_count += 1;
+        let Some(answer) = self.answer.as_mut().filter(|_| self.outcome.is_none()) else {
+            return;
+        };
+        if event.data.is_empty() {
+            return;
+        }
+        if !is_keep_alive(event) {
+            self.data_count += 1;
+        }
+        let decoded = self.decoder.decode(event, answer);
+        self.ready
+            .extend(std::iter::from_fn(|| answer.next_chunk()));
+        match decoded {
+            Ok(AnswerProgress::More) if answer.bytes() > MAX_ANSWER_BYTES => {
+                self.fail(|failures, host| failures.too_large(host, MAX_ANSWER_BYTES));
+            }
+            Ok(AnswerProgress::More) => {}
+            Ok(AnswerProgress::Done) => self.complete(),
+            Err(ProviderError::Unreadable(_))
+                if is_html(&String::from_utf8_lossy(&self.sample)) =>
+            {
+                self.fail(FailureContext::html);
+            }
+            Err(error) => self.fail(|failures, host| failures.provider(host, error)),
+        }
+    }
+
+    /// The connection closed. The answer counts if the provider announced its end, or sent one whole JSON object.
+    fn end_of_body(&mut self) {
+        if self.outcome.is_some() {
+            return;
+        }
+        if self.data_count == 0 {
+            self.decode_whole_body();
+        }
+        match self.has_ended() {
+            true => self.complete(),
+            false => self.fail(FailureContext::broken),
+        }
+    }
+
+    /// Decodes the body of a server that ignores `stream` and answers with one JSON value.
+    fn decode_whole_body(&mut self) {
+        let sample = std::mem::take(&mut self.sample);
+        let text = std::str::from_utf8(&sample)
+            .ok()
+            .filter(|_| is_json_start(&sample));
+        let Some((data, answer)) = text.zip(self.answer.as_mut()) else {
+            self.sample = sample;
+            return;
+        };
+        let decoded = self.decoder.decode(WireEvent { name: None, data }, answer);
+        self.ready
+            .extend(std::iter::from_fn(|| answer.next_chunk()));
+        let is_answer = !answer.is_empty();
+        match decoded {
+            Err(error @ ProviderError::Reported(_)) => {
+                self.fail(|failures, host| failures.instead_of_stream(host, error));
+            }
+            Ok(_) if is_answer => self.complete(),
+            _ => self.sample = sample,
+        }
+    }
+
+    fn complete(&mut self) {
+        if self.outcome.is_some() {
+            return;
+        }
+        if let (Some(answer), Some(completion)) = (self.answer.take(), self.completion.take()) {
+            let completed =
+                completion(answer).map_err(|error| self.failures.provider(&self.host, error));
+            self.outcome = Some(completed);
+        }
+    }
+
+    fn fail(&mut self, error: impl FnOnce(&FailureContext, &str) -> ModelError) {
+        if self.outcome.is_none() {
+            self.outcome = Some(Err(error(&self.failures, &self.host)));
+        }
+    }
+}
+
+/// Returns whether a body begins like a JSON object or list.
+fn is_json_start(body: &[u8]) -> bool {
+    matches!(body.trim_ascii_start().first(), Some(b'{' | b'['))
+}
+
+/// Returns whether an event only keeps the connection open.
+fn is_keep_alive(event: WireEvent<'_>) -> bool {
+    event.name == Some("ping") || event.data.len() < 64 && event.data.contains("\"ping\"")
+}
+
+/// Reads what follows the end: only a connection whose body was read completely serves another call.
+fn drain(mut response: Response) {
+    loop {
+        match response.chunk().now_or_never() {
+            Some(Ok(Some(_))) => {}
+            Some(_) => return,
+            None => break,
+        }
+    }
+    tokio::spawn(timeout(DRAIN_TIMEOUT, async move {
+        while let Ok(Some(_)) = response.chunk().await {}
+    }));
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,83 @@
+//! Validates names in archives: they must denote the same file on every system, inside of the
+//! target directory.
+
+/// Maximum length of a file or directory name in bytes.
+const MAX_NAME_BYTES: usize = 200;
+/// Maximum length of a path in bytes.
+const MAX_PATH_BYTES: usize = 1024;
+/// Device names of Windows. An extension does not change their meaning.
+const WINDOWS_DEVICE_NAMES: [&str; 8] = [
+    "con", "prn", "aux", "nul", "conin$", "conout$", "clock$", "$mft",
+];
+/// Device names of Windows that end in a digit.
+const NUMBERED_DEVICE_PREFIXES: [&str; 2] = ["com", "lpt"];
+
+/// Splits a path in an archive into its parts.
+///
+/// # Errors
+///
+/// Fails with the reason, as the end of a sentence, if the path must not be unpacked.
+pub(crate) fn parts(path: &[u8]) -> Result<Vec<&str>, &'static str> {
+    let text = std::str::from_utf8(path).map_err(|_| "its name is not UTF-8 text")?;
+    if text.len() > MAX_PATH_BYTES {
+        return Err("its path is too long");
+    }
+    if text.starts_with('/') {
+        return Err("its path is absolute");
+    }
+    let text = text.strip_prefix("./").unwrap_or(text);
+    let text = text.strip_suffix('/').unwrap_or(text);
+    if text.is_empty() || text == "." {
+        return Ok(Vec::new());
+    }
+    let parts: Vec<&str> = text.split('/').collect();
+    parts.iter().try_for_each(|part| check(part))?;
+    if parts.len() > goondan_spec::content_hash::MAX_PACKAGE_DEPTH {
+        return Err("it is nested too deeply");
+    }
+    Ok(parts)
+}
+
+fn check(part: &str) -> Result<(), &'static str> {
+    let is_odd = |c: char| c.is_control() || matches!(c, '<' | '>' | '"' | '|' | '?' | '*');
+    match part {
+        "" => Err("its path has an empty part"),
+        "." | ".." => Err("its path contains `.` or `..`, which may lead out of the directory"),
+        _ if part.len() > MAX_NAME_BYTES => Err("its name is too long"),
+        _ if part.contains('\\') => {
+            Err("its name has a backslash, which separates directories on Windows")
+        }
+        _ if part.contains(':') => {
+            Err("its name has a colon, which names a drive or a stream on Windows")
+        }
+        _ if part.contains(is_odd) => {
+            Err("its name has a character that some systems do not allow")
+        }
+        _ if part.ends_with(['.', ' ']) => {
+            Err("its name ends in a dot or a space, which Windows drops")
+        }
+        _ if is_device(part) => Err("its name is the name of a device on Windows"),
+        _ => Ok(()),
+    }
+}
+
+fn is_device(part: &str) -> bool {
+    let stem = part
+        .split('.')
+        .next()
+        .unwrap_or(part)
+        .trim_end()
+        .to_lowercase();
+    let digit = NUMBERED_DEVICE_PREFIXES
+        .iter()
+        .find_map(|name| stem.strip_prefix(name));
+    let is_numbered = digit.is_some_and(|rest| {
+        rest.chars().count() == 1 && rest.contains(|c| "0123456789¹²³".contains(c))
+    });
+    WINDOWS_DEVICE_NAMES.contains(&stem.as_str()) || is_numbered
+}
+
+/// Returns a key that is equal for paths that differ only in case.
+pub(crate) fn key(parts: &[&str]) -> String {
+    parts.join("/").to_lowercase()
+}

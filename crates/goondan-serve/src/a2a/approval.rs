@@ -1,0 +1,144 @@
+//! Approval requests as task status, and the messages that answer them.
+
+use std::num::NonZeroUsize;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use goondan::ApprovalHandle;
+use goondan::ports::approval::ApprovalCoverage;
+use goondan::spec::JsonObject;
+use lru::LruCache;
+use serde_json::{Value, json};
+
+use super::encoding::{MessageSender, TaskMessage, TaskPart};
+use super::message::IncomingMessage;
+use super::rpc::RpcError;
+use super::task::TaskId;
+use crate::approvals;
+use crate::service::Service;
+use crate::wire::{AnswerBody, ApprovalChoice, CoverageBody, QuestionBody};
+
+const MAX_SHOWN_REQUESTS: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
+
+/// Approval request last shown for each task. An answer without a request id applies to this
+/// request, and never to one that opened later.
+pub(crate) struct ShownRequests(Mutex<LruCache<String, String>>);
+
+impl Default for ShownRequests {
+    fn default() -> Self {
+        ShownRequests(Mutex::new(LruCache::new(MAX_SHOWN_REQUESTS)))
+    }
+}
+
+impl ShownRequests {
+    /// Notes the approval request that is shown to a client.
+    pub(super) fn note_shown(&self, task: &TaskId, question: &ApprovalHandle) {
+        self.state()
+            .put(task.id.clone(), question.request.id.clone());
+    }
+
+    fn last(&self, task: &TaskId) -> Option<String> {
+        self.state().get(&task.id).cloned()
+    }
+
+    fn state(&self) -> MutexGuard<'_, LruCache<String, String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns the approval request as a message, as text and as data.
+pub(super) fn request_message(question: &ApprovalHandle) -> TaskMessage {
+    let request = &question.request;
+    let words = format!(
+        "{}\n\nAnswer with once, conversation, always or deny.",
+        request.to_plain_text()
+    );
+    let pieces = vec![
+        TaskPart::Text(words),
+        TaskPart::Data(json!(QuestionBody::from(&**request))),
+    ];
+    TaskMessage {
+        id: format!("question-{}", request.id),
+        by: MessageSender::Agent,
+        pieces,
+    }
+}
+
+/// Applies a message as the answer to an approval request of its task. Ignores text that is not an
+/// answer, and answers to requests that the client has not seen. The task status then shows the
+/// open request again.
+pub(super) fn apply_answer(
+    service: &Service,
+    id: &TaskId,
+    trace_id: &str,
+    message: &IncomingMessage,
+) -> Result<(), RpcError> {
+    if service.inner.given.has(&id.id, &message.id) {
+        // A repeated message.
+        return Ok(());
+    }
+    let Some(oldest) = approvals::oldest_request(service, trace_id) else {
+        let words = "The task is running and accepts no messages. To start the next task of the \
+            conversation, send the message with only the `contextId`.";
+        return Err(RpcError::unsupported(words));
+    };
+    let Some((named, answer)) = read(message)? else {
+        return Ok(());
+    };
+    let closed =
+        "The approval request is no longer open. Get the task: its status shows the open request.";
+    let question = match named {
+        Some(named) => of_task(service, trace_id, &named)
+            .ok_or_else(|| RpcError::field("message.parts", closed))?,
+        None if service.inner.a2a.last(id).as_ref() == Some(&oldest.request.id) => oldest,
+        None => return Ok(()),
+    };
+    let covers = ApprovalCoverage::from(answer.covers);
+    if covers != ApprovalCoverage::Call && !question.request.is_offered(covers) {
+        return Err(RpcError::field(
+            "message.parts",
+            "The approval request does not offer this scope. The request is still open.",
+        ));
+    }
+    if !question.answer(answer.meaning()) {
+        return Err(RpcError::field("message.parts", closed));
+    }
+    service.inner.given.note(&id.id, &message.id);
+    Ok(())
+}
+
+/// Returns the open approval request with this id, if it belongs to the trace.
+fn of_task(service: &Service, trace_id: &str, id: &str) -> Option<ApprovalHandle> {
+    approvals::open_requests(service, trace_id).find(|question| question.request.id == id)
+}
+
+/// Parses an answer: data with `answer` and an optional request `id`, or one word. `None` for other
+/// text.
+fn read(message: &IncomingMessage) -> Result<Option<(Option<String>, AnswerBody)>, RpcError> {
+    for piece in &message.pieces {
+        if let TaskPart::Data(Value::Object(data)) = piece {
+            let mut data: JsonObject = data.clone();
+            let id = data
+                .remove("id")
+                .and_then(|id| id.as_str().map(str::to_owned));
+            let answer = serde_json::from_value(Value::Object(data));
+            return answer.map(|answer| Some((id, answer))).map_err(|error| {
+                RpcError::field("message.parts", format!("The answer is invalid: {error}."))
+            });
+        }
+    }
+    let (text, _) = message.input();
+    let answer = match &*text.trim().trim_end_matches(['.', '!']).to_lowercase() {
+        "once" | "yes" => ApprovalChoice::Once,
+        "conversation" => ApprovalChoice::Conversation,
+        "always" => ApprovalChoice::Always,
+        "deny" | "no" => ApprovalChoice::Deny,
+        _ => return Ok(None),
+    };
+    Ok(Some((
+        None,
+        AnswerBody {
+            answer,
+            covers: CoverageBody::Call,
+        },
+    )))
+}

@@ -1,0 +1,378 @@
+//! Manager of all sessions of an editor. One task handles all of them, so the editor receives
+//! events in the order in which they occur.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use agent_client_protocol::v1::schema as wire;
+use agent_client_protocol::v1::{ConnectionTo, Responder};
+use agent_client_protocol::{Client, Error, ErrorCode};
+use goondan::event::{FinishReason, RuntimeEventKind, SwarmEvent, TurnResult};
+use goondan::ids::InstanceId;
+use goondan::{ApprovalHandle, Input, SendError};
+use rand::RngExt;
+use serde_json::json;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::session::EditorSession;
+use super::updates;
+use super::{EditorRequest, permission, prompt, replay};
+use crate::service::Service;
+
+/// Prefix of new session ids.
+const SESSION_ID_PREFIX: &str = "acp-";
+
+/// Manager of an editor's sessions.
+pub(super) struct SessionManager {
+    service: Service,
+    agent: Option<String>,
+    editor: ConnectionTo<Client>,
+    asks: UnboundedSender<EditorRequest>,
+    /// Sessions by conversation key.
+    sessions: HashMap<String, EditorSession>,
+    /// Prompts with a running turn, by input id.
+    prompts: HashMap<String, PendingPrompt>,
+    /// Trace of the running turn of each conversation.
+    chains: HashMap<InstanceId, String>,
+    /// Approval requests that arrived while no session was open.
+    put_off: Vec<ApprovalHandle>,
+    latest: Option<String>,
+}
+
+struct PendingPrompt {
+    session: String,
+    trace_id: String,
+    responder: Responder<wire::PromptResponse>,
+    /// Ends the task that waits for the editor to cancel the request.
+    _open: DropGuard,
+}
+
+impl SessionManager {
+    pub(super) fn new(
+        service: Service,
+        agent: Option<String>,
+        editor: ConnectionTo<Client>,
+        asks: UnboundedSender<EditorRequest>,
+    ) -> Self {
+        let (sessions, prompts, chains) = (HashMap::new(), HashMap::new(), HashMap::new());
+        SessionManager {
+            service,
+            agent,
+            editor,
+            asks,
+            sessions,
+            prompts,
+            chains,
+            put_off: Vec::new(),
+            latest: None,
+        }
+    }
+
+    /// Runs until the editor disconnects or the swarm ends.
+    pub(super) async fn run(mut self, asked: &mut UnboundedReceiver<EditorRequest>) {
+        let mut events = self.service.swarm().subscribe();
+        let mut questions = self.service.inner.broker.listen();
+        let (editor, ended) = (self.editor.clone(), self.service.inner.ended.clone());
+        loop {
+            tokio::select! {
+                biased;
+                Some(event) = events.recv() => self.handle_event(&event),
+                Some(ask) = asked.recv() => self.answer(ask).await,
+                Some(question) = questions.next() => self.show_request(question),
+                () = editor.incoming_closed() => return,
+                () = ended.cancelled() => return,
+            }
+        }
+    }
+
+    async fn answer(&mut self, ask: EditorRequest) {
+        let told = match ask {
+            EditorRequest::New(request, to) => to.respond_with_result(self.begin(request.cwd)),
+            EditorRequest::Load(request, to) => {
+                let loaded = self.load(request.session_id, request.cwd).await;
+                to.respond_with_result(loaded.map(|()| wire::LoadSessionResponse::new()))
+            }
+            EditorRequest::Resume(request, to) => {
+                let known = self.open_known(&request.session_id, request.cwd).await;
+                to.respond_with_result(known.map(|_| wire::ResumeSessionResponse::new()))
+            }
+            EditorRequest::List(request, to) => to.respond(self.list(request.cwd).await),
+            EditorRequest::Close(request, to) => {
+                self.cancel(&request.session_id).await;
+                self.sessions.remove(&*request.session_id.0);
+                to.respond(wire::CloseSessionResponse::new())
+            }
+            EditorRequest::Prompt(request, to) => {
+                self.prompt(request, to).await;
+                Ok(())
+            }
+            EditorRequest::Cancel(session) => {
+                self.cancel(&session).await;
+                Ok(())
+            }
+        };
+        // The loop detects a disconnected editor.
+        drop(told);
+    }
+
+    fn instance(&self, key: &str) -> InstanceId {
+        InstanceId::new(
+            self.agent
+                .clone()
+                .unwrap_or_else(|| self.service.swarm().entry_agent()),
+            key,
+        )
+    }
+
+    fn begin(&mut self, cwd: PathBuf) -> Result<wire::NewSessionResponse, Error> {
+        let random: u64 = rand::rng().random();
+        let key = format!("{SESSION_ID_PREFIX}{random:016x}");
+        self.open(&key, absolute(cwd)?);
+        Ok(wire::NewSessionResponse::new(key))
+    }
+
+    fn open(&mut self, key: &str, cwd: PathBuf) {
+        let instance = self.instance(key);
+        let workdir = self.service.swarm().workdir(&instance);
+        self.sessions.insert(
+            key.to_owned(),
+            EditorSession::new(self.editor.clone(), instance, cwd, workdir),
+        );
+        self.latest = Some(key.to_owned());
+        std::mem::take(&mut self.put_off)
+            .into_iter()
+            .for_each(|question| self.show_request(question));
+    }
+
+    /// Opens a stored session. Sessions without any message are not stored.
+    async fn open_known(
+        &mut self,
+        id: &wire::SessionId,
+        cwd: PathBuf,
+    ) -> Result<InstanceId, Error> {
+        let (instance, cwd) = (self.instance(&id.0), absolute(cwd)?);
+        let is_stored = self
+            .service
+            .swarm()
+            .instances()
+            .await
+            .iter()
+            .any(|meta| meta.id() == instance);
+        if !is_stored && !is_ours(&id.0) {
+            let unknown = Error::new(ErrorCode::RESOURCE_NOT_FOUND, "The session does not exist.");
+            return Err(unknown.data(json!({"sessionId": id})));
+        }
+        self.open(&id.0, cwd);
+        Ok(instance)
+    }
+
+    async fn load(&mut self, id: wire::SessionId, cwd: PathBuf) -> Result<(), Error> {
+        let instance = self.open_known(&id, cwd).await?;
+        let messages = self.service.swarm().conversation(&instance).await;
+        let messages = messages.map_err(|error| Error::internal_error().data(error.to_string()))?;
+        let Some(session) = self.sessions.get_mut(&*id.0) else {
+            return Ok(());
+        };
+        replay::replay(&messages, session);
+        Ok(())
+    }
+
+    /// Lists the agent's conversations, the latest first.
+    async fn list(&self, cwd: Option<PathBuf>) -> wire::ListSessionsResponse {
+        let agent = self.instance("").agent;
+        let mut metas = self.service.swarm().instances().await;
+        metas.retain(|meta| meta.agent == agent);
+        metas.sort_by_key(|meta| std::cmp::Reverse(meta.updated_at));
+        // Conversations belong to the project and not to a directory, so the directory is no
+        // filter.
+        let folder = cwd
+            .or_else(|| std::env::current_dir().ok())
+            .unwrap_or_else(|| PathBuf::from("/"));
+        let sessions = metas.into_iter().map(|meta| {
+            let opened = self
+                .sessions
+                .get(&meta.instance_key)
+                .map(|session| session.cwd.clone());
+            wire::SessionInfo::new(meta.instance_key, opened.unwrap_or_else(|| folder.clone()))
+                .updated_at(meta.updated_at.to_rfc3339())
+        });
+        wire::ListSessionsResponse::new(sessions.collect())
+    }
+
+    async fn prompt(
+        &mut self,
+        request: wire::PromptRequest,
+        responder: Responder<wire::PromptResponse>,
+    ) {
+        // Delivery errors are ignored: the loop detects a disconnected editor.
+        let refuse = |responder: Responder<_>, error| drop(responder.respond_with_error(error));
+        let key = request.session_id.0.to_string();
+        let Some(session) = self.sessions.get(&key) else {
+            return refuse(
+                responder,
+                Error::invalid_params().data("unknown session: create or load the session first"),
+            );
+        };
+        let input = match prompt::input(request.prompt, session) {
+            Ok(input) => input,
+            Err(error) => return refuse(responder, error),
+        };
+        match self.submit(input).await {
+            Ok(turn) => {
+                let open = CancellationToken::new();
+                self.watch(&request.session_id, &responder, open.clone());
+                let (trace_id, _open) = (turn.trace_id, open.drop_guard());
+                self.latest = Some(key.clone());
+                self.prompts.insert(
+                    turn.event_id,
+                    PendingPrompt {
+                        session: key,
+                        trace_id,
+                        responder,
+                        _open,
+                    },
+                );
+            }
+            Err(error) => refuse(responder, refusal(error)),
+        }
+    }
+
+    async fn submit(&self, input: Input) -> Result<goondan::Turn, SendError> {
+        self.service.swarm().send(input).await
+    }
+
+    /// Handles cancellation of the request like `session/cancel`.
+    fn watch(
+        &self,
+        id: &wire::SessionId,
+        responder: &Responder<wire::PromptResponse>,
+        open: CancellationToken,
+    ) {
+        let (taken_back, asks, id) = (responder.cancellation(), self.asks.clone(), id.clone());
+        tokio::spawn(async move {
+            tokio::select! {
+                () = taken_back.cancelled() => drop(asks.send(EditorRequest::Cancel(id))),
+                () = open.cancelled() => {}
+            }
+        });
+    }
+
+    async fn cancel(&mut self, id: &wire::SessionId) {
+        let swarm = self.service.swarm();
+        let mine = self
+            .prompts
+            .iter()
+            .filter(|(_, prompt)| *prompt.session == *id.0);
+        for (event_id, _) in mine {
+            swarm.cancel_event(event_id).await;
+        }
+        // A turn may run that no prompt started.
+        if self.sessions.contains_key(&*id.0) {
+            swarm.cancel(&self.instance(&id.0)).await;
+        }
+    }
+
+    fn handle_event(&mut self, event: &SwarmEvent) {
+        if let SwarmEvent::Runtime(event) = event
+            && matches!(event.kind, RuntimeEventKind::TurnStarted { .. })
+        {
+            self.chains
+                .insert(event.instance(), event.trace.trace_id.clone());
+        }
+        let instance = match event {
+            SwarmEvent::Runtime(event) => event.instance(),
+            SwarmEvent::Text { instance, .. }
+            | SwarmEvent::Reasoning { instance, .. }
+            | SwarmEvent::TextReset { instance, .. }
+            | SwarmEvent::TurnEnded { instance, .. } => instance.clone(),
+        };
+        if let Some(session) = self
+            .sessions
+            .get_mut(&instance.instance_key)
+            .filter(|it| it.instance == instance)
+        {
+            session.handle_event(event);
+        }
+        if let SwarmEvent::TurnEnded {
+            event_id, result, ..
+        } = event
+        {
+            self.chains.remove(&instance);
+            if let Some(prompt) = self.prompts.remove(event_id) {
+                // Delivery errors are ignored, for the same reason.
+                let _ = prompt.responder.respond_with_result(outcome(result));
+            }
+        }
+    }
+
+    /// Shows an approval request in its conversation's session, in the session of its trace, or in
+    /// the latest session.
+    fn show_request(&mut self, question: ApprovalHandle) {
+        let instance = &question.request.instance;
+        let own = self
+            .sessions
+            .iter()
+            .find(|(_, session)| session.instance == *instance)
+            .map(|(key, _)| key);
+        let chain = self.chains.get(instance);
+        let of_chain = || {
+            self.prompts
+                .values()
+                .find(|it| Some(&it.trace_id) == chain)
+                .map(|it| &it.session)
+        };
+        let latest = || {
+            self.latest
+                .as_ref()
+                .filter(|key| self.sessions.contains_key(*key))
+        };
+        match own
+            .or_else(of_chain)
+            .or_else(latest)
+            .and_then(|key| self.sessions.get(key))
+        {
+            Some(session) => permission::ask(&self.editor, session, question),
+            None => self.put_off.push(question),
+        }
+    }
+}
+
+/// Returns true for an id in the form that [`SessionManager::begin`] creates.
+fn is_ours(id: &str) -> bool {
+    let digits = id.strip_prefix(SESSION_ID_PREFIX).unwrap_or_default();
+    digits.len() == 16 && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+fn absolute(cwd: PathBuf) -> Result<PathBuf, Error> {
+    match cwd.is_absolute() {
+        true => Ok(cwd),
+        false => Err(Error::invalid_params().data("`cwd` is not an absolute path")),
+    }
+}
+
+fn refusal(error: SendError) -> Error {
+    let data = json!({"code": error.code.as_str(), "suggestion": error.suggestion});
+    Error::new(ErrorCode::INTERNAL_ERROR, error.message).data(data)
+}
+
+/// Returns the prompt response for a finished turn.
+fn outcome(result: &TurnResult) -> Result<wire::PromptResponse, Error> {
+    let reason = match result.finish_reason {
+        FinishReason::TextResponse if result.model_finish_reason.is_some() => {
+            wire::StopReason::MaxTokens
+        }
+        FinishReason::TextResponse => wire::StopReason::EndTurn,
+        FinishReason::MaxSteps => wire::StopReason::MaxTurnRequests,
+        FinishReason::Cancelled => wire::StopReason::Cancelled,
+        FinishReason::Error if updates::refusal(result).is_some() => wire::StopReason::Refusal,
+        FinishReason::Error => {
+            let Some(error) = &result.error else {
+                return Err(Error::internal_error());
+            };
+            let data = json!({"code": error.code, "suggestion": error.suggestion});
+            return Err(Error::new(ErrorCode::INTERNAL_ERROR, &*error.message).data(data));
+        }
+    };
+    Ok(wire::PromptResponse::new(reason))
+}

@@ -1,0 +1,137 @@
+//! Topology of the swarm, and its reloads.
+
+use std::collections::BTreeMap;
+
+use axum::Json;
+use axum::extract::State;
+use goondan::Swarm;
+use goondan::ports::model::ToolDefinition;
+use goondan::spec::kinds::{Agent, PermissionAction, ToolEntry};
+use goondan::spec::{Bundle, Resource};
+
+use super::ErrorResponses;
+use crate::service::Service;
+use crate::wire::{AgentBody, ExportBody, ModelBody, ReloadsBody, ToolBody, TopologyBody};
+
+/// Return the agents, models and tools of the swarm.
+#[utoipa::path(get, path = "/api/topology", responses((status = 200, body = TopologyBody), ErrorResponses))]
+pub(super) async fn topology(State(service): State<Service>) -> Json<TopologyBody> {
+    let swarm = service.swarm();
+    let (generation, bundle) = (swarm.generation(), swarm.bundle());
+    let catalogs: Vec<(String, Vec<ToolDefinition>)> = swarm
+        .agents()
+        .into_iter()
+        .map(|name| (name.clone(), swarm.catalog(&name).unwrap_or_default()))
+        .collect();
+    let mut agents = Vec::new();
+    for (name, catalog) in &catalogs {
+        let resource = bundle
+            .agents()
+            .values()
+            .find(|agent| agent.id.name == *name);
+        agents.extend(resource.map(|resource| agent(swarm, resource, catalog)));
+    }
+    let asked = |model: &&ModelBody| {
+        agents
+            .iter()
+            .any(|agent| agent.models.contains(&model.name))
+    };
+    let models: Vec<ModelBody> = models(&bundle).iter().filter(asked).cloned().collect();
+    let tools = tools(
+        &bundle,
+        catalogs.into_iter().flat_map(|(_, catalog)| catalog),
+    );
+    Json(TopologyBody {
+        generation,
+        agents,
+        models,
+        tools,
+        warnings: swarm.warnings(),
+    })
+}
+
+fn agent(swarm: &Swarm, resource: &Resource<Agent>, catalog: &[ToolDefinition]) -> AgentBody {
+    let spec = &resource.spec;
+    AgentBody {
+        name: resource.id.name.clone(),
+        description: swarm.description(&resource.id.name),
+        models: spec.models().map(|model| model.name.clone()).collect(),
+        exports: catalog.iter().map(|tool| tool.name.clone()).collect(),
+        extensions: spec
+            .extensions
+            .iter()
+            .map(|extension| extension.extension.name.clone())
+            .collect(),
+        permissions: spec
+            .permissions
+            .as_ref()
+            .map(|permissions| action(permissions.default).to_owned()),
+    }
+}
+
+fn action(action: PermissionAction) -> &'static str {
+    match action {
+        PermissionAction::Allow => "allow",
+        PermissionAction::Ask => "ask",
+        PermissionAction::Deny => "deny",
+    }
+}
+
+fn models(bundle: &Bundle) -> Vec<ModelBody> {
+    let model = |name: &str, provider: &str, model: &str| ModelBody {
+        name: name.to_owned(),
+        provider: provider.to_owned(),
+        model: model.to_owned(),
+    };
+    bundle
+        .models()
+        .values()
+        .map(|known| model(&known.id.name, &known.spec.provider, &known.spec.model))
+        .collect()
+}
+
+/// Returns the tools with the exports that agents can call, each export once.
+fn tools(bundle: &Bundle, offered: impl Iterator<Item = ToolDefinition>) -> Vec<ToolBody> {
+    let mut exports: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
+    for definition in offered {
+        exports
+            .entry(definition.resource().to_owned())
+            .or_default()
+            .insert(definition.name, definition.description);
+    }
+    let entry = |name: &str| {
+        bundle
+            .tools()
+            .values()
+            .find(|tool| tool.id.name == name)
+            .map_or("builtin", |tool| kind(&tool.spec.entry))
+    };
+    let body = |(name, exports): (String, BTreeMap<String, String>)| ToolBody {
+        entry: entry(&name).to_owned(),
+        name,
+        exports: exports
+            .into_iter()
+            .map(|(name, description)| ExportBody { name, description })
+            .collect(),
+    };
+    exports.into_iter().map(body).collect()
+}
+
+fn kind(entry: &ToolEntry) -> &'static str {
+    match entry {
+        ToolEntry::Builtin(_) => "builtin",
+        ToolEntry::Library(_) => "library",
+        ToolEntry::Executable(_) => "executable",
+        ToolEntry::Module(_) => "module",
+        ToolEntry::Mcp(_) => "mcp",
+        ToolEntry::A2a(_) => "a2a",
+    }
+}
+
+/// Return the changes made by reloads since the process began.
+#[utoipa::path(get, path = "/api/reloads", responses((status = 200, body = ReloadsBody), ErrorResponses))]
+pub(super) async fn reloads(State(service): State<Service>) -> Json<ReloadsBody> {
+    Json(ReloadsBody {
+        reloads: service.inner.reloads.all(),
+    })
+}

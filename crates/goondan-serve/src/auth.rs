@@ -1,0 +1,368 @@
+//! Access control of the server.
+//!
+//! Every request needs the token. Requests from a web page are refused unless the page's origin is
+//! allowed. Requests for a foreign host name are refused: this stops pages that point their own
+//! name at this machine (DNS rebinding).
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::header::{AUTHORIZATION, CONTENT_LENGTH, HOST, ORIGIN};
+use axum::http::{HeaderMap, Uri};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use goondan::spec::Code;
+use http_body_util::{Full, Limited};
+use rand::RngExt;
+use sha2::{Digest, Sha256};
+
+use crate::problem::ApiProblem;
+use crate::studio::SignIns;
+
+/// Secret of the server's clients. `Debug` does not print it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ServerToken(String);
+
+impl ServerToken {
+    /// Returns a random token of 256 bits.
+    pub fn random() -> Self {
+        let bytes: [u8; 32] = rand::rng().random();
+        ServerToken(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    }
+
+    /// Parses a token; `None` if it is shorter than 16 bytes or contains characters that a header
+    /// cannot carry.
+    pub fn new(text: impl Into<String>) -> Option<Self> {
+        let text = text.into();
+        (text.len() >= 16 && text.bytes().all(|byte| byte.is_ascii_graphic()))
+            .then_some(ServerToken(text))
+    }
+
+    /// Returns the secret.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+
+    /// Compares digests, so that the duration reveals nothing about the token.
+    pub(crate) fn is(&self, other: &str) -> bool {
+        Sha256::digest(self.0.as_bytes()) == Sha256::digest(other.as_bytes())
+    }
+}
+
+impl fmt::Debug for ServerToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token")
+    }
+}
+
+/// Names of this machine. Any local process can listen there, on another port.
+const LOCAL_HOST_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
+
+/// Rules for access to the server.
+#[derive(Debug, Clone)]
+pub struct AccessPolicy {
+    /// The token that each request carries; `None` for access without a token.
+    pub token: Option<ServerToken>,
+    /// Host names of the server, without ports.
+    pub hosts: BTreeSet<String>,
+    /// Origins of pages that may use the server, such as `https://app.example.org`.
+    pub origins: BTreeSet<String>,
+    /// Browsers that signed in to the studio. Their session tokens are valid in place of the token.
+    pub sign_ins: SignIns,
+}
+
+impl AccessPolicy {
+    /// Returns access for clients on this machine that have the token.
+    pub fn local(token: ServerToken) -> Self {
+        AccessPolicy {
+            token: Some(token),
+            hosts: LOCAL_HOST_NAMES.map(str::to_owned).into(),
+            origins: BTreeSet::new(),
+            sign_ins: SignIns::default(),
+        }
+    }
+
+    pub(crate) fn check(&self, headers: &HeaderMap, uri: &Uri) -> Result<(), ApiProblem> {
+        self.check_place(headers, uri)?;
+        self.check_token(headers)
+    }
+
+    /// Checks host and origin, but not the token.
+    fn check_place(&self, headers: &HeaderMap, uri: &Uri) -> Result<(), ApiProblem> {
+        self.check_host(headers, uri)?;
+        self.check_origin(headers, uri)
+    }
+
+    fn check_host(&self, headers: &HeaderMap, uri: &Uri) -> Result<(), ApiProblem> {
+        if self.hosts.contains(without_port(&host(headers, uri))) {
+            return Ok(());
+        }
+        Err(ApiProblem::new(
+            Code::SERVE_ORIGIN,
+            "This server does not accept requests for this host name.",
+        )
+        .suggest("To allow the host name, start the server with --allow-host NAME."))
+    }
+
+    fn check_origin(&self, headers: &HeaderMap, uri: &Uri) -> Result<(), ApiProblem> {
+        let Some(origin) = headers.get(ORIGIN) else {
+            return Ok(());
+        };
+        let is_allowed = origin
+            .to_str()
+            .is_ok_and(|origin| self.allows_origin(origin, headers, uri));
+        if is_allowed {
+            return Ok(());
+        }
+        Err(ApiProblem::new(
+            Code::SERVE_ORIGIN,
+            "This server does not accept requests from pages of this origin.",
+        )
+        .suggest("To allow the origin, start the server with --allow-origin ORIGIN."))
+    }
+
+    /// Allows the configured origins and the server's own pages. Another port of the same host is a
+    /// different origin. A proxy may use another port and host name: its pages have the default
+    /// port of an allowed name.
+    pub(crate) fn allows_origin(&self, origin: &str, headers: &HeaderMap, uri: &Uri) -> bool {
+        let asked = host(headers, uri);
+        let is_own = |scheme: &str, usual: &str| {
+            let Some(page) = origin.strip_prefix(scheme).map(str::to_ascii_lowercase) else {
+                return false;
+            };
+            let without_usual = |host: &str| host.strip_suffix(usual).unwrap_or(host).to_owned();
+            let is_asked = without_usual(&page) == without_usual(&asked);
+            let is_proxy =
+                without_port(&page) == page && !LOCAL_HOST_NAMES.contains(&page.as_str());
+            (is_asked || is_proxy) && self.hosts.contains(without_port(&page))
+        };
+        self.origins.contains(origin) || is_own("http://", ":80") || is_own("https://", ":443")
+    }
+
+    fn check_token(&self, headers: &HeaderMap) -> Result<(), ApiProblem> {
+        let Some(token) = &self.token else {
+            return Ok(());
+        };
+        if bearer(headers).is_some_and(|given| token.is(given) || self.sign_ins.has(given)) {
+            return Ok(());
+        }
+        Err(ApiProblem::new(
+            Code::SERVE_TOKEN,
+            "The request has no token or a wrong token.",
+        )
+        .suggest(
+            "Send the header `Authorization: Bearer TOKEN`. `gdn serve` prints where the token is \
+            stored.",
+        ))
+    }
+}
+
+pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let given = headers.get(AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, token) = given.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
+/// Returns the host that a request is for, with its port, in lower case.
+fn host(headers: &HeaderMap, uri: &Uri) -> String {
+    let named = headers
+        .get(HOST)
+        .and_then(|host| host.to_str().ok())
+        .or(uri.authority().map(|name| name.as_str()));
+    named.unwrap_or_default().to_ascii_lowercase()
+}
+
+fn without_port(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    }
+}
+
+pub(crate) async fn guard(
+    State(access): State<Arc<AccessPolicy>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    match access.check(request.headers(), request.uri()) {
+        Ok(()) => next.run(request).await,
+        Err(problem) => problem.into_response(),
+    }
+}
+
+/// Like [`guard`], for routes that need no token.
+pub(crate) async fn guard_place(
+    State(access): State<Arc<AccessPolicy>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    match access.check_place(request.headers(), request.uri()) {
+        Ok(()) => next.run(request).await,
+        Err(problem) => problem.into_response(),
+    }
+}
+
+/// Replaces a body whose stated length exceeds `limit`, in bytes, by one that fails at the first
+/// read. The handler then reports the error in the form of its protocol. Without this, the server
+/// would read up to the limit first.
+pub(crate) async fn no_larger(
+    State(limit): State<usize>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let request = if is_larger(&request, limit) {
+        request.map(|_| Body::new(Limited::new(Full::from("larger"), 0)))
+    } else {
+        request
+    };
+    next.run(request).await
+}
+
+/// Like [`no_larger`], for handlers without an error form of their protocol.
+pub(crate) async fn refuse_larger(
+    State(limit): State<usize>,
+    request: Request,
+    next: Next,
+) -> Response {
+    match is_larger(&request, limit) {
+        true => ApiProblem::too_large().into_response(),
+        false => next.run(request).await,
+    }
+}
+
+fn is_larger(request: &Request, limit: usize) -> bool {
+    let stated = request
+        .headers()
+        .get(CONTENT_LENGTH)
+        .and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+    stated.is_some_and(|stated| usize::try_from(stated).map_or(true, |stated| stated > limit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn access() -> AccessPolicy {
+        AccessPolicy {
+            origins: ["https://app.example".to_owned()].into(),
+            ..AccessPolicy::local(ServerToken::new("0123456789abcdef").unwrap())
+        }
+    }
+
+    fn code(headers: &[(&'static str, &str)]) -> Option<Code> {
+        let mut map = HeaderMap::new();
+        for (name, value) in headers {
+            map.insert(*name, value.parse().unwrap());
+        }
+        access()
+            .check(&map, &Uri::from_static("/"))
+            .err()
+            .map(|problem| problem.code)
+    }
+
+    #[test]
+    fn a_request_needs_the_token_and_a_host_of_the_server() {
+        let token = ("authorization", "Bearer 0123456789abcdef");
+        assert_eq!(code(&[("host", "localhost:80"), token]), None);
+        assert_eq!(
+            code(&[
+                ("host", "[::1]:80"),
+                ("authorization", "bearer 0123456789abcdef")
+            ]),
+            None
+        );
+        assert_eq!(code(&[("host", "localhost")]), Some(Code::SERVE_TOKEN));
+        for wrong in [
+            "Bearer x",
+            "Basic 0123456789abcdef",
+            "0123456789abcdef",
+            "Bearer",
+            "Bearer 0123456789abcdef0",
+        ] {
+            assert_eq!(
+                code(&[("host", "localhost"), ("authorization", wrong)]),
+                Some(Code::SERVE_TOKEN),
+                "{wrong}"
+            );
+        }
+        for foreign in [
+            "evil.example",
+            "localhost.evil.example",
+            "evil.example:localhost",
+            "",
+            "127.0.0.1.nip.io:1",
+        ] {
+            assert_eq!(
+                code(&[("host", foreign), token]),
+                Some(Code::SERVE_ORIGIN),
+                "{foreign}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_page_needs_an_origin_that_is_allowed() {
+        let rest = [
+            ("host", "localhost:1"),
+            ("authorization", "Bearer 0123456789abcdef"),
+        ];
+        for (origin, is_allowed) in [
+            ("https://app.example", true),
+            ("http://localhost:1", true),
+            ("https://app.example.evil", false),
+            ("http://evil.example", false),
+            ("null", false),
+            ("http://localhost.evil", false),
+            ("http://LOCALHOST:1", true),
+            ("http://localhost:2", false),
+            ("http://localhost", false),
+            ("https://localhost", false),
+            ("http://127.0.0.1:1", false),
+        ] {
+            let wanted = (!is_allowed).then_some(Code::SERVE_ORIGIN);
+            assert_eq!(
+                code(&[rest[0], rest[1], ("origin", origin)]),
+                wanted,
+                "{origin}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_page_behind_a_proxy_is_at_a_name_that_was_allowed() {
+        let mut access = access();
+        access.hosts.insert("gdn.example".to_owned());
+        let allows = |host: &str, origin: &str| {
+            let headers = HeaderMap::from_iter([(HOST, host.parse().unwrap())]);
+            access.allows_origin(origin, &headers, &Uri::from_static("/"))
+        };
+        for (host, origin) in [
+            ("gdn.example", "https://gdn.example"),
+            ("gdn.example:443", "https://gdn.example"),
+            ("127.0.0.1:4747", "https://gdn.example"),
+            ("gdn.example:8443", "https://gdn.example:8443"),
+        ] {
+            assert!(allows(host, origin), "{host} {origin}");
+        }
+        for (host, origin) in [
+            ("gdn.example", "https://gdn.example:8443"),
+            ("127.0.0.1:4747", "https://gdn.example:4747"),
+            ("evil.example", "https://evil.example"),
+            ("127.0.0.1:4747", "http://127.0.0.1:80"),
+        ] {
+            assert!(!allows(host, origin), "{host} {origin}");
+        }
+    }
+
+    #[test]
+    fn a_token_is_long_and_does_not_show() {
+        assert_eq!(ServerToken::random().expose().len(), 64);
+        assert!(
+            ServerToken::new("short").is_none() && ServerToken::new("0123456789 abcdef").is_none()
+        );
+        assert_eq!(format!("{:?}", access().token), "Some(Token)");
+    }
+}

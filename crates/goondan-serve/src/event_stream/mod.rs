@@ -1,0 +1,422 @@
+//! Event stream of one client: missed events, then live events.
+//!
+//! The id of each server-sent event is the number of its runtime event. A client that reconnects
+//! names the last number that it received. It gets the stored events after that number, then live
+//! events. Streamed text is not stored: a client that connects in the middle of an answer gets
+//! `text.reset` and all reasoning and text so far.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::response::sse::{Event, KeepAlive, Sse};
+use futures::Stream;
+use goondan::event::{RuntimeEvent, SwarmEvent, TurnResult};
+use goondan::ids::InstanceId;
+use goondan::ports::store::InstanceStatus;
+use goondan::{ApprovalHandle, ApprovalListener, SubmittedEventState, Turn};
+use serde::Serialize;
+use serde_json::json;
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::mpsc::{self, Sender};
+
+use crate::hub::{
+    EncodedEvent, HubSnapshot, PublishedEvent, REASONING_DELTA_TYPE, RunningTurn, TEXT_DELTA_TYPE,
+    TEXT_RESET_TYPE, piece,
+};
+use crate::service::Service;
+use crate::wire::{EventFilter, InputState, InputStatus, QuestionBody};
+
+/// Most events that wait for a client that does not read. Further events wait in the hub, then in
+/// the store.
+const STREAM_BUFFER_EVENTS: usize = 8;
+
+/// Time that a client has, after the end of the swarm, to read the last events.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Tolerance for conversation timestamps, in microseconds.
+const CLOCK_TOLERANCE_MICROS: u64 = 2_000_000;
+
+/// An input whose turn a stream follows to its end.
+#[derive(Debug, Clone)]
+pub(crate) struct FollowedInput {
+    pub(crate) event_id: String,
+    pub(crate) trace_id: Option<String>,
+    pub(crate) instance: Option<InstanceId>,
+}
+
+impl From<&Turn> for FollowedInput {
+    fn from(turn: &Turn) -> Self {
+        FollowedInput {
+            event_id: turn.event_id.clone(),
+            trace_id: Some(turn.trace_id.clone()),
+            instance: Some(turn.instance.clone()),
+        }
+    }
+}
+
+impl FollowedInput {
+    pub(crate) fn state(&self, result: Option<TurnResult>) -> InputState {
+        InputState {
+            id: self.event_id.clone(),
+            trace_id: self.trace_id.clone(),
+            agent_name: self
+                .instance
+                .as_ref()
+                .map(|instance| instance.agent.clone()),
+            instance_key: self
+                .instance
+                .as_ref()
+                .map(|instance| instance.instance_key.clone()),
+            status: if result.is_some() {
+                InputStatus::Over
+            } else {
+                InputStatus::Open
+            },
+            text: result
+                .as_ref()
+                .and_then(|result| result.response_message.as_ref())
+                .map(|message| message.text()),
+            result,
+        }
+    }
+}
+
+/// Subscription to the hub.
+pub(crate) type Live = (Receiver<Arc<PublishedEvent>>, HubSnapshot);
+
+/// A stream that is about to begin.
+pub(crate) struct EventStream {
+    pub(crate) service: Service,
+    pub(crate) interest: EventFilter,
+    /// Input whose turn ends the stream.
+    pub(crate) until: Option<FollowedInput>,
+    /// Subscription from before the input was submitted. Without it, the stream could miss the end
+    /// of a short turn.
+    pub(crate) live: Option<Live>,
+}
+
+struct StreamClosed;
+
+impl EventStream {
+    pub(crate) fn respond(self) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
+        let (out, mut events) = mpsc::channel(STREAM_BUFFER_EVENTS);
+        let ended = self.service.inner.ended.clone();
+        let listener = self
+            .interest
+            .approvals
+            .then(|| self.service.inner.broker.listen());
+        tokio::spawn(async move {
+            let pump = EventPump {
+                last: self.interest.after.unwrap_or_default(),
+                feed: self,
+                out,
+                listener,
+            };
+            // A disconnected client needs no last event, and a client that does not read gets none.
+            tokio::select! {
+                _ = pump.run() => {}
+                () = async {
+                    ended.cancelled().await;
+                    tokio::time::sleep(DRAIN_TIMEOUT).await;
+                } => {}
+            }
+        });
+        Sse::new(futures::stream::poll_fn(move |context| {
+            events.poll_recv(context).map(|event| event.map(Ok))
+        }))
+        .keep_alive(KeepAlive::default())
+    }
+}
+
+struct EventPump {
+    feed: EventStream,
+    out: Sender<Event>,
+    /// Number up to which all events are sent or filtered out.
+    last: u64,
+    listener: Option<ApprovalListener>,
+}
+
+impl EventPump {
+    async fn run(mut self) -> Result<(), StreamClosed> {
+        if let Some(followed) = &self.feed.until {
+            self.send_named("accepted", &followed.state(None)).await?;
+        }
+        let mut after = self
+            .feed
+            .interest
+            .after
+            .or(self.feed.interest.last.map(|_| 0));
+        loop {
+            let (over, (mut live, now)) = match self.feed.live.take() {
+                Some(live) => (None, live),
+                None => {
+                    let live = self.feed.service.inner.hub.subscribe();
+                    (self.over().await, live)
+                }
+            };
+            if let Some(after) = after {
+                // No events follow the end of the followed turn.
+                let up_to = if over.is_some() {
+                    u64::MAX
+                } else {
+                    now.sequence
+                };
+                self.catch_up(after, up_to).await?;
+            }
+            self.last = self.last.max(now.sequence);
+            if let Some(result) = over {
+                return self.end(result).await;
+            }
+            self.send_partial_text(&now.running).await?;
+            match self.follow(&mut live).await? {
+                StreamStep::End => return Ok(()),
+                StreamStep::ReadAgain => after = Some(self.last),
+            }
+        }
+    }
+
+    /// Returns the result of the followed input, if its turn is over.
+    async fn over(&self) -> Option<TurnResult> {
+        let followed = self.feed.until.as_ref()?;
+        match self.feed.service.swarm().find(&followed.event_id).await {
+            Some(SubmittedEventState::Over(result)) => Some(*result),
+            _ => None,
+        }
+    }
+
+    /// Sends stored events from `after` (exclusive) up to `up_to`. Later stored events arrive
+    /// through the subscription.
+    async fn catch_up(&mut self, after: u64, up_to: u64) -> Result<(), StreamClosed> {
+        let mut missed = Vec::new();
+        for instance in self.changed_since(after).await {
+            let stored = self.feed.service.swarm().events(&instance, after).await;
+            let stored = stored.unwrap_or_else(|error| {
+                tracing::warn!(%instance, %error, "could not read stored events; an event stream \
+                    has a gap");
+                Vec::new()
+            });
+            let wanted = |event: &RuntimeEvent| {
+                self.is_selected(&event.instance(), Some(&event.trace.trace_id))
+            };
+            missed.extend(
+                stored
+                    .into_iter()
+                    .filter(|event| event.sequence <= up_to && wanted(event)),
+            );
+        }
+        missed.sort_by_key(|event| event.sequence);
+        // `last` limits only the first read. Events missed later are all sent.
+        if let Some(last) = self.feed.interest.last.take() {
+            missed.drain(
+                ..missed
+                    .len()
+                    .saturating_sub(usize::try_from(last).unwrap_or(usize::MAX)),
+            );
+        }
+        for event in missed {
+            self.send_runtime(&event, None).await?;
+        }
+        Ok(())
+    }
+
+    /// Returns conversations that may have events after `after`. Event numbers follow the clock, so
+    /// timestamps suffice.
+    async fn changed_since(&self, after: u64) -> Vec<InstanceId> {
+        let since = after.saturating_sub(CLOCK_TOLERANCE_MICROS);
+        let metas = self.feed.service.swarm().instances().await;
+        let changed = metas.iter().filter(|meta| {
+            let updated = u64::try_from(meta.updated_at.timestamp_micros()).unwrap_or_default();
+            updated >= since || meta.status == InstanceStatus::Processing
+        });
+        changed
+            .map(|meta| meta.id())
+            .filter(|id| self.is_selected(id, None))
+            .collect()
+    }
+
+    /// Sends the text and reasoning so far of running steps.
+    async fn send_partial_text(
+        &mut self,
+        running: &HashMap<InstanceId, RunningTurn>,
+    ) -> Result<(), StreamClosed> {
+        for (instance, turn) in running {
+            let so_far = [
+                (REASONING_DELTA_TYPE, &turn.reasoning),
+                (TEXT_DELTA_TYPE, &turn.text),
+            ];
+            let so_far: Vec<_> = so_far
+                .into_iter()
+                .filter(|(_, text)| !text.is_empty())
+                .map(|(kind, text)| (kind, Some(text.as_str())))
+                .collect();
+            if so_far.is_empty() || !self.is_selected(instance, Some(&turn.trace_id)) {
+                continue;
+            }
+            for (kind, delta) in [(TEXT_RESET_TYPE, None)].into_iter().chain(so_far) {
+                let line = EncodedEvent::of(&piece(kind, instance, &turn.turn_id, delta));
+                self.send(&line, None).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn follow(
+        &mut self,
+        live: &mut Receiver<Arc<PublishedEvent>>,
+    ) -> Result<StreamStep, StreamClosed> {
+        let (closed, ended) = (self.out.clone(), self.feed.service.inner.ended.clone());
+        loop {
+            tokio::select! {
+                // Sends pending events before the end.
+                biased;
+                seen = live.recv() => match seen {
+                    Ok(seen) => if let Some(next) = self.pass_on(&seen).await? {
+                        return Ok(next);
+                    },
+                    Err(RecvError::Lagged(_)) => return Ok(StreamStep::ReadAgain),
+                    Err(RecvError::Closed) => return Ok(StreamStep::End),
+                },
+                Some(question) = next_question(&mut self.listener) => self.ask(&question).await?,
+                () = closed.closed() => return Err(StreamClosed),
+                () = ended.cancelled() => return Ok(StreamStep::End),
+            }
+        }
+    }
+
+    async fn pass_on(&mut self, seen: &PublishedEvent) -> Result<Option<StreamStep>, StreamClosed> {
+        if let (
+            SwarmEvent::TurnEnded {
+                event_id, result, ..
+            },
+            Some(followed),
+        ) = (&seen.event, &self.feed.until)
+            && *event_id == followed.event_id
+        {
+            self.end((**result).clone()).await?;
+            return Ok(Some(StreamStep::End));
+        }
+        if let SwarmEvent::Runtime(event) = &seen.event {
+            self.last = self.last.max(event.sequence);
+        }
+        if !self.is_selected(
+            &seen.instance(),
+            Some(seen.trace_id.as_deref().unwrap_or_default()),
+        ) {
+            return Ok(None);
+        }
+        match (&seen.event, seen.line()) {
+            (SwarmEvent::Runtime(event), line) => self.send_runtime(event, line).await?,
+            (
+                SwarmEvent::Text { .. }
+                | SwarmEvent::Reasoning { .. }
+                | SwarmEvent::TextReset { .. },
+                Some(line),
+            ) => self.send(line, None).await?,
+            _ => {}
+        }
+        Ok(None)
+    }
+
+    /// Checks the client's filter. Without a trace, checks if the conversation can match at all.
+    fn is_selected(&self, instance: &InstanceId, trace_id: Option<&str>) -> bool {
+        let EventFilter {
+            agent,
+            instance_key,
+            trace_id: wanted,
+            ..
+        } = &self.feed.interest;
+        let is =
+            |wanted: &Option<String>, it: &str| wanted.as_deref().is_none_or(|wanted| wanted == it);
+        is(agent, &instance.agent)
+            && is(instance_key, &instance.instance_key)
+            && trace_id.is_none_or(|trace_id| is(wanted, trace_id))
+    }
+
+    async fn ask(&self, question: &ApprovalHandle) -> Result<(), StreamClosed> {
+        self.send_named("approval.request", &QuestionBody::from(&*question.request))
+            .await?;
+        let (out, question) = (self.out.clone(), question.clone());
+        tokio::spawn(async move {
+            tokio::select! {
+                () = question.ended() => {
+                    let closed = json!({"type": "approval.closed", "id": question.request.id});
+                    // A disconnected client needs no notice.
+                    let _ = out.send(event(&EncodedEvent::of(&closed), None)).await;
+                }
+                () = out.closed() => {}
+            }
+        });
+        Ok(())
+    }
+
+    async fn end(&self, result: TurnResult) -> Result<(), StreamClosed> {
+        let Some(followed) = &self.feed.until else {
+            return Ok(());
+        };
+        self.send_named("result", &followed.state(Some(result)))
+            .await
+    }
+
+    async fn send_named(&self, name: &str, body: &impl Serialize) -> Result<(), StreamClosed> {
+        let data = serde_json::to_string(body).unwrap_or_default();
+        self.send(
+            &EncodedEvent {
+                name: name.to_owned(),
+                data,
+            },
+            None,
+        )
+        .await
+    }
+
+    async fn send_runtime(
+        &mut self,
+        event: &RuntimeEvent,
+        line: Option<&EncodedEvent>,
+    ) -> Result<(), StreamClosed> {
+        let made;
+        let line = match line {
+            Some(line) => line,
+            None => {
+                made = EncodedEvent::of(&json!(event));
+                &made
+            }
+        };
+        self.send(line, Some(event.sequence)).await
+    }
+
+    async fn send(&self, line: &EncodedEvent, id: Option<u64>) -> Result<(), StreamClosed> {
+        self.out
+            .send(event(line, id))
+            .await
+            .map_err(|_| StreamClosed)
+    }
+}
+
+enum StreamStep {
+    /// The stream is over.
+    End,
+    /// The stream missed events and reads them from the store.
+    ReadAgain,
+}
+
+fn event(line: &EncodedEvent, id: Option<u64>) -> Event {
+    let event = Event::default().event(&line.name).data(&line.data);
+    match id {
+        Some(id) => event.id(id.to_string()),
+        None => event,
+    }
+}
+
+async fn next_question(listener: &mut Option<ApprovalListener>) -> Option<ApprovalHandle> {
+    match listener {
+        Some(listener) => listener.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,71 @@
+//! A stream with a client that falls behind.
+
+use std::collections::BTreeSet;
+
+use axum::response::IntoResponse;
+use goondan::spec::Environment;
+use goondan::{ApprovalBroker, Input, Swarm};
+use http_body_util::BodyExt;
+
+use super::*;
+use crate::hub::EventHub;
+
+const PROJECT: &str = "
+apiVersion: goondan.ai/v1
+kind: Model
+metadata: {name: m}
+spec: {provider: scripted, model: any, options: {default: {text: hello}}}
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: a}
+spec: {modelConfig: {modelRef: Model/m}}
+---
+apiVersion: goondan.ai/v1
+kind: Swarm
+metadata: {name: default}
+spec: {entryAgent: Agent/a, agents: [{ref: Agent/a}]}
+";
+
+/// More than the hub of the test keeps and a stream sends ahead.
+const TURNS: usize = 40;
+
+#[tokio::test]
+async fn who_reads_slowly_reads_on_from_the_store() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("goondan.yaml"), PROJECT).unwrap();
+    let bundle = goondan::load(folder.path()).bundle.unwrap();
+    let builder = Swarm::builder(bundle)
+        .state_root(folder.path())
+        .environment(Environment::default());
+    let swarm = builder.start().await.unwrap();
+    let hub = EventHub::keeping(4, swarm.sequence_at_start());
+    let (service, _serving) =
+        Service::with_hub(hub, swarm.clone(), ApprovalBroker::default(), String::new());
+    let feed = EventStream {
+        service,
+        interest: EventFilter::default(),
+        until: None,
+        live: None,
+    };
+    let mut body = feed.respond().into_response().into_body();
+    let mut seen = BTreeSet::new();
+    let mut ended = 0;
+    for number in 0..TURNS {
+        let input = Input {
+            instance_key: Some(format!("k{}", number % 3)),
+            ..Input::text("x")
+        };
+        swarm.send(input).await.unwrap().result().await.unwrap();
+    }
+    while ended < TURNS {
+        let frame = body.frame().await.unwrap().unwrap();
+        let text = String::from_utf8(frame.into_data().unwrap().to_vec()).unwrap();
+        ended += text.matches("event: turn.completed").count();
+        for id in text.lines().filter_map(|line| line.strip_prefix("id: ")) {
+            assert!(seen.insert(id.parse::<u64>().unwrap()), "{id} came twice");
+        }
+    }
+    // A turn begins and ends, and so does its step; its model has answered.
+    assert_eq!(seen.len(), TURNS * 5);
+}

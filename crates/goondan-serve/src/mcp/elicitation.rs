@@ -1,0 +1,204 @@
+//! Approval requests, shown to the user at an MCP client.
+//!
+//! Up to revision 2025-11-25, the server sends a request while the call runs. From revision
+//! 2026-07-28, the server cannot send requests. It ends the call with the request, and the client
+//! calls again with the answer. The turn waits during that time.
+
+use std::collections::BTreeMap;
+
+use goondan::ports::approval::{ApprovalAnswer, ApprovalCoverage, ApprovalDuration};
+use goondan::{ApprovalHandle, ApprovalListener};
+use rmcp::RoleServer;
+use rmcp::model::{
+    ElicitRequest, ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationSchema,
+    InputRequest, InputRequiredResult, ProtocolVersion,
+};
+use rmcp::service::{Peer, RequestContext};
+use serde_json::{Value, json};
+
+use crate::service::Service;
+
+/// Way in which a client accepts approval requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ElicitationSupport {
+    /// The client does not accept them.
+    Not,
+    /// A request while the call runs.
+    WhileItRuns,
+    /// The end of the call, then a second call.
+    ByCallingAgain,
+}
+
+impl ElicitationSupport {
+    pub(super) fn of(context: &RequestContext<RoleServer>) -> Self {
+        let elicitation = context.client_capabilities().and_then(|it| it.elicitation);
+        // Clients of the first revision with forms name neither form nor URL.
+        if !elicitation.is_some_and(|it| it.form.is_some() || it.url.is_none()) {
+            return ElicitationSupport::Not;
+        }
+        match context.protocol_version() {
+            Some(version) if version.as_str() >= ProtocolVersion::V_2026_07_28.as_str() => {
+                ElicitationSupport::ByCallingAgain
+            }
+            _ => ElicitationSupport::WhileItRuns,
+        }
+    }
+
+    pub(super) fn can_ask(self) -> bool {
+        self != ElicitationSupport::Not
+    }
+}
+
+/// Waits for an approval request; never returns without a listener.
+pub(super) async fn next(listener: &mut Option<ApprovalListener>) -> Option<ApprovalHandle> {
+    match listener {
+        Some(listener) => listener.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Asks the client while the call runs.
+pub(super) async fn put(peer: Peer<RoleServer>, question: ApprovalHandle) {
+    tokio::select! {
+        told = peer.create_elicitation(form(&question)) => {
+            question.answer(told.map_or(ApprovalAnswer::Deny, |told| meaning(&told)));
+        }
+        // Another client answered, or the request was withdrawn.
+        () = question.ended() => {}
+    }
+}
+
+/// Returns the result that makes the client prompt its user and call again.
+pub(super) fn ask_for(questions: &[ApprovalHandle], event_id: String) -> InputRequiredResult {
+    let ask = |question: &ApprovalHandle| {
+        (
+            question.request.id.clone(),
+            InputRequest::Elicitation(ElicitRequest::new(form(question))),
+        )
+    };
+    InputRequiredResult::new(Some(questions.iter().map(ask).collect()), Some(event_id))
+}
+
+/// Applies the answers of a resumed call.
+pub(super) fn apply_answers(service: &Service, answers: BTreeMap<String, Value>) {
+    for question in service.inner.broker.open() {
+        if let Some(told) = answers.get(&question.request.id) {
+            let told = serde_json::from_value(told.clone()).ok();
+            question.answer(told.map_or(ApprovalAnswer::Deny, |told| meaning(&told)));
+        }
+    }
+}
+
+/// Returns the request as a form with one choice.
+fn form(question: &ApprovalHandle) -> ElicitRequestParams {
+    let message = question.request.to_plain_text();
+    ElicitRequestParams::FormElicitationParams {
+        meta: None,
+        message,
+        requested_schema: choice(),
+    }
+}
+
+/// Possible answers: value, title and approval answer.
+const APPROVAL_ANSWERS: [(&str, &str, ApprovalAnswer); 4] = [
+    ("once", "Yes, this time", ApprovalAnswer::ONCE),
+    (
+        "conversation",
+        "Yes, in this conversation",
+        ApprovalAnswer::Allow {
+            scope: ApprovalDuration::Conversation,
+            covers: ApprovalCoverage::Call,
+        },
+    ),
+    (
+        "always",
+        "Yes, always",
+        ApprovalAnswer::Allow {
+            scope: ApprovalDuration::Always,
+            covers: ApprovalCoverage::Call,
+        },
+    ),
+    ("deny", "No", ApprovalAnswer::Deny),
+];
+
+fn choice() -> ElicitationSchema {
+    let options: Vec<Value> = APPROVAL_ANSWERS
+        .iter()
+        .map(|(word, title, _)| json!({"const": word, "title": title}))
+        .collect();
+    let schema = json!({
+        "type": "object",
+        "properties": {"answer": {
+            "type": "string", "title": "Allow this call?", "oneOf": options, "default": "deny",
+        }},
+        "required": ["answer"],
+    });
+    serde_json::from_value(schema).unwrap_or_else(|_| ElicitationSchema::new(BTreeMap::new()))
+}
+
+/// Converts the form. Everything except an explicit approval is a denial.
+fn meaning(told: &ElicitResult) -> ApprovalAnswer {
+    let word = told
+        .content
+        .as_ref()
+        .and_then(|content| content.get("answer"))
+        .and_then(Value::as_str);
+    let chosen = APPROVAL_ANSWERS
+        .iter()
+        .find(|(answer, ..)| Some(*answer) == word)
+        .map(|(.., answer)| *answer);
+    match told.action {
+        ElicitationAction::Accept => chosen.unwrap_or(ApprovalAnswer::Deny),
+        _ => ApprovalAnswer::Deny,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(action: &str, content: Value) -> ApprovalAnswer {
+        meaning(&serde_json::from_value(json!({"action": action, "content": content})).unwrap())
+    }
+
+    #[test]
+    fn only_a_yes_is_a_yes() {
+        let allow = |scope| ApprovalAnswer::Allow {
+            scope,
+            covers: ApprovalCoverage::Call,
+        };
+        assert_eq!(
+            told("accept", json!({"answer": "once"})),
+            allow(ApprovalDuration::Once)
+        );
+        assert_eq!(
+            told("accept", json!({"answer": "always"})),
+            allow(ApprovalDuration::Always)
+        );
+        for (action, content) in [
+            ("accept", json!({"answer": "deny"})),
+            ("accept", json!({"answer": "yes"})),
+            ("accept", json!(null)),
+            ("decline", json!({"answer": "once"})),
+            ("cancel", json!({})),
+        ] {
+            assert_eq!(
+                told(action, content.clone()),
+                ApprovalAnswer::Deny,
+                "{action} {content}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_form_is_one_that_the_protocol_knows() {
+        let form = json!(choice());
+        assert_eq!(form["properties"]["answer"]["default"], "deny");
+        assert_eq!(
+            form["properties"]["answer"]["oneOf"]
+                .as_array()
+                .map(Vec::len),
+            Some(4)
+        );
+    }
+}

@@ -1,0 +1,203 @@
+//! A call with a running turn: progress, approval requests, and cancellation by the client.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use goondan::event::{SwarmEvent, TurnResult};
+use goondan::ids::InstanceId;
+use goondan::{ApprovalHandle, Turn};
+use rmcp::RoleServer;
+use rmcp::model::{InputRequiredResult, ProgressNotificationParam, ProgressToken};
+use rmcp::service::RequestContext;
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::time::Instant;
+
+use super::elicitation::{self, ElicitationSupport};
+use crate::approvals;
+use crate::hub::PublishedEvent;
+use crate::progress;
+use crate::service::Service;
+
+/// Minimum time between progress messages about model output.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
+
+/// A call with a running turn.
+pub(super) struct RunningCall<'a> {
+    service: &'a Service,
+    context: &'a RequestContext<RoleServer>,
+    turn: Option<Turn>,
+    trace_id: String,
+    asking: ElicitationSupport,
+    /// Approval requests, by id, that may belong to this trace and were not sent yet.
+    open: BTreeMap<String, ApprovalHandle>,
+    progress: Option<ProgressReporter>,
+    given_up: CancelOnDrop,
+}
+
+/// End of a call.
+pub(super) enum CallEnd {
+    /// The turn is over.
+    Over(Box<TurnResult>),
+    /// The client has to prompt its user and call again.
+    Asks(InputRequiredResult),
+    /// The client cancelled the call.
+    GivenUp,
+    /// The swarm ended before the turn.
+    SwarmGone,
+}
+
+/// Cancels the turn of a call when dropped, because a client can abandon a call in several ways.
+struct CancelOnDrop {
+    service: Service,
+    event_id: String,
+    is_off: bool,
+}
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        if self.is_off {
+            return;
+        }
+        let (service, event_id) = (self.service.clone(), std::mem::take(&mut self.event_id));
+        tokio::spawn(async move { service.swarm().cancel_event(&event_id).await });
+    }
+}
+
+impl<'a> RunningCall<'a> {
+    pub(super) fn new(
+        service: &'a Service,
+        turn: Turn,
+        context: &'a RequestContext<RoleServer>,
+    ) -> Self {
+        let progress = context.meta.get_progress_token();
+        let given_up = CancelOnDrop {
+            service: service.clone(),
+            event_id: turn.event_id.clone(),
+            is_off: false,
+        };
+        RunningCall {
+            service,
+            context,
+            trace_id: turn.trace_id.clone(),
+            turn: Some(turn),
+            asking: ElicitationSupport::of(context),
+            open: BTreeMap::new(),
+            progress: progress.map(ProgressReporter::new),
+            given_up,
+        }
+    }
+
+    /// Waits for the end of the call.
+    pub(super) async fn follow(mut self, mut live: Receiver<Arc<PublishedEvent>>) -> CallEnd {
+        let Some(turn) = self.turn.take() else {
+            return CallEnd::SwarmGone;
+        };
+        let event_id = turn.event_id.clone();
+        let mut result = std::pin::pin!(turn.result());
+        let mut listener = self
+            .asking
+            .can_ask()
+            .then(|| self.service.inner.broker.listen());
+        let mut put = FuturesUnordered::new();
+        let ended = loop {
+            tokio::select! {
+                biased;
+                result = &mut result => break result.map_or(CallEnd::SwarmGone, |result| CallEnd::Over(Box::new(result))),
+                () = self.context.ct.cancelled() => return CallEnd::GivenUp,
+                Some(question) = elicitation::next(&mut listener) => {
+                    self.open.insert(question.request.id.clone(), question);
+                }
+                Some(()) = put.next() => {}
+                seen = live.recv() => match seen {
+                    Ok(seen) => self.report_progress(&seen).await,
+                    // Lost events are only missed progress.
+                    Err(RecvError::Lagged(_)) => {}
+                    Err(RecvError::Closed) => break CallEnd::SwarmGone,
+                }
+            }
+            let mine = self.take_own_requests();
+            if !mine.is_empty() && self.asking == ElicitationSupport::ByCallingAgain {
+                approvals::park(listener.take(), &mine);
+                break CallEnd::Asks(elicitation::ask_for(&mine, event_id));
+            }
+            let peer = &self.context.peer;
+            put.extend(
+                mine.into_iter()
+                    .map(|question| elicitation::put(peer.clone(), question)),
+            );
+        };
+        self.given_up.is_off = true;
+        ended
+    }
+
+    /// Removes and returns the requests of this trace. A turn's start event may arrive after its
+    /// request.
+    fn take_own_requests(&mut self) -> Vec<ApprovalHandle> {
+        let (hub, trace_id) = (&self.service.inner.hub, &self.trace_id);
+        let chain = |instance: &InstanceId| hub.chain_of(instance);
+        let mine = self.open.extract_if(.., |_, question| {
+            question.end().is_some() || chain(&question.request.instance).as_ref() == Some(trace_id)
+        });
+        mine.map(|(_, question)| question)
+            .filter(|question| question.end().is_none())
+            .collect()
+    }
+
+    async fn report_progress(&mut self, seen: &PublishedEvent) {
+        if seen.trace_id.as_ref() != Some(&self.trace_id) {
+            return;
+        }
+        let Some(progress) = &mut self.progress else {
+            return;
+        };
+        if let Some(told) = progress.notification(&seen.event) {
+            // A disconnected client abandons the call; its handler detects that.
+            let _ = self.context.peer.notify_progress(told).await;
+        }
+    }
+}
+
+/// Progress reports of a running call.
+struct ProgressReporter {
+    token: ProgressToken,
+    count: u32,
+    spoke: Option<Instant>,
+}
+
+impl ProgressReporter {
+    fn new(token: ProgressToken) -> Self {
+        ProgressReporter {
+            token,
+            count: 0,
+            spoke: None,
+        }
+    }
+
+    fn notification(&mut self, event: &SwarmEvent) -> Option<ProgressNotificationParam> {
+        let words = match event {
+            SwarmEvent::Runtime(event) => progress::progress_line(event)?,
+            SwarmEvent::Text { instance, .. } | SwarmEvent::Reasoning { instance, .. } => {
+                if self
+                    .spoke
+                    .is_some_and(|spoke| spoke.elapsed() < PROGRESS_INTERVAL)
+                {
+                    return None;
+                }
+                self.spoke = Some(Instant::now());
+                let is_text = matches!(event, SwarmEvent::Text { .. });
+                let what = if is_text { "writes" } else { "reasons" };
+                format!("{}: {what}", instance.agent)
+            }
+            SwarmEvent::TextReset { .. } | SwarmEvent::TurnEnded { .. } => return None,
+        };
+        self.count += 1;
+        Some(
+            ProgressNotificationParam::new(self.token.clone(), f64::from(self.count))
+                .with_message(words),
+        )
+    }
+}

@@ -1,0 +1,690 @@
+//! One turn with any number of readers. Readers do not affect the turn.
+
+use std::sync::Arc;
+
+use goondan::event::{RuntimeEventKind, SwarmEvent, TurnResult, turn_id};
+use goondan::ids::InstanceId;
+use goondan::message::{Message, MessageSource};
+use goondan::ports::model::TokenUsage;
+use tokio::sync::watch;
+
+use super::error::OpenAiError;
+use super::outcome::{AnswerOutcome, refusal};
+
+pub(super) struct AnswerBroadcast {
+    pub(super) event_id: String,
+    pub(super) turn_id: String,
+    state: watch::Sender<AnswerState>,
+}
+
+/// Progress of the turn.
+#[derive(Default)]
+struct AnswerState {
+    /// Conversation of the turn, after its event is accepted.
+    instance: Option<InstanceId>,
+    /// Texts so far, one for each step.
+    parts: Vec<StepText>,
+    /// Reasoning so far, one entry a step.
+    reasoning: Vec<StepReasoning>,
+    /// The step of the last entry still runs.
+    is_reasoning: bool,
+    /// Text of a repeated model call so far. It must repeat the sent text before new text counts.
+    again: Option<String>,
+    /// The repeated text differs from sent text, which cannot be revoked.
+    is_void: bool,
+    end: Option<Arc<TrackEnd>>,
+}
+
+/// Text of one step.
+struct StepText {
+    text: String,
+    is_over: bool,
+}
+
+/// Reasoning of one step.
+struct StepReasoning {
+    text: String,
+    /// Index of the text that it precedes.
+    before: usize,
+}
+
+/// An item of an answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum OutputItem {
+    /// Reasoning of one step.
+    Reasoning(String),
+    /// Text of one step.
+    Text(String),
+    /// Message of a model or a content filter that declined to answer.
+    Refusal(String),
+}
+
+/// End of a turn.
+#[derive(Debug)]
+pub(super) enum TrackEnd {
+    Over(FinishedAnswer),
+    /// The turn did not begin, failed, or is left to the next start.
+    Failed(OpenAiError),
+}
+
+#[derive(Debug)]
+pub(super) struct FinishedAnswer {
+    /// Reasoning and texts, at most one of each a step; then a refusal if there is one.
+    pub(super) items: Vec<OutputItem>,
+    pub(super) outcome: AnswerOutcome,
+    pub(super) usage: TokenUsage,
+}
+
+impl FinishedAnswer {
+    pub(super) fn text(&self) -> String {
+        self.texts().join(STEP_TEXT_SEPARATOR)
+    }
+
+    pub(super) fn reasoning(&self) -> String {
+        let reasoning = self.items.iter().filter_map(|item| match item {
+            OutputItem::Reasoning(text) => Some(text.as_str()),
+            _ => None,
+        });
+        reasoning.collect::<Vec<_>>().join(STEP_TEXT_SEPARATOR)
+    }
+
+    /// Returns the message of a declined answer.
+    pub(super) fn refusal(&self) -> Option<&str> {
+        self.items.iter().find_map(|item| match item {
+            OutputItem::Refusal(words) => Some(words.as_str()),
+            _ => None,
+        })
+    }
+
+    fn texts(&self) -> Vec<&str> {
+        let texts = self.items.iter().filter_map(|item| match item {
+            OutputItem::Text(text) => Some(text.as_str()),
+            _ => None,
+        });
+        texts.collect()
+    }
+}
+
+/// Separator between the texts of two steps.
+pub(super) const STEP_TEXT_SEPARATOR: &str = "\n\n";
+
+impl AnswerBroadcast {
+    pub(super) fn new(event_id: &str) -> Self {
+        AnswerBroadcast {
+            event_id: event_id.to_owned(),
+            turn_id: turn_id(event_id),
+            state: watch::Sender::default(),
+        }
+    }
+
+    /// Returns a reader that starts at the beginning.
+    pub(super) fn read(self: &Arc<Self>) -> AnswerSubscriber {
+        AnswerSubscriber {
+            state: self.state.subscribe(),
+            track: Arc::clone(self),
+            part: 0,
+            offset: 0,
+            entry: 0,
+            entry_offset: 0,
+            is_begun: false,
+            has_reasoning: false,
+        }
+    }
+
+    pub(super) fn accepted(&self, instance: &InstanceId) {
+        self.state
+            .send_modify(|state| state.instance = Some(instance.clone()));
+    }
+
+    /// Applies an event, if it belongs to this turn.
+    pub(super) fn take(&self, event: &SwarmEvent) {
+        match event {
+            SwarmEvent::Text { turn_id, delta, .. } if *turn_id == self.turn_id => {
+                self.state.send_modify(|state| state.say(delta));
+            }
+            SwarmEvent::Reasoning { turn_id, delta, .. } if *turn_id == self.turn_id => {
+                self.state.send_modify(|state| state.reason(delta));
+            }
+            SwarmEvent::TextReset { turn_id, .. } if *turn_id == self.turn_id => {
+                self.state.send_if_modified(AnswerState::restart_text);
+            }
+            SwarmEvent::Runtime(event) => match &event.kind {
+                RuntimeEventKind::StepStarted { turn_id, .. } if *turn_id == self.turn_id => {
+                    self.state.send_if_modified(AnswerState::step);
+                }
+                _ => {}
+            },
+            _ => {}
+        }
+    }
+
+    /// Returns the texts so far. They are complete if no event was missed.
+    pub(super) fn said(&self) -> Vec<String> {
+        self.state
+            .borrow()
+            .parts
+            .iter()
+            .map(|saying| saying.text.clone())
+            .collect()
+    }
+
+    /// Returns the reasoning and the texts so far. They are complete if no event was missed.
+    pub(super) fn items(&self) -> Vec<OutputItem> {
+        let state = self.state.borrow();
+        let mut items = Vec::new();
+        for index in 0..=state.parts.len() {
+            let reasoning = state.reasoning.iter().filter(|entry| entry.before == index);
+            items.extend(reasoning.map(|entry| OutputItem::Reasoning(entry.text.clone())));
+            let part = state.parts.get(index);
+            items.extend(part.map(|saying| OutputItem::Text(saying.text.clone())));
+        }
+        items
+    }
+
+    /// Ends a turn that has no end although the task that followed it has ended.
+    pub(super) fn end_unless_over(&self) {
+        self.state.send_if_modified(|state| {
+            let is_open = state.end.is_none();
+            state
+                .end
+                .get_or_insert_with(|| Arc::new(TrackEnd::Failed(OpenAiError::stopped())));
+            is_open
+        });
+    }
+
+    /// Ends the turn. With `is_exact`, no text event was missed, so readers have received all text.
+    pub(super) fn end(&self, end: TrackEnd, is_exact: bool) {
+        self.state.send_modify(|state| {
+            if let TrackEnd::Over(answer) = &end
+                && answer.outcome != AnswerOutcome::Declined
+            {
+                state.complete(&answer.texts(), is_exact);
+            }
+            state.end = Some(Arc::new(end));
+        });
+    }
+}
+
+impl AnswerState {
+    fn say(&mut self, delta: &str) {
+        let is_new = self.parts.last().is_none_or(|saying| saying.is_over);
+        match (&mut self.again, self.parts.last_mut()) {
+            (Some(again), Some(saying)) => {
+                again.push_str(delta);
+                if again.starts_with(&saying.text) {
+                    saying.text.clone_from(again);
+                } else if !saying.text.starts_with(&**again) {
+                    self.is_void = true;
+                }
+            }
+            (_, Some(saying)) if !is_new => saying.text.push_str(delta),
+            _ => self.parts.push(StepText {
+                text: delta.to_owned(),
+                is_over: false,
+            }),
+        }
+    }
+
+    fn reason(&mut self, delta: &str) {
+        let is_open = std::mem::replace(&mut self.is_reasoning, true);
+        match self.reasoning.last_mut() {
+            Some(entry) if is_open => entry.text.push_str(delta),
+            _ => {
+                let has_text = self.parts.last().is_some_and(|saying| !saying.is_over);
+                self.reasoning.push(StepReasoning {
+                    text: delta.to_owned(),
+                    before: self.parts.len() - usize::from(has_text),
+                });
+            }
+        }
+    }
+
+    /// Begins a repeated model call in the same step.
+    fn restart_text(&mut self) -> bool {
+        // Reasoning that was sent stays, and the reasoning of the next attempt is a second entry.
+        self.is_reasoning = false;
+        if self.parts.last().is_some_and(|saying| !saying.is_over) {
+            self.again = Some(String::new());
+        }
+        false
+    }
+
+    fn step(&mut self) -> bool {
+        self.is_void |= self.is_cut();
+        self.again = None;
+        self.is_reasoning = false;
+        let Some(last) = self.parts.last_mut() else {
+            return false;
+        };
+        last.is_over = true;
+        true
+    }
+
+    /// Returns true if the repeated text is shorter than the sent text.
+    fn is_cut(&self) -> bool {
+        match (&self.again, self.parts.last()) {
+            (Some(again), Some(saying)) => again.len() < saying.text.len(),
+            _ => false,
+        }
+    }
+
+    /// Adds missed text.
+    fn complete(&mut self, parts: &[&str], is_exact: bool) {
+        self.is_void |= self.is_cut();
+        let known = self.parts.len();
+        let fits = known <= parts.len()
+            && self
+                .parts
+                .iter()
+                .zip(parts)
+                .enumerate()
+                .all(|(index, (saying, part))| {
+                    saying.text == *part || (index + 1 == known && part.starts_with(&saying.text))
+                });
+        match fits {
+            true => {
+                self.parts = parts
+                    .iter()
+                    .map(|&part| StepText {
+                        text: part.to_owned(),
+                        is_over: true,
+                    })
+                    .collect()
+            }
+            false => self.is_void |= !is_exact,
+        }
+    }
+}
+
+/// Update for a reader.
+#[derive(Debug)]
+pub(super) enum AnswerUpdate {
+    /// More text of a part.
+    Text {
+        /// Index of the part.
+        part: usize,
+        delta: String,
+    },
+    /// More reasoning of an entry.
+    Reasoning {
+        /// Index of the entry.
+        entry: usize,
+        delta: String,
+    },
+    /// The part is complete.
+    PartOver,
+    /// The rest of the answer does not match the text that was read.
+    Void,
+    /// The turn is over.
+    End(Arc<TrackEnd>),
+}
+
+/// Reader of a turn's text.
+pub(super) struct AnswerSubscriber {
+    pub(super) track: Arc<AnswerBroadcast>,
+    state: watch::Receiver<AnswerState>,
+    part: usize,
+    offset: usize,
+    /// Position in the reasoning.
+    entry: usize,
+    entry_offset: usize,
+    is_begun: bool,
+    has_reasoning: bool,
+}
+
+impl AnswerSubscriber {
+    pub(super) fn has_begun(&self) -> bool {
+        self.is_begun
+    }
+
+    pub(super) fn has_reasoning(&self) -> bool {
+        self.has_reasoning
+    }
+
+    /// Waits until the event is accepted or rejected.
+    pub(super) async fn accepted(&mut self) -> Result<InstanceId, OpenAiError> {
+        let decided = self
+            .state
+            .wait_for(|state| state.instance.is_some() || state.end.is_some())
+            .await;
+        let Ok(state) = decided else {
+            return Err(OpenAiError::stopped());
+        };
+        match (&state.instance, state.end.as_deref()) {
+            (Some(instance), _) => Ok(instance.clone()),
+            (None, Some(TrackEnd::Failed(error))) => Err(error.clone()),
+            (None, _) => Err(OpenAiError::stopped()),
+        }
+    }
+
+    pub(super) async fn end(&mut self) -> Arc<TrackEnd> {
+        let ended = self.state.wait_for(|state| state.end.is_some()).await;
+        let end = ended.ok().and_then(|state| state.end.clone());
+        end.unwrap_or_else(|| Arc::new(TrackEnd::Failed(OpenAiError::stopped())))
+    }
+
+    pub(super) async fn next(&mut self) -> AnswerUpdate {
+        loop {
+            if let Some(news) = self.news() {
+                return news;
+            }
+            if self.state.changed().await.is_err() {
+                return AnswerUpdate::End(Arc::new(TrackEnd::Failed(OpenAiError::stopped())));
+            }
+        }
+    }
+
+    fn news(&mut self) -> Option<AnswerUpdate> {
+        let state = self.state.borrow_and_update();
+        if state.is_void && self.is_begun {
+            return Some(AnswerUpdate::Void);
+        }
+        while let Some(reasoned) = state.reasoning.get(self.entry)
+            && reasoned.before <= self.part
+        {
+            let (entry, offset) = (self.entry, self.entry_offset);
+            self.entry_offset = reasoned.text.len();
+            if let Some(delta) = reasoned
+                .text
+                .get(offset..)
+                .filter(|delta| !delta.is_empty())
+            {
+                self.has_reasoning = true;
+                let delta = delta.to_owned();
+                return Some(AnswerUpdate::Reasoning { entry, delta });
+            }
+            if entry + 1 == state.reasoning.len() {
+                break;
+            }
+            (self.entry, self.entry_offset) = (entry + 1, 0);
+        }
+        if let (Some(saying), false) = (state.parts.get(self.part), state.is_void) {
+            let part = self.part;
+            let delta = saying.text.get(self.offset..).unwrap_or_default();
+            if !delta.is_empty() {
+                self.offset = saying.text.len();
+                self.is_begun = true;
+                return Some(AnswerUpdate::Text {
+                    part,
+                    delta: delta.to_owned(),
+                });
+            }
+            if saying.is_over {
+                (self.part, self.offset) = (part + 1, 0);
+                return Some(AnswerUpdate::PartOver);
+            }
+        }
+        state.end.clone().map(AnswerUpdate::End)
+    }
+}
+
+/// Returns the reasoning and the texts of a turn, as its conversation contains them.
+pub(super) fn items_of_turn<'a>(
+    messages: impl IntoIterator<Item = &'a Message>,
+    turn_id: &str,
+) -> Vec<OutputItem> {
+    let own = messages
+        .into_iter()
+        .filter(|message| is_said_in(message, turn_id));
+    own.flat_map(items_of).collect()
+}
+
+/// Returns the reasoning and the text of a message, without those that are empty.
+pub(super) fn items_of(message: &Message) -> Vec<OutputItem> {
+    let mut items = Vec::new();
+    let reasoning = message.reasoning();
+    if !reasoning.is_empty() {
+        items.push(OutputItem::Reasoning(reasoning));
+    }
+    let text = message.text();
+    if !text.is_empty() {
+        items.push(OutputItem::Text(text));
+    }
+    items
+}
+
+fn is_said_in(message: &Message, turn_id: &str) -> bool {
+    match &message.source {
+        // Skips messages of the history that opened the conversation.
+        MessageSource::Assistant { step_id } => {
+            goondan::ids::is_message_of(&message.id, turn_id)
+                && *step_id != format!("{turn_id}-history")
+        }
+        _ => false,
+    }
+}
+
+impl TrackEnd {
+    /// Converts a turn result to its end.
+    pub(super) fn of(result: &TurnResult, mut items: Vec<OutputItem>) -> TrackEnd {
+        items.extend(refusal(result).map(|words| OutputItem::Refusal(words.to_owned())));
+        match AnswerOutcome::of(result) {
+            Ok(outcome) => TrackEnd::Over(FinishedAnswer {
+                items,
+                outcome,
+                usage: result.usage,
+            }),
+            Err(error) => TrackEnd::Failed(error.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use futures::FutureExt as _;
+    use goondan::event::RuntimeEvent;
+    use serde_json::json;
+
+    use super::*;
+
+    fn track() -> Arc<AnswerBroadcast> {
+        Arc::new(AnswerBroadcast::new("evt-1"))
+    }
+
+    fn text(turn_id: &str, delta: &str) -> SwarmEvent {
+        let instance = InstanceId::new("a", "main");
+        SwarmEvent::Text {
+            instance,
+            turn_id: turn_id.to_owned(),
+            delta: delta.to_owned(),
+        }
+    }
+
+    fn reset() -> SwarmEvent {
+        SwarmEvent::TextReset {
+            instance: InstanceId::new("a", "main"),
+            turn_id: "turn-1".to_owned(),
+        }
+    }
+
+    fn step(turn_id: &str) -> SwarmEvent {
+        let event: RuntimeEvent = serde_json::from_value(json!({
+            "type": "step.started", "stepId": "s", "stepIndex": 0, "turnId": turn_id, "timestamp": "2026-01-01T00:00:00Z",
+            "agentName": "a", "instanceKey": "main", "traceId": "t", "spanId": "s",
+        }))
+        .unwrap();
+        SwarmEvent::Runtime(Arc::new(event))
+    }
+
+    fn over(parts: &[&str]) -> TrackEnd {
+        let text = |&part: &&str| OutputItem::Text(part.to_owned());
+        TrackEnd::Over(FinishedAnswer {
+            items: parts.iter().map(text).collect(),
+            outcome: AnswerOutcome::Complete,
+            usage: TokenUsage::default(),
+        })
+    }
+
+    /// Reads without waiting. Notation: reasoning in angle brackets, `/` for the end of a step,
+    /// `!` for an answer that does not match, `.` for the end.
+    fn read(reader: &mut AnswerSubscriber) -> String {
+        let mut seen = String::new();
+        loop {
+            match reader.next().now_or_never() {
+                None => return seen,
+                Some(AnswerUpdate::Text { delta, .. }) => seen.push_str(&delta),
+                Some(AnswerUpdate::Reasoning { entry, delta }) => {
+                    seen.push_str(&format!("<{entry}:{delta}>"));
+                }
+                Some(AnswerUpdate::PartOver) => seen.push('/'),
+                Some(AnswerUpdate::Void) => return format!("{seen}!"),
+                Some(AnswerUpdate::End(_)) => return format!("{seen}."),
+            }
+        }
+    }
+
+    #[test]
+    fn readers_get_what_the_turn_says_and_nothing_else() {
+        let track = track();
+        let mut early = track.read();
+        for event in [
+            step("turn-1"),
+            text("turn-1", "a"),
+            text("turn-2", "x"),
+            text("turn-1", "b"),
+            step("turn-2"),
+        ] {
+            track.take(&event);
+        }
+        assert_eq!(read(&mut early), "ab");
+        track.take(&step("turn-1"));
+        track.take(&text("turn-1", "c"));
+        track.end(over(&["ab", "c"]), true);
+        assert_eq!(
+            (read(&mut early), read(&mut track.read())),
+            ("/c/.".to_owned(), "ab/c/.".to_owned())
+        );
+    }
+
+    fn reasoning(delta: &str) -> SwarmEvent {
+        SwarmEvent::Reasoning {
+            instance: InstanceId::new("a", "main"),
+            turn_id: "turn-1".to_owned(),
+            delta: delta.to_owned(),
+        }
+    }
+
+    #[test]
+    fn reasoning_precedes_the_text_of_its_step() {
+        let track = track();
+        let (mut early, mut late) = (track.read(), track.read());
+        let events = [
+            step("turn-1"),
+            reasoning("r"),
+            reasoning("0"),
+            step("turn-1"),
+            reasoning("r1"),
+            text("turn-1", "a"),
+            step("turn-1"),
+            reasoning("r2"),
+            text("turn-1", "b"),
+        ];
+        let mut seen = String::new();
+        for event in &events {
+            track.take(event);
+            seen += &read(&mut early);
+        }
+        track.end(over(&["a", "b"]), true);
+        seen += &read(&mut early);
+        assert_eq!(seen, "<0:r><0:0><1:r1>a/<2:r2>b/.");
+        assert_eq!(read(&mut late), "<0:r0><1:r1>a/<2:r2>b/.");
+        let reasoned = |text: &str| OutputItem::Reasoning(text.to_owned());
+        let said = |text: &str| OutputItem::Text(text.to_owned());
+        assert_eq!(
+            track.items(),
+            [
+                reasoned("r0"),
+                reasoned("r1"),
+                said("a"),
+                reasoned("r2"),
+                said("b")
+            ]
+        );
+    }
+
+    #[test]
+    fn reasoning_of_an_attempt_that_broke_off_stays() {
+        let track = track();
+        let mut reader = track.read();
+        for event in [
+            reasoning("one"),
+            reset(),
+            reasoning("two"),
+            text("turn-1", "a"),
+        ] {
+            track.take(&event);
+        }
+        track.end(over(&["a"]), true);
+        assert_eq!(read(&mut reader), "<0:one><1:two>a/.");
+    }
+
+    #[test]
+    fn what_was_missed_is_added_at_the_end() {
+        for heard in [&[][..], &["on"], &["one"]] {
+            let track = track();
+            let mut reader = track.read();
+            heard
+                .iter()
+                .for_each(|heard| track.take(&text("turn-1", heard)));
+            let before = read(&mut reader);
+            track.end(over(&["one", "two"]), false);
+            assert_eq!(before + &read(&mut reader), "one/two/.");
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_to_what_was_read_is_told() {
+        let track = track();
+        let (mut reader, mut late) = (track.read(), track.read());
+        track.take(&text("turn-1", "two"));
+        assert_eq!(read(&mut reader), "two");
+        track.end(over(&["one", "two"]), false);
+        // A reader that has read nothing gets the answer from the end itself.
+        assert_eq!(
+            (read(&mut reader), read(&mut late)),
+            ("!".to_owned(), ".".to_owned())
+        );
+    }
+
+    #[test]
+    fn an_answer_that_begins_again_goes_on_where_it_was() {
+        let track = track();
+        let mut reader = track.read();
+        track.take(&text("turn-1", "one t"));
+        let mut seen = read(&mut reader);
+        track.take(&reset());
+        for delta in ["one", " two", " three"] {
+            track.take(&text("turn-1", delta));
+            seen += &read(&mut reader);
+        }
+        track.end(over(&["one two three"]), true);
+        assert_eq!(seen + &read(&mut reader), "one two three/.");
+    }
+
+    #[test]
+    fn an_answer_that_begins_again_in_other_words_can_not_go_on() {
+        for (again, end) in [(Some("other"), "other"), (Some("on"), "on"), (None, "")] {
+            let track = track();
+            let mut reader = track.read();
+            track.take(&text("turn-1", "one"));
+            assert_eq!(read(&mut reader), "one");
+            track.take(&reset());
+            again
+                .iter()
+                .for_each(|again| track.take(&text("turn-1", again)));
+            track.end(over(&[end]), true);
+            assert_eq!(read(&mut reader), "!", "{again:?}");
+        }
+    }
+
+    #[test]
+    fn a_track_that_nobody_follows_any_more_ends() {
+        let track = track();
+        let mut reader = track.read();
+        track.end_unless_over();
+        assert!(reader.accepted().now_or_never().unwrap().is_err());
+        assert_eq!(read(&mut reader), ".");
+    }
+}

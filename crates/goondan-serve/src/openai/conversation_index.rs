@@ -1,0 +1,381 @@
+//! In-memory state between requests: positions of conversations, running turns and recent requests.
+//! All of it is bounded and ends with the process. If a position is lost, the next request starts a
+//! new conversation with the same history.
+
+use std::collections::{HashMap, HashSet};
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::Duration;
+
+use goondan::ids::InstanceId;
+use lru::LruCache;
+use tokio::time::Instant;
+
+use super::answer_stream::AnswerBroadcast;
+use super::history_hash::HistoryHash;
+
+/// Maximum number of conversations that are indexed by their messages.
+const MAX_INDEXED_CONVERSATIONS: usize = 10_000;
+
+/// Maximum number of different requests that are kept for retries.
+const MAX_RETRIABLE_REQUESTS: usize = 4_096;
+
+/// Maximum number of attempts that are kept for one request body.
+const MAX_ATTEMPTS_PER_REQUEST: usize = 256;
+
+/// Time after the end of an attempt in which a client may retry.
+const RETRY_WINDOW: Duration = Duration::from_secs(120);
+
+/// Hash of a request's path, conversation key and body.
+pub(super) type Fingerprint = [u8; 32];
+
+pub(crate) struct ConversationIndex(Mutex<IndexState>);
+
+struct IndexState {
+    /// Conversations by the hash of their messages. Each conversation has at most one hash.
+    heads: LruCache<HistoryHash, InstanceId>,
+    hashes: HashMap<InstanceId, HistoryHash>,
+    /// Conversations that a request is continuing.
+    held: HashSet<InstanceId>,
+    /// Running turns by event id.
+    tracks: HashMap<String, Weak<AnswerBroadcast>>,
+    attempts: LruCache<Fingerprint, Vec<Arc<RequestAttempt>>>,
+}
+
+/// A recent request that the client may retry.
+pub(super) struct RequestAttempt {
+    event_id: String,
+    /// Conversation of its turn.
+    instance: OnceLock<InstanceId>,
+    fate: Mutex<AttemptState>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum AttemptState {
+    /// A client reads the answer.
+    Read,
+    /// The connection broke before the end.
+    Lost(Instant),
+    /// The whole answer was sent.
+    Delivered(Instant),
+}
+
+/// A client that reads the answer of an attempt. Dropping it before the end means a broken
+/// connection.
+pub(super) struct AttemptReader {
+    attempt: Arc<RequestAttempt>,
+    is_delivered: bool,
+}
+
+/// Exclusive right to continue a conversation. Concurrent requests get a new conversation.
+pub(super) struct ConversationHold {
+    memory: Arc<ConversationIndex>,
+    pub(super) instance: InstanceId,
+    hash: Option<HistoryHash>,
+}
+
+/// Result of looking up the turn of an event.
+pub(super) enum TurnLookup {
+    /// The event is new. Later requests join this turn.
+    First(Arc<AnswerBroadcast>),
+    /// The turn runs.
+    Joined(Arc<AnswerBroadcast>),
+}
+
+impl Default for ConversationIndex {
+    fn default() -> Self {
+        let room = |most| NonZeroUsize::new(most).unwrap_or(NonZeroUsize::MIN);
+        ConversationIndex(Mutex::new(IndexState {
+            heads: LruCache::new(room(MAX_INDEXED_CONVERSATIONS)),
+            hashes: HashMap::new(),
+            held: HashSet::new(),
+            tracks: HashMap::new(),
+            attempts: LruCache::new(room(MAX_RETRIABLE_REQUESTS)),
+        }))
+    }
+}
+
+impl ConversationIndex {
+    fn kept(&self) -> MutexGuard<'_, IndexState> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the conversation with exactly these messages. It is unavailable to others until its
+    /// position is set again.
+    pub(super) fn take(self: &Arc<Self>, hash: HistoryHash) -> Option<ConversationHold> {
+        let mut kept = self.kept();
+        let instance = kept.heads.pop(&hash)?;
+        kept.hashes.remove(&instance);
+        let is_free = kept.held.insert(instance.clone());
+        is_free.then(|| ConversationHold {
+            memory: Arc::clone(self),
+            instance,
+            hash: Some(hash),
+        })
+    }
+
+    /// Takes a conversation at any position; `None` if another request is continuing it.
+    pub(super) fn hold(self: &Arc<Self>, instance: &InstanceId) -> Option<ConversationHold> {
+        let mut kept = self.kept();
+        if !kept.held.insert(instance.clone()) {
+            return None;
+        }
+        let hash = kept.hashes.remove(instance);
+        if let Some(hash) = &hash {
+            kept.heads.pop(hash);
+        }
+        Some(ConversationHold {
+            memory: Arc::clone(self),
+            instance: instance.clone(),
+            hash,
+        })
+    }
+
+    pub(super) fn enter(&self, event_id: &str) -> TurnLookup {
+        let mut kept = self.kept();
+        if let Some(track) = kept.tracks.get(event_id).and_then(Weak::upgrade) {
+            return TurnLookup::Joined(track);
+        }
+        let track = Arc::new(AnswerBroadcast::new(event_id));
+        kept.tracks
+            .insert(event_id.to_owned(), Arc::downgrade(&track));
+        TurnLookup::First(track)
+    }
+
+    pub(super) fn leave(&self, event_id: &str) {
+        self.kept().tracks.remove(event_id);
+    }
+
+    /// Registers an attempt of a request with this event.
+    pub(super) fn attempt(&self, fingerprint: Fingerprint, event_id: &str) -> AttemptReader {
+        let mut kept = self.kept();
+        let attempts = kept.attempts.get_or_insert_mut(fingerprint, Vec::new);
+        attempts.retain(|attempt| attempt.is_retriable());
+        if let Some(attempt) = attempts.iter().find(|attempt| attempt.event_id == event_id) {
+            attempt.set(AttemptState::Read);
+            return AttemptReader {
+                attempt: Arc::clone(attempt),
+                is_delivered: false,
+            };
+        }
+        let (event_id, instance) = (event_id.to_owned(), OnceLock::new());
+        let attempt = Arc::new(RequestAttempt {
+            event_id,
+            instance,
+            fate: Mutex::new(AttemptState::Read),
+        });
+        let excess = (attempts.len() + 1).saturating_sub(MAX_ATTEMPTS_PER_REQUEST);
+        attempts.drain(..excess);
+        attempts.push(Arc::clone(&attempt));
+        AttemptReader {
+            attempt,
+            is_delivered: false,
+        }
+    }
+
+    /// Registers a retry. `None` if the first attempt is unknown.
+    ///
+    /// Several clients may have sent the same bytes. An attempt with a broken connection is
+    /// preferred, then one whose client still seems to read, then one with a delivered answer.
+    pub(super) fn attempt_again(&self, fingerprint: &Fingerprint) -> Option<AttemptReader> {
+        let mut kept = self.kept();
+        let attempts = kept.attempts.get_mut(fingerprint)?;
+        attempts.retain(|attempt| attempt.is_retriable());
+        let of = |rank: fn(AttemptState) -> bool| {
+            attempts.iter().rev().find(|attempt| rank(attempt.fate()))
+        };
+        let attempt = of(|fate| matches!(fate, AttemptState::Lost(_)))
+            .or_else(|| of(|fate| fate == AttemptState::Read))
+            .or_else(|| of(|fate| matches!(fate, AttemptState::Delivered(_))))?;
+        attempt.set(AttemptState::Read);
+        Some(AttemptReader {
+            attempt: Arc::clone(attempt),
+            is_delivered: false,
+        })
+    }
+
+    #[cfg(test)]
+    fn len(&self) -> (usize, usize, usize) {
+        let kept = self.kept();
+        (kept.heads.len(), kept.hashes.len(), kept.held.len())
+    }
+}
+
+impl RequestAttempt {
+    fn fate(&self) -> AttemptState {
+        *self.fate.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, fate: AttemptState) {
+        *self.fate.lock().unwrap_or_else(PoisonError::into_inner) = fate;
+    }
+
+    /// Returns true if a retry is still possible.
+    fn is_retriable(&self) -> bool {
+        match self.fate() {
+            AttemptState::Read => true,
+            AttemptState::Lost(at) | AttemptState::Delivered(at) => at.elapsed() < RETRY_WINDOW,
+        }
+    }
+}
+
+impl AttemptReader {
+    pub(super) fn event_id(&self) -> &str {
+        &self.attempt.event_id
+    }
+
+    pub(super) fn instance(&self) -> Option<&InstanceId> {
+        self.attempt.instance.get()
+    }
+
+    pub(super) fn accepted(&self, instance: &InstanceId) {
+        self.attempt.instance.get_or_init(|| instance.clone());
+    }
+
+    pub(super) fn delivered(&mut self) {
+        self.is_delivered = true;
+    }
+}
+
+impl Drop for AttemptReader {
+    fn drop(&mut self) {
+        let now = Instant::now();
+        self.attempt.set(if self.is_delivered {
+            AttemptState::Delivered(now)
+        } else {
+            AttemptState::Lost(now)
+        });
+    }
+}
+
+impl ConversationHold {
+    /// Sets the position after the turn.
+    pub(super) fn set_position(mut self, hash: Option<HistoryHash>) {
+        self.hash = hash;
+    }
+
+    /// Keeps the position, because no message was added.
+    pub(super) fn keep_position(self) {}
+
+    /// Clears the position, because the client cannot know the messages.
+    pub(super) fn clear_position(self) {
+        self.set_position(None);
+    }
+}
+
+impl Drop for ConversationHold {
+    fn drop(&mut self) {
+        let mut kept = self.memory.kept();
+        kept.held.remove(&self.instance);
+        let Some(hash) = self.hash else { return };
+        kept.hashes.insert(self.instance.clone(), hash);
+        // Replaces the conversation at the same position, or evicts the least recently used one.
+        if let Some((_, instance)) = kept.heads.push(hash, self.instance.clone()) {
+            kept.hashes.remove(&instance);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::message::ChatEntry;
+    use super::*;
+
+    fn memory() -> Arc<ConversationIndex> {
+        Arc::new(ConversationIndex::default())
+    }
+
+    fn instance(key: impl ToString) -> InstanceId {
+        InstanceId::new("a", key.to_string())
+    }
+
+    fn hash(text: impl ToString) -> HistoryHash {
+        HistoryHash::begin("a", None, None).and(&ChatEntry::user(text.to_string()))
+    }
+
+    fn stand(memory: &Arc<ConversationIndex>, key: impl ToString, text: impl ToString) {
+        memory
+            .hold(&instance(key))
+            .unwrap()
+            .set_position(Some(hash(text)));
+    }
+
+    #[test]
+    fn a_conversation_goes_on_for_one_alone() {
+        let memory = memory();
+        stand(&memory, 1, "x");
+        let hold = memory.take(hash("x")).unwrap();
+        assert_eq!(hold.instance, instance(1));
+        assert!(memory.take(hash("x")).is_none());
+        assert!(memory.hold(&instance(1)).is_none());
+        hold.set_position(Some(hash("y")));
+        assert!(memory.take(hash("x")).is_none());
+        assert_eq!(memory.take(hash("y")).unwrap().instance, instance(1));
+    }
+
+    #[test]
+    fn a_conversation_that_was_not_touched_stands_where_it_stood() {
+        let memory = memory();
+        stand(&memory, 1, "x");
+        memory.take(hash("x")).unwrap().keep_position();
+        memory.hold(&instance(1)).unwrap().keep_position();
+        memory.take(hash("x")).unwrap().clear_position();
+        assert!(memory.take(hash("x")).is_none());
+        assert_eq!(memory.len(), (0, 0, 0));
+    }
+
+    #[test]
+    fn two_conversations_in_which_the_same_was_said_stay_two() {
+        let memory = memory();
+        stand(&memory, 1, "x");
+        stand(&memory, 2, "x");
+        assert_eq!(memory.len(), (1, 1, 0));
+        let hold = memory.take(hash("x")).unwrap();
+        assert_eq!(hold.instance, instance(2));
+        assert!(memory.take(hash("x")).is_none());
+        assert!(memory.hold(&instance(1)).is_some());
+    }
+
+    #[test]
+    fn no_more_is_kept_than_there_is_room_for() {
+        let memory = memory();
+        for number in 0..MAX_INDEXED_CONVERSATIONS + 5 {
+            stand(&memory, number, number);
+        }
+        assert_eq!(
+            memory.len(),
+            (MAX_INDEXED_CONVERSATIONS, MAX_INDEXED_CONVERSATIONS, 0)
+        );
+        assert!(memory.take(hash(4)).is_none());
+        assert!(memory.take(hash(5)).is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_tries_again_reads_the_answer_that_somebody_lost() {
+        let memory = memory();
+        assert!(memory.attempt_again(&[0; 32]).is_none());
+        let mut delivered = memory.attempt([0; 32], "delivered");
+        delivered.delivered();
+        drop(delivered);
+        drop(memory.attempt([0; 32], "lost"));
+        let read = memory.attempt([0; 32], "read");
+        let again: Vec<_> = (0..2)
+            .map(|_| memory.attempt_again(&[0; 32]).unwrap())
+            .collect();
+        let ids: Vec<_> = again.iter().map(AttemptReader::event_id).collect();
+        assert_eq!(ids, ["lost", "read"]);
+        assert!(memory.attempt_again(&[1; 32]).is_none());
+        drop((again, read));
+        tokio::time::advance(RETRY_WINDOW).await;
+        assert!(memory.attempt_again(&[0; 32]).is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_did_not_get_all_of_a_delivered_answer_gets_it_again() {
+        let memory = memory();
+        for id in ["one", "two"] {
+            memory.attempt([0; 32], id).delivered();
+        }
+        assert_eq!(memory.attempt_again(&[0; 32]).unwrap().event_id(), "two");
+    }
+}

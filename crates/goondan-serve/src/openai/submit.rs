@@ -1,0 +1,497 @@
+//! Submission of a request: finds its conversation, and its turn if the request is a repetition.
+
+use std::sync::Arc;
+
+use futures::FutureExt as _;
+use goondan::event::{SwarmEvent, TurnResult};
+use goondan::ids::{InstanceId, derived_id, is_message_of};
+use goondan::message::{Message, MessageData};
+use goondan::spec::{Code, JsonObject};
+use goondan::start::telemetry::CallerTrace;
+use goondan::{Input, SubmittedEventState, Turn};
+use rand::RngExt;
+use serde_json::Value;
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
+
+use super::answer_stream::{
+    AnswerBroadcast, AnswerSubscriber, OutputItem, TrackEnd, items_of, items_of_turn,
+};
+use super::conversation_index::{
+    AttemptReader, ConversationHold, ConversationIndex, Fingerprint, TurnLookup,
+};
+use super::error::OpenAiError;
+use super::history_hash::HistoryHash;
+use super::message::{ChatEntry, ChatInput};
+use super::outcome::AnswerOutcome;
+use super::response_id::ResponseId;
+use crate::hub::PublishedEvent;
+use crate::problem::ApiProblem;
+use crate::service::Service;
+
+/// A parsed request.
+pub(super) struct SubmitRequest {
+    pub(super) agent: String,
+    pub(super) talk: ChatInput,
+    /// End user, as named by the client.
+    pub(super) user: Option<String>,
+    /// Conversation key, if the client names one.
+    pub(super) instance_key: Option<String>,
+    /// Response that the request continues.
+    pub(super) previous: Option<ResponseId>,
+    /// Metadata of the user message.
+    pub(super) metadata: JsonObject,
+    /// The client requested a stream.
+    pub(super) stream: bool,
+    pub(super) again: RetryKey,
+    /// Schema that the answer must match.
+    pub(super) output: Option<Value>,
+    /// The client's trace.
+    pub(super) caller: Option<CallerTrace>,
+}
+
+/// Facts that identify a repeated request.
+pub(super) struct RetryKey {
+    /// Header `Idempotency-Key`.
+    pub(super) key: Option<String>,
+    /// The client states a retry in the header `X-Stainless-Retry-Count`.
+    pub(super) is_retry: bool,
+    pub(super) fingerprint: Fingerprint,
+}
+
+/// A turn that was started or found.
+pub(super) struct SubmittedTurn {
+    pub(super) reader: AnswerSubscriber,
+    pub(super) reading: AttemptReader,
+    pub(super) instance: InstanceId,
+}
+
+/// Starts the turn of a request, or finds it for a repeated request. When this returns, its event
+/// is on disk.
+pub(super) async fn begin(
+    service: &Service,
+    ask: SubmitRequest,
+) -> Result<SubmittedTurn, OpenAiError> {
+    if service.is_draining() {
+        let problem = ApiProblem::new(Code::SWARM_STOPPING, "The server is stopping.");
+        return Err(problem.suggest("Retry in a few seconds.").into());
+    }
+    let memory = &service.inner.openai;
+    let (reading, is_new) = identify(memory, &ask.again);
+    let mut reader = match memory.enter(reading.event_id()) {
+        TurnLookup::Joined(track) => track.read(),
+        TurnLookup::First(track) => {
+            let reader = track.read();
+            let known = reading.instance().cloned();
+            // Runs in its own task, so that the turn survives a client that disconnects.
+            tokio::spawn(
+                TurnRun {
+                    service: service.clone(),
+                    track,
+                    ask,
+                    known,
+                }
+                .run(is_new),
+            );
+            reader
+        }
+    };
+    let instance = reader.accepted().await?;
+    reading.accepted(&instance);
+    Ok(SubmittedTurn {
+        reader,
+        reading,
+        instance,
+    })
+}
+
+/// Returns the event of a request. The flag is true if the event is certainly new.
+fn identify(memory: &ConversationIndex, again: &RetryKey) -> (AttemptReader, bool) {
+    if let Some(key) = &again.key {
+        let digest = hex(&again.fingerprint);
+        let event_id = format!("evt-openai-{}", derived_id(&["openai", key, &digest]));
+        return (memory.attempt(again.fingerprint, &event_id), false);
+    }
+    if again.is_retry
+        && let Some(reading) = memory.attempt_again(&again.fingerprint)
+    {
+        return (reading, false);
+    }
+    let random: [u8; 12] = rand::rng().random();
+    (
+        memory.attempt(again.fingerprint, &format!("evt-openai-{}", hex(&random))),
+        true,
+    )
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Returns the key of a new conversation, derived from the event so that a repeated event gets the
+/// same one.
+fn new_instance(agent: &str, event_id: &str) -> InstanceId {
+    InstanceId::new(agent, event_id.strip_prefix("evt-").unwrap_or(event_id))
+}
+
+/// Target of an input.
+struct InputTarget {
+    instance: InstanceId,
+    /// Messages that open the conversation.
+    history: Vec<MessageData>,
+    /// Exclusive right to continue the conversation.
+    hold: Option<ConversationHold>,
+    /// Hash of all messages before the answer; `None` if the conversation cannot be found by its
+    /// messages.
+    hash: Option<HistoryHash>,
+}
+
+/// A request until the end of its turn.
+struct TurnRun {
+    service: Service,
+    track: Arc<AnswerBroadcast>,
+    ask: SubmitRequest,
+    /// Conversation of an earlier attempt.
+    known: Option<InstanceId>,
+}
+
+impl Drop for TurnRun {
+    fn drop(&mut self) {
+        self.service.inner.openai.leave(&self.track.event_id);
+        self.track.end_unless_over();
+    }
+}
+
+impl TurnRun {
+    async fn run(self, is_new: bool) {
+        let ended = self.service.inner.ended.clone();
+        ended.run_until_cancelled(self.go(is_new)).await;
+    }
+
+    async fn go(&self, is_new: bool) {
+        if !is_new && self.follow_known().await {
+            return;
+        }
+        match self.place().await {
+            Ok(place) => self.send(place).await,
+            Err(error) => self.track.end(TrackEnd::Failed(error), true),
+        }
+    }
+
+    /// Follows an event that was accepted before; false if there is none.
+    async fn follow_known(&self) -> bool {
+        let event_id = &self.track.event_id;
+        match self.service.swarm().find(event_id).await {
+            Some(SubmittedEventState::Open(turn)) => {
+                let instance = turn.instance.clone();
+                self.track.accepted(&instance);
+                self.follow(turn, None, &instance).await;
+            }
+            Some(SubmittedEventState::Over(result)) => {
+                let instance = self.where_it_was().await;
+                self.track.accepted(&instance);
+                let items = self.said(&result, &instance).await;
+                self.track.end(TrackEnd::of(&result, items), false);
+            }
+            None => return false,
+        }
+        true
+    }
+
+    /// Finds the conversation of a turn that is over.
+    async fn where_it_was(&self) -> InstanceId {
+        let of_key = |key: &String| InstanceId::new(&*self.ask.agent, &**key);
+        let named = self.ask.instance_key.as_ref().map(of_key);
+        let previous = self
+            .ask
+            .previous
+            .as_ref()
+            .map(|previous| previous.instance.clone());
+        for instance in [self.known.clone(), named, previous].into_iter().flatten() {
+            let messages = self
+                .service
+                .swarm()
+                .conversation(&instance)
+                .await
+                .unwrap_or_default();
+            if messages
+                .iter()
+                .any(|message| is_message_of(&message.id, &self.track.turn_id))
+            {
+                return instance;
+            }
+        }
+        new_instance(&self.ask.agent, &self.track.event_id)
+    }
+
+    async fn send(&self, place: InputTarget) {
+        let SubmitRequest {
+            agent,
+            talk,
+            metadata,
+            stream,
+            caller,
+            output,
+            ..
+        } = &self.ask;
+        let (text, files) = talk.input();
+        let input = Input {
+            text,
+            files,
+            agent: Some(agent.clone()),
+            instance_key: Some(place.instance.instance_key.clone()),
+            id: Some(self.track.event_id.clone()),
+            history: place.history,
+            instructions: talk.instructions.clone(),
+            metadata: metadata.clone(),
+            caller: caller.clone(),
+            output: output.clone(),
+        };
+        let live = stream.then(|| self.service.inner.hub.subscribe().0);
+        let turn = match self.service.swarm().send(input).await {
+            Ok(turn) => turn,
+            Err(error) => {
+                if let Some(hold) = place.hold {
+                    hold.keep_position();
+                }
+                return self.track.end(TrackEnd::Failed(error.into()), true);
+            }
+        };
+        self.track.accepted(&place.instance);
+        let answer = self.follow(turn, live, &place.instance).await;
+        let hash = place
+            .hash
+            .zip(answer)
+            .map(|(hash, answer)| hash.and(&ChatEntry::assistant(answer)));
+        match (place.hold, hash) {
+            (Some(hold), hash) => hold.set_position(hash),
+            (None, Some(hash)) => {
+                if let Some(hold) = self.service.inner.openai.hold(&place.instance) {
+                    hold.set_position(Some(hash));
+                }
+            }
+            (None, None) => {}
+        }
+    }
+
+    /// Follows a turn to its end. Returns the answer as this client sees it; `None` without an
+    /// answer.
+    async fn follow(
+        &self,
+        turn: Turn,
+        live: Option<Receiver<Arc<PublishedEvent>>>,
+        instance: &InstanceId,
+    ) -> Option<String> {
+        let (result, is_exact) = match live {
+            Some(live) => self.listen(turn, live).await,
+            None => (turn.result().await, false),
+        };
+        let Some(result) = result else {
+            self.track
+                .end(TrackEnd::Failed(OpenAiError::stopped()), false);
+            return None;
+        };
+        let is_complete = is_exact && self.track.said().last() == Some(&result.response_text());
+        let items = if is_complete {
+            self.track.items()
+        } else {
+            self.said(&result, instance).await
+        };
+        let end = TrackEnd::of(&result, items);
+        let text = match &end {
+            TrackEnd::Over(answer) if answer.outcome != AnswerOutcome::Declined => {
+                Some(answer.text())
+            }
+            _ => None,
+        };
+        self.track.end(end, is_exact);
+        // The sent text counts, because the client sends it back in its next request.
+        let sent = (self.ask.stream && text.is_some()).then(|| {
+            self.track
+                .said()
+                .join(super::answer_stream::STEP_TEXT_SEPARATOR)
+        });
+        sent.or(text)
+    }
+
+    /// Collects text until the turn is over. The flag is true if no event was missed.
+    async fn listen(
+        &self,
+        turn: Turn,
+        mut live: Receiver<Arc<PublishedEvent>>,
+    ) -> (Option<TurnResult>, bool) {
+        let mut ended = std::pin::pin!(turn.result().fuse());
+        let mut known = None;
+        loop {
+            let seen = tokio::select! {
+                seen = live.recv() => seen,
+                result = &mut ended => match result {
+                    // Earlier text is still in the channel.
+                    Some(result) => {
+                        known = Some(result);
+                        continue;
+                    }
+                    None => return (None, false),
+                },
+            };
+            match seen {
+                Ok(seen) => match &seen.event {
+                    SwarmEvent::TurnEnded {
+                        event_id, result, ..
+                    } if *event_id == self.track.event_id => {
+                        return (Some((**result).clone()), true);
+                    }
+                    event => self.track.take(event),
+                },
+                Err(RecvError::Lagged(_) | RecvError::Closed) => {
+                    let result = if known.is_some() { known } else { ended.await };
+                    return (result, false);
+                }
+            }
+        }
+    }
+
+    /// Returns the reasoning and the texts of a turn that is over.
+    async fn said(&self, result: &TurnResult, instance: &InstanceId) -> Vec<OutputItem> {
+        if result.step_count > 1
+            && let Ok(messages) = self.service.swarm().conversation(instance).await
+        {
+            let said = items_of_turn(messages.iter().map(|message| &**message), &result.turn_id);
+            if !said.is_empty() {
+                return said;
+            }
+        }
+        result
+            .response_message
+            .as_ref()
+            .map(items_of)
+            .unwrap_or_default()
+    }
+
+    async fn place(&self) -> Result<InputTarget, OpenAiError> {
+        if let Some(previous) = &self.ask.previous {
+            return self.continue_response(previous).await;
+        }
+        let ChatInput {
+            instructions,
+            before,
+            new,
+        } = &self.ask.talk;
+        let history = || before.iter().map(ChatEntry::data).collect();
+        if let Some(key) = &self.ask.instance_key {
+            let instance = InstanceId::new(&*self.ask.agent, &**key);
+            // A long history is stored only once.
+            let history = if self.knows(&instance).await {
+                Vec::new()
+            } else {
+                history()
+            };
+            return Ok(InputTarget {
+                instance,
+                history,
+                hold: None,
+                hash: None,
+            });
+        }
+        let begin = HistoryHash::begin(
+            &self.ask.agent,
+            instructions.as_deref(),
+            self.ask.user.as_deref(),
+        )
+        .and_all(before);
+        let hash = Some(begin.and_all(new));
+        let hold = if before.is_empty() {
+            None
+        } else {
+            self.service.inner.openai.take(begin)
+        };
+        match hold {
+            Some(hold) if self.knows(&hold.instance).await => Ok(InputTarget {
+                instance: hold.instance.clone(),
+                history: Vec::new(),
+                hold: Some(hold),
+                hash,
+            }),
+            // The conversation was deleted.
+            Some(hold) => {
+                hold.clear_position();
+                Ok(self.new_target(history(), hash))
+            }
+            None => Ok(self.new_target(history(), hash)),
+        }
+    }
+
+    async fn knows(&self, instance: &InstanceId) -> bool {
+        self.service.swarm().has_instance(instance).await
+    }
+
+    fn new_target(&self, history: Vec<MessageData>, hash: Option<HistoryHash>) -> InputTarget {
+        InputTarget {
+            instance: new_instance(&self.ask.agent, &self.track.event_id),
+            history,
+            hold: None,
+            hash,
+        }
+    }
+
+    /// Continues a response: in its conversation if that has no later messages, otherwise in a new
+    /// conversation with the same history.
+    async fn continue_response(&self, previous: &ResponseId) -> Result<InputTarget, OpenAiError> {
+        let swarm = self.service.swarm();
+        if let Some(SubmittedEventState::Open(_)) = swarm.find(&previous.event_id).await {
+            let message =
+                "The turn of the previous response is still running. Retry when the turn is over.";
+            return Err(OpenAiError::parameter("previous_response_id", message)
+                .code("previous_response_in_progress"));
+        }
+        let hold = self.service.inner.openai.hold(&previous.instance);
+        let messages = swarm
+            .conversation(&previous.instance)
+            .await
+            .map_err(ApiProblem::from)?;
+        let turn_id = goondan::event::turn_id(&previous.event_id);
+        let last = messages
+            .iter()
+            .rposition(|message| is_message_of(&message.id, &turn_id));
+        let Some(last) = last.filter(|_| previous.is_stored) else {
+            return Err(OpenAiError::parameter(
+                "previous_response_id",
+                "There is no previous response with this id.",
+            )
+            .code("previous_response_not_found"));
+        };
+        let is_same_agent = previous.instance.agent == self.ask.agent;
+        let is_latest = last + 1 == messages.len() && self.ask.talk.before.is_empty();
+        if let Some(hold) = hold {
+            if is_same_agent && is_latest {
+                let instance = previous.instance.clone();
+                return Ok(InputTarget {
+                    instance,
+                    history: Vec::new(),
+                    hold: Some(hold),
+                    hash: None,
+                });
+            }
+            hold.keep_position();
+        }
+        let past = messages[..=last]
+            .iter()
+            .filter_map(|message| ChatEntry::of(&visible(message)?));
+        let history = past
+            .chain(self.ask.talk.before.iter().cloned())
+            .map(|said| said.data())
+            .collect();
+        let place = self.new_target(history, None);
+        swarm
+            .inherit(&previous.instance, &place.instance)
+            .await
+            .map_err(ApiProblem::from)?;
+        Ok(place)
+    }
+}
+
+/// Keeps messages of users and agents, and skips those of extensions and the engine.
+fn visible(message: &Message) -> Option<MessageData> {
+    use goondan::message::MessageSource::{Assistant, User};
+    matches!(message.source, User | Assistant { .. }).then(|| message.data.clone())
+}

@@ -1,0 +1,54 @@
+//! Reasons why a turn has no answer, in the same wording for each protocol.
+
+use goondan::event::{FinishReason, TurnResult};
+
+pub(crate) struct TurnFailure<'r> {
+    /// An error code of gdn, or `cancelled`, `max_steps` or `error` for a turn without one.
+    pub(crate) code: &'r str,
+    pub(crate) message: &'r str,
+    pub(crate) suggestion: Option<&'r str>,
+    has_code: bool,
+}
+
+impl TurnFailure<'_> {
+    /// `None` for a turn that ended with an answer.
+    pub(crate) fn of(result: &TurnResult) -> Option<TurnFailure<'_>> {
+        let plain = |code, message| TurnFailure {
+            code,
+            message,
+            suggestion: None,
+            has_code: false,
+        };
+        match (&result.finish_reason, &result.error) {
+            (FinishReason::TextResponse, _) => None,
+            (FinishReason::Cancelled, _) => Some(plain("cancelled", "The turn was cancelled.")),
+            (FinishReason::MaxSteps, _) => {
+                Some(plain("max_steps", "The agent reached its step limit."))
+            }
+            (FinishReason::Error, None) => Some(plain("error", "The turn has failed.")),
+            (FinishReason::Error, Some(error)) => {
+                let suggestion = error.suggestion.as_deref();
+                Some(TurnFailure {
+                    code: &error.code,
+                    message: &error.message,
+                    suggestion,
+                    has_code: true,
+                })
+            }
+        }
+    }
+
+    /// Returns the failure as one string that begins with the code, if there is one.
+    pub(crate) fn to_message(&self) -> String {
+        let TurnFailure { code, message, .. } = self;
+        let suggestion = self
+            .suggestion
+            .map(|words| format!(" {words}"))
+            .unwrap_or_default();
+        if self.has_code {
+            format!("[{code}] {message}{suggestion}")
+        } else {
+            (*message).to_owned()
+        }
+    }
+}

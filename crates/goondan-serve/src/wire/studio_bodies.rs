@@ -1,0 +1,214 @@
+//! Bodies for the studio: topology of the swarm, reloads, failed events, sign-in.
+
+use goondan::spec::{AgentChange, Diagnostic, ReloadPlan};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::{IntoParams, ToSchema};
+
+/// Topology of the swarm.
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TopologyBody {
+    /// Number of the active generation.
+    pub generation: u64,
+    /// All agents, sorted.
+    pub agents: Vec<AgentBody>,
+    /// Models that agents can call.
+    pub models: Vec<ModelBody>,
+    /// Tools that agents can call.
+    pub tools: Vec<ToolBody>,
+    /// Warnings from the start of the generation. They do not stop the swarm.
+    #[schema(value_type = Vec<Object>)]
+    pub warnings: Vec<Diagnostic>,
+}
+
+/// An agent.
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AgentBody {
+    /// Agent name.
+    pub name: String,
+    /// Purpose of the agent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// Models in order of use: each is a fallback for the models before it.
+    pub models: Vec<String>,
+    /// Tools that its model can call, as `resource__export`.
+    pub exports: Vec<String>,
+    /// Its extensions, outermost first.
+    pub extensions: Vec<String>,
+    /// Default for calls that match no permission rule: `allow`, `ask` or `deny`. Absent if the
+    /// agent has no default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub permissions: Option<String>,
+}
+
+/// A model.
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+pub struct ModelBody {
+    /// Resource name.
+    pub name: String,
+    /// Provider.
+    pub provider: String,
+    /// Model name at the provider.
+    pub model: String,
+}
+
+/// A tool.
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+pub struct ToolBody {
+    /// Resource name.
+    pub name: String,
+    /// Kind of the entry: `builtin`, `library`, `executable`, `module`, `mcp` or `a2a`.
+    pub entry: String,
+    /// Functions that agents can call.
+    pub exports: Vec<ExportBody>,
+}
+
+/// A function of a tool.
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+pub struct ExportBody {
+    /// Name, as `resource__export`.
+    pub name: String,
+    /// Purpose of the function.
+    pub description: String,
+}
+
+/// A reload since the process began.
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ReloadRecord {
+    /// End time of the reload.
+    pub at: String,
+    /// True if the new project is active.
+    pub ok: bool,
+    /// Number of the generation that is active since then.
+    pub generation: u64,
+    /// Changes; empty if the new project was rejected.
+    pub plan: PlanBody,
+    /// Errors that kept the old generation active, or warnings.
+    #[schema(value_type = Vec<Object>)]
+    pub diagnostics: Vec<Diagnostic>,
+    /// Duration in milliseconds.
+    pub duration_ms: u64,
+}
+
+/// Changes made by a reload.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, ToSchema)]
+pub struct PlanBody {
+    /// Added resources.
+    pub added: Vec<String>,
+    /// Changed resources.
+    pub changed: Vec<String>,
+    /// Removed resources.
+    pub removed: Vec<String>,
+    /// Changes of agents.
+    #[schema(value_type = Vec<Object>)]
+    pub agents: Vec<AgentChange>,
+    /// True if the swarm limits changed.
+    pub limits: bool,
+}
+
+impl From<&ReloadPlan> for PlanBody {
+    fn from(plan: &ReloadPlan) -> Self {
+        let ReloadPlan {
+            added,
+            changed,
+            removed,
+            agents,
+            limits,
+        } = plan.clone();
+        PlanBody {
+            added,
+            changed,
+            removed,
+            agents,
+            limits,
+        }
+    }
+}
+
+/// Reloads since the process began.
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+pub struct ReloadsBody {
+    /// The latest 200, oldest first.
+    pub reloads: Vec<ReloadRecord>,
+}
+
+/// Events whose turns failed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DeadLettersBody {
+    /// Oldest failure first. Each has the `event`, the `error` and the time `failedAt`.
+    #[schema(value_type = Vec<Object>)]
+    pub dead_letters: Vec<Value>,
+}
+
+/// Position at which a conversation is forked.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ForkBody {
+    /// Last message that the new conversation keeps, with the results of its tool calls. Default:
+    /// the last message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message_id: Option<String>,
+}
+
+/// A forked conversation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ForkedBody {
+    /// Agent name.
+    pub agent_name: String,
+    /// Key of the new conversation.
+    pub instance_key: String,
+    /// Number of messages that it begins with.
+    pub messages: usize,
+}
+
+/// Source of a recorded test case.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CaseSource {
+    /// A message of the turn to record. Default: the whole conversation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message_id: Option<String>,
+}
+
+/// A conversation recorded as a test case for `gdn test`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CaseBody {
+    /// Name of the test case.
+    pub name: String,
+    /// Suggested file name.
+    pub file: String,
+    /// YAML for a file in the project directory.
+    pub text: String,
+}
+
+/// Sign-in code of a browser.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CodeBody {
+    /// One-time code, valid for ten minutes.
+    pub code: String,
+    /// Path of the studio page, which takes the code after `#code=`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub path: String,
+}
+
+/// A studio session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SessionBody {
+    /// Session token. It replaces the server token until the process ends.
+    pub token: String,
+}
+
+/// Filter for the list of failed events.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct DeadLetterFilter {
+    /// Only events of this agent.
+    #[serde(default)]
+    pub agent: Option<String>,
+}

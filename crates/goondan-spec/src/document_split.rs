@@ -1,0 +1,91 @@
+//! Splits a file into documents before any of them is parsed.
+//!
+//! A line that begins with `---` always ends a document: YAML forbids such a line even inside
+//! quoted strings. So an error in one document does not hide errors in the others.
+
+/// Part of a file that contains one document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct DocumentChunk<'t> {
+    /// From its `---` (or the directives and comments before it) to the next document.
+    pub(crate) text: &'t str,
+    pub(crate) lines_before: usize,
+    pub(crate) bytes_before: usize,
+}
+
+/// Splits `text` into documents. A part with only comments and directives is joined to the next
+/// document.
+pub(crate) fn documents(text: &str) -> Vec<DocumentChunk<'_>> {
+    let mut chunks = Vec::new();
+    let mut current = DocumentChunk {
+        text: "",
+        lines_before: 0,
+        bytes_before: 0,
+    };
+    let mut has_content = false;
+    let (mut lines, mut bytes) = (0, 0);
+    for line in text.split_inclusive('\n') {
+        let ended = is_marker(line, "---") && has_content;
+        if ended {
+            current.text = &text[current.bytes_before..bytes];
+            chunks.push(current);
+            current = DocumentChunk {
+                text: "",
+                lines_before: lines,
+                bytes_before: bytes,
+            };
+        }
+        has_content = (has_content && !ended) || is_marker(line, "---") || is_content(line);
+        lines += 1;
+        bytes += line.len();
+    }
+    current.text = &text[current.bytes_before..];
+    chunks.push(current);
+    chunks
+}
+
+fn is_marker(line: &str, marker: &str) -> bool {
+    line.strip_prefix(marker)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '\t', '\r', '\n']))
+}
+
+fn is_content(line: &str) -> bool {
+    let trimmed = line.trim_start_matches('\u{feff}').trim();
+    !(trimmed.is_empty()
+        || trimmed.starts_with('#')
+        || line.starts_with('%')
+        || is_marker(line, "..."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(text: &str) -> Vec<&str> {
+        documents(text)
+            .into_iter()
+            .map(|chunk| chunk.text)
+            .collect()
+    }
+
+    #[test]
+    fn documents_end_at_the_next_marker() {
+        assert_eq!(
+            texts("a: 1\n---\nb: 2\n--- {c: 3}\n"),
+            ["a: 1\n", "---\nb: 2\n", "--- {c: 3}\n"]
+        );
+        assert_eq!(
+            texts("# head\n%YAML 1.2\n---\na: 1\n"),
+            ["# head\n%YAML 1.2\n---\na: 1\n"]
+        );
+        assert_eq!(texts("a: |\n  ---\n----\n"), ["a: |\n  ---\n----\n"]);
+        assert_eq!(texts(""), [""]);
+    }
+
+    #[test]
+    fn offsets_lead_back_into_the_file() {
+        let text = "a: 1\r\n---\r\nb: 2\r\n";
+        let second = documents(text)[1];
+        assert_eq!((second.lines_before, second.bytes_before), (1, 6));
+        assert_eq!(&text[second.bytes_before..], second.text);
+    }
+}

@@ -1,0 +1,344 @@
+//! Handler files in JavaScript, TypeScript or Python, which a language runtime runs.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::decode::FieldReader;
+use crate::diagnostic::Code;
+use crate::diagnostic_sink::DiagnosticSink;
+use crate::entry::below;
+use crate::imports;
+use crate::paths::PathLookups;
+use crate::text::excerpt;
+
+/// File with handlers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ScriptModule {
+    /// File, relative to the bundle.
+    pub path: String,
+    /// Language of the file.
+    pub language: ScriptLanguage,
+    /// Runtime stated by the resource, the file or its package.
+    pub runtime: Option<ScriptRuntime>,
+    /// Package directory, relative to the bundle. It is the nearest parent directory with a
+    /// manifest, or empty for the bundle itself.
+    pub package: String,
+    /// The file, the bundle files that it imports by path (transitively), and the manifests of its
+    /// package. All paths are relative to the bundle.
+    pub files: Vec<String>,
+}
+
+/// Language of a handler file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ScriptLanguage {
+    /// JavaScript, in any module format.
+    JavaScript,
+    /// TypeScript. Its types are stripped.
+    TypeScript,
+    /// Python 3.
+    Python,
+}
+
+/// The program that runs a handler file.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
+#[schemars(rename = "Runtime")]
+pub enum ScriptRuntime {
+    /// The program `node` (Node.js).
+    Node,
+    /// The program `bun`.
+    Bun,
+    /// The program `deno`.
+    Deno,
+    /// The program `python3`.
+    Python,
+}
+
+const LANGUAGE_SUFFIXES: [(&str, ScriptLanguage); 7] = [
+    (".ts", ScriptLanguage::TypeScript),
+    (".mts", ScriptLanguage::TypeScript),
+    (".cts", ScriptLanguage::TypeScript),
+    (".js", ScriptLanguage::JavaScript),
+    (".mjs", ScriptLanguage::JavaScript),
+    (".cjs", ScriptLanguage::JavaScript),
+    (".py", ScriptLanguage::Python),
+];
+
+const RUNTIME_NAMES: [(&str, ScriptRuntime); 4] = [
+    ("node", ScriptRuntime::Node),
+    ("bun", ScriptRuntime::Bun),
+    ("deno", ScriptRuntime::Deno),
+    ("python", ScriptRuntime::Python),
+];
+
+/// Files that make a directory a package.
+const PACKAGE_MANIFESTS: [&str; 4] = ["package.json", "deno.json", "deno.jsonc", "pyproject.toml"];
+
+impl ScriptLanguage {
+    /// Returns the language for a file name.
+    pub fn of(path: &str) -> Option<ScriptLanguage> {
+        let lower = path.to_ascii_lowercase();
+        LANGUAGE_SUFFIXES
+            .iter()
+            .find(|(ending, _)| lower.ends_with(ending))
+            .map(|(_, language)| *language)
+    }
+
+    /// Returns the supported runtimes, preferred first. Bun comes first for TypeScript because it
+    /// supports the whole language; Node.js only strips the types.
+    pub fn runtimes(self) -> &'static [ScriptRuntime] {
+        match self {
+            ScriptLanguage::JavaScript => {
+                &[ScriptRuntime::Node, ScriptRuntime::Bun, ScriptRuntime::Deno]
+            }
+            ScriptLanguage::TypeScript => {
+                &[ScriptRuntime::Bun, ScriptRuntime::Node, ScriptRuntime::Deno]
+            }
+            ScriptLanguage::Python => &[ScriptRuntime::Python],
+        }
+    }
+}
+
+impl ScriptRuntime {
+    /// Returns the name in YAML.
+    pub fn name(self) -> &'static str {
+        RUNTIME_NAMES
+            .iter()
+            .find(|(_, runtime)| *runtime == self)
+            .map_or("", |(name, _)| *name)
+    }
+
+    /// Reads `runtime` of a resource and applies it to the module. Reports an error if the entry is
+    /// not a module, or if the runtime does not support its language.
+    pub(crate) fn apply_field(
+        field: Option<FieldReader<'_>>,
+        module: Option<&mut ScriptModule>,
+        findings: &mut DiagnosticSink,
+    ) -> Option<()> {
+        let Some(field) = field else { return Some(()) };
+        let runtime = field.one_of(&RUNTIME_NAMES, findings)?;
+        let Some(module) = module else {
+            let message = format!(
+                "`{}` is for entries in JavaScript, TypeScript or Python.",
+                field.path
+            );
+            findings.add(field.invalid(message).suggest("remove it"));
+            return None;
+        };
+        if !module.language.runtimes().contains(&runtime) {
+            let message = format!(
+                "`{}` is `{}`, which cannot run `{}`.",
+                field.path,
+                runtime.name(),
+                module.path
+            );
+            let fit: Vec<&str> = module
+                .language
+                .runtimes()
+                .iter()
+                .map(|runtime| runtime.name())
+                .collect();
+            findings.add(
+                field
+                    .invalid(message)
+                    .suggest(format!("use {}", fit.join(", "))),
+            );
+            return None;
+        }
+        module.runtime = Some(runtime);
+        Some(())
+    }
+
+    /// Returns the runtime named in the first line (`#!`) of a script.
+    fn from_shebang(text: &str) -> Option<ScriptRuntime> {
+        let line = text
+            .trim_start_matches('\u{feff}')
+            .strip_prefix("#!")?
+            .lines()
+            .next()?;
+        let mut words = line
+            .split_ascii_whitespace()
+            .map(|word| word.rsplit('/').next().unwrap_or(word));
+        let name =
+            words.find(|word| *word != "env" && !word.starts_with('-') && !word.contains('='))?;
+        let plain = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
+        RUNTIME_NAMES
+            .iter()
+            .find(|(name, _)| *name == plain)
+            .map(|(_, runtime)| *runtime)
+    }
+}
+
+impl ScriptModule {
+    /// Locates the module at `path` and the files that it imports. Reports an error if there is no
+    /// such file.
+    pub(crate) fn find(
+        field: &FieldReader<'_>,
+        path: &str,
+        language: ScriptLanguage,
+        folder: &PathLookups<'_>,
+        findings: &mut DiagnosticSink,
+    ) -> Option<ScriptModule> {
+        let Some(path) = entry_candidates(path)
+            .into_iter()
+            .find(|candidate| folder.is_file(candidate))
+        else {
+            let shown = excerpt(path, 200);
+            let message = match folder.is_folder(path) {
+                true => format!(
+                    "`{}` is `{shown}`, which is a directory, not a file.",
+                    field.path
+                ),
+                false => format!("`{}` is `{shown}`, but there is no such file.", field.path),
+            };
+            let suggestion = match findings.is_buildable() {
+                true => {
+                    "run `gdn build`, or correct the path; it is relative to the directory of \
+                    goondan.yaml"
+                }
+                false => {
+                    "create it, or correct the path; it is relative to the directory of \
+                    goondan.yaml"
+                }
+            };
+            findings.add_not_built(
+                field
+                    .problem(Code::ENTRY_NOT_FOUND, message)
+                    .suggest(suggestion),
+            );
+            return None;
+        };
+        if folder.leaves_by_link(&path) {
+            let message = format!(
+                "`{}` leads to `{path}`, a link to a file outside the bundle.",
+                field.path
+            );
+            findings.add(
+                field
+                    .problem(Code::PATH_ESCAPE, message)
+                    .suggest("copy the file into the bundle"),
+            );
+            return None;
+        }
+        let package = package_directory(&path, folder);
+        let language = ScriptLanguage::of(&path).unwrap_or(language);
+        let text = folder.read(&path).unwrap_or_default();
+        let stated = ScriptRuntime::from_shebang(&text)
+            .filter(|runtime| language.runtimes().contains(runtime));
+        let runtime = stated.or_else(|| runtime_of_package(&package, language, folder));
+        let files = folder.module_files(&path, || {
+            let manifests = PACKAGE_MANIFESTS
+                .iter()
+                .map(|name| below(&package, name))
+                .filter(|name| folder.is_file(name));
+            let followed = imports::followed_imports(&path, &package, language, folder);
+            followed.into_iter().chain(manifests).collect()
+        });
+        files
+            .iter()
+            .for_each(|file| findings.depends_on(file.clone()));
+        Some(ScriptModule {
+            path,
+            language,
+            runtime,
+            package,
+            files,
+        })
+    }
+}
+
+/// Returns the possible files of an entry. The build output of a TypeScript file comes before the
+/// source.
+fn entry_candidates(path: &str) -> Vec<String> {
+    let built = [(".ts", ".js"), (".mts", ".mjs"), (".cts", ".cjs")];
+    let stem = built
+        .iter()
+        .find_map(|(source, made)| Some(format!("{}{made}", path.strip_suffix(source)?)));
+    let Some(sibling) = stem else {
+        return vec![path.to_owned()];
+    };
+    let in_dist = sibling.starts_with("src/").then(|| below("dist", &sibling));
+    in_dist
+        .into_iter()
+        .chain([sibling, path.to_owned()])
+        .collect()
+}
+
+/// Returns the nearest parent directory of `path` with a manifest, or an empty path for the bundle.
+fn package_directory(path: &str, folder: &PathLookups<'_>) -> String {
+    let mut at = path;
+    while let Some((above, _)) = at.rsplit_once('/') {
+        let is_top = folder.is_installed() && above == folder.base();
+        if is_top
+            || PACKAGE_MANIFESTS
+                .iter()
+                .any(|name| folder.is_file(&below(above, name)))
+        {
+            return above.to_owned();
+        }
+        at = above;
+    }
+    String::new()
+}
+
+/// Returns the runtime that the manifest of a package states.
+fn runtime_of_package(
+    package: &str,
+    language: ScriptLanguage,
+    folder: &PathLookups<'_>,
+) -> Option<ScriptRuntime> {
+    if language == ScriptLanguage::Python {
+        return None;
+    }
+    if ["deno.json", "deno.jsonc"]
+        .iter()
+        .any(|name| folder.is_file(&below(package, name)))
+    {
+        return Some(ScriptRuntime::Deno);
+    }
+    if !folder.is_file(&below(package, "package.json")) {
+        return None;
+    }
+    let manifest: serde_json::Value =
+        serde_json::from_str(&folder.read(&below(package, "package.json")).ok()?).ok()?;
+    let manager = manifest
+        .get("packageManager")
+        .and_then(serde_json::Value::as_str)?;
+    manager.starts_with("bun@").then_some(ScriptRuntime::Bun)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_built_comes_first() {
+        assert_eq!(
+            entry_candidates("src/a.ts"),
+            ["dist/src/a.js", "src/a.js", "src/a.ts"]
+        );
+        assert_eq!(
+            entry_candidates("tools/a.mts"),
+            ["tools/a.mjs", "tools/a.mts"]
+        );
+        assert_eq!(entry_candidates("tools/a.py"), ["tools/a.py"]);
+    }
+
+    #[test]
+    fn the_first_line_may_name_a_runtime() {
+        let named = |text: &str| ScriptRuntime::from_shebang(text);
+        assert_eq!(named("#!/usr/bin/env bun\n"), Some(ScriptRuntime::Bun));
+        assert_eq!(
+            named("#!/usr/bin/env -S deno run\n"),
+            Some(ScriptRuntime::Deno)
+        );
+        assert_eq!(
+            named("#!/usr/bin/python3.12\n"),
+            Some(ScriptRuntime::Python)
+        );
+        assert_eq!(named("#!/bin/sh\n"), None);
+        assert_eq!(named("// #!/usr/bin/env bun\n"), None);
+    }
+}

@@ -1,0 +1,246 @@
+//! Selection of a bundle's swarm and the check of its variables (rule L8).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::ResourceId;
+use crate::bundle::{Bundle, Resource, ResourceOrigin};
+use crate::codes::page_url;
+use crate::diagnostic::{Code, Diagnostic};
+use crate::diagnostic_sink::ValueOrigin;
+use crate::kinds::{Connection, Swarm};
+use crate::meta::Kind;
+use crate::text::{alternatives, closest, excerpt, list};
+use crate::value::{Environment, Secret, SecretMasking, ValueSource};
+
+impl Bundle {
+    /// Returns the swarm `name`. Default: the swarm `default`, or the only one.
+    ///
+    /// # Errors
+    /// Fails with `E_CONFIG_NO_SWARM` and lists the existing swarms.
+    pub fn choose_swarm(&self, name: Option<&str>) -> Result<&Resource<Swarm>, Diagnostic> {
+        let swarms = self.swarms();
+        let names: Vec<&str> = swarms.keys().map(|id| id.name.as_str()).collect();
+        let named = |name: &str| {
+            swarms
+                .values()
+                .map(AsRef::as_ref)
+                .find(|swarm: &&Resource<_>| swarm.id.name == name)
+        };
+        if let Some(name) = name {
+            return named(name).ok_or_else(|| no_such_swarm(name, &names));
+        }
+        match (named("default"), swarms.len()) {
+            (Some(default), _) => Ok(default),
+            (None, 1) => Ok(&swarms[0]),
+            (None, 0) => Err(none_at_all()),
+            (None, _) => {
+                let message = format!(
+                    "The bundle has {} swarms and none is called `default`.",
+                    names.len()
+                );
+                Err(Diagnostic::new(Code::NO_SWARM, message)
+                    .suggest(format!("choose one: {}", alternatives(&names))))
+            }
+        }
+    }
+
+    /// Reports the variables that `swarm` needs and `environment` lacks, at the fields that use
+    /// them.
+    ///
+    /// Models without an agent in the swarm and connections to other swarms are skipped.
+    pub fn missing_environment(
+        &self,
+        swarm: &ResourceId,
+        environment: &Environment,
+    ) -> Vec<Diagnostic> {
+        let used = self.used_by(swarm);
+        let wanted = self
+            .values
+            .iter()
+            .filter(|origin| used.contains(&origin.resource));
+        wanted
+            .filter_map(|origin| missing(origin, environment))
+            .collect()
+    }
+
+    /// Returns the secrets that the bundle's resources refer to and that are set.
+    pub fn secrets(&self, environment: &Environment) -> Vec<Secret> {
+        let secrets = self.values.iter().filter(|origin| !is_setting(origin));
+        secrets
+            .filter_map(|origin| environment.resolve(&origin.source, &origin.key).ok())
+            .collect()
+    }
+
+    /// Returns the settings of Connections that are set. They are not secrets, but may contain an
+    /// API key by mistake.
+    pub fn settings(&self, environment: &Environment) -> Vec<Secret> {
+        let settings = self.values.iter().filter(|origin| is_setting(origin));
+        settings
+            .filter_map(|origin| environment.resolve(&origin.source, &origin.key).ok())
+            .collect()
+    }
+
+    /// Warns about each secret that is too short to be masked everywhere.
+    pub fn short_secrets(&self, environment: &Environment) -> Vec<Diagnostic> {
+        let mut named = BTreeSet::new();
+        let secrets = self.values.iter().filter(|origin| !is_setting(origin));
+        secrets
+            .filter_map(|origin| {
+                let secret = environment.resolve(&origin.source, &origin.key).ok()?;
+                let name = name_of(origin);
+                let place = (origin.resource.to_string(), origin.field.as_str());
+                // A variable is reported once, however often it is used.
+                let place = matches!(origin.source, ValueSource::Value(_)).then_some(place);
+                let warning = short_secret(origin, &name, &secret)?;
+                named.insert((name, place)).then_some(warning)
+            })
+            .collect()
+    }
+
+    /// Returns the `secretRef`s that `swarm` uses, as name and key.
+    pub fn secret_refs(&self, swarm: &ResourceId) -> Vec<(String, String)> {
+        let used = self.used_by(swarm);
+        let wanted = self
+            .values
+            .iter()
+            .filter(|origin| used.contains(&origin.resource));
+        let named = wanted.filter_map(|origin| match &origin.source {
+            ValueSource::SecretRef { name, key } => {
+                Some((name.clone(), key.as_ref().unwrap_or(&origin.key).clone()))
+            }
+            ValueSource::Value(_) | ValueSource::Env(_) => None,
+        });
+        named.collect()
+    }
+
+    /// Returns the values that resources take from outside the bundle, with resource and position.
+    pub fn outside_values(
+        &self,
+    ) -> impl Iterator<Item = (&ValueSource, &ResourceId, ResourceOrigin)> {
+        let outside = self
+            .values
+            .iter()
+            .filter(|origin| !matches!(origin.source, ValueSource::Value(_)));
+        outside.map(|origin| {
+            (
+                &origin.source,
+                &origin.resource,
+                (origin.file.clone(), origin.at),
+            )
+        })
+    }
+
+    /// Returns the connections to `swarm`. A Connection without a swarm belongs to the first one.
+    pub fn connections_of(
+        &self,
+        swarm: &ResourceId,
+    ) -> impl Iterator<Item = &Arc<Resource<Connection>>> {
+        let is_first = self.swarms().keys().next() == Some(swarm);
+        let feeds =
+            move |target: Option<&ResourceId>| target.map_or(is_first, |target| target == swarm);
+        self.connections()
+            .values()
+            .filter(move |connection| feeds(connection.spec.swarm.as_ref()))
+    }
+
+    fn used_by(&self, swarm: &ResourceId) -> BTreeSet<ResourceId> {
+        let Some(resource) = self.swarms().get(swarm) else {
+            return BTreeSet::new();
+        };
+        let agents = resource
+            .spec
+            .agents
+            .iter()
+            .filter_map(|agent| self.agents().get(agent));
+        let models = agents.flat_map(|agent| agent.spec.models().cloned());
+        models
+            .chain(
+                self.connections_of(swarm)
+                    .map(|connection| connection.id.clone()),
+            )
+            .collect()
+    }
+}
+
+fn no_such_swarm(name: &str, names: &[&str]) -> Diagnostic {
+    let diagnostic = Diagnostic::new(
+        Code::NO_SWARM,
+        format!("There is no Swarm `{}`.", excerpt(name, 80)),
+    );
+    match closest(name, names) {
+        Some(near) => diagnostic.suggest(format!("did you mean `{near}`?")),
+        None if names.is_empty() => none_at_all(),
+        None => diagnostic.suggest(format!("use {}", list(names, 24))),
+    }
+}
+
+fn none_at_all() -> Diagnostic {
+    Diagnostic::new(
+        Code::NO_SWARM,
+        "The project has no Swarm, so there is nothing to run.",
+    )
+    .suggest("add a document of `kind: Swarm` with `entryAgent` and `agents`")
+}
+
+/// Returns whether a value belongs to the `config` of a Connection, which contains no secrets.
+fn is_setting(origin: &ValueOrigin) -> bool {
+    origin.resource.kind == Kind::Connection && origin.field.starts_with("spec.config.")
+}
+
+fn name_of(origin: &ValueOrigin) -> String {
+    match &origin.source {
+        ValueSource::Value(_) => format!("`{}`", origin.field),
+        ValueSource::Env(name) => format!("`{name}`"),
+        ValueSource::SecretRef { name, key } => {
+            let key = key.as_deref().unwrap_or(&origin.key);
+            format!("`{key}` of `Secret/{name}`")
+        }
+    }
+}
+
+fn short_secret(origin: &ValueOrigin, name: &str, secret: &Secret) -> Option<Diagnostic> {
+    let extent = match secret.masking() {
+        SecretMasking::Anywhere => return None,
+        SecretMasking::WholeWord => "fewer than eight characters are masked only as whole words",
+        SecretMasking::Never => "fewer than four characters are not masked",
+    };
+    let message = format!("The value of {name} is too short to be protected: secrets of {extent}.");
+    Some(
+        Diagnostic::new(Code::SHORT_SECRET, message)
+            .in_file(origin.file.clone())
+            .at(origin.at)
+            .of(&origin.resource)
+            .field(origin.field.clone())
+            .suggest("use a value of at least eight characters"),
+    )
+}
+
+fn missing(origin: &ValueOrigin, environment: &Environment) -> Option<Diagnostic> {
+    let tried = environment.resolve(&origin.source, &origin.key).err()?;
+    let (message, suggestion) = match &tried[..] {
+        [only] => (
+            format!("The environment variable `{only}` is not set."),
+            format!("run `export {only}=…`, or add `{only}=…` to `.env`"),
+        ),
+        several => (
+            format!(
+                "None of the environment variables {} is set.",
+                alternatives(several)
+            ),
+            format!(
+                "set one of them, preferably `{}`, or put the value into a file (see {})",
+                several.first().map_or("", String::as_str),
+                page_url("security.md#secrets")
+            ),
+        ),
+    };
+    Some(
+        Diagnostic::new(Code::ENV_MISSING, message)
+            .in_file(origin.file.clone())
+            .at(origin.at)
+            .of(&origin.resource)
+            .field(origin.field.clone())
+            .suggest(suggestion),
+    )
+}

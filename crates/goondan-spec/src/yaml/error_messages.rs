@@ -1,0 +1,212 @@
+//! Error messages and suggestions for invalid YAML.
+
+use granit_parser::{ErrorKind, ScanError};
+
+use super::{MAX_ALIASED_VALUES, MAX_NESTING_DEPTH, YamlError};
+
+pub(super) fn error(message: impl Into<String>, suggestion: Option<&str>) -> YamlError {
+    YamlError {
+        message: message.into(),
+        suggestion: suggestion.map(str::to_owned),
+        line: None,
+        column: None,
+    }
+}
+
+pub(super) fn too_deep() -> YamlError {
+    error(
+        format!("Lists and maps are nested more than {MAX_NESTING_DEPTH} levels deep here."),
+        Some("flatten the document"),
+    )
+}
+
+pub(super) fn too_many_aliases() -> YamlError {
+    error(
+        format!("The aliases of this document expand to more than {MAX_ALIASED_VALUES} values."),
+        Some("write the values out, or use fewer aliases of aliases"),
+    )
+}
+
+pub(super) fn duplicate_key(key: &str) -> YamlError {
+    error(
+        format!("The key `{key}` appears twice in the same map."),
+        Some("keep one of the two"),
+    )
+}
+
+pub(super) fn key_is_empty() -> YamlError {
+    error(
+        "A key must be a string, but this key is empty.",
+        Some("put it in quotes"),
+    )
+}
+
+pub(super) fn key_is_no_text() -> YamlError {
+    error(
+        "A key must be a string, but this key is a list or a map.",
+        None,
+    )
+}
+
+pub(super) fn merges_no_map() -> YamlError {
+    error(
+        "The merge key `<<` needs a map, or a list of maps.",
+        Some("write `<<: *anchor`"),
+    )
+}
+
+pub(super) fn inside_itself() -> YamlError {
+    error(
+        "The alias is inside the value that it refers to.",
+        Some("write the value out"),
+    )
+}
+
+pub(super) fn unfinished() -> YamlError {
+    error(
+        "The text ends in the middle of a value.",
+        Some("close the quote or bracket that is still open"),
+    )
+}
+
+/// Parser message for a tab after a value. The parser reports the position of the value, not of the
+/// tab.
+pub(super) const TAB_ERROR_MARKER: &str = "found a tab";
+
+/// Parser messages (as substrings), each with our message and the most likely remedy.
+const SYNTAX_ERRORS: &[(&str, &str, &str)] = &[
+    (
+        "tabs disallowed",
+        "A tab is not allowed here; YAML requires spaces.",
+        "indent with spaces",
+    ),
+    (
+        TAB_ERROR_MARKER,
+        "A tab is not allowed here; YAML requires spaces.",
+        "indent with spaces",
+    ),
+    (
+        "mapping values are not allowed",
+        "A `:` is not allowed here, because no key is possible.",
+        "check the indentation of this line, put a space after the `:` of the line above, or \
+        quote text that contains `: `",
+    ),
+    (
+        "illegal placement of ':'",
+        "A `:` is not allowed here, because no key is possible.",
+        "close the `[` or `{` that is still open",
+    ),
+    (
+        "did not find expected ',' or '}'",
+        "A `,` or a `}` is missing before this.",
+        "put a `,` between the entries, or close the `{`; text that contains one of `,[]{}` \
+        needs quotes",
+    ),
+    (
+        "expected ',' or ']'",
+        "A `,` or a `]` is missing before this.",
+        "put a `,` between the items, or close the `[`; text that contains one of `,[]{}` needs \
+        quotes",
+    ),
+    (
+        "unclosed bracket",
+        "This bracket is never closed.",
+        "add the closing `]` or `}`",
+    ),
+    (
+        "misplaced bracket",
+        "This closing bracket has no opening bracket.",
+        "remove it",
+    ),
+    (
+        "unknown escape character",
+        "The double-quoted string contains an unknown escape.",
+        "write `\\\\` for a backslash, or use single quotes",
+    ),
+    (
+        "invalid indentation in multiline quoted",
+        "The quoted string that begins above is not closed before this line.",
+        "add the closing quote",
+    ),
+    (
+        "did not find expected '-'",
+        "A mapping key has the same indentation as the list items above it.",
+        "indent it, or begin it with `- `",
+    ),
+    (
+        "did not find expected key",
+        "The indentation of this line matches no map above it.",
+        "align it with the lines around it",
+    ),
+    (
+        "expected <document start>",
+        "A line that begins with `%` is a directive, but no document follows.",
+        "remove the line, or quote the text",
+    ),
+    (
+        "simple key expect",
+        "This key has no `:`.",
+        "put `: ` after the key",
+    ),
+    (
+        "could not find expected ':'",
+        "This key has no `:`.",
+        "put `: ` after the key",
+    ),
+    (
+        "end of stream",
+        "The text ends in the middle of a value.",
+        "close the quote or bracket that is still open",
+    ),
+];
+
+pub(super) fn syntax(found: &ScanError) -> YamlError {
+    match found.kind() {
+        ErrorKind::UnknownAnchor => error(
+            "The alias refers to an anchor that this document does not define.",
+            Some(
+                "define it with `&name` in the same document, or put quotes around text that \
+                begins with `*`",
+            ),
+        ),
+        ErrorKind::UnexpectedCharacter { .. } => unexpected_character(&found.info()),
+        _ => known_syntax_error(&found.info()),
+    }
+}
+
+fn known_syntax_error(found: &str) -> YamlError {
+    if found.contains("recursion limit") || found.contains("nesting") {
+        return too_deep();
+    }
+    match SYNTAX_ERRORS
+        .iter()
+        .find(|(words, _, _)| found.contains(words))
+    {
+        Some((_, message, suggestion)) => error(*message, Some(suggestion)),
+        None => error(format!("This is not YAML: {found}."), None),
+    }
+}
+
+fn unexpected_character(found: &str) -> YamlError {
+    let character = found
+        .strip_prefix("unexpected character: `")
+        .and_then(|rest| rest.strip_suffix('\''));
+    match character {
+        Some(escaped) if escaped.starts_with('\\') => {
+            let message = format!("The character {escaped} is not allowed in YAML.");
+            error(
+                message,
+                Some("remove it, and check that this is a text file"),
+            )
+        }
+        Some("`") => error(
+            "A value cannot begin with a back quote.",
+            Some("put the text in quotes"),
+        ),
+        Some(character) => error(
+            format!("A value cannot begin with `{character}`."),
+            Some("put the text in quotes"),
+        ),
+        None => known_syntax_error(found),
+    }
+}

@@ -1,0 +1,203 @@
+//! Queued inputs: any process can submit them to the node that holds the workspace.
+//!
+//! A submitted input is durable. The holder passes it to its swarm under an id derived from the
+//! queue, and then deletes it. If the holder passes it again after a crash, no second turn starts.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use goondan_core::ports::store::StoreError;
+use serde_json::Value;
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+
+use crate::address::DatabaseAddress;
+use crate::leadership::{PostgresOpenError, SessionAccess};
+use crate::rows::{decode, encode};
+use crate::schema;
+use crate::session::{DatabaseSession, DbError, HEARTBEAT_INTERVAL, SessionKind};
+use crate::store::PostgresStore;
+
+/// Interval of checking for inputs without a notification.
+const INPUT_POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// Maximum number of inputs per query.
+const MAX_INPUTS_PER_QUERY: i64 = 100;
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct MailboxInput {
+    /// Ascending sequence number.
+    pub number: i64,
+    pub input: Value,
+}
+
+/// The state of a submitted input.
+#[derive(Debug, Clone, PartialEq)]
+pub enum MailboxInputState {
+    Accepted,
+    /// The swarm has rejected the input for this reason.
+    Refused(Value),
+    /// No node has processed the input yet.
+    Waits,
+}
+
+/// Signals the arrival of queued inputs.
+#[derive(Default)]
+pub(crate) struct MailboxNotifier {
+    rung: Arc<Notify>,
+    task: Option<AbortHandle>,
+}
+
+impl Drop for MailboxNotifier {
+    fn drop(&mut self) {
+        if let Some(task) = &self.task {
+            task.abort();
+        }
+    }
+}
+
+impl MailboxNotifier {
+    /// Creates a bell that signals each notification until it is dropped.
+    pub(crate) fn subscribe(access: Arc<SessionAccess>) -> Arc<Self> {
+        let rung = Arc::new(Notify::new());
+        let task = tokio::spawn(listen(access, Arc::clone(&rung)));
+        Arc::new(MailboxNotifier {
+            rung,
+            task: Some(task.abort_handle()),
+        })
+    }
+}
+
+/// Forwards notifications. While the session is lost, periodic checks replace them.
+async fn listen(access: Arc<SessionAccess>, rung: Arc<Notify>) {
+    while access.check().is_ok() {
+        if let Ok(session) = access.open(SessionKind::Quick).await {
+            let listening = session.run(&format!("LISTEN {}", channel(access.id))).await;
+            while listening.is_ok() && access.check().is_ok() && session.run("").await.is_ok() {
+                rung.notify_one();
+                // After a silent period, the loop sends a heartbeat.
+                let _ = tokio::time::timeout(HEARTBEAT_INTERVAL, session.bell.notified()).await;
+            }
+        }
+        tokio::time::sleep(INPUT_POLL_INTERVAL).await;
+    }
+}
+
+fn channel(workspace: i64) -> String {
+    format!("goondan_{workspace}")
+}
+
+impl PostgresStore {
+    /// Waits until queued inputs may have arrived.
+    pub fn letters_may_have_come(&self) -> impl Future<Output = ()> + Send + use<> {
+        let rung = Arc::clone(&self.bell.rung);
+        async move {
+            // Check in either case, because a notification may have been lost.
+            let _ = tokio::time::timeout(INPUT_POLL_INTERVAL, rung.notified()).await;
+        }
+    }
+
+    /// Returns the oldest unprocessed inputs.
+    pub async fn queued_inputs(&self) -> Result<Vec<MailboxInput>, StoreError> {
+        let sql = "SELECT seq, input FROM goondan.letters WHERE workspace = $1 AND refusal IS NULL \
+            ORDER BY seq LIMIT $2";
+        let rows = self
+            .quick
+            .of(&[0])
+            .query(sql, &[&self.access.id, &MAX_INPUTS_PER_QUERY])
+            .await?;
+        rows.iter()
+            .map(|row| {
+                Ok(MailboxInput {
+                    number: row.get(0),
+                    input: decode("a queued input", row.get(1))?,
+                })
+            })
+            .collect()
+    }
+
+    /// Deletes a processed input, or marks it as rejected.
+    pub async fn letter_is_read(
+        &self,
+        letter: &MailboxInput,
+        refusal: Option<&Value>,
+    ) -> Result<(), StoreError> {
+        self.check_held()?;
+        let line = self.durable.of(&[0]);
+        match refusal.map(encode).transpose()? {
+            None => {
+                let sql = "DELETE FROM goondan.letters WHERE workspace = $1 AND seq = $2";
+                line.query(sql, &[&self.access.id, &letter.number])
+                    .await
+                    .map(drop)
+            }
+            Some(refusal) => {
+                let sql =
+                    "UPDATE goondan.letters SET refusal = $3 WHERE workspace = $1 AND seq = $2";
+                line.query(sql, &[&self.access.id, &letter.number, &refusal])
+                    .await
+                    .map(drop)
+            }
+        }
+    }
+}
+
+/// Submits an input to the node that holds the workspace, and waits up to `patience` for the
+/// result. The input is durable once it is submitted.
+pub async fn post(
+    address: &DatabaseAddress,
+    workspace: &str,
+    input: &Value,
+    patience: Duration,
+) -> Result<MailboxInputState, PostgresOpenError> {
+    let unusable = |cause: String| PostgresOpenError::Unusable {
+        address: address.to_string(),
+        cause,
+    };
+    let session = DatabaseSession::open(address, "gdn post", SessionKind::Durable)
+        .await
+        .map_err(|error| unusable(error.to_string()))?;
+    schema::prepare(&session)
+        .await
+        .map_err(|error| unusable(error.to_string()))?;
+    let text = encode(input).map_err(|error| unusable(error.to_string()))?;
+    follow(&session, workspace, &text, patience)
+        .await
+        .map_err(|error| unusable(error.to_string()))
+}
+
+async fn follow(
+    session: &DatabaseSession,
+    workspace: &str,
+    text: &str,
+    patience: Duration,
+) -> Result<MailboxInputState, DbError> {
+    let sql = "INSERT INTO goondan.workspaces (name) VALUES ($1) ON CONFLICT DO NOTHING";
+    session.query(sql, &[&workspace]).await?;
+    let sql = "WITH new AS (
+                   INSERT INTO goondan.letters (workspace, input)
+                   SELECT id, $2 FROM goondan.workspaces WHERE name = $1 RETURNING workspace, seq
+               ) SELECT workspace, seq, pg_notify('goondan_' || workspace, '')::text FROM new";
+    let rows = session.query(sql, &[&workspace, &text]).await?;
+    let Some(row) = rows.first() else {
+        return Ok(MailboxInputState::Waits);
+    };
+    let (id, seq): (i64, i64) = (row.get(0), row.get(1));
+    let until = tokio::time::Instant::now() + patience;
+    loop {
+        let sql = "SELECT refusal FROM goondan.letters WHERE workspace = $1 AND seq = $2";
+        let rows = session.query(sql, &[&id, &seq]).await?;
+        let Some(row) = rows.first() else {
+            return Ok(MailboxInputState::Accepted);
+        };
+        if let Some(refusal) = row.get::<_, Option<&str>>(0) {
+            let refusal = serde_json::from_str(refusal).unwrap_or_default();
+            let sql = "DELETE FROM goondan.letters WHERE workspace = $1 AND seq = $2";
+            session.query(sql, &[&id, &seq]).await?;
+            return Ok(MailboxInputState::Refused(refusal));
+        }
+        if tokio::time::Instant::now() >= until {
+            return Ok(MailboxInputState::Waits);
+        }
+        tokio::time::sleep(patience / 100).await;
+    }
+}

@@ -1,0 +1,325 @@
+//! Instance directories and their metadata.
+
+use std::path::{Path, PathBuf};
+
+use chrono::{DateTime, Utc};
+use serde_json::json;
+
+use super::synced_disk::SyncedDisk;
+use super::{key_values, layout, lines};
+use crate::fs::{FileSystem, replace_durably};
+use goondan_core::event::RuntimeEvent;
+use goondan_core::ids::InstanceId;
+use goondan_core::message::{Message, MessageEvent};
+use goondan_core::ports::store::{InstanceMeta, InstanceStatus, StoreError, VersionedRecord};
+use goondan_core::tool_allowlist::ToolAllowlist;
+
+/// Prefix of directories that are being deleted. No key is encoded to a name with a leading dot.
+const DELETED_PREFIX: &str = ".deleted-";
+
+/// Name of the second copy of an instance's permission restriction. No extension can have this
+/// name.
+const NARROWING_NAME: &str = "gdn.narrowing";
+
+/// Number of directories between the workspace and metadata: `instances/<instance>/`.
+const METADATA_DEPTH: usize = 2;
+
+/// Returns true if [`put_meta`] needs no sync.
+pub(super) fn is_quick_to_put(meta: &InstanceMeta) -> bool {
+    meta.status == InstanceStatus::Processing && meta.cwd.is_none() && meta.narrowing.is_none()
+}
+
+/// Writes `metadata.json`. The settings of a spawned instance are synced immediately. The rest can
+/// be rebuilt from the conversation, or from the event that the instance processes.
+pub(super) fn put_meta(
+    disk: &SyncedDisk,
+    dir: &Path,
+    meta: &InstanceMeta,
+) -> Result<(), StoreError> {
+    let path = dir.join(layout::METADATA);
+    let mut bytes = serde_json::to_vec_pretty(meta)
+        .map_err(|cause| StoreError::file("encode", &path, cause))?;
+    bytes.push(b'\n');
+    let has_conversation = || {
+        [layout::BASE, layout::EVENTS]
+            .iter()
+            .any(|file| disk.exists(&dir.join(file)))
+    };
+    let says_how = meta.cwd.is_some() || meta.narrowing.is_some();
+    keep_narrowing(disk, dir, meta)?;
+    let is_promise = says_how || (meta.status != InstanceStatus::Processing && !has_conversation());
+    let written = match is_promise {
+        // The old file states the same settings, so a power failure may restore it.
+        true if disk.has_names(&path) => replace_durably(&**disk, &path, &bytes),
+        true => disk
+            .replace(&path, &bytes)
+            .and_then(|()| disk.put_name(&path, METADATA_DEPTH)),
+        false => overwrite(&**disk, &path, bytes),
+    };
+    written.map_err(|cause| StoreError::file("write", &path, cause))
+}
+
+/// Overwrites the file with one write, because creating and deleting files is the slowest operation
+/// of a file system. Shorter contents are padded with line breaks. A file torn by a power failure
+/// is rebuilt.
+fn overwrite(fs: &dyn FileSystem, path: &Path, mut bytes: Vec<u8>) -> std::io::Result<()> {
+    let mut file = fs.open(path)?.file;
+    let before = usize::try_from(file.len()?).unwrap_or_default();
+    bytes.resize(bytes.len().max(before), b'\n');
+    file.write_at(0, &bytes)
+}
+
+/// Permission restrictions are stored twice. If the metadata is lost, the instance must not regain
+/// permissions.
+fn keep_narrowing(disk: &SyncedDisk, dir: &Path, meta: &InstanceMeta) -> Result<(), StoreError> {
+    let Some(narrowing) = &meta.narrowing else {
+        return Ok(());
+    };
+    match key_values::read(&**disk, dir, NARROWING_NAME)?.map(|record| record.value) {
+        Some(_) => Ok(()),
+        None => key_values::write(disk, dir, NARROWING_NAME, &json!(narrowing)),
+    }
+}
+
+/// Reads the second copy of the restriction. An unreadable copy permits nothing.
+fn kept_narrowing(disk: &SyncedDisk, dir: &Path) -> Option<ToolAllowlist> {
+    if !key_values::exists(&**disk, dir, NARROWING_NAME) {
+        return None;
+    }
+    let kept = key_values::read(&**disk, dir, NARROWING_NAME)
+        .ok()
+        .flatten();
+    Some(
+        kept.and_then(|kept| serde_json::from_value(kept.value).ok())
+            .unwrap_or_else(|| ToolAllowlist::of_exports([""; 0])),
+    )
+}
+
+/// Lists all instances. Lost or torn metadata is rebuilt from the conversation. A directory with
+/// neither is left over from an interrupted creation.
+pub(super) fn list(disk: &SyncedDisk, workspace: &Path) -> Result<Vec<InstanceMeta>, StoreError> {
+    let instances = workspace.join(layout::INSTANCES);
+    let folders = disk
+        .folders(&instances)
+        .map_err(|cause| StoreError::file("list", &instances, cause))?;
+    let folders = folders.into_iter().filter(|folder| !is_deleted(folder));
+    Ok(folders.filter_map(|folder| find(disk, &folder)).collect())
+}
+
+/// Returns the metadata of the instance in `folder`, rebuilt as in [`list`] if necessary.
+pub(super) fn find(disk: &SyncedDisk, folder: &Path) -> Option<InstanceMeta> {
+    read_meta(&**disk, folder).or_else(|| rebuild(disk, folder))
+}
+
+fn read_meta(fs: &dyn FileSystem, dir: &Path) -> Option<InstanceMeta> {
+    serde_json::from_slice(&fs.read(&dir.join(layout::METADATA)).ok()?).ok()
+}
+
+fn rebuild(disk: &SyncedDisk, dir: &Path) -> Option<InstanceMeta> {
+    let (first, last) = lifetime(&**disk, dir)?;
+    let Some(id) = name_of(&**disk, dir) else {
+        tracing::warn!(folder = %dir.display(), "a conversation was skipped: its metadata is \
+            lost, and its directory name is shortened");
+        return None;
+    };
+    tracing::warn!(instance = %id, "the metadata of an instance was lost and is rebuilt");
+    let meta = InstanceMeta {
+        status: InstanceStatus::Idle,
+        agent: id.agent,
+        instance_key: id.instance_key,
+        created_at: first,
+        updated_at: last,
+        owner: None,
+        cwd: None,
+        retired_at: None,
+        narrowing: kept_narrowing(disk, dir),
+        spending: Default::default(),
+    };
+    if let Err(error) = put_meta(disk, dir, &meta) {
+        tracing::warn!(%error, "failed to write instance metadata");
+    }
+    Some(meta)
+}
+
+/// Returns the times of the first and the last message.
+fn lifetime(fs: &dyn FileSystem, dir: &Path) -> Option<(DateTime<Utc>, DateTime<Utc>)> {
+    let (base, _) = lines::read::<Message>(fs, &dir.join(layout::BASE))
+        .ok()?
+        .into_values();
+    let (events, _) = lines::read::<MessageEvent>(fs, &dir.join(layout::EVENTS))
+        .ok()?
+        .into_values();
+    let appended = events.iter().filter_map(|event| match event {
+        MessageEvent::Append { message } | MessageEvent::Replace { message, .. } => {
+            Some(message.created_at)
+        }
+        MessageEvent::Remove { .. } | MessageEvent::Truncate => None,
+    });
+    let times: Vec<_> = base
+        .iter()
+        .map(|message| message.created_at)
+        .chain(appended)
+        .collect();
+    Some((*times.iter().min()?, *times.iter().max()?))
+}
+
+/// Determines the instance of a directory from its name, or from its first runtime event.
+fn name_of(fs: &dyn FileSystem, dir: &Path) -> Option<InstanceId> {
+    let name = dir.file_name()?.to_str()?;
+    layout::instance_id(name).or_else(|| {
+        let first_in = |path| {
+            Some(
+                lines::read::<RuntimeEvent>(fs, &dir.join(path))
+                    .ok()?
+                    .values
+                    .first()?
+                    .0
+                    .instance(),
+            )
+        };
+        let id =
+            first_in(layout::RUNTIME_EVENTS).or_else(|| first_in(layout::OLDER_RUNTIME_EVENTS))?;
+        (layout::file_name(&id.to_string()) == name).then_some(id)
+    })
+}
+
+/// Reads the records named `name` of all instances.
+pub(super) fn all_of_name(
+    disk: &SyncedDisk,
+    workspace: &Path,
+    name: &str,
+) -> Result<Vec<(InstanceId, VersionedRecord)>, StoreError> {
+    let instances = workspace.join(layout::INSTANCES);
+    let folders = disk
+        .folders(&instances)
+        .map_err(|cause| StoreError::file("list", &instances, cause))?;
+    let mut found = Vec::new();
+    for folder in folders
+        .iter()
+        .filter(|folder| !is_deleted(folder) && key_values::exists(&**disk, folder, name))
+    {
+        let id = read_meta(&**disk, folder)
+            .map(|meta| meta.id())
+            .or_else(|| name_of(&**disk, folder));
+        if let (Some(id), Some(record)) = (id, key_values::read(&**disk, folder, name)?) {
+            found.push((id, record));
+        }
+    }
+    Ok(found)
+}
+
+/// Deletes an instance directory. An atomic rename comes first, then the contents are removed.
+pub(super) fn delete(fs: &dyn FileSystem, dir: &Path) -> Result<bool, StoreError> {
+    if !fs.exists(dir) {
+        return Ok(false);
+    }
+    let doomed = deletion_path(fs, dir);
+    let delete = || {
+        fs.rename(dir, &doomed)?;
+        dir.parent()
+            .map_or(Ok(()), |instances| fs.sync_folder(instances))?;
+        fs.remove_folder(&doomed)
+    };
+    delete()
+        .map(|()| true)
+        .map_err(|cause| StoreError::file("delete", dir, cause))
+}
+
+/// Returns an unused name for a directory that is being deleted.
+fn deletion_path(fs: &dyn FileSystem, dir: &Path) -> PathBuf {
+    let name = dir.file_name().unwrap_or_default().to_string_lossy();
+    let mut candidates =
+        (0_u32..).map(|number| dir.with_file_name(format!("{DELETED_PREFIX}{number}-{name}")));
+    candidates
+        .find(|path| !fs.exists(path))
+        .expect("there are endless numbers")
+}
+
+fn is_deleted(folder: &Path) -> bool {
+    folder
+        .file_name()
+        .is_some_and(|name| name.to_string_lossy().starts_with(DELETED_PREFIX))
+}
+
+pub(super) fn finish_deletions(fs: &dyn FileSystem, workspace: &Path) {
+    let folders = fs
+        .folders(&workspace.join(layout::INSTANCES))
+        .unwrap_or_default();
+    for folder in folders.iter().filter(|folder| is_deleted(folder)) {
+        if let Err(error) = fs.remove_folder(folder) {
+            tracing::warn!(folder = %folder.display(), %error, "failed to remove all files of a \
+                deleted instance");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::fs::sim::SimFs;
+    use crate::jsonl::JsonlStore;
+    use crate::suite::samples::{instance, messages, meta};
+    use goondan_core::ports::store::{BaseChange, ConversationStore as _, InstanceStore as _};
+
+    #[tokio::test]
+    async fn an_instance_that_lost_its_metadata_may_do_no_more_than_before() {
+        let (fs, id) = (SimFs::new(), instance("narrow"));
+        let dir = layout::instance_dir(Path::new("/workspace"), &id);
+        let open = || JsonlStore::on(Arc::new(fs.clone()), Path::new("/workspace")).unwrap();
+        let narrowing = ToolAllowlist::of_exports(["fs__read"]);
+        let store = open();
+        store
+            .put_instance(&InstanceMeta {
+                narrowing: Some(narrowing.clone()),
+                ..meta(&id)
+            })
+            .await
+            .unwrap();
+        let lease = store.claim(&id).await.unwrap();
+        let mut conversation = store.open(lease).await.unwrap();
+        conversation
+            .fold(BaseChange::Append(&messages(&["m0"])))
+            .await
+            .unwrap();
+        drop((conversation, store));
+        let rebuilt = async || {
+            fs.put(&dir.join(layout::METADATA), b"{");
+            open().instances().await.unwrap().remove(0).narrowing
+        };
+        assert_eq!(rebuilt().await, Some(narrowing));
+        // If the second copy is unreadable, nothing is permitted.
+        fs.put(&dir.join("extensions/gdn.narrowing.json"), b"[");
+        assert_eq!(rebuilt().await, Some(ToolAllowlist::of_exports([""; 0])));
+    }
+
+    #[test]
+    fn what_was_only_spawned_survives_a_power_failure() {
+        let fs = SimFs::new();
+        let (workspace, meta) = (Path::new("/workspace"), meta(&instance("spawned")));
+        let dir = layout::instance_dir(workspace, &meta.id());
+        // The inbox leaves the directories in this state after it accepted an event.
+        fs.make_folder(&workspace.join(layout::INSTANCES)).unwrap();
+        [Path::new("/"), workspace]
+            .iter()
+            .for_each(|folder| fs.sync_folder(folder).unwrap());
+        put_meta(&SyncedDisk::new(Arc::new(fs.clone())), &dir, &meta).unwrap();
+        let fs = fs.lose_power(None);
+        assert_eq!(
+            list(&SyncedDisk::new(Arc::new(fs.clone())), workspace).unwrap(),
+            std::slice::from_ref(&meta)
+        );
+        // The instance retires, and the power fails again.
+        let retired = InstanceMeta {
+            status: InstanceStatus::Retired,
+            ..meta
+        };
+        put_meta(&SyncedDisk::new(Arc::new(fs.clone())), &dir, &retired).unwrap();
+        let fs = fs.lose_power(None);
+        assert_eq!(
+            list(&SyncedDisk::new(Arc::new(fs)), workspace).unwrap(),
+            [retired]
+        );
+    }
+}

@@ -1,0 +1,207 @@
+//! A partially parsed inbox record. Only the fields that decide if the record is still needed are
+//! parsed. Results and messages make up most of a line and are copied verbatim, so that scanning
+//! and compacting thousands of lines is cheap.
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::record::SettledFold;
+use crate::record_facts::{EventNote, FoldNote, RecordFacts};
+use crate::wal_index::RetainedParts;
+use goondan_core::ids::InstanceId;
+
+/// An [`InboxRecord`](crate::record::InboxRecord) with unparsed contents.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct RecordHeader<'a> {
+    record: WalRecordKind,
+    #[serde(borrow, default, skip_serializing)]
+    event: Option<&'a RawValue>,
+    #[serde(default)]
+    turn_id: String,
+    #[serde(default)]
+    event_ids: Vec<String>,
+    #[serde(borrow, default)]
+    result: Option<&'a RawValue>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    asked_by: Option<InstanceId>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    answer: Option<&'a RawValue>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    fold: Option<&'a RawValue>,
+    #[serde(default, skip_serializing)]
+    folds: Vec<SettledFold>,
+    #[serde(default, skip_serializing)]
+    event_id: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum WalRecordKind {
+    Accepted,
+    Done,
+    Settled,
+    Closed,
+    Withdrawn,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct EventOutline {
+    id: String,
+    target: InstanceId,
+    #[serde(default)]
+    callers: Vec<InstanceId>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct FoldOutline {
+    instance: InstanceId,
+    #[serde(default)]
+    is_whole: bool,
+}
+
+impl RecordHeader<'_> {
+    pub(super) fn note(&self) -> serde_json::Result<RecordFacts> {
+        Ok(match self.record {
+            WalRecordKind::Accepted => {
+                RecordFacts::Accepted(event(self.event.unwrap_or(RawValue::NULL))?)
+            }
+            WalRecordKind::Done => RecordFacts::Done {
+                turn_id: self.turn_id.clone(),
+                event_ids: self.event_ids.clone(),
+                result_size: self.result.map_or(0, |result| result.get().len()),
+                asked_by: self.asked_by.clone(),
+                answer: self.answer.map(event).transpose()?,
+                fold: self.fold.map(fold).transpose()?,
+            },
+            WalRecordKind::Settled => RecordFacts::Settled(self.folds.clone()),
+            WalRecordKind::Closed => RecordFacts::Closed,
+            WalRecordKind::Withdrawn => RecordFacts::Withdrawn(self.event_id.clone()),
+        })
+    }
+
+    /// Returns a finished turn's record without the parts that are not kept; `None` if that is the
+    /// whole record.
+    pub(super) fn reduced(self, keeps: RetainedParts) -> Option<Self> {
+        let is_whole = keeps.answer == self.answer.is_some() && keeps.fold == self.fold.is_some();
+        let (answer, fold) = (
+            self.answer.filter(|_| keeps.answer),
+            self.fold.filter(|_| keeps.fold),
+        );
+        (self.record == WalRecordKind::Done && !is_whole).then_some(RecordHeader {
+            answer,
+            fold,
+            ..self
+        })
+    }
+}
+
+fn event(text: &RawValue) -> serde_json::Result<EventNote> {
+    let EventOutline {
+        id,
+        target,
+        mut callers,
+    } = serde_json::from_str(text.get())?;
+    Ok(EventNote {
+        id,
+        target,
+        asked_by: callers.pop(),
+    })
+}
+
+fn fold(text: &RawValue) -> serde_json::Result<FoldNote> {
+    let FoldOutline { instance, is_whole } = serde_json::from_str(text.get())?;
+    Ok(FoldNote { instance, is_whole })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{CarriedFold, InboxRecord};
+    use crate::suite::samples::{
+        accepted, done_with, event, event_by, instance, messages, withdrawn,
+    };
+
+    fn full() -> InboxRecord {
+        let (one, answer) = (
+            event("one", &instance("k")),
+            event_by("answer", &instance("k"), &instance("other")),
+        );
+        let mut record = InboxRecord::from(done_with(
+            &event_by("one", &instance("asker"), &one.target),
+            Some(answer),
+        ));
+        if let InboxRecord::Done { fold, .. } = &mut record {
+            let messages = messages(&["m0", "m1"]);
+            *fold = Some(Box::new(CarriedFold {
+                instance: instance("k"),
+                at: 7,
+                is_whole: true,
+                messages,
+            }));
+        }
+        record
+    }
+
+    #[test]
+    fn an_outline_says_what_the_record_says() {
+        let one = event_by("one", &instance("asker"), &instance("k"));
+        let settled = SettledFold {
+            instance: instance("k"),
+            turn_id: Some("turn-1".to_owned()),
+        };
+        let settled = InboxRecord::Settled {
+            folds: vec![settled],
+        };
+        let plain = [accepted(&one), done_with(&one, None), withdrawn(&one)].map(InboxRecord::from);
+        for record in plain.into_iter().chain([full(), settled]) {
+            let text = serde_json::to_string(&record).unwrap();
+            let outline: RecordHeader<'_> = serde_json::from_str(&text).unwrap();
+            assert_eq!(outline.note().unwrap(), RecordFacts::from(&record));
+        }
+    }
+
+    #[test]
+    fn what_is_left_out_of_it_is_left_out_of_the_record() {
+        let text = serde_json::to_string(&full()).unwrap();
+        for keeps in [(true, true), (true, false), (false, true), (false, false)] {
+            let keeps = RetainedParts {
+                answer: keeps.0,
+                fold: keeps.1,
+            };
+            let outline: RecordHeader<'_> = serde_json::from_str(&text).unwrap();
+            let reduced = outline
+                .reduced(keeps)
+                .map(|outline| serde_json::to_string(&outline).unwrap());
+            let mut expected = full();
+            if let InboxRecord::Done { answer, fold, .. } = &mut expected {
+                *answer = answer.take().filter(|_| keeps.answer);
+                *fold = fold.take().filter(|_| keeps.fold);
+            }
+            let is_whole = keeps.answer && keeps.fold;
+            assert_eq!(
+                reduced,
+                (!is_whole).then(|| serde_json::to_string(&expected).unwrap())
+            );
+        }
+    }
+
+    #[test]
+    fn a_record_without_its_event_is_none() {
+        for text in [
+            r#"{"record":"accepted"}"#,
+            r#"{"record":"done","answer":3}"#,
+            r#"{"record":"done","fold":{}}"#,
+        ] {
+            assert!(
+                serde_json::from_str::<RecordHeader<'_>>(text)
+                    .unwrap()
+                    .note()
+                    .is_err(),
+                "{text}"
+            );
+        }
+    }
+}

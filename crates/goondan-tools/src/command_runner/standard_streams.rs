@@ -1,0 +1,236 @@
+//! The standard streams of commands.
+
+use std::fs::File;
+use std::io::{self, PipeReader, PipeWriter, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
+
+use goondan_core::ports::tool::ToolError;
+use goondan_core::shell;
+use goondan_spec::Code;
+use goondan_spec::command_line::{RedirectTarget, StreamRedirect, is_path_inside};
+use tokio::process::Command;
+
+use super::CommandLineRunner;
+use crate::nofollow_fs::{FileOpenMode, open_without_links};
+use crate::paths::FileRoot;
+use crate::process::failed_with;
+use crate::sandbox::sandboxed_start;
+use goondan_spec::reason;
+
+/// The target of a stream.
+#[derive(Clone)]
+pub(super) enum StreamTarget {
+    Null,
+    Reader(Arc<PipeReader>),
+    Writer(Arc<PipeWriter>),
+    File(Arc<File>),
+}
+
+impl StreamTarget {
+    fn stdio(&self) -> io::Result<Stdio> {
+        Ok(match self {
+            StreamTarget::Null => Stdio::null(),
+            StreamTarget::Reader(end) => end.try_clone()?.into(),
+            StreamTarget::Writer(end) => end.try_clone()?.into(),
+            StreamTarget::File(file) => file.try_clone()?.into(),
+        })
+    }
+
+    fn write(&self, text: &str) {
+        // A closed reader is not an error of the command.
+        let _ = match self {
+            StreamTarget::Writer(end) => (&**end).write_all(text.as_bytes()),
+            StreamTarget::File(file) => (&**file).write_all(text.as_bytes()),
+            StreamTarget::Null | StreamTarget::Reader(_) => Ok(()),
+        };
+    }
+}
+
+/// Standard input, output and error.
+#[derive(Clone)]
+pub(super) struct StandardStreams([StreamTarget; 3]);
+
+impl StandardStreams {
+    pub(super) fn new(
+        input: StreamTarget,
+        output: StreamTarget,
+        errors: StreamTarget,
+    ) -> StandardStreams {
+        StandardStreams([input, output, errors])
+    }
+
+    pub(super) fn set(&mut self, number: usize, stream: StreamTarget) {
+        if let Some(place) = self.0.get_mut(number) {
+            *place = stream;
+        }
+    }
+
+    /// Assigns the streams to a command.
+    pub(super) fn assign_to(&self, command: &mut Command) -> io::Result<()> {
+        let [input, output, errors] = &self.0;
+        command
+            .stdin(input.stdio()?)
+            .stdout(output.stdio()?)
+            .stderr(errors.stdio()?);
+        Ok(())
+    }
+
+    /// Opens the files of `redirects` in order. Returns the reason if one fails; earlier ones stay
+    /// in effect. An outer error comes from the sandbox, and then nothing is opened.
+    pub(super) fn redirect(
+        &mut self,
+        line: &CommandLineRunner,
+        folder: &Path,
+        redirects: &[StreamRedirect],
+    ) -> io::Result<Result<(), String>> {
+        for StreamRedirect { stream, target } in redirects {
+            let (path, what) = match target {
+                RedirectTarget::Stream(other) => {
+                    self.set(
+                        *stream,
+                        self.0.get(*other).cloned().unwrap_or(StreamTarget::Null),
+                    );
+                    continue;
+                }
+                RedirectTarget::Null => {
+                    self.set(*stream, StreamTarget::Null);
+                    continue;
+                }
+                RedirectTarget::Read(path) => (path, RedirectionMode::Reading),
+                RedirectTarget::Write {
+                    path,
+                    append: false,
+                } => (path, RedirectionMode::Writing),
+                RedirectTarget::Write { path, append: true } => (path, RedirectionMode::Appending),
+            };
+            let contained = shell::file(target).and_then(|file| line.files.get(&file));
+            let layers = line
+                .launcher
+                .layers(&line.ctx, contained.map_or(&[], Vec::as_slice));
+            match sandboxed_start::run_in_sandbox(&layers, || {
+                Ok(opened(line, folder, path, what, !layers.is_empty()))
+            })? {
+                Ok(opened) => self.set(*stream, opened),
+                Err(reason) => return Ok(Err(reason)),
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    /// Writes a line to standard error like a shell, and returns the exit status `code`.
+    pub(super) async fn report_error(&self, reason: String, code: u8) -> io::Result<ExitStatus> {
+        let errors = self.0[2].clone();
+        // Writing to a full pipe blocks until it is read.
+        let _ = tokio::task::spawn_blocking(move || errors.write(&format!("{reason}\n"))).await;
+        Ok(failed_with(code))
+    }
+}
+
+#[derive(Clone, Copy)]
+enum RedirectionMode {
+    Reading,
+    Writing,
+    Appending,
+}
+
+/// Opens a file at its checked place: below the working directory, whatever links exist, or exactly
+/// at a path outside that a rule permits.
+fn opened(
+    line: &CommandLineRunner,
+    folder: &Path,
+    path: &str,
+    what: RedirectionMode,
+    in_sandbox: bool,
+) -> Result<StreamTarget, String> {
+    let place = folder.join(path);
+    let failed = |error: &io::Error| match error.kind() {
+        io::ErrorKind::PermissionDenied if in_sandbox => {
+            format!("{path}: the sandbox of the command, the tool or an agent denies access")
+        }
+        _ => format!("{path}: {}", reason(error)),
+    };
+    let file = match line.stays && is_path_inside(path) {
+        true => open_in_workdir(line, &place, what).map_err(|error| error.to_string()),
+        false => open_anywhere(&place, what).map_err(|error| failed(&error)),
+    };
+    Ok(StreamTarget::File(Arc::new(file?)))
+}
+
+fn open_in_workdir(
+    line: &CommandLineRunner,
+    place: &Path,
+    what: RedirectionMode,
+) -> Result<File, ToolError> {
+    let root = FileRoot::of(&line.ctx)?;
+    let given = place;
+    let place = root.resolve(&place.to_string_lossy())?;
+    // A link or a directory may lead to a protected file, for which a direct redirection would need
+    // an approval.
+    let below = root.relative(&place.path).to_string_lossy();
+    let is_hidden = match what {
+        RedirectionMode::Reading => shell::is_secret(&below),
+        RedirectionMode::Writing | RedirectionMode::Appending => shell::is_protected(&below),
+    };
+    if is_hidden && !is_named(given) {
+        let message = format!(
+            "`{}` is protected, but was not checked as a protected path",
+            place.path.display()
+        );
+        return Err(ToolError::new(message).code(Code::TOOL_DENIED));
+    }
+    match what {
+        RedirectionMode::Reading => root.open(&place).map(|(file, _)| file),
+        RedirectionMode::Writing => root.open_to_write(&place),
+        RedirectionMode::Appending => root.open_to_append(&place),
+    }
+}
+
+/// Returns true if the last component of a path is a protected name, which users can see.
+fn is_named(given: &Path) -> bool {
+    given
+        .file_name()
+        .is_some_and(|name| shell::is_protected(&name.to_string_lossy()))
+}
+
+fn open_anywhere(place: &Path, what: RedirectionMode) -> io::Result<File> {
+    let place = without_links(place)?;
+    // Such files refer to objects of the opening process, such as its terminal.
+    if ["/dev", "/proc", "/sys"]
+        .iter()
+        .any(|folder| place.starts_with(folder))
+    {
+        return Err(io::Error::other("not a regular file"));
+    }
+    let how = match what {
+        RedirectionMode::Reading => FileOpenMode::Read,
+        RedirectionMode::Writing => FileOpenMode::Write,
+        RedirectionMode::Appending => FileOpenMode::Append,
+    };
+    let file = open_without_links(&place, how)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("not a regular file"));
+    }
+    if matches!(what, RedirectionMode::Writing) {
+        file.set_len(0)?;
+    }
+    Ok(file)
+}
+
+/// Returns a path whose directories contain no links, so that it does not lead elsewhere.
+fn without_links(place: &Path) -> io::Result<PathBuf> {
+    let place = super::by_text(place);
+    let leads_away = || io::Error::other("a symbolic link leads elsewhere");
+    let (Some(folder), Some(name)) = (place.parent(), place.file_name()) else {
+        return Err(leads_away());
+    };
+    let is_link = place
+        .symlink_metadata()
+        .is_ok_and(|about| about.is_symlink());
+    if is_link || folder.canonicalize()? != folder {
+        Err(leads_away())
+    } else {
+        Ok(folder.join(name))
+    }
+}

@@ -1,0 +1,22 @@
+//! Determines the source of `goondan-abi` for a new library.
+//!
+//! The crate is not published. A program built from a checkout uses that checkout while it exists,
+//! so that tool and program match. Otherwise the repository is used.
+
+use std::path::Path;
+
+/// The `goondan-abi` crate of the checkout that this program was built from.
+const BUILD_TIME_SDK_DIR: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../goondan-abi");
+
+/// Returns the contents of the dependency's braces in `Cargo.toml`.
+pub(super) fn dependency() -> String {
+    match Path::new(BUILD_TIME_SDK_DIR).canonicalize() {
+        Ok(folder) => format!("path = {}", quoted(&folder.to_string_lossy())),
+        Err(_) => format!("git = {}", quoted(env!("CARGO_PKG_REPOSITORY"))),
+    }
+}
+
+/// Quotes a string for TOML.
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}

@@ -1,0 +1,120 @@
+//! Walks the files below a directory like ripgrep: respects `.gitignore`, skips hidden files, and
+//! does not follow symbolic links.
+
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+
+use globset::{GlobBuilder, GlobMatcher};
+use goondan_core::ports::tool::ToolError;
+use ignore::gitignore::Gitignore;
+use ignore::{DirEntry, WalkBuilder, WalkState};
+use tokio_util::sync::CancellationToken;
+
+use crate::errors;
+use crate::paths::FileRoot;
+
+/// Passes each regular file below `folder` (or `folder` itself) to a visitor, in no order. Each
+/// thread creates its own visitor, and all processors are used. `.gitignore` files above the root
+/// are ignored, for example one in the home directory. A cancelled walk ends early.
+pub(super) fn visit<'a, V: FnMut(&Path) + Send + 'a>(
+    root: &FileRoot,
+    folder: &Path,
+    cancellation: &'a CancellationToken,
+    mut visitor: impl FnMut() -> V,
+) {
+    let ignored: Vec<Gitignore> = between(root, folder)
+        .map(|folder| Gitignore::new(folder.join(".gitignore")).0)
+        .collect();
+    let mut builder = WalkBuilder::new(folder);
+    builder.require_git(false).parents(false);
+    builder.threads(std::thread::available_parallelism().map_or(1, NonZero::get));
+    if !ignored.is_empty() {
+        builder.filter_entry(move |entry: &DirEntry| {
+            let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
+            entry.depth() == 0
+                || !ignored
+                    .iter()
+                    .any(|rules| rules.matched(entry.path(), is_folder).is_ignore())
+        });
+    }
+    builder.build_parallel().run(|| {
+        let mut visit = visitor();
+        Box::new(move |entry| {
+            if cancellation.is_cancelled() {
+                return WalkState::Quit;
+            }
+            // Skip unreadable entries.
+            if let Ok(entry) = entry
+                && entry.file_type().is_some_and(|kind| kind.is_file())
+            {
+                visit(entry.path());
+            }
+            WalkState::Continue
+        })
+    });
+}
+
+/// Returns the files of [`visit`] that satisfy `wanted`, in path order.
+pub(super) fn files(
+    root: &FileRoot,
+    folder: &Path,
+    cancellation: &CancellationToken,
+    wanted: impl Fn(&Path) -> bool + Sync,
+) -> Vec<PathBuf> {
+    let (sender, found) = mpsc::channel();
+    visit(root, folder, cancellation, || {
+        let (sender, wanted) = (sender.clone(), &wanted);
+        move |file: &Path| {
+            if wanted(file) {
+                // The receiver exists until the walk is over.
+                let _ = sender.send(file.to_owned());
+            }
+        }
+    });
+    drop(sender);
+    let mut files: Vec<PathBuf> = found.into_iter().collect();
+    files.sort_unstable();
+    files
+}
+
+/// Returns the directories from the root down to `folder`, without `folder`.
+fn between<'a>(root: &'a FileRoot, folder: &'a Path) -> impl Iterator<Item = &'a Path> {
+    folder
+        .ancestors()
+        .skip(1)
+        .take_while(|above| above.starts_with(root.folder()))
+}
+
+/// A glob for paths below a directory. Without a slash, it matches only the file name.
+pub(super) struct PathGlob {
+    matcher: GlobMatcher,
+    name_alone: bool,
+}
+
+impl PathGlob {
+    /// Parses a glob such as `*.{rs,toml}` or `src/**/*.rs`.
+    pub(super) fn new(glob: &str) -> Result<PathGlob, ToolError> {
+        let pattern = glob.strip_prefix("./").unwrap_or(glob);
+        let built = GlobBuilder::new(pattern).literal_separator(true).build();
+        let matcher = built
+            .map_err(|error| {
+                errors::invalid(format!("the glob `{glob}` is invalid: {}", error.kind()))
+            })?
+            .compile_matcher();
+        Ok(PathGlob {
+            matcher,
+            name_alone: !pattern.contains('/'),
+        })
+    }
+
+    /// Matches a path relative to the searched directory.
+    pub(super) fn fits(&self, path: &Path) -> bool {
+        if self.name_alone {
+            return path
+                .file_name()
+                .is_some_and(|name| self.matcher.is_match(name));
+        }
+        self.matcher.is_match(path)
+    }
+}

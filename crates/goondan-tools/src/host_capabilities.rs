@@ -1,0 +1,33 @@
+//! Optional capabilities of the host. A missing one results in an error.
+
+use goondan_core::ports::capabilities::{
+    ConversationAccess, EmbeddingModels, PromptScheduler, ToolStateStore,
+};
+use goondan_core::ports::tool::{ToolContext, ToolError};
+use goondan_spec::Code;
+
+pub(crate) fn sessions(ctx: &ToolContext) -> Result<&dyn ConversationAccess, ToolError> {
+    ctx.runtime
+        .sessions()
+        .ok_or_else(|| lacks("access conversations"))
+}
+
+pub(crate) fn state(ctx: &ToolContext) -> Result<&dyn ToolStateStore, ToolError> {
+    ctx.runtime.state().ok_or_else(|| lacks("store data"))
+}
+
+pub(crate) fn schedules(ctx: &ToolContext) -> Result<&dyn PromptScheduler, ToolError> {
+    ctx.runtime
+        .schedules()
+        .ok_or_else(|| lacks("schedule prompts"))
+}
+
+pub(crate) fn embeddings(ctx: &ToolContext) -> Result<&dyn EmbeddingModels, ToolError> {
+    ctx.runtime
+        .embeddings()
+        .ok_or_else(|| lacks("use embedding models"))
+}
+
+fn lacks(what: &str) -> ToolError {
+    ToolError::new(format!("tools cannot {what} here")).code(Code::TOOL_UNAVAILABLE)
+}

@@ -1,0 +1,252 @@
+//! Directories as open handles: replacing a directory with a link afterwards has no effect.
+
+use std::ffi::OsStr;
+use std::fs::{File, Permissions};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, OFlag, openat, renameat};
+use nix::sys::stat::{FileStat, Mode, SFlag, fstatat, mkdirat};
+use nix::unistd::{UnlinkatFlags, linkat, unlinkat};
+
+use super::{DirectoryEntryKind, FileOpenMode};
+
+/// Refuses links in the last component, and does not wait for the other end of a pipe.
+const COMMON_OPEN_FLAGS: OFlag = OFlag::O_NOFOLLOW
+    .union(OFlag::O_CLOEXEC)
+    .union(OFlag::O_NONBLOCK);
+/// Accepts only a directory.
+const DIRECTORY_OPEN_FLAGS: OFlag = COMMON_OPEN_FLAGS.union(OFlag::O_DIRECTORY);
+
+/// The mode of a new file, before the umask.
+const NEW_FILE_MODE: Mode = Mode::from_bits_truncate(0o666);
+
+fn flags(how: FileOpenMode) -> OFlag {
+    COMMON_OPEN_FLAGS
+        | match how {
+            FileOpenMode::Read => OFlag::O_RDONLY,
+            FileOpenMode::Append => OFlag::O_WRONLY | OFlag::O_APPEND | OFlag::O_CREAT,
+            FileOpenMode::Write => OFlag::O_WRONLY | OFlag::O_CREAT,
+            FileOpenMode::Create => OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL,
+        }
+}
+
+/// Opens any absolute path without following links: in its last component on all systems, in no
+/// component on Linux. A terminal does not become the controlling terminal of this program.
+pub(crate) fn open_without_links(path: &Path, how: FileOpenMode) -> io::Result<File> {
+    let flags = flags(how) | OFlag::O_NOCTTY;
+    #[cfg(target_os = "linux")]
+    {
+        use nix::fcntl::{AT_FDCWD, OpenHow, ResolveFlag, openat2};
+        // A mode is only permitted together with `O_CREAT`.
+        let mode = if flags.contains(OFlag::O_CREAT) {
+            NEW_FILE_MODE
+        } else {
+            Mode::empty()
+        };
+        let exactly = OpenHow::new()
+            .flags(flags)
+            .mode(mode)
+            .resolve(ResolveFlag::RESOLVE_NO_SYMLINKS);
+        match openat2(AT_FDCWD, path, exactly) {
+            // The kernel is too old, or a container blocks the call.
+            Err(Errno::ENOSYS | Errno::EPERM) => {}
+            opened => return Ok(File::from(opened?)),
+        }
+    }
+    Ok(File::from(nix::fcntl::open(path, flags, NEW_FILE_MODE)?))
+}
+
+/// An open directory. It stays the same even if its path changes.
+pub(crate) struct DirectoryHandle(OwnedFd);
+
+impl DirectoryHandle {
+    /// Opens the directory `path`, which is `base` or below it.
+    pub(crate) fn open(base: &Path, path: &Path) -> io::Result<DirectoryHandle> {
+        walk(base, path, |folder, part| {
+            Ok(openat(folder, part, DIRECTORY_OPEN_FLAGS, Mode::empty())?)
+        })
+    }
+
+    /// Opens a directory like [`Folder::open`], and creates it with its parents if necessary.
+    pub(crate) fn make(base: &Path, path: &Path) -> io::Result<DirectoryHandle> {
+        walk(base, path, |folder, part| {
+            match openat(folder, part, DIRECTORY_OPEN_FLAGS, Mode::empty()) {
+                Err(Errno::ENOENT) => {
+                    match mkdirat(folder, part, Mode::from_bits_truncate(0o777)) {
+                        // Another process was faster.
+                        Ok(()) | Err(Errno::EEXIST) => {}
+                        Err(error) => return Err(error.into()),
+                    }
+                    Ok(openat(folder, part, DIRECTORY_OPEN_FLAGS, Mode::empty())?)
+                }
+                opened => Ok(opened?),
+            }
+        })
+    }
+
+    pub(crate) fn make_folder(&self, name: &OsStr) -> io::Result<()> {
+        Ok(mkdirat(&self.0, name, Mode::from_bits_truncate(0o777))?)
+    }
+
+    pub(crate) fn open_file(&self, name: &OsStr, how: FileOpenMode) -> io::Result<File> {
+        Ok(File::from(openat(
+            &self.0,
+            name,
+            flags(how),
+            NEW_FILE_MODE,
+        )?))
+    }
+
+    /// Returns the type and the mode of an entry; `None` if it does not exist.
+    pub(crate) fn look(
+        &self,
+        name: &OsStr,
+    ) -> io::Result<Option<(DirectoryEntryKind, Permissions)>> {
+        match fstatat(&self.0, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
+            Ok(stat) => Ok(Some((kind(&stat), permissions(&stat)))),
+            Err(Errno::ENOENT) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Renames a file, and replaces an existing entry.
+    pub(crate) fn rename(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
+        Ok(renameat(&self.0, from, &self.0, to)?)
+    }
+
+    /// Creates a hard link with a new name.
+    pub(crate) fn link(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
+        Ok(linkat(&self.0, from, &self.0, to, AtFlags::empty())?)
+    }
+
+    /// Removes a file, or a link itself.
+    pub(crate) fn remove_file(&self, name: &OsStr) -> io::Result<()> {
+        Ok(unlinkat(&self.0, name, UnlinkatFlags::NoRemoveDir)?)
+    }
+}
+
+/// Opens the components of `path` one by one, starting at `base`.
+fn walk(
+    base: &Path,
+    path: &Path,
+    step: impl Fn(&OwnedFd, &OsStr) -> io::Result<OwnedFd>,
+) -> io::Result<DirectoryHandle> {
+    let below = path.strip_prefix(base).map_err(io::Error::other)?;
+    let mut folder = OwnedFd::from(File::open(base)?);
+    for part in below.components() {
+        folder = step(&folder, part.as_os_str())?;
+    }
+    Ok(DirectoryHandle(folder))
+}
+
+fn kind(stat: &FileStat) -> DirectoryEntryKind {
+    match SFlag::from_bits_truncate(stat.st_mode & SFlag::S_IFMT.bits()) {
+        SFlag::S_IFREG => DirectoryEntryKind::File,
+        SFlag::S_IFDIR => DirectoryEntryKind::Folder,
+        _ => DirectoryEntryKind::Other,
+    }
+}
+
+fn permissions(stat: &FileStat) -> Permissions {
+    // The width of a mode differs between systems.
+    #[allow(clippy::useless_conversion)]
+    Permissions::from_mode(u32::from(stat.st_mode & 0o7777))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::io::Write as _;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn names(folder: &Path) -> Vec<String> {
+        let mut names: Vec<String> = fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_folder_that_was_opened_stays_the_same_when_its_path_leads_elsewhere() {
+        let dir = tempfile::tempdir().unwrap();
+        let (base, out) = (dir.path().join("in"), dir.path().join("out"));
+        fs::create_dir_all(base.join("a")).unwrap();
+        fs::create_dir(&out).unwrap();
+        fs::write(base.join("a/old"), "old").unwrap();
+        fs::write(out.join("old"), "theirs").unwrap();
+        let folder = DirectoryHandle::open_parent(&base, &base.join("a/old")).unwrap();
+        fs::rename(base.join("a"), base.join("aside")).unwrap();
+        symlink(&out, base.join("a")).unwrap();
+
+        folder
+            .write_atomically("new".as_ref(), b"new", None)
+            .unwrap();
+        folder
+            .write_atomically("old".as_ref(), b"newer", None)
+            .unwrap();
+        folder.put_new("made".as_ref(), b"made").unwrap();
+        folder
+            .open_file("old".as_ref(), FileOpenMode::Append)
+            .unwrap()
+            .write_all(b"!")
+            .unwrap();
+        folder.make_folder("below".as_ref()).unwrap();
+        folder.remove_file("new".as_ref()).unwrap();
+
+        assert_eq!(names(&base.join("aside")), ["below", "made", "old"]);
+        assert_eq!(
+            fs::read_to_string(base.join("aside/old")).unwrap(),
+            "newer!"
+        );
+        assert_eq!(
+            (names(&out), fs::read_to_string(out.join("old")).unwrap()),
+            (vec!["old".to_owned()], "theirs".to_owned())
+        );
+    }
+
+    #[test]
+    fn links_are_not_gone_along() {
+        let dir = tempfile::tempdir().unwrap();
+        let (base, out) = (dir.path().join("in"), dir.path().join("out"));
+        fs::create_dir_all(&base).unwrap();
+        fs::create_dir(&out).unwrap();
+        fs::write(out.join("file"), "theirs").unwrap();
+        symlink(&out, base.join("leave")).unwrap();
+        symlink(out.join("file"), base.join("link")).unwrap();
+
+        assert!(DirectoryHandle::open(&base, &base.join("leave")).is_err());
+        assert!(DirectoryHandle::make(&base, &base.join("leave/new")).is_err());
+        assert!(DirectoryHandle::open(&base, &out).is_err());
+        let folder = DirectoryHandle::open(&base, &base).unwrap();
+        assert!(
+            folder
+                .open_file("link".as_ref(), FileOpenMode::Read)
+                .is_err()
+        );
+        assert!(
+            folder
+                .open_file("link".as_ref(), FileOpenMode::Append)
+                .is_err()
+        );
+        assert!(folder.put_new("link".as_ref(), b"mine").is_err());
+        // A link itself is replaced and removed.
+        folder
+            .write_atomically("link".as_ref(), b"mine", None)
+            .unwrap();
+        assert_eq!(fs::read_to_string(base.join("link")).unwrap(), "mine");
+        folder.remove_file("leave".as_ref()).unwrap();
+        assert_eq!(
+            (names(&base), names(&out)),
+            (vec!["link".to_owned()], vec!["file".to_owned()])
+        );
+        assert_eq!(fs::read_to_string(out.join("file")).unwrap(), "theirs");
+    }
+}

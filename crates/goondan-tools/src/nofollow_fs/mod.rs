@@ -1,0 +1,131 @@
+//! Accesses files below a directory without following links, so that no link can be inserted
+//! between a check and its use.
+//!
+//! A path is opened component by component from its base, each from the previously opened
+//! directory. All operations then use the resulting directory and the plain file name.
+
+#[cfg(unix)]
+mod by_handle;
+#[cfg(not(unix))]
+mod by_path;
+
+use std::ffi::OsStr;
+use std::fs::{File, OpenOptions, Permissions};
+use std::io::{self, Write as _};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+#[cfg(unix)]
+pub(crate) use by_handle::{DirectoryHandle, open_without_links};
+#[cfg(not(unix))]
+pub(crate) use by_path::{Folder, open_without_links};
+
+/// The purpose of opening a file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FileOpenMode {
+    /// Reads an existing file.
+    Read,
+    /// Appends to a file, and creates it if necessary.
+    Append,
+    /// Overwrites a file from its beginning, and creates it if necessary.
+    Write,
+    /// Creates a new file.
+    Create,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DirectoryEntryKind {
+    File,
+    Folder,
+    /// A link, a pipe, or a device.
+    Other,
+}
+
+/// Opens a resolved path below `base` without following links. A link inserted at the same time
+/// only makes this fail.
+pub(crate) fn open_beneath(base: &Path, path: &Path, how: FileOpenMode) -> io::Result<File> {
+    match path.file_name() {
+        Some(name) if path != base => {
+            DirectoryHandle::open_parent(base, path)?.open_file(name, how)
+        }
+        _ => OpenOptions::new().read(true).open(path),
+    }
+}
+
+impl DirectoryHandle {
+    /// Opens the parent directory of `path`, which is below `base`.
+    pub(crate) fn open_parent(base: &Path, path: &Path) -> io::Result<DirectoryHandle> {
+        DirectoryHandle::open(base, path.parent().unwrap_or(base))
+    }
+
+    /// Writes `content` to `name` atomically: readers see the old or the new file.
+    pub(crate) fn write_atomically(
+        &self,
+        name: &OsStr,
+        content: &[u8],
+        mode: Option<Permissions>,
+    ) -> io::Result<()> {
+        let (mut draft, file) = TemporaryFile::new(self)?;
+        fill(file, content, mode)?;
+        self.rename(draft.name.as_ref(), name)?;
+        draft.gone = true;
+        Ok(())
+    }
+
+    /// Writes a file like [`Folder::put`], but fails if the name exists.
+    pub(crate) fn put_new(&self, name: &OsStr, content: &[u8]) -> io::Result<()> {
+        let (draft, file) = TemporaryFile::new(self)?;
+        fill(file, content, None)?;
+        // The draft keeps its temporary name, which is removed when it is dropped.
+        self.link(draft.name.as_ref(), name)
+    }
+}
+
+/// Writes a complete file. The mode is set before the contents, which may be confidential.
+fn fill(mut file: File, content: &[u8], mode: Option<Permissions>) -> io::Result<()> {
+    if let Some(mode) = mode {
+        file.set_permissions(mode)?;
+    }
+    file.write_all(content)
+}
+
+/// A temporary file. It is removed when dropped before it is renamed.
+struct TemporaryFile<'a> {
+    folder: &'a DirectoryHandle,
+    name: String,
+    gone: bool,
+}
+
+impl<'a> TemporaryFile<'a> {
+    /// Creates an empty file with a unique name.
+    fn new(folder: &'a DirectoryHandle) -> io::Result<(TemporaryFile<'a>, File)> {
+        static NEXT_FILE_NUMBER: AtomicU64 = AtomicU64::new(0);
+        loop {
+            let number = NEXT_FILE_NUMBER.fetch_add(1, Ordering::Relaxed);
+            let name = format!(".tmp-{}-{number}", std::process::id());
+            match folder.open_file(name.as_ref(), FileOpenMode::Create) {
+                Ok(file) => {
+                    return Ok((
+                        TemporaryFile {
+                            folder,
+                            name,
+                            gone: false,
+                        },
+                        file,
+                    ));
+                }
+                // A program with the same process id left this file behind.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+impl Drop for TemporaryFile<'_> {
+    fn drop(&mut self) {
+        if !self.gone {
+            let _ = self.folder.remove_file(self.name.as_ref());
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Keeps the beginning and the end of an output of any length.
+
+use std::collections::VecDeque;
+
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+/// The first and the last bytes of a stream, in bounded memory.
+#[derive(Debug)]
+pub(crate) struct OutputCapture {
+    /// Number of bytes kept at either end.
+    half: usize,
+    head: Vec<u8>,
+    tail: VecDeque<u8>,
+    /// Number of bytes received, kept or not.
+    total: u64,
+}
+
+impl OutputCapture {
+    /// Creates a capture that keeps about `limit` bytes.
+    pub(crate) fn new(limit: usize) -> Self {
+        OutputCapture {
+            half: limit / 2,
+            head: Vec::new(),
+            tail: VecDeque::new(),
+            total: 0,
+        }
+    }
+
+    pub(crate) fn push(&mut self, piece: &[u8]) {
+        self.total = self.total.saturating_add(piece.len() as u64);
+        let (first, rest) = piece.split_at(piece.len().min(self.half - self.head.len()));
+        self.head.extend_from_slice(first);
+        let rest = &rest[rest.len().saturating_sub(self.half)..];
+        let excess = (self.tail.len() + rest.len()).saturating_sub(self.half);
+        self.tail.drain(..excess);
+        self.tail.extend(rest);
+    }
+
+    /// Reads `stream` to its end, if there is one. Cancel safe: the bytes read so far are kept.
+    pub(crate) async fn read(&mut self, stream: Option<impl AsyncRead + Unpin>) {
+        let Some(mut stream) = stream else { return };
+        let mut buffer = vec![0; 16 * 1024];
+        // A read error ends an output like its end.
+        while let Ok(count @ 1..) = stream.read(&mut buffer).await {
+            self.push(&buffer[..count]);
+        }
+    }
+
+    /// Returns the kept text. If bytes are missing, a line states how many.
+    pub(crate) fn text(mut self) -> String {
+        let kept = (self.head.len() + self.tail.len()) as u64;
+        let tail = self.tail.make_contiguous();
+        if kept == self.total {
+            self.head.extend_from_slice(tail);
+            return String::from_utf8_lossy(&self.head).into_owned();
+        }
+        let (head, tail) = (without_cut_end(&self.head), without_cut_start(tail));
+        let cut = self.total - (head.len() + tail.len()) as u64;
+        format!(
+            "{}\n[... {cut} bytes cut ...]\n{}",
+            String::from_utf8_lossy(head),
+            String::from_utf8_lossy(tail)
+        )
+    }
+}
+
+/// Drops an incomplete character at the end.
+pub(crate) fn without_cut_end(bytes: &[u8]) -> &[u8] {
+    match bytes.utf8_chunks().last() {
+        Some(last) if is_cut(last.invalid()) => &bytes[..bytes.len() - last.invalid().len()],
+        _ => bytes,
+    }
+}
+
+/// Returns true if these bytes begin an incomplete character.
+fn is_cut(bytes: &[u8]) -> bool {
+    std::str::from_utf8(bytes).is_err_and(|error| error.error_len().is_none())
+}
+
+/// Drops the rest of an incomplete character at the start.
+fn without_cut_start(bytes: &[u8]) -> &[u8] {
+    let continuation = bytes
+        .iter()
+        .take(3)
+        .take_while(|byte| **byte & 0b1100_0000 == 0b1000_0000);
+    &bytes[continuation.count()..]
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn captured(limit: usize, pieces: &[&[u8]]) -> String {
+        let mut capture = OutputCapture::new(limit);
+        pieces.iter().for_each(|piece| capture.push(piece));
+        capture.text()
+    }
+
+    #[test]
+    fn short_output_is_whole() {
+        assert_eq!(captured(10, &[b"abc", b"", b"defghij"]), "abcdefghij");
+        assert_eq!(captured(0, &[]), "");
+    }
+
+    #[test]
+    fn long_output_keeps_both_ends_and_says_how_much_is_missing() {
+        assert_eq!(
+            captured(6, &[b"abcdefgh"]),
+            "abc\n[... 2 bytes cut ...]\nfgh"
+        );
+        assert_eq!(captured(0, &[b"abc"]), "\n[... 3 bytes cut ...]\n");
+    }
+
+    #[test]
+    fn characters_are_not_cut_in_the_middle() {
+        assert_eq!(
+            captured(8, &["aé€€€€z".as_bytes()]),
+            "aé\n[... 9 bytes cut ...]\n€z"
+        );
+    }
+
+    proptest! {
+        /// The split into pieces does not matter, and head, tail and count add up.
+        #[test]
+        fn pieces_do_not_matter(text in "[a-zé€\\n]{0,60}", limit in 0usize..40, cuts in proptest::collection::vec(1usize..9, 1..9)) {
+            let bytes = text.as_bytes();
+            let mut pieces = Vec::new();
+            let mut rest = bytes;
+            for cut in cuts.iter().cycle() {
+                if rest.is_empty() { break; }
+                let (piece, after) = rest.split_at((*cut).min(rest.len()));
+                pieces.push(piece);
+                rest = after;
+            }
+            let whole = captured(limit, &[bytes]);
+            prop_assert_eq!(&whole, &captured(limit, &pieces));
+            if bytes.len() <= limit / 2 * 2 {
+                prop_assert_eq!(whole, text);
+            } else {
+                let (head, rest) = whole.split_once("\n[... ").unwrap();
+                let (cut, tail) = rest.split_once(" bytes cut ...]\n").unwrap();
+                prop_assert!(text.starts_with(head) && text.ends_with(tail));
+                prop_assert_eq!(head.len() + tail.len() + cut.parse::<usize>().unwrap(), text.len());
+                prop_assert!(head.len() + tail.len() <= limit);
+            }
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Files sent to and fetched from Discord.
+
+use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
+use reqwest::Method;
+use reqwest::multipart::Form;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+use url::Url;
+
+use super::super::file_transfer::{DownloadOptions, UploadedFile};
+use super::super::{ApiRequestBody, PlatformClient, TimeLimit, without_nulls};
+use super::{calls, messages, reply_reference};
+use crate::errors;
+use crate::tool_operation::{ToolOperation, titled};
+
+/// Hosts of message files.
+const ATTACHMENT_HOSTS: [&str; 2] = ["cdn.discordapp.com", "media.discordapp.net"];
+
+/// Send a file to a Discord channel or thread.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct DiscordSendFile {
+    /// The id of the channel or of the thread.
+    #[schemars(length(min = 1))]
+    channel_id: String,
+    /// The file, relative to the working directory, at most 10,000,000 bytes.
+    #[schemars(length(min = 1), extend("format" = goondan_spec::kinds::PATH_FORMAT))]
+    path: String,
+    /// The name to show; default: the file's own name.
+    #[schemars(length(min = 1))]
+    name: Option<String>,
+    /// A message for the file.
+    #[schemars(length(max = 2000))]
+    text: Option<String>,
+    /// The id of the message to reply to.
+    reply_to_message_id: Option<String>,
+    #[serde(default)]
+    timeout_ms: TimeLimit,
+}
+
+impl ToolOperation for DiscordSendFile {
+    type Shared = PlatformClient;
+
+    async fn run(self, ctx: &ToolContext, bot: &PlatformClient) -> Result<ToolOutput, ToolError> {
+        let url = messages(bot, &self.channel_id, None)?;
+        let told = without_nulls(json!({
+            "content": self.text,
+            "message_reference": reply_reference(self.reply_to_message_id.as_ref())?,
+            "allowed_mentions": calls(),
+        }));
+        let file = UploadedFile::read(ctx, self.path, self.name).await?;
+        let (name, size) = (file.name.clone(), file.content.len());
+        let form = Form::new()
+            .text("payload_json", told.to_string())
+            .part("files[0]", file.part());
+        let sent = bot
+            .call(
+                "the file",
+                (Method::POST, url),
+                ApiRequestBody::Form(form),
+                self.timeout_ms,
+            )
+            .await?;
+        let output = json!({
+            "ok": true, "channelId": self.channel_id, "messageId": sent["id"], "name": name, "sizeBytes": size,
+        });
+        Ok(titled(
+            format!("Sent {name} to {}", self.channel_id),
+            output,
+        ))
+    }
+}
+
+/// Download a file of a message.
+#[derive(Deserialize, JsonSchema)]
+// serde cannot refuse fields with a flattened struct; the schema does.
+#[serde(rename_all = "camelCase")]
+#[schemars(deny_unknown_fields)]
+pub(super) struct DiscordDownloadFile {
+    /// The file's `url` from `read`.
+    #[schemars(length(min = 1))]
+    url: String,
+    #[serde(flatten)]
+    fetch: DownloadOptions,
+    #[serde(default)]
+    timeout_ms: TimeLimit,
+}
+
+impl ToolOperation for DiscordDownloadFile {
+    type Shared = PlatformClient;
+
+    async fn run(self, ctx: &ToolContext, bot: &PlatformClient) -> Result<ToolOutput, ToolError> {
+        self.fetch.check(ctx)?;
+        if !is_of_discord(&self.url, &bot.base) {
+            let error = errors::invalid("`url` is not the URL of a Discord file");
+            return Err(error.suggest("use http-fetch for other URLs"));
+        }
+        let facts = [("url".to_owned(), json!(self.url))].into_iter().collect();
+        // The URL itself grants access, so the token is not sent.
+        self.fetch
+            .fetch(ctx, bot, (self.url, false), self.timeout_ms, facts)
+            .await
+    }
+}
+
+/// Returns true for files of Discord, or of the configured API.
+fn is_of_discord(url: &str, base: &str) -> bool {
+    let (Ok(url), Ok(base)) = (Url::parse(url), Url::parse(base)) else {
+        return false;
+    };
+    let is_known = url.scheme() == "https"
+        && url
+            .host_str()
+            .is_some_and(|host| ATTACHMENT_HOSTS.contains(&host));
+    is_known || url.origin() == base.origin()
+}

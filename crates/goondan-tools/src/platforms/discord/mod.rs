@@ -1,0 +1,367 @@
+//! `discord`: messages as a Discord bot.
+
+mod files;
+mod read;
+
+use std::sync::Arc;
+
+use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_spec::kinds::Permission;
+use reqwest::Method;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use url::Url;
+
+use self::files::{DiscordDownloadFile, DiscordSendFile};
+use self::read::DiscordRead;
+use super::{
+    ApiRequestBody, PLATFORM_CONFIG_KEYS, PlatformClient, PlatformDescription, TimeLimit, emojis,
+    no_emoji, without_nulls,
+};
+use crate::builtin_tool::BuiltinTool;
+use crate::errors;
+use crate::tool_operation::{ToolExport, ToolOperation, titled};
+
+pub(super) const PLATFORM: PlatformDescription = PlatformDescription {
+    name: "Discord",
+    base: "https://discord.com/api/v10",
+    variables: &["DISCORD_BOT_TOKEN", "DISCORD_TOKEN"],
+    scheme: "Bot",
+    // Discord rejects requests without this identification.
+    headers: &[(
+        "user-agent",
+        concat!(
+            "DiscordBot (",
+            env!("CARGO_PKG_REPOSITORY"),
+            ", ",
+            env!("CARGO_PKG_VERSION"),
+            ")"
+        ),
+    )],
+};
+const SUPPRESS_EMBEDS: u64 = 1 << 2;
+/// Message flag that suppresses notifications.
+const SUPPRESS_NOTIFICATIONS: u64 = 1 << 12;
+
+pub(crate) const BUILTIN: BuiltinTool = BuiltinTool {
+    name: "discord",
+    about: "Sends, reads, edits, deletes and reacts to messages as a Discord bot, opens threads, \
+        and sends and downloads files. Its messages can notify mentioned users, but not roles or \
+        @everyone. The token is `config.token`, else the variable `DISCORD_BOT_TOKEN`, else \
+        `DISCORD_TOKEN`; models never see it.",
+    config: PLATFORM_CONFIG_KEYS,
+    open: |opening| {
+        let bot = Arc::new(PlatformClient::open(opening, &PLATFORM)?);
+        let mut download =
+            ToolExport::new::<DiscordDownloadFile>("downloadFile", &bot).needs(Permission::Network);
+        download.spec.optional_permissions.insert(Permission::Write);
+        Ok(vec![
+            ToolExport::new::<DiscordSend>("send", &bot).needs(Permission::Network),
+            ToolExport::new::<DiscordRead>("read", &bot)
+                .needs(Permission::Network)
+                .read_only(),
+            ToolExport::new::<DiscordEdit>("edit", &bot)
+                .needs(Permission::Network)
+                .idempotent(),
+            ToolExport::new::<DiscordDelete>("delete", &bot).needs(Permission::Network),
+            ToolExport::new::<DiscordReact>("react", &bot)
+                .needs(Permission::Network)
+                .idempotent(),
+            ToolExport::new::<DiscordTyping>("typing", &bot)
+                .needs(Permission::Network)
+                .idempotent(),
+            ToolExport::new::<StartThread>("startThread", &bot).needs(Permission::Network),
+            ToolExport::new::<DiscordSendFile>("sendFile", &bot)
+                .needs(Permission::Network)
+                .needs(Permission::Read),
+            download,
+        ])
+    },
+    ..BuiltinTool::DEFAULT_ROW
+};
+
+fn id<'t>(field: &str, text: &'t str) -> Result<&'t str, ToolError> {
+    let text = text.trim();
+    match !text.is_empty() && text.len() <= 20 && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        true => Ok(text),
+        false => Err(errors::invalid(format!(
+            "`{field}` must be the digits of an id, not `{text}`"
+        ))),
+    }
+}
+
+/// Returns the URL of a channel's messages, or of one message.
+fn messages(bot: &PlatformClient, channel: &str, message: Option<&str>) -> Result<Url, ToolError> {
+    let mut parts = vec!["channels", id("channelId", channel)?, "messages"];
+    if let Some(message) = message {
+        parts.push(id("messageId", message)?);
+    }
+    bot.address(&parts)
+}
+
+/// Limits mentions in a message to users.
+fn calls() -> Value {
+    json!({"parse": ["users"]})
+}
+
+/// Returns the reference to the answered message.
+fn reply_reference(reply_to: Option<&String>) -> Result<Option<Value>, ToolError> {
+    let reference = |message: &String| {
+        Ok(json!({"message_id": id("replyToMessageId", message)?, "fail_if_not_exists": false}))
+    };
+    reply_to.map(reference).transpose()
+}
+
+/// Send a message to a Discord channel or thread.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct DiscordSend {
+    /// The id of the channel or thread: digits, as a string.
+    #[schemars(length(min = 1))]
+    channel_id: String,
+    /// The text, in Discord markup.
+    #[schemars(length(min = 1, max = 2000))]
+    text: String,
+    /// The id of the message to reply to.
+    reply_to_message_id: Option<String>,
+    /// Send without sound.
+    #[serde(default)]
+    silent: bool,
+    /// Do not show previews of links.
+    #[serde(default)]
+    suppress_embeds: bool,
+    #[serde(default)]
+    timeout_ms: TimeLimit,
+}
+
+impl ToolOperation for DiscordSend {
+    type Shared = PlatformClient;
+
+    async fn run(self, _ctx: &ToolContext, bot: &PlatformClient) -> Result<ToolOutput, ToolError> {
+        let flags = u64::from(self.silent) * SUPPRESS_NOTIFICATIONS
+            + u64::from(self.suppress_embeds) * SUPPRESS_EMBEDS;
+        let body = without_nulls(json!({
+            "content": self.text,
+            "message_reference": reply_reference(self.reply_to_message_id.as_ref())?,
+            "allowed_mentions": calls(),
+            "flags": (flags > 0).then_some(flags),
+        }));
+        let url = messages(bot, &self.channel_id, None)?;
+        let sent = bot
+            .call(
+                "the message",
+                (Method::POST, url),
+                ApiRequestBody::Json(body),
+                self.timeout_ms,
+            )
+            .await?;
+        let output = json!({
+            "ok": true, "channelId": self.channel_id, "messageId": sent["id"],
+            "text": sent["content"].as_str().unwrap_or(&self.text),
+        });
+        Ok(titled(
+            format!("Sent a message to {}", self.channel_id),
+            output,
+        ))
+    }
+}
+
+/// Replace the text of a message from the bot.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct DiscordEdit {
+    /// The id of the channel or of the thread.
+    #[schemars(length(min = 1))]
+    channel_id: String,
+    /// The id of the message.
+    #[schemars(length(min = 1))]
+    message_id: String,
+    /// The new text.
+    #[schemars(length(min = 1, max = 2000))]
+    text: String,
+    #[serde(default)]
+    timeout_ms: TimeLimit,
+}
+
+impl ToolOperation for DiscordEdit {
+    type Shared = PlatformClient;
+
+    async fn run(self, _ctx: &ToolContext, bot: &PlatformClient) -> Result<ToolOutput, ToolError> {
+        let body = ApiRequestBody::Json(json!({"content": self.text, "allowed_mentions": calls()}));
+        let url = messages(bot, &self.channel_id, Some(&self.message_id))?;
+        bot.call("the change", (Method::PATCH, url), body, self.timeout_ms)
+            .await?;
+        let output = json!({"ok": true, "channelId": self.channel_id, "messageId": self.message_id, "edited": true});
+        Ok(titled(
+            format!("Edited a message in {}", self.channel_id),
+            output,
+        ))
+    }
+}
+
+/// Delete a message.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct DiscordDelete {
+    /// The id of the channel or of the thread.
+    #[schemars(length(min = 1))]
+    channel_id: String,
+    /// The id of the message.
+    #[schemars(length(min = 1))]
+    message_id: String,
+    #[serde(default)]
+    timeout_ms: TimeLimit,
+}
+
+impl ToolOperation for DiscordDelete {
+    type Shared = PlatformClient;
+
+    async fn run(self, _ctx: &ToolContext, bot: &PlatformClient) -> Result<ToolOutput, ToolError> {
+        let url = messages(bot, &self.channel_id, Some(&self.message_id))?;
+        bot.call(
+            "to delete",
+            (Method::DELETE, url),
+            ApiRequestBody::Empty,
+            self.timeout_ms,
+        )
+        .await?;
+        let output = json!({"ok": true, "channelId": self.channel_id, "messageId": self.message_id, "deleted": true});
+        Ok(titled(
+            format!("Deleted a message in {}", self.channel_id),
+            output,
+        ))
+    }
+}
+
+/// Add or remove the bot's reactions to a message.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct DiscordReact {
+    /// The id of the channel or of the thread.
+    #[schemars(length(min = 1))]
+    channel_id: String,
+    /// The id of the message.
+    #[schemars(length(min = 1))]
+    message_id: String,
+    /// An emoji: the character itself, or `name:id` of a custom emoji.
+    emoji: Option<String>,
+    /// Several emojis.
+    #[serde(default)]
+    emojis: Vec<String>,
+    /// Remove the reactions.
+    #[serde(default)]
+    remove: bool,
+    /// The time limit of each request in milliseconds.
+    #[serde(default)]
+    timeout_ms: TimeLimit,
+}
+
+impl ToolOperation for DiscordReact {
+    type Shared = PlatformClient;
+
+    async fn run(self, _ctx: &ToolContext, bot: &PlatformClient) -> Result<ToolOutput, ToolError> {
+        let names = emojis(self.emoji, self.emojis, |name| {
+            name.trim_matches(['<', '>']).trim_matches(':')
+        });
+        if names.is_empty() {
+            return Err(no_emoji());
+        }
+        let method = if self.remove {
+            Method::DELETE
+        } else {
+            Method::PUT
+        };
+        let message = [
+            "channels",
+            id("channelId", &self.channel_id)?,
+            "messages",
+            id("messageId", &self.message_id)?,
+        ];
+        for name in &names {
+            let url = bot.address(&[message.as_slice(), &["reactions", name, "@me"]].concat())?;
+            bot.call(
+                "the reaction",
+                (method.clone(), url),
+                ApiRequestBody::Empty,
+                self.timeout_ms,
+            )
+            .await?;
+        }
+        let output = json!({
+            "ok": true, "channelId": self.channel_id, "messageId": self.message_id, "removed": self.remove,
+            "reactionCount": names.len(), "emojis": names,
+        });
+        Ok(titled(
+            format!("Reacted to a message in {}", self.channel_id),
+            output,
+        ))
+    }
+}
+
+/// Show that the bot is typing, for ten seconds.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct DiscordTyping {
+    /// The id of the channel or of the thread.
+    #[schemars(length(min = 1))]
+    channel_id: String,
+    #[serde(default)]
+    timeout_ms: TimeLimit,
+}
+
+impl ToolOperation for DiscordTyping {
+    type Shared = PlatformClient;
+
+    async fn run(self, _ctx: &ToolContext, bot: &PlatformClient) -> Result<ToolOutput, ToolError> {
+        let url = bot.address(&["channels", id("channelId", &self.channel_id)?, "typing"])?;
+        bot.call(
+            "the typing indicator",
+            (Method::POST, url),
+            ApiRequestBody::Json(json!({})),
+            self.timeout_ms,
+        )
+        .await?;
+        let output = json!({"ok": true, "channelId": self.channel_id});
+        Ok(titled(
+            format!("Showed typing in {}", self.channel_id),
+            output,
+        ))
+    }
+}
+
+/// Open a thread at a message. Its id works as a channel id.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct StartThread {
+    /// The id of the channel.
+    #[schemars(length(min = 1))]
+    channel_id: String,
+    /// The id of the message.
+    #[schemars(length(min = 1))]
+    message_id: String,
+    /// The thread name.
+    #[schemars(length(min = 1, max = 100))]
+    name: String,
+    #[serde(default)]
+    timeout_ms: TimeLimit,
+}
+
+impl ToolOperation for StartThread {
+    type Shared = PlatformClient;
+
+    async fn run(self, _ctx: &ToolContext, bot: &PlatformClient) -> Result<ToolOutput, ToolError> {
+        let (channel, message) = (
+            id("channelId", &self.channel_id)?,
+            id("messageId", &self.message_id)?,
+        );
+        let url = bot.address(&["channels", channel, "messages", message, "threads"])?;
+        let body = ApiRequestBody::Json(json!({"name": self.name}));
+        let made = bot
+            .call("the thread", (Method::POST, url), body, self.timeout_ms)
+            .await?;
+        let output =
+            json!({"ok": true, "channelId": channel, "threadId": made["id"], "name": self.name});
+        Ok(titled(format!("Opened the thread {}", self.name), output))
+    }
+}

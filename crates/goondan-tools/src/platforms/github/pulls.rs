@@ -1,0 +1,265 @@
+//! Reviews of pull requests, and the status of commits.
+
+use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_spec::Code;
+use reqwest::Method;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::super::{ApiRequestBody, PlatformClient, TimeLimit, without_nulls};
+use super::{marked, repository_url};
+use crate::errors;
+use crate::tool_operation::{ToolOperation, titled};
+
+/// Which version of the file a line belongs to.
+#[derive(Clone, Copy, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(inline)]
+enum DiffSide {
+    /// Before the change.
+    Left,
+    /// After it.
+    #[default]
+    Right,
+}
+
+impl DiffSide {
+    /// Returns GitHub's name. The schema contains the name for callers.
+    fn told(self) -> &'static str {
+        match self {
+            DiffSide::Left => "LEFT",
+            DiffSide::Right => "RIGHT",
+        }
+    }
+}
+
+/// Comment on a line of a pull request, or reply to a line comment.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct ReviewComment {
+    /// The repository, as `owner/name`.
+    #[schemars(length(min = 3))]
+    repository: String,
+    /// The number of the pull request.
+    #[schemars(range(min = 1))]
+    number: u64,
+    /// The text, in Markdown.
+    #[schemars(length(min = 1, max = 65_000))]
+    text: String,
+    /// The file path in the pull request.
+    #[schemars(length(min = 1))]
+    file: Option<String>,
+    /// The line of the file.
+    #[schemars(range(min = 1))]
+    line: Option<u64>,
+    /// The first line, for a comment on several lines.
+    #[schemars(range(min = 1))]
+    start_line: Option<u64>,
+    /// `left` for a line before the change.
+    #[serde(default)]
+    side: DiffSide,
+    /// The commit; default: the newest of the pull request.
+    commit: Option<String>,
+    /// The id of the comment to reply to, instead of `file` and `line`.
+    #[schemars(range(min = 1))]
+    in_reply_to: Option<u64>,
+    /// The time limit of each request in milliseconds.
+    #[serde(default)]
+    timeout_ms: TimeLimit,
+}
+
+impl ToolOperation for ReviewComment {
+    type Shared = PlatformClient;
+
+    async fn run(self, _ctx: &ToolContext, bot: &PlatformClient) -> Result<ToolOutput, ToolError> {
+        let number = self.number.to_string();
+        let (url, body) = match (self.in_reply_to, &self.file, self.line) {
+            (Some(id), None, None) => {
+                let parts = ["pulls", &number, "comments", &id.to_string(), "replies"];
+                (
+                    repository_url(bot, &self.repository, &parts)?,
+                    json!({"body": marked(&self.text)}),
+                )
+            }
+            (None, Some(file), Some(line)) => {
+                let commit = match &self.commit {
+                    Some(commit) => commit.clone(),
+                    None => self.head(bot, &number).await?,
+                };
+                let body = json!({
+                    "body": marked(&self.text), "commit_id": commit, "path": file, "line": line, "side": self.side.told(),
+                    "start_line": self.start_line, "start_side": self.start_line.map(|_| self.side.told()),
+                });
+                (
+                    repository_url(bot, &self.repository, &["pulls", &number, "comments"])?,
+                    without_nulls(body),
+                )
+            }
+            _ => {
+                return Err(errors::invalid(
+                    "pass either `file` and `line`, or `inReplyTo`",
+                ));
+            }
+        };
+        let made = bot
+            .call(
+                "the comment",
+                (Method::POST, url),
+                ApiRequestBody::Json(body),
+                self.timeout_ms,
+            )
+            .await?;
+        let output = json!({
+            "ok": true, "repository": self.repository, "number": self.number, "commentId": made["id"], "url": made["html_url"],
+        });
+        Ok(titled(
+            format!("Commented on a line of {}#{}", self.repository, self.number),
+            output,
+        ))
+    }
+}
+
+impl ReviewComment {
+    /// Returns the newest commit of the pull request.
+    async fn head(&self, bot: &PlatformClient, number: &str) -> Result<String, ToolError> {
+        let url = repository_url(bot, &self.repository, &["pulls", number])?;
+        let pull = bot
+            .call(
+                "to read",
+                (Method::GET, url),
+                ApiRequestBody::Empty,
+                self.timeout_ms,
+            )
+            .await?;
+        let head = pull
+            .pointer("/head/sha")
+            .and_then(|sha| sha.as_str())
+            .map(str::to_owned);
+        head.ok_or_else(|| {
+            ToolError::new("GitHub did not return the newest commit of the pull request")
+                .code(Code::TOOL_HTTP)
+        })
+    }
+}
+
+/// What a review says.
+#[derive(Clone, Copy, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all(deserialize = "camelCase", serialize = "SCREAMING_SNAKE_CASE"))]
+#[schemars(inline)]
+enum ReviewVerdict {
+    Approve,
+    RequestChanges,
+    Comment,
+}
+
+/// Review a pull request: approve, request changes, or only comment.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct GithubReview {
+    /// The repository, as `owner/name`.
+    #[schemars(length(min = 3))]
+    repository: String,
+    /// The number of the pull request.
+    #[schemars(range(min = 1))]
+    number: u64,
+    /// The verdict.
+    verdict: ReviewVerdict,
+    /// The text, in Markdown. Optional for an approval.
+    #[schemars(length(min = 1, max = 65_000))]
+    text: Option<String>,
+    #[serde(default)]
+    timeout_ms: TimeLimit,
+}
+
+impl ToolOperation for GithubReview {
+    type Shared = PlatformClient;
+
+    async fn run(self, _ctx: &ToolContext, bot: &PlatformClient) -> Result<ToolOutput, ToolError> {
+        if self.verdict != ReviewVerdict::Approve && self.text.is_none() {
+            return Err(errors::invalid(
+                "`text` is required unless the review approves",
+            ));
+        }
+        let url = repository_url(
+            bot,
+            &self.repository,
+            &["pulls", &self.number.to_string(), "reviews"],
+        )?;
+        let text = self.text.as_deref().map(marked);
+        let body =
+            ApiRequestBody::Json(without_nulls(json!({"event": self.verdict, "body": text})));
+        let made = bot
+            .call("the review", (Method::POST, url), body, self.timeout_ms)
+            .await?;
+        let output = json!({
+            "ok": true, "repository": self.repository, "number": self.number, "reviewId": made["id"], "state": made["state"],
+            "url": made["html_url"],
+        });
+        Ok(titled(
+            format!("Reviewed {}#{}", self.repository, self.number),
+            output,
+        ))
+    }
+}
+
+/// How a check of a commit has ended.
+#[derive(Clone, Copy, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(inline)]
+enum CommitCheckState {
+    Pending,
+    Success,
+    Failure,
+    Error,
+}
+
+/// Set the status of a commit. Pull requests show it as a check.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct GithubCommitStatus {
+    /// The repository, as `owner/name`.
+    #[schemars(length(min = 3))]
+    repository: String,
+    /// The full commit hash.
+    #[schemars(regex(pattern = "^[0-9a-fA-F]{40,64}$"))]
+    commit: String,
+    /// The new state.
+    state: CommitCheckState,
+    /// The check name. A later status with this name replaces it.
+    #[schemars(length(min = 1, max = 100))]
+    context: String,
+    /// A short description.
+    #[schemars(length(max = 140))]
+    description: Option<String>,
+    /// The URL of a page with details.
+    target_url: Option<String>,
+    #[serde(default)]
+    timeout_ms: TimeLimit,
+}
+
+impl ToolOperation for GithubCommitStatus {
+    type Shared = PlatformClient;
+
+    async fn run(self, _ctx: &ToolContext, bot: &PlatformClient) -> Result<ToolOutput, ToolError> {
+        let url = repository_url(bot, &self.repository, &["statuses", &self.commit])?;
+        let body = without_nulls(json!({
+            "state": self.state, "context": self.context, "description": self.description, "target_url": self.target_url,
+        }));
+        let made = bot
+            .call(
+                "the status",
+                (Method::POST, url),
+                ApiRequestBody::Json(body),
+                self.timeout_ms,
+            )
+            .await?;
+        let output = json!({
+            "ok": true, "repository": self.repository, "commit": self.commit, "state": made["state"], "context": self.context,
+        });
+        Ok(titled(
+            format!("Set the status {} of a commit", self.context),
+            output,
+        ))
+    }
+}

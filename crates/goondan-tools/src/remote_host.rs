@@ -1,0 +1,245 @@
+//! Runs command lines on another host through the program `ssh`.
+//!
+//! A line is passed as one argument, exactly as the policy checked it. A working directory or
+//! variables are refused, because they would have to be inserted into text for a shell. A sandbox
+//! only applies to this machine, so sandboxed callers need network access to reach the host.
+
+use std::path::Path;
+
+use goondan_core::ports::tool::{RunMode, ToolContext, ToolError};
+use goondan_core::shell;
+use goondan_spec::command_line;
+use serde_json::Value;
+use tokio::process::Command;
+
+use crate::command_runner::PreparedCommand;
+use crate::config_error::ConfigError;
+use crate::errors;
+use crate::process::{self, FinishedProgram};
+use crate::sandbox::{self, ProgramLauncher};
+
+const SSH_PROGRAM: &str = "ssh";
+/// Options that disable prompts, unknown hosts and all forwarding.
+const SSH_OPTIONS: [&str; 13] = [
+    "-T",
+    "-o",
+    "BatchMode=yes",
+    "-o",
+    "StrictHostKeyChecking=yes",
+    "-o",
+    "ForwardAgent=no",
+    "-o",
+    "ClearAllForwardings=yes",
+    "-o",
+    "ConnectTimeout=15",
+    "-o",
+    "ServerAliveInterval=15",
+];
+/// The socket of the key agent. The program needs it, and does not forward it.
+const SSH_AGENT_VARIABLE: &str = "SSH_AUTH_SOCK";
+/// Exit code of the program if the connection fails.
+const SSH_CONNECTION_FAILED_CODE: i32 = 255;
+
+/// Another host, and the programs that run on it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RemoteHost {
+    address: String,
+    /// The programs that run on the host; all if `None`.
+    commands: Option<Vec<String>>,
+}
+
+impl RemoteHost {
+    pub(crate) fn of(
+        address: Option<String>,
+        commands: Option<Vec<String>>,
+    ) -> Result<Option<RemoteHost>, ConfigError> {
+        match (address, commands) {
+            (Some(address), commands) if is_address(&address) => {
+                Ok(Some(RemoteHost { address, commands }))
+            }
+            (Some(address), _) => Err(ConfigError::NoHost(address)),
+            (None, Some(_)) => Err(ConfigError::NoHostFor),
+            (None, None) => Ok(None),
+        }
+    }
+
+    /// Returns true if all lines run on the host.
+    pub(crate) fn runs_every_line(&self) -> bool {
+        self.commands.is_none()
+    }
+
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Returns true if `line` runs on the host. With a list of programs, a line outside of the
+    /// small grammar runs locally.
+    pub(crate) fn runs_on_host(&self, line: &str) -> Result<bool, ToolError> {
+        let Some(wanted) = &self.commands else {
+            return Ok(true);
+        };
+        let Ok(script) = command_line::parse(line) else {
+            return Ok(false);
+        };
+        let programs = shell::programs(&script);
+        let there = |names: &Vec<String>| names.first().is_some_and(|name| wanted.contains(name));
+        match programs.iter().filter(|names| there(names)).count() {
+            0 => Ok(false),
+            all if all == programs.len() => Ok(true),
+            _ => Err(errors::invalid(format!(
+                "some commands of the line run on {}, others locally",
+                self.address
+            ))
+            .suggest("run them in separate calls")),
+        }
+    }
+
+    /// Returns the work that runs `line` on the host. `beside` names the other settings of the
+    /// call, and if they are set.
+    pub(crate) fn work(
+        &self,
+        line: &str,
+        beside: &[(&str, bool)],
+        launcher: &ProgramLauncher,
+        ctx: &ToolContext,
+    ) -> Result<PreparedCommand, ToolError> {
+        if let Some((name, _)) = beside.iter().find(|(_, is_given)| *is_given) {
+            return Err(errors::invalid(format!(
+                "`{name}` is not supported for commands on {}",
+                self.address
+            ))
+            .suggest("put it in the command line, such as `cd DIRECTORY && NAME=value COMMAND`"));
+        }
+        if !self.may_be_reached(launcher, ctx) {
+            return Err(sandbox::sandbox_error(&format!(
+                "it would run on {}, outside its sandbox",
+                self.address
+            ))
+            .suggest(
+                "The operator can allow it: set `sandbox: {network: true}` in the rule that \
+                allows the command and in the sandboxes of the tool, the agent and its callers.",
+            ));
+        }
+        Ok(PreparedCommand::Program(Box::new(
+            launcher.unrestricted(self.command(line, launcher, &ctx.workdir)),
+        )))
+    }
+
+    fn command(&self, line: &str, launcher: &ProgramLauncher, folder: &Path) -> Command {
+        let mut allowed = launcher.env.clone();
+        allowed.push(SSH_AGENT_VARIABLE.to_owned());
+        let mut command = process::command(
+            SSH_PROGRAM,
+            folder,
+            process::environment(&allowed, Default::default()),
+        );
+        // After the dashes, neither the host nor the line can be an option.
+        command
+            .args(SSH_OPTIONS)
+            .arg("--")
+            .arg(&self.address)
+            .arg(line);
+        command
+    }
+
+    /// Returns true if all sandboxes of the call permit network access.
+    fn may_be_reached(&self, launcher: &ProgramLauncher, ctx: &ToolContext) -> bool {
+        let mut outer = launcher.sandbox().into_iter().chain(&ctx.sandboxes);
+        let of_rules = match &ctx.run_mode {
+            RunMode::Direct(direct) => direct
+                .commands
+                .iter()
+                .flatten()
+                .all(|one| one.sandbox.network),
+            RunMode::Shell => true,
+        };
+        of_rules && outer.all(|sandbox| sandbox.network)
+    }
+
+    /// Adds the host to a result, and a note about the end of the command.
+    pub(crate) fn describe_result(&self, output: &mut Value, finished: &FinishedProgram) {
+        output["host"] = Value::from(self.address.as_str());
+        let host = &self.address;
+        if finished.timed_out {
+            output["note"] = Value::from(format!(
+                "Processes that it started on {host} may still \
+                be running."
+            ));
+        } else if process::exit_code(finished.status) == SSH_CONNECTION_FAILED_CODE {
+            output["note"] = Value::from(format!(
+                "`ssh` could not connect to {host}, or the command itself exited with 255."
+            ));
+        }
+    }
+
+    /// Returns the note for an approval prompt.
+    pub(crate) fn preview(&self, line: &str) -> Result<Option<String>, ToolError> {
+        Ok(self
+            .runs_on_host(line)?
+            .then(|| format!("runs on {} over SSH", self.address)))
+    }
+}
+
+/// Returns true for `host`, `user@host` or `ssh://user@host:port`. Rejects addresses that a program
+/// could parse as an option or as several words.
+fn is_address(text: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._-@:/[]%".contains(c);
+    text.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '[')
+        && text.chars().all(plain)
+        && text.len() <= 255
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_no_option_and_one_word() {
+        for good in ["box", "me@box.internal", "ssh://me@box:2222", "[::1]"] {
+            assert!(is_address(good), "{good}");
+        }
+        for bad in [
+            "",
+            "-oProxyCommand=x",
+            "a b",
+            "a;b",
+            "a\nb",
+            "$(x)",
+            "@x",
+            "a'b",
+        ] {
+            assert!(!is_address(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_line_is_one_argument_behind_the_dashes() {
+        let host = RemoteHost::of(Some("box".to_owned()), None)
+            .unwrap()
+            .unwrap();
+        let line = "-v; echo 'a b' \"$x\"\nrm y";
+        let command = host.command(line, &ProgramLauncher::default(), Path::new("."));
+        let args: Vec<_> = command
+            .as_std()
+            .get_args()
+            .map(|arg| arg.to_str().unwrap())
+            .collect();
+        assert_eq!(args[args.len() - 3..], ["--", "box", line]);
+    }
+
+    #[test]
+    fn some_programs_run_there() {
+        let host = RemoteHost::of(
+            Some("box".to_owned()),
+            Some(vec!["docker".to_owned(), "make".to_owned()]),
+        )
+        .unwrap()
+        .unwrap();
+        assert!(host.runs_on_host("docker ps && make all").unwrap());
+        assert!(
+            !host.runs_on_host("git status").unwrap()
+                && !host.runs_on_host("for x in 1; do docker ps; done").unwrap()
+        );
+        assert!(host.runs_on_host("git status && docker ps").is_err());
+    }
+}

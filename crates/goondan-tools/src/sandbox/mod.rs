@@ -1,0 +1,373 @@
+//! Restricts the programs of tools: resource limits, and a sandbox (rule S4).
+//!
+//! A sandbox applies to a thread and all its child processes. So a sandboxed program is started on
+//! a new thread, which then ends (`start`). Limits apply to a process. They are set by a helper:
+//! this program, started with [`HelperCommand`], which limits itself ([`enter`]) and then executes
+//! the command. A restriction that cannot be applied is an error of the call.
+//!
+//! The helper also ends leftover processes if this program is killed (`watcher`).
+
+mod helper_process;
+mod permitted_command;
+use goondan_spec::Code;
+
+mod group_watcher;
+#[cfg(target_os = "linux")]
+mod landlock;
+pub(crate) mod program_files;
+pub(crate) mod sandboxed_start;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use goondan_core::ports::tool::{ToolContext, ToolError};
+use goondan_spec::kinds::{ProcessLimits, SandboxSettings};
+use serde::{Deserialize, Serialize};
+use tokio::process::Command;
+
+use crate::paths::still_there;
+use crate::process::{self, FinishedProgram};
+use crate::server_programs::RuntimeFiles;
+use crate::shell::ShellSettings;
+use crate::tool_chains;
+
+pub(crate) use group_watcher::{GroupWatcher, WatchedGroup};
+pub use helper_process::enter;
+pub(crate) use sandboxed_start::SandboxApplyError;
+
+/// Permits any program.
+const ANY_PROGRAM: &str = "*";
+
+/// Exit code of a helper that failed.
+const HELPER_FAILED_CODE: i32 = 125;
+
+/// Prefix of the helper's error message.
+const HELPER_ERROR_PREFIX: &str = "gdn-sandbox: ";
+
+/// Readable for every program: the system, without the directories of its users.
+const SYSTEM_READ_PATHS: [&str; 20] = [
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/etc",
+    "/opt",
+    "/nix",
+    "/sys",
+    "/dev/shm",
+    "/run",
+    // Not all of /proc, because it shows the environment of other processes.
+    "/proc/cpuinfo",
+    "/proc/filesystems",
+    "/proc/loadavg",
+    "/proc/meminfo",
+    "/proc/stat",
+    "/proc/sys",
+    "/proc/version",
+];
+
+/// The command that starts this program as the helper.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HelperCommand {
+    /// The program, preferably as an absolute path.
+    pub program: PathBuf,
+    /// The arguments before the restrictions.
+    pub args: Vec<String>,
+}
+
+/// The helper's argument, as JSON.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct ProcessRestrictions {
+    limits: ProcessLimits,
+    /// Layers that apply together.
+    layers: Vec<SandboxLayer>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct SandboxLayer {
+    network: bool,
+    read: Vec<PathBuf>,
+    write: Vec<PathBuf>,
+    /// The permitted programs; `None` permits all readable ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    execute: Option<Vec<PathBuf>>,
+}
+
+#[cfg(target_os = "linux")]
+impl SandboxLayer {
+    fn paths(&self) -> impl Iterator<Item = &PathBuf> {
+        self.read
+            .iter()
+            .chain(&self.write)
+            .chain(self.execute.iter().flatten())
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct SandboxHelper {
+    command: HelperCommand,
+    watcher: Arc<GroupWatcher>,
+}
+
+impl SandboxHelper {
+    /// Creates the helper without starting a process.
+    pub(crate) fn new(command: HelperCommand) -> Arc<Self> {
+        Arc::new(SandboxHelper {
+            watcher: Arc::new(GroupWatcher::new(command.clone())),
+            command,
+        })
+    }
+}
+
+pub(crate) struct SandboxedCommand {
+    pub(crate) command: Command,
+    /// Ends the process if this program cannot.
+    pub(crate) watcher: Option<Arc<GroupWatcher>>,
+    /// Sandboxes that apply together.
+    pub(crate) layers: Vec<SandboxLayer>,
+}
+
+impl SandboxedCommand {
+    /// Starts the watcher if necessary.
+    pub(crate) fn prepare(&self) {
+        self.watcher.iter().for_each(|watcher| watcher.prepare());
+    }
+}
+
+/// The settings for starting a tool's programs.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ProgramLauncher {
+    /// Names of additional environment variables that programs receive.
+    pub(crate) env: Vec<String>,
+    sandbox: Option<SandboxSettings>,
+    limits: ProcessLimits,
+    helper: Option<Arc<SandboxHelper>>,
+}
+
+impl ProgramLauncher {
+    pub(crate) fn new(settings: ShellSettings, helper: Option<&Arc<SandboxHelper>>) -> Self {
+        let sandbox = settings.sandbox.and_then(|sandbox| sandbox.0);
+        ProgramLauncher {
+            env: settings.env,
+            sandbox,
+            limits: settings.limits,
+            helper: helper.cloned(),
+        }
+    }
+
+    /// Applies the restrictions of the tool, the agent and its callers to `command`. `program` is
+    /// the executed file if it is in the project or the home directory.
+    pub(crate) fn confine(
+        &self,
+        command: Command,
+        ctx: &ToolContext,
+        program: Option<&Path>,
+    ) -> Result<SandboxedCommand, ToolError> {
+        self.confine_with(command, ctx, program, Vec::new())
+    }
+
+    /// Restricts a command like [`ProgramLauncher::confine`], with the additional sandboxes `more`.
+    fn confine_with(
+        &self,
+        command: Command,
+        ctx: &ToolContext,
+        program: Option<&Path>,
+        more: Vec<SandboxLayer>,
+    ) -> Result<SandboxedCommand, ToolError> {
+        still_there(ctx)?;
+        self.confine_in(command, ProgramAccess::of(ctx), program, more)
+    }
+
+    /// Restricts a command like [`ProgramLauncher::confine`], with explicit places and additional
+    /// sandboxes.
+    pub(crate) fn confine_in(
+        &self,
+        mut command: Command,
+        places: ProgramAccess<'_>,
+        program: Option<&Path>,
+        more: Vec<SandboxLayer>,
+    ) -> Result<SandboxedCommand, ToolError> {
+        let watcher = self
+            .helper
+            .as_ref()
+            .map(|helper| Arc::clone(&helper.watcher));
+        let sandboxes = self.sandbox.iter().chain(places.sandboxes);
+        let mut layers: Vec<SandboxLayer> = sandboxes
+            .map(|sandbox| layer(sandbox, places, program))
+            .collect();
+        layers.extend(more);
+        if !layers.is_empty() {
+            // The common temporary directory is not writable.
+            command.env("TMPDIR", places.workdir);
+        }
+        if self.limits == ProcessLimits::default() {
+            return Ok(SandboxedCommand {
+                command,
+                watcher,
+                layers,
+            });
+        }
+        let Some(helper) = &self.helper else {
+            return Err(sandbox_error("this program has no sandbox helper").suggest(
+                "give `SwarmBuilder::sandbox_helper` a command, or run the swarm with `gdn`",
+            ));
+        };
+        let restrictions = serde_json::to_string(&ProcessRestrictions {
+            limits: self.limits,
+            layers,
+        })
+        .map_err(|error| sandbox_error(&format!("cannot encode the restrictions: {error}")))?;
+        Ok(SandboxedCommand {
+            command: helper_command(&helper.command, &restrictions, command),
+            watcher,
+            layers: Vec::new(),
+        })
+    }
+
+    /// Returns `command` without restrictions, for a program that only relays to a process
+    /// elsewhere. It ends with this program.
+    pub(crate) fn unrestricted(&self, command: Command) -> SandboxedCommand {
+        let watcher = self
+            .helper
+            .as_ref()
+            .map(|helper| Arc::clone(&helper.watcher));
+        SandboxedCommand {
+            command,
+            watcher,
+            layers: Vec::new(),
+        }
+    }
+
+    /// Returns the tool's own sandbox.
+    pub(crate) fn sandbox(&self) -> Option<&SandboxSettings> {
+        self.sandbox.as_ref()
+    }
+
+    /// Returns the result of a program, or an error if the helper refused to run it.
+    pub(crate) fn check_helper_result(
+        &self,
+        finished: FinishedProgram,
+    ) -> Result<FinishedProgram, ToolError> {
+        match finished.stderr.strip_prefix(HELPER_ERROR_PREFIX) {
+            Some(reason) if process::exit_code(finished.status) == HELPER_FAILED_CODE => {
+                Err(sandbox_error(reason.trim()))
+            }
+            _ => Ok(finished),
+        }
+    }
+}
+
+pub(crate) fn sandbox_error(reason: &str) -> ToolError {
+    ToolError::new(format!(
+        "the program was not run, because its sandbox or limits cannot be applied: {reason}"
+    ))
+    .code(Code::TOOL_SANDBOX)
+    .suggest(
+        "The operator can run the swarm on a system that supports them, or remove `sandbox` or \
+        `limits` from its YAML.",
+    )
+}
+
+/// Returns the command that starts the helper, which becomes `command`.
+fn helper_command(helper: &HelperCommand, restrictions: &str, command: Command) -> Command {
+    let inner = command.as_std();
+    let mut outer = Command::new(&helper.program);
+    outer
+        .args(&helper.args)
+        .arg(restrictions)
+        .arg("--")
+        .arg(inner.get_program())
+        .args(inner.get_args());
+    outer.env_clear();
+    outer.envs(
+        inner
+            .get_envs()
+            .filter_map(|(name, value)| Some((name, value?))),
+    );
+    if let Some(folder) = inner.get_current_dir() {
+        outer.current_dir(folder);
+    }
+    process::piped(&mut outer);
+    outer
+}
+
+/// The access of a program that a sandbox needs to permit.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ProgramAccess<'a> {
+    pub(crate) project: &'a Path,
+    pub(crate) workdir: &'a Path,
+    /// Sandboxes of the callers.
+    pub(crate) sandboxes: &'a [SandboxSettings],
+    /// Files of a runtime.
+    pub(crate) runtime: Option<RuntimeFiles<'a>>,
+}
+
+impl<'a> ProgramAccess<'a> {
+    fn of(ctx: &'a ToolContext) -> Self {
+        ProgramAccess {
+            project: &ctx.project_dir,
+            workdir: &ctx.workdir,
+            sandboxes: &ctx.sandboxes,
+            runtime: None,
+        }
+    }
+}
+
+fn layer(
+    sandbox: &SandboxSettings,
+    places: ProgramAccess<'_>,
+    program: Option<&Path>,
+) -> SandboxLayer {
+    // The project path may be relative, and the helper starts in another directory.
+    let project = std::path::absolute(places.project).unwrap_or_else(|_| places.project.to_owned());
+    let place = |path: &String| match path.strip_prefix("~/").zip(std::env::home_dir()) {
+        Some((below, home)) => home.join(below),
+        None => project.join(path),
+    };
+    let mut read: Vec<PathBuf> = SYSTEM_READ_PATHS.iter().map(PathBuf::from).collect();
+    read.extend([project.clone(), places.workdir.to_owned()]);
+    read.extend(program.and_then(Path::parent).map(Path::to_owned));
+    read.extend(sandbox.read.iter().map(place));
+    let mut write = vec![places.workdir.to_owned()];
+    write.extend(sandbox.write.iter().map(place));
+    let programs = sandbox
+        .programs
+        .as_ref()
+        .filter(|programs| !programs.iter().any(|one| one == ANY_PROGRAM));
+    let execute = programs.map(|programs| {
+        programs
+            .iter()
+            .flat_map(|name| program_files::named(name, &project))
+    });
+    let mut execute: Option<Vec<PathBuf>> = execute.map(Iterator::collect);
+    if let Some(runtime) = places.runtime {
+        read.extend(runtime.reads.iter().cloned().chain(tool_chains::readable()));
+        let real = |program: &PathBuf| program.canonicalize().ok();
+        read.extend(
+            runtime
+                .starts
+                .iter()
+                .cloned()
+                .chain(runtime.starts.iter().filter_map(real)),
+        );
+        if let Some(execute) = &mut execute {
+            execute.extend(
+                runtime
+                    .starts
+                    .iter()
+                    .flat_map(|program| program_files::FoundProgram::at(program.clone()).files()),
+            );
+        }
+    }
+    SandboxLayer {
+        network: sandbox.network,
+        read,
+        write,
+        execute,
+    }
+}

@@ -1,0 +1,156 @@
+//! Sandboxes commands that a policy permits by a pattern, and the files that are opened for them.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use goondan_core::ports::tool::{CommandContainment, ToolContext, ToolError};
+use tokio::process::Command;
+
+use super::program_files::{self, FoundProgram};
+use super::{
+    ANY_PROGRAM, ProgramAccess, ProgramLauncher, SandboxLayer, SandboxedCommand, layer,
+    sandboxed_start,
+};
+use crate::tool_chains;
+
+/// Directories below the home directory that programs may read in addition to tool chains. They
+/// contain no keys.
+const READABLE_HOME_DIRS: [&str; 4] = [
+    ".local/bin",
+    ".local/lib",
+    ".local/share/uv/python",
+    ".local/share/uv/tools",
+];
+
+/// Git's files below the home directory. Git requires them, although some contain a password.
+const GIT_HOME_FILES: [&str; 4] = [
+    ".gitconfig",
+    ".config/git/attributes",
+    ".config/git/config",
+    ".config/git/ignore",
+];
+
+impl ProgramLauncher {
+    /// Returns `command` for `found`, which may also start the programs in `beside`. It runs in the
+    /// sandboxes of `containments` and of the tool, the agent and its callers. On systems without
+    /// sandboxes, those of `containments` are omitted.
+    pub(crate) fn confine_command(
+        &self,
+        command: Command,
+        ctx: &ToolContext,
+        found: &FoundProgram,
+        beside: &[FoundProgram],
+        containments: &[CommandContainment],
+    ) -> Result<SandboxedCommand, ToolError> {
+        let path = command
+            .as_std()
+            .get_envs()
+            .find(|(name, _)| *name == "PATH")
+            .and_then(|(_, path)| path);
+        let path = path.unwrap_or_default().to_owned();
+        let is_there = !containments.is_empty() && sandboxed_start::is_there();
+        let wanted = containments.iter().filter(|_| is_there);
+        let layers = wanted
+            .map(|one| layer_of(one, ctx, found, beside, &path))
+            .collect();
+        self.confine_with(command, ctx, None, layers)
+    }
+}
+
+impl ProgramLauncher {
+    /// Returns the sandboxes in which this program itself opens files for a command line: those of
+    /// the tool, the agent and its callers. Those of `containments` are added if the system has
+    /// sandboxes.
+    pub(crate) fn layers(
+        &self,
+        ctx: &ToolContext,
+        containments: &[CommandContainment],
+    ) -> Vec<SandboxLayer> {
+        let of_agents = self.sandbox().into_iter().chain(&ctx.sandboxes);
+        let mut layers: Vec<SandboxLayer> = of_agents
+            .map(|sandbox| layer(sandbox, ProgramAccess::of(ctx), None))
+            .collect();
+        let wanted = containments.iter().filter(|_| sandboxed_start::is_there());
+        layers.extend(wanted.map(|one| common_layer(one, ctx)));
+        layers
+    }
+}
+
+/// Returns the access of every command that a pattern permits, whichever program it is.
+fn common_layer(containment: &CommandContainment, ctx: &ToolContext) -> SandboxLayer {
+    let mut layer = layer(&containment.sandbox, ProgramAccess::of(ctx), None);
+    if !is_in_project(ctx) {
+        let project =
+            std::path::absolute(&ctx.project_dir).unwrap_or_else(|_| ctx.project_dir.clone());
+        layer.read.retain(|folder| *folder != project);
+    }
+    if !containment.writes {
+        layer.write.retain(|folder| *folder != ctx.workdir);
+    }
+    if let Some(home) = std::env::home_dir() {
+        layer
+            .read
+            .extend(READABLE_HOME_DIRS.iter().map(|below| home.join(below)));
+    }
+    layer.read.extend(tool_chains::readable());
+    layer
+}
+
+/// Returns true if the working directory, whose path contains no links, is in the project.
+fn is_in_project(ctx: &ToolContext) -> bool {
+    ctx.project_dir
+        .canonicalize()
+        .is_ok_and(|project| ctx.workdir.starts_with(project))
+}
+
+fn layer_of(
+    containment: &CommandContainment,
+    ctx: &ToolContext,
+    found: &FoundProgram,
+    beside: &[FoundProgram],
+    path: &OsStr,
+) -> SandboxLayer {
+    let mut layer = common_layer(containment, ctx);
+    layer.read.push(found.path.clone());
+    let repository = repository(&ctx.workdir).filter(|_| is_git(found) && is_in_project(ctx));
+    if containment.writes {
+        layer.write.extend(repository.clone());
+    }
+    layer.read.extend(repository);
+    layer.read.extend(program_files::folders(path, &[]));
+    let all = || std::iter::once(found).chain(beside);
+    if all().any(|one| one.is_launcher || is_git(one)) {
+        layer.read.extend(
+            std::env::home_dir()
+                .into_iter()
+                .flat_map(|home| GIT_HOME_FILES.map(|below| home.join(below))),
+        );
+    }
+    let stated = containment.sandbox.programs.as_deref().unwrap_or_default();
+    if stated.iter().any(|one| one == ANY_PROGRAM)
+        || (stated.is_empty() && all().any(|one| one.is_launcher))
+    {
+        layer.execute = None;
+    } else {
+        layer
+            .execute
+            .get_or_insert_default()
+            .extend(all().flat_map(FoundProgram::files));
+    }
+    layer
+}
+
+fn is_git(found: &FoundProgram) -> bool {
+    found.path.file_stem() == Some(OsStr::new("git"))
+}
+
+/// Returns git's directory of the repository that contains `folder`, if it is in a parent
+/// directory.
+fn repository(folder: &Path) -> Option<PathBuf> {
+    let above = folder.ancestors().skip(1).map(|folder| folder.join(".git"));
+    if folder.join(".git").exists() {
+        None
+    } else {
+        above.into_iter().find(|git| git.is_dir())
+    }
+}

@@ -1,0 +1,200 @@
+//! The `.squad/` directory: its layout, and its confinement (rules S2 and S5).
+
+#[cfg(unix)]
+use std::fs::{File, TryLockError};
+use std::path::{Component, Path, PathBuf};
+#[cfg(unix)]
+use std::time::{Duration, Instant};
+
+use goondan_core::ports::tool::ToolError;
+
+use super::failure_text;
+use crate::atomic_write::{create, read_text, remove, replace};
+use crate::errors;
+use crate::paths::{FileRoot, ResolvedPath};
+
+/// Maximum time that a writer waits for the lock.
+#[cfg(unix)]
+const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
+/// Interval of trying the lock.
+#[cfg(unix)]
+const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(5);
+
+#[derive(Clone)]
+pub(super) struct SquadDirectory {
+    project: PathBuf,
+    dir: String,
+}
+
+impl SquadDirectory {
+    /// Returns the directory `dir` of a project. It need not exist.
+    pub(super) fn new(project: PathBuf, dir: String) -> SquadDirectory {
+        SquadDirectory { project, dir }
+    }
+
+    /// Resolves a file in the directory, such as `agents/fenster/charter.md`.
+    pub(super) fn place(&self, path: &str) -> Result<(FileRoot, ResolvedPath), String> {
+        let project = FileRoot::at(&self.project).map_err(failure_text)?;
+        let squad = without_links(&project, &self.dir)?;
+        project.create_folders(&squad).map_err(failure_text)?;
+        let root = FileRoot::at(&squad.path).map_err(failure_text)?;
+        let place = without_links(&root, path)?;
+        Ok((root, place))
+    }
+
+    /// Reads a file; `None` if it does not exist.
+    pub(super) fn read(&self, path: &str) -> Result<Option<String>, String> {
+        let (root, place) = self.place(path)?;
+        if place.path.symlink_metadata().is_err() {
+            return Ok(None);
+        }
+        read_text(&root, &place).map(Some).map_err(failure_text)
+    }
+
+    pub(super) fn write(&self, path: &str, content: &str) -> Result<(), String> {
+        let (root, place) = self.place(path)?;
+        root.create_parents(&place)
+            .and_then(|()| replace(&root, &place, content.as_bytes()))
+            .map_err(failure_text)
+    }
+
+    /// Creates a file; returns false if it exists.
+    pub(super) fn create(&self, path: &str, content: &str) -> Result<bool, String> {
+        let (root, place) = self.place(path)?;
+        root.create_parents(&place)
+            .and_then(|()| create(&root, &place, content.as_bytes()))
+            .map_err(failure_text)
+    }
+
+    /// Updates a file under a lock that also applies to other programs. `change` converts the old
+    /// contents to the new ones.
+    pub(super) fn update(
+        &self,
+        path: &str,
+        change: impl FnOnce(Option<String>) -> String,
+    ) -> Result<(), String> {
+        let (root, place) = self.place(path)?;
+        root.create_parents(&place).map_err(failure_text)?;
+        let _lock = lock(place.path.parent().unwrap_or(root.folder()))?;
+        let content = change(self.read(path)?);
+        self.write(path, &content)
+    }
+
+    /// Removes a file. Succeeds if it does not exist.
+    pub(super) fn remove(&self, path: &str) -> Result<(), String> {
+        let (root, place) = self.place(path)?;
+        if place.path.symlink_metadata().is_err() {
+            return Ok(());
+        }
+        remove(&root, &place).map_err(failure_text)
+    }
+
+    /// Returns the sorted names of the files in `path` with that extension.
+    pub(super) fn files(&self, path: &str, extension: &str) -> Result<Vec<String>, String> {
+        let (_, place) = self.place(path)?;
+        let entries = std::fs::read_dir(&place.path)
+            .into_iter()
+            .flatten()
+            .filter_map(Result::ok);
+        let wanted = entries.filter(|entry| {
+            entry
+                .path()
+                .extension()
+                .is_some_and(|found| found == extension)
+        });
+        let mut names: Vec<String> = wanted
+            .map(|entry| entry.file_name().to_string_lossy().into_owned())
+            .collect();
+        names.sort();
+        Ok(names)
+    }
+
+    /// Returns the sorted names of the directories below `path` that contain the file.
+    pub(super) fn folders_with(&self, path: &str, file: &str) -> Result<Vec<String>, String> {
+        let (_, place) = self.place(path)?;
+        let entries = std::fs::read_dir(&place.path)
+            .into_iter()
+            .flatten()
+            .filter_map(Result::ok);
+        let with_file = entries.filter(|entry| entry.path().join(file).is_file());
+        let mut names: Vec<String> = with_file
+            .map(|entry| entry.file_name().to_string_lossy().into_owned())
+            .collect();
+        names.sort();
+        Ok(names)
+    }
+}
+
+/// Resolves `path` and refuses links in it. These writes need no approval, so they must stay in the
+/// directory that the project has configured.
+fn without_links(root: &FileRoot, path: &str) -> Result<ResolvedPath, String> {
+    let place = root.resolve(path).map_err(failure_text)?;
+    let mut written = root.folder().to_owned();
+    for part in Path::new(path).components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                written.pop();
+            }
+            other => written.push(other),
+        }
+    }
+    if place.path != written {
+        return Err(format!(
+            "`{path}` leads through a symbolic link. Squad files must be in the squad directory."
+        ));
+    }
+    Ok(place)
+}
+
+/// Locks a directory, also against other programs. The lock ends with the handle, and leaves no
+/// file.
+#[cfg(unix)]
+fn lock(folder: &Path) -> Result<File, String> {
+    let failed = |reason: &dyn std::fmt::Display| {
+        format!(
+            "The directory {} cannot be locked: {reason}.",
+            folder.display()
+        )
+    };
+    let handle = File::open(folder).map_err(|error| failed(&error))?;
+    let deadline = Instant::now() + LOCK_TIMEOUT;
+    loop {
+        match handle.try_lock() {
+            Ok(()) => return Ok(handle),
+            Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
+                std::thread::sleep(LOCK_RETRY_INTERVAL)
+            }
+            Err(error) => return Err(failed(&error)),
+        }
+    }
+}
+
+/// Directories cannot be locked on this platform.
+#[cfg(not(unix))]
+fn lock(_folder: &Path) -> Result<(), String> {
+    Ok(())
+}
+
+/// Checks that an external name is a single plain path component.
+pub(super) fn plain_name<'a>(what: &str, name: &'a str) -> Result<&'a str, String> {
+    let plain = name.len() <= 64
+        && name.starts_with(|c: char| c.is_alphanumeric())
+        && name
+            .chars()
+            .all(|c| c.is_alphanumeric() || matches!(c, '-' | '_' | '.'))
+        && !name.contains("..");
+    if plain {
+        return Ok(name);
+    }
+    Err(format!(
+        "\"{name}\" is not a valid name for {what}: use letters, digits, hyphens and underscores."
+    ))
+}
+
+/// Runs blocking file operations on a thread that may block.
+pub(super) async fn blocking(
+    work: impl FnOnce() -> Result<String, String> + Send + 'static,
+) -> Result<Result<String, String>, ToolError> {
+    errors::blocking(move || Ok(work())).await
+}

@@ -1,0 +1,101 @@
+//! Value sources in a tool's config (rule L8). Messages never quote their values.
+
+use goondan_spec::{Environment, Secret, ValueSource};
+use serde_json::Value;
+
+use crate::config_error::ConfigError;
+
+/// Resolves `source`: `{value: …}`, `{valueFrom: {env: NAME}}` or `{valueFrom: {secretRef: {ref:
+/// Secret/NAME}}}`.
+pub(crate) fn resolve(
+    source: &Value,
+    field: &str,
+    environment: &Environment,
+) -> Result<Secret, ConfigError> {
+    let source = parse(source).ok_or_else(|| ConfigError::NoSource(field.to_owned()))?;
+    environment
+        .resolve(&source, field)
+        .map_err(|tried| ConfigError::Unset {
+            field: field.to_owned(),
+            tried,
+        })
+}
+
+fn parse(source: &Value) -> Option<ValueSource> {
+    let (name, value) = only(source)?;
+    match name {
+        "value" => Some(ValueSource::Value(Secret::new(value.as_str()?))),
+        "valueFrom" => match only(value)? {
+            ("env", name) => Some(ValueSource::Env(name.as_str()?.to_owned())),
+            ("secretRef", reference) => {
+                let name = reference
+                    .get("ref")?
+                    .as_str()?
+                    .strip_prefix("Secret/")?
+                    .to_owned();
+                let key = reference
+                    .get("key")
+                    .and_then(Value::as_str)
+                    .map(str::to_owned);
+                Some(ValueSource::SecretRef { name, key })
+            }
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Returns the only entry of an object.
+fn only(value: &Value) -> Option<(&str, &Value)> {
+    let mut entries = value.as_object()?.iter();
+    let (name, value) = entries.next()?;
+    entries.next().is_none().then_some((name.as_str(), value))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_value_comes_from_where_it_says() {
+        let environment: Environment = [
+            ("HOOK".to_owned(), "h".to_owned()),
+            ("SECRET_CHAT".to_owned(), "s".to_owned()),
+        ]
+        .into_iter()
+        .collect();
+        let of = |source: Value| {
+            resolve(&source, "url", &environment)
+                .map(|secret| secret.expose().to_owned())
+                .map_err(|error| error.to_string())
+        };
+        assert_eq!(of(json!({"value": "v"})), Ok("v".to_owned()));
+        assert_eq!(
+            of(json!({"valueFrom": {"env": "HOOK"}})),
+            Ok("h".to_owned())
+        );
+        assert_eq!(
+            of(json!({"valueFrom": {"secretRef": {"ref": "Secret/chat"}}})),
+            Ok("s".to_owned())
+        );
+        assert!(
+            of(json!({"valueFrom": {"env": "NONE"}}))
+                .unwrap_err()
+                .contains("`NONE`")
+        );
+        for wrong in [
+            json!("https://secret"),
+            json!({}),
+            json!({"value": 1}),
+            json!({"value": "a", "valueFrom": {}}),
+        ] {
+            let error = of(wrong).unwrap_err();
+            assert!(
+                error.contains("value source") && !error.contains("secret"),
+                "{error}"
+            );
+        }
+    }
+}

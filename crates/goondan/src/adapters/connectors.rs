@@ -1,0 +1,631 @@
+//! Manifests of the built-in connectors, and the connections of a running swarm. Another crate runs
+//! the connectors.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+pub use goondan_core::connector_host::ConnectorHost;
+use goondan_core::connector_host::ConnectorValues;
+use goondan_core::ports::tool::ToolError;
+use goondan_engine::delivery::schedule::cron::CronSchedule;
+use goondan_spec::kinds::{
+    Connection, ConnectionAccess, ConnectorEntry, ConnectorManifest, ConnectorSetting,
+    EventDeclaration, IngressRule, PropertyType, ReplyMode, SettingRequirement, ToolEntry,
+};
+use goondan_spec::{Bundle, Environment, Fingerprint, Resource, ResourceId, Secret, ValueSource};
+/// Marker at the end of GitHub comments that agents wrote.
+pub use goondan_tools::GITHUB_MARK;
+
+use crate::start::project::base_connector;
+use crate::start::swarm::Swarm;
+
+/// Connection of a swarm, with its resolved values.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BoundConnection {
+    /// Name of the Connection.
+    pub name: String,
+    /// Name of the built-in connector, or of the Connector with a file.
+    pub connector: String,
+    /// Connector file; `None` for a built-in connector.
+    pub file: Option<ConnectorFile>,
+    /// Events of the Connector.
+    pub events: Vec<String>,
+    /// Settings by name.
+    pub config: BTreeMap<String, Secret>,
+    /// Secrets by name.
+    pub secrets: BTreeMap<String, Secret>,
+    /// Routing rules.
+    pub ingress: Vec<IngressRule>,
+    /// Reply mode.
+    pub reply: ReplyMode,
+    /// True if the receiving agents reply with a tool and need the address of the sender.
+    pub answers_by_tool: bool,
+    /// Allowed senders.
+    pub allow: Option<ConnectionAccess>,
+}
+
+/// Handler file or library that runs a connection.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ConnectorFile {
+    id: ResourceId,
+    entry: ConnectorEntry,
+    /// Project directory.
+    root: PathBuf,
+    /// Fingerprints of the file and its imports.
+    contents: Vec<Fingerprint>,
+}
+
+impl ConnectorFile {
+    /// Returns the file of a Connector; `None` for a built-in one.
+    fn of(id: &ResourceId, entry: &ConnectorEntry, bundle: &Bundle) -> Option<ConnectorFile> {
+        let files = match entry {
+            ConnectorEntry::Builtin(_) => return None,
+            ConnectorEntry::Module(module) => &module.files[..],
+            ConnectorEntry::Library(path) => std::slice::from_ref(path),
+        };
+        // The connector runtime reports unreadable files.
+        let of_file = |file: &String| {
+            File::open(bundle.root().join(file))
+                .and_then(Fingerprint::of_stream)
+                .unwrap_or_default()
+        };
+        let contents = files.iter().map(of_file).collect();
+        Some(ConnectorFile {
+            id: id.clone(),
+            entry: entry.clone(),
+            root: bundle.root().to_owned(),
+            contents,
+        })
+    }
+}
+
+/// Connection that cannot run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnusableConnection {
+    /// Name of the Connection.
+    pub name: String,
+    /// Complete sentence.
+    pub problem: String,
+}
+
+/// Returns the reason why a connection cannot run with these variables, as a complete sentence.
+pub(crate) fn unusable(
+    bundle: &Bundle,
+    connection: &Resource<Connection>,
+    environment: &Environment,
+) -> Option<String> {
+    BoundConnection::of(bundle, connection, environment)?
+        .err()
+        .map(|unusable| unusable.problem)
+}
+
+impl BoundConnection {
+    /// Returns a connection without values, for routing of its events. Returns `None` if its
+    /// Connector does not exist.
+    pub fn without_values(
+        bundle: &Bundle,
+        connection: &Resource<Connection>,
+    ) -> Option<BoundConnection> {
+        let spec = &connection.spec;
+        let connector = &bundle.connectors().get(&spec.connector)?.spec;
+        let file = ConnectorFile::of(&spec.connector, &connector.entry, bundle);
+        let name = connector
+            .builtin()
+            .unwrap_or(&spec.connector.name)
+            .to_owned();
+        let tool = base_connector(&name)
+            .filter(|_| file.is_none())
+            .and_then(|manifest| manifest.tool);
+        let answers_by_tool = tool.is_some_and(|tool| all_have(bundle, connection, tool));
+        let default = if answers_by_tool {
+            ReplyMode::None
+        } else {
+            ReplyMode::Auto
+        };
+        Some(BoundConnection {
+            name: connection.id.name.clone(),
+            connector: name,
+            file,
+            events: connector
+                .events
+                .iter()
+                .map(|event| event.name.clone())
+                .collect(),
+            config: BTreeMap::new(),
+            secrets: BTreeMap::new(),
+            ingress: spec.ingress.clone(),
+            reply: spec.reply.unwrap_or(default),
+            answers_by_tool,
+            allow: spec.allow.clone(),
+        })
+    }
+
+    /// Returns a connection with its values; see [`BoundConnection::without_values`].
+    fn of(
+        bundle: &Bundle,
+        connection: &Resource<Connection>,
+        environment: &Environment,
+    ) -> Option<Result<BoundConnection, UnusableConnection>> {
+        let bound = BoundConnection::without_values(bundle, connection)?;
+        let spec = &connection.spec;
+        let known = base_connector(&bound.connector).filter(|_| bound.file.is_none());
+        let (config, secrets) =
+            known.map_or((&[][..], &[][..]), |known| (&known.config, &known.secrets));
+        let how = (bound.reply, spec.config.contains_key("apiBaseUrl"));
+        let values = values(&spec.config, config, how, environment)
+            .and_then(|config| Ok((config, values(&spec.secrets, secrets, how, environment)?)));
+        Some(match values {
+            Ok((config, secrets)) => Ok(BoundConnection {
+                config,
+                secrets,
+                ..bound
+            }),
+            Err(problem) => Err(UnusableConnection {
+                name: bound.name,
+                problem,
+            }),
+        })
+    }
+
+    /// Returns a setting; an empty string if it is not set.
+    pub fn setting(&self, name: &str) -> Option<&str> {
+        self.config.get(name).map(Secret::expose)
+    }
+
+    /// Returns true if files of an event are downloaded.
+    pub fn fetches_files(&self) -> bool {
+        matches!(self.setting("files"), Some("fetch" | "both"))
+    }
+
+    /// Returns true if files of an answer are sent.
+    pub fn sends_files(&self) -> bool {
+        matches!(self.setting("files"), Some("send" | "both"))
+    }
+
+    /// Returns a secret; an empty string if it is not set. A built-in connector is only started
+    /// with all required secrets.
+    pub fn secret(&self, name: &str) -> &str {
+        self.secrets.get(name).map_or("", Secret::expose)
+    }
+}
+
+impl Swarm {
+    /// Runs the file of `bound` until it ends; `desk` handles its requests.
+    ///
+    /// # Errors
+    /// Fails if the connector cannot start or fails, or if its process exits.
+    pub async fn run_connector(
+        &self,
+        bound: &BoundConnection,
+        desk: Arc<dyn ConnectorHost>,
+    ) -> Result<(), ToolError> {
+        let Some(ConnectorFile {
+            id, entry, root, ..
+        }) = &bound.file
+        else {
+            return Ok(());
+        };
+        let expose = |values: &BTreeMap<String, Secret>| {
+            values
+                .iter()
+                .map(|(name, value)| (name.clone(), value.expose().to_owned()))
+                .collect()
+        };
+        let values = ConnectorValues {
+            connection: bound.name.clone(),
+            connector: bound.connector.clone(),
+            config: expose(&bound.config),
+            secrets: expose(&bound.secrets),
+        };
+        self.inner()
+            .tools
+            .run_connector((id, entry), root, values, desk)
+            .await
+    }
+
+    /// Returns the connections of the current generation.
+    pub async fn connections(&self) -> Vec<Result<BoundConnection, UnusableConnection>> {
+        let environment = self.inner().reloading.lock().await.environment().clone();
+        let bundle = self.bundle();
+        let Ok(swarm) = bundle.choose_swarm(Some(&self.name())) else {
+            return Vec::new();
+        };
+        bundle
+            .connections_of(&swarm.id)
+            .filter_map(|connection| BoundConnection::of(&bundle, connection, &environment))
+            .collect()
+    }
+}
+
+/// Returns true if every agent that receives events of `connection` has the built-in tool `tool`.
+fn all_have(bundle: &Bundle, connection: &Resource<Connection>, tool: &str) -> bool {
+    let swarm = match &connection.spec.swarm {
+        Some(swarm) => bundle.swarms().get(swarm),
+        None => bundle.swarms().values().next(),
+    };
+    let entry = swarm.map(|swarm| &swarm.spec.entry_agent);
+    let rules = &connection.spec.ingress;
+    let routed = rules
+        .iter()
+        .filter_map(|rule| rule.agent.as_ref().or(entry));
+    // Unmatched events go to the entry agent. With routing rules for all events, it receives none.
+    let mut agents: Vec<&ResourceId> = if rules.is_empty() {
+        entry.into_iter().collect()
+    } else {
+        routed.collect()
+    };
+    agents.dedup();
+    let is_it = |id: &ResourceId| {
+        bundle
+            .tools()
+            .get(id)
+            .is_some_and(|found| found.spec.entry == ToolEntry::Builtin(tool.to_owned()))
+    };
+    let has = |agent: &&ResourceId| {
+        bundle
+            .agents()
+            .get(*agent)
+            .is_some_and(|agent| agent.spec.tools.iter().any(|used| is_it(&used.tool)))
+    };
+    !agents.is_empty() && agents.iter().all(has)
+}
+
+/// Resolves the value sources. Literal values are checked when the file is loaded; values from
+/// variables are checked here.
+fn values(
+    sources: &BTreeMap<String, ValueSource>,
+    known: &[ConnectorSetting],
+    (reply, is_elsewhere): (ReplyMode, bool),
+    environment: &Environment,
+) -> Result<BTreeMap<String, Secret>, String> {
+    let missing = |name: &str, tried: &[String]| {
+        format!(
+            "The value of `{name}` is missing: {} is not set.",
+            tried.join(" or ")
+        )
+    };
+    let mut sources = sources.clone();
+    // Unset values come from the customary variables. Those belong to the platform, and must not be
+    // sent to another server.
+    for setting in known
+        .iter()
+        .filter(|_| !is_elsewhere)
+        .filter(|setting| !sources.contains_key(setting.name))
+        .collect::<Vec<_>>()
+    {
+        let is_replaced = setting
+            .unless
+            .is_some_and(|other| sources.contains_key(other));
+        let is_needed = setting.need == SettingRequirement::Always
+            || (setting.need == SettingRequirement::ForReplies && reply != ReplyMode::None);
+        let Some(variable) = setting.variable.filter(|_| is_needed && !is_replaced) else {
+            continue;
+        };
+        sources.insert(
+            setting.name.to_owned(),
+            ValueSource::Env(variable.to_owned()),
+        );
+    }
+    let value = |(name, source): (&String, &ValueSource)| {
+        let value = environment
+            .resolve(source, name)
+            .map_err(|tried| missing(name, &tried))?;
+        let setting = known.iter().find(|setting| setting.name == name);
+        setting
+            .map_or(Ok(()), |setting| (setting.check)(value.expose()))
+            .map_err(|problem| format!("The value of `{name}` {problem}."))?;
+        Ok((name.clone(), value))
+    };
+    sources.iter().map(value).collect()
+}
+
+/// Returns the manifests of all built-in connectors.
+pub(crate) fn manifests() -> Vec<ConnectorManifest> {
+    // Other software uses this name for Telegram bots that poll.
+    let telegram_polling = ConnectorManifest {
+        name: "telegram-polling".to_owned(),
+        ..telegram()
+    };
+    vec![
+        webhook(),
+        cron(),
+        cli(),
+        telegram(),
+        telegram_polling,
+        slack(),
+        github(),
+        discord(),
+    ]
+}
+
+fn webhook() -> ConnectorManifest {
+    ConnectorManifest {
+        takes_any_event: true,
+        config: vec![optional("signatureHeader", header_name)],
+        secrets: vec![needed("signingSecret", signing_key)],
+        ..manifest("webhook", &[("webhook_message", &[])])
+    }
+}
+
+fn cron() -> ConnectorManifest {
+    ConnectorManifest {
+        config: vec![
+            needed("schedule", |text| {
+                CronSchedule::parse(text, "UTC")
+                    .map(drop)
+                    .map_err(|error| wrong(&error))
+            }),
+            needed("text", filled),
+            optional("timezone", |zone| {
+                CronSchedule::parse("0 0 * * *", zone)
+                    .map(drop)
+                    .map_err(|error| wrong(&error))
+            }),
+        ],
+        ..manifest("cron", &[("cron_tick", &["scheduledAt"])])
+    }
+}
+
+/// Formats an error without the full stop at its end.
+fn wrong(error: &impl std::fmt::Display) -> String {
+    format!("is wrong: {}", error.to_string().trim_end_matches('.'))
+}
+
+fn cli() -> ConnectorManifest {
+    ConnectorManifest {
+        takes_any_event: true,
+        answers: true,
+        ..manifest("cli", &[("stdin_message", &[])])
+    }
+}
+
+fn telegram() -> ConnectorManifest {
+    ConnectorManifest {
+        config: vec![
+            optional("apiBaseUrl", address).also(&["TELEGRAM_API_BASE_URL"]),
+            optional("webhookUrl", public_address),
+            optional("files", files),
+            optional("pollTimeoutSeconds", |text| within(text, 0, 50))
+                .also(&["TELEGRAM_POLL_TIMEOUT_SECONDS"]),
+        ],
+        secrets: vec![
+            needed("botToken", filled)
+                .also(&["TELEGRAM_BOT_TOKEN", "BOT_TOKEN", "TELEGRAM_TOKEN"])
+                .with_variable("TELEGRAM_BOT_TOKEN"),
+        ],
+        answers: true,
+        streams: true,
+        asks: true,
+        knows_senders: true,
+        tool: Some("telegram"),
+        ..manifest(
+            "telegram",
+            &[(
+                "telegram_message",
+                &[
+                    "chatId",
+                    "chatType",
+                    "messageId",
+                    "threadId",
+                    "senderId",
+                    "username",
+                    "fileId",
+                ],
+            )],
+        )
+    }
+}
+
+fn slack() -> ConnectorManifest {
+    let properties: &[&str] = &[
+        "channelId",
+        "channelType",
+        "messageTs",
+        "threadTs",
+        "userId",
+        "teamId",
+    ];
+    ConnectorManifest {
+        config: vec![
+            optional("apiBaseUrl", address),
+            optional("files", files),
+            optional("messageMode", |mode| match mode {
+                "all" | "mention" | "channel_and_threads" => Ok(()),
+                _ => Err("must be `all` or `mention`".to_owned()),
+            })
+            .also(&["SLACK_MESSAGE_MODE"]),
+            optional("port", |text| within(text, 1, 65_535)).also(&["SLACK_WEBHOOK_PORT", "PORT"]),
+            optional("path", |path| match path.starts_with('/') {
+                true => Ok(()),
+                false => Err("must begin with `/`".to_owned()),
+            })
+            .also(&["SLACK_WEBHOOK_PATH"]),
+        ],
+        secrets: vec![
+            needed("signingSecret", signing_key)
+                .also(&["SLACK_SIGNING_SECRET"])
+                .with_variable("SLACK_SIGNING_SECRET")
+                .unless("appToken"),
+            optional("appToken", app_token).also(&["SLACK_APP_TOKEN"]),
+            for_replies("botToken", filled)
+                .also(&["SLACK_BOT_TOKEN", "SLACK_TOKEN"])
+                .with_variable("SLACK_BOT_TOKEN"),
+        ],
+        answers: true,
+        streams: true,
+        asks: true,
+        knows_senders: true,
+        tool: Some("slack"),
+        ..manifest(
+            "slack",
+            &[("app_mention", properties), ("message_im", properties)],
+        )
+    }
+}
+
+fn github() -> ConnectorManifest {
+    let properties: &[&str] = &["repository", "action", "number", "ref", "sender"];
+    let events = [
+        "github_push",
+        "github_pull_request",
+        "github_issue",
+        "github_issue_comment",
+    ];
+    ConnectorManifest {
+        config: vec![optional("apiBaseUrl", address)],
+        secrets: vec![
+            needed("webhookSecret", signing_key),
+            for_replies("token", filled),
+        ],
+        answers: true,
+        asks: true,
+        knows_senders: true,
+        tool: Some("github"),
+        ..manifest("github", &events.map(|name| (name, properties)))
+    }
+}
+
+fn discord() -> ConnectorManifest {
+    let properties: &[&str] = &["command", "channelId", "guildId", "userId", "username"];
+    ConnectorManifest {
+        config: vec![
+            optional("apiBaseUrl", address),
+            optional("files", files),
+            needed("publicKey", |key| {
+                let is_key = key.len() == 64 && key.bytes().all(|digit| digit.is_ascii_hexdigit());
+                if is_key {
+                    Ok(())
+                } else {
+                    Err(
+                        "must be the 64 hexadecimal digits of the application's public key"
+                            .to_owned(),
+                    )
+                }
+            }),
+        ],
+        answers: true,
+        streams: true,
+        asks: true,
+        knows_senders: true,
+        tool: Some("discord"),
+        ..manifest(
+            "discord",
+            &[
+                ("slash_command", properties),
+                ("component_interaction", properties),
+            ],
+        )
+    }
+}
+
+/// Returns a manifest with these events, whose properties are all optional. It takes no values and
+/// sends no replies.
+fn manifest(name: &str, events: &[(&str, &[&str])]) -> ConnectorManifest {
+    let event = |(name, properties): &(&str, &[&str])| EventDeclaration {
+        name: (*name).to_owned(),
+        properties: properties
+            .iter()
+            .map(|name| ((*name).to_owned(), (PropertyType::String, true)))
+            .collect(),
+    };
+    ConnectorManifest {
+        name: name.to_owned(),
+        events: events.iter().map(event).collect(),
+        ..ConnectorManifest::default()
+    }
+}
+
+type ValueCheck = fn(&str) -> Result<(), String>;
+
+fn needed(name: &'static str, check: ValueCheck) -> ConnectorSetting {
+    ConnectorSetting::new(name, SettingRequirement::Always, check)
+}
+
+fn for_replies(name: &'static str, check: ValueCheck) -> ConnectorSetting {
+    ConnectorSetting::new(name, SettingRequirement::ForReplies, check)
+}
+
+fn optional(name: &'static str, check: ValueCheck) -> ConnectorSetting {
+    ConnectorSetting::new(name, SettingRequirement::Never, check)
+}
+
+fn filled(text: &str) -> Result<(), String> {
+    if text.trim().is_empty() {
+        Err("must not be empty".to_owned())
+    } else {
+        Ok(())
+    }
+}
+
+/// Rejects short keys, because they can be guessed.
+fn signing_key(text: &str) -> Result<(), String> {
+    if text.len() < 16 {
+        Err("must have at least 16 characters: try `openssl rand -hex 32`".to_owned())
+    } else {
+        Ok(())
+    }
+}
+
+/// Files need an explicit setting: not every model accepts files, and tool results may not be for
+/// everyone.
+fn files(text: &str) -> Result<(), String> {
+    match text {
+        "name" | "fetch" | "send" | "both" => Ok(()),
+        _ => Err("must be `name`, `fetch`, `send` or `both`".to_owned()),
+    }
+}
+
+fn address(text: &str) -> Result<(), String> {
+    let host = text
+        .strip_prefix("https://")
+        .or_else(|| text.strip_prefix("http://"));
+    match host {
+        Some(host)
+            if !host.is_empty()
+                && !host.starts_with('/')
+                && !host.contains(char::is_whitespace) =>
+        {
+            Ok(())
+        }
+        _ => Err("must be a URL that begins with `http://` or `https://`".to_owned()),
+    }
+}
+
+/// Requires HTTPS for the public URL, because without TLS the secret in each request could be read
+/// on the network.
+fn public_address(text: &str) -> Result<(), String> {
+    match address(text) {
+        Ok(()) if text.starts_with("https://") => Ok(()),
+        _ => Err("must be a URL that begins with `https://`".to_owned()),
+    }
+}
+
+/// Requires an app-level token, because Slack's token kinds are easily confused.
+fn app_token(text: &str) -> Result<(), String> {
+    if text.trim().starts_with("xapp-") {
+        Ok(())
+    } else {
+        Err("must be an app-level token, which begins with `xapp-`".to_owned())
+    }
+}
+
+fn header_name(text: &str) -> Result<(), String> {
+    let is_name = !text.is_empty()
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    if is_name {
+        Ok(())
+    } else {
+        Err("must be the name of a header".to_owned())
+    }
+}
+
+fn within(text: &str, least: u64, most: u64) -> Result<(), String> {
+    match text.parse::<u64>() {
+        Ok(number) if (least..=most).contains(&number) => Ok(()),
+        _ => Err(format!("must be an integer from {least} to {most}")),
+    }
+}

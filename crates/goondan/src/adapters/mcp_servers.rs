@@ -1,0 +1,78 @@
+//! Start of MCP servers with the same sandbox as other tool programs, and access to a project's
+//! servers without a swarm.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use goondan_core::ports::tool::ToolError;
+use goondan_mcp::{McpServerProgram, McpTools, ProgramStreams, RunningProgram, ServerSpawner};
+use goondan_spec::{Bundle, Diagnostic, Environment};
+use goondan_tools::{HelperCommand, ServerCommand, ServerProgram, ServerPrograms};
+
+use crate::start::{project::environment, secrets};
+use crate::workspace::StateRoot;
+
+/// Starts server programs with the sandbox that their Tools and callers require.
+pub(crate) struct ServerDialer(pub(crate) ServerPrograms);
+
+#[async_trait]
+impl ServerSpawner for ServerDialer {
+    async fn start(&self, program: &McpServerProgram) -> Result<ProgramStreams, ToolError> {
+        let command = ServerCommand {
+            program: &program.command,
+            args: &program.args,
+            env: &program.env,
+            folder: &program.folder,
+            config: &program.config,
+            sandboxes: &program.sandboxes,
+            project: &program.project,
+            workdir: &program.workdir,
+            runtime: None,
+        };
+        let mut started = self.0.start(&command).await?;
+        let (Some(input), Some(output)) = (started.stdout.take(), started.stdin.take()) else {
+            return Err(ToolError::new(
+                "its standard input and output could not be opened",
+            ));
+        };
+        Ok(ProgramStreams {
+            input: Box::new(input),
+            output: Box::new(output),
+            errors: started.stderr.take().map(|errors| Box::new(errors) as _),
+            program: Some(Box::new(SandboxedServer(started))),
+        })
+    }
+}
+
+struct SandboxedServer(ServerProgram);
+
+#[async_trait]
+impl RunningProgram for SandboxedServer {
+    async fn end(&mut self) -> String {
+        self.0.end().await
+    }
+}
+
+/// Returns the MCP servers of a project with its variables. An untrusted project gets only those of
+/// this process, because its environment files are not read. Connections are opened on demand.
+///
+/// # Errors
+/// Fails if an environment file or a source of secrets is unusable.
+pub async fn mcp_servers(
+    bundle: &Bundle,
+    state_root: &StateRoot,
+    env_file: Option<&Path>,
+    is_trusted: bool,
+    helper: Option<HelperCommand>,
+) -> Result<McpTools, Diagnostic> {
+    let mut environment = match is_trusted {
+        true => environment(bundle.root(), env_file)?,
+        false => Environment::of_process(),
+    };
+    if let (true, Ok(swarm)) = (is_trusted, bundle.choose_swarm(None)) {
+        environment = secrets::complete(bundle, &swarm.id, environment).await?;
+    }
+    let dialer = Arc::new(ServerDialer(ServerPrograms::new(helper)));
+    Ok(McpTools::new(&state_root.0, dialer, environment))
+}

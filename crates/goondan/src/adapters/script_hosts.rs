@@ -1,0 +1,58 @@
+//! Start of runtime processes for handler files, with the same sandbox as other tool programs.
+
+use async_trait::async_trait;
+use goondan_core::ports::tool::ToolError;
+use goondan_hosts::{HostProgram, HostPrograms, RunningHost, RuntimeStreams};
+use goondan_tools::{RuntimeFiles, ServerCommand, ServerProgram, ServerPrograms};
+
+/// Starts runtime processes with the sandbox that their Tools and callers require.
+pub(crate) struct HostStarter(pub(crate) ServerPrograms);
+
+#[async_trait]
+impl HostPrograms for HostStarter {
+    async fn start(&self, program: &HostProgram) -> Result<RuntimeStreams, ToolError> {
+        let command = ServerCommand {
+            program: &program.program.to_string_lossy(),
+            args: &program.args,
+            env: &Default::default(),
+            folder: &program.folder,
+            config: &program.config,
+            sandboxes: &program.sandboxes,
+            project: &program.project,
+            workdir: &program.workdir,
+            runtime: Some(RuntimeFiles {
+                reads: &program.reads,
+                starts: &program.starts,
+            }),
+        };
+        let mut started = self.0.start(&command).await?;
+        let (input, output, printed) = (
+            started.stdout.take(),
+            started.stdin.take(),
+            started.stderr.take(),
+        );
+        let (Some(input), Some(output), Some(printed)) = (input, output, printed) else {
+            return Err(ToolError::new("its standard streams could not be opened"));
+        };
+        let (input, output, printed) = (Box::new(input), Box::new(output), Box::new(printed));
+        Ok(RuntimeStreams {
+            input,
+            output,
+            printed,
+            program: Box::new(SandboxedHost(started)),
+        })
+    }
+}
+
+struct SandboxedHost(ServerProgram);
+
+#[async_trait]
+impl RunningHost for SandboxedHost {
+    async fn wait(&mut self) -> String {
+        self.0.wait().await
+    }
+
+    async fn kill(&mut self) -> String {
+        self.0.kill().await
+    }
+}

@@ -1,0 +1,405 @@
+//! Permanent approvals, stored in a file of the workspace. The project directory cannot supply
+//! approvals, and a tool with write access to the project cannot add any.
+
+pub mod broker;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use goondan_core::ids::InstanceId;
+use goondan_core::ports::approval::{ApprovalGrant, ApprovalStore};
+use goondan_core::ports::store::{StoreError, update};
+use goondan_core::private_files;
+use goondan_core::real_path::real_path;
+use goondan_core::reserved_names::APPROVALS_RECORD;
+use goondan_spec::yaml::YamlError;
+use goondan_spec::{Code, Diagnostic};
+use goondan_store::jsonl::{JsonlStore, OpenWorkspaceError, layout};
+use serde::{Deserialize, Serialize};
+
+use crate::workspace::Workspace;
+
+/// Name of the approvals file in the workspace directory.
+pub const APPROVALS_FILE: &str = "approvals.yaml";
+
+/// Path of the approvals file of older versions, relative to the project. It is not read, because
+/// anyone with write access to the project could allow anything.
+const OLD_APPROVALS_FILE: &str = ".goondan/approvals.yaml";
+
+const APPROVALS_FILE_HEADER: &str = "\
+# Permanently approved calls, by project directory. They run without a prompt where a policy asks; \
+    calls that
+# a policy denies stay denied. `gdn policy approvals remove` revokes an approval.
+";
+
+/// Permanent approvals of a project. Edits of the file take effect from the next tool call.
+pub struct ApprovalFile {
+    path: PathBuf,
+    project: String,
+    known: Mutex<CachedApprovals>,
+}
+
+/// Cached content, with the file state that it was read from.
+#[derive(Default)]
+struct CachedApprovals {
+    content: ApprovalFileContent,
+    stamp: Option<ApprovalFileStamp>,
+}
+
+/// Fingerprint of the file state. Each write replaces the whole file.
+#[derive(PartialEq, Eq)]
+struct ApprovalFileStamp {
+    changed: Option<SystemTime>,
+    length: u64,
+}
+
+impl ApprovalFileStamp {
+    fn of(path: &Path) -> Option<ApprovalFileStamp> {
+        let metadata = std::fs::metadata(path).ok()?;
+        Some(ApprovalFileStamp {
+            changed: metadata.modified().ok(),
+            length: metadata.len(),
+        })
+    }
+}
+
+/// File content. Projects with the same instance key share a workspace but no approvals.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ApprovalFileContent {
+    #[serde(default)]
+    projects: BTreeMap<String, Vec<ApprovalGrant>>,
+}
+
+impl ApprovalFile {
+    /// Opens the approvals of the project in `root`, stored in the directory `workspace`. Fails if
+    /// the file exists but is unreadable, because the next approval would overwrite it.
+    pub fn of(workspace: &Path, root: &Path) -> Result<Self, Diagnostic> {
+        let path = workspace.join(APPROVALS_FILE);
+        let project = real_path(root)
+            .unwrap_or_else(|_| root.to_owned())
+            .display()
+            .to_string();
+        let file = ApprovalFile {
+            path,
+            project,
+            known: Mutex::default(),
+        };
+        drop(file.read().map_err(|cause| unusable(&file.path, &*cause))?);
+        file.warn_about_old_file(root);
+        Ok(file)
+    }
+
+    /// Returns the current file content. Reads the file again if it has changed.
+    fn read(
+        &self,
+    ) -> Result<MutexGuard<'_, CachedApprovals>, Box<dyn std::error::Error + Send + Sync>> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let stamp = ApprovalFileStamp::of(&self.path);
+        if stamp != known.stamp {
+            // An unreadable file allows nothing.
+            *known = CachedApprovals::default();
+            let content = match std::fs::read_to_string(&self.path) {
+                Ok(text) => parse(&text)?,
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                    ApprovalFileContent::default()
+                }
+                Err(error) => return Err(error.into()),
+            };
+            *known = CachedApprovals { content, stamp };
+        }
+        Ok(known)
+    }
+
+    /// Changes the approvals of the project under a file lock.
+    fn change(&self, change: impl FnOnce(&mut Vec<ApprovalGrant>)) -> Result<(), StoreError> {
+        self.try_change(change)
+            .map_err(|cause| StoreError::file("write", &self.path, cause))
+    }
+
+    fn try_change(
+        &self,
+        change: impl FnOnce(&mut Vec<ApprovalGrant>),
+    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        std::fs::create_dir_all(self.path.parent().unwrap_or(Path::new(".")))?;
+        let lock = File::create(self.path.with_extension("lock"))?;
+        lock.lock()?;
+        let mut known = self.read()?;
+        change(
+            known
+                .content
+                .projects
+                .entry(self.project.clone())
+                .or_default(),
+        );
+        self.write(&known.content)?;
+        known.stamp = ApprovalFileStamp::of(&self.path);
+        Ok(())
+    }
+
+    /// Revokes approvals. The next such call needs a new approval.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be read or written.
+    pub fn forget(&self, taken: &[ApprovalGrant]) -> Result<(), StoreError> {
+        self.change(|grants| grants.retain(|grant| !taken.contains(grant)))
+    }
+
+    /// Warns once that the approvals file of an older version is ignored.
+    fn warn_about_old_file(&self, root: &Path) {
+        let old = root.join(OLD_APPROVALS_FILE);
+        let Ok(known) = self.read() else { return };
+        if known.content.projects.contains_key(&self.project) || !old.exists() {
+            return;
+        }
+        tracing::warn!(
+            "{} is no longer read: approvals are now in {}. gdn asks again for the calls that the \
+                old file allows; remove the file.",
+            old.display(),
+            self.path.display()
+        );
+        drop(known);
+        if let Err(error) = self.change(|_| {}) {
+            tracing::debug!(%error, "failed to write the approvals file; the warning repeats at \
+                the next start");
+        }
+    }
+
+    /// Replaces the file atomically: after a crash it has either the old or the new content.
+    fn write(&self, content: &ApprovalFileContent) -> std::io::Result<()> {
+        let mut text = format!("{APPROVALS_FILE_HEADER}projects:\n");
+        for (project, grants) in &content.projects {
+            // JSON is valid YAML. One line per approval is easy to read and to delete.
+            let project = serde_json::to_string(project).map_err(std::io::Error::other)?;
+            let none = if grants.is_empty() { " []" } else { "" };
+            text.push_str(&format!("  {project}:{none}\n"));
+            for grant in grants {
+                let line = serde_json::to_string(grant).map_err(std::io::Error::other)?;
+                text.push_str(&format!("    - {line}\n"));
+            }
+        }
+        std::fs::create_dir_all(self.path.parent().unwrap_or(Path::new(".")))?;
+        private_files::replace_durably(&self.path, text.as_bytes()).map(drop)
+    }
+}
+
+impl ApprovalStore for ApprovalFile {
+    fn grants(&self) -> Vec<ApprovalGrant> {
+        match self.read() {
+            Ok(known) => known
+                .content
+                .projects
+                .get(&self.project)
+                .cloned()
+                .unwrap_or_default(),
+            Err(error) => {
+                tracing::warn!(file = %self.path.display(), error, "the approvals file can't be \
+                    read; no saved approval applies until it can");
+                Vec::new()
+            }
+        }
+    }
+
+    fn remember(&self, new: Vec<ApprovalGrant>) -> Result<(), StoreError> {
+        self.change(|grants| {
+            for grant in new {
+                if !grants.contains(&grant) {
+                    grants.push(grant);
+                }
+            }
+        })
+    }
+}
+
+/// Returns the approvals of a conversation.
+///
+/// # Errors
+/// Fails if the approvals cannot be read.
+pub fn of_conversation(
+    workspace: &Workspace,
+    id: &InstanceId,
+) -> std::io::Result<Vec<ApprovalGrant>> {
+    let name = format!("{}.json", layout::file_name(APPROVALS_RECORD));
+    let text = match std::fs::read(
+        workspace
+            .instance_dir(id)
+            .join(layout::EXTENSIONS)
+            .join(name),
+    ) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let all: Vec<serde_json::Value> = serde_json::from_slice(&text).unwrap_or_default();
+    // Entries in another form come from an older version and are no longer valid.
+    Ok(all
+        .into_iter()
+        .filter_map(|grant| serde_json::from_value(grant).ok())
+        .collect())
+}
+
+/// Revokes approvals of a conversation. No running swarm may hold the workspace.
+///
+/// # Errors
+/// Fails if a swarm holds the workspace, or if it cannot be written.
+pub async fn forget_of_conversation(
+    workspace: &Workspace,
+    id: &InstanceId,
+    taken: &[ApprovalGrant],
+) -> Result<(), OpenWorkspaceError> {
+    let store = JsonlStore::open(&workspace.dir)?;
+    let left = of_conversation(workspace, id)
+        .map_err(|cause| StoreError::file("read", &workspace.instance_dir(id), cause))?;
+    let left: Vec<ApprovalGrant> = left
+        .into_iter()
+        .filter(|grant| !taken.contains(grant))
+        .collect();
+    update(&store, id, APPROVALS_RECORD, |_| {
+        Some(serde_json::json!(left))
+    })
+    .await?;
+    Ok(())
+}
+
+fn parse(text: &str) -> Result<ApprovalFileContent, YamlError> {
+    goondan_spec::yaml::from_str(text)
+}
+
+fn unusable(path: &Path, cause: &dyn std::error::Error) -> Diagnostic {
+    let message = format!(
+        "The approvals in {} can't be read: {cause}.",
+        path.display()
+    );
+    Diagnostic::new(Code::PARSE_ERROR, message)
+        .in_file(APPROVALS_FILE)
+        .suggest("Correct the file. If you remove it, gdn asks for every approval again.")
+}
+
+#[cfg(test)]
+mod tests {
+    use goondan_core::ports::approval::ApprovalCoverage;
+
+    use super::*;
+
+    fn grant(command: &str) -> ApprovalGrant {
+        let args = serde_json::json!({ "command": command })
+            .as_object()
+            .unwrap()
+            .clone();
+        let (agent, tool, folder) = ("a".to_owned(), "bash__exec".to_owned(), "/p".to_owned());
+        ApprovalGrant {
+            agent,
+            tool,
+            covers: ApprovalCoverage::Call,
+            args,
+            folder,
+            untrusted: false,
+            programs: BTreeMap::new(),
+            files: BTreeMap::new(),
+        }
+    }
+
+    fn folders() -> (tempfile::TempDir, PathBuf, PathBuf) {
+        let dir = tempfile::tempdir().unwrap();
+        let (workspace, project) = (dir.path().join("state"), dir.path().join("project"));
+        std::fs::create_dir(&project).unwrap();
+        (dir, workspace, project)
+    }
+
+    #[test]
+    fn what_is_remembered_is_there_at_the_next_start() {
+        let (_dir, workspace, project) = folders();
+        let book = ApprovalFile::of(&workspace, &project).unwrap();
+        assert!(book.grants().is_empty());
+        book.remember(vec![grant("ls: # \"x\"\n- y")]).unwrap();
+        book.remember(vec![grant("ls"), grant("ls")]).unwrap();
+        let again = ApprovalFile::of(&workspace, &project).unwrap();
+        assert_eq!(again.grants(), [grant("ls: # \"x\"\n- y"), grant("ls")]);
+        assert!(!project.join(".goondan").exists());
+    }
+
+    #[test]
+    fn projects_that_share_a_workspace_share_no_approvals() {
+        let (dir, workspace, project) = folders();
+        let other = dir.path().join("hostile");
+        std::fs::create_dir(&other).unwrap();
+        ApprovalFile::of(&workspace, &project)
+            .unwrap()
+            .remember(vec![grant("make")])
+            .unwrap();
+        let book = ApprovalFile::of(&workspace, &other).unwrap();
+        assert!(book.grants().is_empty());
+        book.remember(vec![grant("ls")]).unwrap();
+        assert_eq!(
+            ApprovalFile::of(&workspace, &project).unwrap().grants(),
+            [grant("make")]
+        );
+        assert_eq!(
+            ApprovalFile::of(&workspace, &other).unwrap().grants(),
+            [grant("ls")]
+        );
+    }
+
+    #[test]
+    fn what_a_project_brings_along_allows_nothing() {
+        let (_dir, workspace, project) = folders();
+        std::fs::create_dir(project.join(".goondan")).unwrap();
+        std::fs::write(
+            project.join(OLD_APPROVALS_FILE),
+            "approvals: [{agent: a, tool: bash__exec, args: {command: ls}}]",
+        )
+        .unwrap();
+        assert!(
+            ApprovalFile::of(&workspace, &project)
+                .unwrap()
+                .grants()
+                .is_empty()
+        );
+        // After the warning, the next start finds the project in the file.
+        let again = ApprovalFile::of(&workspace, &project).unwrap();
+        assert!(
+            again
+                .read()
+                .unwrap()
+                .content
+                .projects
+                .contains_key(&again.project)
+        );
+    }
+
+    #[test]
+    fn a_broken_file_is_neither_ignored_nor_overwritten() {
+        let (_dir, workspace, project) = folders();
+        std::fs::create_dir(&workspace).unwrap();
+        for broken in [
+            "projects: {/p: [{agent: a}]}",
+            "projects: {",
+            "approvals: []",
+        ] {
+            std::fs::write(workspace.join(APPROVALS_FILE), broken).unwrap();
+            assert!(ApprovalFile::of(&workspace, &project).is_err(), "{broken}");
+        }
+    }
+
+    #[test]
+    fn what_is_taken_back_holds_no_longer_in_a_swarm_that_runs() {
+        let (_dir, workspace, project) = folders();
+        let running = ApprovalFile::of(&workspace, &project).unwrap();
+        running.remember(vec![grant("ls"), grant("make")]).unwrap();
+        ApprovalFile::of(&workspace, &project)
+            .unwrap()
+            .forget(&[grant("ls")])
+            .unwrap();
+        assert_eq!(running.grants(), [grant("make")]);
+        running.remember(vec![grant("pwd")]).unwrap();
+        assert_eq!(
+            ApprovalFile::of(&workspace, &project).unwrap().grants(),
+            [grant("make"), grant("pwd")]
+        );
+        std::fs::write(workspace.join(APPROVALS_FILE), "{").unwrap();
+        assert!(running.grants().is_empty() && running.remember(vec![grant("ls")]).is_err());
+    }
+}

@@ -1,0 +1,42 @@
+//! Items for the `gdn` command and the test runner only. They may change at any time.
+
+/// Access restricted to the owner, for the history of the command and for directory checks in
+/// `doctor`.
+pub use goondan_core::private_files;
+/// Names of asynchronous responses, for test cases and recordings.
+pub use goondan_core::reserved_names::{ANSWER_TOOL, INTER_AGENT_RESPONSE_KEY};
+/// Argument validation, for `policy explain`.
+pub use goondan_core::schema::ArgumentSchema;
+/// Token threshold for deferred tools, for `validate`.
+pub use goondan_engine::plan::DEFER_TOKENS;
+/// Masking of secrets, for the log of the command and for checks in test cases.
+pub use goondan_engine::policy::redact::{RedactingWriter, SecretRedactor, forms_of};
+/// Suggestion for a misspelled name.
+pub use goondan_spec::closest;
+/// Masked secrets, for test cases.
+pub use goondan_spec::value::SecretMasking;
+/// File access and fixes, for `validate --fix` and the language server.
+pub use goondan_spec::{BasePackage, FileAccess, OsFiles, repair::RepairedFile};
+/// Edits of a project's dependencies, and its installed packages.
+pub use goondan_spec::{installed_packages::installed_folder, manifest_edit};
+/// Rendering of diagnostics, JSON Schemas, escaping of foreign strings, and YAML parsing.
+pub use goondan_spec::{render, schema::schemas, untrusted_text, yaml};
+/// File layout of an instance, for test cases.
+pub use goondan_store::jsonl::layout;
+
+/// Built-in package.
+pub use crate::start::project::base;
+
+/// Returns the digest of the package files in `folder`.
+pub fn contents(folder: &std::path::Path) -> std::io::Result<String> {
+    goondan_spec::content_hash::contents(&OsFiles, folder)
+}
+
+/// Returns the safe fixes for the project at `root`.
+pub fn repair(root: &std::path::Path, files: &dyn FileAccess) -> Vec<RepairedFile> {
+    goondan_spec::repair::repair(goondan_spec::LoadInput {
+        root,
+        files,
+        base: base(),
+    })
+}

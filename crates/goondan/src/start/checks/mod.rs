@@ -1,0 +1,80 @@
+//! Static checks of a project beyond its YAML. Nothing of the project is run.
+
+mod availability;
+mod caller_permissions;
+
+use std::sync::Arc;
+
+use goondan_spec::kinds::{
+    Connector, ConnectorEntry, Extension, ExtensionEntry, Model, ScriptModule, Tool, ToolEntry,
+};
+use goondan_spec::{Bundle, Diagnostic, Environment, Resource, ResourceId};
+
+use crate::start::project::Project;
+
+/// Runs all static checks of a project with valid YAML. Nothing of it is run or opened. Variables
+/// are read from `environment`.
+pub fn check(project: &Project, environment: &Environment) -> Vec<Diagnostic> {
+    let Some(bundle) = &project.bundle else {
+        return Vec::new();
+    };
+    let mut found = caller_permissions::check(bundle);
+    found.extend(availability::check(bundle, environment));
+    found.extend(bundle.short_secrets(environment));
+    found
+}
+
+/// Returns the runtimes of handler files, each with its installed program. Programs inside the
+/// project are ignored.
+pub fn runtimes(project: &std::path::Path) -> Vec<(&'static str, Option<std::path::PathBuf>)> {
+    goondan_hosts::installed(project)
+}
+
+/// Returns the tools, extensions and connectors with handler files, each with an obstacle and its
+/// fix, if any. Nothing is started.
+pub fn modules(bundle: &Bundle) -> Vec<(ResourceId, Option<(String, String)>)> {
+    let problem = |id: &ResourceId, module: &ScriptModule| {
+        (id.clone(), goondan_hosts::problem(module, bundle.root()))
+    };
+    let of_tool = |tool: &Arc<Resource<Tool>>| match &tool.spec.entry {
+        ToolEntry::Module(module) => Some(problem(&tool.id, module)),
+        _ => None,
+    };
+    let of_extension = |extension: &Arc<Resource<Extension>>| match &extension.spec.entry {
+        ExtensionEntry::Module(module) => Some(problem(&extension.id, module)),
+        ExtensionEntry::Builtin(_) | ExtensionEntry::Library(_) => None,
+    };
+    let of_connector = |connector: &Arc<Resource<Connector>>| match &connector.spec.entry {
+        ConnectorEntry::Module(module) => Some(problem(&connector.id, module)),
+        ConnectorEntry::Builtin(_) | ConnectorEntry::Library(_) => None,
+    };
+    let tools = bundle.tools().values().filter_map(of_tool);
+    let extensions = bundle.extensions().values().filter_map(of_extension);
+    tools
+        .chain(extensions)
+        .chain(bundle.connectors().values().filter_map(of_connector))
+        .collect()
+}
+
+/// Returns the connections, each with the problem that prevents it from running with these
+/// variables.
+pub fn connections<'b>(
+    bundle: &'b Bundle,
+    environment: &'b Environment,
+) -> impl Iterator<Item = (&'b ResourceId, Option<String>)> {
+    let all = bundle.connections().values();
+    all.map(|connection| {
+        (
+            &connection.id,
+            crate::adapters::connectors::unusable(bundle, connection, environment),
+        )
+    })
+}
+
+/// Returns the models of network providers, each with a fix if its API key is missing.
+pub fn keys<'b>(
+    bundle: &'b Bundle,
+    environment: &'b Environment,
+) -> impl Iterator<Item = (&'b Resource<Model>, Option<String>)> {
+    availability::keys(bundle, environment)
+}

@@ -1,0 +1,11 @@
+//! Start of a swarm: project, checks, environment, secrets and adapters in one handle.
+
+pub mod builder;
+pub mod checks;
+pub(crate) mod environment;
+pub mod project;
+pub(crate) mod secrets;
+pub(crate) mod start_error;
+pub mod swarm;
+pub mod telemetry;
+pub mod usage;

@@ -1,0 +1,181 @@
+//! Requests of tools: libraries, programs, build commands, and settings with effects outside of the
+//! project.
+
+use std::sync::Arc;
+
+use goondan_spec::bundle::ResourceOrigin;
+use goondan_spec::kinds::{
+    Connector, ConnectorEntry, Extension, ExtensionEntry, McpTransport, Tool, ToolBuild, ToolEntry,
+};
+use goondan_spec::{Bundle, Resource, TextOrSource};
+use serde_json::Value;
+
+use super::{RequestedCapability, name};
+
+/// Returns the build commands of tools.
+pub(super) fn builds(builds: &[ToolBuild]) -> Vec<RequestedCapability> {
+    let want = |build: &ToolBuild| {
+        RequestedCapability::new(
+            format!(
+                "runs the command `{}` to build {}",
+                build.build.command, build.tool
+            ),
+            build.written.0.as_ref(),
+        )
+    };
+    builds.iter().map(want).collect()
+}
+
+/// Returns the libraries and programs of tools.
+pub(super) fn programs(bundle: &Bundle) -> Vec<RequestedCapability> {
+    let want = |tool: &Arc<Resource<Tool>>| {
+        let what = match &tool.spec.entry {
+            ToolEntry::Builtin(_) => return None,
+            ToolEntry::Library(path) => format!("loads the library `{path}`"),
+            ToolEntry::Executable(folder) => {
+                format!("starts the program named in `{folder}/tool.yaml`")
+            }
+            ToolEntry::A2a(agent) => format!("talks to the A2A agent at {}", agent.url),
+            ToolEntry::Module(module) => format!("runs the code in `{}`", module.path),
+            ToolEntry::Mcp(server) => match &server.transport {
+                McpTransport::Program { .. } => {
+                    format!("starts the MCP server `{}`", server.display_address())
+                }
+                McpTransport::Http { .. } => {
+                    format!("talks to the MCP server at {}", server.display_address())
+                }
+                McpTransport::Socket { .. } => {
+                    format!(
+                        "talks to the MCP server on the socket `{}`",
+                        server.display_address()
+                    )
+                }
+            },
+        };
+        Some(RequestedCapability::new(what, tool.origin.as_ref()))
+    };
+    let of_extension = |extension: &Arc<Resource<Extension>>| match &extension.spec.entry {
+        ExtensionEntry::Module(module) => Some(RequestedCapability::new(
+            format!("runs the code in `{}`", module.path),
+            extension.origin.as_ref(),
+        )),
+        ExtensionEntry::Library(path) => Some(RequestedCapability::new(
+            format!("loads the library `{path}`"),
+            extension.origin.as_ref(),
+        )),
+        ExtensionEntry::Builtin(_) => None,
+    };
+    let of_connector = |connector: &Arc<Resource<Connector>>| match &connector.spec.entry {
+        ConnectorEntry::Module(module) => Some(RequestedCapability::new(
+            format!("runs the code in `{}`", module.path),
+            connector.origin.as_ref(),
+        )),
+        ConnectorEntry::Library(path) => Some(RequestedCapability::new(
+            format!("loads the library `{path}`"),
+            connector.origin.as_ref(),
+        )),
+        ConnectorEntry::Builtin(_) => None,
+    };
+    let tools = bundle.tools().values().filter_map(want);
+    let extensions = bundle.extensions().values().filter_map(of_extension);
+    tools
+        .chain(extensions)
+        .chain(bundle.connectors().values().filter_map(of_connector))
+        .collect()
+}
+
+/// Returns settings of tools and extensions that open directories or expose values.
+pub(super) fn settings(bundle: &Bundle) -> Vec<RequestedCapability> {
+    let tools = bundle
+        .tools()
+        .values()
+        .map(|tool| (tool.id.to_string(), &tool.spec.config, tool.origin.as_ref()));
+    let extensions = bundle
+        .extensions()
+        .values()
+        .map(|one| (one.id.to_string(), &one.spec.config, one.origin.as_ref()));
+    let uses = bundle.agents().values().flat_map(|agent| {
+        let of_use = |used: &'_ goondan_spec::kinds::ExtensionUse| used.extension.to_string();
+        agent
+            .spec
+            .extensions
+            .iter()
+            .map(move |used| (of_use(used), &used.config, agent.origin.as_ref()))
+    });
+    let mut wants: Vec<RequestedCapability> = bundle
+        .tools()
+        .values()
+        .filter_map(|tool| other_host(tool))
+        .collect();
+    for (whose, config, origin) in tools.chain(extensions).chain(uses) {
+        for key in ["roots", "dir"] {
+            wants.extend(texts(config.get(key)).map(|folder| {
+                RequestedCapability::new(
+                    format!("gives {whose} access to the directory `{folder}`"),
+                    origin,
+                )
+            }));
+        }
+        wants.extend(texts(config.get("env")).map(|name| handed(name, &whose, origin)));
+        config
+            .values()
+            .for_each(|value| sources(value, &mut |name| wants.push(handed(name, &whose, origin))));
+    }
+    for model in bundle.models().values() {
+        let headers = model.spec.options.headers.iter();
+        let named = headers.filter_map(|(_, value)| match value {
+            TextOrSource::Source(source) => name(source),
+            TextOrSource::Plain(_) => None,
+        });
+        wants.extend(named.map(|name| handed(&name, &model.id.to_string(), model.origin.as_ref())));
+    }
+    wants
+}
+
+/// Returns the remote host that command lines run on, with the user's keys.
+fn other_host(tool: &Resource<Tool>) -> Option<RequestedCapability> {
+    let runs_lines =
+        matches!(&tool.spec.entry, ToolEntry::Builtin(name) if name == "bash" || name == "runtime");
+    let host = tool
+        .spec
+        .config
+        .get("host")
+        .filter(|_| runs_lines)?
+        .as_str()?;
+    Some(RequestedCapability::new(
+        format!("runs commands on the host `{host}` over SSH, with your keys"),
+        tool.origin.as_ref(),
+    ))
+}
+
+fn handed(name: &str, whose: &str, origin: Option<&ResourceOrigin>) -> RequestedCapability {
+    RequestedCapability::new(format!("passes the value of {name} to {whose}"), origin)
+}
+
+/// Returns the string, or the strings in the list.
+fn texts(value: Option<&Value>) -> impl Iterator<Item = &str> {
+    let (one, several) = match value {
+        Some(Value::Array(items)) => (None, items.as_slice()),
+        one => (one, &[][..]),
+    };
+    one.into_iter().chain(several).filter_map(Value::as_str)
+}
+
+/// Finds the variables and secrets that value sources in a config name.
+fn sources(value: &Value, found: &mut dyn FnMut(&str)) {
+    match value {
+        Value::Object(fields) => {
+            if let Some(from) = fields.get("valueFrom") {
+                let names = [from.get("env"), from.pointer("/secretRef/ref")];
+                names
+                    .into_iter()
+                    .flatten()
+                    .filter_map(Value::as_str)
+                    .for_each(&mut *found);
+            }
+            fields.values().for_each(|value| sources(value, found));
+        }
+        Value::Array(items) => items.iter().for_each(|item| sources(item, found)),
+        _ => {}
+    }
+}

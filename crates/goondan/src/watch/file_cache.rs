@@ -1,0 +1,129 @@
+//! Cache of file contents, valid while the file stamps stay the same.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use super::stamp::{FileStamp, PathStamp};
+
+/// Minimum age of a change before the content is cached. File systems have time steps of up to two
+/// seconds, so a second change within a step could be invisible.
+const MIN_STABLE_AGE: Duration = Duration::from_secs(3);
+
+/// Maximum size of cached files, in bytes. Larger files are read each time.
+const MAX_CACHED_CONTENT_BYTES: usize = 1024 * 1024;
+
+/// Cached contents by requested path. Only a watch uses the cache; an explicit reload reads all
+/// files.
+#[derive(Debug, Default)]
+pub(crate) struct FileContentCache {
+    known: Mutex<HashMap<PathBuf, CachedFileContent>>,
+}
+
+#[derive(Debug, Clone)]
+struct CachedFileContent {
+    stamp: FileStamp,
+    bytes: Arc<[u8]>,
+}
+
+impl FileContentCache {
+    /// Returns the first `limit + 1` bytes of the file at `path`, from the cache if `stamp` is
+    /// unchanged, or else through `read`.
+    pub(crate) fn of(
+        &self,
+        path: &Path,
+        stamp: &PathStamp,
+        limit: u64,
+        read: impl FnOnce() -> io::Result<Vec<u8>>,
+    ) -> io::Result<Vec<u8>> {
+        let PathStamp::File(stamp) = stamp else {
+            return read();
+        };
+        let known = self.lock().get(path).cloned();
+        if let Some(known) =
+            known.filter(|known| known.stamp == *stamp && known.bytes.len() as u64 <= limit)
+        {
+            return Ok(known.bytes.to_vec());
+        }
+        let now = SystemTime::now();
+        let bytes = read()?;
+        if stamp.is_older_than(MIN_STABLE_AGE, now)
+            && bytes.len() as u64 <= limit
+            && bytes.len() <= MAX_CACHED_CONTENT_BYTES
+        {
+            let known = CachedFileContent {
+                stamp: stamp.clone(),
+                bytes: bytes.as_slice().into(),
+            };
+            self.lock().insert(path.to_owned(), known);
+        } else {
+            self.lock().remove(path);
+        }
+        Ok(bytes)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<PathBuf, CachedFileContent>> {
+        // A panic of another holder cannot leave the map inconsistent.
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::fs::{self, File};
+
+    use super::*;
+
+    /// Reads through `texts`, and returns true if the file itself was read.
+    fn read(texts: &FileContentCache, path: &Path) -> (Vec<u8>, bool) {
+        let mut looked = false;
+        let read = || {
+            looked = true;
+            fs::read(path)
+        };
+        let bytes = texts
+            .of(path, &PathStamp::of(path), 100, read)
+            .expect("the file is there");
+        (bytes, looked)
+    }
+
+    #[test]
+    fn a_file_that_changed_just_now_is_read_each_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        let texts = FileContentCache::default();
+        fs::write(&path, "one").unwrap();
+        let times = fs::FileTimes::new().set_modified(SystemTime::now() - Duration::from_secs(60));
+        File::options()
+            .write(true)
+            .open(&path)
+            .unwrap()
+            .set_times(times)
+            .unwrap();
+        // The modification time is set back, but the change time is recent.
+        assert_eq!(read(&texts, &path), (b"one".to_vec(), true));
+        assert_eq!(read(&texts, &path), (b"one".to_vec(), true));
+    }
+
+    #[test]
+    fn what_looks_the_same_is_not_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        fs::write(&path, "one").unwrap();
+        let PathStamp::File(stamp) = PathStamp::of(&path) else {
+            panic!("a file")
+        };
+        let known = CachedFileContent {
+            stamp,
+            bytes: b"one".as_slice().into(),
+        };
+        let texts = FileContentCache {
+            known: Mutex::new(HashMap::from([(path.clone(), known)])),
+        };
+        assert_eq!(read(&texts, &path), (b"one".to_vec(), false));
+        fs::write(&path, "three").unwrap();
+        assert_eq!(read(&texts, &path), (b"three".to_vec(), true));
+    }
+}

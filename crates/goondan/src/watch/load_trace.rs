@@ -1,0 +1,220 @@
+//! Trace of a load: all file accesses of loading and planning, with their results.
+//!
+//! Loading uses [`RecordingFiles`], which records each access of the loader. So the trace is exact by
+//! construction. It includes missing files, and the relevant names of listed directories. While all
+//! results stay the same, another load returns the same bundle.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use goondan_spec::discover::may_affect_bundle;
+use goondan_spec::files::{FileAccess, FileKind};
+use goondan_spec::kinds::ToolEntry;
+use goondan_spec::{Bundle, OsFiles};
+
+use super::file_cache::FileContentCache;
+use super::stamp::PathStamp;
+
+/// Accessed files and directories. Paths are absolute.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct LoadTrace {
+    /// Files, including missing ones.
+    files: HashMap<PathBuf, PathStamp>,
+    /// Listed directories with their relevant names.
+    folders: BTreeMap<PathBuf, BTreeSet<String>>,
+}
+
+/// Local file system that records each access.
+#[derive(Debug, Default)]
+pub(crate) struct RecordingFiles<'t> {
+    trace: Mutex<LoadTrace>,
+    /// Cache for file contents.
+    texts: Option<&'t FileContentCache>,
+}
+
+impl<'t> RecordingFiles<'t> {
+    /// Creates a recorder that reuses the contents in `texts` of unchanged files.
+    pub(crate) fn with_texts(texts: &'t FileContentCache) -> Self {
+        RecordingFiles {
+            trace: Mutex::default(),
+            texts: Some(texts),
+        }
+    }
+
+    /// Returns the recorded accesses.
+    pub(crate) fn into_trace(self) -> LoadTrace {
+        self.trace
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, LoadTrace> {
+        // A panic of another holder cannot leave the maps inconsistent.
+        self.trace.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl FileAccess for RecordingFiles<'_> {
+    fn kind(&self, path: &Path) -> io::Result<FileKind> {
+        let looked = fs::metadata(path);
+        self.lock().note_as(path, || PathStamp::from(&looked));
+        looked.map(|metadata| FileKind::from(metadata.file_type()))
+    }
+
+    fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+        // Taken before the read, so that a later write changes the stamp.
+        let stamp = self.lock().note_as(path, || PathStamp::of(path));
+        let read = || OsFiles.read(path, limit);
+        match self.texts {
+            Some(texts) => texts.of(path, &stamp, limit, read),
+            None => read(),
+        }
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<(String, FileKind)>> {
+        let names = OsFiles.list(path);
+        let relevant = names
+            .as_deref()
+            .map(|names| relevant(path, names))
+            .unwrap_or_default();
+        self.lock().folders.insert(absolute(path), relevant);
+        names
+    }
+
+    fn canonical(&self, path: &Path) -> io::Result<PathBuf> {
+        OsFiles.canonical(path)
+    }
+}
+
+impl LoadTrace {
+    /// Records the current stamp of `path`, unless there is one.
+    pub(crate) fn note(&mut self, path: &Path) {
+        self.note_as(path, || PathStamp::of(path));
+    }
+
+    /// Returns the recorded stamp of `path`, or records the current one.
+    fn note_as(&mut self, path: &Path, looks: impl FnOnce() -> PathStamp) -> PathStamp {
+        self.files
+            .entry(absolute(path))
+            .or_insert_with(looks)
+            .clone()
+    }
+
+    /// Adds the files that planning `bundle` reads in addition: scripts of models and directories
+    /// of programs.
+    pub(crate) fn note_plan(&mut self, bundle: &Bundle) {
+        for model in bundle.models().values() {
+            for file in goondan_models::files_of(&model.spec) {
+                self.note(&bundle.root().join(file));
+            }
+        }
+        for tool in bundle.tools().values() {
+            if let ToolEntry::Executable(folder) = &tool.spec.entry {
+                // The program may be missing or not executable yet.
+                let folder = bundle.root().join(folder);
+                let names = OsFiles.list(&folder).unwrap_or_default();
+                names
+                    .iter()
+                    .filter(|(_, kind)| *kind != FileKind::Directory)
+                    .for_each(|(name, _)| {
+                        self.note(&folder.join(name));
+                    });
+            }
+        }
+    }
+
+    /// Returns the names of the recorded files, and of the targets of links.
+    pub(crate) fn names(&self) -> HashSet<OsString> {
+        let behind = self
+            .files
+            .keys()
+            .filter(|path| path.is_symlink())
+            .filter_map(|path| path.canonicalize().ok());
+        let all = self.files.keys().cloned().chain(behind);
+        all.filter_map(|path| Some(path.file_name()?.to_owned()))
+            .collect()
+    }
+
+    /// Returns the paths whose state changed, except those below `ignored`.
+    pub(crate) fn changed(&self, ignored: &Path) -> Vec<PathBuf> {
+        let files = self
+            .files
+            .iter()
+            .filter(|(path, stamp)| PathStamp::of(path) != **stamp);
+        let folders = self
+            .folders
+            .iter()
+            .filter(|(path, names)| names_now(path) != **names);
+        let changed = files
+            .map(|(path, _)| path)
+            .chain(folders.map(|(path, _)| path));
+        let changed: BTreeSet<&PathBuf> =
+            changed.filter(|path| !path.starts_with(ignored)).collect();
+        changed.into_iter().cloned().collect()
+    }
+
+    /// Returns the directories to watch: those of the recorded files, and all directories above
+    /// them up to the parent of `root`. The parents matter because a directory can be missing or a
+    /// link.
+    pub(crate) fn folders(&self, root: &Path, ignored: &Path) -> BTreeSet<PathBuf> {
+        let root = absolute(root);
+        let top = root.parent().unwrap_or(&root);
+        let mut folders = BTreeSet::from([top.to_owned(), root.clone()]);
+        folders.extend(self.folders.keys().cloned());
+        for path in self.files.keys() {
+            // An environment file can be in any directory.
+            folders.extend(
+                path.parent()
+                    .filter(|folder| !folder.starts_with(top))
+                    .map(Path::to_owned),
+            );
+            let above = path
+                .ancestors()
+                .skip(1)
+                .take_while(|folder| folder.starts_with(top));
+            for folder in above {
+                if !folders.insert(folder.to_owned()) && folder != root {
+                    break;
+                }
+            }
+        }
+        folders.retain(|folder| !folder.starts_with(ignored) && folder.is_dir());
+        // Links are followed, because changes can occur in the target directory.
+        let behind: Vec<PathBuf> = folders
+            .iter()
+            .filter_map(|folder| folder.canonicalize().ok())
+            .collect();
+        let behind_files = self.files.keys().filter(|path| path.is_symlink());
+        let behind_files =
+            behind_files.filter_map(|path| Some(path.canonicalize().ok()?.parent()?.to_owned()));
+        folders.extend(behind_files);
+        folders.extend(behind);
+        folders
+    }
+}
+
+fn names_now(folder: &Path) -> BTreeSet<String> {
+    OsFiles
+        .list(folder)
+        .map(|names| relevant(folder, &names))
+        .unwrap_or_default()
+}
+
+fn relevant(folder: &Path, names: &[(String, FileKind)]) -> BTreeSet<String> {
+    let parent = folder
+        .file_name()
+        .and_then(|name| name.to_str())
+        .unwrap_or_default();
+    let matter = names
+        .iter()
+        .filter(|(name, kind)| may_affect_bundle(parent, name, *kind));
+    matter.map(|(name, _)| name.clone()).collect()
+}
+
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
