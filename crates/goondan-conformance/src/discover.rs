@@ -152,7 +152,7 @@ mod tests {
         assert!(
             found.errors[0]
                 .to_string()
-                .contains("c.case.yaml:1:1: a case named `b2` stands in")
+                .contains("c.case.yaml:1:1: a case named `b2` already exists in")
         );
     }
 

@@ -16,6 +16,7 @@ pub mod ids;
 pub mod json_text;
 pub mod limits;
 pub mod message;
+pub mod nofollow_fs;
 pub mod notices;
 pub mod patch_headers;
 pub mod path_style;

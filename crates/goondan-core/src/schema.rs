@@ -1,8 +1,11 @@
 //! Validation of arguments against the JSON Schema of an export (rule T4), and of answers against
 //! an agent's output schema.
 
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
+use goondan_spec::schema_expansion::{MAX_SCHEMA_EXPANSION, expansion};
 use jsonschema::Validator;
 use jsonschema::error::ValidationErrorKind;
 use serde_json::Value;
@@ -14,10 +17,23 @@ const MAX_REPORTED_PROBLEMS: usize = 5;
 
 /// JSON Schema of an export's arguments. Compiled at its first use, because most tools of a catalog
 /// are never called.
-pub struct ArgumentSchema {
+#[derive(Clone)]
+pub struct ArgumentSchema(Arc<SchemaState>);
+
+struct SchemaState {
     schema: Value,
     validator: OnceLock<Result<Validator, String>>,
+    is_recursive: OnceLock<bool>,
+    /// Number of checks that took too long and still run, because nothing can stop them.
+    abandoned: AtomicUsize,
 }
+
+/// Maximum time of a check against a schema that contains itself.
+const MAX_CHECK_TIME: Duration = Duration::from_secs(2);
+
+/// Problem of a check that was given up.
+const TOO_SLOW: &str =
+    "the check against the schema takes more than 2 s; send less deeply nested values";
 
 /// Error of arguments that do not match the schema.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,15 +48,17 @@ impl ArgumentSchema {
     /// Returns the schema in the tool's declared form. Its validity was checked when the bundle was
     /// loaded.
     pub fn new(schema: Value) -> Self {
-        ArgumentSchema {
+        ArgumentSchema(Arc::new(SchemaState {
             schema,
             validator: OnceLock::new(),
-        }
+            is_recursive: OnceLock::new(),
+            abandoned: AtomicUsize::new(0),
+        }))
     }
 
     /// Returns the JSON form of the schema.
     pub fn as_value(&self) -> &Value {
-        &self.schema
+        &self.0.schema
     }
 
     /// Returns the arguments with defaults filled in.
@@ -55,8 +73,8 @@ impl ArgumentSchema {
             Value::String(text) if text.trim().is_empty() => Value::Object(JsonObject::new()),
             other => return Err(self.refuse(vec![not_an_object(other)])),
         };
-        fill_defaults(&self.schema, &mut arguments);
-        let validator = self.validator.get_or_init(|| compile(&self.schema));
+        fill_defaults(&self.0.schema, &mut arguments);
+        let validator = self.0.validator.get_or_init(|| compile(&self.0.schema));
         let problems = match validator {
             Ok(validator) if validator.is_valid(&arguments) => Vec::new(),
             Ok(validator) => validator
@@ -71,12 +89,55 @@ impl ArgumentSchema {
         }
     }
 
+    /// Returns the arguments like [`ArgumentSchema::check`], without holding up other tasks: the
+    /// check of a schema that contains itself can take any time, and runs on a thread of its own.
+    ///
+    /// # Errors
+    /// The arguments do not match the schema, or the check takes more than two seconds.
+    pub async fn check_in_time(&self, input: &Value) -> Result<JsonObject, InvalidArguments> {
+        let state = &self.0;
+        let is_recursive = state
+            .is_recursive
+            .get_or_init(|| expansion(&state.schema).is_recursive);
+        if !is_recursive {
+            return self.check(input);
+        }
+        if state.abandoned.load(Ordering::Acquire) > 0 {
+            return Err(self.refuse(vec![TOO_SLOW.to_owned()]));
+        }
+        // Set by the first of two events: the check ends, or its time is over.
+        let is_settled = Arc::new(AtomicBool::new(false));
+        let (sender, checked) = tokio::sync::oneshot::channel();
+        let (schema, input, own) = (self.clone(), input.clone(), Arc::clone(&is_settled));
+        // Not a thread of the runtime, whose end would wait for it.
+        std::thread::spawn(move || {
+            let checked = schema.check(&input);
+            if own.swap(true, Ordering::AcqRel) {
+                schema.0.abandoned.fetch_sub(1, Ordering::AcqRel);
+            }
+            // After the time is over, no one receives the result.
+            let _ = sender.send(checked);
+        });
+        match tokio::time::timeout(MAX_CHECK_TIME, checked).await {
+            Ok(Ok(checked)) => checked,
+            Ok(Err(failed)) => Err(self.refuse(vec![format!("the check failed: {failed}")])),
+            Err(_) => {
+                // Counted first, so that the check finds its count if it ends now.
+                state.abandoned.fetch_add(1, Ordering::AcqRel);
+                if is_settled.swap(true, Ordering::AcqRel) {
+                    state.abandoned.fetch_sub(1, Ordering::AcqRel);
+                }
+                Err(self.refuse(vec![TOO_SLOW.to_owned()]))
+            }
+        }
+    }
+
     /// Checks an answer. Paths in the error begin with `answer`.
     ///
     /// # Errors
     /// The answer does not match the schema; the problems are in one line.
     pub fn check_answer(&self, answer: &Value) -> Result<(), String> {
-        match self.validator.get_or_init(|| compile(&self.schema)) {
+        match self.0.validator.get_or_init(|| compile(&self.0.schema)) {
             Ok(validator) if validator.is_valid(answer) => Ok(()),
             Ok(validator) => Err(first(
                 validator
@@ -97,14 +158,15 @@ impl ArgumentSchema {
 
     fn keys(&self) -> String {
         let required = names(
-            self.schema
+            self.0
+                .schema
                 .get("required")
                 .and_then(Value::as_array)
                 .into_iter()
                 .flatten()
                 .map(text),
         );
-        let properties = self.schema.get("properties").and_then(Value::as_object);
+        let properties = self.0.schema.get("properties").and_then(Value::as_object);
         let allowed = names(
             properties
                 .into_iter()
@@ -130,6 +192,12 @@ fn first(problems: Vec<String>) -> String {
 }
 
 fn compile(schema: &Value) -> Result<Validator, String> {
+    if expansion(schema).size > MAX_SCHEMA_EXPANSION {
+        return Err(format!(
+            "the schema can't be used: its references expand to more than {MAX_SCHEMA_EXPANSION} \
+            values"
+        ));
+    }
     jsonschema::draft202012::new(schema)
         .map_err(|error| format!("the schema can't be used: {error}"))
 }
@@ -311,5 +379,47 @@ mod tests {
                 .message
                 .ends_with("(+2 more)")
         );
+    }
+
+    #[test]
+    fn a_schema_that_expands_without_measure_is_not_used() {
+        let mut defs = serde_json::Map::new();
+        for level in 0..12 {
+            let next = json!({"$ref": format!("#/$defs/y{}", level + 1)});
+            defs.insert(format!("y{level}"), json!({"anyOf": vec![next; 6]}));
+        }
+        defs.insert("y12".to_owned(), json!({"const": 1}));
+        let hostile = ArgumentSchema::new(json!({
+            "type": "object", "properties": {"a": {"$ref": "#/$defs/y0"}}, "$defs": defs,
+        }));
+        let refused = hostile.check(&json!({"a": "x"})).unwrap_err();
+        assert!(refused.message.contains("expand"), "{}", refused.message);
+    }
+
+    #[tokio::test]
+    async fn a_recursive_schema_is_checked_in_time() {
+        // Each level of the value is checked against both branches, so the time doubles.
+        let branch = |name: &str| json!({"required": [name], "properties": {"in": {"$ref": "#/$defs/tree"}}});
+        let hostile = ArgumentSchema::new(json!({
+            "type": "object",
+            "properties": {"tree": {"$ref": "#/$defs/tree"}},
+            "$defs": {"tree": {"anyOf": [branch("a"), branch("b")]}},
+        }));
+        let nested =
+            |depth| (0..depth).fold(json!({}), |inner, _| json!({"a": 1, "b": 1, "in": inner}));
+        assert!(
+            hostile
+                .check_in_time(&json!({"tree": {"a": 1}}))
+                .await
+                .is_ok()
+        );
+        let refused = hostile
+            .check_in_time(&json!({"tree": nested(40)}))
+            .await
+            .unwrap_err();
+        assert!(refused.message.contains("2 s"), "{}", refused.message);
+        // As long as that check runs, no other one begins.
+        let next = hostile.check_in_time(&json!({"tree": {"a": 1}})).await;
+        assert!(next.unwrap_err().message.contains("2 s"));
     }
 }

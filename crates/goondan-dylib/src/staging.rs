@@ -241,7 +241,7 @@ mod tests {
                 .place(&image)
                 .expect_err("another content")
                 .to_string()
-                .contains("keeps changing")
+                .contains("changed repeatedly")
         );
     }
 

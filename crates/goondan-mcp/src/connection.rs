@@ -65,6 +65,25 @@ impl McpConnection {
         place: &CallScope,
         legacy: bool,
     ) -> Result<McpConnection, ToolError> {
+        let failure = match McpConnection::attempt(definition, ways, place, legacy).await {
+            Ok(connection) => return Ok(connection),
+            Err(failure) => failure,
+        };
+        // A server of an older revision may fail in any way at a request that it does not know.
+        let is_probed = definition.protocol.is_none() && !legacy;
+        if !is_probed || failure.code.as_deref() != Some(Code::MCP_CONNECT.as_str()) {
+            return Err(failure);
+        }
+        McpConnection::attempt(definition, ways, place, true).await
+    }
+
+    /// Connects once.
+    async fn attempt(
+        definition: &McpServerDefinition,
+        ways: &ServerConnectOptions,
+        place: &CallScope,
+        legacy: bool,
+    ) -> Result<McpConnection, ToolError> {
         let handler = McpClientHandler::new(definition.elicitation);
         let stand_in = match &ways.stand_ins {
             Some(stand_ins) => stand_ins.stand_in(definition.name()).await,
@@ -80,8 +99,10 @@ impl McpConnection {
                 if let Some(errors) = stream.errors {
                     tokio::spawn(Arc::clone(&noticed).read(errors));
                 }
+                let is_probed = definition.protocol.is_none() && !legacy;
                 let lines =
-                    StdioLineTransport::new(stream.input, stream.output, Arc::clone(&noticed));
+                    StdioLineTransport::new(stream.input, stream.output, Arc::clone(&noticed))
+                        .with_optional_discovery(is_probed);
                 McpConnection::over(
                     definition,
                     handler,

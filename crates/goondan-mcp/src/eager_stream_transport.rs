@@ -92,11 +92,18 @@ impl<C: StreamableHttpClient + Sync> StreamableHttpClient for EagerStreamClient<
             JsonRpcMessage::Request(request) => Some(request.id.clone()),
             _ => None,
         };
+        let has_session = session.is_some();
         let answer = self
             .client
             .post_message_with_response_limits(uri, message, session, token, headers, limits)
             .await?;
         Ok(match (answer, asked) {
+            // The transport then begins a new session and sends the request again.
+            (StreamableHttpPostResponse::Json(JsonRpcMessage::Error(refusal), _), _)
+                if has_session && is_about_lost_session(&refusal.error.message) =>
+            {
+                return Err(StreamableHttpError::SessionExpired);
+            }
             (StreamableHttpPostResponse::Json(answer, session), Some(asked)) => {
                 StreamableHttpPostResponse::Json(addressed(answer, &asked), session)
             }
@@ -170,6 +177,23 @@ fn addressed(answer: ServerJsonRpcMessage, asked: &RequestId) -> ServerJsonRpcMe
         }
         answer => answer,
     }
+}
+
+/// Returns true for the words with which servers refuse a session id that they do not know. The
+/// specification requires status 404, but many servers answer with 400 and an error.
+fn is_about_lost_session(message: &str) -> bool {
+    let message = message.to_lowercase();
+    let is_refused = [
+        "expired",
+        "invalid",
+        "missing",
+        "no valid",
+        "not found",
+        "not initialized",
+        "terminated",
+        "unknown",
+    ];
+    message.contains("session") && is_refused.iter().any(|word| message.contains(word))
 }
 
 /// Compares ids as strings, because some servers return a numeric id as a string.
@@ -311,5 +335,24 @@ mod tests {
             .now_or_never()
             .expect("there is no session");
         assert_eq!(server.posted.load(Ordering::SeqCst), 2);
+    }
+
+    #[test]
+    fn the_words_for_a_lost_session_are_recognized() {
+        for lost in [
+            "Bad Request: No valid session ID provided",
+            "Session not found",
+            "Invalid or missing session ID",
+            "session expired",
+        ] {
+            assert!(is_about_lost_session(lost), "{lost}");
+        }
+        for other in [
+            "Method not found",
+            "invalid arguments",
+            "the session is busy",
+        ] {
+            assert!(!is_about_lost_session(other), "{other}");
+        }
     }
 }

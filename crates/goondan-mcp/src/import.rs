@@ -361,7 +361,7 @@ mod tests {
             listed
                 .servers
                 .iter()
-                .all(|one| one.notes[0].contains(&format!("called `{}`", one.name)))
+                .all(|one| one.notes[0].contains(&format!("named `{}`", one.name)))
         );
         assert_eq!(
             listed.left_out,

@@ -335,6 +335,12 @@ fn failure(definition: &McpServerDefinition, cause: &AuthError) -> ToolError {
         ),
     );
     let page = page_url("mcp.md");
+    if text.to_lowercase().contains("registration") {
+        return error.suggest(format!(
+            "The server registers no clients by itself. The swarm operator can create a client there \
+            and set `oauth.clientId` in `spec.mcp`. See {page}."
+        ));
+    }
     error.suggest(format!(
         "The swarm operator can try `gdn mcp login {name}`. See {page}."
     ))

@@ -80,14 +80,31 @@ pub(crate) fn output(
             ..ToolError::new(text).code(Code::MCP_TOOL)
         });
     }
-    // Structured content repeats the text, so the text is not needed.
-    let output = result.structured_content.map_or(Value::String(text), tidy);
+    let output = match result.structured_content {
+        None => Value::String(text),
+        // Most servers repeat the data as text.
+        Some(data) if texts.iter().all(|text| is_part_of(text, &data)) => tidy(data),
+        Some(data) => Value::String(format!("{text}\n\n{}", tidy(data))),
+    };
     Ok(ToolOutput {
         output,
         title: Some(format!("{server}: {own}")),
         attachments,
         ..ToolOutput::default()
     })
+}
+
+/// Returns true if `text` is the data, as JSON, or a value in it.
+fn is_part_of(text: &str, data: &Value) -> bool {
+    let parsed = serde_json::from_str::<Value>(text).ok();
+    let is_here = parsed.as_ref() == Some(data) || data.as_str() == Some(text);
+    is_here
+        || text.trim().is_empty()
+        || match data {
+            Value::Array(items) => items.iter().any(|item| is_part_of(text, item)),
+            Value::Object(fields) => fields.values().any(|field| is_part_of(text, field)),
+            _ => false,
+        }
 }
 
 fn take(block: ContentBlock, texts: &mut Vec<String>, attachments: &mut Vec<Attachment>) {
@@ -272,6 +289,29 @@ mod tests {
         assert_eq!(
             (error.message.as_str(), error.code.as_deref()),
             ("no such file", Some("E_MCP_TOOL"))
+        );
+    }
+
+    #[test]
+    fn text_that_says_more_than_the_data_is_kept() {
+        let output = |text: &str, data: Value| {
+            let content = json!([{"type": "text", "text": text}]);
+            let whole = json!({"content": content, "structuredContent": data});
+            result(whole).unwrap().output
+        };
+        let data = json!({"name": "a.txt", "n": 3, "in": ["x"]});
+        for repeated in [
+            "",
+            "x",
+            "3",
+            "a.txt",
+            r#"{"n": 3, "in": ["x"], "name": "a.txt"}"#,
+        ] {
+            assert_eq!(output(repeated, data.clone()), data, "{repeated}");
+        }
+        assert_eq!(
+            output("the whole text", data.clone()),
+            json!(format!("the whole text\n\n{data}"))
         );
     }
 }

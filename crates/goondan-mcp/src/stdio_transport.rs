@@ -10,12 +10,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rmcp::RoleClient;
-use rmcp::model::{ErrorData, RequestId};
+use rmcp::model::{ClientRequest, ErrorCode, ErrorData, JsonRpcMessage, RequestId};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::codes;
@@ -31,6 +32,8 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 /// Errors of writing to a server that has ended.
 const ENDED_ERRORS: [io::ErrorKind; 2] =
     [io::ErrorKind::BrokenPipe, io::ErrorKind::ConnectionReset];
+/// Time for an answer to `server/discover`. Servers of older revisions may ignore the request.
+const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(1);
 /// Message of the error that replaces an unreadable answer.
 pub(crate) const UNREADABLE_ANSWER: &str = "an unreadable answer";
 
@@ -97,6 +100,51 @@ pub(crate) struct StdioLineTransport {
     noticed: Arc<StreamObservations>,
     /// Fires when the server no longer reads its input, which usually precedes its end.
     deaf: CancellationToken,
+    discovery: DiscoveryProbe,
+}
+
+/// A `server/discover` request that a server may not understand.
+#[derive(Default)]
+struct DiscoveryProbe {
+    /// The transport answers the request itself if the server is silent.
+    is_optional: bool,
+    /// The request without an answer, and the end of the wait.
+    pending: Option<(RequestId, Instant)>,
+    /// Requests that the transport has answered. Late answers of the server are dropped.
+    abandoned: Vec<RequestId>,
+}
+
+impl DiscoveryProbe {
+    fn note_request(&mut self, item: &TxJsonRpcMessage<RoleClient>) {
+        if let JsonRpcMessage::Request(request) = item
+            && matches!(request.request, ClientRequest::DiscoverRequest(_))
+            && self.is_optional
+        {
+            self.pending = Some((request.id.clone(), Instant::now() + DISCOVERY_TIMEOUT));
+        }
+    }
+
+    /// Returns the refusal that takes the place of the server's answer.
+    fn give_up(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
+        let (id, _) = self.pending.take()?;
+        self.abandoned.push(id.clone());
+        let error = ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "the server is silent", None);
+        Some(RxJsonRpcMessage::<RoleClient>::error(error, Some(id)))
+    }
+
+    /// Returns false for a late answer.
+    fn accepts(&mut self, message: &RxJsonRpcMessage<RoleClient>) -> bool {
+        let id = match message {
+            JsonRpcMessage::Response(response) => Some(&response.id),
+            JsonRpcMessage::Error(refusal) => refusal.id.as_ref(),
+            _ => None,
+        };
+        let Some(id) = id else {
+            return true;
+        };
+        self.pending.take_if(|(pending, _)| pending == id);
+        !self.abandoned.contains(id)
+    }
 }
 
 impl StdioLineTransport {
@@ -113,6 +161,24 @@ impl StdioLineTransport {
             noise: 0,
             noticed,
             deaf: CancellationToken::new(),
+            discovery: DiscoveryProbe::default(),
+        }
+    }
+
+    /// Answers `server/discover` in place of a server that is silent for a second.
+    pub(crate) fn with_optional_discovery(mut self, is_optional: bool) -> Self {
+        self.discovery.is_optional = is_optional;
+        self
+    }
+
+    /// Reads a line like [`StdioLineTransport::read_line`]. Returns `None` if the time for
+    /// `server/discover` is over first.
+    async fn read_line_in_time(&mut self) -> Option<bool> {
+        match self.discovery.pending {
+            None => Some(self.read_line().await),
+            Some((_, deadline)) => tokio::time::timeout_at(deadline, self.read_line())
+                .await
+                .ok(),
         }
     }
 
@@ -169,6 +235,7 @@ impl Transport<RoleClient> for StdioLineTransport {
         &mut self,
         item: TxJsonRpcMessage<RoleClient>,
     ) -> impl Future<Output = Result<(), io::Error>> + Send + 'static {
+        self.discovery.note_request(&item);
         let (output, deaf) = (Arc::clone(&self.output), self.deaf.clone());
         async move {
             let mut line = serde_json::to_vec(&item)?;
@@ -189,19 +256,25 @@ impl Transport<RoleClient> for StdioLineTransport {
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
-        while self.read_line().await {
+        loop {
+            match self.read_line_in_time().await {
+                Some(true) => {}
+                Some(false) => return None,
+                None => return self.discovery.give_up(),
+            }
             let line = std::mem::take(&mut self.line);
             match read(&line) {
                 Some(message) => {
                     self.noise = 0;
-                    return Some(message);
+                    if self.discovery.accepts(&message) {
+                        return Some(message);
+                    }
                 }
                 None if line.trim_ascii().is_empty() => {}
                 None if self.pass_over(&line) => {}
                 None => return None,
             }
         }
-        None
     }
 
     async fn close(&mut self) -> Result<(), io::Error> {
@@ -226,10 +299,54 @@ fn read(line: &[u8]) -> Option<RxJsonRpcMessage<RoleClient>> {
     if let Ok(message) = serde_json::from_slice(line) {
         return Some(message);
     }
+    let repaired = without_lone_surrogates(line);
+    if let Some(message) = repaired.and_then(|line| serde_json::from_slice(&line).ok()) {
+        return Some(message);
+    }
     let envelope: ResponseEnvelope = serde_json::from_slice(line).ok()?;
     let is_answer = envelope.result.is_some() || envelope.error.is_some();
     let error = ErrorData::invalid_request(UNREADABLE_ANSWER, None);
     is_answer.then(|| RxJsonRpcMessage::<RoleClient>::error(error, Some(envelope.id)))
+}
+
+/// Replaces escapes of half a character, such as `\\ud83d`, by the replacement character. Servers that
+/// cut strings by UTF-16 units send them. Returns `None` if there is none.
+fn without_lone_surrogates(line: &[u8]) -> Option<Vec<u8>> {
+    let mut repaired = line.to_vec();
+    let (mut at, mut has_changed) = (0, false);
+    while at < repaired.len() {
+        if repaired[at] != b'\\' {
+            at += 1;
+            continue;
+        }
+        match unit_at(&repaired, at) {
+            Some(0xd800..=0xdbff)
+                if matches!(
+                    unit_at(&repaired, at + UNIT_ESCAPE_BYTES),
+                    Some(0xdc00..=0xdfff)
+                ) =>
+            {
+                at += 2 * UNIT_ESCAPE_BYTES;
+            }
+            Some(0xd800..=0xdfff) => {
+                repaired[at..at + UNIT_ESCAPE_BYTES].copy_from_slice(b"\\ufffd");
+                has_changed = true;
+                at += UNIT_ESCAPE_BYTES;
+            }
+            // Another escape, such as `\\\\`, has two bytes.
+            _ => at += 2,
+        }
+    }
+    has_changed.then_some(repaired)
+}
+
+/// Length of `\\uXXXX`.
+const UNIT_ESCAPE_BYTES: usize = 6;
+
+/// Returns the UTF-16 unit of the escape at `at`, if there is one.
+fn unit_at(line: &[u8], at: usize) -> Option<u16> {
+    let digits = line.get(at..at + UNIT_ESCAPE_BYTES)?.strip_prefix(b"\\u")?;
+    u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
 }
 
 #[cfg(test)]
@@ -248,6 +365,54 @@ mod tests {
             ),
             noticed,
         )
+    }
+
+    #[test]
+    fn only_half_characters_are_replaced() {
+        let repaired = |line: &str| {
+            without_lone_surrogates(line.as_bytes()).map(|line| String::from_utf8(line).unwrap())
+        };
+        for whole in [
+            r#""a""#,
+            r#""\ud83d\ude00""#,
+            r#""\\ud83d""#,
+            r#""\u00e9""#,
+            "\\",
+            "\\u12",
+        ] {
+            assert_eq!(repaired(whole), None, "{whole}");
+        }
+        for (cut, expected) in [
+            (r#""\ud83d""#, r#""\ufffd""#),
+            (r#""\ud83d\n\ude00x""#, r#""\ufffd\n\ufffdx""#),
+            (r#""\\\ud83d\ud83d\ude00""#, r#""\\\ufffd\ud83d\ude00""#),
+        ] {
+            assert_eq!(repaired(cut).as_deref(), Some(expected), "{cut}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_server_is_asked_only_once_and_its_late_answer_is_dropped() {
+        let (near, far) = tokio::io::duplex(1_024);
+        let mut server = BufReader::new(far);
+        let (input, output) = tokio::io::split(near);
+        let mut lines = StdioLineTransport::new(Box::new(input), Box::new(output), Arc::default())
+            .with_optional_discovery(true);
+        let discover = serde_json::from_str(
+            r#"{"jsonrpc": "2.0", "id": 0, "method": "server/discover", "params": {}}"#,
+        );
+        lines.send(discover.unwrap()).await.unwrap();
+        let refused = lines.receive().await;
+        assert!(matches!(
+            refused,
+            Some(JsonRpcMessage::Error(refusal)) if refusal.error.code == ErrorCode::METHOD_NOT_FOUND
+        ));
+        let answers = b"{\"jsonrpc\":\"2.0\",\"id\":0,\"result\":{}}\n{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n";
+        server.get_mut().write_all(answers).await.unwrap();
+        assert!(matches!(
+            lines.receive().await,
+            Some(JsonRpcMessage::Response(response)) if response.id == RequestId::Number(1)
+        ));
     }
 
     #[tokio::test]

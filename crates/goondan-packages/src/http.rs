@@ -65,6 +65,13 @@ pub(crate) async fn client() -> Result<Client> {
     })
 }
 
+/// Returns the host of a URL, with the port if it is not the usual one.
+pub(crate) fn host_of(url: &Url) -> String {
+    let host = url.host_str().unwrap_or_default();
+    url.port()
+        .map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
+}
+
 /// Parses a URL, and checks that requests to it are permitted.
 pub(crate) fn parse(address: &str) -> Result<Url> {
     let url = Url::parse(address)

@@ -97,7 +97,15 @@ impl AccessPolicy {
     }
 
     fn check_host(&self, headers: &HeaderMap, uri: &Uri) -> Result<(), ApiProblem> {
-        if self.hosts.contains(without_port(&host(headers, uri))) {
+        let is_allowed = |host: &str| {
+            self.hosts
+                .contains(without_port(&host.to_ascii_lowercase()))
+        };
+        // A second host, in another header or in the address, could be what a proxy looks at.
+        let named = headers.get_all(HOST).iter();
+        let named = named.map(|host| host.to_str().unwrap_or_default());
+        let mut all = named.chain(uri.authority().map(|name| name.as_str()));
+        if all.next().is_some_and(is_allowed) && all.all(is_allowed) {
             return Ok(());
         }
         Err(ApiProblem::new(
@@ -261,6 +269,23 @@ mod tests {
             .check(&map, &Uri::from_static("/"))
             .err()
             .map(|problem| problem.code)
+    }
+
+    #[test]
+    fn every_host_that_a_request_names_must_be_allowed() {
+        let is_allowed = |hosts: &[&str], uri: &'static str| {
+            let mut map = HeaderMap::new();
+            for host in hosts {
+                map.append(HOST, host.parse().unwrap());
+            }
+            access().check_host(&map, &Uri::from_static(uri)).is_ok()
+        };
+        assert!(is_allowed(&["localhost"], "/"));
+        assert!(is_allowed(&["localhost"], "http://LOCALHOST:1/x"));
+        assert!(is_allowed(&[], "http://localhost/x"));
+        assert!(!is_allowed(&[], "/"));
+        assert!(!is_allowed(&["localhost", "evil.example"], "/"));
+        assert!(!is_allowed(&["localhost"], "http://evil.example/"));
     }
 
     #[test]

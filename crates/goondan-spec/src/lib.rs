@@ -50,6 +50,7 @@ mod references;
 pub mod render;
 pub mod repair;
 pub mod schema;
+pub mod schema_expansion;
 pub mod sent_schema;
 pub mod snapshot;
 pub mod source;

@@ -6,6 +6,7 @@ use serde_json::Value;
 use crate::decode::FieldReader;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::diagnostic_sink::DiagnosticSink;
+use crate::schema_expansion::{MAX_SCHEMA_EXPANSION, expansion};
 
 /// Keywords whose values the meta-schema does not check. A schema with one of them is also
 /// compiled.
@@ -77,6 +78,13 @@ pub(crate) fn check(schema: &Value) -> Result<(), SchemaProblem> {
             ));
         }
         None => return Err(root("the root has no `type`", "add `type: object`")),
+    }
+    if expansion(schema).size > MAX_SCHEMA_EXPANSION {
+        return Err(root(
+            "the references of this schema expand to more than 100,000 values, which takes too \
+            long to check",
+            "refer to a subschema from fewer places",
+        ));
     }
     if uses_any(schema, &COMPILED_KEYWORDS)
         // Calling the generic options builder would compile the validator a second time in this

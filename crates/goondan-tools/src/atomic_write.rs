@@ -9,8 +9,8 @@ use goondan_spec::Code;
 
 use crate::encoding::{FileEncoding, detect_encoding, not_text};
 use crate::errors;
-use crate::nofollow_fs::{DirectoryEntryKind, DirectoryHandle};
 use crate::paths::{FileRoot, ResolvedPath};
+use goondan_core::nofollow_fs::{DirectoryEntryKind, DirectoryHandle};
 
 /// Replaces the contents of a file, or creates it. Readers see the old or the new contents. The
 /// mode of an existing file is kept. The directory must exist.
@@ -21,16 +21,16 @@ pub(crate) fn replace(
 ) -> Result<(), ToolError> {
     let what = format!("write `{}`", place.given);
     let there = root.in_folder(place, &what, |folder, name| match folder.look(name)? {
-        Some((DirectoryEntryKind::File, mode)) => folder
-            .write_atomically(name, content, Some(mode))
+        Some(found) if found.kind == DirectoryEntryKind::File => folder
+            .write_atomically(name, content, Some(found.permissions))
             .map(|()| None),
         None => folder.write_atomically(name, content, None).map(|()| None),
-        Some((other, _)) => Ok(Some(other)),
+        Some(found) => Ok(Some(found.kind)),
     })?;
     let kind = match there {
         None => return Ok(()),
         Some(DirectoryEntryKind::Folder) => "it is a directory",
-        Some(DirectoryEntryKind::File | DirectoryEntryKind::Other) => "it is not a regular file",
+        Some(_) => "it is not a regular file",
     };
     Err(ToolError::new(format!("cannot {what}: {kind}")).code(Code::TOOL_WRONG_FILE_TYPE))
 }

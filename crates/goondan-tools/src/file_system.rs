@@ -1,6 +1,5 @@
 //! `file-system`: reads, writes and lists files of the working directory.
 
-use std::fs;
 use std::io::{Read as _, Write as _};
 use std::path::Path;
 use std::sync::Arc;
@@ -14,10 +13,10 @@ use serde_json::{Value, json};
 use crate::atomic_write::replace;
 use crate::builtin_tool::BuiltinTool;
 use crate::errors::{self, blocking};
-use crate::nofollow_fs::DirectoryHandle;
 use crate::output_capture::without_cut_end;
 use crate::paths::{ExtraRoots, FileRoot, ResolvedPath};
 use crate::tool_operation::{ToolExport, ToolOperation, titled};
+use goondan_core::nofollow_fs::{DirectoryEntryKind, DirectoryHandle};
 
 /// Maximum number of entries in one list.
 const MAX_DIRECTORY_ENTRIES: usize = 10_000;
@@ -158,7 +157,8 @@ impl ToolOperation for ListDirectory {
         blocking(move || {
             let place = root.resolve(&self.path)?;
             let mut found = Vec::new();
-            self.collect(&place.path, &mut found)
+            root.open_directory(&place)
+                .and_then(|directory| self.collect(&directory, &place.path, &mut found))
                 .map_err(|error| errors::io(format_args!("list `{}`", self.path), &error))?;
             found.sort_by(|left, right| left.path.cmp(&right.path));
             Ok(self.report(&place, found))
@@ -175,31 +175,34 @@ struct ListedEntry {
 }
 
 impl ListDirectory {
-    /// Adds the entries of `folder`, up to one more than [`MAX_DIRECTORY_ENTRIES`]. Unreadable
+    /// Adds the entries of `directory`, whose path is `above`, up to one more than [`MAX_DIRECTORY_ENTRIES`]. Unreadable
     /// subdirectories count as empty. Links and special files are skipped.
-    fn collect(&self, folder: &Path, found: &mut Vec<ListedEntry>) -> std::io::Result<()> {
-        for entry in fs::read_dir(folder)? {
-            let entry = entry?;
-            let (Ok(metadata), path) = (entry.metadata(), entry.path()) else {
-                continue;
-            };
-            let name = entry.file_name().to_string_lossy().into_owned();
-            if metadata.is_dir() {
+    fn collect(
+        &self,
+        directory: &DirectoryHandle,
+        above: &Path,
+        found: &mut Vec<ListedEntry>,
+    ) -> std::io::Result<()> {
+        for (name, metadata) in directory.entries()? {
+            let path = above.join(&name);
+            if metadata.kind == DirectoryEntryKind::Folder {
                 if self.include_dirs {
                     found.push(ListedEntry {
-                        name,
+                        name: name.to_string_lossy().into_owned(),
                         path: path.clone(),
                         size: None,
                     });
                 }
                 if self.recursive && found.len() <= MAX_DIRECTORY_ENTRIES {
-                    let _ = self.collect(&path, found);
+                    let _ = directory
+                        .open_subdirectory(&name)
+                        .and_then(|below| self.collect(&below, &path, found));
                 }
-            } else if metadata.is_file() && self.include_files {
+            } else if metadata.kind == DirectoryEntryKind::File && self.include_files {
                 found.push(ListedEntry {
-                    name,
+                    name: name.to_string_lossy().into_owned(),
                     path,
-                    size: Some(metadata.len()),
+                    size: Some(metadata.size),
                 });
             }
             if found.len() > MAX_DIRECTORY_ENTRIES {

@@ -38,7 +38,6 @@ mod memory;
 mod messaging;
 mod mutex_lock;
 mod net_guard;
-mod nofollow_fs;
 mod output_capture;
 mod paths;
 mod platforms;

@@ -16,7 +16,10 @@ use goondan_spec::Code;
 use serde::Deserialize;
 
 use crate::errors;
-use crate::nofollow_fs::{DirectoryHandle, FileOpenMode, open_beneath};
+use goondan_core::nofollow_fs::{
+    DirectoryEntryKind, DirectoryHandle, EntryMetadata, FileOpenMode, metadata_beneath,
+    open_beneath, open_regular_file,
+};
 
 /// The directory that file tools must not leave.
 #[derive(Debug, Clone)]
@@ -169,6 +172,25 @@ impl FileRoot {
         let metadata = file.metadata().map_err(|error| errors::io(&what, &error))?;
         expect_file(&metadata, &what)?;
         Ok((file, metadata))
+    }
+
+    /// Opens a regular file that a walk below a resolved path has found.
+    pub(crate) fn open_found(&self, path: &Path) -> io::Result<File> {
+        open_regular_file(self.base_of(path), path)
+    }
+
+    /// Returns the metadata of a regular file that a walk has found. Returns `None` if a link was
+    /// inserted during the walk, so that it found a file outside.
+    pub(crate) fn look_at_found(&self, path: &Path) -> Option<EntryMetadata> {
+        metadata_beneath(self.base_of(path), path)
+            .ok()
+            .flatten()
+            .filter(|metadata| metadata.kind == DirectoryEntryKind::File)
+    }
+
+    /// Opens a resolved directory.
+    pub(crate) fn open_directory(&self, place: &ResolvedPath) -> io::Result<DirectoryHandle> {
+        DirectoryHandle::open(self.base_of(&place.path), &place.path)
     }
 
     /// Opens a file for appending, and creates it if necessary.

@@ -81,19 +81,12 @@ pub(crate) fn piped(command: &mut Command) {
         .stderr(Stdio::piped());
 }
 
-/// Makes `command` the leader of a new process group that ends with its handle. Outside of a
-/// sandbox it also gets its own session, without a terminal, so that it can neither overwrite nor
-/// answer a prompt. A sandbox already prevents opening terminals, and creating a session takes 0.2
-/// ms.
-fn grouped(command: Command, in_sandbox: bool) -> CommandWrap {
+/// Makes `command` the leader of a new process group that ends with its handle. It also gets its
+/// own session, without a terminal, so that it can neither overwrite nor answer a prompt.
+fn grouped(command: Command) -> CommandWrap {
     let mut wrap = CommandWrap::from(command);
     #[cfg(unix)]
-    match in_sandbox {
-        true => wrap.wrap(process_wrap::tokio::ProcessGroup::leader()),
-        false => wrap.wrap(process_wrap::tokio::ProcessSession),
-    };
-    #[cfg(not(unix))]
-    let _ = in_sandbox;
+    wrap.wrap(process_wrap::tokio::ProcessSession);
     wrap.wrap(KillOnDrop);
     wrap
 }
@@ -115,7 +108,7 @@ impl ProgramGroup {
     /// time.
     pub(crate) async fn spawn_patiently(program: SandboxedCommand) -> io::Result<ProgramGroup> {
         program.prepare();
-        let mut command = grouped(program.command, !program.layers.is_empty());
+        let mut command = grouped(program.command);
         for _ in 0..MAX_BUSY_FILE_ATTEMPTS {
             match sandboxed_start::run_in_sandbox(&program.layers, || command.spawn()) {
                 Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy => {

@@ -9,7 +9,8 @@ struct ToolChain {
     variable: &'static str,
     /// Default location below the home directory; empty if there is none.
     usual: &'static str,
-    /// Readable parts; all if empty. They contain no keys.
+    /// Readable parts; all if empty. They contain no keys: package managers store those next to
+    /// them, such as in `.nvm/.npmrc`.
     parts: &'static [&'static str],
 }
 
@@ -31,13 +32,48 @@ const TOOL_CHAINS: [ToolChain; 14] = [
         ".cargo",
         &["bin", "config.toml", "env", "git", "registry"],
     ),
-    at("RUSTUP_HOME", ".rustup", &[]),
-    at("PYENV_ROOT", ".pyenv", &[]),
-    at("NVM_DIR", ".nvm", &[]),
-    at("VOLTA_HOME", ".volta", &[]),
-    at("ASDF_DATA_DIR", ".asdf", &[]),
-    at("SDKMAN_DIR", ".sdkman", &[]),
-    at("RBENV_ROOT", ".rbenv", &[]),
+    at("RUSTUP_HOME", ".rustup", &["settings.toml", "toolchains"]),
+    at(
+        "PYENV_ROOT",
+        ".pyenv",
+        &[
+            "bin",
+            "completions",
+            "libexec",
+            "plugins",
+            "pyenv.d",
+            "shims",
+            "version",
+            "versions",
+        ],
+    ),
+    at(
+        "NVM_DIR",
+        ".nvm",
+        &["alias", "bash_completion", "nvm-exec", "nvm.sh", "versions"],
+    ),
+    at(
+        "VOLTA_HOME",
+        ".volta",
+        &["bin", "hooks.json", "layout.v4", "tools"],
+    ),
+    at(
+        "ASDF_DATA_DIR",
+        ".asdf",
+        &["asdf.sh", "bin", "installs", "lib", "plugins", "shims"],
+    ),
+    at(
+        "SDKMAN_DIR",
+        ".sdkman",
+        &["bin", "candidates", "contrib", "libexec", "src"],
+    ),
+    at(
+        "RBENV_ROOT",
+        ".rbenv",
+        &[
+            "bin", "libexec", "plugins", "rbenv.d", "shims", "version", "versions",
+        ],
+    ),
     at("BUN_INSTALL", ".bun", &["bin"]),
     at("DENO_INSTALL_ROOT", ".deno", &["bin"]),
     at("PNPM_HOME", ".local/share/pnpm", &[]),
@@ -76,9 +112,16 @@ impl ToolChain {
             [] => folders.collect(),
             parts => folders
                 .flat_map(|folder| parts.iter().map(move |part| folder.join(part)))
+                .filter(|path| !is_with_key(path))
                 .collect(),
         }
     }
+}
+
+/// Returns true for a settings file of cargo that contains the token of a registry.
+fn is_with_key(path: &Path) -> bool {
+    path.file_name() == Some("config.toml".as_ref())
+        && std::fs::read_to_string(path).is_ok_and(|text| text.contains("token"))
 }
 
 #[cfg(test)]
@@ -106,6 +149,11 @@ mod tests {
                 .any(|path| path.ends_with("credentials.toml") || path == "/srv/cargo"),
             "{moved:?}"
         );
+        let folder = tempfile::tempdir().unwrap();
+        let config = folder.path().join("config.toml");
+        std::fs::write(&config, "[registries.x]\ntoken = \"s\"\n").unwrap();
+        let with_key = read(cargo, folder.path().to_str());
+        assert!(!with_key.contains(&config.display().to_string()));
         assert_eq!(read(java, Some("/opt/java")), ["/opt/java"]);
         assert!(read(java, None).is_empty() && read(java, Some("relative")).is_empty());
     }

@@ -1,5 +1,7 @@
 //! Items for the `gdn` command and the test runner only. They may change at any time.
 
+/// Files that no link can replace, for static pages of the server.
+pub use goondan_core::nofollow_fs;
 /// Access restricted to the owner, for the history of the command and for directory checks in
 /// `doctor`.
 pub use goondan_core::private_files;

@@ -300,6 +300,84 @@ fn a_sandbox_contains_or_refuses() {
     assert_ne!(result["output"]["exitCode"], 0);
 }
 
+/// Prints the system calls and paths that work in the sandbox and must not.
+const PROBE: &str = r#"
+import ctypes, errno, os, platform, sys
+libc = ctypes.CDLL(None, use_errno=True)
+parent = os.getppid()
+calls = {
+    "adjtimex": 159, "clock_adjtime": 305, "clock_settime": 227, "settimeofday": 164, "setdomainname": 171,
+    "sethostname": 170, "add_key": 248, "keyctl": 250, "request_key": 249, "mq_getsetattr": 245,
+    "mq_notify": 244, "mq_open": 240, "mq_timedreceive": 243, "mq_timedsend": 242, "mq_unlink": 241,
+    "msgctl": 71, "msgget": 68, "msgrcv": 70, "msgsnd": 69, "semctl": 66, "semget": 64, "semop": 65,
+    "semtimedop": 220, "shmat": 30, "shmctl": 31, "shmdt": 67, "shmget": 29, "chroot": 161, "fsconfig": 431,
+    "fsmount": 432, "fsopen": 430, "fspick": 433, "mount": 165, "move_mount": 429, "open_tree": 428,
+    "pivot_root": 155, "setns": 308, "umount2": 166, "unshare": 272, "acct": 163, "bpf": 321,
+    "delete_module": 176, "fanotify_init": 300, "finit_module": 313, "init_module": 175, "kexec_load": 246,
+    "perf_event_open": 298, "quotactl": 179, "reboot": 169, "swapoff": 168, "swapon": 167, "syslog": 103,
+    "userfaultfd": 323, "vhangup": 153, "kcmp": 312, "open_by_handle_at": 304, "pidfd_getfd": 438,
+    "process_vm_readv": 310, "process_vm_writev": 311, "ptrace": 101, "io_uring_setup": 425, "clone3": 435,
+}
+tries = [(name, number, (0, 0, 0, 0)) for name, number in calls.items()]
+tries += [
+    ("sched_setaffinity", 203, (parent, 0, 0)), ("sched_setscheduler", 144, (parent, 3, 0)),
+    ("setpriority", 141, (0, parent, 19)), ("setpriority of the user", 141, (2, 0, 19)),
+    ("ioprio_set", 251, (1, parent, 3 << 13)), ("clone", 56, (0x10000000 | 17, 0, 0, 0)),
+    ("socket", 41, (2, 1, 0)), ("local socket", 41, (1, 1, 0)),
+]
+if platform.machine() == "x86_64":
+    for name, number, arguments in tries:
+        done = libc.syscall(number, *map(ctypes.c_long, arguments))
+        if done == 0 and name == "clone":
+            os._exit(0)
+        if done != -1 or ctypes.get_errno() not in (errno.EPERM, errno.ENOSYS):
+            print(name, done, ctypes.get_errno())
+paths = ["/run", "/run/user", "/run/secrets", "/run/credentials", "/var/run/secrets", "/dev/shm", "/dev", "/proc", "/proc/1/environ",
+    "/root", "/home", "/var/lib", "/var/log", "/tmp", f"/proc/{parent}/environ", os.path.expanduser("~/.ssh")]
+for path in paths:
+    try:
+        os.listdir(path) if os.path.isdir(path) else open(path).read()
+        print("read", path)
+    except OSError:
+        pass
+for name, mode in [("terminal", 0o20666), ("disk", 0o60666)]:
+    try:
+        os.mknod(name, mode, os.makedev(5, 0))
+        print("mknod", name)
+    except OSError:
+        pass
+if str(os.getsid(0)) == sys.argv[1]:
+    print("session")
+print("over")
+"#;
+
+/// Programs have no capabilities, even if this program runs as root.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_sandboxed_program_reaches_nothing_beyond_its_files() {
+    let sandbox = project("workdir: project\n  permissions: {default: allow, sandbox: {}}");
+    sandbox.write("p/probe.py", PROBE);
+    sandbox.gdn(&["trust", "p"]).ok();
+    let session = nix::unistd::getsid(None).unwrap();
+    let arguments = json!({ "command": format!("python3 probe.py {session}") }).to_string();
+    let outcome = sandbox.gdn(&[
+        "tool",
+        "call",
+        "bash__exec",
+        "-p",
+        "p",
+        "--args",
+        &arguments,
+        "--json",
+    ]);
+    let result: Value = serde_json::from_str(outcome.ok()).unwrap();
+    // This kernel has no sandbox, or the machine has no Python.
+    if result["status"] == "error" || result["output"]["exitCode"] == 127 {
+        return;
+    }
+    assert_eq!(result["output"]["stdout"], "over\n", "{result}");
+}
+
 #[test]
 #[cfg(unix)]
 fn limits_hold() {

@@ -136,7 +136,7 @@ mod tests {
     fn a_reference_that_leads_nowhere_is_an_error() {
         let error = text("${p.output.nothing}", &saved()).expect_err("an error");
         assert!(
-            error.starts_with("`${p.output.nothing}` leads nowhere"),
+            error.starts_with("`${p.output.nothing}` does not exist"),
             "{error}"
         );
         assert!(value(&json!("${p.output.list.9}"), &saved()).is_err());

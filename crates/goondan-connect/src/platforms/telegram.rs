@@ -421,7 +421,8 @@ fn event(update: &Value) -> Option<PlatformEvent> {
             name: name(from),
         }),
         channel: Some(chat_id.to_string()),
-        quotes: ["forward_origin", "forward_date"]
+        // The sender did not write a forwarded message, nor the result of an inline bot.
+        quotes: ["forward_origin", "forward_date", "via_bot"]
             .iter()
             .any(|forwarded| message.get(forwarded).is_some()),
         files: sent.into_iter().collect(),

@@ -20,10 +20,10 @@ pub struct CommandForm {
 }
 
 /// Programs that print their input, and run nothing.
-const READ_ONLY_PROGRAMS: [&str; 30] = [
-    "basename", "cat", "cmp", "comm", "cut", "date", "df", "diff", "dirname", "du", "echo",
-    "egrep", "false", "fgrep", "file", "grep", "head", "jq", "ls", "nl", "printf", "pwd",
-    "realpath", "stat", "tail", "test", "tr", "true", "wc", "which",
+const READ_ONLY_PROGRAMS: [&str; 29] = [
+    "basename", "cat", "cmp", "comm", "cut", "df", "diff", "dirname", "du", "echo", "egrep",
+    "false", "fgrep", "file", "grep", "head", "jq", "ls", "nl", "printf", "pwd", "realpath",
+    "stat", "tail", "test", "tr", "true", "wc", "which",
 ];
 
 /// Programs with a single purpose that run files of the working directory.

@@ -14,6 +14,7 @@ pub(super) fn words(text: &str) -> Option<Vec<String>> {
         rest: text.chars().peekable(),
         words: Vec::new(),
         word: None,
+        is_rest_plain: false,
     };
     while let Some(next) = reader.rest.next() {
         reader.take(next)?;
@@ -22,15 +23,21 @@ pub(super) fn words(text: &str) -> Option<Vec<String>> {
     Some(reader.words)
 }
 
+/// Characters that quote or escape others.
+const QUOTES: [char; 3] = ['\'', '"', '\\'];
+
 /// Returns `true` if the text contains quotes or escapes.
 fn is_quoted(text: &str) -> bool {
-    text.contains(['\'', '"', '\\'])
+    text.contains(QUOTES)
 }
 
 struct ShellWordReader<'a> {
     rest: Peekable<Chars<'a>>,
     words: Vec<String>,
     word: Option<String>,
+    /// The rest of the text is known to contain no quotes. Remembered, so that a text with many
+    /// here-documents is searched once.
+    is_rest_plain: bool,
 }
 
 impl ShellWordReader<'_> {
@@ -71,13 +78,17 @@ impl ShellWordReader<'_> {
             '<' if self.rest.next_if_eq(&'<').is_some() => {
                 self.end();
                 let is_text = self.rest.next_if_eq(&'<').is_some();
-                let rest: String = self.rest.clone().collect();
-                (is_text || !is_quoted(&rest)).then_some(())?;
+                (is_text || self.has_plain_rest()).then_some(())?;
             }
             c if c.is_whitespace() || ";&|<>()`".contains(c) => self.end(),
             c => self.push(c.encode_utf8(&mut [0; 4])),
         }
         Some(())
+    }
+
+    fn has_plain_rest(&mut self) -> bool {
+        self.is_rest_plain = self.is_rest_plain || !self.rest.clone().any(|c| QUOTES.contains(&c));
+        self.is_rest_plain
     }
 
     fn until(&mut self, end: char) -> Option<String> {

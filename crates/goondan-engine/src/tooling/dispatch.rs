@@ -35,7 +35,7 @@ use goondan_core::ports::tool::{
 use goondan_core::private_files;
 use goondan_core::reserved_names::UNTRUSTED_KEY;
 use goondan_core::run_mode::RunMode;
-use goondan_core::schema::ArgumentSchema;
+use goondan_core::schema::{ArgumentSchema, InvalidArguments};
 use goondan_core::tool_allowlist::ToolAllowlist;
 
 /// Time that a cancelled handler gets to clean up before it is dropped.
@@ -268,7 +268,8 @@ async fn permitted_arguments(
     context: &ToolCallContext,
     tool: &RegisteredTool,
 ) -> Result<(JsonObject, CallPermit), ToolError> {
-    let arguments = checked_arguments(&tool.schema, &context.call)?;
+    let checked = tool.schema.check_in_time(&context.call.input).await;
+    let arguments = checked.map_err(invalid_arguments)?;
     let permit = permission::permit(context, tool, &arguments).await?;
     Ok((arguments, permit))
 }
@@ -278,11 +279,13 @@ pub(crate) fn checked_arguments(
     schema: &ArgumentSchema,
     call: &ToolCall,
 ) -> Result<JsonObject, ToolError> {
-    schema.check(&call.input).map_err(|invalid| {
-        ToolError::new(invalid.message)
-            .code(Code::TOOL_INVALID_ARGS)
-            .suggest(invalid.suggestion)
-    })
+    schema.check(&call.input).map_err(invalid_arguments)
+}
+
+fn invalid_arguments(invalid: InvalidArguments) -> ToolError {
+    ToolError::new(invalid.message)
+        .code(Code::TOOL_INVALID_ARGS)
+        .suggest(invalid.suggestion)
 }
 
 fn not_in_catalog(context: &ToolCallContext) -> ToolError {

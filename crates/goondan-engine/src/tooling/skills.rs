@@ -4,7 +4,6 @@
 //! its instructions ask for are subject to the agent's policy.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::io::Read;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -17,6 +16,7 @@ use serde_json::{Value, json};
 
 use crate::tooling::registry::{RegisteredTool, ToolLimits};
 use goondan_core::JsonObject;
+use goondan_core::nofollow_fs::{DirectoryEntryKind, DirectoryHandle, open_regular_file};
 use goondan_core::ports::tool::{ToolContext, ToolError, ToolHandler, ToolOutput};
 
 /// Maximum bytes of a skill file. Larger files are refused.
@@ -104,7 +104,9 @@ fn load(skill: &Skill, root: &Path, workdir: &Path) -> Result<Value, ToolError> 
     let folder = folder(skill, root)?;
     let text = text_in(&folder, &skill.file)?;
     let mut files = Vec::new();
-    name_files(&folder, "", 0, &mut files);
+    if let Ok(directory) = DirectoryHandle::open(&folder.root, &folder.path) {
+        name_files(&directory, "", 0, &mut files);
+    }
     files.retain(|name| *name != skill.file);
     files.sort_unstable();
     let mut output = JsonObject::new();
@@ -113,7 +115,8 @@ fn load(skill: &Skill, root: &Path, workdir: &Path) -> Result<Value, ToolError> 
     output.insert("files".to_owned(), json!(files));
     // Other tools can only reach the directory if it is inside the working directory.
     let workdir = workdir.canonicalize().ok();
-    if let Some(seen) = workdir.and_then(|workdir| slashed(folder.strip_prefix(workdir).ok()?)) {
+    if let Some(seen) = workdir.and_then(|workdir| slashed(folder.path.strip_prefix(workdir).ok()?))
+    {
         output.insert("folder".to_owned(), json!(seen));
     }
     Ok(Value::Object(output))
@@ -124,15 +127,22 @@ fn read_file(skill: &Skill, root: &Path, file: &str) -> Result<Value, ToolError>
     Ok(json!({"skill": skill.name, "file": file, "text": text}))
 }
 
-/// Returns the directory of a skill with links resolved. Fails if it is outside the project.
-fn folder(skill: &Skill, root: &Path) -> Result<PathBuf, ToolError> {
+/// The directory of a skill, with links resolved.
+struct SkillDirectory {
+    /// The project.
+    root: PathBuf,
+    path: PathBuf,
+}
+
+/// Returns the directory of a skill. Fails if it is outside the project.
+fn folder(skill: &Skill, root: &Path) -> Result<SkillDirectory, ToolError> {
     let gone = |error: std::io::Error| {
         ToolError::new(format!("the skill `{}` can't be read: {error}", skill.name))
     };
     let root = root.canonicalize().map_err(gone)?;
-    let folder = root.join(&skill.folder).canonicalize().map_err(gone)?;
-    if folder.starts_with(&root) {
-        Ok(folder)
+    let path = root.join(&skill.folder).canonicalize().map_err(gone)?;
+    if path.starts_with(&root) {
+        Ok(SkillDirectory { root, path })
     } else {
         Err(escapes(&skill.folder))
     }
@@ -145,7 +155,7 @@ fn escapes(path: &str) -> ToolError {
 }
 
 /// Reads a file in `folder`. Fails if dots or links lead out of it.
-fn text_in(folder: &Path, file: &str) -> Result<String, ToolError> {
+fn text_in(folder: &SkillDirectory, file: &str) -> Result<String, ToolError> {
     let is_plain = Path::new(file)
         .components()
         .all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
@@ -160,17 +170,16 @@ fn text_in(folder: &Path, file: &str) -> Result<String, ToolError> {
             .suggest("Load the skill without `file` to list its files.")
     };
     let path = folder
+        .path
         .join(file)
         .canonicalize()
         .map_err(|error| unreadable(error.to_string()))?;
-    if !path.starts_with(folder) {
+    if !path.starts_with(&folder.path) {
         return Err(escapes(file));
     }
-    if !path.is_file() {
-        return Err(unreadable("it is not a file".to_owned()));
-    }
     let mut bytes = Vec::new();
-    let opened = fs::File::open(&path).map_err(|error| unreadable(error.to_string()))?;
+    let opened =
+        open_regular_file(&folder.root, &path).map_err(|error| unreadable(error.to_string()))?;
     opened
         .take(MAX_SKILL_FILE_BYTES + 1)
         .read_to_end(&mut bytes)
@@ -182,19 +191,23 @@ fn text_in(folder: &Path, file: &str) -> Result<String, ToolError> {
 }
 
 /// Adds the files below a directory, with paths relative to the skill. Does not follow links.
-fn name_files(folder: &Path, above: &str, depth: usize, files: &mut Vec<String>) {
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let (Ok(name), Ok(kind)) = (entry.file_name().into_string(), entry.file_type()) else {
+fn name_files(directory: &DirectoryHandle, above: &str, depth: usize, files: &mut Vec<String>) {
+    for (name, metadata) in directory.entries().unwrap_or_default() {
+        let Ok(name) = name.into_string() else {
             continue;
         };
         if name.starts_with('.') || files.len() >= MAX_LISTED_FILES {
             continue;
         }
         let path = format!("{above}{name}");
-        if kind.is_file() {
-            files.push(path);
-        } else if kind.is_dir() && depth < MAX_LISTED_DEPTH {
-            name_files(&entry.path(), &format!("{path}/"), depth + 1, files);
+        match metadata.kind {
+            DirectoryEntryKind::File => files.push(path),
+            DirectoryEntryKind::Folder if depth < MAX_LISTED_DEPTH => {
+                if let Ok(below) = directory.open_subdirectory(name.as_ref()) {
+                    name_files(&below, &format!("{path}/"), depth + 1, files);
+                }
+            }
+            _ => {}
         }
     }
 }

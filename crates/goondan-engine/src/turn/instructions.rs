@@ -5,7 +5,6 @@
 //! (`goondan-spec`: `kinds/instructions.rs`).
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -21,6 +20,7 @@ use crate::turn::{TurnContext, model_effect, store_failed};
 use goondan_core::JsonObject;
 use goondan_core::event::TurnError;
 use goondan_core::message::{Message, MessagePart, MessageRole, MessageSource, ToolCall};
+use goondan_core::nofollow_fs::open_regular_file;
 use goondan_core::ports::journal::{EffectKind, EffectOutcome, InterruptionPolicy, TurnEffect};
 use goondan_core::ports::tool::{ToolCallResult, ToolCallStatus};
 use goondan_core::real_path::real_path;
@@ -226,11 +226,11 @@ fn find(workdir: &Path, folder: &Path, names: &[String]) -> Option<NestedInstruc
         .map(|name| folder.join(name))
         .find(|path| path.is_file())?;
     // A link may point anywhere; it counts only if its target is inside the working directory.
-    if !real_path(&path).ok()?.starts_with(workdir) {
-        return None;
-    }
+    let real = real_path(&path)
+        .ok()
+        .filter(|real| real.starts_with(workdir))?;
     let mut bytes = Vec::new();
-    fs::File::open(&path)
+    open_regular_file(workdir, &real)
         .ok()?
         .take(MAX_INSTRUCTION_FILE_BYTES)
         .read_to_end(&mut bytes)

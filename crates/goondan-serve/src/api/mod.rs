@@ -155,10 +155,7 @@ pub(crate) fn router(service: Service, offer: ServerOptions) -> Router {
         .merge(guarded)
         .nest("/v1", openai::router(Arc::clone(&access)).layer(no_larger));
     let all = match site {
-        Some(folder) => {
-            let files = site::files(&folder);
-            all.fallback(move |request: Request| site::file(folder, files, request))
-        }
+        Some(folder) => all.fallback(move |request: Request| site::file(folder, request)),
         None => all.fallback(nothing_there),
     };
     all.method_not_allowed_fallback(wrong_method)

@@ -1,31 +1,48 @@
 //! Static pages served by the swarm's server, so that they need no second server.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
+use axum::response::{IntoResponse, Redirect, Response};
+use goondan::internal::nofollow_fs::open_regular_file;
 use goondan::spec::Code;
-use tower_http::services::ServeDir;
+use tower_http::services::ServeFile;
 
 use crate::problem::ApiProblem;
 
-pub(super) fn files(folder: &Path) -> ServeDir {
-    ServeDir::new(folder)
+/// Page served for a directory.
+const INDEX_FILE_NAME: &str = "index.html";
+
+/// The answer to the path of a request.
+#[derive(Debug)]
+enum SiteEntry {
+    /// A file, which stays the same if its path changes.
+    Page { file: File, path: PathBuf },
+    /// A directory whose address lacks the final slash.
+    Directory,
 }
 
 /// Serves the requested file. Names that begin with a dot stay private: a published directory may
 /// contain `.env` or `.git`.
 ///
-/// Programs that can write to the directory, such as agents, can create symbolic links. The
-/// resolved path therefore decides: it must be inside the directory and not private there.
-pub(super) async fn file(folder: PathBuf, mut files: ServeDir, request: Request) -> Response {
+/// Programs that can write to the directory, such as agents, can create symbolic links at any
+/// time. The file is therefore opened once, below the directory, and that descriptor is served.
+pub(super) async fn file(folder: PathBuf, request: Request) -> Response {
     let path = request.uri().path().to_owned();
-    let leads = tokio::task::spawn_blocking(move || resolves_inside(&folder, &path)).await;
-    if !leads.unwrap_or(false) {
-        return super::nothing_there().await.into_response();
+    let found = tokio::task::spawn_blocking(move || find(&folder, &path)).await;
+    match found.ok().flatten() {
+        Some(SiteEntry::Page { file, path }) => serve(&file, &path, request).await,
+        Some(SiteEntry::Directory) => add_slash(&request),
+        None => super::nothing_there().await.into_response(),
     }
+}
+
+async fn serve(file: &File, path: &Path, request: Request) -> Response {
+    let media_type = mime_guess::from_path(path).first_or_octet_stream();
+    let mut files = ServeFile::new_with_mime(served_path(file, path), &media_type);
     match files.try_call(request).await {
         Ok(response) if response.status() == StatusCode::NOT_FOUND => {
             super::nothing_there().await.into_response()
@@ -39,30 +56,56 @@ pub(super) async fn file(folder: PathBuf, mut files: ServeDir, request: Request)
     }
 }
 
-/// Page served for a directory.
-const INDEX_FILE_NAME: &str = "index.html";
+/// Returns a path that leads to the open file. Other systems than Linux have none that gives each
+/// reader a position of its own, so there the path is opened again.
+#[cfg(target_os = "linux")]
+fn served_path(file: &File, _path: &Path) -> PathBuf {
+    use std::os::fd::AsRawFd as _;
+    format!("/proc/self/fd/{}", file.as_raw_fd()).into()
+}
 
-/// Returns true if the resolved path is inside the directory. Neither the requested nor the
-/// resolved path may be private.
-fn resolves_inside(folder: &Path, path: &str) -> bool {
-    let path = percent_encoding::percent_decode_str(path).decode_utf8_lossy();
+#[cfg(not(target_os = "linux"))]
+fn served_path(_file: &File, path: &Path) -> PathBuf {
+    path.to_owned()
+}
+
+/// Redirects to the address of the directory, so that relative links in its page work.
+fn add_slash(request: &Request) -> Response {
+    let parts = request.uri().path().split('/');
+    // A path must not become the address of another host.
+    let path: Vec<&str> = parts.filter(|part| !part.is_empty()).collect();
+    let query = request.uri().query();
+    let query = query.map(|query| format!("?{query}")).unwrap_or_default();
+    Redirect::temporary(&format!("/{}/{query}", path.join("/"))).into_response()
+}
+
+/// Opens the file for a path. Returns `None` if there is none, or if the requested or the resolved
+/// path leads out of the directory or is private.
+fn find(folder: &Path, path: &str) -> Option<SiteEntry> {
+    let is_directory_path = path.is_empty() || path.ends_with('/');
+    let decoded = percent_encoding::percent_decode_str(path).decode_utf8_lossy();
     let is_hidden = |name: &str| name.starts_with('.');
-    let parts = || path.split(['/', '\\']).filter(|name| !name.is_empty());
-    let Ok(root) = folder.canonicalize() else {
-        return false;
+    let parts = || decoded.split(['/', '\\']).filter(|name| !name.is_empty());
+    if parts().any(is_hidden) {
+        return None;
+    }
+    let root = folder.canonicalize().ok()?;
+    let resolve = |place: &Path| {
+        let real = place.canonicalize().ok()?;
+        let below = real.strip_prefix(&root).ok()?;
+        let is_private = below.iter().any(|name| is_hidden(&name.to_string_lossy()));
+        (!is_private).then_some(real)
     };
-    let is_inside = |place: &Path| {
-        let below = place
-            .canonicalize()
-            .ok()
-            .and_then(|real| Some(real.strip_prefix(&root).ok()?.to_owned()));
-        below.is_some_and(|below| !below.iter().any(|name| is_hidden(&name.to_string_lossy())))
-    };
-    let place = folder.join(parts().collect::<PathBuf>());
-    let index = place.join(INDEX_FILE_NAME);
-    !parts().any(is_hidden)
-        && is_inside(&place)
-        && (!place.is_dir() || !index.exists() || is_inside(&index))
+    let mut real = resolve(&root.join(parts().collect::<PathBuf>()))?;
+    if real.is_dir() {
+        let index = resolve(&real.join(INDEX_FILE_NAME))?;
+        if !is_directory_path {
+            return (!decoded.contains('\\')).then_some(SiteEntry::Directory);
+        }
+        real = index;
+    }
+    let file = open_regular_file(&root, &real).ok()?;
+    Some(SiteEntry::Page { file, path: real })
 }
 
 #[cfg(test)]
@@ -87,6 +130,7 @@ mod tests {
         for file in [
             site.join("index.html"),
             site.join("sub/a b"),
+            site.join("sub/index.html"),
             site.join(".private/x"),
             outside.join("secret"),
         ] {
@@ -111,7 +155,7 @@ mod tests {
             "/inside/a%20b",
             "/sub",
         ] {
-            assert!(resolves_inside(&site, fine), "{fine}");
+            assert!(find(&site, fine).is_some(), "{fine}");
         }
         for wrong in [
             "/leak",
@@ -126,7 +170,7 @@ mod tests {
             "/sub\\..\\..\\outside",
             "/missing",
         ] {
-            assert!(!resolves_inside(&site, wrong), "{wrong}");
+            assert!(find(&site, wrong).is_none(), "{wrong}");
         }
     }
 }

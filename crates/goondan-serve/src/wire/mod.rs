@@ -248,6 +248,7 @@ pub struct AnswerBody {
 /// Decision about an approval request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = Answer)]
 pub enum ApprovalChoice {
     /// Allow this call.
     Once,
@@ -262,6 +263,7 @@ pub enum ApprovalChoice {
 /// Scope of a remembered approval.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = Cover)]
 pub enum CoverageBody {
     /// Calls with the same arguments.
     #[default]

@@ -2,7 +2,7 @@
 
 use granit_parser::{ErrorKind, ScanError};
 
-use super::{MAX_ALIASED_VALUES, MAX_NESTING_DEPTH, YamlError};
+use super::{MAX_ALIASED_BYTES, MAX_ALIASED_VALUES, MAX_NESTING_DEPTH, YamlError};
 
 pub(super) fn error(message: impl Into<String>, suggestion: Option<&str>) -> YamlError {
     YamlError {
@@ -24,6 +24,14 @@ pub(super) fn too_many_aliases() -> YamlError {
     error(
         format!("The aliases of this document expand to more than {MAX_ALIASED_VALUES} values."),
         Some("write the values out, or use fewer aliases of aliases"),
+    )
+}
+
+pub(super) fn too_large_aliases() -> YamlError {
+    let most = MAX_ALIASED_BYTES / (1024 * 1024);
+    error(
+        format!("The aliases of this document expand to more than {most} MiB."),
+        Some("move large strings to a file, or use fewer aliases"),
     )
 }
 

@@ -31,6 +31,8 @@ pub const MAX_NESTING_DEPTH: usize = 64;
 /// Maximum number of values that the aliases of one document expand to (rule L2). Both ends of a
 /// list or map count.
 const MAX_ALIASED_VALUES: usize = 20_000;
+/// Maximum bytes of the strings and keys that the aliases of one document expand to (rule L2).
+const MAX_ALIASED_BYTES: usize = 16 * 1024 * 1024;
 /// Maximum length of a key, in characters.
 const MAX_KEY_CHARS: usize = 1024;
 

@@ -9,8 +9,8 @@ use std::collections::{HashMap, HashSet};
 use granit_parser::{self, Event, Options, Parser, ScalarStyle, ScanError, Span, StrInput, Tag};
 
 use super::{
-    LocatedYamlError, MAX_ALIASED_VALUES, MAX_KEY_CHARS, MAX_NESTING_DEPTH, YamlError,
-    error_messages, scalar,
+    LocatedYamlError, MAX_ALIASED_BYTES, MAX_ALIASED_VALUES, MAX_KEY_CHARS, MAX_NESTING_DEPTH,
+    YamlError, error_messages, scalar,
 };
 use crate::diagnostic::SourcePosition;
 use crate::node::{MapEntry, NodeContent, YamlNode};
@@ -25,7 +25,7 @@ pub(super) fn read(text: &str) -> Result<Option<YamlNode>, LocatedYamlError> {
         text,
         parser,
         anchors: HashMap::new(),
-        aliased: 0,
+        aliased: NodeSize::default(),
     };
     let mut first = None;
     loop {
@@ -51,16 +51,15 @@ struct NodeTreeReader<'t> {
     parser: Parser<'t, StrInput<'t>>,
     /// Completely read nodes with an anchor, by the parser's anchor number.
     anchors: HashMap<usize, AnchoredNode>,
-    /// Total number of values that the aliases so far expand to.
-    aliased: usize,
+    /// Total size of the values that the aliases so far expand to.
+    aliased: NodeSize,
 }
 
 struct AnchoredNode {
     node: YamlNode,
     /// The node as a map key, if it can be one.
     key: Option<String>,
-    values: usize,
-    depth: usize,
+    size: NodeSize,
 }
 
 impl<'t> NodeTreeReader<'t> {
@@ -177,7 +176,13 @@ impl<'t> NodeTreeReader<'t> {
                 scalar::key(value, style, tag.as_deref())
             }
             Event::Alias(anchor) => match self.anchors.get(&anchor) {
-                Some(AnchoredNode { key: Some(key), .. }) => Ok(Cow::Owned(key.clone())),
+                Some(AnchoredNode { key: Some(key), .. }) => {
+                    self.aliased.bytes = self.aliased.bytes.saturating_add(key.len());
+                    if self.aliased.bytes > MAX_ALIASED_BYTES {
+                        return Err(error_messages::too_large_aliases());
+                    }
+                    Ok(Cow::Owned(key.clone()))
+                }
                 Some(AnchoredNode {
                     node:
                         YamlNode {
@@ -201,14 +206,12 @@ impl<'t> NodeTreeReader<'t> {
     }
 
     fn record_anchor(&mut self, anchor: usize, node: &YamlNode, key: Option<Cow<'_, str>>) {
-        let (values, depth) = measure(node);
         self.anchors.insert(
             anchor,
             AnchoredNode {
                 node: node.clone(),
                 key: key.map(Cow::into_owned),
-                values,
-                depth,
+                size: measure(node),
             },
         );
     }
@@ -222,11 +225,15 @@ impl<'t> NodeTreeReader<'t> {
         let Some(anchored) = self.anchors.get(&anchor) else {
             return Err(error_messages::inside_itself().at(at));
         };
-        self.aliased = self.aliased.saturating_add(anchored.values);
-        if self.aliased > MAX_ALIASED_VALUES {
+        self.aliased.values = self.aliased.values.saturating_add(anchored.size.values);
+        self.aliased.bytes = self.aliased.bytes.saturating_add(anchored.size.bytes);
+        if self.aliased.values > MAX_ALIASED_VALUES {
             return Err(error_messages::too_many_aliases().at(at));
         }
-        if depth + anchored.depth > MAX_NESTING_DEPTH {
+        if self.aliased.bytes > MAX_ALIASED_BYTES {
+            return Err(error_messages::too_large_aliases().at(at));
+        }
+        if depth + anchored.size.depth > MAX_NESTING_DEPTH {
             return Err(error_messages::too_deep().at(at));
         }
         Ok(anchored.node.clone())
@@ -308,23 +315,48 @@ fn is_duplicate_key(key: &str, entries: &[MapEntry], keys: &mut HashSet<String>)
     !keys.insert(key.to_owned())
 }
 
-/// Returns the number of values of a node, including keys and collection ends, and its depth.
-fn measure(node: &YamlNode) -> (usize, usize) {
+/// Size of a value with everything in it.
+#[derive(Debug, Clone, Copy, Default)]
+struct NodeSize {
+    /// Number of values and keys. Both ends of a list or map count.
+    values: usize,
+    /// Bytes of all strings and keys.
+    bytes: usize,
+    depth: usize,
+}
+
+fn measure(node: &YamlNode) -> NodeSize {
     match &node.content {
-        NodeContent::List(items) => measure_all(items.iter(), 0),
+        NodeContent::List(items) => measure_all(items.iter()),
         NodeContent::Map(entries) => {
-            measure_all(entries.iter().map(|entry| &entry.value), entries.len())
+            let mut size = measure_all(entries.iter().map(|entry| &entry.value));
+            size.values += entries.len();
+            size.bytes += entries.iter().map(|entry| entry.key.len()).sum::<usize>();
+            size
         }
-        _ => (1, 0),
+        NodeContent::Text(text) => NodeSize {
+            values: 1,
+            bytes: text.len(),
+            depth: 0,
+        },
+        _ => NodeSize {
+            values: 1,
+            ..NodeSize::default()
+        },
     }
 }
 
-fn measure_all<'n>(children: impl Iterator<Item = &'n YamlNode>, keys: usize) -> (usize, usize) {
-    children
-        .map(measure)
-        .fold((2 + keys, 1), |(values, depth), (more, deeper)| {
-            (values + more, depth.max(deeper + 1))
-        })
+fn measure_all<'n>(children: impl Iterator<Item = &'n YamlNode>) -> NodeSize {
+    let empty = NodeSize {
+        values: 2,
+        bytes: 0,
+        depth: 1,
+    };
+    children.map(measure).fold(empty, |sum, child| NodeSize {
+        values: sum.values + child.values,
+        bytes: sum.bytes + child.bytes,
+        depth: sum.depth.max(child.depth + 1),
+    })
 }
 
 /// Returns the position of the first tab in an indentation after `line`.

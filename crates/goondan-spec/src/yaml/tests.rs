@@ -415,3 +415,14 @@ fn derived_types_of_every_form_are_read() {
     ];
     insta::assert_snapshot!(mistakes.map(|text| read(text).unwrap_err()).join("\n"));
 }
+
+#[test]
+fn aliases_of_long_strings_are_limited_in_bytes() {
+    let long = "x".repeat(100_000);
+    let aliases = "- *a\n".repeat(1_000);
+    let found = parse(&format!("- &a {long}\n{aliases}")).unwrap_err();
+    assert!(found.0.message.contains("16 MiB"), "{}", found.0.message);
+    let keys = "- {*a : 1}\n".repeat(1_000);
+    let found = parse(&format!("- &a {}\n{keys}", &long[..20_000])).unwrap_err();
+    assert!(found.0.message.contains("16 MiB"), "{}", found.0.message);
+}

@@ -13,10 +13,10 @@ use goondan_spec::command_line::{RedirectTarget, StreamRedirect, is_path_inside}
 use tokio::process::Command;
 
 use super::CommandLineRunner;
-use crate::nofollow_fs::{FileOpenMode, open_without_links};
 use crate::paths::FileRoot;
 use crate::process::failed_with;
 use crate::sandbox::sandboxed_start;
+use goondan_core::nofollow_fs::{FileOpenMode, open_without_links};
 use goondan_spec::reason;
 
 /// The target of a stream.

@@ -40,13 +40,13 @@ impl ToolOperation for GlobFiles {
         blocking(move || {
             let glob = PathGlob::new(&self.pattern)?;
             let place = root.resolve(&self.path)?;
-            std::fs::read_dir(&place.path)
+            root.open_directory(&place)
                 .map_err(|error| errors::io(format_args!("search `{}`", self.path), &error))?;
             let fits = |file: &Path| glob.fits(file.strip_prefix(&place.path).unwrap_or(file));
             let fitting = files(&root, &place.path, &cancellation, fits);
             let mut found: Vec<(Reverse<SystemTime>, PathBuf)> = fitting
                 .into_iter()
-                .map(|file| (Reverse(age(&file)), file))
+                .filter_map(|file| Some((Reverse(root.look_at_found(&file)?.modified), file)))
                 .collect();
             found.sort();
             let total = found.len();
@@ -61,11 +61,4 @@ impl ToolOperation for GlobFiles {
         })
         .await
     }
-}
-
-/// Returns the modification time of a file, or the epoch if it is unknown.
-fn age(file: &Path) -> SystemTime {
-    file.symlink_metadata()
-        .and_then(|metadata| metadata.modified())
-        .unwrap_or(SystemTime::UNIX_EPOCH)
 }

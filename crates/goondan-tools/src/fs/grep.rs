@@ -95,7 +95,11 @@ impl GrepFiles {
             let (hits, fits) = (&hits, &fits);
             move |file: &Path| {
                 if fits(file) && lock(hits).may_include(file) {
-                    let lines = search_file(&mut searcher, &matcher, file, self.max_matches);
+                    // Unreadable files are skipped.
+                    let Ok(opened) = root.open_found(file) else {
+                        return;
+                    };
+                    let lines = search_file(&mut searcher, &matcher, &opened, self.max_matches);
                     lock(hits).add(file, lines);
                 }
             }
@@ -114,7 +118,7 @@ impl GrepFiles {
 
     fn text(&self, found: GrepOutput) -> String {
         if found.matches == 0 {
-            return format!("[No matches in {}.]", self.path);
+            return format!("[No matches in `{}`.]", self.path);
         }
         let mut text = found.text;
         if found.full {

@@ -1,8 +1,8 @@
 //! `fs__ls`: lists a directory.
 
-use std::fs::{self, DirEntry};
-use std::io;
+use std::ffi::OsString;
 
+use goondan_core::nofollow_fs::{DirectoryEntryKind, EntryMetadata};
 use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
 use goondan_spec::kinds::PATH_FORMAT;
 use schemars::JsonSchema;
@@ -32,15 +32,11 @@ impl ToolOperation for ListFolder {
         let root = roots.of(ctx)?;
         blocking(move || {
             let place = root.resolve(&self.path)?;
-            // Not every system reports that a file is not a directory.
-            let entries = match place.path.is_file() {
-                true => Err(io::ErrorKind::NotADirectory.into()),
-                false => fs::read_dir(&place.path),
-            };
-            let entries = entries
+            let entries = root
+                .open_directory(&place)
+                .and_then(|directory| directory.entries())
                 .map_err(|error| errors::io(format_args!("list `{}`", self.path), &error))?;
-            let mut entries: Vec<(bool, String, Value)> =
-                entries.filter_map(Result::ok).map(entry).collect();
+            let mut entries: Vec<(bool, String, Value)> = entries.into_iter().map(entry).collect();
             entries.sort_by(|left, right| (!left.0, &left.1).cmp(&(!right.0, &right.1)));
             let total = entries.len();
             let shown: Vec<Value> = entries
@@ -62,20 +58,13 @@ impl ToolOperation for ListFolder {
 }
 
 /// Returns true for a directory, its name, and its JSON.
-fn entry(entry: DirEntry) -> (bool, String, Value) {
-    let name = entry.file_name().to_string_lossy().into_owned();
-    let metadata = entry.metadata().ok();
-    let shown = match &metadata {
-        Some(metadata) if metadata.is_dir() => json!({"name": name, "type": "dir"}),
-        Some(metadata) if metadata.is_file() => {
-            json!({"name": name, "type": "file", "size": metadata.len()})
-        }
-        Some(metadata) if metadata.is_symlink() => json!({"name": name, "type": "link"}),
-        _ => json!({"name": name, "type": "other"}),
+fn entry((name, metadata): (OsString, EntryMetadata)) -> (bool, String, Value) {
+    let name = name.to_string_lossy().into_owned();
+    let shown = match metadata.kind {
+        DirectoryEntryKind::Folder => json!({"name": name, "type": "dir"}),
+        DirectoryEntryKind::File => json!({"name": name, "type": "file", "size": metadata.size}),
+        DirectoryEntryKind::Link => json!({"name": name, "type": "link"}),
+        DirectoryEntryKind::Other => json!({"name": name, "type": "other"}),
     };
-    (
-        metadata.is_some_and(|metadata| metadata.is_dir()),
-        name,
-        shown,
-    )
+    (metadata.kind == DirectoryEntryKind::Folder, name, shown)
 }

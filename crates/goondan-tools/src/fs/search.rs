@@ -1,6 +1,7 @@
 //! Searches single files, and combines the results of many files.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -95,14 +96,14 @@ pub(super) fn searcher(context: usize) -> Searcher {
 pub(super) fn search_file(
     searcher: &mut Searcher,
     matcher: &RegexMatcher,
-    file: &Path,
+    file: &File,
     most: u32,
 ) -> Vec<SearchResultLine> {
     let mut lines = MatchCollector {
         lines: Vec::new(),
         left: u64::from(most) + 1,
     };
-    let _ = searcher.search_path(matcher, file, &mut lines);
+    let _ = searcher.search_file(matcher, file, &mut lines);
     lines.lines
 }
 

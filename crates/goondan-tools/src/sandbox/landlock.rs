@@ -1,6 +1,6 @@
-//! The sandbox on Linux: Landlock for files, seccomp for the network.
+//! The sandbox on Linux: no capabilities, Landlock for files, seccomp for system calls.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::{Mutex, OnceLock};
@@ -9,14 +9,14 @@ use landlock::{
     ABI, Access, AccessFs, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetCreated,
     RulesetCreatedAttr, RulesetError, RulesetStatus, Scope, path_beneath_rules,
 };
-use nix::libc;
-use seccompiler::{
-    BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition,
-    SeccompFilter, SeccompRule, TargetArch, apply_filter,
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, clear_ambient_capability_set,
+    remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
 };
 
 use super::SandboxLayer;
 use super::sandboxed_start::SandboxApplyError;
+use super::system_calls;
 use crate::mutex_lock::lock;
 
 /// Required version. The third one is the first that controls truncating files.
@@ -34,15 +34,6 @@ const PERMITTED_DEVICES: [&str; 5] = [
     "/dev/random",
     "/dev/urandom",
 ];
-
-/// Inserts a character into the input of a terminal.
-const TIOCSTI: u32 = 0x5412;
-
-const TIOCLINUX: u32 = 0x541c;
-
-/// The bit of system calls of the x32 interface, which the filter for x86-64 does not distinguish.
-#[cfg(target_arch = "x86_64")]
-const X32_SYSCALL_BIT: i64 = 0x4000_0000;
 
 /// Returns true if this system supports sandboxes. Tested once, on a thread that ends with the
 /// test.
@@ -62,27 +53,31 @@ pub(crate) fn is_there() -> bool {
 /// Applies all layers to this thread and the processes it starts. An operation is permitted only if
 /// all layers permit it.
 pub(crate) fn sandbox(layers: &[SandboxLayer]) -> Result<(), SandboxApplyError> {
+    if layers.is_empty() {
+        return Ok(());
+    }
+    drop_capabilities()?;
     for layer in layers {
         files(layer)?;
     }
-    if !layers.is_empty() {
-        apply_filter(filter(layers.iter().all(|layer| layer.network))?)?;
-    }
-    Ok(())
+    system_calls::restrict(layers.iter().all(|layer| layer.network))
 }
 
-/// Returns the system call filter. Both filters are built once, because that takes longer than
-/// applying one.
-fn filter(has_network: bool) -> Result<&'static BpfProgram, SandboxApplyError> {
-    static SECCOMP_FILTERS: [OnceLock<BpfProgram>; 2] = [const { OnceLock::new() }; 2];
-    let filter = &SECCOMP_FILTERS[usize::from(has_network)];
-    match filter.get() {
-        Some(filter) => Ok(filter),
-        None => {
-            let made = calls(has_network)?;
-            Ok(filter.get_or_init(|| made))
-        }
+/// Gives up all capabilities, so that a program of root has the power of an ordinary user.
+fn drop_capabilities() -> Result<(), SandboxApplyError> {
+    set_no_new_privs(true).map_err(SandboxApplyError::Capabilities)?;
+    for capability in CapabilitySet::all().iter() {
+        // Fails for an ordinary user, who has no capabilities, and for those that this kernel does
+        // not have. Without new privileges, no program can take one from the bounding set.
+        let _ = remove_capability_from_bounding_set(capability);
     }
+    let _ = clear_ambient_capability_set();
+    let none = CapabilitySets {
+        effective: CapabilitySet::empty(),
+        permitted: CapabilitySet::empty(),
+        inheritable: CapabilitySet::empty(),
+    };
+    set_capabilities(None, none).map_err(SandboxApplyError::Capabilities)
 }
 
 /// Device and inode number, which identify a file.
@@ -136,11 +131,13 @@ fn identity(path: &Path) -> Identity {
 
 fn make(layer: &SandboxLayer) -> Result<RulesetCreated, RulesetError> {
     let all = AccessFs::from_all(PREFERRED_LANDLOCK_ABI);
+    // A device file gives access to a terminal or a disk, wherever it is.
+    let writable = all & !(AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev);
     let (read, write) = match &layer.execute {
-        None => (AccessFs::from_read(PREFERRED_LANDLOCK_ABI), all),
+        None => (AccessFs::from_read(PREFERRED_LANDLOCK_ABI), writable),
         Some(_) => (
             AccessFs::from_read(PREFERRED_LANDLOCK_ABI) & !AccessFs::Execute,
-            all & !AccessFs::Execute,
+            writable & !AccessFs::Execute,
         ),
     };
     let programs = layer.execute.iter().flatten();
@@ -161,52 +158,4 @@ fn make(layer: &SandboxLayer) -> Result<RulesetCreated, RulesetError> {
             PERMITTED_DEVICES,
             AccessFs::from_file(PREFERRED_LANDLOCK_ABI),
         ))
-}
-
-/// Builds the filter of forbidden system calls: input into terminals, and sockets. With network
-/// access, only local sockets are forbidden, because they lead out of the sandbox, for example to a
-/// container engine. Pairs of connected stream sockets are always permitted.
-fn calls(has_network: bool) -> Result<BpfProgram, BackendError> {
-    let with = |argument: u8, value: u64| {
-        let is_value =
-            SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value)?;
-        SeccompRule::new(vec![is_value])
-    };
-    let typing = vec![with(1, u64::from(TIOCSTI))?, with(1, u64::from(TIOCLINUX))?];
-    let local = with(0, u64::from(libc::AF_UNIX.cast_unsigned()))?;
-    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::from([(libc::SYS_ioctl, typing)]);
-    // io_uring performs other system calls without the filter.
-    rules.insert(libc::SYS_io_uring_setup, Vec::new());
-    // A datagram pair can send to any named local socket.
-    let pairs = [libc::SOCK_DGRAM, libc::SOCK_RAW].map(|kind| {
-        let is_kind = SeccompCmpOp::MaskedEq(0xf);
-        let kind = u64::from(kind.cast_unsigned());
-        SeccompRule::new(vec![SeccompCondition::new(
-            1,
-            SeccompCmpArgLen::Dword,
-            is_kind,
-            kind,
-        )?])
-    });
-    rules.insert(
-        libc::SYS_socketpair,
-        pairs.into_iter().collect::<Result<_, _>>()?,
-    );
-    // Forbids changing the limits of other processes, such as this program.
-    let foreign = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, 0)?;
-    rules.insert(libc::SYS_prlimit64, vec![SeccompRule::new(vec![foreign])?]);
-    rules.insert(
-        libc::SYS_socket,
-        if has_network { vec![local] } else { Vec::new() },
-    );
-    #[cfg(target_arch = "x86_64")]
-    rules.extend(
-        rules
-            .clone()
-            .into_iter()
-            .map(|(call, rules)| (call | X32_SYSCALL_BIT, rules)),
-    );
-    let arch = TargetArch::try_from(std::env::consts::ARCH)?;
-    let refusal = SeccompAction::Errno(libc::EPERM.cast_unsigned());
-    SeccompFilter::new(rules, SeccompAction::Allow, refusal, arch)?.try_into()
 }

@@ -7,20 +7,21 @@
 //!
 //! The helper also ends leftover processes if this program is killed (`watcher`).
 
-mod helper_process;
-mod permitted_command;
-use goondan_spec::Code;
-
 mod group_watcher;
+mod helper_process;
 #[cfg(target_os = "linux")]
 mod landlock;
+mod permitted_command;
 pub(crate) mod program_files;
 pub(crate) mod sandboxed_start;
+#[cfg(target_os = "linux")]
+mod system_calls;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use goondan_core::ports::tool::{ToolContext, ToolError};
+use goondan_spec::Code;
 use goondan_spec::kinds::{ProcessLimits, SandboxSettings};
 use serde::{Deserialize, Serialize};
 use tokio::process::Command;
@@ -45,7 +46,7 @@ const HELPER_FAILED_CODE: i32 = 125;
 const HELPER_ERROR_PREFIX: &str = "gdn-sandbox: ";
 
 /// Readable for every program: the system, without the directories of its users.
-const SYSTEM_READ_PATHS: [&str; 20] = [
+const SYSTEM_READ_PATHS: [&str; 27] = [
     "/usr",
     "/bin",
     "/sbin",
@@ -57,8 +58,16 @@ const SYSTEM_READ_PATHS: [&str; 20] = [
     "/opt",
     "/nix",
     "/sys",
-    "/dev/shm",
-    "/run",
+    // Not all of /run, because it contains logins and secrets of services.
+    "/run/booted-system",
+    "/run/current-system",
+    "/run/opengl-driver",
+    "/run/opengl-driver-32",
+    "/run/NetworkManager/no-stub-resolv.conf",
+    "/run/NetworkManager/resolv.conf",
+    "/run/connman/resolv.conf",
+    "/run/resolvconf",
+    "/run/systemd/resolve",
     // Not all of /proc, because it shows the environment of other processes.
     "/proc/cpuinfo",
     "/proc/filesystems",

@@ -8,6 +8,9 @@ use super::SandboxLayer;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SandboxApplyError {
     #[cfg(target_os = "linux")]
+    #[error("the process could not give up its capabilities: {0}")]
+    Capabilities(#[source] rustix::io::Errno),
+    #[cfg(target_os = "linux")]
     #[error("this kernel does not support the required Landlock features ({0})")]
     Rules(#[from] landlock::RulesetError),
     #[cfg(target_os = "linux")]

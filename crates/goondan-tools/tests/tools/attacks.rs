@@ -404,3 +404,81 @@ async fn variables_of_the_parent() {
         LEAKS.len()
     );
 }
+
+/// Swaps a file and a directory for links that lead outside until it is dropped.
+struct LinkSwapper {
+    is_over: std::sync::Arc<std::sync::atomic::AtomicBool>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl LinkSwapper {
+    /// Swaps `x` for a link to `outside/secret`, and `d` for one to `outside`.
+    fn start(work: std::path::PathBuf, outside: std::path::PathBuf) -> LinkSwapper {
+        let is_over = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let flag = std::sync::Arc::clone(&is_over);
+        let thread = std::thread::spawn(move || {
+            let at = |name: &str| work.join(name);
+            while !flag.load(std::sync::atomic::Ordering::Relaxed) {
+                std::fs::write(at("draft"), "inside").unwrap();
+                std::fs::rename(at("draft"), at("x")).unwrap();
+                symlink(outside.join("secret"), at("draft")).unwrap();
+                std::fs::rename(at("draft"), at("x")).unwrap();
+                std::fs::rename(at("d"), at("aside")).unwrap();
+                symlink(&outside, at("d")).unwrap();
+                std::thread::yield_now();
+                std::fs::remove_file(at("d")).unwrap();
+                std::fs::rename(at("aside"), at("d")).unwrap();
+            }
+        });
+        LinkSwapper {
+            is_over,
+            thread: Some(thread),
+        }
+    }
+}
+
+impl Drop for LinkSwapper {
+    fn drop(&mut self) {
+        self.is_over
+            .store(true, std::sync::atomic::Ordering::Relaxed);
+        let ended = self.thread.take().map(std::thread::JoinHandle::join);
+        assert!(matches!(ended, Some(Ok(()))), "the swapping thread failed");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_reading_tool_follows_a_link_that_is_swapped_in() {
+    let bench = Bench::new();
+    bench.write("x", "inside");
+    bench.write("d/inside", "inside");
+    let outside = bench.dir.path().join("outside");
+    std::fs::create_dir(&outside).unwrap();
+    std::fs::write(outside.join("secret"), "OUTSIDE").unwrap();
+    let _swapper = LinkSwapper::start(bench.work(), outside);
+    let calls = [
+        ("fs__read", json!({"path": "x"})),
+        ("fs__read", json!({"path": "d/secret"})),
+        ("fs__grep", json!({"pattern": "OUT", "path": "x"})),
+        ("fs__grep", json!({"pattern": "OUT", "path": "d"})),
+        ("fs__grep", json!({"pattern": "OUT"})),
+        ("fs__glob", json!({"pattern": "**/secret"})),
+        ("fs__glob", json!({"pattern": "secret", "path": "d"})),
+        ("fs__ls", json!({"path": "d"})),
+        ("file-system__read", json!({"path": "x"})),
+        ("file-system__list", json!({"path": "d"})),
+        ("file-system__list", json!({"path": ".", "recursive": true})),
+    ];
+    for round in 0..150 {
+        for (tool, arguments) in &calls {
+            if let Ok(output) = bench.call(tool, arguments.clone()).await {
+                let mut text = output.output.to_string();
+                // The search shows its own pattern if nothing matches.
+                text = text.replace("**/secret", "");
+                let leaked = ["OUTSIDE", "secret"]
+                    .iter()
+                    .find(|word| text.contains(**word));
+                assert_eq!(leaked, None, "round {round}: {tool} {arguments}: {text}");
+            }
+        }
+    }
+}

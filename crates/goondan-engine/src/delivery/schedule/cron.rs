@@ -16,6 +16,15 @@ impl CronSchedule {
     /// Parses minute, hour, day of month, month and day of week, and a time zone name. Fails with a
     /// message if either is invalid.
     pub fn parse(expression: &str, zone: &str) -> Result<CronSchedule, String> {
+        // The parser takes an empty part of a list, and then searches for a time that never comes.
+        if expression
+            .split_whitespace()
+            .any(|field| field.split(',').any(str::is_empty))
+        {
+            return Err(format!(
+                "`{expression}` is not a cron expression: a list has an empty part"
+            ));
+        }
         let parser = CronParser::builder()
             .seconds(Seconds::Disallowed)
             .year(Year::Disallowed)

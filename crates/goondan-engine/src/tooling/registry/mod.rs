@@ -324,7 +324,8 @@ impl ToolRegistry {
             error.suggest(format!("the tools are: {known}"))
         })?;
         let tool = tool.define().await?;
-        let arguments = tool.schema.check(arguments).map_err(|invalid| {
+        let checked = tool.schema.check_in_time(arguments).await;
+        let arguments = checked.map_err(|invalid| {
             ToolError::new(invalid.message)
                 .code(Code::TOOL_INVALID_ARGS)
                 .suggest(invalid.suggestion)

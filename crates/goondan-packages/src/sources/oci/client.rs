@@ -158,6 +158,17 @@ impl OciClient {
             .await
     }
 
+    /// Returns the key for a token server: the registry's own key if the server belongs to the
+    /// registry, or the key that the user has for that host. The registry names the server, so any
+    /// other host gets no key.
+    async fn token_server_credentials(&self, server: &Url) -> Option<BasicCredentials> {
+        let host = http::host_of(server);
+        if is_token_server_of(self.host(), &host) {
+            return self.host_credentials().await.basic.clone();
+        }
+        self.credentials.of(&host).await.basic
+    }
+
     fn access_denied_error(&self) -> PackageError {
         let who = match self.who.get() {
             Some(HostCredentials {
@@ -227,8 +238,8 @@ impl OciClient {
         }
         realm.query_pairs_mut().append_pair("scope", &scope);
         let request = self.http.get(realm.clone());
-        let request = match &self.host_credentials().await.basic {
-            Some(basic) => request.basic_auth(&basic.user, Some(&basic.password)),
+        let request = match self.token_server_credentials(&realm).await {
+            Some(basic) => request.basic_auth(basic.user, Some(basic.password)),
             None => request,
         };
         let answer = http::send(request, realm.as_str()).await?;
@@ -243,6 +254,18 @@ impl OciClient {
             .or(token.access_token)
             .ok_or_else(|| self.protocol_error("its token server returned no token"))
     }
+}
+
+/// Returns true if `server` may receive the key of `registry`: the same host, its parent domain, or
+/// the known pair of Docker Hub.
+fn is_token_server_of(registry: &str, server: &str) -> bool {
+    let is_parent = server.contains('.')
+        && registry
+            .strip_suffix(server)
+            .is_some_and(|below| below.ends_with('.'));
+    registry == server
+        || is_parent
+        || (registry, server) == ("registry-1.docker.io", "auth.docker.io")
 }
 
 /// Parses the parameters of a challenge: `name="value"`, separated by commas. Quoted values may
@@ -264,6 +287,28 @@ fn parameters_of(text: &str) -> impl Iterator<Item = (String, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_token_server_of_the_registry_gets_its_key() {
+        for (registry, server) in [
+            ("ghcr.io", "ghcr.io"),
+            ("registry.gitlab.com", "gitlab.com"),
+            ("registry-1.docker.io", "auth.docker.io"),
+            ("127.0.0.1:5000", "127.0.0.1:5000"),
+        ] {
+            assert!(is_token_server_of(registry, server), "{server}");
+        }
+        for (registry, server) in [
+            ("ghcr.io", "evil.example"),
+            ("registry.a.com", "com"),
+            ("registry.a.com", "b.a.com"),
+            ("evila.com", "a.com"),
+            ("127.0.0.1:5000", "127.0.0.1:5001"),
+            ("auth.docker.io", "registry-1.docker.io"),
+        ] {
+            assert!(!is_token_server_of(registry, server), "{server}");
+        }
+    }
 
     #[test]
     fn parameters_may_hold_commas() {

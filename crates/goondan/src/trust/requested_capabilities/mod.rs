@@ -16,6 +16,7 @@ use goondan_models::{ModelProvider, provider};
 use goondan_spec::bundle::ResourceOrigin;
 use goondan_spec::installed_packages::InstalledPackage;
 use goondan_spec::kinds::Model;
+use goondan_spec::value::TextOrSource;
 use goondan_spec::{Bundle, Code, Diagnostic, Resource, ValueSource, env_files, untrusted_text};
 use serde::Serialize;
 
@@ -56,6 +57,12 @@ pub fn requested_access(project: &Project, state_root: &StateRoot) -> Vec<Reques
         wants.extend(agents::controlling_files(bundle));
         wants.extend(connections::connections(bundle));
         wants.extend(bundle.models().values().filter_map(|model| reach(model)));
+        wants.extend(
+            bundle
+                .models()
+                .values()
+                .filter_map(|model| request_additions(model)),
+        );
         wants.extend(values(bundle));
         wants.extend(shared_state(bundle, state_root));
     }
@@ -245,6 +252,65 @@ fn reach(model: &Resource<Model>) -> Option<RequestedCapability> {
         (None, _) => return None,
     };
     Some(RequestedCapability::new(what, model.origin.as_ref()))
+}
+
+/// Fields of a request that only change how the model writes. All others may send data elsewhere or
+/// give the model tools of the provider.
+const HARMLESS_BODY_FIELDS: [&str; 17] = [
+    "chat_template_kwargs",
+    "enable_thinking",
+    "frequency_penalty",
+    "max_completion_tokens",
+    "max_output_tokens",
+    "max_tokens",
+    "presence_penalty",
+    "reasoning",
+    "reasoning_effort",
+    "seed",
+    "stop",
+    "temperature",
+    "thinking",
+    "top_k",
+    "top_p",
+    "truncation",
+    "verbosity",
+];
+/// Maximum characters of a shown value.
+const MAX_SHOWN_VALUE_CHARS: usize = 120;
+
+/// Returns the fields and headers that a live model adds to the requests of its provider.
+fn request_additions(model: &Resource<Model>) -> Option<RequestedCapability> {
+    let spec = &model.spec;
+    if !is_live(spec) {
+        return None;
+    }
+    let fields = spec
+        .options
+        .body
+        .iter()
+        .filter(|(name, _)| !HARMLESS_BODY_FIELDS.contains(&name.as_str()))
+        .map(|(name, value)| {
+            let value: String = value
+                .to_string()
+                .chars()
+                .take(MAX_SHOWN_VALUE_CHARS)
+                .collect();
+            format!("`{name}: {value}`")
+        });
+    let headers = spec
+        .options
+        .headers
+        .iter()
+        .filter_map(|(name, value)| match value {
+            TextOrSource::Plain(text) => Some(format!("the header `{name}: {text}`")),
+            // Listed with the other values from outside of the bundle.
+            TextOrSource::Source(_) => None,
+        });
+    let added: Vec<String> = fields.chain(headers).collect();
+    (!added.is_empty()).then(|| {
+        let what = format!("adds {} to the requests to its provider", added.join(", "));
+        RequestedCapability::new(what, model.origin.as_ref())
+    })
 }
 
 /// Returns values from outside of the bundle. Values of live models are omitted, because the

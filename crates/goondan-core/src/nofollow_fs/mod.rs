@@ -9,20 +9,21 @@ mod by_handle;
 #[cfg(not(unix))]
 mod by_path;
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, Write as _};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
 
 #[cfg(unix)]
-pub(crate) use by_handle::{DirectoryHandle, open_without_links};
+pub use by_handle::{DirectoryHandle, open_without_links};
 #[cfg(not(unix))]
-pub(crate) use by_path::{Folder, open_without_links};
+pub use by_path::{DirectoryHandle, open_without_links};
 
 /// The purpose of opening a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum FileOpenMode {
+pub enum FileOpenMode {
     /// Reads an existing file.
     Read,
     /// Appends to a file, and creates it if necessary.
@@ -33,17 +34,38 @@ pub(crate) enum FileOpenMode {
     Create,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum DirectoryEntryKind {
+/// The type of a directory entry. Links are not followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DirectoryEntryKind {
+    /// A regular file.
     File,
+    /// A directory.
     Folder,
-    /// A link, a pipe, or a device.
+    /// A symbolic link.
+    Link,
+    /// A pipe, a socket or a device.
     Other,
+}
+
+/// Metadata of a directory entry.
+#[derive(Debug, Clone)]
+pub struct EntryMetadata {
+    /// The type, without following a link.
+    pub kind: DirectoryEntryKind,
+    /// The mode.
+    pub permissions: Permissions,
+    /// Size in bytes.
+    pub size: u64,
+    /// Time of the last change.
+    pub modified: SystemTime,
 }
 
 /// Opens a resolved path below `base` without following links. A link inserted at the same time
 /// only makes this fail.
-pub(crate) fn open_beneath(base: &Path, path: &Path, how: FileOpenMode) -> io::Result<File> {
+///
+/// # Errors
+/// Fails if a component of the path is a link, or if the file cannot be opened.
+pub fn open_beneath(base: &Path, path: &Path, how: FileOpenMode) -> io::Result<File> {
     match path.file_name() {
         Some(name) if path != base => {
             DirectoryHandle::open_parent(base, path)?.open_file(name, how)
@@ -52,14 +74,60 @@ pub(crate) fn open_beneath(base: &Path, path: &Path, how: FileOpenMode) -> io::R
     }
 }
 
+/// Opens a resolved path below `base` for reading, like [`open_beneath`].
+///
+/// # Errors
+/// Fails like [`open_beneath`], and if the path is not a regular file.
+pub fn open_regular_file(base: &Path, path: &Path) -> io::Result<File> {
+    let file = open_beneath(base, path, FileOpenMode::Read)?;
+    if file.metadata()?.is_file() {
+        Ok(file)
+    } else {
+        Err(io::Error::other("it is not a regular file"))
+    }
+}
+
+/// Returns the metadata of a resolved path below `base`; `None` if it does not exist.
+///
+/// # Errors
+/// Fails if a directory of the path is a link or cannot be opened.
+pub fn metadata_beneath(base: &Path, path: &Path) -> io::Result<Option<EntryMetadata>> {
+    match path.file_name() {
+        Some(name) if path != base => DirectoryHandle::open_parent(base, path)?.look(name),
+        _ => Err(io::ErrorKind::IsADirectory.into()),
+    }
+}
+
 impl DirectoryHandle {
+    /// Returns the entries of the directory with their metadata, unsorted. Entries that disappear
+    /// during the call are left out.
+    ///
+    /// # Errors
+    /// Fails if the directory cannot be read.
+    pub fn entries(&self) -> io::Result<Vec<(OsString, EntryMetadata)>> {
+        let names = self.names()?;
+        Ok(names
+            .into_iter()
+            .filter_map(|name| {
+                let metadata = self.look(&name).ok().flatten()?;
+                Some((name, metadata))
+            })
+            .collect())
+    }
+
     /// Opens the parent directory of `path`, which is below `base`.
-    pub(crate) fn open_parent(base: &Path, path: &Path) -> io::Result<DirectoryHandle> {
+    ///
+    /// # Errors
+    /// Fails if a component is a link or not a directory.
+    pub fn open_parent(base: &Path, path: &Path) -> io::Result<DirectoryHandle> {
         DirectoryHandle::open(base, path.parent().unwrap_or(base))
     }
 
     /// Writes `content` to `name` atomically: readers see the old or the new file.
-    pub(crate) fn write_atomically(
+    ///
+    /// # Errors
+    /// Fails if the file cannot be written or renamed.
+    pub fn write_atomically(
         &self,
         name: &OsStr,
         content: &[u8],
@@ -72,8 +140,11 @@ impl DirectoryHandle {
         Ok(())
     }
 
-    /// Writes a file like [`Folder::put`], but fails if the name exists.
-    pub(crate) fn put_new(&self, name: &OsStr, content: &[u8]) -> io::Result<()> {
+    /// Writes a file like [`DirectoryHandle::write_atomically`].
+    ///
+    /// # Errors
+    /// Fails if the name exists, or if the file cannot be written.
+    pub fn put_new(&self, name: &OsStr, content: &[u8]) -> io::Result<()> {
         let (draft, file) = TemporaryFile::new(self)?;
         fill(file, content, None)?;
         // The draft keeps its temporary name, which is removed when it is dropped.

@@ -1,18 +1,21 @@
 //! Directories as open handles: replacing a directory with a link afterwards has no effect.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::{File, Permissions};
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 
+use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, openat, renameat};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstatat, mkdirat};
 use nix::unistd::{UnlinkatFlags, linkat, unlinkat};
 
-use super::{DirectoryEntryKind, FileOpenMode};
+use super::{DirectoryEntryKind, EntryMetadata, FileOpenMode};
 
 /// Refuses links in the last component, and does not wait for the other end of a pipe.
 const COMMON_OPEN_FLAGS: OFlag = OFlag::O_NOFOLLOW
@@ -36,7 +39,10 @@ fn flags(how: FileOpenMode) -> OFlag {
 
 /// Opens any absolute path without following links: in its last component on all systems, in no
 /// component on Linux. A terminal does not become the controlling terminal of this program.
-pub(crate) fn open_without_links(path: &Path, how: FileOpenMode) -> io::Result<File> {
+///
+/// # Errors
+/// Fails if a component is a link, or if the file cannot be opened.
+pub fn open_without_links(path: &Path, how: FileOpenMode) -> io::Result<File> {
     let flags = flags(how) | OFlag::O_NOCTTY;
     #[cfg(target_os = "linux")]
     {
@@ -61,18 +67,25 @@ pub(crate) fn open_without_links(path: &Path, how: FileOpenMode) -> io::Result<F
 }
 
 /// An open directory. It stays the same even if its path changes.
-pub(crate) struct DirectoryHandle(OwnedFd);
+#[derive(Debug)]
+pub struct DirectoryHandle(OwnedFd);
 
 impl DirectoryHandle {
     /// Opens the directory `path`, which is `base` or below it.
-    pub(crate) fn open(base: &Path, path: &Path) -> io::Result<DirectoryHandle> {
+    ///
+    /// # Errors
+    /// Fails if a component is a link or not a directory.
+    pub fn open(base: &Path, path: &Path) -> io::Result<DirectoryHandle> {
         walk(base, path, |folder, part| {
             Ok(openat(folder, part, DIRECTORY_OPEN_FLAGS, Mode::empty())?)
         })
     }
 
-    /// Opens a directory like [`Folder::open`], and creates it with its parents if necessary.
-    pub(crate) fn make(base: &Path, path: &Path) -> io::Result<DirectoryHandle> {
+    /// Opens a directory like [`DirectoryHandle::open`], and creates it with its parents if necessary.
+    ///
+    /// # Errors
+    /// Fails if a component is a link or not a directory, or cannot be created.
+    pub fn make(base: &Path, path: &Path) -> io::Result<DirectoryHandle> {
         walk(base, path, |folder, part| {
             match openat(folder, part, DIRECTORY_OPEN_FLAGS, Mode::empty()) {
                 Err(Errno::ENOENT) => {
@@ -88,11 +101,19 @@ impl DirectoryHandle {
         })
     }
 
-    pub(crate) fn make_folder(&self, name: &OsStr) -> io::Result<()> {
+    /// Creates a directory.
+    ///
+    /// # Errors
+    /// Fails if the name exists.
+    pub fn make_folder(&self, name: &OsStr) -> io::Result<()> {
         Ok(mkdirat(&self.0, name, Mode::from_bits_truncate(0o777))?)
     }
 
-    pub(crate) fn open_file(&self, name: &OsStr, how: FileOpenMode) -> io::Result<File> {
+    /// Opens a file without following a link.
+    ///
+    /// # Errors
+    /// Fails if the entry is a link or cannot be opened.
+    pub fn open_file(&self, name: &OsStr, how: FileOpenMode) -> io::Result<File> {
         Ok(File::from(openat(
             &self.0,
             name,
@@ -101,42 +122,79 @@ impl DirectoryHandle {
         )?))
     }
 
-    /// Returns the type and the mode of an entry; `None` if it does not exist.
-    pub(crate) fn look(
-        &self,
-        name: &OsStr,
-    ) -> io::Result<Option<(DirectoryEntryKind, Permissions)>> {
+    /// Opens a directory in this directory.
+    ///
+    /// # Errors
+    /// Fails if the entry is a link or not a directory.
+    pub fn open_subdirectory(&self, name: &OsStr) -> io::Result<DirectoryHandle> {
+        let opened = openat(&self.0, name, DIRECTORY_OPEN_FLAGS, Mode::empty())?;
+        Ok(DirectoryHandle(opened))
+    }
+
+    /// Returns the names of the entries, unsorted.
+    pub(super) fn names(&self) -> io::Result<Vec<OsString>> {
+        // A new description, because reading moves its position.
+        let mut directory = Dir::openat(&self.0, ".", DIRECTORY_OPEN_FLAGS, Mode::empty())?;
+        let mut names = Vec::new();
+        for entry in directory.iter() {
+            let name = OsStr::from_bytes(entry?.file_name().to_bytes()).to_owned();
+            if name != "." && name != ".." {
+                names.push(name);
+            }
+        }
+        Ok(names)
+    }
+
+    /// Returns the metadata of an entry; `None` if it does not exist.
+    ///
+    /// # Errors
+    /// Fails if the entry cannot be examined.
+    pub fn look(&self, name: &OsStr) -> io::Result<Option<EntryMetadata>> {
         match fstatat(&self.0, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
-            Ok(stat) => Ok(Some((kind(&stat), permissions(&stat)))),
+            Ok(stat) => Ok(Some(EntryMetadata {
+                kind: kind(&stat),
+                permissions: permissions(&stat),
+                size: u64::try_from(stat.st_size).unwrap_or(0),
+                modified: modified(&stat),
+            })),
             Err(Errno::ENOENT) => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
 
     /// Renames a file, and replaces an existing entry.
-    pub(crate) fn rename(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// Fails if the file cannot be renamed.
+    pub fn rename(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
         Ok(renameat(&self.0, from, &self.0, to)?)
     }
 
     /// Creates a hard link with a new name.
-    pub(crate) fn link(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// Fails if the new name exists.
+    pub fn link(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
         Ok(linkat(&self.0, from, &self.0, to, AtFlags::empty())?)
     }
 
     /// Removes a file, or a link itself.
-    pub(crate) fn remove_file(&self, name: &OsStr) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// Fails if the entry cannot be removed.
+    pub fn remove_file(&self, name: &OsStr) -> io::Result<()> {
         Ok(unlinkat(&self.0, name, UnlinkatFlags::NoRemoveDir)?)
     }
 }
 
-/// Opens the components of `path` one by one, starting at `base`.
+/// Opens the components of `path` one by one, starting at `base`, which is a resolved path.
 fn walk(
     base: &Path,
     path: &Path,
     step: impl Fn(&OwnedFd, &OsStr) -> io::Result<OwnedFd>,
 ) -> io::Result<DirectoryHandle> {
     let below = path.strip_prefix(base).map_err(io::Error::other)?;
-    let mut folder = OwnedFd::from(File::open(base)?);
+    let mut folder = OwnedFd::from(open_without_links(base, FileOpenMode::Read)?);
     for part in below.components() {
         folder = step(&folder, part.as_os_str())?;
     }
@@ -147,6 +205,7 @@ fn kind(stat: &FileStat) -> DirectoryEntryKind {
     match SFlag::from_bits_truncate(stat.st_mode & SFlag::S_IFMT.bits()) {
         SFlag::S_IFREG => DirectoryEntryKind::File,
         SFlag::S_IFDIR => DirectoryEntryKind::Folder,
+        SFlag::S_IFLNK => DirectoryEntryKind::Link,
         _ => DirectoryEntryKind::Other,
     }
 }
@@ -155,6 +214,18 @@ fn permissions(stat: &FileStat) -> Permissions {
     // The width of a mode differs between systems.
     #[allow(clippy::useless_conversion)]
     Permissions::from_mode(u32::from(stat.st_mode & 0o7777))
+}
+
+/// Returns the time of the last change. The types of the fields differ between systems.
+#[allow(clippy::useless_conversion)]
+fn modified(stat: &FileStat) -> SystemTime {
+    let seconds = Duration::from_secs(i64::from(stat.st_mtime).unsigned_abs());
+    let nanos = u32::try_from(stat.st_mtime_nsec).unwrap_or(0);
+    if stat.st_mtime < 0 {
+        SystemTime::UNIX_EPOCH - seconds
+    } else {
+        SystemTime::UNIX_EPOCH + seconds + Duration::from_nanos(u64::from(nanos))
+    }
 }
 
 #[cfg(test)]
