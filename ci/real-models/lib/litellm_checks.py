@@ -15,7 +15,7 @@ from gdn import Failure
 from services import Service, skip
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-LONG_WORDS = 150
+LONG_WORDS = 500
 LOADING_SECONDS = "3"
 
 

@@ -63,6 +63,7 @@ pub(crate) fn main(arguments: Vec<OsString>) -> ExitCode {
     }
 }
 
+/// Starts logging, then runs the parsed command.
 fn run(cli: CommandLine) -> Result<(), CliError> {
     let output = CommandOutput::new(&cli.global);
     start_logging(&cli.global);
@@ -106,7 +107,7 @@ fn with_help_flags(mut arguments: Vec<OsString>) -> Vec<OsString> {
 
 /// Returns the command up to the last recognized subcommand, such as `gdn new tool`.
 fn command_of(arguments: &[OsString]) -> String {
-    let (mut words, mut command) = ("gdn".to_owned(), CommandLine::command());
+    let (mut path, mut command) = ("gdn".to_owned(), CommandLine::command());
     for argument in arguments
         .iter()
         .skip(1)
@@ -115,15 +116,15 @@ fn command_of(arguments: &[OsString]) -> String {
         let Some(next) = command.find_subcommand(argument).cloned() else {
             continue;
         };
-        words = format!("{words} {}", next.get_name());
+        path = format!("{path} {}", next.get_name());
         command = next;
     }
-    words
+    path
 }
 
 /// Returns a replacement for clap's error message, or `None` if clap's own message is good enough.
 fn error_message(error: &clap::Error, command: &str, arguments: &[OsString]) -> Option<String> {
-    let said = |kind| match error.get(kind)? {
+    let context_text = |kind| match error.get(kind)? {
         ContextValue::String(text) => Some(text.clone()),
         ContextValue::Strings(texts) => Some(texts.join(" ")),
         _ => None,
@@ -131,26 +132,28 @@ fn error_message(error: &clap::Error, command: &str, arguments: &[OsString]) -> 
     match error.kind() {
         ErrorKind::InvalidSubcommand => Some(format!(
             "There is no command `{command} {}`.",
-            said(ContextKind::InvalidSubcommand)?
+            context_text(ContextKind::InvalidSubcommand)?
         )),
         ErrorKind::UnknownArgument => {
-            let argument = said(ContextKind::InvalidArg)?;
+            let argument = context_text(ContextKind::InvalidArg)?;
             Some(match argument.starts_with('-') {
                 true => format!("`{command}` has no option `{argument}`."),
                 false => format!("`{command}` takes no argument `{argument}`."),
             })
         }
         ErrorKind::MissingRequiredArgument => {
-            let missing = said(ContextKind::InvalidArg)?;
+            let missing = context_text(ContextKind::InvalidArg)?;
             Some(match requiring_option(&missing, command, arguments) {
                 Some(option) => format!("`{option}` requires `{missing}`."),
                 None => format!("`{command}` requires {}.", missing.trim_end_matches("...")),
             })
         }
-        ErrorKind::InvalidValue if said(ContextKind::InvalidValue)?.is_empty() => Some(format!(
-            "`{}` requires a value.",
-            said(ContextKind::InvalidArg)?
-        )),
+        ErrorKind::InvalidValue if context_text(ContextKind::InvalidValue)?.is_empty() => {
+            Some(format!(
+                "`{}` requires a value.",
+                context_text(ContextKind::InvalidArg)?
+            ))
+        }
         _ => None,
     }
 }
@@ -158,30 +161,32 @@ fn error_message(error: &clap::Error, command: &str, arguments: &[OsString]) -> 
 /// Returns the typed option that requires the `missing` one, or `None` if the command itself
 /// requires it.
 fn requiring_option(missing: &str, command: &str, arguments: &[OsString]) -> Option<String> {
-    let is_missing = |words: &[&str]| {
-        let all = command.split(' ').chain(words.iter().copied());
+    let is_missing = |arguments_to_try: &[&str]| {
+        let all = command.split(' ').chain(arguments_to_try.iter().copied());
         let error = CommandLine::try_parse_from(all)
             .err()
             .filter(|error| error.kind() == ErrorKind::MissingRequiredArgument);
-        let said = error
+        let missing_argument = error
             .as_ref()
             .and_then(|error| error.get(ContextKind::InvalidArg));
-        said.is_some_and(|said| said.to_string() == missing)
+        missing_argument.is_some_and(|missing_argument| missing_argument.to_string() == missing)
     };
     if !missing.starts_with("--") || is_missing(&[]) {
         return None;
     }
-    let words: Vec<&str> = arguments
+    let arguments_to_try: Vec<&str> = arguments
         .iter()
         .filter_map(|argument| argument.to_str())
         .collect();
-    let options = words
+    let options = arguments_to_try
         .iter()
         .enumerate()
         .filter(|(_, word)| word.starts_with("--"));
-    let alone = |at: usize| (1..=2).any(|many| words.get(at..at + many).is_some_and(is_missing));
+    // An option that lacks the argument even alone, with or without its value, requires it.
+    let requires_missing =
+        |at: usize| (1..=2).any(|many| arguments_to_try.get(at..at + many).is_some_and(is_missing));
     let option = options
-        .filter(|(at, _)| alone(*at))
+        .filter(|(at, _)| requires_missing(*at))
         .map(|(_, word)| *word)
         .next()?;
     Some(option.split('=').next().unwrap_or(option).to_owned())
@@ -235,14 +240,14 @@ fn usage_error(error: &clap::Error, rendered: &str, arguments: &[OsString]) -> C
             message.push(line.strip_prefix("error: ").unwrap_or(line).to_owned());
         }
     }
-    if let Some(told) = error_message(error, command, arguments) {
+    if let Some(replacement) = error_message(error, command, arguments) {
         // The lines after the first one list missing arguments or possible values.
         message.truncate(if kind == ErrorKind::MissingRequiredArgument {
             0
         } else {
             message.len()
         });
-        message.splice(..message.len().min(1), [told]);
+        message.splice(..message.len().min(1), [replacement]);
     }
     if kind == ErrorKind::InvalidSubcommand && !hints.iter().any(|hint| hint.contains("similar")) {
         hints.splice(..0, similar_command(error, command));
@@ -255,15 +260,15 @@ fn usage_error(error: &clap::Error, rendered: &str, arguments: &[OsString]) -> C
     CliError::usage(in_range(message)).suggest(hints.join("\n"))
 }
 
-/// Rewrites `0 is not in 1..=1000` as a sentence.
+/// Rewrites `… 0 is not in 1..=1000` as a sentence. Other messages are returned unchanged.
 fn in_range(message: String) -> String {
-    let said = || {
+    let sentence = || {
         let (before, range) = message.split_once(" is not in ")?;
-        let (least, most) = range.split_once("..=")?;
+        let (min, max) = range.split_once("..=")?;
         let before = before.rsplit_once(' ').map_or("", |(before, _)| before);
-        Some(format!("{before} must be from {least} to {most}"))
+        Some(format!("{before} must be from {min} to {max}"))
     };
-    said().unwrap_or(message)
+    sentence().unwrap_or(message)
 }
 
 /// Parse errors of libraries, each with a plain replacement.
@@ -279,6 +284,7 @@ const PLAIN_PARSE_ERRORS: [(&str, &str); 3] = [
     ),
 ];
 
+/// Returns the text with its first letter in upper case.
 fn capitalised(text: &str) -> String {
     let mut chars = text.chars();
     match chars.next() {
@@ -352,11 +358,11 @@ fn start_logging(global: &GlobalArgs) {
         (false, 2) => "goondan=debug,gdn=debug,warn,gdn::agent=trace",
         (false, _) => "trace",
     };
-    let asked = EnvFilter::try_from_env("GOONDAN_LOG").ok();
+    let stated_filter = EnvFilter::try_from_env("GOONDAN_LOG").ok();
     let is_for_people =
-        asked.is_none() && global.verbose == 0 && CommandOutput::stderr_is_terminal();
+        stated_filter.is_none() && global.verbose == 0 && CommandOutput::stderr_is_terminal();
     let log = tracing_subscriber::fmt()
-        .with_env_filter(asked.unwrap_or_else(|| EnvFilter::new(default)))
+        .with_env_filter(stated_filter.unwrap_or_else(|| EnvFilter::new(default)))
         .with_writer(|| redactor().writer(screen::LogMessageWriter))
         .with_ansi(CommandOutput::stderr_has_colour());
     // Only tests initialize logging twice; the first initialization is sufficient for them.

@@ -33,19 +33,20 @@ pub(crate) struct RecordedHistory {
     pub(crate) conversations: BTreeMap<InstanceId, Vec<Arc<Message>>>,
 }
 
-/// Writes the case to a temporary file. With `is_tried`, fails unless the case passes.
+/// Writes the case to a temporary file in `folder`. With `must_pass`, replays the case first and
+/// fails unless it passes.
 pub(crate) fn write_case(
     text: &str,
     folder: &Path,
     bundle: &Bundle,
-    is_tried: bool,
+    must_pass: bool,
 ) -> Result<NamedTempFile, RecordError> {
     let mut file = tempfile::Builder::new()
         .prefix(".")
         .suffix(CASE_FILE_SUFFIX)
         .tempfile_in(folder)?;
     file.write_all(text.as_bytes())?;
-    if !is_tried {
+    if !must_pass {
         return Ok(file);
     }
     let summary = run_cases(&RunOptions::new([file.path().to_owned()]), &mut |_| {});
@@ -57,11 +58,11 @@ pub(crate) fn write_case(
         .cases
         .iter()
         .map(|case: &CaseReport| case_line(case).trim_end().to_owned());
-    let said: Vec<String> = errors.chain(cases).collect();
+    let differences: Vec<String> = errors.chain(cases).collect();
     let root = bundle.root().display();
     let reason = format!(
         "Replaying the conversation with the project in {root} gives a different result:\n{}",
-        said.join("\n")
+        differences.join("\n")
     );
     Err(RecordError::Unrecordable(RecordingError(reason)))
 }
@@ -69,7 +70,7 @@ pub(crate) fn write_case(
 /// Reason for a failed recording.
 #[derive(Debug)]
 pub(crate) enum RecordError {
-    /// The conversation cannot be replayed.
+    /// The conversation cannot be recorded as a case, because a replay would differ.
     Unrecordable(RecordingError),
     /// The file cannot be written.
     Io(std::io::Error),
@@ -104,22 +105,23 @@ impl SwarmRecorder {
         }
     }
 
+    /// Records the conversation, or only the turn of `message`, as a test case that passes.
     async fn case(
         &self,
         swarm: &Swarm,
         id: &InstanceId,
         message: Option<&str>,
     ) -> Result<CaseBody, NotRecorded> {
-        let (kept, turn) = read_history(swarm, id, message).await?;
+        let (recorded, turn) = read_history(swarm, id, message).await?;
         let name = name_of(id, turn);
         let _playing = self.playing.lock().await;
         let (root, env_file, trust) =
             (self.root.clone(), self.env_file.clone(), self.trust.clone());
-        let made = tokio::task::spawn_blocking(move || {
-            make_case(&root, env_file.as_deref(), &trust, name, kept)
+        let outcome = tokio::task::spawn_blocking(move || {
+            make_case(&root, env_file.as_deref(), &trust, name, recorded)
         })
         .await;
-        made.unwrap_or_else(|_| {
+        outcome.unwrap_or_else(|_| {
             Err(NotRecorded(
                 "Could not create the test case: bug in gdn.".to_owned(),
             ))
@@ -153,10 +155,10 @@ async fn read_history(
     }
     CaseHistory::sort(&mut events);
     let turn = match message {
-        Some(message) => Some(CaseHistory::number_of(id, message, &events).map_err(refused)?),
+        Some(message) => Some(CaseHistory::number_of(id, message, &events).map_err(not_recorded)?),
         None => None,
     };
-    let history = CaseHistory::of(id, turn.as_slice(), events).map_err(refused)?;
+    let history = CaseHistory::of(id, turn.as_slice(), events).map_err(not_recorded)?;
     let mut conversations = BTreeMap::new();
     for instance in history.instances() {
         let messages = swarm.conversation(&instance).await.map_err(unread)?;
@@ -178,7 +180,7 @@ fn make_case(
     env_file: Option<&Path>,
     trust: &TrustSettings,
     name: String,
-    kept: RecordedHistory,
+    recorded: RecordedHistory,
 ) -> Result<CaseBody, NotRecorded> {
     let failed = |error: std::io::Error| {
         NotRecorded(format!(
@@ -192,35 +194,36 @@ fn make_case(
             "The project on disk has errors, so the test case can't be run.".to_owned(),
         ));
     };
-    trusted(trust, &project)?;
+    require_trust(trust, &project)?;
     let mask =
         goondan::environment(root, env_file).map_err(|problem| NotRecorded(problem.message))?;
     let mask = CassetteMask::of_environment(&mask);
     let RecordedHistory {
         history,
         conversations,
-    } = kept;
+    } = recorded;
     let folder = tempfile::tempdir().map_err(failed)?;
-    let beside = relative(
+    let relative_root = relative(
         &folder.path().canonicalize().map_err(failed)?,
         &root.canonicalize().map_err(failed)?,
     );
     let mut source = RecordingSource {
         name: name.clone(),
-        project: beside,
+        project: relative_root,
         bundle,
         conversations,
         mask: &mask,
         runs_tools: false,
     };
-    let text = record(&history, &source).map_err(refused)?;
-    write_case(&text, folder.path(), bundle, true).map_err(|error| match error {
-        RecordError::Unrecordable(reason) => refused(reason),
+    let text = record(&history, &source).map_err(not_recorded)?;
+    let must_pass = true;
+    write_case(&text, folder.path(), bundle, must_pass).map_err(|error| match error {
+        RecordError::Unrecordable(reason) => not_recorded(reason),
         RecordError::Io(error) => failed(error),
     })?;
     // The final case is for a file in the project directory.
     ".".clone_into(&mut source.project);
-    let text = record(&history, &source).map_err(refused)?;
+    let text = record(&history, &source).map_err(not_recorded)?;
     Ok(CaseBody {
         file: format!("{name}{CASE_FILE_SUFFIX}"),
         name,
@@ -228,7 +231,8 @@ fn make_case(
     })
 }
 
-fn trusted(trust: &TrustSettings, project: &Project) -> Result<(), NotRecorded> {
+/// Fails with the first missing permission if the project on disk is not trusted.
+fn require_trust(trust: &TrustSettings, project: &Project) -> Result<(), NotRecorded> {
     let check = trust.reload_check();
     check(project).map_err(|refused| {
         let first = refused
@@ -241,7 +245,8 @@ fn trusted(trust: &TrustSettings, project: &Project) -> Result<(), NotRecorded> 
     })
 }
 
-fn refused(reason: RecordingError) -> NotRecorded {
+/// Converts the reason to the error for the studio.
+fn not_recorded(reason: RecordingError) -> NotRecorded {
     NotRecorded(reason.0)
 }
 

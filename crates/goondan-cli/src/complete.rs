@@ -36,7 +36,7 @@ pub(crate) fn answer(arguments: &[OsString]) -> Option<ExitCode> {
     let Some(shell) = shells.completer(&name) else {
         return Some(CommandExit::Usage.into());
     };
-    let words = arguments
+    let typed_words = arguments
         .iter()
         .skip_while(|word| *word != "--")
         .skip(1)
@@ -45,16 +45,17 @@ pub(crate) fn answer(arguments: &[OsString]) -> Option<ExitCode> {
     let mut command = CommandLine::command();
     command.build();
     let mut answer = Vec::new();
-    let found = shell.write_complete(
+    let completed = shell.write_complete(
         &mut command,
-        words,
+        typed_words,
         std::env::current_dir().ok().as_deref(),
         &mut answer,
     );
-    let told = found.and_then(|()| std::io::stdout().lock().write_all(&answer));
+    let written = completed.and_then(|()| std::io::stdout().lock().write_all(&answer));
     // Errors are not shown during completion; the shell offers nothing.
     Some(
-        told.map_or(CommandExit::Failure, |()| CommandExit::Ok)
+        written
+            .map_or(CommandExit::Failure, |()| CommandExit::Ok)
             .into(),
     )
 }
@@ -155,7 +156,7 @@ pub(crate) fn exports() -> ArgValueCandidates {
 pub(crate) fn instances() -> ArgValueCandidates {
     ArgValueCandidates::new(|| {
         let state_root = StateRoot::find(None);
-        let scope = match project() {
+        let scope = match current_project() {
             None => ConversationScope::Everywhere,
             Some(root) => match state_root.workspaces_of(&root) {
                 Ok(workspaces) => ConversationScope::Project(root, workspaces),
@@ -176,19 +177,21 @@ pub(crate) fn instances() -> ArgValueCandidates {
 /// unknown.
 fn of_project(names: fn(&Bundle) -> Vec<String>) -> ArgValueCandidates {
     ArgValueCandidates::new(move || {
-        let bundle: Option<Arc<Bundle>> = project().and_then(|root| goondan::load(&root).bundle);
+        let bundle: Option<Arc<Bundle>> =
+            current_project().and_then(|root| goondan::load(&root).bundle);
         bundle
             .map(|bundle| candidates(names(&bundle)))
             .unwrap_or_default()
     })
 }
 
-fn project() -> Option<PathBuf> {
-    let here = std::env::current_dir().ok()?;
-    if goondan::manifest_in(&here).is_some() {
-        Some(here)
+/// Returns the project in or around the current directory, if there is one.
+fn current_project() -> Option<PathBuf> {
+    let current_dir = std::env::current_dir().ok()?;
+    if goondan::manifest_in(&current_dir).is_some() {
+        Some(current_dir)
     } else {
-        goondan::around(&here)
+        goondan::around(&current_dir)
     }
 }
 
@@ -202,11 +205,11 @@ fn candidates(mut names: Vec<String>) -> Vec<CompletionCandidate> {
 
 /// Returns true if no shell interprets any character of `word` and it is not an option.
 fn is_plain(word: &str) -> bool {
-    let is_mark = |c: char| matches!(c, '-' | '_' | '.' | ':' | '@' | '/' | '+');
+    let is_harmless_mark = |c: char| matches!(c, '-' | '_' | '.' | ':' | '@' | '/' | '+');
     word.starts_with(|c: char| c.is_ascii_alphanumeric())
         && word
             .chars()
-            .all(|c| c.is_ascii_alphanumeric() || is_mark(c))
+            .all(|c| c.is_ascii_alphanumeric() || is_harmless_mark(c))
 }
 
 #[cfg(test)]

@@ -44,7 +44,7 @@ impl From<CommandExit> for std::process::ExitCode {
 pub(crate) struct CliError {
     /// Stable error code: one of `docs/errors.md`, or a code that a tool defines.
     pub(crate) code: String,
-    /// Complete sentence.
+    /// Description of the error, as a complete sentence.
     pub(crate) message: String,
     /// Next command or fix.
     pub(crate) suggestion: Option<String>,
@@ -137,6 +137,7 @@ impl CliError {
         }
     }
 
+    /// Sets the suggestion.
     #[must_use]
     pub(crate) fn suggest(mut self, suggestion: impl Into<String>) -> Self {
         self.suggestion = Some(suggestion.into());

@@ -28,16 +28,18 @@ pub(crate) fn read_bytes(reader: impl Read, what: &str) -> Result<Vec<u8>, CliEr
     }
 }
 
-/// Reads everything as UTF-8 text; see [`whole`].
+/// Reads everything as UTF-8 text, like [`read_bytes`]. Fails if it is not valid UTF-8.
 pub(crate) fn read_text(reader: impl Read, what: &str) -> Result<String, CliError> {
     let bytes = read_bytes(reader, what)?;
     String::from_utf8(bytes).map_err(|_| CliError::usage(format!("{what} is not UTF-8 text.")))
 }
 
+/// Opens a file. `what` is the subject of the error message.
 pub(crate) fn open(path: &Path, what: &str) -> Result<File, CliError> {
     File::open(path).map_err(|error| unreadable(what, &error))
 }
 
+/// Returns the error of an input that can't be read.
 pub(crate) fn unreadable(what: &str, error: &io::Error) -> CliError {
     let suggestion = match error.kind() {
         io::ErrorKind::PermissionDenied => "Name a file that you may read.",
@@ -47,6 +49,7 @@ pub(crate) fn unreadable(what: &str, error: &io::Error) -> CliError {
     CliError::configuration(format!("{what} can't be read: {}.", reason(error))).suggest(suggestion)
 }
 
+/// Returns the error of a file that can't be written.
 pub(crate) fn unwritable(path: &Path, error: &io::Error) -> CliError {
     CliError::configuration(format!(
         "`{}` can't be written: {}.",

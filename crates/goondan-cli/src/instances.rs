@@ -96,18 +96,18 @@ pub(crate) fn in_files(
     state_root: &StateRoot,
     scope: &ConversationScope,
 ) -> Result<Vec<FoundConversation>, CliError> {
-    let mut found = Vec::new();
-    for place in workspaces(state_root, scope)? {
-        let summaries = place
+    let mut conversations = Vec::new();
+    for workspace in workspaces(state_root, scope)? {
+        let summaries = workspace
             .instances()
-            .map_err(|error| unreadable(&place, &error))?;
-        found.extend(summaries.into_iter().map(|summary| FoundConversation {
-            workspace: place.clone(),
+            .map_err(|error| unreadable(&workspace, &error))?;
+        conversations.extend(summaries.into_iter().map(|summary| FoundConversation {
+            workspace: workspace.clone(),
             summary,
         }));
     }
-    found.sort_by_key(|found| std::cmp::Reverse(found.summary.updated_at));
-    Ok(found)
+    conversations.sort_by_key(|conversation| std::cmp::Reverse(conversation.summary.updated_at));
+    Ok(conversations)
 }
 
 /// Returns all conversations in files that have an event log, each with its workspace.
@@ -115,14 +115,14 @@ pub(crate) fn with_events(
     state_root: &StateRoot,
     scope: &ConversationScope,
 ) -> Result<Vec<(Workspace, InstanceId)>, CliError> {
-    let mut found = Vec::new();
-    for place in workspaces(state_root, scope)? {
-        let ids = place
+    let mut conversations = Vec::new();
+    for workspace in workspaces(state_root, scope)? {
+        let ids = workspace
             .instances_with_events()
-            .map_err(|error| unreadable(&place, &error))?;
-        found.extend(ids.into_iter().map(|id| (place.clone(), id)));
+            .map_err(|error| unreadable(&workspace, &error))?;
+        conversations.extend(ids.into_iter().map(|id| (workspace.clone(), id)));
     }
-    Ok(found)
+    Ok(conversations)
 }
 
 /// Returns the conversations in a database, newest first.
@@ -142,24 +142,24 @@ pub(crate) async fn in_database(
             .map(|workspace| workspace.id.clone())
             .collect(),
     };
-    let mut found = Vec::new();
+    let mut conversations = Vec::new();
     for id in ids {
         let workspace = state_root.workspace(&id);
-        let looking = database
+        let reader = database
             .look(&workspace)
             .await
             .map_err(|error| store::unusable(&error))?;
-        let summaries = looking
+        let summaries = reader
             .summaries()
             .await
             .map_err(|error| store::failed(&error))?;
-        found.extend(summaries.into_iter().map(|summary| FoundConversation {
+        conversations.extend(summaries.into_iter().map(|summary| FoundConversation {
             workspace: workspace.clone(),
             summary,
         }));
     }
-    found.sort_by_key(|found| std::cmp::Reverse(found.summary.updated_at));
-    Ok(found)
+    conversations.sort_by_key(|conversation| std::cmp::Reverse(conversation.summary.updated_at));
+    Ok(conversations)
 }
 
 /// Selects a conversation by `agent:key`, or by an agent or key if that is unique. Returns `None`
@@ -173,13 +173,13 @@ pub(crate) fn choose(
         false => exact,
         true => all
             .iter()
-            .filter(|found| matches_name(found, name))
+            .filter(|found| has_agent_or_key(found, name))
             .collect(),
     };
     match matches.as_slice() {
         [] => Ok(None),
-        [one] => Ok(Some((*one).clone())),
-        several => Err(ambiguous(name, several)),
+        [conversation] => Ok(Some((*conversation).clone())),
+        conversations => Err(ambiguous_name_error(name, conversations)),
     }
 }
 
@@ -197,13 +197,14 @@ pub(crate) fn unknown(scope: &ConversationScope, name: &str) -> CliError {
     };
     CliError::failure(
         Code::INSTANCE_NOT_FOUND,
-        format!("There is no conversation `{name}`{}.", of(scope)),
+        format!("There is no conversation `{name}`{}.", scope_suffix(scope)),
     )
     .suggest(hint)
 }
 
-/// Describes the scope, for the end of a sentence.
-pub(crate) fn of(scope: &ConversationScope) -> String {
+/// Describes the scope as the end of a sentence, such as " of the project in /srv/bot". Empty for
+/// all workspaces.
+pub(crate) fn scope_suffix(scope: &ConversationScope) -> String {
     match scope {
         ConversationScope::Everywhere => String::new(),
         ConversationScope::Workspace(id) => format!(" in the workspace `{id}`"),
@@ -211,19 +212,21 @@ pub(crate) fn of(scope: &ConversationScope) -> String {
     }
 }
 
-/// Describes the scope for a sentence about a search; see [`of`].
+/// Describes the scope for a sentence about a search; see [`scope_suffix`].
 pub(crate) fn scope_of_search(scope: &ConversationScope) -> String {
     match scope {
         ConversationScope::Project(root, _) => format!(" for the project in {}", root.display()),
-        other => of(other),
+        other => scope_suffix(other),
     }
 }
 
-fn matches_name(found: &FoundConversation, name: &str) -> bool {
+/// Returns whether `name` is the agent or the key of the conversation.
+fn has_agent_or_key(found: &FoundConversation, name: &str) -> bool {
     found.summary.id.agent == name || found.summary.id.instance_key == name
 }
 
-fn ambiguous(name: &str, found: &[&FoundConversation]) -> CliError {
+/// Returns the error of a name that several conversations match.
+fn ambiguous_name_error(name: &str, found: &[&FoundConversation]) -> CliError {
     let choices: Vec<String> = found
         .iter()
         .map(|found| {
@@ -249,29 +252,30 @@ pub(crate) fn workspaces(
     let all = state_root
         .workspaces()
         .map_err(|error| unreadable_root(state_root, &error))?;
-    let ConversationScope::Workspace(wanted) = scope else {
+    let ConversationScope::Workspace(requested_id) = scope else {
         return Ok(all);
     };
     let ids: Vec<String> = all.iter().map(|workspace| workspace.id.clone()).collect();
-    let chosen: Vec<Workspace> = all
+    let selected: Vec<Workspace> = all
         .into_iter()
-        .filter(|workspace| workspace.id == *wanted)
+        .filter(|workspace| workspace.id == *requested_id)
         .collect();
-    if chosen.is_empty() {
-        let known = if ids.is_empty() {
+    if selected.is_empty() {
+        let hint = if ids.is_empty() {
             "There are no workspaces yet.".to_owned()
         } else {
             format!("Use one of: {}.", ids.join(", "))
         };
         return Err(CliError::failure(
             Code::WORKSPACE_NOT_FOUND,
-            format!("There is no workspace `{wanted}`."),
+            format!("There is no workspace `{requested_id}`."),
         )
-        .suggest(known));
+        .suggest(hint));
     }
-    Ok(chosen)
+    Ok(selected)
 }
 
+/// Returns the error of a state root that can't be read.
 fn unreadable_root(state_root: &StateRoot, error: &std::io::Error) -> CliError {
     CliError::configuration(format!(
         "The state root `{}` can't be read: {error}.",
@@ -281,6 +285,7 @@ fn unreadable_root(state_root: &StateRoot, error: &std::io::Error) -> CliError {
     .suggest("Choose another state root with `--state-root` or GOONDAN_STATE_ROOT.")
 }
 
+/// Returns the error of a workspace that can't be read.
 fn unreadable(workspace: &Workspace, error: &std::io::Error) -> CliError {
     CliError::failure(
         Code::INTERNAL_ERROR,

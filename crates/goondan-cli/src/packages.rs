@@ -27,24 +27,30 @@ pub(crate) fn published(project: &Path) -> Option<&str> {
         .then_some(text)
 }
 
+/// Downloads the package at `address`, or takes it from the cache, and prints its source.
 pub(crate) async fn fetch(
     address: &str,
     state_root: &StateRoot,
     output: &CommandOutput,
 ) -> Result<PackageCheckout, CliError> {
     state_root.prepare_or_warn();
-    let here = std::env::current_dir()?;
-    let found = checkout(address, &reach(Some(&here), None, None), &cache(state_root))
-        .await
-        .map_err(package_error)?;
+    let current_dir = std::env::current_dir()?;
+    let checked_out = checkout(
+        address,
+        &reach(Some(&current_dir), None, None),
+        &cache(state_root),
+    )
+    .await
+    .map_err(package_error)?;
     output.note(&format!(
         "Running {} from {}.",
-        found.resolved,
-        found.folder.display()
+        checked_out.resolved,
+        checked_out.folder.display()
     ))?;
-    Ok(found)
+    Ok(checked_out)
 }
 
+/// Returns the package cache of the state root.
 pub(crate) fn cache(state_root: &StateRoot) -> PackageCache {
     PackageCache::of(&state_root.0)
 }
@@ -53,11 +59,11 @@ pub(crate) fn cache(state_root: &StateRoot) -> PackageCache {
 pub(crate) fn reach(
     root: Option<&Path>,
     manifest: Option<&PackageManifest>,
-    stated: Option<&str>,
+    stated_registry: Option<&str>,
 ) -> FetchSettings {
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let of_project = manifest.and_then(|manifest| manifest.registry.clone());
-    let registry = stated
+    let registry = stated_registry
         .map(str::to_owned)
         .or_else(|| variable(REGISTRY_VARIABLE))
         .or(of_project);
@@ -79,10 +85,10 @@ pub(crate) fn package_error(error: PackageError) -> CliError {
         }
         _ => CommandExit::Failure,
     };
-    let refused = CliError::new(exit, error.code, error.message);
+    let base_error = CliError::new(exit, error.code, error.message);
     match error.suggestion {
-        Some(suggestion) => refused.suggest(sentence(&suggestion)),
-        None => refused,
+        Some(suggestion) => base_error.suggest(sentence(&suggestion)),
+        None => base_error,
     }
 }
 

@@ -30,7 +30,7 @@ pub(crate) struct StartArgs {
     /// Run this Swarm [default: the only one, or the one named `default`]
     #[arg(short, long, value_name = "NAME", add = complete::swarms())]
     pub(crate) swarm: Option<String>,
-    /// Read variables from this file before .env.local and .env
+    /// Read this env file, which overrides .env.local and .env
     #[arg(long, value_name = "FILE")]
     pub(crate) env_file: Option<PathBuf>,
     /// Run all tools in this directory; overrides the agents' `workdir`
@@ -71,7 +71,7 @@ pub(crate) fn load_valid(
     path: &Path,
     output: &CommandOutput,
 ) -> Result<(PathBuf, Arc<Bundle>, SourceTexts), CliError> {
-    valid(load(path)?, output)
+    require_valid(load(path)?, output)
 }
 
 /// Loads a project for a run, see [`load_valid`]. Fails if the project is untrusted and requests
@@ -81,11 +81,11 @@ pub(crate) fn load_trusted(
     trust: &TrustSettings,
     output: &CommandOutput,
 ) -> Result<(PathBuf, Arc<Bundle>, SourceTexts), CliError> {
-    valid(required(path, trust, output)?, output)
+    require_valid(load_and_require_trust(path, trust, output)?, output)
 }
 
 /// Loads a project, and asks for trust unless the project has errors.
-fn required(
+fn load_and_require_trust(
     path: &Path,
     trust: &TrustSettings,
     output: &CommandOutput,
@@ -97,7 +97,9 @@ fn required(
     Ok(project)
 }
 
-fn valid(
+/// Returns the directory, the resources and the sources of the project. Prints the errors and fails
+/// if the project is invalid.
+fn require_valid(
     project: Project,
     output: &CommandOutput,
 ) -> Result<(PathBuf, Arc<Bundle>, SourceTexts), CliError> {
@@ -130,7 +132,7 @@ pub(crate) fn chosen_swarm(
 }
 
 /// Prints diagnostics with their source lines.
-fn warn(
+fn print_diagnostics(
     diagnostics: &[Diagnostic],
     sources: &SourceTexts,
     output: &CommandOutput,
@@ -141,6 +143,7 @@ fn warn(
     output.note(pretty(diagnostics, sources).trim_end_matches('\n'))
 }
 
+/// Formats diagnostics with their source lines.
 fn pretty(diagnostics: &[Diagnostic], sources: &SourceTexts) -> String {
     render::pretty(diagnostics, sources, CommandOutput::stderr_has_colour())
 }
@@ -176,7 +179,7 @@ pub(crate) fn prepare(
     output: &CommandOutput,
 ) -> Result<PreparedProject, CliError> {
     let trust = launch.args.trust(state_root);
-    let project = required(launch.project, &trust, output)?;
+    let project = load_and_require_trust(launch.project, &trust, output)?;
     if project.bundle.is_some() && !project.diagnostics.is_empty() {
         let yellow = style::WARNING;
         output.note(&format!(
@@ -184,7 +187,7 @@ pub(crate) fn prepare(
             render::summary(&project.diagnostics)
         ))?;
     }
-    let (root, bundle, sources) = valid(project, output)?;
+    let (root, bundle, sources) = require_valid(project, output)?;
     // Also read here, because an unusable file is a configuration error, not a project error.
     goondan::environment(&root, launch.args.env_file.as_deref())
         .map_err(|problem| unusable_variables(&problem))?;
@@ -241,7 +244,7 @@ pub(crate) async fn start(
     }
     if let Some(database) = args.store.database()? {
         let database = match args.node_turns {
-            Some(most) => database.turns(most),
+            Some(max_turns) => database.turns(max_turns),
             None => database,
         };
         builder = builder.database(if waits {
@@ -263,7 +266,7 @@ pub(crate) async fn start(
         .start_watched()
         .await
         .map_err(|error| SwarmStartFailure::of(error, output))?;
-    warn(&swarm.warnings(), &sources, output)?;
+    print_diagnostics(&swarm.warnings(), &sources, output)?;
     Ok((swarm, events))
 }
 
@@ -282,17 +285,17 @@ fn warn_stale_state(
         return Ok(());
     }
     let yellow = style::WARNING;
-    for [what, remedy] in stale_state::stale_state_notices(state_root, bundle, swarm) {
-        output.note(&format!("{yellow}warning{yellow:#}: {what}\n  {remedy}"))?;
+    for [notice, remedy] in stale_state::stale_state_notices(state_root, bundle, swarm) {
+        output.note(&format!("{yellow}warning{yellow:#}: {notice}\n  {remedy}"))?;
     }
     Ok(())
 }
 
 /// Checks that `path` leads to a project.
 pub(crate) fn require(path: &Path) -> Result<(), CliError> {
-    let shown = path.display();
-    let about = std::fs::metadata(path).map_err(|error| not_there(path, &error))?;
-    if about.is_file() {
+    let shown_path = path.display();
+    let metadata = std::fs::metadata(path).map_err(|error| missing_path_error(path, &error))?;
+    if metadata.is_file() {
         let name = path
             .file_name()
             .and_then(|name| name.to_str())
@@ -300,13 +303,13 @@ pub(crate) fn require(path: &Path) -> Result<(), CliError> {
         return match goondan::start::project::MANIFEST_FILES.contains(&name) {
             true => Ok(()),
             false => Err(no_project(format!(
-                "`{shown}` is not a project directory or a goondan.yaml."
+                "`{shown_path}` is not a project directory or a goondan.yaml."
             ))),
         };
     }
-    if !about.is_dir() {
+    if !metadata.is_dir() {
         return Err(no_project(format!(
-            "`{shown}` is not a file or a directory."
+            "`{shown_path}` is not a file or a directory."
         )));
     }
     if goondan::manifest_in(path).is_some() {
@@ -315,64 +318,73 @@ pub(crate) fn require(path: &Path) -> Result<(), CliError> {
     if let Some(error) = manifest_error(path) {
         return Err(error);
     }
-    let (place, command) = match path == Path::new(".") {
+    let (directory, command) = match path == Path::new(".") {
         true => ("this directory".to_owned(), "gdn init".to_owned()),
-        false => (format!("`{shown}`"), creating(path)),
+        false => (format!("`{shown_path}`"), init_command(path)),
     };
     Err(
-        CliError::configuration(format!("There is no goondan.yaml in {place}.")).suggest(format!(
-            "Create a project with `{command}`, or name the directory of a project."
-        )),
+        CliError::configuration(format!("There is no goondan.yaml in {directory}.")).suggest(
+            format!("Create a project with `{command}`, or name the directory of a project."),
+        ),
     )
 }
 
-fn creating(path: &Path) -> String {
+/// Returns the command that creates a project at `path`.
+fn init_command(path: &Path) -> String {
     format!("gdn init {}", quoted(&path.to_string_lossy()))
 }
 
+/// Returns the error of a path that is not a project.
 fn no_project(message: String) -> CliError {
     CliError::configuration(message).suggest("Name the directory that contains goondan.yaml.")
 }
 
 /// Returns the error for a path that does not exist or cannot be opened.
-fn not_there(path: &Path, error: &io::Error) -> CliError {
-    let shown = path.display();
+fn missing_path_error(path: &Path, error: &io::Error) -> CliError {
+    let shown_path = path.display();
     match error.kind() {
         io::ErrorKind::NotFound if path.is_symlink() => no_project(format!(
-            "`{shown}` is a link to something that does not exist."
+            "`{shown_path}` is a link to something that does not exist."
         )),
-        io::ErrorKind::NotFound => CliError::configuration(format!("`{shown}` does not exist."))
-            .suggest(format!("Create a project there with `{}`.", creating(path))),
-        _ => no_project(format!("`{shown}` can't be opened: {}.", reason(error))),
+        io::ErrorKind::NotFound => {
+            CliError::configuration(format!("`{shown_path}` does not exist.")).suggest(format!(
+                "Create a project there with `{}`.",
+                init_command(path)
+            ))
+        }
+        _ => no_project(format!(
+            "`{shown_path}` can't be opened: {}.",
+            reason(error)
+        )),
     }
 }
 
 /// Returns an error if the directory has a goondan.yaml that is not a readable regular file.
 pub(crate) fn manifest_error(folder: &Path) -> Option<CliError> {
-    let odd = |path: &Path, what: String| {
-        let shown = path.strip_prefix(".").unwrap_or(path).display();
-        CliError::configuration(format!("`{shown}` {what}."))
+    let not_usable = |path: &Path, problem: String| {
+        let shown_path = path.strip_prefix(".").unwrap_or(path).display();
+        CliError::configuration(format!("`{shown_path}` {problem}."))
     };
     for path in goondan::start::project::MANIFEST_FILES.map(|name| folder.join(name)) {
         match std::fs::metadata(&path) {
-            Ok(about) if about.is_dir() => {
-                let error = odd(&path, "is a directory, not a file".to_owned());
+            Ok(metadata) if metadata.is_dir() => {
+                let error = not_usable(&path, "is a directory, not a file".to_owned());
                 return Some(error.suggest("Rename it, then create a project with `gdn init`."));
             }
             Ok(_) => {
-                let error = odd(&path, "is not a regular file".to_owned());
+                let error = not_usable(&path, "is not a regular file".to_owned());
                 return Some(error.suggest("Remove it, then create a project with `gdn init`."));
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound && !path.is_symlink() => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let error = odd(
+                let error = not_usable(
                     &path,
                     "is a link to something that does not exist".to_owned(),
                 );
                 return Some(error.suggest("Correct the link, or remove it."));
             }
             Err(error) => {
-                let error = odd(&path, format!("can't be read: {}", reason(&error)));
+                let error = not_usable(&path, format!("can't be read: {}", reason(&error)));
                 return Some(
                     error.suggest("Name a directory that you may read, or change its permissions."),
                 );
@@ -382,6 +394,7 @@ pub(crate) fn manifest_error(folder: &Path) -> Option<CliError> {
     None
 }
 
+/// Returns the canonical path of the directory of `--workdir`. Fails if it does not exist.
 fn existing_folder(folder: &Path) -> Result<PathBuf, CliError> {
     folder
         .canonicalize()
@@ -396,6 +409,7 @@ fn existing_folder(folder: &Path) -> Result<PathBuf, CliError> {
         })
 }
 
+/// Returns the error of variables that can't be read.
 fn unusable_variables(problem: &Diagnostic) -> CliError {
     let error = CliError::configuration(problem.message.clone());
     CliError {
@@ -437,14 +451,15 @@ pub(crate) struct SwarmStartFailure {
 }
 
 impl SwarmStartFailure {
+    /// Converts the error of a start. Prints its diagnostics if there are several.
     fn of(error: StartError, output: &CommandOutput) -> Self {
-        let held = |error: &StartError| {
+        let is_held_error = |error: &StartError| {
             matches!(
                 error,
                 StartError::Workspace(OpenWorkspaceError::Locked(LockError::Held { .. }))
             )
         };
-        let is_held = held(&error);
+        let is_held = is_held_error(&error);
         let error = match error {
             StartError::Diagnostics(diagnostics) => not_startable_shown(&diagnostics, output),
             other => CliError {
@@ -479,27 +494,27 @@ pub(crate) fn not_startable_shown(diagnostics: &[Diagnostic], output: &CommandOu
 /// Returns the error for problems that prevent a start. Missing variables and swarms are
 /// configuration errors; everything else is a project error.
 fn not_startable(diagnostics: &[Diagnostic]) -> CliError {
-    let of_the_machine =
+    let is_of_environment =
         |diagnostic: &Diagnostic| matches!(diagnostic.code, Code::ENV_MISSING | Code::NO_SWARM);
     let exit = match diagnostics
         .iter()
         .filter(|diagnostic| diagnostic.is_error())
-        .all(of_the_machine)
+        .all(is_of_environment)
     {
         true => CommandExit::Configuration,
         false => CommandExit::Validation,
     };
     let mut error = match diagnostics {
-        [one] => CliError {
-            suggestion: one.suggestion.clone(),
-            ..CliError::new(exit, one.code, message_with_position(one))
+        [problem] => CliError {
+            suggestion: problem.suggestion.clone(),
+            ..CliError::new(exit, problem.code, message_with_position(problem))
         },
-        several => CliError::new(
+        problems => CliError::new(
             exit,
             Code::CONFIG_ERROR,
             format!(
                 "{} problems prevent the swarm from starting.",
-                several.len()
+                problems.len()
             ),
         ),
     };

@@ -30,7 +30,7 @@ pub(crate) struct ProjectPathOption {
 impl ProjectPathArg {
     /// Returns the project path. Prints a note if it is found above the current directory.
     pub(crate) fn find(&self, output: &CommandOutput) -> Result<PathBuf, CliError> {
-        find(self.project.as_deref(), output)
+        find_path(self.project.as_deref(), output)
     }
 
     /// Returns the path that the user gave.
@@ -40,14 +40,14 @@ impl ProjectPathArg {
 
     /// Returns the path like [`ProjectPathArg::find`], or `None` if there is no project.
     pub(crate) fn known(&self, output: &CommandOutput) -> Result<Option<PathBuf>, CliError> {
-        known(self.project.as_deref(), output)
+        known_path(self.project.as_deref(), output)
     }
 }
 
 impl ProjectPathOption {
     /// See [`ProjectPathArg::known`].
     pub(crate) fn known(&self, output: &CommandOutput) -> Result<Option<PathBuf>, CliError> {
-        known(self.project.as_deref(), output)
+        known_path(self.project.as_deref(), output)
     }
 
     /// See [`ProjectPathArg::given`].
@@ -57,12 +57,13 @@ impl ProjectPathOption {
 
     /// See [`ProjectPathArg::find`].
     pub(crate) fn find(&self, output: &CommandOutput) -> Result<PathBuf, CliError> {
-        find(self.project.as_deref(), output)
+        find_path(self.project.as_deref(), output)
     }
 }
 
-fn find(given: Option<&Path>, output: &CommandOutput) -> Result<PathBuf, CliError> {
-    known(given, output)?.ok_or_else(|| {
+/// Returns the given path, or the project around the current directory. Fails if there is none.
+fn find_path(given: Option<&Path>, output: &CommandOutput) -> Result<PathBuf, CliError> {
+    known_path(given, output)?.ok_or_else(|| {
         if let Some(error) = project::manifest_error(Path::new(".")) {
             return error;
         }
@@ -74,7 +75,8 @@ fn find(given: Option<&Path>, output: &CommandOutput) -> Result<PathBuf, CliErro
     })
 }
 
-fn known(given: Option<&Path>, output: &CommandOutput) -> Result<Option<PathBuf>, CliError> {
+/// Returns the given path, or the project around the current directory; `None` if there is none.
+fn known_path(given: Option<&Path>, output: &CommandOutput) -> Result<Option<PathBuf>, CliError> {
     match given {
         Some(path) => Ok(Some(path.to_owned())),
         None => around(output),
@@ -84,13 +86,16 @@ fn known(given: Option<&Path>, output: &CommandOutput) -> Result<Option<PathBuf>
 /// Returns the project around the current directory, if any. Prints a note if it is a parent
 /// directory.
 pub(crate) fn around(output: &CommandOutput) -> Result<Option<PathBuf>, CliError> {
-    let here = Path::new(".");
-    if goondan::manifest_in(here).is_some() {
-        return Ok(Some(here.to_owned()));
+    let current_dir = Path::new(".");
+    if goondan::manifest_in(current_dir).is_some() {
+        return Ok(Some(current_dir.to_owned()));
     }
-    let Some(above) = goondan::around(here) else {
+    let Some(parent_project) = goondan::around(current_dir) else {
         return Ok(None);
     };
-    output.note(&format!("Using the project in {}.", above.display()))?;
-    Ok(Some(above))
+    output.note(&format!(
+        "Using the project in {}.",
+        parent_project.display()
+    ))?;
+    Ok(Some(parent_project))
 }

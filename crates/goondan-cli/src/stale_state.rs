@@ -17,20 +17,21 @@ pub(crate) fn stale_state_notices(
     bundle: &Bundle,
     swarm: &Resource<Swarm>,
 ) -> Vec<[String; 2]> {
-    let found = state_root.stale_state(bundle, swarm).unwrap_or_default();
-    found
+    let stale_states = state_root.stale_state(bundle, swarm).unwrap_or_default();
+    stale_states
         .iter()
-        .map(|elsewhere| {
+        .map(|stale_state| {
             [
-                finding(state_root, elsewhere),
-                remedy(elsewhere, bundle.root(), swarm),
+                finding(state_root, stale_state),
+                remedy(stale_state, bundle.root(), swarm),
             ]
         })
         .collect()
 }
 
-fn finding(state_root: &StateRoot, elsewhere: &StaleState) -> String {
-    match elsewhere {
+/// Describes the state and its workspace.
+fn finding(state_root: &StateRoot, stale_state: &StaleState) -> String {
+    match stale_state {
         StaleState::Moved(workspace, owner) => format!(
             "The state of this project from its former path {} is in the workspace `{}`.",
             owner.path.display(),
@@ -59,11 +60,12 @@ fn finding(state_root: &StateRoot, elsewhere: &StaleState) -> String {
     }
 }
 
-fn remedy(elsewhere: &StaleState, root: &Path, swarm: &Resource<Swarm>) -> String {
+/// Returns the command that adopts the state for this project.
+fn remedy(stale_state: &StaleState, root: &Path, swarm: &Resource<Swarm>) -> String {
     let root = quoted(&root.to_string_lossy());
     format!(
         "To use that state here, run: gdn instance adopt {} --project {root} --swarm {}{}",
-        elsewhere.workspace().id,
+        stale_state.workspace().id,
         swarm.id.name,
         suggested_command::state_root()
     )

@@ -22,10 +22,11 @@ pub(crate) fn repeat_command(more: &str) -> Option<String> {
         .skip(1)
         .map(|word| word.to_string_lossy().into_owned())
         .collect();
-    repeated(&words, more)
+    repeated_command(&words, more)
 }
 
-fn repeated(words: &[String], more: &str) -> Option<String> {
+/// Returns the command with `more` added before `--`; `None` if an argument contains a password.
+fn repeated_command(words: &[String], addition: &str) -> Option<String> {
     if words.iter().any(|word| has_password(word)) {
         return None;
     }
@@ -34,17 +35,18 @@ fn repeated(words: &[String], more: &str) -> Option<String> {
         .iter()
         .position(|word| word == "--")
         .unwrap_or(words.len());
-    let typed = |words: &[String]| words.iter().map(|word| quoted(word)).collect::<Vec<_>>();
+    let quoted_words = |words: &[String]| words.iter().map(|word| quoted(word)).collect::<Vec<_>>();
     let line = [
         vec!["gdn".to_owned()],
-        typed(&words[..end]),
-        vec![more.to_owned()],
-        typed(&words[end..]),
+        quoted_words(&words[..end]),
+        vec![addition.to_owned()],
+        quoted_words(&words[end..]),
     ]
     .concat();
     Some(line.join(" "))
 }
 
+/// Returns whether the argument is a URL with a password, or a setting `password=`.
 fn has_password(word: &str) -> bool {
     let authority = word
         .split_once("://")
@@ -80,10 +82,13 @@ mod tests {
     fn a_command_is_repeated_with_all_that_was_typed() {
         let typed = words(&["instance", "delete", "--project", "my hp", "a:main"]);
         let expected = "gdn instance delete --project 'my hp' a:main --force";
-        assert_eq!(repeated(&typed, "--force").as_deref(), Some(expected));
+        assert_eq!(
+            repeated_command(&typed, "--force").as_deref(),
+            Some(expected)
+        );
         let typed = words(&["instance", "delete", "--", "-a"]);
         assert_eq!(
-            repeated(&typed, "--force").as_deref(),
+            repeated_command(&typed, "--force").as_deref(),
             Some("gdn instance delete --force -- -a")
         );
     }
@@ -96,13 +101,13 @@ mod tests {
             "x://box/db?password=s",
         ] {
             assert_eq!(
-                repeated(&words(&["instance", "delete", "a", address]), "--force"),
+                repeated_command(&words(&["instance", "delete", "a", address]), "--force"),
                 None,
                 "{address}"
             );
         }
         assert!(
-            repeated(
+            repeated_command(
                 &words(&["instance", "delete", "a", "--store", "postgres://me@box/db"]),
                 "--force"
             )

@@ -47,11 +47,11 @@ impl TrustSettings {
         output: &CommandOutput,
     ) -> Result<(), CliError> {
         let wants = self.open_wants(project)?;
-        self.ask_for(project, wants, output)
+        self.ask_for_trust(project, wants, output)
     }
 
-    /// Requires trust in a published project like [`Trust::require`], including one that requests
-    /// nothing special.
+    /// Like [`TrustSettings::require`], but for a published project: requires trust even if the
+    /// project requests no capabilities.
     pub(crate) fn require_published(
         &self,
         project: &Project,
@@ -62,10 +62,12 @@ impl TrustSettings {
         if !self.is_given(&project.root)? {
             wants.splice(0..0, published_summary(project, from));
         }
-        self.ask_for(project, wants, output)
+        self.ask_for_trust(project, wants, output)
     }
 
-    fn ask_for(
+    /// Asks the user to trust the project with this access, and stores a yes. Fails if the user
+    /// declines or can't be asked. Without access to ask for, succeeds at once.
+    fn ask_for_trust(
         &self,
         project: &Project,
         wants: Vec<RequestedCapability>,
@@ -81,7 +83,7 @@ impl TrustSettings {
             && !list.is_inside(root);
         if !can_be_asked {
             output.explain(&listing(root, &wants))?;
-            return Err(refused(root, &wants, list.is_inside(root)));
+            return Err(untrusted_error(root, &wants, list.is_inside(root)));
         }
         match confirm_trust(&listing(root, &wants)) {
             true => {
@@ -91,7 +93,7 @@ impl TrustSettings {
                     .and_then(|()| list.add_packages(&packages_to_trust(&wants)))
                     .map_err(|error| unwritten(&list, &error))
             }
-            false => Err(refused(root, &wants, false)),
+            false => Err(untrusted_error(root, &wants, false)),
         }
     }
 
@@ -114,17 +116,17 @@ impl TrustSettings {
         } else {
             Vec::new()
         };
-        let mut open = Vec::new();
-        for want in wants {
-            let is_covered = match (&want.package, &want.folder) {
+        let mut untrusted = Vec::new();
+        for capability in wants {
+            let is_covered = match (&capability.package, &capability.folder) {
                 (Some(package), _) => packages.contains(package),
                 (None, folder) => folder
                     .as_ref()
                     .map_or(Ok(false), |folder| self.is_listed(folder))?,
             };
-            open.extend((!is_covered).then_some(want));
+            untrusted.extend((!is_covered).then_some(capability));
         }
-        Ok(open)
+        Ok(untrusted)
     }
 
     /// Returns the variables of the project. Its `.env` files are only read if it is trusted.
@@ -140,6 +142,7 @@ impl TrustSettings {
         Ok(self.this_run || self.is_listed(root)?)
     }
 
+    /// Returns whether the directory, or one above it, is in the trust list.
     fn is_listed(&self, root: &Path) -> Result<bool, CliError> {
         let list = TrustList::of(&self.state_root);
         Ok(list
@@ -222,12 +225,13 @@ fn confirm_trust(listing: &str) -> bool {
     answer.is_ok_and(|line| output::is_yes(&line))
 }
 
-fn refused(root: &Path, wants: &[RequestedCapability], list_lies_in_it: bool) -> CliError {
+/// Returns the error of an untrusted project, with the commands that trust it.
+fn untrusted_error(root: &Path, wants: &[RequestedCapability], list_is_inside: bool) -> CliError {
     let message = format!(
         "The project in {} is not trusted, so gdn ran none of its code.",
         root.display()
     );
-    let lasting = match list_lies_in_it {
+    let remedy = match list_is_inside {
         true => "The state root is inside the project, so it can't store trust in the project: \
             choose another state root"
             .to_owned(),
@@ -244,7 +248,7 @@ fn refused(root: &Path, wants: &[RequestedCapability], list_lies_in_it: bool) ->
     };
     let mut error = CliError::new(CommandExit::Untrusted, Code::PROJECT_UNTRUSTED, message)
         .suggest(format!(
-            "{lasting}; `--trust` or {TRUST_VARIABLE}=1 trust it for one run."
+            "{remedy}; `--trust` or {TRUST_VARIABLE}=1 trust it for one run."
         ));
     let values = wants.iter().map(|want| {
         serde_json::to_value(want)
@@ -265,15 +269,15 @@ pub(crate) fn trust_command(folder: &Path) -> String {
 
 /// Returns the error for an unreadable trust list.
 pub(crate) fn unreadable(list: &TrustList, error: &io::Error) -> CliError {
-    let place = list.path();
-    let place = place.display();
+    let path = list.path();
+    let path = path.display();
     match is_of_content(error) {
         true => CliError::configuration(format!(
-            "The list of trusted directories, {place}, can't be read: {error}."
+            "The list of trusted directories, {path}, can't be read: {error}."
         ))
         .suggest("Correct the file, or remove it; gdn then asks about every project again."),
         false => CliError::configuration(format!(
-            "The list of trusted directories, {place}, can't be read: {}.",
+            "The list of trusted directories, {path}, can't be read: {}.",
             reason(error)
         ))
         .suggest(STATE_ROOT_SUGGESTION),
@@ -285,10 +289,10 @@ pub(crate) fn unwritten(list: &TrustList, error: &io::Error) -> CliError {
     if is_of_content(error) {
         return unreadable(list, error);
     }
-    let place = list.path();
+    let path = list.path();
     CliError::configuration(format!(
         "The list of trusted directories, {}, can't be changed: {}.",
-        place.display(),
+        path.display(),
         reason(error)
     ))
     .suggest(STATE_ROOT_SUGGESTION)

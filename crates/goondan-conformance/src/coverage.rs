@@ -29,15 +29,18 @@ pub struct CoveredRule {
 impl RuleCoverage {
     /// Collects the rules that test cases name.
     pub fn of<'a>(cases: impl IntoIterator<Item = &'a ConformanceCase>) -> RuleCoverage {
-        let mut named: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+        let mut cases_by_rule: BTreeMap<&str, Vec<String>> = BTreeMap::new();
         for case in cases {
             for rule in &case.rules {
-                named.entry(rule).or_default().push(case.case.clone());
+                cases_by_rule
+                    .entry(rule)
+                    .or_default()
+                    .push(case.case.clone());
             }
         }
         let covered = |rule: &RuntimeRule| CoveredRule {
             rule: *rule,
-            cases: named.remove(rule.id).unwrap_or_default(),
+            cases: cases_by_rule.remove(rule.id).unwrap_or_default(),
         };
         RuleCoverage {
             rules: RULES.iter().map(covered).collect(),

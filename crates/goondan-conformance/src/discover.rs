@@ -50,6 +50,7 @@ pub fn discover(paths: &[PathBuf]) -> FileCases {
     found
 }
 
+/// Creates an error about a whole file.
 fn error(path: &Path, message: String) -> CaseError {
     CaseError {
         file: path.to_owned(),
@@ -59,6 +60,7 @@ fn error(path: &Path, message: String) -> CaseError {
     }
 }
 
+/// Returns the file at `path`, or all test case files below the directory at `path`.
 fn files_at(path: &Path) -> io::Result<Vec<PathBuf>> {
     if !std::fs::metadata(path)?.is_dir() {
         return Ok(vec![path.to_owned()]);

@@ -104,6 +104,7 @@ pub const RULES: &[RuntimeRule] = &[
     rule("S5", "names never become paths unchecked"),
 ];
 
+/// Creates a rule.
 const fn rule(id: &'static str, summary: &'static str) -> RuntimeRule {
     RuntimeRule { id, summary }
 }

@@ -72,7 +72,7 @@ impl RunOptions {
 /// own tokio runtime.
 pub fn run(options: &RunOptions, on_result: &mut dyn FnMut(&CaseReport)) -> RunSummary {
     let found = find(options);
-    let cases = run_all(&found.cases, options, on_result);
+    let cases = run_cases(&found.cases, options, on_result);
     RunSummary {
         cases,
         errors: found.errors,
@@ -108,13 +108,14 @@ fn find(options: &RunOptions) -> FileCases {
             .cases
             .retain(|located| filter.accepts(&located.case.case));
         if found.cases.is_empty() {
-            found.errors.push(nothing_left(options, filter.text));
+            found.errors.push(no_match_error(options, filter.text));
         }
     }
     found
 }
 
-fn nothing_left(options: &RunOptions, filter: &str) -> CaseError {
+/// Creates the error for a filter that no test case matches.
+fn no_match_error(options: &RunOptions, filter: &str) -> CaseError {
     let message = format!("no case matches the filter `{filter}`");
     CaseError {
         file: options.paths.first().cloned().unwrap_or_default(),
@@ -124,6 +125,8 @@ fn nothing_left(options: &RunOptions, filter: &str) -> CaseError {
     }
 }
 
+/// Returns the number of test cases that run at the same time. Default: twice the number of cores;
+/// fewer for live runs.
 fn jobs(options: &RunOptions) -> NonZeroUsize {
     let cores = || std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let default = || match options.live {
@@ -155,6 +158,7 @@ enum RunResult {
 }
 
 impl<'c> PlannedCase<'c> {
+    /// Decides whether and how a test case runs.
     fn of(located: &'c LocatedCase, options: &RunOptions) -> Self {
         let live = options
             .live
@@ -169,6 +173,7 @@ impl<'c> PlannedCase<'c> {
         PlannedCase { located, mode }
     }
 
+    /// Returns how often the test case runs.
     fn runs(&self) -> u32 {
         if let CaseRunMode::Live(live) = &self.mode {
             live.runs
@@ -219,7 +224,8 @@ impl<'c> PlannedCase<'c> {
     }
 }
 
-fn run_all(
+/// Runs all test cases in parallel, and calls `on_result` in the order of the test cases.
+fn run_cases(
     cases: &[LocatedCase],
     options: &RunOptions,
     on_result: &mut dyn FnMut(&CaseReport),
@@ -231,7 +237,7 @@ fn run_all(
     let work: Vec<(usize, u32)> = planned
         .iter()
         .enumerate()
-        .flat_map(|(case, one)| (1..=one.runs()).map(move |run| (case, run)))
+        .flat_map(|(case, plan)| (1..=plan.runs()).map(move |run| (case, run)))
         .collect();
     let next = AtomicUsize::new(0);
     let (done, results) = mpsc::channel();
@@ -290,6 +296,7 @@ impl<'f> NameFilter<'f> {
         }
     }
 
+    /// Returns whether the filter text, or the filter as a regular expression, occurs in the name.
     fn accepts(&self, name: &str) -> bool {
         name.contains(self.text)
             || self

@@ -57,6 +57,7 @@ pub(crate) struct AllowedSenders {
 }
 
 impl AllowedSenders {
+    /// Opens the list of senders in `folder`.
     pub(crate) fn open(
         folder: &Path,
         allow: Option<ConnectionAccess>,
@@ -111,6 +112,7 @@ impl AllowedSenders {
             })
     }
 
+    /// Records an unknown sender. Returns `NewStranger` only for the first event of a sender.
     fn note(&self, sender: &EventSender, now: DateTime<Utc>) -> io::Result<SenderAdmission> {
         let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
         if pending.len() >= MAX_PENDING_SENDERS {
@@ -159,8 +161,8 @@ pub(crate) fn approved(folder: &Path) -> io::Result<Vec<String>> {
 
 /// Approves a sender. Returns false if the sender was already approved.
 pub(crate) fn approve(folder: &Path, sender: &str) -> io::Result<bool> {
-    let known: BTreeSet<String> = approved(folder)?.into_iter().collect();
-    if known.contains(sender) {
+    let approved_ids: BTreeSet<String> = approved(folder)?.into_iter().collect();
+    if approved_ids.contains(sender) {
         return Ok(false);
     }
     let mut file = private_files::options()

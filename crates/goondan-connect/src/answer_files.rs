@@ -26,6 +26,7 @@ pub(crate) struct AnswerFile {
 }
 
 impl AnswerFile {
+    /// Creates a part of a form upload. An invalid media type is omitted.
     pub(crate) fn part(&self) -> multipart::Part {
         let length = self.content.len() as u64;
         let part = || {
@@ -48,19 +49,23 @@ impl AnswerFile {
 
 /// Returns the files of an answer, and a line for each file that is too large or exceeds the limit.
 pub(crate) async fn of(
-    desk: &ConnectionRuntime,
+    runtime: &ConnectionRuntime,
     lane: &str,
     result: &TurnResult,
 ) -> (Vec<AnswerFile>, Vec<String>) {
-    let Some((agent, key)) = lane.split_once(':').filter(|_| desk.bound.sends_files()) else {
+    let Some((agent, key)) = lane.split_once(':').filter(|_| runtime.bound.sends_files()) else {
         return Default::default();
     };
-    let messages = match desk.swarm.conversation(&InstanceId::new(agent, key)).await {
+    let messages = match runtime
+        .swarm
+        .conversation(&InstanceId::new(agent, key))
+        .await
+    {
         Ok(messages) => messages,
         Err(error) => {
             tracing::warn!(
-                connection = desk.bound.name,
-                "could not read the files of an answer: {error}"
+                connection = runtime.bound.name,
+                "could not read the files of an answer; sending the text only: {error}"
             );
             return Default::default();
         }
@@ -87,8 +92,10 @@ fn is_of_turn(message: &Message, turn_id: &str) -> bool {
     }
 }
 
+/// Decodes the files. Also returns a line for each file that is broken, too large or exceeds the
+/// limit.
 fn bounded<'f>(attached: impl Iterator<Item = &'f Attachment>) -> (Vec<AnswerFile>, Vec<String>) {
-    let (mut files, mut left_out): (Vec<AnswerFile>, _) = (Vec::new(), Vec::new());
+    let (mut files, mut skipped_lines): (Vec<AnswerFile>, _) = (Vec::new(), Vec::new());
     for (number, file) in attached.enumerate() {
         let name = name(file, number + 1);
         match STANDARD.decode(&file.data) {
@@ -105,19 +112,19 @@ fn bounded<'f>(attached: impl Iterator<Item = &'f Attachment>) -> (Vec<AnswerFil
                     files.push(file);
                 }
             }
-            Ok(_) => left_out.push(format!(
+            Ok(_) => skipped_lines.push(format!(
                 "[a file that is too large or exceeds the file limit: {name}]"
             )),
-            Err(_) => left_out.push(format!("[a file that is broken: {name}]")),
+            Err(_) => skipped_lines.push(format!("[a file that is broken: {name}]")),
         }
     }
-    (files, left_out)
+    (files, skipped_lines)
 }
 
 /// Returns a safe file name. The given name may come from an unknown sender.
 fn name(file: &Attachment, number: usize) -> String {
-    let given = file.name.as_deref().unwrap_or_default();
-    let plain = given.rsplit(['/', '\\']).next().unwrap_or_default();
+    let sent_name = file.name.as_deref().unwrap_or_default();
+    let plain = sent_name.rsplit(['/', '\\']).next().unwrap_or_default();
     let plain: String = plain
         .chars()
         .filter(|c| !c.is_control() && *c != '"')
@@ -129,6 +136,7 @@ fn name(file: &Attachment, number: usize) -> String {
     }
 }
 
+/// Returns the file name extension for a media type.
 fn ending(media_type: &str) -> &str {
     match media_type {
         "image/jpeg" => "jpg",

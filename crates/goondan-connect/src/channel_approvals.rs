@@ -93,16 +93,18 @@ impl ChannelApprovals {
     /// Starts posting requests, until the returned guard is dropped.
     pub(crate) fn begin(&self) -> Option<AbortOnDrop<()>> {
         let broker = self.0.broker.as_ref()?;
-        let own = self.clone();
-        let mut listener = broker.listen_for(move |request| own.place(&request.trace_id).is_some());
-        let own = self.clone();
+        let approvals = self.clone();
+        let mut listener =
+            broker.listen_for(move |request| approvals.place(&request.trace_id).is_some());
+        let approvals = self.clone();
         Some(AbortOnDrop(tokio::spawn(async move {
             while let Some(question) = listener.next().await {
-                own.put(question);
+                approvals.put(question);
             }
         })))
     }
 
+    /// Stops posting requests.
     pub(crate) fn end(&self) {
         self.0.end.cancel();
     }
@@ -111,7 +113,7 @@ impl ChannelApprovals {
     /// Returns `None` if the connection has no approvers.
     pub(crate) fn follow(
         &self,
-        desk: &Arc<ConnectionRuntime>,
+        runtime: &Arc<ConnectionRuntime>,
         trace_id: &str,
         origin: &Value,
         channel: &str,
@@ -120,13 +122,14 @@ impl ChannelApprovals {
             .0
             .broker
             .as_ref()
-            .filter(|_| !desk.approvers().is_empty())?;
-        let place = ApprovalChannel {
-            desk: Arc::clone(desk),
+            .filter(|_| !runtime.approvers().is_empty())?;
+        let approval_channel = ApprovalChannel {
+            desk: Arc::clone(runtime),
             origin: origin.clone(),
             channel: channel.to_owned(),
         };
-        self.chains().insert(trace_id.to_owned(), Arc::new(place));
+        self.chains()
+            .insert(trace_id.to_owned(), Arc::new(approval_channel));
         // Requests that were opened before the trace was registered.
         broker
             .open()
@@ -139,21 +142,24 @@ impl ChannelApprovals {
         })
     }
 
+    /// Locks the channels by trace.
     fn chains(&self) -> MutexGuard<'_, HashMap<String, Arc<ApprovalChannel>>> {
         self.0.chains.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns the channel of a trace, if any.
     fn place(&self, trace_id: &str) -> Option<Arc<ApprovalChannel>> {
         self.chains().get(trace_id).cloned()
     }
 
+    /// Posts a request in the channel of its trace, in a separate task.
     fn put(&self, question: ApprovalHandle) {
-        let Some(place) = self.place(&question.request.trace_id) else {
+        let Some(approval_channel) = self.place(&question.request.trace_id) else {
             return;
         };
         tokio::spawn(self.0.end.clone().run_until_cancelled_owned(async move {
-            let connection = place.desk.bound.name.clone();
-            if let Err(error) = put(&place, question).await {
+            let connection = approval_channel.desk.bound.name.clone();
+            if let Err(error) = put(&approval_channel, question).await {
                 tracing::warn!(
                     connection,
                     "could not post an approval request in the channel: {error}"
@@ -176,34 +182,38 @@ impl Drop for TraceApprovals {
 }
 
 /// Posts a request and updates its message when the request ends.
-async fn put(place: &ApprovalChannel, question: ApprovalHandle) -> Result<(), PlatformFailure> {
-    let (platform, book) = (&place.desk.platform, &place.desk.questions);
-    let mark = book.mark(&question.request);
+async fn put(target: &ApprovalChannel, question: ApprovalHandle) -> Result<(), PlatformFailure> {
+    let (platform, approvals) = (&target.desk.platform, &target.desk.questions);
+    let mark = approvals.mark(&question.request);
     let poster = ApprovalMessage::of(&**platform, &question.request, &mark);
-    let Some(_open) = book.open(&mark, &question, &place.channel, &poster) else {
+    let Some(_open) = approvals.open(&mark, &question, &target.channel, &poster) else {
         return Ok(());
     };
-    let (known, text) = (book.handle(&mark), &poster.last);
+    let (posted_handle, text) = (approvals.handle(&mark), &poster.last);
     let handle = {
-        let standing = post_request(place, known.as_ref(), &poster, &mark);
+        let standing = post_request(target, posted_handle.as_ref(), &poster, &mark);
         tokio::select! {
             handle = standing => handle?,
             () = question.ended() => return Ok(()),
         }
     };
-    if let Err(error) = book.note(&mark, &handle) {
-        tracing::warn!(%error, "could not store the message id of an approval request");
+    if let Err(error) = approvals.note(&mark, &handle) {
+        tracing::warn!(
+            %error,
+            "could not store the message id of an approval request; the request is posted again \
+                after a restart"
+        );
     }
     question.ended().await;
-    let end = match (question.end(), book.said(&mark)) {
-        (_, Some(said)) => said,
+    let end = match (question.end(), approvals.said(&mark)) {
+        (_, Some(final_text)) => final_text,
         (Some(ApprovalEnd::Answered), None) => {
             format!("{text}\n\nThis request was answered elsewhere.")
         }
         _ => format!("{text}\n\nThis request is closed."),
     };
     for tries in 1..=MAX_POST_ATTEMPTS {
-        match platform.edit(&place.origin, &handle, &end, None).await {
+        match platform.edit(&target.origin, &handle, &end, None).await {
             Err(PlatformFailure::Later(wait)) if tries < MAX_POST_ATTEMPTS => {
                 tokio::time::sleep(wait).await
             }
@@ -216,28 +226,29 @@ async fn put(place: &ApprovalChannel, question: ApprovalHandle) -> Result<(), Pl
 /// Reuses the message from before a restart, or posts new messages. Returns the handle of the last
 /// message.
 async fn post_request(
-    place: &ApprovalChannel,
-    known: Option<&Value>,
+    target: &ApprovalChannel,
+    posted_handle: Option<&Value>,
     poster: &ApprovalMessage,
     mark: &str,
 ) -> Result<Value, PlatformFailure> {
-    for text in poster.before.iter().filter(|_| known.is_none()) {
-        post(place, None, text, None).await?;
+    // After a restart, the earlier messages of the request still exist.
+    for text in poster.before.iter().filter(|_| posted_handle.is_none()) {
+        post(target, None, text, None).await?;
     }
-    post(place, known, &poster.last, Some(mark)).await
+    post(target, posted_handle, &poster.last, Some(mark)).await
 }
 
 /// Edits the message `known` or posts a new one. Returns its handle.
 async fn post(
-    place: &ApprovalChannel,
-    known: Option<&Value>,
+    target: &ApprovalChannel,
+    posted_handle: Option<&Value>,
     text: &str,
     mark: Option<&str>,
 ) -> Result<Value, PlatformFailure> {
-    let (platform, origin) = (&place.desk.platform, &place.origin);
+    let (platform, origin) = (&target.desk.platform, &target.origin);
     let mut tries = 0;
     loop {
-        let put = match known {
+        let outcome = match posted_handle {
             Some(handle) => match platform.edit(origin, handle, text, mark).await {
                 Ok(()) => Ok(handle.clone()),
                 // The message was deleted.
@@ -247,12 +258,12 @@ async fn post(
             None => platform.post(origin, text, mark).await,
         };
         tries += 1;
-        let wait = match put {
+        let wait = match outcome {
             Err(PlatformFailure::Later(wait)) if tries < MAX_POST_ATTEMPTS => wait,
             Err(PlatformFailure::Unreached(_)) if tries < MAX_POST_ATTEMPTS => {
                 Duration::from_secs(1 << tries)
             }
-            put => return put,
+            outcome => return outcome,
         };
         tokio::time::sleep(wait).await;
     }
@@ -268,6 +279,7 @@ struct ApprovalMessage {
 }
 
 impl ApprovalMessage {
+    /// Splits the text of the request into messages.
     fn of(
         platform: &dyn PlatformConnector,
         request: &ApprovalRequest,
@@ -339,9 +351,10 @@ impl Drop for OpenApprovalGuard<'_> {
 }
 
 impl ConnectionApprovals {
+    /// Opens the approvals of the connection in its state directory.
     pub(crate) fn open_in(folder: &Path) -> io::Result<ConnectionApprovals> {
         let path = folder.join(MESSAGES_FILE);
-        let known = match std::fs::read(&path) {
+        let handles = match std::fs::read(&path) {
             // An unreadable file only means that the messages are posted again.
             Ok(bytes) => serde_json::from_slice(&bytes).unwrap_or_default(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
@@ -352,12 +365,13 @@ impl ConnectionApprovals {
             path,
             key,
             state: Mutex::new(ConnectionApprovalsState {
-                known,
+                known: handles,
                 ..ConnectionApprovalsState::default()
             }),
         })
     }
 
+    /// Locks the state.
     fn state(&self) -> MutexGuard<'_, ConnectionApprovalsState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -401,6 +415,7 @@ impl ConnectionApprovals {
         })
     }
 
+    /// Returns the platform's handle of the posted message, if any.
     fn handle(&self, mark: &str) -> Option<Value> {
         self.state()
             .known
@@ -409,10 +424,12 @@ impl ConnectionApprovals {
             .map(|known| known.handle.clone())
     }
 
+    /// Returns the final text of an answered request.
     fn said(&self, mark: &str) -> Option<String> {
         self.state().said.get(mark).cloned()
     }
 
+    /// Stores the handle of a posted message. Forgets the oldest handles.
     fn note(&self, mark: &str, handle: &Value) -> io::Result<()> {
         let mut state = self.state();
         state.known.retain(|known| known.mark != mark);
@@ -450,7 +467,7 @@ impl ConnectionApprovals {
                 text: None,
             };
         }
-        let who = if press.sender.name.is_empty() {
+        let answerer = if press.sender.name.is_empty() {
             &press.sender.id
         } else {
             &press.sender.name
@@ -459,13 +476,13 @@ impl ConnectionApprovals {
             true => (ApprovalAnswer::ONCE, "Allowed.", "Allowed"),
             false => (ApprovalAnswer::Deny, "Denied.", "Denied"),
         };
-        let (question, said) = (question.clone(), format!("{text}\n\n{done} by {who}."));
+        let (question, final_text) = (question.clone(), format!("{text}\n\n{done} by {answerer}."));
         // Set before the answer, because the answer wakes the task that reads it.
-        state.said.insert(press.mark.clone(), said.clone());
+        state.said.insert(press.mark.clone(), final_text.clone());
         if question.answer(answer) {
             return PressOutcome {
                 words,
-                text: Some(said),
+                text: Some(final_text),
             };
         }
         state.said.remove(&press.mark);
@@ -482,6 +499,7 @@ const REQUEST_CLOSED_REPLY: &str = "This request is no longer open.";
 const NOT_APPROVER_REPLY: &str =
     "You can't answer this request. Only the approvers of the connection can.";
 
+/// Reads the secret for approval codes; creates a secret if it is missing or too short.
 fn key(path: &Path) -> io::Result<String> {
     match std::fs::read_to_string(path) {
         Ok(key) if key.len() >= 32 => Ok(key),
@@ -491,16 +509,17 @@ fn key(path: &Path) -> io::Result<String> {
     }
 }
 
+/// Creates the secret for approval codes.
 fn make_key(path: &Path) -> io::Result<String> {
     let key = format!("{}{}", random_id(), random_id());
     private_files::write(path, key.as_bytes())?;
     Ok(key)
 }
 
-/// Handles an answer on this connection. Only approvers may answer.
-pub(crate) fn press(desk: &ConnectionRuntime, press: &ButtonPress) -> PressOutcome {
-    let connection = &desk.bound.name;
-    if !desk.approvers().contains(&press.sender.id) {
+/// Answers the request with the approval code of `press`. Only approvers may answer.
+pub(crate) fn press(runtime: &ConnectionRuntime, press: &ButtonPress) -> PressOutcome {
+    let connection = &runtime.bound.name;
+    if !runtime.approvers().contains(&press.sender.id) {
         tracing::warn!(
             connection,
             sender = press.sender.id,
@@ -511,22 +530,24 @@ pub(crate) fn press(desk: &ConnectionRuntime, press: &ButtonPress) -> PressOutco
             text: None,
         };
     }
-    let verdict = desk.questions.answer(press);
+    let verdict = runtime.questions.answer(press);
     if verdict.text.is_some() {
         let allowed = press.allows;
         tracing::info!(
             connection,
             sender = press.sender.id,
             allowed,
-            "an approval request was answered in the channel"
+            "a sender answered an approval request in the channel"
         );
     }
     verdict
 }
 
-/// Parses a written answer: `/approve CODE` or `/deny CODE` in the last line of a message.
+/// Parses a written answer: `/approve CODE` or `/deny CODE` in the last line of a message. Returns
+/// `None` for any other message.
 pub(crate) fn written(event: &PlatformEvent) -> Option<ButtonPress> {
     let (sender, channel) = (
+        // Quoted text may come from another person.
         event.sender.clone().filter(|_| !event.quotes)?,
         event.channel.clone()?,
     );
@@ -535,10 +556,10 @@ pub(crate) fn written(event: &PlatformEvent) -> Option<ButtonPress> {
         .lines()
         .rev()
         .find(|line| !line.trim().is_empty())?;
-    let mut words = line
+    let mut arguments = line
         .split_whitespace()
         .filter(|word| !word.starts_with("<@"));
-    let (verb, mark, None) = (words.next()?, words.next()?, words.next()) else {
+    let (verb, mark, None) = (arguments.next()?, arguments.next()?, arguments.next()) else {
         return None;
     };
     let allows = match verb.trim_start_matches('/') {

@@ -83,13 +83,14 @@ pub(crate) enum EventAcceptance {
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub(crate) struct EventRefusal {
-    /// A complete sentence.
+    /// Reason why the event is refused, as a complete sentence.
     pub(crate) message: String,
     /// True if the event may be accepted when it is delivered again.
     pub(crate) is_passing: bool,
 }
 
 impl ConnectionRuntime {
+    /// Opens the state of a connection in `folder`.
     pub(crate) fn open(
         bound: BoundConnection,
         shared: &SharedConnectionState,
@@ -125,10 +126,12 @@ impl ConnectionRuntime {
         })
     }
 
+    /// Current time of the swarm's clock.
     pub(crate) fn now(&self) -> DateTime<Utc> {
         self.clock.now()
     }
 
+    /// Ids of the senders that may answer approval requests.
     pub(crate) fn approvers(&self) -> &BTreeSet<String> {
         static NO_APPROVERS: BTreeSet<String> = BTreeSet::new();
         self.bound
@@ -137,12 +140,13 @@ impl ConnectionRuntime {
             .map_or(&NO_APPROVERS, |allow| &allow.approvers)
     }
 
+    /// Answers an approval request.
     pub(crate) fn press(&self, press: &ButtonPress) -> PressOutcome {
         channel_approvals::press(self, press)
     }
 
-    /// Handles a written approval answer of an approver. The same text from another sender is an
-    /// ordinary message.
+    /// Handles a written approval answer of an approver and returns true. Returns false for any
+    /// other message, including the same text from another sender.
     fn take_written_answer(self: &Arc<Self>, event: &PlatformEvent) -> bool {
         let press = channel_approvals::written(event)
             .filter(|press| self.approvers().contains(&press.sender.id));
@@ -151,17 +155,20 @@ impl ConnectionRuntime {
         let Some(origin) = event.origin.clone() else {
             return true;
         };
-        let desk = Arc::clone(self);
+        let runtime = Arc::clone(self);
         tokio::spawn(async move {
             for tries in 1..=MAX_REPLY_ATTEMPTS {
-                match desk.platform.send(&origin, 0, words).await {
+                match runtime.platform.send(&origin, 0, words).await {
                     Ok(()) => return,
                     // Discord has no message to reply to until its request is answered.
                     Err(_) if tries < MAX_REPLY_ATTEMPTS => {
                         tokio::time::sleep(Duration::from_secs(1)).await
                     }
                     Err(error) => {
-                        tracing::debug!(%error, "could not send the result of an approval answer")
+                        tracing::debug!(
+                            %error,
+                            "could not tell the sender whether the approval answer was accepted"
+                        )
                     }
                 }
             }
@@ -237,7 +244,8 @@ impl ConnectionRuntime {
         }
     }
 
-    /// Creates the input of an event under a deterministic id, and its conversation.
+    /// Creates the input for an event, with the id `id`. Also returns the conversation of the input
+    /// as `AGENT:KEY`.
     fn input(&self, event: PlatformEvent, id: String) -> (Input, String) {
         let route = route(&self.bound.ingress, &event);
         let agent = route.agent.unwrap_or_else(|| self.swarm.entry_agent());
@@ -265,11 +273,13 @@ impl ConnectionRuntime {
         (input, lane)
     }
 
+    /// Derives the input id from the event id, so that a redelivered event has the same input id.
     fn input_id(&self, event: &str) -> String {
         let digest = digest(&[self.bound.name.as_bytes(), b"\0", event.as_bytes()]);
         format!("cn-{}", &digest[..40])
     }
 
+    /// Creates the outbox entry for a new answer.
     fn reply(&self, id: &str, instance: &str, channel: &str, origin: Value) -> OutboxReply {
         OutboxReply {
             id: id.to_owned(),
@@ -299,7 +309,7 @@ impl ConnectionRuntime {
         };
         let (sender, turn) = oneshot::channel();
         // Must precede the start of the turn.
-        let watched = self.watch(&id, false);
+        let watched = self.watch(&id, /* has_begun */ false);
         let job = QueuedAnswer {
             id,
             channel: channel.to_owned(),
@@ -322,7 +332,7 @@ impl ConnectionRuntime {
         Ok(())
     }
 
-    /// Subscribes to the text of a turn whose answer is streamed.
+    /// Subscribes to the text of the turn of the input `id`; `None` if answers are not streamed.
     fn watch(&self, id: &str, has_begun: bool) -> Option<TurnTextWatch> {
         let grows = self.bound.reply == ReplyMode::Stream;
         grows.then(|| self.live.watch(&self.swarm, turn_id(id), has_begun))
@@ -351,7 +361,7 @@ impl ConnectionRuntime {
                         }
                         SubmittedEventState::Over(_) => None,
                     };
-                    let watched = self.watch(&reply.id, true);
+                    let watched = self.watch(&reply.id, /* has_begun */ true);
                     let _ = sender.send(StartedTurn {
                         found,
                         watched,
@@ -374,6 +384,7 @@ impl ConnectionRuntime {
     }
 }
 
+/// Converts a storage error. The event may be delivered again.
 fn not_written(error: io::Error) -> EventRefusal {
     EventRefusal {
         message: format!("The event could not be stored: {error}."),

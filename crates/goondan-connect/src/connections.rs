@@ -186,23 +186,24 @@ impl Drop for Connections {
 }
 
 impl ConnectionsInner {
+    /// Locks the table.
     fn table(&self) -> MutexGuard<'_, ConnectionTable> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Starts and stops connections to match the configuration of the swarm.
     async fn apply(&self) {
-        let (mut wanted, mut problems) = (Vec::new(), Vec::new());
+        let (mut configured, mut problems) = (Vec::new(), Vec::new());
         for connection in self.swarm.connections().await {
             match connection {
-                Ok(bound) => wanted.push(bound),
+                Ok(bound) => configured.push(bound),
                 Err(problem) => problems.push(problem),
             }
         }
         self.table()
             .running
-            .retain(|_, running| wanted.contains(&running.desk.bound));
-        for bound in wanted {
+            .retain(|_, running| configured.contains(&running.desk.bound));
+        for bound in configured {
             if self.table().running.contains_key(&bound.name) {
                 continue;
             }
@@ -218,6 +219,7 @@ impl ConnectionsInner {
         self.table().problems = problems;
     }
 
+    /// Starts a connection. Fails with a sentence for the user.
     async fn start(&self, bound: BoundConnection) -> Result<RunningConnection, String> {
         let platform = platforms::make(&bound, self.options.console.as_ref())?;
         if platform.needs_server() && !self.options.has_server {
@@ -228,19 +230,20 @@ impl ConnectionsInner {
         }
         let unusable =
             |error: io::Error| format!("Its directory in the workspace cannot be used: {error}.");
-        let shelf = ConnectionStateDir::of(&self.swarm.workspace_dir(), &bound.name);
-        let folder = shelf.prepare().map_err(unusable)?.to_owned();
+        let state_dir = ConnectionStateDir::of(&self.swarm.workspace_dir(), &bound.name);
+        let folder = state_dir.prepare().map_err(unusable)?.to_owned();
+        // A stopped connection with the same name may still be sending answers.
         let known = self.table().owed.get(&bound.name).cloned();
-        let (owed, left) = match known {
+        let (owed, pending) = match known {
             Some(owed) => (owed, Vec::new()),
             None => {
-                let (outbox, left) = Outbox::open(&folder).map_err(unusable)?;
+                let (outbox, pending) = Outbox::open(&folder).map_err(unusable)?;
                 (
                     Arc::new(PendingReplies {
                         outbox,
                         lanes: Default::default(),
                     }),
-                    left,
+                    pending,
                 )
             }
         };
@@ -248,22 +251,25 @@ impl ConnectionsInner {
             .owed
             .insert(bound.name.clone(), Arc::clone(&owed));
         let answers = bound.reply != ReplyMode::None;
-        let desk = ConnectionRuntime::open(bound, &self.shared, platform, folder, owed)
+        let runtime = ConnectionRuntime::open(bound, &self.shared, platform, folder, owed)
             .map_err(unusable)?;
-        let desk = Arc::new(desk);
+        let runtime = Arc::new(runtime);
         if answers {
-            desk.resume(left).await.map_err(unusable)?;
+            runtime.resume(pending).await.map_err(unusable)?;
         }
-        let receiving = AbortOnDrop(tokio::spawn(receive_supervisor::receive(Arc::clone(&desk))));
+        let receiving = AbortOnDrop(tokio::spawn(receive_supervisor::receive(Arc::clone(
+            &runtime,
+        ))));
         Ok(RunningConnection {
-            desk,
+            desk: runtime,
             _receiving: receiving,
         })
     }
 
+    /// Writes the status file of a connection that cannot run.
     fn tell_unusable(&self, name: &str, problem: &str) {
-        let shelf = ConnectionStateDir::of(&self.swarm.workspace_dir(), name);
-        if let Ok(folder) = shelf.prepare() {
+        let state_dir = ConnectionStateDir::of(&self.swarm.workspace_dir(), name);
+        if let Ok(folder) = state_dir.prepare() {
             let why = Some(problem.to_owned());
             ConnectionStatus {
                 state: ConnectionState::Unusable,
@@ -289,12 +295,13 @@ async fn follow(inner: Arc<ConnectionsInner>, mut news: UnboundedReceiver<Reload
     }
 }
 
+/// Passes a web request to its connection.
 async fn deliver(
     Extracted(inner): Extracted<Arc<ConnectionsInner>>,
     Path(name): Path<String>,
     request: Request,
 ) -> Response {
-    let (desk, is_stopped) = {
+    let (runtime, is_stopped) = {
         let table = inner.table();
         (
             table
@@ -307,8 +314,8 @@ async fn deliver(
     if is_stopped {
         return (StatusCode::SERVICE_UNAVAILABLE, "The swarm is stopping.\n").into_response();
     }
-    match desk.filter(|desk| desk.platform.needs_server()) {
-        Some(desk) => platforms::request(desk, request).await,
+    match runtime.filter(|runtime| runtime.platform.needs_server()) {
+        Some(runtime) => platforms::request(runtime, request).await,
         None => (StatusCode::NOT_FOUND, "There is no such connection.\n").into_response(),
     }
 }

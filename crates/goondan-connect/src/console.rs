@@ -60,6 +60,7 @@ impl LineConsole {
         lines.as_mut()?.recv().await
     }
 
+    /// Writes a line to the terminal.
     pub(crate) fn print(&self, text: &str) {
         (self.print)(text);
     }

@@ -19,7 +19,7 @@ const MAX_SEND_WAIT: Duration = Duration::from_secs(15 * 60);
 
 /// An answer in delivery.
 pub(crate) struct AnswerDelivery<'d> {
-    pub(crate) desk: &'d ConnectionRuntime,
+    pub(crate) runtime: &'d ConnectionRuntime,
     pub(crate) id: &'d str,
     pub(crate) origin: &'d Value,
     /// Streamed message that becomes the first message.
@@ -28,6 +28,7 @@ pub(crate) struct AnswerDelivery<'d> {
     pub(crate) lane: &'d str,
 }
 
+/// A message or a file of an answer.
 enum AnswerItem {
     Text(String),
     File(AnswerFile),
@@ -44,8 +45,10 @@ enum SendOutcome {
 }
 
 impl AnswerDelivery<'_> {
+    /// Sends the answer and records the result in the outbox. Fails if the outbox cannot be
+    /// written.
     pub(crate) async fn deliver(mut self, result: &TurnResult) -> io::Result<()> {
-        let (desk, outbox) = (self.desk, &self.desk.owed.outbox);
+        let (runtime, outbox) = (self.runtime, &self.runtime.owed.outbox);
         let mut sent_any = false;
         for (number, mut item) in self.items(result).await.into_iter().enumerate() {
             loop {
@@ -58,8 +61,8 @@ impl AnswerDelivery<'_> {
                         AnswerItem::File(file),
                     ) => {
                         tracing::warn!(
-                            connection = desk.bound.name,
-                            "could not send a file of an answer: {why}"
+                            connection = runtime.bound.name,
+                            "could not send a file of an answer; sending its name instead: {why}"
                         );
                         item = AnswerItem::Text(file.placeholder_line("could not be sent"));
                         continue;
@@ -67,7 +70,7 @@ impl AnswerDelivery<'_> {
                     (SendOutcome::Failed(failure), _) => {
                         let failure = failure.to_string();
                         tracing::warn!(
-                            connection = desk.bound.name,
+                            connection = runtime.bound.name,
                             "could not deliver an answer: {failure}"
                         );
                         return outbox.failed(self.id, &failure).await;
@@ -81,20 +84,25 @@ impl AnswerDelivery<'_> {
 
     /// Returns the messages and files to send.
     async fn items(&self, result: &TurnResult) -> Vec<AnswerItem> {
-        let platform = &self.desk.platform;
-        let (files, left_out) = answer_files::of(self.desk, self.lane, result).await;
+        let platform = &self.runtime.platform;
+        let (files, skipped_lines) = answer_files::of(self.runtime, self.lane, result).await;
         let mut text = answer(result).unwrap_or_default();
         // Platforms without file support get the file names.
-        let unsent = files
+        let (sendable, unsendable) = if platform.takes_files() {
+            (files, Vec::new())
+        } else {
+            (Vec::new(), files)
+        };
+        let unsendable_lines = unsendable
             .iter()
-            .filter(|_| !platform.takes_files())
             .map(|file| file.placeholder_line("can't be sent here"));
-        for line in unsent.chain(left_out) {
+        for line in unsendable_lines.chain(skipped_lines) {
             text = format!("{text}\n{line}").trim().to_owned();
         }
         if text.is_empty() && self.draft.is_some() {
-            // The streamed message needs a final text.
-            text = files.first().map_or_else(
+            // The streamed message already exists, so it needs a final text. The text is empty, so
+            // every remaining file is sendable.
+            text = sendable.first().map_or_else(
                 || growing_reply::STOPPED_TEXT.to_owned(),
                 |file| format!("[a file: {}]", file.name),
             );
@@ -104,25 +112,22 @@ impl AnswerDelivery<'_> {
         } else {
             platform.pieces(&text)
         };
-        let files = files
-            .into_iter()
-            .filter(|_| platform.takes_files())
-            .map(AnswerItem::File);
         texts
             .into_iter()
             .map(AnswerItem::Text)
-            .chain(files)
+            .chain(sendable.into_iter().map(AnswerItem::File))
             .collect()
     }
 
-    /// Sends a message. Retries while it certainly has not arrived.
+    /// Sends a message. Retries while the message has certainly not arrived. Fails only if the
+    /// outbox cannot be written.
     async fn send_item(
         &mut self,
         number: usize,
         item: &AnswerItem,
         sent_any: bool,
     ) -> io::Result<SendOutcome> {
-        let outbox = &self.desk.owed.outbox;
+        let outbox = &self.runtime.owed.outbox;
         let mut tries = 0;
         loop {
             // Edits are idempotent, so they need no `sending` record.
@@ -148,14 +153,15 @@ impl AnswerDelivery<'_> {
             if !is_edit && !sent_any {
                 // Nothing has arrived that cannot be repeated, so the answer is sent again if the
                 // process crashes now.
-                outbox.record_pending(self.waiting()).await?;
+                outbox.record_pending(self.pending_reply()).await?;
             }
             tokio::time::sleep(wait).await;
         }
     }
 
+    /// Sends or edits the message with this number once.
     async fn try_once(&self, number: usize, item: &AnswerItem) -> Result<(), PlatformFailure> {
-        let (platform, origin) = (&self.desk.platform, self.origin);
+        let (platform, origin) = (&self.runtime.platform, self.origin);
         match (item, &self.draft) {
             (AnswerItem::File(file), _) => platform.send_file(origin, number, file).await,
             (AnswerItem::Text(text), Some(message)) if number == 0 => {
@@ -165,12 +171,13 @@ impl AnswerDelivery<'_> {
         }
     }
 
-    fn waiting(&self) -> OutboxReply {
+    /// Returns the outbox entry of an answer that is not sent yet.
+    fn pending_reply(&self) -> OutboxReply {
         OutboxReply {
             id: self.id.to_owned(),
             state: ReplyState::Accepted,
             instance: self.lane.to_owned(),
-            at: self.desk.now(),
+            at: self.runtime.now(),
             channel: self.channel.clone(),
             origin: self.origin.clone(),
             draft: self.draft.clone(),

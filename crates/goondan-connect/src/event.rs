@@ -89,6 +89,7 @@ impl PlatformEvent {
     }
 }
 
+/// Returns a random hexadecimal id.
 pub(crate) fn random_id() -> String {
     use ring::rand::SecureRandom as _;
     let mut bytes = [0; 16];

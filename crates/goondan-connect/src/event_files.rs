@@ -37,39 +37,41 @@ pub(crate) struct EventFile {
 
 /// Fetches the files of an event. Appends a note to `text` for each failed file.
 pub(crate) async fn fetch(
-    desk: &ConnectionRuntime,
+    runtime: &ConnectionRuntime,
     files: &[EventFile],
     text: &mut String,
 ) -> Vec<Attachment> {
     let mut fetched: Vec<Attachment> = Vec::new();
-    if !desk.bound.fetches_files() || files.is_empty() {
+    if !runtime.bound.fetches_files() || files.is_empty() {
         return fetched;
     }
-    let end = tokio::time::Instant::now() + desk.platform.files_timeout();
-    let mut left = MAX_EVENT_FILES_BYTES;
+    let end = tokio::time::Instant::now() + runtime.platform.files_timeout();
+    let mut remaining_bytes = MAX_EVENT_FILES_BYTES;
     for (number, file) in files.iter().enumerate() {
-        let most = MAX_EVENT_FILE_BYTES.min(left);
-        let is_too_large = file.bytes.is_some_and(|bytes| bytes > most as u64);
-        let got = match number >= MAX_EVENT_FILES || is_too_large {
+        let max_bytes = MAX_EVENT_FILE_BYTES.min(remaining_bytes);
+        let is_too_large = file.bytes.is_some_and(|bytes| bytes > max_bytes as u64);
+        let result = match number >= MAX_EVENT_FILES || is_too_large {
             true => Err(PlatformFailure::Refused(
                 "the file is too large or exceeds the file limit".to_owned(),
             )),
-            false => match tokio::time::timeout_at(end, one(desk, file, most)).await {
-                Ok(got) => got,
+            false => match tokio::time::timeout_at(end, fetch_file(runtime, file, max_bytes)).await
+            {
+                Ok(result) => result,
                 Err(_) => Err(PlatformFailure::Unknown(
                     "the download took too long".to_owned(),
                 )),
             },
         };
-        match got {
+        match result {
             Ok((attachment, bytes)) => {
-                left -= bytes;
+                remaining_bytes -= bytes;
                 fetched.push(attachment);
             }
             Err(failure) => {
                 tracing::warn!(
-                    connection = desk.bound.name,
-                    "could not fetch a file of an event: {failure}"
+                    connection = runtime.bound.name,
+                    "could not fetch a file of an event; the agent receives the event without the \
+                        file: {failure}"
                 );
                 text.push_str("\n[a file could not be fetched]");
             }
@@ -78,15 +80,17 @@ pub(crate) async fn fetch(
     fetched
 }
 
-async fn one(
-    desk: &ConnectionRuntime,
+/// Fetches one file of at most `most` bytes. Returns the attachment and its size in bytes.
+async fn fetch_file(
+    runtime: &ConnectionRuntime,
     file: &EventFile,
-    most: usize,
+    max_bytes: usize,
 ) -> Result<(Attachment, usize), PlatformFailure> {
-    let (content, told) = http::content(desk.platform.download(file).await?, most).await?;
-    let media_type = file.media_type.clone().filter(|told| is_media_type(told));
+    let (content, sent_type) =
+        http::content(runtime.platform.download(file).await?, max_bytes).await?;
+    let media_type = file.media_type.clone().filter(|name| is_media_type(name));
     // Without read permission, platforms return an HTML page instead of the file.
-    if told.as_deref() == Some("text/html")
+    if sent_type.as_deref() == Some("text/html")
         && media_type
             .as_deref()
             .is_some_and(|known| known != "text/html")
@@ -97,7 +101,7 @@ async fn one(
                 .to_owned(),
         ));
     }
-    let media_type = media_type.or(told.filter(|told| is_media_type(told)));
+    let media_type = media_type.or(sent_type.filter(|name| is_media_type(name)));
     let media_type = media_type.unwrap_or_else(|| "application/octet-stream".to_owned());
     let attachment = Attachment {
         media_type,
@@ -107,6 +111,7 @@ async fn one(
     Ok((attachment, content.len()))
 }
 
+/// Returns true for a valid media type such as `image/png`.
 fn is_media_type(text: &str) -> bool {
     let is_part = |part: &str| {
         !part.is_empty()
@@ -115,7 +120,7 @@ fn is_media_type(text: &str) -> bool {
                 .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'+' | b'-'))
     };
     text.split_once('/')
-        .is_some_and(|(kind, of)| is_part(kind) && is_part(of))
+        .is_some_and(|(kind, subtype)| is_part(kind) && is_part(subtype))
 }
 
 /// Creates a download request for an address that may come from an unknown sender. Allows only
@@ -147,6 +152,7 @@ pub(crate) async fn post_to(
     }
 }
 
+/// Returns true if the address is a URL of `hosts` over TLS, or has the origin of `base`.
 fn is_of(address: &str, hosts: &[&str], base: &str) -> bool {
     let (Ok(url), Ok(base)) = (Url::parse(address), Url::parse(base)) else {
         return false;

@@ -23,22 +23,23 @@ const UNFINISHED_SUFFIX: &str = " …";
 /// Final text of a message whose turn produced no answer.
 pub(crate) const STOPPED_TEXT: &str = "This request was stopped before there was an answer.";
 
-/// Shows the text of the turn until it ends. Sets `draft` when the message exists.
+/// Shows the text of the turn until the turn ends. Sets `draft` when the message exists. Returns
+/// the turn's result; `None` if the swarm stopped before.
 pub(crate) async fn stream_answer(
-    desk: &ConnectionRuntime,
+    runtime: &ConnectionRuntime,
     id: &str,
     origin: &Value,
     draft: &mut Option<Value>,
     (turn, mut watched): (Turn, TurnTextWatch),
 ) -> Option<TurnResult> {
     let mut result = std::pin::pin!(turn.result());
-    let (mut shown, mut not_before, mut sign) =
+    let (mut shown, mut not_before, mut typing) =
         (String::new(), Instant::now(), TypingIndicator::new());
     loop {
-        let more = async {
+        let next_text = async {
             let is_watched = watched
                 .text
-                .wait_for(|text| has_changed(desk, text.as_deref().unwrap_or_default(), &shown))
+                .wait_for(|text| has_changed(runtime, text.as_deref().unwrap_or_default(), &shown))
                 .await
                 .is_ok();
             tokio::time::sleep_until(not_before).await;
@@ -47,14 +48,15 @@ pub(crate) async fn stream_answer(
         tokio::select! {
             biased;
             result = &mut result => return result,
-            true = more => {}
-            () = sign.is_due() => {
-                sign.send_indicator(desk, origin).await;
+            // False means that there is no more text; the loop then waits for the result.
+            true = next_text => {}
+            () = typing.is_due() => {
+                typing.send_indicator(runtime, origin).await;
                 continue;
             }
         }
         let text = first_message(
-            desk,
+            runtime,
             watched
                 .text
                 .borrow_and_update()
@@ -62,13 +64,13 @@ pub(crate) async fn stream_answer(
                 .unwrap_or_default(),
         );
         // Not cancelled when the turn ends: a pending edit must arrive before the answer.
-        let wait = match update_draft(desk, id, origin, draft, &text).await {
-            Ok(()) => desk.platform.pace(),
+        let wait = match update_draft(runtime, id, origin, draft, &text).await {
+            Ok(()) => runtime.platform.pace(),
             Err(PlatformFailure::Later(wait)) => wait,
             Err(failure) => {
                 tracing::debug!(
-                    connection = desk.bound.name,
-                    "could not update the streamed reply: {failure}"
+                    connection = runtime.bound.name,
+                    "could not update the streamed reply; the final answer replaces it: {failure}"
                 );
                 return result.await;
             }
@@ -77,8 +79,9 @@ pub(crate) async fn stream_answer(
     }
 }
 
+/// Shows `text` with a mark for unfinished text: edits the streamed message, or creates it.
 async fn update_draft(
-    desk: &ConnectionRuntime,
+    runtime: &ConnectionRuntime,
     id: &str,
     origin: &Value,
     draft: &mut Option<Value>,
@@ -86,11 +89,11 @@ async fn update_draft(
 ) -> Result<(), PlatformFailure> {
     let text = format!("{text}{UNFINISHED_SUFFIX}");
     match draft {
-        Some(handle) => desk.platform.edit(origin, handle, &text, None).await,
+        Some(handle) => runtime.platform.edit(origin, handle, &text, None).await,
         None => {
-            let handle = desk.platform.draft(origin, &text).await?;
+            let handle = runtime.platform.draft(origin, &text).await?;
             *draft = Some(handle.clone());
-            let written = desk.owed.outbox.draft(id, handle).await;
+            let written = runtime.owed.outbox.draft(id, handle).await;
             written.map_err(|error| {
                 PlatformFailure::Refused(format!("the reply could not be stored: {error}"))
             })
@@ -99,21 +102,21 @@ async fn update_draft(
 }
 
 /// Returns the text of the growing message, which becomes the first message of the answer.
-fn first_message(desk: &ConnectionRuntime, text: &str) -> String {
+fn first_message(runtime: &ConnectionRuntime, text: &str) -> String {
     // Text far beyond the first message does not affect it.
-    let near = text
+    let beginning = text
         .char_indices()
         .nth(MAX_DRAFT_CHARS)
         .map_or(text, |(end, _)| &text[..end]);
-    let mut text = desk
+    let mut text = runtime
         .platform
-        .pieces(near)
+        .pieces(beginning)
         .into_iter()
         .next()
         .unwrap_or_default();
     // Leaves space for the suffix.
     while !text.is_empty()
-        && desk
+        && runtime
             .platform
             .pieces(&format!("{text}{UNFINISHED_SUFFIX}"))
             .len()
@@ -124,7 +127,8 @@ fn first_message(desk: &ConnectionRuntime, text: &str) -> String {
     text
 }
 
-fn has_changed(desk: &ConnectionRuntime, text: &str, shown: &str) -> bool {
-    let text = first_message(desk, text);
+/// Returns true if the visible text differs from `shown` and is not empty.
+fn has_changed(runtime: &ConnectionRuntime, text: &str, shown: &str) -> bool {
+    let text = first_message(runtime, text);
     !text.is_empty() && text != shown
 }

@@ -39,12 +39,14 @@ static CLIENT: OnceLock<Result<Client, String>> = OnceLock::new();
 /// Returns the shared client.
 pub(crate) async fn client() -> Result<Client, PlatformFailure> {
     // Loading the system's certificates blocks.
-    let made = tokio::task::spawn_blocking(|| CLIENT.get_or_init(make).clone()).await;
-    made.map_err(|panic| panic.to_string())
+    let created = tokio::task::spawn_blocking(|| CLIENT.get_or_init(make).clone()).await;
+    created
+        .map_err(|panic| panic.to_string())
         .flatten()
         .map_err(PlatformFailure::Unreached)
 }
 
+/// Creates the client.
 fn make() -> Result<Client, String> {
     Client::builder()
         .user_agent(concat!("goondan/", env!("CARGO_PKG_VERSION")))
@@ -63,23 +65,23 @@ pub(crate) async fn ask(
     request: RequestBuilder,
     patience: Duration,
 ) -> Result<(StatusCode, Value), PlatformFailure> {
-    let sent = request.timeout(patience).send().await;
-    let response = sent.map_err(|error| match error.is_connect() || error.is_builder() {
+    let outcome = request.timeout(patience).send().await;
+    let response = outcome.map_err(|error| match error.is_connect() || error.is_builder() {
         true => PlatformFailure::Unreached(error_text(error)),
         false => PlatformFailure::Unknown(error_text(error)),
     })?;
     let (status, wait) = (response.status(), retry_after(&response));
     let body = body(response).await?;
     if status == StatusCode::TOO_MANY_REQUESTS {
-        let named = body
+        let requested_seconds = body
             .pointer("/parameters/retry_after")
             .or(body.get("retry_after"))
             .and_then(Value::as_f64);
-        let named = named
+        let requested_wait = requested_seconds
             .filter(|seconds| (0.0..86_400.0).contains(seconds))
             .map(Duration::from_secs_f64);
         return Err(PlatformFailure::Later(
-            named.or(wait).unwrap_or(Duration::from_secs(5)),
+            requested_wait.or(wait).unwrap_or(Duration::from_secs(5)),
         ));
     }
     Ok((status, body))
@@ -90,30 +92,33 @@ pub(crate) async fn done(request: RequestBuilder) -> Result<Value, PlatformFailu
     done_within(request, REQUEST_TIMEOUT).await
 }
 
-/// Same as [`done`] with another time-out.
+/// Same as [`done`], with the time limit `patience`.
 pub(crate) async fn done_within(
     request: RequestBuilder,
     patience: Duration,
 ) -> Result<Value, PlatformFailure> {
     let (status, body) = ask(request, patience).await?;
-    let said = || {
-        let said = ["description", "message", "error"]
+    let error_message = || {
+        let field = ["description", "message", "error"]
             .iter()
             .find_map(|name| body.get(name)?.as_str());
-        let said: String = said
+        let message: String = field
             .unwrap_or_default()
             .chars()
             .take(MAX_ERROR_CHARS)
             .collect();
-        format!("{} {said}", status.as_u16()).trim_end().to_owned()
+        format!("{} {message}", status.as_u16())
+            .trim_end()
+            .to_owned()
     };
     match status {
         _ if status.is_success() => Ok(body),
-        _ if status.is_server_error() => Err(PlatformFailure::Unknown(said())),
-        _ => Err(PlatformFailure::Refused(said())),
+        _ if status.is_server_error() => Err(PlatformFailure::Unknown(error_message())),
+        _ => Err(PlatformFailure::Refused(error_message())),
     }
 }
 
+/// Reads a JSON body; `Null` if the body is not JSON.
 async fn body(mut response: Response) -> Result<Value, PlatformFailure> {
     let mut bytes = Vec::new();
     while let Some(piece) = response
@@ -131,10 +136,11 @@ async fn body(mut response: Response) -> Result<Value, PlatformFailure> {
     Ok(serde_json::from_slice(&bytes).unwrap_or_default())
 }
 
-/// Downloads at most `most` bytes. Returns the content and its media type.
+/// Downloads a file. Returns the content and its media type. Fails if the file is larger than
+/// `max_bytes`.
 pub(crate) async fn content(
     request: RequestBuilder,
-    most: usize,
+    max_bytes: usize,
 ) -> Result<(Vec<u8>, Option<String>), PlatformFailure> {
     let mut response = request
         .send()
@@ -157,15 +163,16 @@ pub(crate) async fn content(
         .map_err(|error| PlatformFailure::Unknown(error_text(error)))?
     {
         bytes.extend_from_slice(&piece);
-        if bytes.len() > most {
+        if bytes.len() > max_bytes {
             return Err(PlatformFailure::Refused(format!(
-                "the file has more than {most} bytes"
+                "the file has more than {max_bytes} bytes"
             )));
         }
     }
     Ok((bytes, media_type))
 }
 
+/// Returns the wait that the response requests in seconds.
 fn retry_after(response: &Response) -> Option<Duration> {
     let seconds = response
         .headers()

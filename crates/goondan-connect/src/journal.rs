@@ -44,9 +44,11 @@ impl JsonLinesJournal {
     /// Appends a line and waits until it is durable.
     pub(crate) async fn append(&self, line: Vec<u8>) -> io::Result<()> {
         let (sender, written) = oneshot::channel();
-        let gone = || io::Error::other("the writer of the file has stopped");
-        self.lines.send((line, sender)).map_err(|_| gone())?;
-        written.await.map_err(|_| gone())?
+        let writer_stopped = || io::Error::other("the writer of the file has stopped");
+        self.lines
+            .send((line, sender))
+            .map_err(|_| writer_stopped())?;
+        written.await.map_err(|_| writer_stopped())?
     }
 }
 
@@ -59,6 +61,7 @@ struct JournalWriter {
 }
 
 impl JournalWriter {
+    /// Writes queued lines until all senders are dropped.
     fn run(mut self, waiting: &Receiver<QueuedLine>) {
         while let Ok(first) = waiting.recv() {
             let batch: Vec<QueuedLine> = [first].into_iter().chain(waiting.try_iter()).collect();
@@ -77,6 +80,7 @@ impl JournalWriter {
         }
     }
 
+    /// Writes the lines and waits until they are on disk.
     fn write(&mut self, batch: &[QueuedLine]) -> io::Result<()> {
         if self.must_renew || self.grown > REWRITE_AFTER_BYTES {
             self.file = private_files::replace_durably(&self.path, &(self.digest)())?;

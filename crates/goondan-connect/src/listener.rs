@@ -12,7 +12,7 @@ use crate::platforms;
 
 /// Listens on the loopback interface and handles every request to `path`.
 pub(crate) async fn listen(
-    desk: &Arc<ConnectionRuntime>,
+    runtime: &Arc<ConnectionRuntime>,
     port: u16,
     path: &str,
 ) -> Result<(), String> {
@@ -21,11 +21,11 @@ pub(crate) async fn listen(
     let listener =
         bound.map_err(|error| format!("The connection cannot listen at {address}: {error}."))?;
     tracing::info!(
-        connection = desk.bound.name,
+        connection = runtime.bound.name,
         "connection listening at http://{address}{path}"
     );
-    let desk = Arc::clone(desk);
-    let deliver = any(move |request: Request| platforms::request(Arc::clone(&desk), request));
+    let runtime = Arc::clone(runtime);
+    let deliver = any(move |request: Request| platforms::request(Arc::clone(&runtime), request));
     let served = axum::serve(listener, Router::new().route(path, deliver)).await;
     Err(served.err().map_or_else(
         || "the HTTP server of the connection stopped".to_owned(),

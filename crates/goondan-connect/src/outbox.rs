@@ -90,16 +90,17 @@ enum OutboxRecord {
 #[derive(Debug, Default)]
 pub(crate) struct OutboxReplies {
     replies: IndexMap<String, OutboxReply>,
+    /// Number of finished answers.
     over: usize,
 }
 
 impl OutboxReplies {
     /// Reads the file of a state directory. Skips unreadable lines, such as a truncated last line.
     pub(crate) fn read(folder: &Path) -> io::Result<OutboxReplies> {
-        let mut book = OutboxReplies::default();
+        let mut replies = OutboxReplies::default();
         let text = match std::fs::read(folder.join(OUTBOX_FILE)) {
             Ok(bytes) => bytes,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(book),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(replies),
             Err(error) => return Err(error),
         };
         for line in text
@@ -107,11 +108,13 @@ impl OutboxReplies {
             .filter(|line| !line.is_empty())
         {
             match serde_json::from_slice(line) {
-                Ok(record) => book.apply(record),
-                Err(error) => tracing::warn!(%error, "could not read a line of the outbox"),
+                Ok(record) => replies.apply(record),
+                Err(error) => {
+                    tracing::warn!(%error, "skipped an unreadable line of the outbox")
+                }
             }
         }
-        Ok(book)
+        Ok(replies)
     }
 
     /// Returns all answers, oldest first.
@@ -119,6 +122,7 @@ impl OutboxReplies {
         self.replies.values()
     }
 
+    /// Applies a line of the file.
     fn apply(&mut self, record: OutboxRecord) {
         match record {
             OutboxRecord::Reply(reply) => {
@@ -140,14 +144,15 @@ impl OutboxReplies {
             OutboxRecord::Sent { id } => self.close(&id, ReplyState::Sent, None),
             OutboxRecord::Failed { id, why } => self.close(&id, ReplyState::Failed, Some(why)),
             OutboxRecord::Dropped { id } => {
-                if let Some(gone) = self.replies.shift_remove(&id) {
-                    self.over -= usize::from(is_over_state(&gone));
+                if let Some(removed) = self.replies.shift_remove(&id) {
+                    self.over -= usize::from(is_over_state(&removed));
                 }
             }
         }
         self.forget();
     }
 
+    /// Records the final state of an answer.
     fn close(&mut self, id: &str, state: ReplyState, why: Option<String>) {
         let Some(reply) = self.replies.get_mut(id) else {
             return;
@@ -157,6 +162,7 @@ impl OutboxReplies {
         (reply.state, reply.why, reply.origin, reply.draft) = (state, why, Value::Null, None);
     }
 
+    /// Removes the oldest finished answers.
     fn forget(&mut self) {
         // In batches, because removing one entry moves all later ones.
         if self.over < 2 * MAX_REMEMBERED_REPLIES {
@@ -164,13 +170,14 @@ impl OutboxReplies {
         }
         let mut surplus = self.over - MAX_REMEMBERED_REPLIES;
         self.replies.retain(|_, reply| {
-            let goes = surplus > 0 && is_over_state(reply);
-            surplus -= usize::from(goes);
-            !goes
+            let is_removed = surplus > 0 && is_over_state(reply);
+            surplus -= usize::from(is_removed);
+            !is_removed
         });
         self.over = MAX_REMEMBERED_REPLIES;
     }
 
+    /// Encodes all answers, for a compacted file.
     fn digest(&self) -> Vec<u8> {
         self.replies
             .values()
@@ -179,14 +186,17 @@ impl OutboxReplies {
     }
 }
 
+/// Returns true if the answer will not be sent any more.
 fn is_over(state: ReplyState) -> bool {
     matches!(state, ReplyState::Sent | ReplyState::Failed)
 }
 
+/// Same as [`is_over`], for an answer.
 fn is_over_state(reply: &OutboxReply) -> bool {
     is_over(reply.state)
 }
 
+/// Encodes a record with its line end.
 fn line(record: &OutboxRecord) -> Vec<u8> {
     let mut line = serde_json::to_vec(record).expect("a record is valid JSON");
     line.push(b'\n');
@@ -260,10 +270,12 @@ impl Outbox {
         .await
     }
 
+    /// Records that the answer was sent.
     pub(crate) async fn sent(&self, id: &str) -> io::Result<()> {
         self.record(OutboxRecord::Sent { id: id.to_owned() }).await
     }
 
+    /// Records that the answer cannot be sent, with the reason.
     pub(crate) async fn failed(&self, id: &str, why: &str) -> io::Result<()> {
         self.record(OutboxRecord::Failed {
             id: id.to_owned(),

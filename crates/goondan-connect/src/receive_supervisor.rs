@@ -14,50 +14,52 @@ const MAX_RESTART_WAIT: Duration = Duration::from_secs(60);
 const BACKOFF_RESET_TIME: chrono::TimeDelta = chrono::TimeDelta::seconds(120);
 
 /// Receives events until it is dropped or the platform ends.
-pub(crate) async fn receive(desk: Arc<ConnectionRuntime>) {
+pub(crate) async fn receive(runtime: Arc<ConnectionRuntime>) {
     let mut wait = FIRST_RESTART_WAIT;
     loop {
-        tell(&desk, ConnectionState::Running, None);
-        let began = desk.now();
+        tell(&runtime, ConnectionState::Running, None);
+        let began = runtime.now();
         // A separate task turns a panic into an ordinary failure.
-        let mut receiving = AbortOnDrop(tokio::spawn(receive_once(Arc::clone(&desk))));
+        let mut receiving = AbortOnDrop(tokio::spawn(receive_once(Arc::clone(&runtime))));
         let why = match (&mut receiving.0).await {
             Ok(Err(why)) => why,
             Ok(Ok(())) => {
-                tracing::info!(connection = desk.bound.name, "a connection ended");
+                tracing::info!(connection = runtime.bound.name, "a connection ended");
                 return tell(
-                    &desk,
+                    &runtime,
                     ConnectionState::Stopped,
                     Some("The connection ended.".to_owned()),
                 );
             }
             Err(panic) => format!("internal error in gdn: {panic}"),
         };
-        if desk.now() - began > BACKOFF_RESET_TIME {
+        if runtime.now() - began > BACKOFF_RESET_TIME {
             wait = FIRST_RESTART_WAIT;
         }
         tracing::warn!(
-            connection = desk.bound.name,
+            connection = runtime.bound.name,
             "a connection failed; restarting in {wait:?}: {why}"
         );
-        tell(&desk, ConnectionState::Failing, Some(why));
+        tell(&runtime, ConnectionState::Failing, Some(why));
         tokio::time::sleep(wait).await;
         wait = (wait * 2).min(MAX_RESTART_WAIT);
     }
 }
 
-async fn receive_once(desk: Arc<ConnectionRuntime>) -> Result<(), String> {
-    let platform = Arc::clone(&desk.platform);
-    platform.receive(&desk).await
+/// Receives events until the platform connection ends.
+async fn receive_once(runtime: Arc<ConnectionRuntime>) -> Result<(), String> {
+    let platform = Arc::clone(&runtime.platform);
+    platform.receive(&runtime).await
 }
 
-pub(crate) fn tell(desk: &ConnectionRuntime, state: ConnectionState, why: Option<String>) {
+/// Writes the status file of the connection.
+pub(crate) fn tell(runtime: &ConnectionRuntime, state: ConnectionState, why: Option<String>) {
     ConnectionStatus {
         state,
-        since: desk.now(),
+        since: runtime.now(),
         why,
     }
-    .write(&desk.folder);
+    .write(&runtime.folder);
 }
 
 /// A task that is aborted when this is dropped.

@@ -1,5 +1,5 @@
-//! Reply queues: answers of one conversation are sent in order, those of different conversations
-//! concurrently.
+//! Reply queues: the answers of one conversation are sent in order. Different conversations are
+//! independent.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -58,19 +58,19 @@ impl ReplyQueues {
     /// Queues `job` if `submit` succeeds, under the same lock.
     pub(crate) fn queue<T, E>(
         &self,
-        desk: &Arc<ConnectionRuntime>,
+        runtime: &Arc<ConnectionRuntime>,
         lane: String,
         job: QueuedAnswer,
         submit: impl FnOnce() -> Result<T, E>,
     ) -> Result<T, E> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let submitted = submit()?;
-        let job = (Arc::clone(desk), job);
+        let job = (Arc::clone(runtime), job);
         match waiting.get_mut(&lane) {
             Some(queue) => queue.push_back(job),
             None => {
                 waiting.insert(lane.clone(), [job].into());
-                let work = work(Arc::clone(&desk.owed), lane, self.tasks.token());
+                let work = work(Arc::clone(&runtime.owed), lane, self.tasks.token());
                 tokio::spawn(self.end.clone().run_until_cancelled_owned(work));
             }
         }
@@ -85,6 +85,7 @@ impl ReplyQueues {
         self.end();
     }
 
+    /// Stops all deliveries. Unsent answers are sent after the next start.
     pub(crate) fn end(&self) {
         self.end.cancel();
         self.waiting
@@ -93,6 +94,7 @@ impl ReplyQueues {
             .clear();
     }
 
+    /// Returns the next answer of the conversation `lane`. Removes an empty queue.
     fn next(&self, lane: &str) -> Option<(Arc<ConnectionRuntime>, QueuedAnswer)> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let next = waiting.get_mut(lane)?.pop_front();
@@ -103,12 +105,13 @@ impl ReplyQueues {
     }
 }
 
+/// Delivers the answers of the conversation `lane` in order, until its queue is empty.
 async fn work(
     owed: Arc<crate::connection_runtime::PendingReplies>,
     lane: String,
     _alive: TaskTrackerToken,
 ) {
-    while let Some((desk, job)) = owed.lanes.next(&lane) {
+    while let Some((runtime, job)) = owed.lanes.next(&lane) {
         let QueuedAnswer {
             id,
             channel,
@@ -127,17 +130,18 @@ async fn work(
         let result = match (found, watched) {
             (SubmittedEventState::Over(result), _) => Some(*result),
             (SubmittedEventState::Open(turn), Some(watched)) => {
-                growing_reply::stream_answer(&desk, &id, &origin, &mut draft, (turn, watched)).await
+                growing_reply::stream_answer(&runtime, &id, &origin, &mut draft, (turn, watched))
+                    .await
             }
             (SubmittedEventState::Open(turn), None) => {
-                with_typing_indicator(&desk, &origin, turn.result()).await
+                with_typing_indicator(&runtime, &origin, turn.result()).await
             }
         };
         drop(questions);
         // Without a result the swarm has stopped; the answer stays pending until the next start.
         let Some(result) = result else { continue };
         let delivery = AnswerDelivery {
-            desk: &desk,
+            runtime: &runtime,
             id: &id,
             origin: &origin,
             draft,
@@ -145,8 +149,11 @@ async fn work(
             lane: &lane,
         };
         if let Err(error) = delivery.deliver(&result).await {
-            tracing::error!(connection = desk.bound.name, %error, "could not store the state of an \
-                answer");
+            tracing::error!(
+                connection = runtime.bound.name,
+                %error,
+                "could not store the state of an answer; the answer may be sent twice or not at all"
+            );
         }
     }
 }
@@ -154,7 +161,7 @@ async fn work(
 /// Sends typing indicators during a turn. An indicator that is being sent completes before the
 /// answer.
 async fn with_typing_indicator<T>(
-    desk: &ConnectionRuntime,
+    runtime: &ConnectionRuntime,
     origin: &Value,
     turn: impl Future<Output = T>,
 ) -> T {
@@ -163,7 +170,7 @@ async fn with_typing_indicator<T>(
         tokio::select! {
             biased;
             result = &mut turn => return result,
-            () = sign.is_due() => sign.send_indicator(desk, origin).await,
+            () = sign.is_due() => sign.send_indicator(runtime, origin).await,
         }
     }
 }
@@ -172,43 +179,45 @@ async fn with_typing_indicator<T>(
 pub(crate) struct TypingIndicator(Instant);
 
 impl TypingIndicator {
+    /// Plans the first indicator.
     pub(crate) fn new() -> TypingIndicator {
         TypingIndicator(Instant::now() + TYPING_DELAY)
     }
 
+    /// Waits until the next indicator is due.
     pub(crate) async fn is_due(&self) {
         tokio::time::sleep_until(self.0).await;
     }
 
     /// Sends an indicator. It is optional, so the wait for it is short.
-    pub(crate) async fn send_indicator(&mut self, desk: &ConnectionRuntime, origin: &Value) {
-        let _ = tokio::time::timeout(TYPING_TIMEOUT, desk.platform.send_typing(origin)).await;
-        self.0 = Instant::now() + desk.platform.typing_interval();
+    pub(crate) async fn send_indicator(&mut self, runtime: &ConnectionRuntime, origin: &Value) {
+        let _ = tokio::time::timeout(TYPING_TIMEOUT, runtime.platform.send_typing(origin)).await;
+        self.0 = Instant::now() + runtime.platform.typing_interval();
     }
 }
 
-/// Splits `text` into pieces of at most `most` units, preferably at the end of a paragraph, a line
-/// or a word.
-pub(crate) fn pieces(text: &str, most: usize, size: fn(char) -> usize) -> Vec<String> {
+/// Splits `text` into pieces of at most `max_size` units, preferably at the end of a paragraph, a
+/// line or a word.
+pub(crate) fn pieces(text: &str, max_size: usize, size: fn(char) -> usize) -> Vec<String> {
     let mut pieces = Vec::new();
-    let mut rest = text.trim();
-    while !rest.is_empty() {
+    let mut remaining = text.trim();
+    while !remaining.is_empty() {
         let mut used = 0;
-        let fits = rest.char_indices().find(|(_, c)| {
+        let fits = remaining.char_indices().find(|(_, c)| {
             used += size(*c);
-            used > most
+            used > max_size
         });
         let Some((end, _)) = fits else {
-            pieces.push(rest.to_owned());
+            pieces.push(remaining.to_owned());
             break;
         };
         // Splitting too early would produce many short pieces.
         let cut = ["\n\n", "\n", " "]
             .iter()
-            .find_map(|gap| rest[..end].rfind(gap).filter(|at| *at >= end / 2));
-        let (piece, more) = rest.split_at(cut.unwrap_or(end));
+            .find_map(|gap| remaining[..end].rfind(gap).filter(|at| *at >= end / 2));
+        let (piece, more) = remaining.split_at(cut.unwrap_or(end));
         pieces.push(piece.trim_end().to_owned());
-        rest = more.trim_start();
+        remaining = more.trim_start();
     }
     pieces
 }

@@ -47,6 +47,7 @@ pub fn route(rules: &[IngressRule], event: &PlatformEvent) -> EventRoute {
     }
 }
 
+/// Returns true if the event fulfills all conditions of the rule.
 fn matches(rule: &IngressRule, event: &PlatformEvent) -> bool {
     rule.event.as_ref().is_none_or(|name| *name == event.name)
         && rule

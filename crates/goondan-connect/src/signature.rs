@@ -8,9 +8,9 @@ use ring::{hmac, signature};
 /// Maximum clock difference of a signed request, in both directions.
 pub(crate) const MAX_CLOCK_DIFFERENCE: Duration = Duration::from_secs(300);
 
-/// Returns true if `given` (hexadecimal) is the HMAC-SHA256 of the concatenated parts.
-pub(crate) fn is_hmac_hex(key: &[u8], message: &[&[u8]], given: &str) -> bool {
-    from_hex(given).is_some_and(|given| is_hmac(key, message, &given))
+/// Returns true if `signature` (hexadecimal) is the HMAC-SHA256 of the concatenated parts.
+pub(crate) fn is_hmac_hex(key: &[u8], message: &[&[u8]], signature: &str) -> bool {
+    from_hex(signature).is_some_and(|signature| is_hmac(key, message, &signature))
 }
 
 /// Returns the HMAC-SHA256 of the concatenated parts in hexadecimal digits.
@@ -19,30 +19,30 @@ pub(crate) fn hmac_hex(key: &[u8], message: &[&[u8]]) -> String {
 }
 
 /// Compares two strings in constant time.
-pub(crate) fn constant_time_eq(given: &str, wanted: &str) -> bool {
-    let key = hmac::Key::new(hmac::HMAC_SHA256, wanted.as_bytes());
+pub(crate) fn constant_time_eq(value: &str, expected: &str) -> bool {
+    let key = hmac::Key::new(hmac::HMAC_SHA256, expected.as_bytes());
     hmac::verify(
         &key,
-        given.as_bytes(),
-        hmac::sign(&key, wanted.as_bytes()).as_ref(),
+        value.as_bytes(),
+        hmac::sign(&key, expected.as_bytes()).as_ref(),
     )
     .is_ok()
 }
 
-/// Returns true if `given` is the HMAC-SHA256 of the concatenated parts.
-pub(crate) fn is_hmac(key: &[u8], message: &[&[u8]], given: &[u8]) -> bool {
+/// Returns true if `signature` is the HMAC-SHA256 of the concatenated parts.
+pub(crate) fn is_hmac(key: &[u8], message: &[&[u8]], signature: &[u8]) -> bool {
     let key = hmac::Key::new(hmac::HMAC_SHA256, key);
-    hmac::verify(&key, &message.concat(), given).is_ok()
+    hmac::verify(&key, &message.concat(), signature).is_ok()
 }
 
-/// Returns true if `given` is the Ed25519 signature of the concatenated parts. Key and signature
-/// are hexadecimal.
-pub(crate) fn is_ed25519(key: &str, message: &[&[u8]], given: &str) -> bool {
-    let (Some(key), Some(given)) = (from_hex(key), from_hex(given)) else {
+/// Returns true if `signature` is the Ed25519 signature of the concatenated parts. Key and
+/// signature are hexadecimal.
+pub(crate) fn is_ed25519(key: &str, message: &[&[u8]], signature: &str) -> bool {
+    let (Some(key), Some(signature)) = (from_hex(key), from_hex(signature)) else {
         return false;
     };
     signature::UnparsedPublicKey::new(&signature::ED25519, key)
-        .verify(&message.concat(), &given)
+        .verify(&message.concat(), &signature)
         .is_ok()
 }
 
@@ -58,10 +58,12 @@ pub(crate) fn digest(message: &[&[u8]]) -> String {
     hex(ring::digest::digest(&ring::digest::SHA256, &message.concat()).as_ref())
 }
 
+/// Formats bytes as hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// Parses hexadecimal digits; `None` if the text is invalid.
 fn from_hex(text: &str) -> Option<Vec<u8>> {
     let digits: Vec<u8> = text
         .bytes()

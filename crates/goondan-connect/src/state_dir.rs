@@ -41,6 +41,7 @@ impl ConnectionStateDir {
         }
     }
 
+    /// Creates the directory and returns its path.
     pub(crate) fn prepare(&self) -> io::Result<&Path> {
         private_files::create_directory(&self.folder)?;
         Ok(&self.folder)

@@ -35,6 +35,7 @@ pub struct ConnectionStatus {
 }
 
 impl ConnectionStatus {
+    /// Reads the status file; `None` if it is missing or unreadable.
     pub(crate) fn read(folder: &Path) -> Option<ConnectionStatus> {
         serde_json::from_slice(&std::fs::read(folder.join(STATUS_FILE)).ok()?).ok()
     }
@@ -43,7 +44,7 @@ impl ConnectionStatus {
     pub(crate) fn write(&self, folder: &Path) {
         let text = serde_json::to_vec(self).expect("a status is valid JSON");
         if let Err(error) = private_files::replace(&folder.join(STATUS_FILE), &text) {
-            tracing::debug!(%error, "could not write the status of a connection");
+            tracing::debug!(%error, "could not write the status file of a connection");
         }
     }
 }

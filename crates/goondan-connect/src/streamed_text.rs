@@ -23,6 +23,7 @@ struct TurnTextStreamsInner {
 type Texts = HashMap<String, watch::Sender<Option<String>>>;
 type Turns = Arc<Mutex<Texts>>;
 
+/// Locks the texts.
 fn lock(turns: &Turns) -> MutexGuard<'_, Texts> {
     turns.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -49,6 +50,7 @@ impl TurnTextStreams {
     }
 }
 
+/// Adds an event to the text of its turn.
 fn hear(turns: &Turns, event: &SwarmEvent) {
     let (turn_id, delta) = match event {
         SwarmEvent::Text { turn_id, delta, .. } => (turn_id, Some(delta)),

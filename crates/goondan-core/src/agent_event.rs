@@ -53,7 +53,7 @@ pub struct AgentEvent {
     /// Instance that waits for the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply_to: Option<ReplyTo>,
-    /// Conditions of its turn.
+    /// Conditions of the turn that handles the event.
     #[serde(default, skip_serializing_if = "TurnTerms::are_none")]
     pub terms: TurnTerms,
 }
@@ -81,6 +81,7 @@ pub struct TurnTerms {
 }
 
 impl TurnTerms {
+    /// Returns `true` for an event without terms.
     fn are_none(&self) -> bool {
         *self == TurnTerms::default()
     }

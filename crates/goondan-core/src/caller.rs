@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Maximum number of members of a `tracestate`, and its maximum length in bytes. Longer ones are
+/// Maximum number of members of a `tracestate`, and its maximum length in bytes. Longer values are
 /// dropped, which the standard allows.
 const MAX_TRACESTATE_MEMBERS: usize = 32;
 const MAX_TRACESTATE_BYTES: usize = 512;
@@ -69,8 +69,8 @@ impl TraceParent {
         if !text.is_ascii() || text.len() < 55 {
             return None;
         }
-        let (known, rest) = text.split_at(55);
-        let mut parts = known.split('-');
+        let (known_fields, rest) = text.split_at(55);
+        let mut parts = known_fields.split('-');
         let [version, trace, span, flags] = [(); 4].map(|()| parts.next().unwrap_or_default());
         let lengths = [version, trace, span, flags].map(str::len);
         let is_whole = parts.next().is_none()
@@ -137,19 +137,22 @@ impl From<TraceParent> for String {
     }
 }
 
+/// Returns `true` if `text` contains only hexadecimal digits in lower case.
 fn is_hex(text: &str) -> bool {
     text.bytes()
         .all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'))
 }
 
+/// Returns `true` for a valid `tracestate` header within the size limits.
 fn is_state(state: &str) -> bool {
     let members: Vec<&str> = state.split(',').map(str::trim).collect();
     state.len() <= MAX_TRACESTATE_BYTES
         && members.len() <= MAX_TRACESTATE_MEMBERS
-        && members.into_iter().all(is_member)
+        && members.into_iter().all(is_state_entry)
 }
 
-fn is_member(member: &str) -> bool {
+/// Returns `true` for a valid `name=value` entry of a `tracestate` header.
+fn is_state_entry(member: &str) -> bool {
     let Some((name, value)) = member.split_once('=') else {
         return false;
     };

@@ -70,7 +70,7 @@ type PendingAnswers<'a> = FuturesUnordered<BoxFuture<'a, (u64, Result<Value, Too
 /// The connector failed. The error always has a code.
 pub async fn run_connector(
     line: &mut dyn CodeChannel,
-    desk: &dyn ConnectorHost,
+    host: &dyn ConnectorHost,
 ) -> Result<(), ToolError> {
     let (mut events, mut others): (PendingAnswers<'_>, PendingAnswers<'_>) =
         (FuturesUnordered::new(), FuturesUnordered::new());
@@ -79,17 +79,17 @@ pub async fn run_connector(
             biased;
             Some((ask, outcome)) = events.next() => line.answer(ask, outcome),
             Some((ask, outcome)) = others.next() => line.answer(ask, outcome),
-            heard = line.hear(), if events.len() < MAX_EVENTS_IN_PROGRESS => match heard {
-                CodeMessage::Said(RunningMessage::Log(level, message, fields)) => desk.log(level, &message, fields),
-                CodeMessage::Said(RunningMessage::Progress(title, fields)) => desk.log(LogLevel::Info, &title, fields),
+            message = line.hear(), if events.len() < MAX_EVENTS_IN_PROGRESS => match message {
+                CodeMessage::Said(RunningMessage::Log(level, message, fields)) => host.log(level, &message, fields),
+                CodeMessage::Said(RunningMessage::Progress(title, fields)) => host.log(LogLevel::Info, &title, fields),
                 CodeMessage::Said(RunningMessage::Ask { ask, name, payload }) => {
                     let queue = if name == EMIT_REQUEST { &mut events } else { &mut others };
                     if queue.len() >= MAX_OPEN_REQUESTS && name != EMIT_REQUEST {
-                        let many = format!("a connector may have at most {MAX_OPEN_REQUESTS} open \
+                        let error = format!("a connector may have at most {MAX_OPEN_REQUESTS} open \
                             requests");
-                        line.answer(ask, Err(ToolError::new(many).code(Code::CONNECTOR_FAILED)));
+                        line.answer(ask, Err(ToolError::new(error).code(Code::CONNECTOR_FAILED)));
                     } else {
-                        queue.push(Box::pin(async move { (ask, handle_request(desk, &name, payload).await) }));
+                        queue.push(Box::pin(async move { (ask, handle_request(host, &name, payload).await) }));
                     }
                 }
                 CodeMessage::Ended(ended) => {
@@ -105,23 +105,24 @@ pub async fn run_connector(
     }
 }
 
+/// Executes the request `name` of the connector and returns its answer.
 async fn handle_request(
-    desk: &dyn ConnectorHost,
+    host: &dyn ConnectorHost,
     name: &str,
     payload: Value,
 ) -> Result<Value, ToolError> {
     match name {
-        EMIT_REQUEST => desk.emit(payload).await.map(|()| Value::Null),
-        "reply" => Ok(json!({"reply": desk.reply().await})),
+        EMIT_REQUEST => host.emit(payload).await.map(|()| Value::Null),
+        "reply" => Ok(json!({"reply": host.reply().await})),
         "replied" => {
             let error = payload["error"].as_str().map(str::to_owned);
             payload["number"]
                 .as_u64()
                 .into_iter()
-                .for_each(|number| desk.replied(number, error.clone()));
+                .for_each(|number| host.replied(number, error.clone()));
             Ok(Value::Null)
         }
-        "line" => Ok(json!({"line": desk.line().await})),
+        "line" => Ok(json!({"line": host.line().await})),
         other => Err(ToolError::new(format!(
             "unknown connector request `{other}`"
         ))),

@@ -7,7 +7,8 @@ use crate::history::{DerivedCache, MessageHistory};
 use crate::message::{Message, MessageEvent, MessageRole, ToolCall};
 use crate::ports::store::{BaseChange, StoredConversation};
 
-/// Current messages of a conversation, with the change that the stored base needs to match them.
+/// Current messages of a conversation, and whether the stored messages must be rewritten to match
+/// them.
 #[derive(Debug, Clone, Default)]
 pub struct Conversation {
     /// Shared with readers of the current messages; a change copies the list only while a reader
@@ -57,13 +58,14 @@ impl Conversation {
         (conversation, Vec::new())
     }
 
+    /// Returns the ids of the `new` messages that the base contains already.
     fn ids_in_base(&self, new: &[AddedMessage<'_>]) -> HashSet<String> {
         let ids: HashSet<&str> = new.iter().map(|new| new.message.id.as_str()).collect();
-        let here = self
+        let existing = self
             .messages
             .iter()
             .filter(|message| ids.contains(message.id.as_str()));
-        here.map(|message| message.id.clone()).collect()
+        existing.map(|message| message.id.clone()).collect()
     }
 
     /// Returns the messages, oldest first.
@@ -90,21 +92,21 @@ impl Conversation {
             self.kept = DerivedCache::default();
         }
         match event {
-            MessageEvent::Append { message } => self.list().push(Arc::new(message)),
+            MessageEvent::Append { message } => self.messages_mut().push(Arc::new(message)),
             MessageEvent::Replace { target_id, message } => {
                 let at = self.find(target_id)?;
                 self.note_base_change(at);
-                self.list()[at] = Arc::new(message);
+                self.messages_mut()[at] = Arc::new(message);
             }
             MessageEvent::Remove { target_id } => {
                 let at = self.find(target_id)?;
                 self.note_base_change(at);
-                self.list().remove(at);
+                self.messages_mut().remove(at);
             }
             MessageEvent::Truncate => {
                 self.rewritten |= self.folded > 0;
                 self.folded = 0;
-                self.list().clear();
+                self.messages_mut().clear();
             }
         }
         Ok(())
@@ -157,19 +159,23 @@ impl Conversation {
     }
 
     // Edits usually target recent messages, so the search starts at the end.
+    /// Returns the index of the last message with this id; `None` if there is none.
     fn position(&self, id: &str) -> Option<usize> {
         self.messages.iter().rposition(|message| message.id == id)
     }
 
+    /// Returns the index of the last message with this id, or an error.
     fn find(&self, target_id: String) -> Result<usize, TargetNotFound> {
         self.position(&target_id)
             .ok_or(TargetNotFound { target_id })
     }
 
-    fn list(&mut self) -> &mut Vec<Arc<Message>> {
+    /// Returns the messages for a change; copies a shared list first.
+    fn messages_mut(&mut self) -> &mut Vec<Arc<Message>> {
         Arc::make_mut(&mut self.messages)
     }
 
+    /// Records that a change at index `at` affects a message that is already stored.
     fn note_base_change(&mut self, at: usize) {
         if at < self.folded {
             self.rewritten = true;
@@ -180,10 +186,12 @@ impl Conversation {
 /// A message that a list of events adds and does not remove.
 struct AddedMessage<'a> {
     message: &'a Message,
-    /// Added at the end; otherwise it replaces an older message.
+    /// True if the message was added at the end; false if it replaces an older message.
     is_appended: bool,
 }
 
+/// Returns the messages that remain new after all `events`: each is appended, or replaces an older
+/// message under another id.
 fn new_messages(events: &[MessageEvent]) -> Vec<AddedMessage<'_>> {
     let mut new: Vec<AddedMessage<'_>> = Vec::new();
     for event in events {

@@ -300,7 +300,7 @@ pub enum RuntimeEventKind {
         target: String,
         /// Key of the new instance.
         target_instance_key: String,
-        /// Working directory of its tools, if it differs from the agent's own.
+        /// Working directory of the instance's tools, if it differs from the agent's directory.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         cwd: Option<String>,
     },

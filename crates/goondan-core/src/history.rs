@@ -33,15 +33,15 @@ impl MessageHistory {
     /// messages of this history; it must record how many. Only one type is cached at a time:
     /// another type replaces it.
     pub fn with_cache<T: Any + Default + Send, R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
-        let mut kept = self.kept.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if !kept.as_ref().is_some_and(|kept| kept.is::<T>()) {
-            *kept = Some(Box::new(T::default()));
+        let mut cached = self.kept.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !cached.as_ref().is_some_and(|cached| cached.is::<T>()) {
+            *cached = Some(Box::new(T::default()));
         }
-        let kept = kept
+        let cached = cached
             .as_mut()
-            .and_then(|kept| kept.downcast_mut())
+            .and_then(|cached| cached.downcast_mut())
             .expect("it was just made of that type");
-        work(kept)
+        work(cached)
     }
 }
 

@@ -43,7 +43,7 @@ pub struct TraceContext {
     pub trace_id: String,
     /// Id of this unit of work.
     pub span_id: String,
-    /// Id of the unit that caused it; absent for an input from outside.
+    /// Id of the unit that caused this unit; absent for an input from outside.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub parent_span_id: Option<String>,
     /// Client that submitted the first input of the chain, if it has its own trace.

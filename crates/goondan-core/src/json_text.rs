@@ -23,9 +23,9 @@ pub fn parse<T: DeserializeOwned>(text: &str) -> Result<T, serde_json::Error> {
 pub fn repair_surrogates(text: &str) -> Cow<'_, str> {
     let mut repaired = String::new();
     let mut copied = 0;
-    let mut at = 0;
-    while let Some(found) = text[at..].find('\\') {
-        let escape = at + found;
+    let mut position = 0;
+    while let Some(offset) = text[position..].find('\\') {
+        let escape = position + offset;
         let length = match surrogate(text, escape) {
             None => escape_length(text, escape),
             Some(SurrogateKind::High)
@@ -40,7 +40,7 @@ pub fn repair_surrogates(text: &str) -> Cow<'_, str> {
                 6
             }
         };
-        at = escape + length;
+        position = escape + length;
     }
     if copied == 0 {
         return Cow::Borrowed(text);

@@ -77,6 +77,7 @@ pub fn cut_output(output: &Value, limit: usize, saved_at: &str) -> Option<Output
     })
 }
 
+/// Returns the text that replaces the removed part of an output of `length` characters.
 fn truncation_notice(kept: usize, length: usize, saved_at: &str) -> String {
     format!(
         "\n[output truncated: {kept} of {length} characters shown; the whole output is in \
@@ -84,6 +85,7 @@ fn truncation_notice(kept: usize, length: usize, saved_at: &str) -> String {
     )
 }
 
+/// Returns the first `limit` characters of `text`, followed by the truncation notice.
 fn cut_text(text: &str, limit: usize, saved_at: &str) -> String {
     let length = text.chars().count();
     format!(
@@ -93,6 +95,8 @@ fn cut_text(text: &str, limit: usize, saved_at: &str) -> String {
     )
 }
 
+/// Shortens the longest strings in `value` until its JSON has about `limit` characters; `length`:
+/// its length before. `None` if a few rounds are not enough.
 fn cut_fields(value: &Value, length: usize, limit: usize, saved_at: &str) -> Option<Value> {
     const ROUNDS: usize = 8;
     let mut cut = value.clone();
@@ -107,16 +111,18 @@ fn cut_fields(value: &Value, length: usize, limit: usize, saved_at: &str) -> Opt
             |room| fitting_characters(text, room),
         );
         *text = cut_text(text, kept, saved_at);
-        let now = cut.to_string().chars().count();
+        let new_length = cut.to_string().chars().count();
         // Notices do not count against the limit, but the excess must stay small.
-        if now <= limit + 1_000 {
+        if new_length <= limit + 1_000 {
             return Some(cut);
         }
-        excess = now - limit;
+        excess = new_length - limit;
     }
     None
 }
 
+/// Returns the string in `value`, at any depth, that takes most characters in JSON; `None` without
+/// strings.
 fn longest_text(value: &mut Value) -> Option<&mut String> {
     match value {
         Value::String(text) => Some(text),
@@ -139,10 +145,10 @@ fn json_length(text: &str) -> usize {
 
 /// Returns how many characters from the start of `text` take at most `room` characters in JSON.
 fn fitting_characters(text: &str, room: usize) -> usize {
-    let mut taken = 0;
+    let mut used = 0;
     let fits = |character: &char| {
-        taken += escaped_length(*character);
-        taken <= room
+        used += escaped_length(*character);
+        used <= room
     };
     text.chars().take_while(fits).count()
 }
@@ -159,18 +165,21 @@ fn escaped_length(character: char) -> usize {
 /// Returns whether `output` certainly needs no truncation, by a cheap upper bound. The bound
 /// assumes six bytes for each byte of a string in JSON (`\u00XX`), and a few for all else.
 pub fn surely_fits(output: &Value, limit: usize) -> bool {
-    fn bound(value: &Value, left: usize) -> Option<usize> {
+    /// Subtracts the upper bound of `value` from `remaining`; `None` if it does not fit.
+    fn bound(value: &Value, remaining: usize) -> Option<usize> {
         match value {
-            Value::String(text) => left.checked_sub(6 * text.len() + 3),
+            Value::String(text) => remaining.checked_sub(6 * text.len() + 3),
             Value::Array(items) => items
                 .iter()
-                .try_fold(left.checked_sub(2)?, |left, item| bound(item, left)),
+                .try_fold(remaining.checked_sub(2)?, |remaining, item| {
+                    bound(item, remaining)
+                }),
             Value::Object(fields) => fields
                 .iter()
-                .try_fold(left.checked_sub(2)?, |left, (key, field)| {
-                    bound(field, left.checked_sub(6 * key.len() + 4)?)
+                .try_fold(remaining.checked_sub(2)?, |remaining, (key, field)| {
+                    bound(field, remaining.checked_sub(6 * key.len() + 4)?)
                 }),
-            _ => left.checked_sub(26),
+            _ => remaining.checked_sub(26),
         }
     }
     match output {

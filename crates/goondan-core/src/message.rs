@@ -15,7 +15,7 @@ use crate::redact::SecretRedactor;
 #[derive(Debug, Clone, PartialEq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Message {
-    /// Unique in its conversation; the target of replace and remove.
+    /// Id, unique in the conversation; the target of replace and remove.
     pub id: String,
     /// Role and content.
     pub data: MessageData,
@@ -99,7 +99,7 @@ pub enum MessagePart {
 #[derive(Debug, Clone, PartialEq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolCall {
-    /// Unique in its step; the result refers to it.
+    /// Id, unique in the step; the result refers to it.
     pub tool_call_id: String,
     /// Tool name in the form `resource__export`.
     pub tool_name: String,
@@ -253,11 +253,14 @@ impl MessagePart {
         }
     }
 
+    /// Returns `true` for reasoning whose original text is in the metadata because secrets were
+    /// masked.
     fn is_masked_reasoning(&self) -> bool {
         matches!(self, MessagePart::Reasoning { provider_metadata, .. }
             if provider_metadata.contains_key(UNMASKED_REASONING))
     }
 
+    /// Restores the original text of masked reasoning.
     fn unmask_reasoning(&mut self) {
         if let MessagePart::Reasoning {
             text,

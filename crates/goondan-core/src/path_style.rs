@@ -6,8 +6,8 @@ use std::borrow::Cow;
 /// Path rules of an operating system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PathStyle {
-    /// Case-sensitive. A directory can be set up otherwise (vfat, `casefold`); its path does not
-    /// show this.
+    /// Case-sensitive. A directory can be case-insensitive (vfat, `casefold`), which its path does
+    /// not show.
     Unix,
     /// Usually case-insensitive.
     Mac,
@@ -98,10 +98,12 @@ fn windows_part(part: &str, is_first: bool) -> &str {
     part[..end].trim_end_matches(['.', ' '])
 }
 
+/// Returns `true` for a Windows drive such as `c:`.
 fn is_drive(part: &str) -> bool {
     part.len() == 2 && part.ends_with(':') && part.starts_with(|c: char| c.is_ascii_alphabetic())
 }
 
+/// Returns `true` if Windows may read this part of a path as another name, a device or a stream.
 fn is_ambiguous_part(part: &str, may_be_drive: bool) -> bool {
     if part.is_empty() || part == "." || part == ".." || (may_be_drive && is_drive(part)) {
         return false;
@@ -111,13 +113,14 @@ fn is_ambiguous_part(part: &str, may_be_drive: bool) -> bool {
     part.ends_with(['.', ' ']) || part.contains(forbidden) || is_short_name(part) || is_device(part)
 }
 
-/// Returns whether a name is a short name such as `PROGRA~1`, an alias of a longer one.
+/// Returns whether a name is a short name such as `PROGRA~1`, an alias of a longer name.
 fn is_short_name(part: &str) -> bool {
     part.split('~')
         .skip(1)
         .any(|behind| behind.starts_with(|c: char| c.is_ascii_digit()))
 }
 
+/// Returns `true` for a Windows device name such as `nul` or `com1.txt`.
 fn is_device(part: &str) -> bool {
     let name = part
         .split('.')

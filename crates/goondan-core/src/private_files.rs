@@ -83,10 +83,11 @@ pub fn replace_durably(path: &Path, content: &[u8]) -> io::Result<File> {
     Ok(file)
 }
 
-/// Replaces `path` with the file that `write` makes at a temporary path.
+/// Replaces `path` with the file that `write` creates at a temporary path. Returns the value of
+/// `write`. Removes the temporary file if it fails.
 fn replace_with<T>(path: &Path, write: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
     let draft = temporary_path(path);
-    let replaced = write(&draft).and_then(|made| fs::rename(&draft, path).map(|()| made));
+    let replaced = write(&draft).and_then(|value| fs::rename(&draft, path).map(|()| value));
     if replaced.is_err() {
         let _ = fs::remove_file(&draft);
     }
@@ -128,11 +129,11 @@ pub fn tighten(folder: &Path) -> io::Result<()> {
 /// Users with access to a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DirectoryAccess {
-    /// Only its owner.
+    /// Only the owner can access the directory.
     Owner,
-    /// Other users as well; [`tighten`] removes their access.
+    /// Other users can also access the directory; [`tighten`] removes their access.
     Others,
-    /// All users: a shared directory such as `/tmp`.
+    /// All users share the directory, such as `/tmp`.
     Everybody,
 }
 

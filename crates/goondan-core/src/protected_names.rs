@@ -4,7 +4,7 @@
 /// Reason why a path is protected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProtectionReason {
-    /// Git runs the files in it.
+    /// The directory `.git`. Git runs files in it, such as hooks.
     Git,
     /// Directory of gdn itself.
     Own,
@@ -14,7 +14,7 @@ pub enum ProtectionReason {
     Program,
     /// Instructions for agents, such as `AGENTS.md`.
     Instructions,
-    /// Can contain keys.
+    /// A file that can contain keys, such as `.env`.
     Secrets,
 }
 

@@ -48,6 +48,7 @@ pub fn real_path(path: &Path) -> io::Result<PathBuf> {
     Ok(done)
 }
 
+/// Returns the components of a path, to be resolved in this order.
 fn parts(path: &Path) -> VecDeque<OsString> {
     path.components()
         .map(|component| component.as_os_str().to_owned())

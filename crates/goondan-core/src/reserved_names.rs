@@ -81,6 +81,7 @@ pub fn check(event_type: Option<&str>, metadata: &JsonObject) -> Result<(), Tool
     }
 }
 
+/// Fails for an invalid event type, and for a type that only the engine may send.
 fn check_type(event_type: &str) -> Result<(), ToolError> {
     let shown = crate::limits::head(event_type, 80);
     if event_type.len() > MAX_EVENT_TYPE_BYTES || event_type.chars().any(char::is_control) {
@@ -100,6 +101,7 @@ fn check_type(event_type: &str) -> Result<(), ToolError> {
     Ok(())
 }
 
+/// Returns `true` for a metadata key that only the engine may set.
 fn is_reserved_key(key: &str) -> bool {
     let key = key.trim();
     RESERVED_KEY_PREFIXES
@@ -110,15 +112,17 @@ fn is_reserved_key(key: &str) -> bool {
             .any(|reserved| key.eq_ignore_ascii_case(reserved))
 }
 
-fn has_prefix_ignoring_case(text: &str, with: &str) -> bool {
-    text.get(..with.len())
-        .is_some_and(|begin| begin.eq_ignore_ascii_case(with))
+/// Returns `true` if `text` begins with `prefix`; ignores ASCII case.
+fn has_prefix_ignoring_case(text: &str, prefix: &str) -> bool {
+    text.get(..prefix.len())
+        .is_some_and(|begin| begin.eq_ignore_ascii_case(prefix))
 }
 
+/// Returns the error for a reserved event type or metadata key.
 fn reserved_error(message: String) -> ToolError {
     ToolError::new(message)
         .code(Code::AGENT_EVENT_RESERVED)
-        .suggest("Leave it out, or use your own name, such as `job.done`.")
+        .suggest("Leave the name out, or use your own name, such as `job.done`.")
 }
 
 /// Returns whether extensions can use `name` for their state. Names with a dot belong to the engine

@@ -163,11 +163,13 @@ impl<V> ResultCache<V> {
         self.entries.values().map(|entry| &entry.value)
     }
 
+    /// Returns the next sequence number; a lower number is forgotten first.
     fn number(&mut self) -> u64 {
         self.next_number += 1;
         self.next_number
     }
 
+    /// Removes the oldest results until the cache is within its limits.
     fn forget_oldest(&mut self) {
         while self.forgettable.len() > self.max_events || self.bytes > MAX_CACHED_BYTES {
             let Some((_, oldest)) = self.forgettable.pop_first() else {

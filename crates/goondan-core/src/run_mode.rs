@@ -70,12 +70,12 @@ impl RunMode {
             for (number, containments) in other.commands.into_iter().enumerate() {
                 containments
                     .into_iter()
-                    .for_each(|one| self.contain(number, one));
+                    .for_each(|containment| self.contain(number, containment));
             }
             for (file, containments) in other.files {
                 containments
                     .into_iter()
-                    .for_each(|one| self.contain_file(&file, one));
+                    .for_each(|containment| self.contain_file(&file, containment));
             }
         }
         self

@@ -108,11 +108,12 @@ impl ArgumentSchema {
         // Set by the first of two events: the check ends, or its time is over.
         let is_settled = Arc::new(AtomicBool::new(false));
         let (sender, checked) = tokio::sync::oneshot::channel();
-        let (schema, input, own) = (self.clone(), input.clone(), Arc::clone(&is_settled));
+        let (schema, input, is_settled_in_thread) =
+            (self.clone(), input.clone(), Arc::clone(&is_settled));
         // Not a thread of the runtime, whose end would wait for it.
         std::thread::spawn(move || {
             let checked = schema.check(&input);
-            if own.swap(true, Ordering::AcqRel) {
+            if is_settled_in_thread.swap(true, Ordering::AcqRel) {
                 schema.0.abandoned.fetch_sub(1, Ordering::AcqRel);
             }
             // After the time is over, no one receives the result.
@@ -139,7 +140,7 @@ impl ArgumentSchema {
     pub fn check_answer(&self, answer: &Value) -> Result<(), String> {
         match self.0.validator.get_or_init(|| compile(&self.0.schema)) {
             Ok(validator) if validator.is_valid(answer) => Ok(()),
-            Ok(validator) => Err(first(
+            Ok(validator) => Err(first_problems(
                 validator
                     .iter_errors(answer)
                     .map(|error| problem("answer", &error))
@@ -149,15 +150,18 @@ impl ArgumentSchema {
         }
     }
 
+    /// Returns the error for arguments with these problems, with the allowed keys as the
+    /// suggestion.
     fn refuse(&self, problems: Vec<String>) -> InvalidArguments {
         InvalidArguments {
-            message: format!("invalid arguments: {}", first(problems)),
-            suggestion: self.keys(),
+            message: format!("invalid arguments: {}", first_problems(problems)),
+            suggestion: self.keys_sentence(),
         }
     }
 
-    fn keys(&self) -> String {
-        let required = names(
+    /// Returns a sentence that lists the required and the allowed keys.
+    fn keys_sentence(&self) -> String {
+        let required = name_list(
             self.0
                 .schema
                 .get("required")
@@ -167,7 +171,7 @@ impl ArgumentSchema {
                 .map(text),
         );
         let properties = self.0.schema.get("properties").and_then(Value::as_object);
-        let allowed = names(
+        let allowed = name_list(
             properties
                 .into_iter()
                 .flatten()
@@ -178,19 +182,20 @@ impl ArgumentSchema {
 }
 
 /// Returns the first problems, and the number of the others.
-fn first(problems: Vec<String>) -> String {
+fn first_problems(problems: Vec<String>) -> String {
     let more = problems.len().saturating_sub(MAX_REPORTED_PROBLEMS);
-    let mut told = problems
+    let mut text = problems
         .into_iter()
         .take(MAX_REPORTED_PROBLEMS)
         .collect::<Vec<_>>()
         .join("; ");
     if more > 0 {
-        told.push_str(&format!(" (+{more} more)"));
+        text.push_str(&format!(" (+{more} more)"));
     }
-    told
+    text
 }
 
+/// Compiles a schema. Fails if it is invalid or its references expand to too many values.
 fn compile(schema: &Value) -> Result<Validator, String> {
     if expansion(schema).size > MAX_SCHEMA_EXPANSION {
         return Err(format!(
@@ -202,6 +207,7 @@ fn compile(schema: &Value) -> Result<Validator, String> {
         .map_err(|error| format!("the schema can't be used: {error}"))
 }
 
+/// Returns the problem for arguments that are not a JSON object.
 fn not_an_object(input: &Value) -> String {
     match input {
         Value::String(text) => {
@@ -217,6 +223,7 @@ fn not_an_object(input: &Value) -> String {
     }
 }
 
+/// Returns a validation error as text, with the path of the value; `root`: name of the whole value.
 fn problem(root: &str, error: &jsonschema::ValidationError<'_>) -> String {
     // The message repeats the value, which can be huge.
     let message = match error.kind() {
@@ -275,11 +282,13 @@ fn fill_defaults(schema: &Value, value: &mut Value) {
     }
 }
 
+/// Returns a JSON string as text; empty for any other value.
 fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-fn names(names: impl Iterator<Item = String>) -> String {
+/// Joins names with commas; `none` if the list is empty.
+fn name_list(names: impl Iterator<Item = String>) -> String {
     let joined = names.collect::<Vec<_>>().join(", ");
     if joined.is_empty() {
         "none".to_owned()

@@ -20,7 +20,7 @@ const EVENT_QUEUE_LENGTH: usize = 256;
 /// cannot reach a new one.
 static NEXT_CALL: AtomicU64 = AtomicU64::new(NO_CALL + 1);
 
-/// The open calls of one library. The lock is held only for map operations.
+/// The running calls of one library. The lock is held only for map operations.
 pub(crate) struct LibraryCalls {
     label: String,
     state: Mutex<LibraryCallsState>,
@@ -46,6 +46,7 @@ struct OpenLibraryCall {
     cancelled: bool,
 }
 
+/// Receiving ends of one running call.
 pub(crate) struct LibraryCallReceivers {
     pub(crate) call: u64,
     pub(crate) answer: oneshot::Receiver<Outcome<wire::ToolOutput>>,
@@ -54,8 +55,8 @@ pub(crate) struct LibraryCallReceivers {
 }
 
 impl LibraryCalls {
-    /// Creates an empty table. After `written_off_limit` calls that never returned, it refuses
-    /// further calls.
+    /// Creates an empty table. After `written_off_limit` calls that never returned, the table
+    /// refuses further calls.
     pub(crate) fn new(
         label: &str,
         written_off_limit: usize,
@@ -74,6 +75,7 @@ impl LibraryCalls {
         }
     }
 
+    /// Registers a call. Fails if the library is closed or has too many calls that never ended.
     pub(crate) fn begin(&self) -> Result<LibraryCallReceivers, wire::ToolError> {
         let mut state = self.lock();
         if let Some(why) = &state.closed {
@@ -117,7 +119,7 @@ impl LibraryCalls {
         }
     }
 
-    /// Abandons a call that may still run. It counts as a lost worker from `grace` on, until it
+    /// Abandons a call that may still run. After `grace`, the call counts as a lost worker until it
     /// returns.
     pub(crate) fn give_up(&self, call: u64, grace: Duration) {
         let mut state = self.lock();
@@ -137,6 +139,7 @@ impl LibraryCalls {
         self.lock().answered
     }
 
+    /// Returns the error of a call that is refused because `written_off` calls never ended.
     fn unhealthy_error(&self, written_off: usize) -> wire::ToolError {
         let message = format!(
             "{} accepts no more calls: {written_off} cancelled calls did not end",
@@ -150,9 +153,14 @@ impl LibraryCalls {
             )
     }
 
+    /// Counts and logs a message about a call that has ended or does not exist.
     fn ignore(&self, call: u64, what: &str) -> Status {
         self.counters.ignored.fetch_add(1, Ordering::Relaxed);
-        tracing::debug!(library = %self.label, call, "{what} was ignored: the call is not open");
+        tracing::debug!(
+            library = %self.label,
+            call,
+            "{what} was ignored: its call has ended or does not exist"
+        );
         Status::UNKNOWN_CALL
     }
 
@@ -162,6 +170,7 @@ impl LibraryCalls {
 }
 
 impl LibraryCallsState {
+    /// Returns the number of abandoned calls whose grace period is over.
     fn written_off(&self) -> usize {
         let now = Instant::now();
         self.tombstones
@@ -196,10 +205,10 @@ impl LibraryCallbacks for LibraryCalls {
             return Status::CLOSED;
         };
         if let (NO_CALL, LibraryCallEvent::Log(line)) = (call, &event) {
-            return sent(general.try_send(line.clone()));
+            return queue_status(general.try_send(line.clone()));
         }
         if let Some(open) = state.open.get(&call) {
-            return sent(open.events.try_send(event));
+            return queue_status(open.events.try_send(event));
         }
         drop(state);
         self.ignore(call, "an event")
@@ -232,7 +241,8 @@ impl LibraryCallbacks for LibraryCalls {
     }
 }
 
-fn sent<T>(result: Result<(), mpsc::error::TrySendError<T>>) -> Status {
+/// Converts the result of queueing an event.
+fn queue_status<T>(result: Result<(), mpsc::error::TrySendError<T>>) -> Status {
     match result {
         Ok(()) => Status::OK,
         Err(mpsc::error::TrySendError::Full(_)) => Status::BUSY,

@@ -89,6 +89,7 @@ fn asked_for(name: String) -> String {
     }
 }
 
+/// Converts an error to the library's type.
 fn wire_error(error: ToolError) -> wire::ToolError {
     let ToolError {
         name,

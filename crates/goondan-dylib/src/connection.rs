@@ -96,6 +96,7 @@ impl LibraryConnection {
         });
     }
 
+    /// Registers a call and sends the command for the call's id.
     fn open(
         self: &Arc<Self>,
         down: impl FnOnce(u64) -> LibraryCommand,
@@ -157,6 +158,8 @@ impl LibraryCallHandle {
         Some(self.answered(answer))
     }
 
+    /// Ends the call with `answer`; `None` means that the library was closed. Measures how quick
+    /// the library is.
     fn answered(&mut self, answer: Option<Outcome<wire::ToolOutput>>) -> Outcome<wire::ToolOutput> {
         self.state = CallState::Answered;
         self.connection
@@ -179,10 +182,12 @@ impl LibraryCallHandle {
         self.events.try_recv().ok()
     }
 
+    /// Notes that the library waits for the result of `operation`.
     pub(crate) fn add_operation(&mut self, operation: u64) {
         self.operations.push(operation);
     }
 
+    /// Sends the result of `operation` to the library.
     pub(crate) fn reply(&mut self, operation: u64, outcome: Outcome<serde_json::Value>) {
         self.operations.retain(|waiting| *waiting != operation);
         let _ = self.send(LibraryCommand::Reply { operation, outcome });
@@ -227,12 +232,14 @@ impl Drop for LibraryCallHandle {
     }
 }
 
+/// Returns the error of a call whose library was closed.
 fn lost() -> wire::ToolError {
     wire::ToolError::new("the library was closed during the call")
         .code(code::UNAVAILABLE)
         .suggest("Try again.")
 }
 
+/// Writes a log line of the library with the fields of its call.
 pub(crate) fn log_for_call(ctx: &ToolContext, line: wire::LogLine) {
     let (level, message, fields) = parts(line);
     ctx.logger.log(level, &message, fields);
@@ -253,6 +260,7 @@ pub(crate) fn parts(line: wire::LogLine) -> (LogLevel, String, wire::JsonObject)
     (level, line.message, fields)
 }
 
+/// Writes a log line that belongs to no call.
 fn log_generally(library: &str, line: &wire::LogLine) {
     let (message, fields) = (
         &line.message,

@@ -34,7 +34,7 @@ impl DynamicLibraries {
         entry: &str,
         bundle_root: &Path,
         values: ConnectorValues,
-        desk: Arc<dyn ConnectorHost>,
+        runtime: Arc<dyn ConnectorHost>,
     ) -> Result<(), ToolError> {
         let started = self.start_connector(entry, bundle_root).await;
         let (process, name) = started.map_err(|failure| not_started(id, failure))?;
@@ -44,25 +44,27 @@ impl DynamicLibraries {
             config,
             secrets,
         } = values;
-        let told = wire::ExtensionMessage::Connect(wire::Connect {
+        let message = wire::ExtensionMessage::Connect(wire::Connect {
             connection,
             connector,
             config,
             secrets,
         });
         let message =
-            serde_json::to_value(told).map_err(|error| ToolError::new(error.to_string()))?;
+            serde_json::to_value(message).map_err(|error| ToolError::new(error.to_string()))?;
         let open = process
             .connection
             .extend(message)
             .map_err(|why| failed(why, &name))?;
         run_connector(
             &mut LibraryLine::new(open, |outcome| ended(outcome, &name)),
-            desk.as_ref(),
+            runtime.as_ref(),
         )
         .await
     }
 
+    /// Starts a host process for the library at `entry`. Returns the process, and the library's
+    /// name for messages. Fails if the library has no connector.
     async fn start_connector(
         &self,
         entry: &str,
@@ -73,7 +75,7 @@ impl DynamicLibraries {
         let has_connector = manifest
             .features
             .iter()
-            .any(|known| known == feature::CONNECTOR);
+            .any(|name| name == feature::CONNECTOR);
         if has_connector {
             Ok((process, name))
         } else {
@@ -82,6 +84,7 @@ impl DynamicLibraries {
     }
 }
 
+/// Converts the end of the connector's function.
 fn ended(outcome: Outcome<wire::ToolOutput>, name: &str) -> FinalMessage {
     outcome.map(output).map_err(|why| failed(why, name)).into()
 }
@@ -102,6 +105,7 @@ fn failed(why: wire::ToolError, name: &str) -> ToolError {
     }
 }
 
+/// Converts the failure to start a connector to an error with a code.
 fn not_started(id: &ResourceId, failure: LibraryFailure) -> ToolError {
     let code = if failure.is_of_host() {
         Code::HOST_START

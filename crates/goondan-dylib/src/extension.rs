@@ -133,11 +133,12 @@ impl ExtensionRunner for LibraryRunner {
     }
 }
 
+/// Tells the library that the registration `session` has ended.
 pub(crate) fn forget(connection: &LibraryConnection, session: u64) {
     connection.mention(json!({"kind": "forget", "session": session}));
 }
 
-/// Converts the end of an operation.
+/// Converts the end of an operation. `is_registering`: the operation is the registration.
 fn end_of(outcome: Outcome<wire::ToolOutput>, is_registering: bool) -> FinalMessage {
     let mut ended = ended(outcome);
     if let Err(error) = &mut ended.outcome {
@@ -152,34 +153,34 @@ fn end_of(outcome: Outcome<wire::ToolOutput>, is_registering: bool) -> FinalMess
     ended
 }
 
-/// Converts the answer of a message.
+/// Converts the answer to a message.
 fn ended(outcome: Outcome<wire::ToolOutput>) -> FinalMessage {
-    let whole = match outcome {
-        Ok(whole) => whole,
+    let answer = match outcome {
+        Ok(answer) => answer,
         Err(failure) => return Err(error(failure)).into(),
     };
-    let said: wire::Ended = match serde_json::from_value(whole.output.clone()) {
-        Ok(said) => said,
+    let ended: wire::Ended = match serde_json::from_value(answer.output.clone()) {
+        Ok(ended) => ended,
         Err(cause) => {
             let message = format!("the library returned an invalid result: {cause}");
             return Err(ToolError::new(message).code(ErrorCode::EXT_RESULT)).into();
         }
     };
-    let outcome = match said.error {
+    let outcome = match ended.error {
         Some(failure) => Err(error(failure)),
         None => Ok(output(wire::ToolOutput {
-            output: said.result,
-            ..whole
+            output: ended.result,
+            ..answer
         })),
     };
     let changes = LayerChanges {
-        fields: said.changes.fields,
-        events: said.changes.events,
+        fields: ended.changes.fields,
+        events: ended.changes.events,
     };
     FinalMessage {
         outcome,
         changes,
-        state: said.state.map(|kept| SavedState { value: kept.value }),
-        listens: said.listens,
+        state: ended.state.map(|kept| SavedState { value: kept.value }),
+        listens: ended.listens,
     }
 }

@@ -173,6 +173,7 @@ pub(crate) struct ReportedFailure {
 }
 
 impl LibraryFailure {
+    /// Returns the fix as a sentence; `None` if there is no usual fix.
     pub(crate) fn suggestion(&self) -> Option<String> {
         Some(match self {
             LibraryFailure::Told(told) => return told.suggestion.clone(),

@@ -62,6 +62,7 @@ impl ToolHandler for ExportHandler {
 }
 
 impl ExportHandler {
+    /// Connects to the library and begins the call.
     async fn begin(&self, ctx: &ToolContext, arguments: JsonObject) -> Outcome<LibraryCallHandle> {
         self.library
             .connect()
@@ -69,6 +70,7 @@ impl ExportHandler {
             .begin(self.request(ctx, arguments))
     }
 
+    /// Returns the call as the library receives it.
     fn request(&self, ctx: &ToolContext, arguments: JsonObject) -> wire::CallRequest {
         wire::CallRequest {
             tool: self.tool.clone(),
@@ -79,6 +81,7 @@ impl ExportHandler {
         }
     }
 
+    /// Returns the error of a call that did not end within `after`.
     fn never_ended(&self, after: Duration) -> ToolError {
         let name = format!("{}__{}", self.tool, self.export);
         if after >= self.timeout {
@@ -101,6 +104,7 @@ pub(crate) fn cancelled(name: &str) -> ToolError {
     ToolError::new(format!("{name} did not end after it was cancelled")).code(Code::TOOL_CANCELLED)
 }
 
+/// Returns the context of a call as the library receives it.
 pub(crate) fn context(ctx: &ToolContext, timeout: Duration) -> wire::CallContext {
     wire::CallContext {
         agent_name: ctx.agent_name.clone(),
@@ -174,6 +178,7 @@ impl<'a> RunningLibraryCall<'a> {
         }
     }
 
+    /// Handles an event of the call.
     fn hear(&mut self, event: LibraryCallEvent) {
         match event {
             LibraryCallEvent::Progress(progress) => {
@@ -188,6 +193,7 @@ impl<'a> RunningLibraryCall<'a> {
         }
     }
 
+    /// Starts an operation that the library requested.
     fn perform(&mut self, operation: u64, name: String, payload: Value) {
         self.open.add_operation(operation);
         if self.operations.len() >= MAX_OPERATIONS {
@@ -216,6 +222,7 @@ impl<'a> RunningLibraryCall<'a> {
     }
 }
 
+/// Converts a result from the library's type.
 pub(crate) fn output(wire: wire::ToolOutput) -> ToolOutput {
     let attachments = wire.attachments.into_iter();
     ToolOutput {
@@ -232,6 +239,7 @@ pub(crate) fn output(wire: wire::ToolOutput) -> ToolOutput {
     }
 }
 
+/// Converts an error from the library's type.
 pub(crate) fn error(wire: wire::ToolError) -> ToolError {
     ToolError {
         name: wire.name,

@@ -33,6 +33,7 @@ pub(crate) fn check(name: &str, path: &Path) -> Result<(), LibraryFailure> {
     check_content(name, &ReadCache::new(file))
 }
 
+/// Checks that the file content is a library for this machine.
 fn check_content<'d>(name: &str, content: impl ReadRef<'d>) -> Result<(), LibraryFailure> {
     let size = content
         .len()
@@ -83,6 +84,7 @@ fn is_symbol(export: &[u8]) -> bool {
     export.strip_prefix(b"_").unwrap_or(export) == SYMBOL.as_bytes()
 }
 
+/// Returns whether this machine can load a library of this format and architecture.
 fn fits_this_machine(format: BinaryFormat, architecture: Architecture) -> bool {
     let own_format = match OS {
         "macos" | "ios" => BinaryFormat::MachO,
@@ -103,6 +105,7 @@ fn fits_this_machine(format: BinaryFormat, architecture: Architecture) -> bool {
     (format, architecture) == (own_format, own_architecture)
 }
 
+/// Returns the error of a file of `size` bytes that is not a library.
 fn not_a_library(name: &str, size: u64) -> LibraryFailure {
     let name = name.to_owned();
     if size == 0 {
@@ -112,6 +115,7 @@ fn not_a_library(name: &str, size: u64) -> LibraryFailure {
     }
 }
 
+/// Returns the error of a library file that cannot be parsed.
 fn damaged(
     name: &str,
     cause: impl Into<Box<dyn std::error::Error + Send + Sync>>,

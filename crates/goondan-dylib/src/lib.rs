@@ -2,13 +2,13 @@
 //! old generations safely.
 //!
 //! Start reading at [`DynamicLibraries`]. To open a library, `locate` finds its file, `staging` makes a
-//! private copy, and `image` checks the file format. `lane` is the thread that maps, opens, calls
+//! private copy, and `image` checks the file format. `library_thread` maps, opens, calls
 //! and closes the library. `native` contains the tables themselves. A call passes through
 //! `handler`, `connection` and the thread, and its answer returns through `calls`. `hosted` and
 //! [`tool_host`] do the same over pipes, for libraries that may crash. `extension` transports the
 //! messages of an Extension; `goondan_core::layering` processes them. `connector` runs a Connector,
 //! always in a host process (`goondan_core::connecting`). Both receive the library's messages
-//! through `line`.
+//! through `channel`.
 //!
 //! This crate does not depend on YAML, models or the callers of tools. It does not decide when to
 //! reload, but detects a changed file when it is opened again.

@@ -22,7 +22,7 @@ use crate::failure::LibraryFailure;
 use crate::handler::ExportHandler;
 use crate::hosted::{FullQueuePolicy, HostCommand, HostProcess, HostedLibrary, StartedHostProcess};
 use crate::image;
-use crate::library_thread::{LaneStart, LibraryDescription, LibraryThread};
+use crate::library_thread::{LibraryDescription, LibraryThread, LibraryThreadStart};
 use crate::limits::LibraryLimits;
 use crate::locate;
 use crate::manifest;
@@ -107,6 +107,7 @@ impl DynamicLibraries {
             .for_each(|library| library.forget(instance));
     }
 
+    /// Returns the library at `entry`. A library with the same content is opened once.
     async fn open_library(
         &self,
         entry: &str,
@@ -198,6 +199,7 @@ impl DynamicLibraries {
         Ok((process, manifest))
     }
 
+    /// Returns the library at `entry` and its exports for `tool`.
     async fn open_tool(
         &self,
         tool: &Tool,
@@ -209,6 +211,7 @@ impl DynamicLibraries {
         Ok((found, exports))
     }
 
+    /// Returns the library at `entry`. Fails if the library has no extension.
     async fn open_extension(
         &self,
         entry: &str,
@@ -220,16 +223,17 @@ impl DynamicLibraries {
         }
         let mut extended = self.extended.lock().unwrap_or_else(PoisonError::into_inner);
         extended.retain(|library| library.strong_count() > 0);
-        let known = extended
+        let is_known = extended
             .iter()
             .any(|library| std::ptr::eq(library.as_ptr(), Arc::as_ptr(&found.library)));
-        if !known {
+        if !is_known {
             extended.push(Arc::downgrade(&found.library));
         }
         drop(extended);
         Ok(found)
     }
 
+    /// Returns the staging directory, which the first call creates.
     async fn staging(
         &self,
         opened: &mut OpenedLibraries,
@@ -238,13 +242,14 @@ impl DynamicLibraries {
             return Ok(Arc::clone(staging));
         }
         let root = self.staging_root.clone();
-        let made = blocking(move || {
+        let directory = blocking(move || {
             StagingDirectory::new(&root).map_err(|cause| LibraryFailure::Unwritable { root, cause })
         })
         .await?;
-        Ok(Arc::clone(opened.staging.insert(Arc::new(made))))
+        Ok(Arc::clone(opened.staging.insert(Arc::new(directory))))
     }
 
+    /// Starts the library in a host process if there is one, else in this process.
     async fn start(&self, path: PathBuf, name: String) -> Result<OpenedLibrary, LibraryFailure> {
         let Some(host) = &self.host else {
             return self.start_here(path, name).await;
@@ -256,23 +261,24 @@ impl DynamicLibraries {
         );
         let hosted = HostedLibrary::new(host.clone(), path, name, limits, counters, threads);
         // Extensions run only in this process.
-        let said = LibraryDescription {
+        let description = LibraryDescription {
             manifest: hosted.first_start().await?,
             extends: false,
         };
         Ok(OpenedLibrary::new(
-            said,
+            description,
             LibraryLocation::Hosted(Box::new(hosted)),
         ))
     }
 
+    /// Starts the library in this process, on its own thread.
     async fn start_here(
         &self,
         path: PathBuf,
         name: String,
     ) -> Result<OpenedLibrary, LibraryFailure> {
         let calls = new_calls(&name, &self.limits, &self.counters);
-        let lane = LaneStart {
+        let start = LibraryThreadStart {
             path,
             name: name.clone(),
             up: Arc::clone(&calls) as _,
@@ -283,12 +289,12 @@ impl DynamicLibraries {
             down,
             opened,
             thread,
-        } = lane.spawn().map_err(|cause| LibraryFailure::NoThread {
+        } = start.spawn().map_err(|cause| LibraryFailure::NoThread {
             name: name.clone(),
             cause,
         })?;
         self.threads.remember(&name, down.downgrade(), thread);
-        let said = match tokio::time::timeout(self.limits.open_timeout, opened).await {
+        let description = match tokio::time::timeout(self.limits.open_timeout, opened).await {
             Ok(Ok(opened)) => opened?,
             Ok(Err(_)) => return Err(LibraryFailure::GivenUp { name }),
             Err(_) => {
@@ -300,7 +306,7 @@ impl DynamicLibraries {
         };
         let connection = LibraryConnection::new(down, calls, &self.limits);
         Ok(OpenedLibrary::new(
-            said,
+            description,
             LibraryLocation::Here(Arc::new(connection)),
         ))
     }
@@ -383,6 +389,7 @@ struct LocatedLibrary {
     file: PathBuf,
 }
 
+/// Checks the library file and copies it to the staging directory. Returns the path of the copy.
 async fn place(
     staging: Arc<StagingDirectory>,
     image: LibraryImage,

@@ -24,7 +24,8 @@ use crate::native::{HostPort, LoadedLibrary};
 /// Number of retired mappings above which a restart is recommended. Each of them is harmless.
 const RETIRED_WARNING_COUNT: u64 = 50;
 
-pub(crate) struct LaneStart {
+/// Input of the thread that opens and serves a library.
+pub(crate) struct LibraryThreadStart {
     /// The private copy to load.
     pub(crate) path: PathBuf,
     /// The library's name, for messages.
@@ -34,6 +35,7 @@ pub(crate) struct LaneStart {
     pub(crate) counters: Arc<LibraryCounters>,
 }
 
+/// Handles of a started library thread.
 pub(crate) struct LibraryThread {
     /// Sends messages to the library. The thread ends when all senders are dropped.
     pub(crate) down: mpsc::UnboundedSender<LibraryCommand>,
@@ -48,7 +50,8 @@ pub(crate) struct LibraryDescription {
     pub(crate) extends: bool,
 }
 
-impl LaneStart {
+impl LibraryThreadStart {
+    /// Starts the thread, which then opens the library.
     pub(crate) fn spawn(self) -> std::io::Result<LibraryThread> {
         let (down, commands) = mpsc::unbounded_channel();
         let (ready, opened) = oneshot::channel();
@@ -62,16 +65,17 @@ impl LaneStart {
         })
     }
 
+    /// Opens the library, sends its description to `ready`, then executes commands until `Close`.
     fn run(
         self,
         mut commands: mpsc::UnboundedReceiver<LibraryCommand>,
         ready: oneshot::Sender<Result<LibraryDescription, LibraryFailure>>,
     ) {
-        let mut ending = ThreadEndGuard {
+        let mut thread = OpenLibraryThread {
             start: self,
-            mapped: false,
+            is_mapped: false,
         };
-        let opened = ending.open();
+        let opened = thread.open();
         let library = match opened {
             Ok((library, manifest)) => match ready.send(Ok(LibraryDescription {
                 manifest,
@@ -79,7 +83,7 @@ impl LaneStart {
             })) {
                 Ok(()) => library,
                 // The caller's timeout has expired, so close the library again.
-                Err(_) => return ending.close(library),
+                Err(_) => return thread.close(library),
             },
             Err(failure) => {
                 let _ = ready.send(Err(failure));
@@ -89,17 +93,17 @@ impl LaneStart {
         while let Some(command) = next(&mut commands) {
             match command {
                 LibraryCommand::Start { call, request } => {
-                    ending.start_call(&library, call, &request)
+                    thread.start_call(&library, call, &request)
                 }
-                LibraryCommand::Extend { call, message } => ending.extend(&library, call, &message),
+                LibraryCommand::Extend { call, message } => thread.extend(&library, call, &message),
                 LibraryCommand::Cancel { call } => library.cancel(call),
                 LibraryCommand::Reply { operation, outcome } => {
-                    ending.reply(&library, operation, outcome)
+                    thread.reply(&library, operation, outcome)
                 }
                 LibraryCommand::Close => break,
             }
         }
-        ending.close(library);
+        thread.close(library);
     }
 }
 
@@ -115,22 +119,24 @@ pub(crate) fn next(
     soon.unwrap_or_else(|| commands.blocking_recv())
 }
 
-/// Ensures that all open calls are answered when the thread ends.
-struct ThreadEndGuard {
-    start: LaneStart,
-    mapped: bool,
+/// The running thread of a library. Dropping it answers all open calls with an error.
+struct OpenLibraryThread {
+    start: LibraryThreadStart,
+    /// True once the library's code is in memory, where it stays after the end of the thread.
+    is_mapped: bool,
 }
 
-impl ThreadEndGuard {
+impl OpenLibraryThread {
+    /// Maps the library and reads its manifest.
     fn open(&mut self) -> Result<(LoadedLibrary, wire::Manifest), LibraryFailure> {
-        let LaneStart {
+        let LibraryThreadStart {
             path,
             name,
             up,
             limits,
             counters,
         } = &self.start;
-        let mapped = &mut self.mapped;
+        let mapped = &mut self.is_mapped;
         let host = || HostPort::leak(Arc::clone(up), limits.max_payload);
         let library = LoadedLibrary::open(path, name, host, || {
             *mapped = true;
@@ -148,13 +154,14 @@ impl ThreadEndGuard {
         self.begin(call, message, |bytes| library.extend(call, bytes));
     }
 
+    /// Passes `payload` to `begin` as JSON, and reports a failure as the result of the call.
     fn begin(
         &self,
         call: u64,
         payload: &impl serde::Serialize,
         begin: impl FnOnce(&[u8]) -> Status,
     ) {
-        let LaneStart {
+        let LibraryThreadStart {
             name, up, limits, ..
         } = &self.start;
         if call != NO_CALL && !up.is_wanted(call) {
@@ -170,6 +177,7 @@ impl ThreadEndGuard {
         }
     }
 
+    /// Passes the result of an operation to the library.
     fn reply(&self, library: &LoadedLibrary, operation: u64, outcome: Outcome<serde_json::Value>) {
         let (status, bytes) = match outcome {
             Ok(value) => (Status::OK, serde_json::to_vec(&value)),
@@ -187,6 +195,7 @@ impl ThreadEndGuard {
         }
     }
 
+    /// Answers all open calls with an error, then closes the library.
     fn close(&self, library: LoadedLibrary) {
         let name = &self.start.name;
         self.start.up.close(&closed_error(name));
@@ -197,10 +206,10 @@ impl ThreadEndGuard {
     }
 }
 
-impl Drop for ThreadEndGuard {
+impl Drop for OpenLibraryThread {
     fn drop(&mut self) {
         self.start.up.close(&closed_error(&self.start.name));
-        if !self.mapped {
+        if !self.is_mapped {
             return;
         }
         let retired = self.start.counters.retired.fetch_add(1, Ordering::Relaxed) + 1;
@@ -213,12 +222,14 @@ impl Drop for ThreadEndGuard {
     }
 }
 
+/// Returns the error of calls whose library was closed.
 fn closed_error(name: &str) -> wire::ToolError {
     wire::ToolError::new(format!("{name} was closed"))
         .code(code::UNAVAILABLE)
         .suggest("Try again.")
 }
 
+/// Returns the error of a call that the library rejected with `status`.
 fn refused(name: &str, status: Status) -> wire::ToolError {
     let error = wire::ToolError::new(format!("{name} rejected the call: {}", status.name()));
     match status {

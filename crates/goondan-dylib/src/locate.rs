@@ -11,8 +11,8 @@ const LIBRARY_SUFFIXES: [&str; 3] = [".so", ".dylib", ".dll"];
 /// Returns the library file of `entry`: the file itself, or its name with this platform's prefix
 /// and suffix, with `-` or `_`.
 pub(crate) fn library(bundle_root: &Path, entry: &str) -> Result<PathBuf, LibraryFailure> {
-    let stated = bundle_root.join(entry);
-    let candidates = candidates(&stated);
+    let entry_path = bundle_root.join(entry);
+    let candidates = candidates(&entry_path);
     candidates
         .iter()
         .find(|candidate| candidate.is_file())
@@ -29,13 +29,14 @@ pub(crate) fn library(bundle_root: &Path, entry: &str) -> Result<PathBuf, Librar
         })
 }
 
-fn candidates(stated: &Path) -> Vec<PathBuf> {
-    let Some(name) = file_name(stated) else {
+/// Returns the paths at which the library may be, in the order of preference.
+fn candidates(entry_path: &Path) -> Vec<PathBuf> {
+    let Some(name) = file_name(entry_path) else {
         return Vec::new();
     };
     let mut paths = Vec::new();
     if LIBRARY_SUFFIXES.iter().any(|suffix| name.ends_with(suffix)) {
-        paths.push(stated.to_owned());
+        paths.push(entry_path.to_owned());
     }
     let bare = bare_name(&name);
     for stem in [bare.clone(), bare.replace('-', "_")] {
@@ -43,7 +44,7 @@ fn candidates(stated: &Path) -> Vec<PathBuf> {
             format!("{DLL_PREFIX}{stem}{DLL_SUFFIX}"),
             format!("{stem}{DLL_SUFFIX}"),
         ] {
-            let path = stated.with_file_name(file);
+            let path = entry_path.with_file_name(file);
             if !paths.contains(&path) {
                 paths.push(path);
             }
@@ -64,6 +65,7 @@ fn bare_name(name: &str) -> String {
     }
 }
 
+/// Returns the last part of `path`; `None` if it has none.
 fn file_name(path: &Path) -> Option<String> {
     path.file_name()
         .map(|name| name.to_string_lossy().into_owned())

@@ -42,6 +42,7 @@ pub(crate) fn exports(
     Ok(manifest.exports.iter().map(spec).collect())
 }
 
+/// Returns the error of a library with an invalid manifest.
 fn fault(name: &str, cause: ManifestFault) -> LibraryFailure {
     LibraryFailure::WrongManifest {
         name: name.to_owned(),
@@ -49,6 +50,7 @@ fn fault(name: &str, cause: ManifestFault) -> LibraryFailure {
     }
 }
 
+/// Checks that an export is valid.
 fn check(export: &wire::Export) -> Result<(), ManifestFault> {
     let name = &export.name;
     let starts = name.starts_with(|first: char| first.is_ascii_alphabetic());

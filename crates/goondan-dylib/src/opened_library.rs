@@ -29,11 +29,11 @@ pub(crate) enum LibraryLocation {
 }
 
 impl OpenedLibrary {
-    pub(crate) fn new(said: LibraryDescription, place: LibraryLocation) -> Self {
-        let LibraryDescription { manifest, extends } = said;
+    pub(crate) fn new(description: LibraryDescription, location: LibraryLocation) -> Self {
+        let LibraryDescription { manifest, extends } = description;
         OpenedLibrary {
             manifest,
-            place,
+            place: location,
             takes_messages: extends,
             sessions: SessionRegistry::default(),
         }

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::library_messages::Outcome;
 
+/// Performs the operation `name` with the arguments `payload`. Returns the result as JSON.
 pub(crate) async fn perform(
     runtime: &dyn AgentToolRuntime,
     name: &str,
@@ -74,6 +75,7 @@ async fn list(runtime: &dyn AgentToolRuntime, request: wire::ListRequest) -> Out
     )
 }
 
+/// Decodes the arguments of the operation `name`.
 fn read<T: DeserializeOwned>(name: &str, payload: Value) -> Outcome<T> {
     serde_json::from_value(payload).map_err(|mistake| {
         wire::ToolError::new(format!(
@@ -83,6 +85,7 @@ fn read<T: DeserializeOwned>(name: &str, payload: Value) -> Outcome<T> {
     })
 }
 
+/// Encodes the result of an operation.
 fn answer<T: Serialize>(result: Result<T, ToolError>) -> Outcome<Value> {
     match result {
         Ok(value) => Ok(serde_json::to_value(value)?),

@@ -25,6 +25,7 @@ impl ProgressGate {
         }
     }
 
+    /// Reports the held progress, if any.
     pub(crate) fn flush(&mut self, sink: &dyn ProgressSink) {
         if let Some(progress) = self.held.take() {
             sink.update(&progress.title, progress.metadata);

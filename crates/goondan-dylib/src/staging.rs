@@ -70,6 +70,7 @@ impl LibraryImage {
     }
 }
 
+/// Returns the last part of `path`; empty if it has none.
 pub(crate) fn file_name(path: &Path) -> String {
     path.file_name()
         .map(|name| name.to_string_lossy().into_owned())
@@ -107,6 +108,7 @@ impl<W: Write> Write for HashingWriter<'_, W> {
     }
 }
 
+/// Returns the error of a file that changes while it is copied.
 fn changing(source: &Path) -> LibraryFailure {
     LibraryFailure::Changing {
         name: source.display().to_string(),
@@ -141,6 +143,7 @@ impl StagingDirectory {
         }
     }
 
+    /// Copies `image` to a new directory. Returns the copy's path and its SHA-256 in hexadecimal.
     fn copy(&self, image: &LibraryImage) -> io::Result<(PathBuf, String)> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let hash = image.hash.get(..12).unwrap_or(&image.hash);
@@ -193,7 +196,8 @@ fn unique_name() -> String {
     )
 }
 
-/// Removes directories whose lock is free. The next start tries again if this fails.
+/// Removes each directory `X` whose lock file `X.lock` no process has locked. The next start tries
+/// again if this fails.
 fn remove_leftovers(root: &Path) {
     let Ok(entries) = fs::read_dir(root) else {
         return;
@@ -202,12 +206,14 @@ fn remove_leftovers(root: &Path) {
         let is_lock = path
             .extension()
             .is_some_and(|extension| extension == "lock");
-        let hidden = path
+        // The lock files of directories that are being created are hidden.
+        let is_hidden = path
             .file_name()
             .is_some_and(|name| name.to_string_lossy().starts_with('.'));
-        if !is_lock || hidden {
+        if !is_lock || is_hidden {
             continue;
         }
+        // No process locks the file again, because each process uses its own directory.
         if File::open(&path).is_ok_and(|file| file.try_lock().is_ok())
             && fs::remove_dir_all(path.with_extension("")).is_ok()
         {

@@ -16,7 +16,7 @@ use crate::failure::LibraryFailure;
 use crate::hosted::protocol::{ToolHostMessage, read_line, to_line};
 use crate::image;
 use crate::library_messages::{LibraryCallEvent, LibraryCallbacks, LibraryCommand, Outcome};
-use crate::library_thread::{LaneStart, LibraryThread};
+use crate::library_thread::{LibraryThread, LibraryThreadStart};
 use crate::limits::LibraryLimits;
 use crate::staging::file_name;
 
@@ -34,7 +34,7 @@ const EXIT_POLL_INTERVAL: Duration = Duration::from_millis(5);
 ///
 /// # Errors
 ///
-/// The same as [`serve`].
+/// Fails like [`serve`].
 pub fn run(path: &Path) -> io::Result<()> {
     let output = take_stdout()?;
     serve(path, io::stdin().lock(), output)
@@ -77,10 +77,10 @@ pub fn serve(
         questions: AtomicUsize::new(0),
     });
     let served = match open(path, &pipe, &limits) {
-        Ok((lane, manifest)) => {
+        Ok((library, manifest)) => {
             pipe.put(ToolHostMessage::Opened(manifest));
-            let read = pass_down(input, &pipe, &lane, &limits);
-            close(lane, limits.close_grace);
+            let read = pass_down(input, &pipe, &library, &limits);
+            close(library, limits.close_grace);
             read
         }
         Err(failure) => {
@@ -93,6 +93,7 @@ pub fn serve(
     served
 }
 
+/// Opens the library at `path` on its own thread, and waits for its manifest.
 fn open(
     path: &Path,
     pipe: &Arc<ToolHostPipe>,
@@ -100,7 +101,7 @@ fn open(
 ) -> Result<(LibraryThreadHandle, wire::Manifest), LibraryFailure> {
     let name = file_name(path);
     image::check(&name, path)?;
-    let start = LaneStart {
+    let start = LibraryThreadStart {
         path: path.to_owned(),
         name: name.clone(),
         up: Arc::clone(pipe) as _,
@@ -116,10 +117,10 @@ fn open(
         cause,
     })?;
     // The parent has its own timeout and then ends this process.
-    let said = opened
+    let description = opened
         .blocking_recv()
         .map_err(|_| LibraryFailure::GivenUp { name })??;
-    Ok((LibraryThreadHandle { down, thread }, said.manifest))
+    Ok((LibraryThreadHandle { down, thread }, description.manifest))
 }
 
 struct LibraryThreadHandle {
@@ -127,10 +128,11 @@ struct LibraryThreadHandle {
     thread: JoinHandle<()>,
 }
 
+/// Passes commands from `input` to the library until `Close` or the end of the input.
 fn pass_down(
     mut input: impl BufRead,
     pipe: &ToolHostPipe,
-    lane: &LibraryThreadHandle,
+    library: &LibraryThreadHandle,
     limits: &LibraryLimits,
 ) -> io::Result<()> {
     while let Some(down) = read_line::<LibraryCommand>(&mut input, limits.max_line())? {
@@ -143,10 +145,10 @@ fn pass_down(
                     *cancelled = true;
                 }
             }
-            LibraryCommand::Reply { .. } => pipe.answered(),
+            LibraryCommand::Reply { .. } => pipe.count_reply(),
             LibraryCommand::Close => break,
         }
-        if lane.down.send(down).is_err() {
+        if library.down.send(down).is_err() {
             break;
         }
     }
@@ -155,14 +157,15 @@ fn pass_down(
 
 /// Closes the library, and waits slightly longer than its grace period. Remaining threads end with
 /// the process.
-fn close(lane: LibraryThreadHandle, grace: Duration) {
-    let _ = lane.down.send(LibraryCommand::Close);
+fn close(library: LibraryThreadHandle, grace: Duration) {
+    let _ = library.down.send(LibraryCommand::Close);
     let deadline = Instant::now() + grace + grace / 2;
-    while !lane.thread.is_finished() && Instant::now() < deadline {
+    while !library.thread.is_finished() && Instant::now() < deadline {
         std::thread::sleep(EXIT_POLL_INTERVAL);
     }
 }
 
+/// Writes messages until the end mark, or until the parent closes the pipe.
 fn write_all(mut output: impl Write, queue: &Receiver<Option<ToolHostMessage>>) {
     while let Ok(Some(up)) = queue.recv() {
         // The parent is gone, so the input is about to end as well.
@@ -193,13 +196,15 @@ impl ToolHostPipe {
             .is_ok()
     }
 
-    fn answered(&self) {
+    /// Counts the reply to a request.
+    fn count_reply(&self) {
         let fewer = |count: usize| Some(count.saturating_sub(1));
         let _ = self
             .questions
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, fewer);
     }
 
+    /// Queues a message for the parent.
     fn put(&self, up: ToolHostMessage) -> Status {
         if self.lines.send(Some(up)).is_ok() {
             Status::OK

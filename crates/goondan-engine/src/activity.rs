@@ -19,9 +19,11 @@ const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(1);
 /// Activity of an instance, a call, or a whole run.
 #[derive(Debug)]
 pub(crate) struct ActivityTracker {
+    /// Time of the last heartbeat of this work itself.
     seen: Mutex<Instant>,
-    /// Work that this one waits for. Its heartbeats count as heartbeats of this one.
+    /// Work that this work waits for. Heartbeats of that work count as heartbeats of this work.
     below: Mutex<Vec<Arc<ActivityTracker>>>,
+    /// Pending approvals of this work.
     asked: watch::Sender<ApprovalClock>,
 }
 
@@ -37,11 +39,13 @@ struct ApprovalClock {
 }
 
 impl ApprovalClock {
+    /// Records that an approval request opened.
     fn begin(&mut self) {
         self.open += 1;
         self.since.get_or_insert_with(Instant::now);
     }
 
+    /// Records that an approval request closed.
     fn end(&mut self) {
         self.open -= 1;
         if self.open == 0 {
@@ -50,6 +54,7 @@ impl ApprovalClock {
         }
     }
 
+    /// Returns the total time in which at least one approval request was open.
     fn total(&self) -> Duration {
         self.before + self.since.map(|since| since.elapsed()).unwrap_or_default()
     }
@@ -76,6 +81,7 @@ impl ActivityTracker {
         ApprovalGuard(Arc::clone(self))
     }
 
+    /// Returns `true` while an approval request is open.
     pub(crate) fn is_asked(&self) -> bool {
         self.asked.borrow().open > 0
     }
@@ -99,14 +105,15 @@ impl ActivityTracker {
     pub(crate) async fn silence(&self, limit: Duration) {
         let begun = Instant::now();
         loop {
-            self.unasked().await;
-            let silent_at = begun.max(self.last_sign()) + limit;
+            self.until_no_approval_pending().await;
+            // The heartbeat at the end of the approval restarts the limit.
+            let silent_at = begun.max(self.last_heartbeat()) + limit;
             if silent_at <= Instant::now() {
                 return;
             }
             tokio::select! {
                 () = tokio::time::sleep_until(silent_at) => {}
-                () = self.is_asked_again() => {}
+                () = self.until_approval_pending() => {}
             }
         }
     }
@@ -114,57 +121,67 @@ impl ActivityTracker {
     /// Pauses the clocks of `above` whenever an approval is pending here. Never returns.
     pub(crate) async fn forward_approvals(&self, above: [&Arc<ActivityTracker>; 2]) {
         loop {
-            self.is_asked_again().await;
+            self.until_approval_pending().await;
             let _asked = above.map(ActivityTracker::ask);
-            self.unasked().await;
+            self.until_no_approval_pending().await;
         }
     }
 
     /// Reports heartbeats while it is polled: at most one a second, and immediately when an
     /// approval opens or closes. The other node keeps a [`RemoteActivity`].
-    pub(crate) async fn report_heartbeats(&self, mut tell: impl FnMut(bool)) {
-        let (mut asked, mut told, mut was_asked) =
-            (self.asked.subscribe(), self.last_sign(), false);
+    pub(crate) async fn report_heartbeats(&self, mut report: impl FnMut(bool)) {
+        let (mut approval_clock, mut reported, mut was_asked_before) =
+            (self.asked.subscribe(), self.last_heartbeat(), false);
         loop {
-            let (is_asked, sign) = (asked.borrow_and_update().open > 0, self.last_sign());
-            if is_asked != was_asked || sign > told {
-                tell(is_asked);
-                (was_asked, told) = (is_asked, sign);
+            let (is_asked, heartbeat) = (
+                approval_clock.borrow_and_update().open > 0,
+                self.last_heartbeat(),
+            );
+            if is_asked != was_asked_before || heartbeat > reported {
+                report(is_asked);
+                (was_asked_before, reported) = (is_asked, heartbeat);
             }
             tokio::select! {
                 // The sender is owned by `self`, so it cannot close first.
-                _ = asked.changed() => {}
+                _ = approval_clock.changed() => {}
                 () = tokio::time::sleep(HEARTBEAT_INTERVAL) => {}
             }
         }
     }
 
-    async fn unasked(&self) {
+    /// Waits until no approval request is open.
+    async fn until_no_approval_pending(&self) {
         self.until(|asked| asked.open == 0).await;
     }
 
-    async fn is_asked_again(&self) {
+    /// Waits until an approval request is open.
+    async fn until_approval_pending(&self) {
         self.until(|asked| asked.open > 0).await;
     }
 
+    /// Waits until `is_so` returns `true` for the approval clock.
     async fn until(&self, is_so: impl FnMut(&ApprovalClock) -> bool) {
         // The sender is owned by `self`, so it cannot close first.
         let _ = self.asked.subscribe().wait_for(is_so).await;
     }
 
-    /// Recursion ends because waits never form a cycle (`routing.rs`).
-    fn last_sign(&self) -> Instant {
+    /// Returns the time of the last heartbeat of this work and of all work that it waits for. The
+    /// end of an approval counts as a heartbeat. Recursion ends because waits never form a cycle
+    /// (`routing.rs`).
+    fn last_heartbeat(&self) -> Instant {
         let below = self.below().clone();
         below
             .iter()
-            .map(|life| life.last_sign())
+            .map(|life| life.last_heartbeat())
             .fold(*self.seen(), Instant::max)
     }
 
+    /// Returns the time of this tracker's own last heartbeat, locked.
     fn seen(&self) -> MutexGuard<'_, Instant> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns the trackers that report to this tracker, locked.
     fn below(&self) -> MutexGuard<'_, Vec<Arc<ActivityTracker>>> {
         self.below.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -206,6 +223,7 @@ pub(crate) struct RemoteActivity {
 }
 
 impl RemoteActivity {
+    /// Creates the copy of `life`, whose turn runs on another node.
     pub(crate) fn of(life: Arc<ActivityTracker>) -> Self {
         RemoteActivity { life, asking: None }
     }
@@ -231,6 +249,7 @@ pub(crate) struct ActiveStopwatch {
 }
 
 impl ActiveStopwatch {
+    /// Starts to measure the time of active work, without the time of approval requests.
     pub(crate) fn start(life: &ActivityTracker) -> Self {
         ActiveStopwatch {
             since: Instant::now(),
@@ -238,12 +257,14 @@ impl ActiveStopwatch {
         }
     }
 
+    /// Returns the time since the start, without the time of approval requests.
     pub(crate) fn elapsed(self, life: &ActivityTracker) -> Duration {
         self.since
             .elapsed()
             .saturating_sub(life.approval_time().saturating_sub(self.asked))
     }
 
+    /// Returns the elapsed time in milliseconds.
     pub(crate) fn millis(self, life: &ActivityTracker) -> u64 {
         u64::try_from(self.elapsed(life).as_millis()).unwrap_or(u64::MAX)
     }

@@ -90,6 +90,7 @@ impl Engine {
         }
     }
 
+    /// Records usage; a worker reports it to the leader.
     pub(crate) fn spend(&self, spending: UsageIncrement) {
         match &self.uplink {
             None => self.spent.add(&spending),
@@ -115,6 +116,7 @@ impl Engine {
         value
     }
 
+    /// Returns an agent of the current generation; `None` if it has no such agent.
     pub(crate) fn agent(&self, name: &str) -> Option<Arc<AgentPlan>> {
         self.generation.load().agent(name).cloned()
     }

@@ -45,6 +45,7 @@ impl OpenScriptCalls {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Registers a call. Fails with the reason if no further calls are accepted.
     pub(crate) fn begin(&self) -> Result<ScriptCallReceivers, ToolError> {
         let mut state = self.lock();
         if let Some(why) = &state.closed {
@@ -79,12 +80,14 @@ impl OpenScriptCalls {
         self.tell_idle(&state);
     }
 
+    /// Wakes `until_idle` if no call is open.
     fn tell_idle(&self, state: &ScriptCallsState) {
         if state.open.is_empty() {
             self.idle.notify_one();
         }
     }
 
+    /// Waits until no call is open.
     pub(crate) async fn until_idle(&self) {
         while self.count() > 0 {
             self.idle.notified().await;
@@ -106,6 +109,7 @@ impl OpenScriptCalls {
         open.next().copied().filter(|_| open.next().is_none())
     }
 
+    /// Returns the number of open calls.
     pub(crate) fn count(&self) -> usize {
         self.lock().open.len()
     }

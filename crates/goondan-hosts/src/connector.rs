@@ -27,7 +27,7 @@ impl ScriptModules {
         module: &ScriptModule,
         bundle_root: &Path,
         values: ConnectorValues,
-        desk: Arc<dyn ConnectorHost>,
+        runtime: Arc<dyn ConnectorHost>,
     ) -> Result<(), ToolError> {
         let (definition, _) =
             define(module, JsonObject::new(), bundle_root).map_err(|(problem, remedy)| {
@@ -58,7 +58,7 @@ impl ScriptModules {
             secrets: &values.secrets,
         }));
         let mut line = ModuleLine::single_operation(process, receivers);
-        let ended = run_connector(&mut line, desk.as_ref()).await;
+        let ended = run_connector(&mut line, runtime.as_ref()).await;
         drop(line);
         host.end().await;
         ended

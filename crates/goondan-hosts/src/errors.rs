@@ -33,6 +33,7 @@ pub(crate) fn down(host: &str, deaths: u32, seconds: u64) -> ToolError {
     .suggest("Use another tool, or retry after the restart.")
 }
 
+/// Returns the error of a call that was cancelled.
 pub(crate) fn cancelled() -> ToolError {
     ToolError::new("the call was cancelled").code(Code::TOOL_CANCELLED)
 }

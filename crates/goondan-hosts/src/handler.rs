@@ -55,6 +55,7 @@ impl ToolHandler for ModuleHandler {
     }
 }
 
+/// Returns the context of a call as the runtime process receives it.
 pub(crate) fn context<'a>(
     ctx: &'a ToolContext,
     host: &ScriptHost,

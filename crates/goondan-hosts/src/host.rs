@@ -18,9 +18,9 @@ use crate::wire::ShimCommand;
 
 /// Number of consecutive failures after which the process is still restarted at once.
 const IMMEDIATE_RESTARTS: u32 = 3;
-/// Longest pause before a restart.
+/// Maximum pause before a restart.
 const MAX_RESTART_DELAY: Duration = Duration::from_secs(60);
-/// Number of places above which idle processes are ended.
+/// Number of scopes above which idle processes are ended.
 const MAX_IDLE_SCOPES: usize = 16;
 /// Minimum memory limit in MiB that lets a runtime start.
 const MIN_MEMORY_MIB: u64 = 64;
@@ -54,7 +54,7 @@ pub(crate) struct ScriptHostDefinition {
     pub(crate) settings: JsonObject,
 }
 
-/// A host: one process per place, started by the first call.
+/// A host: one process per scope, started by the first call.
 pub(crate) struct ScriptHost {
     name: String,
     definition: ScriptHostDefinition,
@@ -114,21 +114,21 @@ impl ScriptHost {
         }
     }
 
-    /// Returns a running process for that place, or starts one. Fails if the pause after a failure
-    /// is not over.
+    /// Returns the running process for the sandboxes and `workdir`, or starts one. Fails if the
+    /// pause after a failure is not over.
     pub(crate) async fn connect(
         &self,
         sandboxes: &[SandboxSettings],
         workdir: &Path,
     ) -> Result<Arc<RuntimeProcess>, ToolError> {
-        let place = match sandboxes.is_empty() {
+        let scope = match sandboxes.is_empty() {
             true => ProcessScope::default(),
             false => ProcessScope {
                 sandboxes: sandboxes.to_vec(),
                 workdir: workdir.to_owned(),
             },
         };
-        let slot = self.slot(&place);
+        let slot = self.slot(&scope);
         let mut life = slot.0.lock().await;
         if let Some(process) = &life.process {
             if process.is_fit() {
@@ -136,40 +136,41 @@ impl ScriptHost {
             }
             let has_answered = process.calls().has_answered();
             life.process = None;
-            life.note_death(has_answered);
+            life.record_failure(has_answered);
         }
-        if let Some(left) = life
+        if let Some(pause) = life
             .not_before
             .and_then(|at| at.checked_duration_since(Instant::now()))
         {
-            return Err(errors::down(&self.name, life.deaths, left.as_secs() + 1));
+            return Err(errors::down(&self.name, life.deaths, pause.as_secs() + 1));
         }
-        match self.start(&place, workdir).await {
+        match self.start(&scope, workdir).await {
             Ok(process) => Ok(Arc::clone(life.process.insert(Arc::new(process)))),
             Err(error) => {
-                life.note_death(false);
+                life.record_failure(false);
                 Err(error)
             }
         }
     }
 
-    /// Returns the slot of a place. If there are many slots, drops the idle ones.
-    fn slot(&self, place: &ProcessScope) -> Arc<HostSlot> {
+    /// Returns the slot for `scope`. If there are many slots, drops the idle ones.
+    fn slot(&self, scope: &ProcessScope) -> Arc<HostSlot> {
         let mut slots = self.slots();
-        if let Some((_, slot)) = slots.iter().find(|(known, _)| known == place) {
+        if let Some((_, slot)) = slots.iter().find(|(known, _)| known == scope) {
             return Arc::clone(slot);
         }
         if slots.len() >= MAX_IDLE_SCOPES {
             slots.retain(|(_, slot)| Arc::strong_count(slot) > 1 || slot.is_busy());
         }
         let slot = Arc::<HostSlot>::default();
-        slots.push((place.clone(), Arc::clone(&slot)));
+        slots.push((scope.clone(), Arc::clone(&slot)));
         slot
     }
 
+    /// Writes the shim, starts a process, and waits until it is ready.
     async fn start(
         &self,
-        place: &ProcessScope,
+        scope: &ProcessScope,
         workdir: &Path,
     ) -> Result<RuntimeProcess, ToolError> {
         let (runtime, folder) = (self.definition.runtime, self.folder.clone());
@@ -183,12 +184,13 @@ impl ScriptHost {
         })?;
         let streams = self
             .programs
-            .start(&self.program(place, workdir, &shim))
+            .start(&self.program(scope, workdir, &shim))
             .await?;
         RuntimeProcess::wait_until_ready(&self.name, streams).await
     }
 
-    fn program(&self, place: &ProcessScope, workdir: &Path, shim: &Path) -> HostProgram {
+    /// Returns the command line and the settings of a process.
+    fn program(&self, scope: &ProcessScope, workdir: &Path, shim: &Path) -> HostProgram {
         let ScriptHostDefinition {
             runtime,
             program,
@@ -197,20 +199,20 @@ impl ScriptHost {
             settings,
         } = &self.definition;
         let mut settings = settings.clone();
-        let memory = memory(&mut settings)
+        let memory = take_memory_limit(&mut settings)
             .map(|mib| (mib.max(MIN_MEMORY_MIB) * 1024).to_string())
             .unwrap_or_default();
         let program_text = program.to_string_lossy().into_owned();
         let mut args: Vec<String> = ["-c", REDIRECT_SCRIPT, "sh", &memory, &program_text]
             .map(str::to_owned)
             .into();
-        let own: &[&str] = match runtime {
+        let runtime_args: &[&str] = match runtime {
             ScriptRuntime::Node | ScriptRuntime::Bun => &[],
             ScriptRuntime::Deno => &["run", "--no-prompt", "--allow-all", "--quiet"],
             // Bytecode files next to the sources would look like edits.
             ScriptRuntime::Python => &["-u", "-B"],
         };
-        args.extend(own.iter().map(|arg| (*arg).to_owned()));
+        args.extend(runtime_args.iter().map(|arg| (*arg).to_owned()));
         args.push(shim.to_string_lossy().into_owned());
         HostProgram {
             program: SHELL_PATH.into(),
@@ -218,11 +220,11 @@ impl ScriptHost {
             folder: package.clone(),
             project: project.clone(),
             config: settings,
-            sandboxes: place.sandboxes.clone(),
-            workdir: if place.workdir.as_os_str().is_empty() {
+            sandboxes: scope.sandboxes.clone(),
+            workdir: if scope.workdir.as_os_str().is_empty() {
                 workdir.to_owned()
             } else {
-                place.workdir.clone()
+                scope.workdir.clone()
             },
             reads: vec![self.folder.clone()],
             starts: vec![SHELL_PATH.into(), program.clone()],
@@ -242,6 +244,7 @@ impl ScriptHost {
 }
 
 impl HostSlot {
+    /// Returns whether the process has open calls. A slot that is in use counts as not busy.
     fn is_busy(&self) -> bool {
         self.0.try_lock().is_ok_and(|life| {
             life.process
@@ -252,7 +255,9 @@ impl HostSlot {
 }
 
 impl HostProcessState {
-    fn note_death(&mut self, has_answered: bool) {
+    /// Counts a failure and sets the pause before the next start. `has_answered`: whether the
+    /// process had answered a call.
+    fn record_failure(&mut self, has_answered: bool) {
         self.deaths = if has_answered {
             1
         } else {
@@ -272,8 +277,9 @@ fn pause_after(deaths: u32) -> Duration {
     }
 }
 
-/// Removes the memory limit from the settings, because the shell applies it.
-fn memory(settings: &mut JsonObject) -> Option<u64> {
+/// Removes the memory limit from the settings, because the shell applies it. Returns the limit in
+/// MiB, or `None` if there is none.
+fn take_memory_limit(settings: &mut JsonObject) -> Option<u64> {
     settings
         .get_mut("limits")?
         .as_object_mut()?

@@ -49,6 +49,7 @@ struct AgentsReply {
     agents: Vec<SpawnedInstanceInfo>,
 }
 
+/// Performs the operation `name` with the arguments `payload`. Returns the result as JSON.
 pub(crate) async fn perform(
     runtime: &dyn AgentToolRuntime,
     name: &str,
@@ -56,12 +57,12 @@ pub(crate) async fn perform(
 ) -> Result<Value, ToolError> {
     match name {
         "request" => {
-            let said: ToAgent = read(name, payload)?;
+            let request: ToAgent = read(name, payload)?;
             let options = RequestOptions {
-                timeout_ms: said.timeout_ms,
-                async_: said.asynchronous,
+                timeout_ms: request.timeout_ms,
+                async_: request.asynchronous,
             };
-            let (target, event) = said.into_event();
+            let (target, event) = request.into_event();
             answer(runtime.request(&target, event, options).await)
         }
         "send" => {
@@ -82,10 +83,10 @@ pub(crate) async fn perform(
             answer(runtime.spawn(&target, options).await)
         }
         "list" => {
-            let wanted: ListArguments = read(name, payload)?;
+            let arguments: ListArguments = read(name, payload)?;
             answer(
                 runtime
-                    .list(wanted.include_all)
+                    .list(arguments.include_all)
                     .await
                     .map(|agents| AgentsReply { agents }),
             )
@@ -97,6 +98,7 @@ pub(crate) async fn perform(
 }
 
 impl ToAgent {
+    /// Returns the target agent and the event.
     fn into_event(self) -> (String, AgentEventInput) {
         let event = AgentEventInput {
             event_type: self.event_type,
@@ -109,11 +111,13 @@ impl ToAgent {
     }
 }
 
+/// Decodes the arguments of the operation `name`.
 fn read<T: DeserializeOwned>(name: &str, payload: Value) -> Result<T, ToolError> {
     serde_json::from_value(payload)
         .map_err(|mistake| ToolError::new(format!("invalid arguments for `{name}`: {mistake}")))
 }
 
+/// Encodes the result of an operation.
 fn answer<T: Serialize>(result: Result<T, ToolError>) -> Result<Value, ToolError> {
     serde_json::to_value(result?)
         .map_err(|mistake| ToolError::new(format!("cannot encode the answer: {mistake}")))

@@ -67,6 +67,7 @@ impl HostPool {
         host
     }
 
+    /// Returns all hosts of the pool.
     pub(crate) fn all(&self) -> Vec<Arc<ScriptHost>> {
         self.lock()
             .iter()

@@ -73,9 +73,9 @@ impl RuntimeProcess {
         let (kill, leave) = (CancellationToken::new(), CancellationToken::new());
         let (pong, pongs) = watch::channel(0);
         let (down, lines) = mpsc::unbounded_channel();
-        let (hello, greeted) = oneshot::channel();
+        let (hello, hello_received) = oneshot::channel();
         let is_spent = Arc::<AtomicBool>::default();
-        let (told, ended) = watch::channel(None);
+        let (end_sender, ended) = watch::channel(None);
         let events = Arc::<AtomicUsize>::default();
         tokio::spawn(write(lines, output, Arc::clone(&events)));
         let printer = tokio::spawn(
@@ -96,20 +96,17 @@ impl RuntimeProcess {
             hello: Some(hello),
         };
         let reading = tokio::spawn(reader.read(input));
-        let calls_left = Arc::clone(&calls);
-        let end = ProcessExitWatcher {
+        let exit_watcher = ProcessExitWatcher {
             name: name.to_owned(),
-            calls: calls_left,
+            calls: Arc::clone(&calls),
             notes,
             kill: kill.clone(),
             leave: leave.clone(),
-            told,
+            told: end_sender,
         };
-        tokio::spawn(end.watch(program, reading, printer));
-        let (name_of, is_retired, _leave) =
-            (name.to_owned(), AtomicBool::new(false), leave.drop_guard());
+        tokio::spawn(exit_watcher.watch(program, reading, printer));
         let process = RuntimeProcess {
-            name: name_of,
+            name: name.to_owned(),
             calls,
             sessions: SessionRegistry::default(),
             down,
@@ -117,18 +114,18 @@ impl RuntimeProcess {
             kill,
             pings: AtomicU64::new(0),
             pongs,
-            is_retired,
+            is_retired: AtomicBool::new(false),
             is_spent,
             ended,
-            _leave,
+            _leave: leave.drop_guard(),
         };
-        match timeout(HELLO_TIMEOUT, greeted).await {
+        match timeout(HELLO_TIMEOUT, hello_received).await {
             Ok(Ok(version)) => {
                 tracing::debug!(host = name, version, "runtime process started");
                 Ok(process)
             }
             Ok(Err(_)) => {
-                let how = process.end_told().await;
+                let how = process.wait_for_end().await;
                 Err(errors::start(name, how))
             }
             Err(_) => {
@@ -141,10 +138,12 @@ impl RuntimeProcess {
         }
     }
 
+    /// Returns the open calls of the process.
     pub(crate) fn calls(&self) -> &OpenScriptCalls {
         &self.calls
     }
 
+    /// Returns the extension registrations in the process.
     pub(crate) fn sessions(&self) -> &SessionRegistry {
         &self.sessions
     }
@@ -156,9 +155,10 @@ impl RuntimeProcess {
         self.calls.is_open() && !is_given_up
     }
 
-    /// Sends a message. Ignored if the process is gone; `End` then answers its open calls.
+    /// Sends a message to the process. Has no effect if the process has ended; its open calls then
+    /// fail.
     pub(crate) fn tell(&self, message: &impl Serialize) {
-        if let Some(text) = line(message) {
+        if let Some(text) = to_line(message) {
             let _ = self.down.send(OutgoingLine {
                 text,
                 is_event: false,
@@ -176,7 +176,7 @@ impl RuntimeProcess {
             );
             return;
         }
-        if let Some(text) = line(event) {
+        if let Some(text) = to_line(event) {
             self.events.fetch_add(1, Ordering::Relaxed);
             let _ = self.down.send(OutgoingLine {
                 text,
@@ -209,16 +209,17 @@ impl RuntimeProcess {
         );
         let (name, calls) = (self.name.clone(), Arc::clone(&self.calls));
         let (mut pongs, kill) = (self.pongs.clone(), self.kill.clone());
-        let until = if calls.count() == 0 {
+        let pong_deadline = if calls.count() == 0 {
             ping.at
         } else {
             Instant::now()
         } + PONG_TIMEOUT;
         tokio::spawn(async move {
-            let is_there = timeout_at(until, pongs.wait_for(|count| *count >= ping.number))
-                .await
-                .is_ok();
-            match is_there {
+            let is_responding =
+                timeout_at(pong_deadline, pongs.wait_for(|count| *count >= ping.number))
+                    .await
+                    .is_ok();
+            match is_responding {
                 true => calls.until_idle().await,
                 false => calls.close(&errors::host_ended_error(
                     &name,
@@ -230,10 +231,10 @@ impl RuntimeProcess {
     }
 
     /// Waits for the imminent end, and returns its description.
-    async fn end_told(&self) -> String {
+    async fn wait_for_end(&self) -> String {
         let mut ended = self.ended.clone();
-        let told = timeout(EXIT_TIMEOUT * 2, ended.wait_for(Option::is_some)).await;
-        told.ok()
+        let end = timeout(EXIT_TIMEOUT * 2, ended.wait_for(Option::is_some)).await;
+        end.ok()
             .and_then(Result::ok)
             .and_then(|how| how.clone())
             .unwrap_or_else(|| "it did not exit".to_owned())
@@ -255,6 +256,7 @@ impl RuntimeProcess {
     }
 }
 
+/// A ping that the process must answer to show that it does not hang.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LivenessPing {
     number: u64,
@@ -266,7 +268,8 @@ struct OutgoingLine {
     is_event: bool,
 }
 
-fn line(message: &impl Serialize) -> Option<Vec<u8>> {
+/// Encodes a message as a line of JSON; `None` if it cannot be encoded.
+fn to_line(message: &impl Serialize) -> Option<Vec<u8>> {
     let mut line = serde_json::to_vec(message).ok()?;
     line.push(b'\n');
     Some(line)
@@ -293,14 +296,16 @@ async fn write(
 struct ProcessExitNotes(Mutex<(Vec<u8>, Option<String>)>);
 
 impl ProcessExitNotes {
-    fn print(&self, piece: &[u8]) {
-        let kept = &mut self.0.lock().unwrap_or_else(PoisonError::into_inner).0;
-        kept.extend_from_slice(piece);
-        let over = kept.len().saturating_sub(MAX_PRINTED_BYTES);
-        kept.drain(..over);
+    /// Adds printed output, of which only the end is kept.
+    fn add_output(&self, piece: &[u8]) {
+        let output = &mut self.0.lock().unwrap_or_else(PoisonError::into_inner).0;
+        output.extend_from_slice(piece);
+        let excess = output.len().saturating_sub(MAX_PRINTED_BYTES);
+        output.drain(..excess);
     }
 
-    fn reason(&self, reason: String) {
+    /// Sets the reason for the end. The first reason counts.
+    fn set_reason(&self, reason: String) {
         self.0
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -308,8 +313,9 @@ impl ProcessExitNotes {
             .get_or_insert(reason);
     }
 
-    /// Returns the process's own output as a part of a sentence.
-    fn words(&self, how: &str) -> String {
+    /// Returns `how` the process ended, followed by the reason or its last output, as a part of a
+    /// sentence.
+    fn describe_end(&self, how: &str) -> String {
         let notes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let printed = errors::escaped_output_tail(&String::from_utf8_lossy(&notes.0));
         match (&notes.1, printed.is_empty()) {
@@ -331,6 +337,7 @@ struct ShimMessageReader {
 }
 
 impl ShimMessageReader {
+    /// Handles messages until the process ends or sends an invalid message.
     async fn read(mut self, input: Box<dyn AsyncRead + Send + Unpin>) {
         let (mut input, mut line) = (BufReader::with_capacity(64 << 10, input), Vec::new());
         loop {
@@ -341,12 +348,12 @@ impl ShimMessageReader {
                 Ok(_) if line.len() > MAX_LINE_BYTES => {
                     return self
                         .notes
-                        .reason("it sent a line of more than 17 MiB".to_owned());
+                        .set_reason("it sent a line of more than 17 MiB".to_owned());
                 }
                 Ok(_) => {}
             }
             match serde_json::from_slice(&line) {
-                Ok(up) => self.take(up),
+                Ok(message) => self.handle_message(message),
                 Err(_) => match InvalidMessageAction::of(&line) {
                     Some(InvalidMessageAction::End(id, error)) => {
                         self.calls.end(id, Err(error).into())
@@ -356,17 +363,19 @@ impl ShimMessageReader {
                         tracing::debug!(host = self.name, "ignored an invalid log message")
                     }
                     None => {
-                        let reason =
-                            "it sent an invalid message: some code wrote to file descriptor 4";
-                        return self.notes.reason(reason.to_owned());
+                        // The shim sends its messages on descriptor 4.
+                        let reason = "it sent an invalid message: some of its code wrote to file \
+                            descriptor 4, which is reserved for gdn";
+                        return self.notes.set_reason(reason.to_owned());
                     }
                 },
             }
         }
     }
 
-    fn take(&mut self, up: ShimMessage) {
-        match up {
+    /// Handles one message of the shim.
+    fn handle_message(&mut self, message: ShimMessage) {
+        match message {
             ShimMessage::Hello { runtime, version } => {
                 if let Some(hello) = self.hello.take() {
                     let _ = hello.send(format!("{runtime} {version}"));
@@ -458,7 +467,7 @@ impl ShimMessageReader {
             }
             ShimMessage::Pong => self.pong.send_modify(|count| *count += 1),
             ShimMessage::Fatal { message } => {
-                self.notes.reason(format!("uncaught error: {message}"))
+                self.notes.set_reason(format!("uncaught error: {message}"))
             }
         }
     }
@@ -470,7 +479,7 @@ impl ShimMessageReader {
             value: None,
             error: Some(why.into()),
         });
-        if let (Some(down), Some(text)) = (self.down.upgrade(), line(&answer)) {
+        if let (Some(down), Some(text)) = (self.down.upgrade(), to_line(&answer)) {
             let _ = down.send(OutgoingLine {
                 text,
                 is_event: false,
@@ -497,6 +506,7 @@ struct PrintedOutputReader {
 }
 
 impl PrintedOutputReader {
+    /// Logs each line until the output ends.
     async fn read(self, from: Box<dyn AsyncRead + Send + Unpin>) {
         let (mut from, mut line) = (BufReader::new(from), Vec::new());
         loop {
@@ -509,7 +519,7 @@ impl PrintedOutputReader {
                 Ok(0) | Err(_) => return,
                 Ok(_) => {}
             }
-            self.notes.print(&line);
+            self.notes.add_output(&line);
             let text = String::from_utf8_lossy(&line);
             let text = text.trim_end();
             match self.calls.only() {
@@ -531,10 +541,12 @@ struct ProcessExitWatcher {
     notes: Arc<ProcessExitNotes>,
     kill: CancellationToken,
     leave: CancellationToken,
+    /// Receives the description of the end.
     told: watch::Sender<Option<String>>,
 }
 
 impl ProcessExitWatcher {
+    /// Waits until the process ends or must be killed, then closes its calls and reports the end.
     async fn watch(
         self,
         mut program: Box<dyn RunningHost>,
@@ -543,7 +555,7 @@ impl ProcessExitWatcher {
     ) {
         let how = tokio::select! {
             how = program.wait() => {
-                // Read the messages that it sent before its end.
+                // Read the messages that the process sent before its end.
                 let _ = timeout(PONG_TIMEOUT, &mut reading).await;
                 how
             }
@@ -560,7 +572,7 @@ impl ProcessExitWatcher {
         };
         reading.abort();
         let _ = timeout(PONG_TIMEOUT / 4, printer).await;
-        let how = self.notes.words(&how);
+        let how = self.notes.describe_end(&how);
         self.calls
             .close(&errors::host_ended_error(&self.name, &how));
         // The receiver may already be dropped.

@@ -31,12 +31,13 @@ impl InvalidMessageAction {
     pub(crate) fn of(line: &[u8]) -> Option<InvalidMessageAction> {
         let ShimMessageHead { kind, id, ask } = serde_json::from_slice(line).ok()?;
         match (kind.as_str(), id, ask) {
-            ("done" | "fail", Some(id), _) => {
-                Some(InvalidMessageAction::End(id, error("the result", line)))
-            }
+            ("done" | "fail", Some(id), _) => Some(InvalidMessageAction::End(
+                id,
+                result_error("the result", line),
+            )),
             ("ask", Some(_), Some(ask)) => Some(InvalidMessageAction::Answer(
                 ask,
-                error("the request", line),
+                result_error("the request", line),
             )),
             ("log" | "progress", _, _) => Some(InvalidMessageAction::Drop),
             _ => None,
@@ -44,24 +45,25 @@ impl InvalidMessageAction {
     }
 }
 
-fn error(what: &str, line: &[u8]) -> ToolError {
+/// Returns the error of an invalid message. `what` is the subject of its sentence.
+fn result_error(what: &str, line: &[u8]) -> ToolError {
     ToolError::new(describe_error(what, line))
         .code(Code::HOST_RESULT)
         .suggest("Use plain values of the documented types.")
 }
 
-/// Describes the error in a message.
+/// Describes the error in the message `line`. `what` is the subject of the sentence.
 fn describe_error(what: &str, line: &[u8]) -> String {
     // The head parses with ignored values; parsing as a value can exceed limits.
-    let Ok(said) = serde_json::from_slice::<Value>(line) else {
+    let Ok(message) = serde_json::from_slice::<Value>(line) else {
         return format!("{what} is nested too deeply, or contains a number that is too large");
     };
-    let more = said.get("more").and_then(Value::as_object);
+    let more = message.get("more").and_then(Value::as_object);
     more.and_then(wrong_field)
         .unwrap_or_else(|| format!("the additional fields of {what} are invalid"))
 }
 
-/// Describes the invalid field next to a result.
+/// Describes the first invalid field next to a result; `None` if the error is elsewhere.
 fn wrong_field(more: &Map<String, Value>) -> Option<String> {
     let is = |name: &str, fits: fn(&Value) -> bool| more.get(name).is_none_or(fits);
     if !is("title", |title| title.is_string() || title.is_null()) {

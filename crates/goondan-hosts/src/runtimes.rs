@@ -16,11 +16,11 @@ pub struct RuntimeFound {
 /// program.
 pub fn found(module: &ScriptModule, root: &Path) -> Option<RuntimeFound> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let stated = module.runtime.as_slice();
-    let wanted = if stated.is_empty() {
+    let configured = module.runtime.as_slice();
+    let runtimes = if configured.is_empty() {
         module.language.runtimes()
     } else {
-        stated
+        configured
     };
     let of = |runtime: &ScriptRuntime| {
         let own = virtual_environment(*runtime, &root.join(&module.package));
@@ -34,7 +34,7 @@ pub fn found(module: &ScriptModule, root: &Path) -> Option<RuntimeFound> {
             program,
         })
     };
-    wanted.iter().find_map(of)
+    runtimes.iter().find_map(of)
 }
 
 /// Returns the reason why `module` cannot run, and a suggestion, as sentences without their ends.
@@ -47,19 +47,21 @@ pub fn problem(module: &ScriptModule, root: &Path) -> Option<(String, String)> {
     if found(module, root).is_some() {
         return None;
     }
-    let stated = module.runtime.as_slice();
-    let wanted = if stated.is_empty() {
+    let configured = module.runtime.as_slice();
+    let runtimes = if configured.is_empty() {
         module.language.runtimes()
     } else {
-        stated
+        configured
     };
-    let names: Vec<&str> = wanted.iter().map(|runtime| called(*runtime)).collect();
+    let names: Vec<&str> = runtimes.iter().map(|runtime| called(*runtime)).collect();
     let message = format!(
         "`{}` needs {}, which is not installed",
         module.path,
         names.join(" or ")
     );
-    let first = wanted.first().map_or("", |runtime| install_hint(*runtime));
+    let first = runtimes
+        .first()
+        .map_or("", |runtime| install_hint(*runtime));
     Some((
         message,
         format!("{first}; `gdn doctor` lists the installed runtimes"),
@@ -95,6 +97,7 @@ pub(crate) fn called(runtime: ScriptRuntime) -> &'static str {
     }
 }
 
+/// Returns the suggestion for a runtime that is not installed.
 fn install_hint(runtime: ScriptRuntime) -> &'static str {
     match runtime {
         ScriptRuntime::Node => {
@@ -116,6 +119,8 @@ fn programs(runtime: ScriptRuntime) -> &'static [&'static str] {
     }
 }
 
+/// Returns the interpreter of the virtual environment in `package`; `None` for other runtimes, or
+/// if there is none.
 fn virtual_environment(runtime: ScriptRuntime, package: &Path) -> Option<PathBuf> {
     let places = [".venv/bin/python3", "venv/bin/python3"];
     let mut found = places

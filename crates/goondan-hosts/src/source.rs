@@ -196,6 +196,7 @@ fn contents(files: &[PathBuf]) -> Contents {
         .collect()
 }
 
+/// Returns `path` as an absolute path, or unchanged if the current directory is unknown.
 pub(crate) fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }

@@ -171,6 +171,7 @@ pub(crate) enum ScriptFault {
 }
 
 impl ScriptFault {
+    /// Returns the error code of the fault.
     pub(crate) fn code(self) -> Code {
         match self {
             ScriptFault::Module => Code::HOST_MODULE,

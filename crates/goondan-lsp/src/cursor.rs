@@ -39,6 +39,7 @@ pub(crate) enum CursorElement {
 }
 
 impl<'t> DocumentCursor<'t> {
+    /// Scans the YAML document that contains `offset` (in bytes).
     pub(crate) fn at(text: &'t str, offset: usize) -> Self {
         let offset = text.floor_char_boundary(offset);
         let parts = documents(text);
@@ -133,7 +134,7 @@ impl<'t> DocumentCursor<'t> {
             PathStep::Key(name) => name == wanted,
             PathStep::Item(_) => *wanted == "[]",
         };
-        let found = self.scan.spots.iter().filter(move |spot| {
+        let spots = self.scan.spots.iter().filter(move |spot| {
             spot.path.len() == pattern.len()
                 && spot
                     .path
@@ -141,7 +142,7 @@ impl<'t> DocumentCursor<'t> {
                     .zip(pattern)
                     .all(|(step, wanted)| fits(step, wanted))
         });
-        found.filter_map(move |spot| Some(unquoted(&text[spot.value.clone()?])))
+        spots.filter_map(move |spot| Some(unquoted(&text[spot.value.clone()?])))
     }
 }
 

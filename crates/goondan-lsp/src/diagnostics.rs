@@ -40,8 +40,8 @@ pub(crate) fn by_file(
             Some(file) => root.join(file),
             None => manifest(root, files),
         };
-        let told = texts.diagnostic(root, &path, diagnostic);
-        found.entry(path).or_default().push(told);
+        let converted = texts.diagnostic(root, &path, diagnostic);
+        found.entry(path).or_default().push(converted);
     }
     found
 }
@@ -71,6 +71,7 @@ struct PositionConverter<'f> {
 }
 
 impl PositionConverter<'_> {
+    /// Converts a diagnostic of gdn to an LSP diagnostic for the file `path`.
     fn diagnostic(
         &mut self,
         root: &Path,
@@ -105,6 +106,7 @@ impl PositionConverter<'_> {
         }
     }
 
+    /// Converts a related position to its LSP form.
     fn related(&mut self, root: &Path, related: &RelatedPosition) -> DiagnosticRelatedInformation {
         let path = root.join(&related.file);
         let range = self.range(&path, related.position.start..related.position.end);
@@ -119,6 +121,7 @@ impl PositionConverter<'_> {
         }
     }
 
+    /// Converts a byte range of a file to an LSP range; reads each file once.
     fn range(&mut self, path: &Path, bytes: std::ops::Range<usize>) -> Range {
         let (files, encoding) = (self.files, self.encoding);
         let (text, starts) = self.known.entry(path.to_owned()).or_insert_with(|| {

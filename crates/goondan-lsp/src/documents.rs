@@ -38,6 +38,7 @@ impl DocumentOverlay<'_> {
         Some(text.strip_prefix('\u{feff}').unwrap_or(&text).into())
     }
 
+    /// Returns the open document at `path`; `None` if the editor has not opened it.
     fn opened(&self, path: &Path) -> Option<&OpenDocument> {
         self.open.get(path).or_else(|| self.open.get(&normal(path)))
     }
@@ -125,6 +126,7 @@ pub(crate) fn real(disk: &dyn FileAccess, path: &Path) -> PathBuf {
     }
 }
 
+/// Joins two paths, but without a trailing separator if `rest` is empty.
 fn join(folder: &Path, rest: &Path) -> PathBuf {
     if rest.as_os_str().is_empty() {
         folder.to_owned()
@@ -133,6 +135,7 @@ fn join(folder: &Path, rest: &Path) -> PathBuf {
     }
 }
 
+/// Resolves `.` and `..` in a path without accessing the file system.
 fn normal(path: &Path) -> PathBuf {
     let mut normal = PathBuf::new();
     for component in path.components() {

@@ -33,7 +33,7 @@ impl FoldingLine<'_> {
 
 /// Handles `textDocument/foldingRange`.
 pub(crate) fn folding(text: &str) -> Value {
-    let rows: Vec<FoldingLine<'_>> = text.lines().enumerate().filter_map(row).collect();
+    let rows: Vec<FoldingLine<'_>> = text.lines().enumerate().filter_map(folding_line).collect();
     let mut folds = Vec::new();
     for document in rows.split(FoldingLine::is_divider) {
         let first = document
@@ -49,7 +49,9 @@ pub(crate) fn folding(text: &str) -> Value {
     json!(folds)
 }
 
-fn row((number, line): (usize, &str)) -> Option<FoldingLine<'_>> {
+/// Returns the line with its nesting depth, where a list item is deeper than its key; `None` if the
+/// line is blank.
+fn folding_line((number, line): (usize, &str)) -> Option<FoldingLine<'_>> {
     let text = line.trim();
     let indent = line.len() - line.trim_start().len();
     let depth = 2 * indent + usize::from(text == "-" || text.starts_with("- "));
@@ -60,6 +62,7 @@ fn row((number, line): (usize, &str)) -> Option<FoldingLine<'_>> {
     })
 }
 
+/// Adds a fold from line `first` to line `last` (from 0), unless it has only one line.
 fn fold(first: usize, last: usize, kind: &str, folds: &mut Vec<Value>) {
     if last > first {
         folds.push(json!({ "startLine": first, "endLine": last, "kind": kind }));

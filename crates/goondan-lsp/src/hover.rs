@@ -30,13 +30,13 @@ pub(crate) fn hover<H: LspHost>(
     let mut range = None;
     if let Some((root, seen)) = server.load_project(path) {
         let file = links::relative(&root, path);
-        let here = problems(&seen, &file, cursor.offset);
-        range = here
+        let diagnostics_here = problems(&seen, &file, cursor.offset);
+        range = diagnostics_here
             .first()
             .and_then(|found| found.position)
             .map(|place| place.start..place.end);
         let mut codes: Vec<&CodeExplanation> = Vec::new();
-        for row in here
+        for row in diagnostics_here
             .iter()
             .filter_map(|found| codes::find_explanation(found.code.as_str()))
         {
@@ -90,6 +90,7 @@ pub(crate) fn problems<'s>(
     seen.diagnostics.iter().filter(is_here).collect()
 }
 
+/// Describes an error code as Markdown.
 fn of_code(row: &CodeExplanation) -> String {
     let more = row
         .more_url()
@@ -112,7 +113,7 @@ pub(crate) fn of_shape(shape: SchemaView<'_>) -> String {
         .into_iter()
         .map(|(word, _)| format!("`{word}`"))
         .collect();
-    let said = [
+    let details = [
         ("Values", words.join(", ")),
         (
             "Type",
@@ -122,7 +123,10 @@ pub(crate) fn of_shape(shape: SchemaView<'_>) -> String {
                 String::new()
             },
         ),
-        ("Names", shape.names().map(named).unwrap_or_default()),
+        (
+            "Names",
+            shape.names().map(describe_reference).unwrap_or_default(),
+        ),
         (
             "Default",
             shape
@@ -131,13 +135,14 @@ pub(crate) fn of_shape(shape: SchemaView<'_>) -> String {
                 .unwrap_or_default(),
         ),
     ];
-    for (title, said) in said.into_iter().filter(|(_, said)| !said.is_empty()) {
-        text.push_str(&format!("\n\n{title}: {said}"));
+    for (title, detail) in details.into_iter().filter(|(_, detail)| !detail.is_empty()) {
+        text.push_str(&format!("\n\n{title}: {detail}"));
     }
     text
 }
 
-fn named(what: &str) -> String {
+/// Describes what a value of the given reference kind names, such as "a file of the project".
+fn describe_reference(what: &str) -> String {
     match what {
         "file" => "a file of the project".to_owned(),
         "folder" => "a directory of the project".to_owned(),
@@ -149,6 +154,7 @@ fn named(what: &str) -> String {
     }
 }
 
+/// Describes a resource as Markdown: its kind, name, position and exports.
 fn of_resource(seen: &LoadedProject, id: &ResourceId) -> String {
     let definition = seen
         .outline

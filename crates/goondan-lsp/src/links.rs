@@ -67,6 +67,8 @@ pub(crate) fn target(seen: &LoadedProject, file: &str, offset: usize) -> Option<
     named.chain(defined).next()
 }
 
+/// Returns the position where a resource is named; `None` if it is built in or in an installed
+/// package.
 fn definition_mention(definition: &ResourceDefinition) -> Option<NameMention> {
     let (file, at) = definition.origin.as_ref()?;
     let literal = name_range(*at, &definition.id.name);
@@ -215,6 +217,7 @@ pub(crate) fn references<H: LspHost>(
     Ok(json!(locations(server, &root, &places)))
 }
 
+/// Converts mentions, sorted by file, to LSP locations.
 pub(crate) fn locations<H: LspHost>(
     server: &LanguageServer<H>,
     root: &Path,

@@ -27,6 +27,7 @@ pub(crate) struct LspRequestError {
 }
 
 impl LspRequestError {
+    /// Creates the JSON-RPC error for a body that is not JSON.
     pub(crate) fn parse(error: impl std::fmt::Display) -> Self {
         LspRequestError {
             code: -32_700,
@@ -34,6 +35,7 @@ impl LspRequestError {
         }
     }
 
+    /// Creates the JSON-RPC error for a request that is not valid in the current state.
     pub(crate) fn invalid_request(message: impl Into<String>) -> Self {
         LspRequestError {
             code: -32_600,
@@ -41,6 +43,7 @@ impl LspRequestError {
         }
     }
 
+    /// Creates the JSON-RPC error for an unknown method.
     pub(crate) fn no_method(method: &str) -> Self {
         LspRequestError {
             code: -32_601,
@@ -48,6 +51,7 @@ impl LspRequestError {
         }
     }
 
+    /// Creates the JSON-RPC error for parameters that cannot be decoded.
     pub(crate) fn params(error: impl std::fmt::Display) -> Self {
         LspRequestError {
             code: -32_602,
@@ -55,6 +59,7 @@ impl LspRequestError {
         }
     }
 
+    /// Creates the LSP error for a request before `initialize`.
     pub(crate) fn not_initialized() -> Self {
         LspRequestError {
             code: -32_002,
@@ -71,6 +76,7 @@ impl LspRequestError {
     }
 }
 
+/// Parses a message. On an error, also returns the id of the request, or null.
 pub(crate) fn read(body: &[u8]) -> Result<LspMessage, (Value, LspRequestError)> {
     let value: Value = serde_json::from_slice(body)
         .map_err(|error| (Value::Null, LspRequestError::parse(error)))?;
@@ -97,6 +103,7 @@ pub(crate) fn read(body: &[u8]) -> Result<LspMessage, (Value, LspRequestError)> 
     }
 }
 
+/// Creates the JSON-RPC response to the request `id`.
 pub(crate) fn answer(id: &Value, result: Result<Value, LspRequestError>) -> Value {
     match result {
         Ok(result) => json!({ "jsonrpc": "2.0", "id": id, "result": result }),
@@ -107,10 +114,12 @@ pub(crate) fn answer(id: &Value, result: Result<Value, LspRequestError>) -> Valu
     }
 }
 
+/// Creates a JSON-RPC notification.
 pub(crate) fn notification(method: &str, params: Value) -> Value {
     json!({ "jsonrpc": "2.0", "method": method, "params": params })
 }
 
+/// Decodes the parameters of a message.
 pub(crate) fn params<T: DeserializeOwned>(params: Value) -> Result<T, LspRequestError> {
     serde_json::from_value(params).map_err(LspRequestError::params)
 }

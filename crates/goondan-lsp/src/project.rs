@@ -32,6 +32,7 @@ pub(crate) struct LoadedProject {
 }
 
 impl OpenProject {
+    /// Creates a project that is loaded on its first use.
     pub(crate) fn at(root: PathBuf) -> Self {
         OpenProject {
             root,
@@ -41,6 +42,7 @@ impl OpenProject {
         }
     }
 
+    /// Makes the next use load the project again.
     pub(crate) fn mark_stale(&mut self) {
         self.stale = true;
     }

@@ -44,7 +44,7 @@ pub(crate) fn rename<H: LspHost>(
     let nothing = || LspRequestError::refused("There is no resource name at this position.");
     let (root, seen) = server.load_project(path).ok_or_else(nothing)?;
     let found = links::target(&seen, &links::relative(&root, path), offset).ok_or_else(nothing)?;
-    check(&seen, &found.id, new_name)?;
+    check_new_name(&seen, &found.id, new_name)?;
     let mut places = links::definitions(&seen, &found.id);
     places.extend(links::mentions(&seen, &found.id));
     places.sort_by(|a, b| (&a.file, a.at.start).cmp(&(&b.file, b.at.start)));
@@ -55,7 +55,7 @@ pub(crate) fn rename<H: LspHost>(
         let lines = LineIndex::new(&text, server.encoding);
         let edits = of_file
             .iter()
-            .map(|place| edit(place, &text, &lines, &found.id, new_name));
+            .map(|mention| edit(mention, &text, &lines, &found.id, new_name));
         changes.insert(server.uri_of(&path), edits.collect::<Result<_, _>>()?);
     }
     Ok(json!(WorkspaceEdit {
@@ -64,33 +64,40 @@ pub(crate) fn rename<H: LspHost>(
     }))
 }
 
+/// Creates the edit of one mention. Fails if its source text differs from the name.
 fn edit(
-    place: &NameMention,
+    mention: &NameMention,
     text: &str,
     lines: &LineIndex<'_>,
     id: &ResourceId,
     new_name: &str,
 ) -> Result<TextEdit, LspRequestError> {
     // The source text of an alias or an escape differs from the name, so it cannot be replaced.
-    if !place.is_literal || text.get(place.at.clone()) != Some(&id.name) {
-        let line = lines.position(place.at.start).line + 1;
+    if !mention.is_literal || text.get(mention.at.clone()) != Some(&id.name) {
+        let line = lines.position(mention.at.start).line + 1;
         return Err(LspRequestError::refused(format!(
             "`{}`, line {line}, writes `{id}` with escapes or over several lines; write the name \
             plainly first.",
-            place.file
+            mention.file
         )));
     }
     Ok(TextEdit {
-        range: lines.range(place.at.clone()),
+        range: lines.range(mention.at.clone()),
         new_text: new_name.to_owned(),
     })
 }
 
+/// Returns whether the project itself defines the resource.
 fn is_own(seen: &LoadedProject, id: &ResourceId) -> bool {
     id.kind != Kind::Package && !links::definitions(seen, id).is_empty()
 }
 
-fn check(seen: &LoadedProject, id: &ResourceId, new_name: &str) -> Result<(), LspRequestError> {
+/// Fails if the resource cannot be renamed, or if the new name is invalid or in use.
+fn check_new_name(
+    seen: &LoadedProject,
+    id: &ResourceId,
+    new_name: &str,
+) -> Result<(), LspRequestError> {
     let definitions = &seen.outline.definitions;
     match links::definitions(seen, id).len() {
         _ if id.kind == Kind::Package => {
@@ -116,10 +123,10 @@ fn check(seen: &LoadedProject, id: &ResourceId, new_name: &str) -> Result<(), Ls
             id.kind
         )));
     }
-    let taken = |other: &&goondan_spec::outline::ResourceDefinition| {
+    let has_new_name = |other: &&goondan_spec::outline::ResourceDefinition| {
         other.id.kind == id.kind && other.id.name == new_name
     };
-    match definitions.iter().find(taken) {
+    match definitions.iter().find(has_new_name) {
         Some(other) if other.id != *id => {
             let other = &other.id;
             Err(LspRequestError::refused(format!(

@@ -75,6 +75,7 @@ impl SchemaLookup {
 }
 
 impl<'s> SchemaView<'s> {
+    /// Returns a view of the subschema `used`.
     fn with(self, used: &'s Value) -> Self {
         let names = used.get(NAMES_KEYWORD).and_then(Value::as_str);
         SchemaView {
@@ -93,6 +94,8 @@ impl<'s> SchemaView<'s> {
         }
     }
 
+    /// Returns the schema of a field or of the list items; `None` if the schema does not describe
+    /// it.
     fn step(self, step: &PathStep) -> Option<Self> {
         let parts = self.parts();
         match step {
@@ -270,6 +273,7 @@ impl<'s> SchemaView<'s> {
         limits
     }
 
+    /// Returns how a value is usually written: as a list, a map or a scalar.
     pub(crate) fn form(self) -> ValueForm {
         let parts = self.parts();
         let is = |word: &str| {

@@ -80,7 +80,7 @@ impl<H: LspHost> LanguageServer<H> {
     pub fn receive(&mut self, body: &[u8]) -> Vec<Value> {
         match read(body) {
             Ok(LspMessage::Request { id, method, params }) => {
-                vec![answer(&id, self.request(&method, params))]
+                vec![answer(&id, self.handle_request(&method, params))]
             }
             Ok(LspMessage::Notification { method, params }) => {
                 self.handle_notification(&method, params)
@@ -125,8 +125,9 @@ impl<H: LspHost> LanguageServer<H> {
             );
         }
         let before = std::mem::replace(&mut self.told, now);
-        let all = |told: &BTreeMap<PathBuf, DiagnosticsByFile>| -> BTreeSet<PathBuf> {
-            told.values()
+        let all = |by_project: &BTreeMap<PathBuf, DiagnosticsByFile>| -> BTreeSet<PathBuf> {
+            by_project
+                .values()
                 .flat_map(DiagnosticsByFile::keys)
                 .cloned()
                 .collect()
@@ -141,11 +142,12 @@ impl<H: LspHost> LanguageServer<H> {
         paths
             .into_iter()
             .filter(is_news)
-            .map(|path| self.published(&path))
+            .map(|path| self.publish_notification(&path))
             .collect()
     }
 
-    fn published(&self, path: &Path) -> Value {
+    /// Creates the notification with all diagnostics of a file, which replaces the earlier ones.
+    fn publish_notification(&self, path: &Path) -> Value {
         let diagnostics = diagnostics_of(&self.told, path)
             .into_iter()
             .cloned()
@@ -183,6 +185,7 @@ impl<H: LspHost> LanguageServer<H> {
         self.files().text(path).unwrap_or_default()
     }
 
+    /// Returns the root of the project that contains `path`; `None` if there is none.
     fn root_of(&self, path: &Path) -> Option<PathBuf> {
         project::find_project_root(path, &self.files())
     }
@@ -228,7 +231,8 @@ impl<H: LspHost> LanguageServer<H> {
         Ok(real(self.host.files(), &path))
     }
 
-    fn request(&mut self, method: &str, value: Value) -> Result<Value, LspRequestError> {
+    /// Handles a request and returns its result.
+    fn handle_request(&mut self, method: &str, value: Value) -> Result<Value, LspRequestError> {
         match (self.phase, method) {
             (SessionPhase::New, "initialize") => return Ok(self.initialize(&value)),
             (SessionPhase::New, _) => return Err(LspRequestError::not_initialized()),
@@ -250,33 +254,33 @@ impl<H: LspHost> LanguageServer<H> {
             "textDocument/definition" => self.at_place(value, links::definition),
             "textDocument/prepareRename" => self.at_place(value, rename::prepare),
             "textDocument/references" => {
-                let asked: DocumentParams<ReferencesParams> = params(value)?;
-                let path = self.path_of(&asked.document.uri)?;
+                let request: DocumentParams<ReferencesParams> = params(value)?;
+                let path = self.path_of(&request.document.uri)?;
                 links::references(
                     self,
                     &path,
-                    asked.more.position,
-                    asked.more.context.include_declaration,
+                    request.more.position,
+                    request.more.context.include_declaration,
                 )
             }
             "textDocument/rename" => {
-                let asked: DocumentParams<RenameRequest> = params(value)?;
-                let path = self.path_of(&asked.document.uri)?;
-                rename::rename(self, &path, asked.more.position, &asked.more.new_name)
+                let request: DocumentParams<RenameRequest> = params(value)?;
+                let path = self.path_of(&request.document.uri)?;
+                rename::rename(self, &path, request.more.position, &request.more.new_name)
             }
             "textDocument/documentSymbol" => {
-                let asked: DocumentParams<EmptyParams> = params(value)?;
-                let path = self.path_of(&asked.document.uri)?;
+                let request: DocumentParams<EmptyParams> = params(value)?;
+                let path = self.path_of(&request.document.uri)?;
                 Ok(symbols::of_document(&self.text_of(&path), self.encoding))
             }
             "textDocument/foldingRange" => {
-                let asked: DocumentParams<EmptyParams> = params(value)?;
-                let path = self.path_of(&asked.document.uri)?;
+                let request: DocumentParams<EmptyParams> = params(value)?;
+                let path = self.path_of(&request.document.uri)?;
                 Ok(folding::folding(&self.text_of(&path)))
             }
             "textDocument/semanticTokens/full" => {
-                let asked: DocumentParams<EmptyParams> = params(value)?;
-                let path = self.path_of(&asked.document.uri)?;
+                let request: DocumentParams<EmptyParams> = params(value)?;
+                let path = self.path_of(&request.document.uri)?;
                 Ok(tokens::tokens(self, &path))
             }
             "workspace/symbol" => {
@@ -284,24 +288,26 @@ impl<H: LspHost> LanguageServer<H> {
                 Ok(symbols::of_workspace(self, &query.query))
             }
             "textDocument/codeAction" => {
-                let asked: DocumentParams<RangeParams> = params(value)?;
-                let path = self.path_of(&asked.document.uri)?;
-                Ok(actions::actions(self, &path, asked.more.range))
+                let request: DocumentParams<RangeParams> = params(value)?;
+                let path = self.path_of(&request.document.uri)?;
+                Ok(actions::actions(self, &path, request.more.range))
             }
             other => Err(LspRequestError::no_method(other)),
         }
     }
 
+    /// Handles a request about a position in a document.
     fn at_place(
         &mut self,
         value: Value,
         work: impl FnOnce(&mut Self, &Path, gen_lsp_types::Position) -> Result<Value, LspRequestError>,
     ) -> Result<Value, LspRequestError> {
-        let asked: DocumentParams<PositionParams> = params(value)?;
-        let path = self.path_of(&asked.document.uri)?;
-        work(self, &path, asked.more.position)
+        let request: DocumentParams<PositionParams> = params(value)?;
+        let path = self.path_of(&request.document.uri)?;
+        work(self, &path, request.more.position)
     }
 
+    /// Reads the capabilities of the editor and returns those of the server.
     fn initialize(&mut self, value: &Value) -> Value {
         let offered = value
             .pointer("/capabilities/general/positionEncodings")
@@ -363,6 +369,7 @@ impl<H: LspHost> LanguageServer<H> {
         self.projects.values_mut().for_each(OpenProject::mark_stale);
     }
 
+    /// Adds a document that the editor opened.
     fn opened(&mut self, value: Value) -> Result<(), LspRequestError> {
         let DocumentParams::<EmptyParams> { document, .. } = params(value)?;
         let path = self.path_of(&document.uri)?;
@@ -380,24 +387,26 @@ impl<H: LspHost> LanguageServer<H> {
         Ok(())
     }
 
+    /// Applies the edits of a document; ignores a document that is not open.
     fn changed(&mut self, value: Value) -> Result<(), LspRequestError> {
-        let asked: DocumentParams<DidChangeParams> = params(value)?;
-        let path = self.path_of(&asked.document.uri)?;
+        let request: DocumentParams<DidChangeParams> = params(value)?;
+        let path = self.path_of(&request.document.uri)?;
         let Some(document) = self.open.get_mut(&path) else {
             return Ok(());
         };
-        for change in asked.more.changes {
+        for change in request.more.changes {
             document.text = match change.range {
                 Some(range) => edited(&document.text, range, &change.text, self.encoding).into(),
                 None => change.text.into(),
             };
         }
-        document.version = asked.document.version.or(document.version);
+        document.version = request.document.version.or(document.version);
         self.touched.insert(path);
         self.mark_projects_stale();
         Ok(())
     }
 
+    /// Removes a document; its file on disk counts again.
     fn closed(&mut self, value: Value) -> Result<(), LspRequestError> {
         let DocumentParams::<EmptyParams> { document, .. } = params(value)?;
         let path = self.path_of(&document.uri)?;
@@ -476,6 +485,7 @@ pub fn serve<H: LspHost>(
     Ok(SessionEnd::Abrupt)
 }
 
+/// Writes the messages to the editor.
 fn send(to: &mut impl Write, messages: Vec<Value>) -> Result<(), WireError> {
     for message in messages {
         transport::write(to, message.to_string().as_bytes())?;

@@ -86,6 +86,7 @@ fn exports(scan: &DocumentScan, text: &str, lines: &LineIndex<'_>) -> Vec<Docume
         .collect()
 }
 
+/// Returns the path of nested map keys.
 fn key_path(names: &[&str]) -> Vec<PathStep> {
     names
         .iter()
@@ -124,6 +125,7 @@ pub(crate) fn of_workspace<H: LspHost>(server: &mut LanguageServer<H>, query: &s
     json!(symbols)
 }
 
+/// Returns the LSP symbol kind, which selects the icon of a resource kind.
 fn symbol_kind(kind: Kind) -> SymbolKind {
     match kind {
         Kind::Model => SymbolKind::Constant,

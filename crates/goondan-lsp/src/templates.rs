@@ -10,6 +10,7 @@ pub(crate) struct DocumentTemplate {
 }
 
 impl DocumentTemplate {
+    /// Returns a resource of this kind as a snippet with placeholders.
     pub(crate) fn snippet(&self) -> String {
         let kind = self.kind;
         let name = kind.as_str().to_lowercase();
@@ -74,9 +75,9 @@ pub(crate) fn plain(snippet: &str) -> String {
     let (mut text, mut rest) = (String::new(), snippet);
     while let Some((before, after)) = rest.split_once("${") {
         text.push_str(before);
-        let (inside, behind) = after.split_once('}').unwrap_or((after, ""));
+        let (inside, after_placeholder) = after.split_once('}').unwrap_or((after, ""));
         text.push_str(inside.split_once(':').map_or("", |(_, proposed)| proposed));
-        rest = behind;
+        rest = after_placeholder;
     }
     text + &rest.replace("$0", "")
 }

@@ -31,6 +31,7 @@ impl ColumnEncoding {
             .unwrap_or_default()
     }
 
+    /// Returns the LSP name of the encoding.
     pub(crate) fn kind(self) -> PositionEncodingKind {
         match self {
             ColumnEncoding::Utf8 => PositionEncodingKind::UTF8,
@@ -39,6 +40,7 @@ impl ColumnEncoding {
         }
     }
 
+    /// Returns the number of columns of a character in this encoding.
     fn units(self, c: char) -> usize {
         match self {
             ColumnEncoding::Utf8 => c.len_utf8(),
@@ -100,10 +102,10 @@ impl<'t> LineIndex<'t> {
             .starts
             .get(line + 1)
             .map_or(self.text.len(), |next| *next);
-        let wanted = usize::try_from(position.character).unwrap_or(usize::MAX);
+        let column = usize::try_from(position.character).unwrap_or(usize::MAX);
         let mut units = 0;
         for (at, c) in self.text[start..end].char_indices() {
-            if units >= wanted || matches!(c, '\n' | '\r') {
+            if units >= column || matches!(c, '\n' | '\r') {
                 return start + at;
             }
             units += self.encoding.units(c);
@@ -111,6 +113,7 @@ impl<'t> LineIndex<'t> {
         end
     }
 
+    /// Converts a byte range to an LSP range.
     pub(crate) fn range(&self, bytes: ops::Range<usize>) -> Range {
         Range {
             start: self.position(bytes.start),
@@ -132,6 +135,7 @@ pub(crate) fn line_starts(text: &str) -> Vec<usize> {
         .collect()
 }
 
+/// Converts to the integer type of LSP; values that are too large are limited.
 fn small(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }

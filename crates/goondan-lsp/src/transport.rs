@@ -33,6 +33,8 @@ pub(crate) fn read(from: &mut impl BufRead) -> Result<Option<Vec<u8>>, WireError
     }
 }
 
+/// Reads the header lines and returns the body length in bytes; `None` if the input ends before a
+/// header.
 fn read_header(from: &mut impl BufRead) -> Result<Option<usize>, WireError> {
     let mut length = None;
     for count in 0..MAX_HEADER_LINES {
@@ -56,6 +58,7 @@ fn read_header(from: &mut impl BufRead) -> Result<Option<usize>, WireError> {
     Err(WireError::Header("the header does not end"))
 }
 
+/// Returns the length if the line is a `Content-Length` header; `None` for another header.
 fn content_length(line: &[u8]) -> Result<Option<usize>, WireError> {
     let Some(colon) = line.iter().position(|byte| *byte == b':') else {
         return Err(WireError::Header("a header line has no colon"));
@@ -73,6 +76,7 @@ fn content_length(line: &[u8]) -> Result<Option<usize>, WireError> {
     }
 }
 
+/// Writes a message with its header and flushes the output.
 pub(crate) fn write(to: &mut impl Write, body: &[u8]) -> io::Result<()> {
     write!(to, "Content-Length: {}\r\n\r\n", body.len())?;
     to.write_all(body)?;

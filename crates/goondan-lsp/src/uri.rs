@@ -32,6 +32,7 @@ pub(crate) fn path(uri: &str) -> Option<PathBuf> {
     }))
 }
 
+/// Returns the `file:` URI of a path.
 pub(crate) fn of(path: &Path) -> Uri {
     let path = path
         .to_string_lossy()

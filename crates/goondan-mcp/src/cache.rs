@@ -17,23 +17,28 @@ pub(crate) struct CatalogCache {
     folder: PathBuf,
 }
 
+/// Cached state of a server.
 pub(crate) enum CatalogCacheEntry {
     /// The server's tools, and the time since they were fetched.
     Catalog(McpCatalog, Duration),
     /// The server was contacted but did not answer. A start does not wait for it again.
     Silent,
+    /// The server was never contacted.
     Nothing,
 }
 
 impl CatalogCache {
+    /// Uses the directory `folder`, which may not exist yet.
     pub(crate) fn new(folder: PathBuf) -> Self {
         CatalogCache { folder }
     }
 
+    /// Path of the cached catalog.
     fn file(&self, fingerprint: &str) -> PathBuf {
         self.folder.join(format!("{fingerprint}.json"))
     }
 
+    /// Path of the file that marks a server as silent.
     fn mark(&self, fingerprint: &str) -> PathBuf {
         self.folder.join(format!("{fingerprint}.silent"))
     }
@@ -47,6 +52,7 @@ impl CatalogCache {
         }
     }
 
+    /// Returns the cached catalog and its age; `None` if it is missing or unreadable.
     fn catalog(&self, fingerprint: &str) -> Option<(McpCatalog, Duration)> {
         let file = self.file(fingerprint);
         let about = fs::metadata(&file)
@@ -63,14 +69,18 @@ impl CatalogCache {
 
     /// Replaces the catalog. If this fails, the next start contacts the server again.
     pub(crate) fn keep(&self, fingerprint: &str, catalog: &McpCatalog) {
-        let kept = serde_json::to_vec(catalog)
+        let written = serde_json::to_vec(catalog)
             .map_err(io::Error::other)
             .and_then(|text| {
                 private_files::create_directory(&self.folder)?;
                 private_files::replace(&self.file(fingerprint), &text)
             });
-        if let Err(error) = kept {
-            tracing::warn!(%error, "could not cache the tools of an MCP server");
+        if let Err(error) = written {
+            tracing::warn!(
+                %error,
+                "could not cache the tools of an MCP server; the next start contacts the server \
+                    again"
+            );
         }
         self.forget_silence(fingerprint);
     }
@@ -82,10 +92,14 @@ impl CatalogCache {
 
     /// Records that a server was contacted without an answer.
     pub(crate) fn note_silence(&self, fingerprint: &str) {
-        let noted = private_files::create_directory(&self.folder)
+        let written = private_files::create_directory(&self.folder)
             .and_then(|()| private_files::write(&self.mark(fingerprint), b""));
-        if let Err(error) = noted {
-            tracing::debug!(%error, "could not record that an MCP server did not answer");
+        if let Err(error) = written {
+            tracing::debug!(
+                %error,
+                "could not record that an MCP server did not answer; the next start waits for \
+                    it again"
+            );
         }
     }
 }

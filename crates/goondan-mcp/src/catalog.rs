@@ -77,6 +77,8 @@ pub struct ToolHints {
 }
 
 impl McpCatalog {
+    /// Builds the catalog from a tool list. `protocol` is the protocol revision, and `server` is
+    /// the name and version of the server. Errors in single tools become notes.
     pub(crate) fn new(
         definition: &McpServerDefinition,
         protocol: &str,
@@ -84,35 +86,36 @@ impl McpCatalog {
         listing: ToolListing,
     ) -> McpCatalog {
         let ToolListing {
-            tools: mut told,
+            tools: mut listed_tools,
             mut notes,
         } = listing;
-        if told.len() > MAX_TOOLS {
+        if listed_tools.len() > MAX_TOOLS {
             notes.push(format!(
                 "The server has {} tools; only the first {MAX_TOOLS} are used.",
-                told.len()
+                listed_tools.len()
             ));
-            told.truncate(MAX_TOOLS);
+            listed_tools.truncate(MAX_TOOLS);
         }
-        let own: Vec<&str> = told.iter().map(|tool| tool.name.as_ref()).collect();
-        let assigned = tool_names::assign(definition.name(), &own);
+        let server_names: Vec<&str> = listed_tools.iter().map(|tool| tool.name.as_ref()).collect();
+        let assigned = tool_names::assign(definition.name(), &server_names);
         let mut tools = Vec::new();
-        for (tool, name) in told.iter().zip(assigned) {
-            let own = shortened_name(&tool.name);
+        for (tool, name) in listed_tools.iter().zip(assigned) {
+            let shown_name = shortened_name(&tool.name);
             let Some(name) = name else {
                 notes.push(format!(
-                    "The tool `{own}` is listed twice; only the first is used."
+                    "The tool `{shown_name}` is listed twice; only the first is used."
                 ));
                 continue;
             };
             if name != tool_names::plain(&tool.name) {
                 notes.push(format!(
-                    "The tool `{own}` is renamed to `{name}`: its name is too long or already used."
+                    "The tool `{shown_name}` is renamed to `{name}`: its name is too long or \
+                    already used."
                 ));
             }
             match listed(definition, tool, name) {
                 Ok(listed) => tools.push(listed),
-                Err(why) => notes.push(format!("The tool `{own}` is ignored: {why}.")),
+                Err(why) => notes.push(format!("The tool `{shown_name}` is ignored: {why}.")),
             }
         }
         let more = notes.len().saturating_sub(MAX_NOTES);
@@ -156,48 +159,51 @@ impl McpCatalog {
     }
 }
 
+/// Converts a listed tool to a catalog entry with the exported name `name`. Fails with a part of a
+/// sentence if the schema is unusable.
 fn listed(
     definition: &McpServerDefinition,
-    told: &Told,
+    tool: &Told,
     name: String,
 ) -> Result<CatalogTool, String> {
-    let hints = told
+    let hints = tool
         .annotations
         .as_ref()
         .map(ToolHints::of)
         .unwrap_or_default();
-    let description = told
+    let description = tool
         .description
         .as_deref()
         .filter(|text| !text.trim().is_empty());
-    let title = told
+    let title = tool
         .title
         .as_deref()
-        .or_else(|| told.annotations.as_ref()?.title.as_deref());
-    let description = description.or(title).unwrap_or(&told.name);
+        .or_else(|| tool.annotations.as_ref()?.title.as_deref());
+    let description = description.or(title).unwrap_or(&tool.name);
     let export = ExportSpec {
         name,
         description: cleaned(description, MAX_DESCRIPTION_CHARS),
-        parameters: Value::Object(parameters(&told.input_schema)?),
+        parameters: Value::Object(parameters(&tool.input_schema)?),
         permissions: permissions(&definition.way, hints),
         // `read_only` and `idempotent` are not copied either: they permit repeated or unapproved
         // calls, and an untrusted hint does not justify that.
         ..ExportSpec::default()
     };
     Ok(CatalogTool {
-        own: told.name.to_string(),
+        own: tool.name.to_string(),
         export,
         hints,
     })
 }
 
 impl ToolHints {
-    fn of(told: &ToolAnnotations) -> ToolHints {
+    /// Copies the hints of the server. They are untrusted.
+    fn of(annotations: &ToolAnnotations) -> ToolHints {
         ToolHints {
-            read_only: told.read_only_hint,
-            destructive: told.destructive_hint,
-            idempotent: told.idempotent_hint,
-            open_world: told.open_world_hint,
+            read_only: annotations.read_only_hint,
+            destructive: annotations.destructive_hint,
+            idempotent: annotations.idempotent_hint,
+            open_world: annotations.open_world_hint,
         }
     }
 }
@@ -241,6 +247,8 @@ fn parameters(schema: &JsonObject) -> Result<JsonObject, String> {
     }
 }
 
+/// Escapes invisible characters in the texts of a schema, and removes formats that only gdn
+/// defines. Fails if the schema is nested too deeply.
 fn clean_schema(value: &mut Value, depth: usize) -> Result<(), String> {
     if depth > MAX_SCHEMA_DEPTH {
         return Err(format!(
@@ -275,12 +283,12 @@ fn clean_schema(value: &mut Value, depth: usize) -> Result<(), String> {
     }
 }
 
-/// Limits untrusted text and escapes invisible characters.
-pub(crate) fn cleaned(text: &str, most: usize) -> String {
+/// Escapes invisible characters of untrusted text, and cuts the text after `max_chars` characters.
+pub(crate) fn cleaned(text: &str, max_chars: usize) -> String {
     let text = TextEscaper::new(KeptCharacters::Writing)
         .escape(text.trim())
         .into_owned();
-    match text.char_indices().nth(most) {
+    match text.char_indices().nth(max_chars) {
         Some((at, _)) => format!("{}…", &text[..at]),
         None => text,
     }

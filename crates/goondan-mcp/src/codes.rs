@@ -9,10 +9,11 @@ use goondan_spec::{Code, untrusted_text};
 const MAX_ERROR_CHARS: usize = 600;
 
 /// Creates an error about the server `name`.
-pub(crate) fn error(code: Code, name: &str, what: impl Display) -> ToolError {
-    ToolError::new(format!("the MCP server of Tool/{name} {what}")).code(code)
+pub(crate) fn error(code: Code, name: &str, problem: impl Display) -> ToolError {
+    ToolError::new(format!("the MCP server of Tool/{name} {problem}")).code(code)
 }
 
+/// Returns the error of a cancelled call.
 pub(crate) fn cancelled() -> ToolError {
     ToolError::new("the call was cancelled").code(Code::TOOL_CANCELLED)
 }

@@ -62,10 +62,10 @@ impl McpConnection {
     pub(crate) async fn connect(
         definition: &McpServerDefinition,
         ways: &ServerConnectOptions,
-        place: &CallScope,
+        scope: &CallScope,
         legacy: bool,
     ) -> Result<McpConnection, ToolError> {
-        let failure = match McpConnection::attempt(definition, ways, place, legacy).await {
+        let failure = match McpConnection::attempt(definition, ways, scope, legacy).await {
             Ok(connection) => return Ok(connection),
             Err(failure) => failure,
         };
@@ -74,14 +74,14 @@ impl McpConnection {
         if !is_probed || failure.code.as_deref() != Some(Code::MCP_CONNECT.as_str()) {
             return Err(failure);
         }
-        McpConnection::attempt(definition, ways, place, true).await
+        McpConnection::attempt(definition, ways, scope, true).await
     }
 
-    /// Connects once.
+    /// Makes one attempt to connect, without a retry.
     async fn attempt(
         definition: &McpServerDefinition,
         ways: &ServerConnectOptions,
-        place: &CallScope,
+        scope: &CallScope,
         legacy: bool,
     ) -> Result<McpConnection, ToolError> {
         let handler = McpClientHandler::new(definition.elicitation);
@@ -91,7 +91,7 @@ impl McpConnection {
         };
         let stream = match stand_in {
             Some(stream) => Some(stream?),
-            None => stream(definition, &*ways.dialer, place).await?,
+            None => stream(definition, &*ways.dialer, scope).await?,
         };
         match stream {
             Some(stream) => {
@@ -118,14 +118,14 @@ impl McpConnection {
         }
     }
 
-    /// Connects to a web server, with a token if the user is logged in.
+    /// Connects to an MCP server over HTTP, with a token if the user is logged in.
     async fn over_web(
         definition: &McpServerDefinition,
         handler: McpClientHandler,
         ways: &ServerConnectOptions,
         legacy: bool,
     ) -> Result<McpConnection, ToolError> {
-        let (client, config) = web(definition).await?;
+        let (client, config) = http_transport(definition).await?;
         let tokens = TokenFile::of(&ways.folder, definition);
         let manager = match &tokens {
             Some(tokens) => oauth::authorized(definition, tokens).await?,
@@ -166,9 +166,9 @@ impl McpConnection {
 
     /// Returns the server's login challenge for an unauthenticated client, if it refuses one.
     pub(crate) async fn challenge(definition: &McpServerDefinition) -> Option<String> {
-        let (client, config) = web(definition).await.ok()?;
+        let (client, config) = http_transport(definition).await.ok()?;
         let transport = StreamableHttpClientTransport::with_client(client, config);
-        let mode = lifecycle(definition.protocol, false);
+        let mode = lifecycle(definition.protocol, /* legacy */ false);
         let serving = serve_client_with_lifecycle(
             McpClientHandler::new(definition.elicitation),
             transport,
@@ -186,6 +186,8 @@ impl McpConnection {
         }
     }
 
+    /// Connects through `transport`. `legacy` selects the `initialize` handshake. If the connection
+    /// fails, ends `program`.
     async fn over<T, E, A>(
         definition: &McpServerDefinition,
         handler: McpClientHandler,
@@ -219,9 +221,9 @@ impl McpConnection {
             let what = format_args!("uses the unsupported protocol revision `{unknown}`");
             return Err(error(Code::MCP_CONNECT, definition.name(), what).suggest(UPDATE_ADVICE));
         }
-        let (told, ended) = watch::channel(None);
+        let (end_sender, ended) = watch::channel(None);
         let (peer, end) = (service.peer().clone(), service.cancellation_token());
-        tokio::spawn(watch_over(service, program, told));
+        tokio::spawn(watch_over(service, program, end_sender));
         Ok(McpConnection {
             peer,
             handler,
@@ -243,6 +245,8 @@ impl McpConnection {
         let _ = self.ended.clone().wait_for(Option::is_some).await;
     }
 
+    /// Returns a receiver for the end of the connection. The value is `None` until then;
+    /// afterwards, it describes how the program ended.
     pub(crate) fn end_of(&self) -> watch::Receiver<Option<String>> {
         self.ended.clone()
     }
@@ -253,6 +257,7 @@ impl McpConnection {
         self.ended().await;
     }
 
+    /// Requests the end of the connection without waiting for it.
     fn stop(&self) {
         let end = self
             .end
@@ -287,6 +292,7 @@ impl McpConnection {
         self.peer.listen(filter).await.ok()
     }
 
+    /// Fetches the tools of the server.
     pub(crate) async fn catalog(
         &self,
         definition: &McpServerDefinition,
@@ -385,6 +391,7 @@ impl McpConnection {
         }
     }
 
+    /// Returns the error for a connection that ended.
     fn exit_error(&self, definition: &McpServerDefinition) -> ToolError {
         let name = definition.name();
         if let Some(fatal) = self.noticed.fatal() {
@@ -417,19 +424,20 @@ fn unknown_revision(service: &RunningService<RoleClient, McpClientHandler>) -> O
 async fn watch_over(
     service: RunningService<RoleClient, McpClientHandler>,
     program: Option<Box<dyn RunningProgram>>,
-    told: watch::Sender<Option<String>>,
+    end_sender: watch::Sender<Option<String>>,
 ) {
     let reason = service.waiting().await;
-    let how = ended(program).await;
+    let end_description = ended(program).await;
     if let Ok(QuitReason::JoinError(panic)) | Err(panic) = reason
         && panic.is_panic()
     {
-        tracing::error!("a connection to an MCP server panicked");
+        tracing::error!("the task of an MCP connection panicked; the connection is closed");
     }
     // The receiver may already be dropped.
-    let _ = told.send(Some(how));
+    let _ = end_sender.send(Some(end_description));
 }
 
+/// Ends the program and describes how it ended; an empty string without a program.
 async fn ended(program: Option<Box<dyn RunningProgram>>) -> String {
     match program {
         Some(mut program) => program.end().await,
@@ -437,6 +445,8 @@ async fn ended(program: Option<Box<dyn RunningProgram>>) -> String {
     }
 }
 
+/// Selects the handshake: the revision that the configuration pins, or else automatic detection.
+/// `legacy` skips the detection.
 fn lifecycle(pinned: Option<McpProtocol>, legacy: bool) -> ClientLifecycleMode {
     let modern = || vec![ProtocolVersion::V_2026_07_28];
     match pinned {
@@ -452,11 +462,11 @@ fn lifecycle(pinned: Option<McpProtocol>, legacy: bool) -> ClientLifecycleMode {
     }
 }
 
-/// Opens the stream of a program or a socket; `None` for a web server.
+/// Opens the stream of a program or a socket; `None` for a server that is reached by URL.
 async fn stream(
     definition: &McpServerDefinition,
     dialer: &dyn ServerSpawner,
-    place: &CallScope,
+    scope: &CallScope,
 ) -> Result<Option<ProgramStreams>, ToolError> {
     match &definition.way {
         ServerTransport::Program {
@@ -472,10 +482,10 @@ async fn stream(
                 folder: folder.clone(),
                 project: definition.project.clone(),
                 config: definition.config.clone(),
-                sandboxes: place.sandboxes.clone(),
-                workdir: match place.sandboxes.is_empty() {
+                sandboxes: scope.sandboxes.clone(),
+                workdir: match scope.sandboxes.is_empty() {
                     true => folder.clone(),
-                    false => place.workdir.clone(),
+                    false => scope.workdir.clone(),
                 },
             };
             let failed = |cause: ToolError| ToolError {
@@ -500,10 +510,12 @@ async fn stream(
     }
 }
 
+/// Suggestion for a command that does not exist.
 fn missing(command: &str) -> String {
     format!("The swarm operator can install `{command}` or correct `command` in `spec.mcp`.")
 }
 
+/// Connects to the Unix socket of a server.
 #[cfg(unix)]
 async fn socket(
     definition: &McpServerDefinition,
@@ -545,8 +557,8 @@ async fn socket(
     ))
 }
 
-/// Returns the HTTP client and configuration of a web server.
-async fn web(
+/// Returns the HTTP client and transport configuration for an MCP server that is reached by URL.
+async fn http_transport(
     definition: &McpServerDefinition,
 ) -> Result<
     (
@@ -567,7 +579,7 @@ async fn web(
             format_args!("cannot be reached: {cause}"),
         )
     })?;
-    let mut named = HashMap::new();
+    let mut header_map = HashMap::new();
     for (header, value) in headers {
         let pair = HeaderName::try_from(header.as_str())
             .ok()
@@ -581,14 +593,16 @@ async fn web(
             .suggest("Correct `headers` in `spec.mcp`.")
         })?;
         value.set_sensitive(true);
-        named.insert(header, value);
+        header_map.insert(header, value);
     }
     let config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
-        .custom_headers(named)
+        .custom_headers(header_map)
         .reinit_on_expired_session(true);
     Ok((EagerStreamClient::new(client), config))
 }
 
+/// Returns the error for a failed connection attempt. `end` describes how the program ended; it may
+/// be empty.
 fn no_connection(
     definition: &McpServerDefinition,
     failure: &ClientInitializeError,
@@ -633,7 +647,7 @@ fn no_connection(
     .suggest(RETRY_ADVICE)
 }
 
-/// Returns true if a web answer exceeded the size limit.
+/// Returns true if an HTTP response exceeded the size limit.
 fn is_too_large(error: &(dyn std::error::Error + 'static)) -> bool {
     let error = error.downcast_ref::<StreamableHttpError<reqwest::Error>>();
     matches!(
@@ -656,6 +670,7 @@ fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     text
 }
 
+/// Returns the error for a server that exceeded the connection timeout.
 fn too_slow(
     definition: &McpServerDefinition,
     noticed: &StreamObservations,
@@ -666,6 +681,7 @@ fn too_slow(
     error(Code::MCP_TIMEOUT, definition.name(), what).suggest(TIMEOUT_ADVICE)
 }
 
+/// Returns the error for output that violates the transport limits.
 fn too_much(name: &str, fatal: ConnectionFault) -> ToolError {
     match fatal {
         ConnectionFault::LongLine => {
@@ -680,12 +696,14 @@ fn too_much(name: &str, fatal: ConnectionFault) -> ToolError {
     }
 }
 
+/// Stores the challenge, if both values exist.
 fn note_challenge(tokens: Option<&TokenFile>, challenge: Option<&str>) {
     if let Some((tokens, challenge)) = tokens.zip(challenge) {
         tokens.note_challenge(challenge);
     }
 }
 
+/// Returns the error for a server that requires a login.
 fn wants_login(name: &str) -> ToolError {
     error(Code::MCP_AUTH, name, "requires a login").suggest(format!(
         "The swarm operator can run `gdn mcp login {name}`, or put a key into `headers`."

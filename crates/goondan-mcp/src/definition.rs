@@ -131,6 +131,7 @@ impl McpServerDefinition {
     }
 }
 
+/// Returns the value of the setting `name`; reads variables from `environment`.
 fn resolve(
     tool: &Resource<Tool>,
     name: &str,

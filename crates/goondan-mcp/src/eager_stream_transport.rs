@@ -55,6 +55,7 @@ impl<C> EagerStreamClient<C> {
         }
     }
 
+    /// Records the session id of an answer.
     fn note(&self, session: &Arc<str>) {
         self.heard.send_replace(Some(Arc::clone(session)));
     }
@@ -88,7 +89,7 @@ impl<C: StreamableHttpClient + Sync> StreamableHttpClient for EagerStreamClient<
         if let (Some(session), JsonRpcMessage::Request(_)) = (&session, &message) {
             self.listen(session).await;
         }
-        let asked = match &message {
+        let request_id = match &message {
             JsonRpcMessage::Request(request) => Some(request.id.clone()),
             _ => None,
         };
@@ -97,15 +98,15 @@ impl<C: StreamableHttpClient + Sync> StreamableHttpClient for EagerStreamClient<
             .client
             .post_message_with_response_limits(uri, message, session, token, headers, limits)
             .await?;
-        Ok(match (answer, asked) {
+        Ok(match (answer, request_id) {
             // The transport then begins a new session and sends the request again.
             (StreamableHttpPostResponse::Json(JsonRpcMessage::Error(refusal), _), _)
                 if has_session && is_about_lost_session(&refusal.error.message) =>
             {
                 return Err(StreamableHttpError::SessionExpired);
             }
-            (StreamableHttpPostResponse::Json(answer, session), Some(asked)) => {
-                StreamableHttpPostResponse::Json(addressed(answer, &asked), session)
+            (StreamableHttpPostResponse::Json(answer, session), Some(request_id)) => {
+                StreamableHttpPostResponse::Json(addressed(answer, &request_id), session)
             }
             (answer, _) => answer,
         })
@@ -164,16 +165,16 @@ impl<C: StreamableHttpClient + Sync> StreamableHttpClient for EagerStreamClient<
     }
 }
 
-/// Corrects the id of the answer to the request `asked`. A proxy may refuse a request without the
-/// id. An answer with another id would leave the caller waiting, so it becomes an error.
-fn addressed(answer: ServerJsonRpcMessage, asked: &RequestId) -> ServerJsonRpcMessage {
+/// Corrects the id of the answer to the request `request_id`. A proxy may refuse a request without
+/// the id. An answer with another id would leave the caller waiting, so it becomes an error.
+fn addressed(answer: ServerJsonRpcMessage, request_id: &RequestId) -> ServerJsonRpcMessage {
     match answer {
         JsonRpcMessage::Error(refusal) => {
-            ServerJsonRpcMessage::error(refusal.error, Some(asked.clone()))
+            ServerJsonRpcMessage::error(refusal.error, Some(request_id.clone()))
         }
-        JsonRpcMessage::Response(response) if !is_same(&response.id, asked) => {
+        JsonRpcMessage::Response(response) if !is_same(&response.id, request_id) => {
             let error = ErrorData::invalid_request("the server answered another request", None);
-            ServerJsonRpcMessage::error(error, Some(asked.clone()))
+            ServerJsonRpcMessage::error(error, Some(request_id.clone()))
         }
         answer => answer,
     }

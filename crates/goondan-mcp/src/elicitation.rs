@@ -19,6 +19,7 @@ pub(crate) struct ElicitationContext {
 }
 
 impl ElicitationContext {
+    /// Returns the context of a tool call.
     pub(crate) fn of(ctx: &ToolContext) -> Self {
         ElicitationContext {
             place: CallScope::of(ctx),
@@ -28,6 +29,7 @@ impl ElicitationContext {
         }
     }
 
+    /// Returns the trace headers of the caller for `_meta`; `None` without a trace.
     pub(crate) fn meta(&self) -> Option<RequestMetaObject> {
         let mut meta = RequestMetaObject::new();
         for (name, value) in self.caller.iter().flat_map(CallerTrace::headers) {

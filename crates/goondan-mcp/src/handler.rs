@@ -35,8 +35,10 @@ struct ClientHandlerState {
     list_changed: Notify,
 }
 
+/// Receiver of a request's progress.
 struct ProgressListener {
     sink: Arc<dyn ProgressSink>,
+    /// Time of the last forwarded update.
     heard: Option<Instant>,
 }
 
@@ -53,6 +55,7 @@ impl Drop for ProgressSubscription {
 }
 
 impl McpClientHandler {
+    /// Creates the handler of a connection.
     pub(crate) fn new(elicitation: ElicitationMode) -> Self {
         McpClientHandler(Arc::new(ClientHandlerState {
             elicitation,
@@ -61,6 +64,7 @@ impl McpClientHandler {
         }))
     }
 
+    /// Locks the listeners.
     fn listeners(&self) -> std::sync::MutexGuard<'_, HashMap<ProgressToken, ProgressListener>> {
         self.0
             .listeners
@@ -98,10 +102,10 @@ impl McpClientHandler {
     }
 
     /// Forwards a progress update, unless the previous one was too recent.
-    fn progress(&self, told: ProgressNotificationParam) {
+    fn progress(&self, update: ProgressNotificationParam) {
         let sink = {
             let mut listeners = self.listeners();
-            let Some(listener) = listeners.get_mut(&told.progress_token) else {
+            let Some(listener) = listeners.get_mut(&update.progress_token) else {
                 return;
             };
             if listener
@@ -113,19 +117,19 @@ impl McpClientHandler {
             listener.heard = Some(Instant::now());
             Arc::clone(&listener.sink)
         };
-        let message: String = told
+        let message: String = update
             .message
             .unwrap_or_default()
             .chars()
             .take(MAX_MESSAGE_CHARS)
             .collect();
-        let mut metadata = JsonObject::from_iter([("progress".to_owned(), json!(told.progress))]);
-        metadata.extend(told.total.map(|total| ("total".to_owned(), json!(total))));
+        let mut metadata = JsonObject::from_iter([("progress".to_owned(), json!(update.progress))]);
+        metadata.extend(update.total.map(|total| ("total".to_owned(), json!(total))));
         sink.update(&untrusted_text::line(message).to_string(), metadata);
     }
 }
 
-/// Fills a form with its own default values. Declines a form with fields that have none.
+/// Fills a form with its default values. Declines the form if a field has no default value.
 fn filled_in(form: &ElicitRequestParams) -> ElicitResult {
     let declined = || ElicitResult::new(ElicitationAction::Decline);
     let ElicitRequestParams::FormElicitationParams {
@@ -192,10 +196,10 @@ impl ClientHandler for McpClientHandler {
 
     async fn on_progress(
         &self,
-        told: ProgressNotificationParam,
+        update: ProgressNotificationParam,
         _context: NotificationContext<RoleClient>,
     ) {
-        self.progress(told);
+        self.progress(update);
     }
 
     async fn on_tool_list_changed(&self, _context: NotificationContext<RoleClient>) {

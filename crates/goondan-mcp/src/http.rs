@@ -21,8 +21,8 @@ static HTTP_CLIENT: OnceLock<Result<Client, String>> = OnceLock::new();
 ///
 /// Fails with the reason.
 pub(crate) async fn client() -> Result<Client, String> {
-    let made = tokio::task::spawn_blocking(|| HTTP_CLIENT.get_or_init(make).clone()).await;
-    made.map_err(|panic| panic.to_string())?
+    let created = tokio::task::spawn_blocking(|| HTTP_CLIENT.get_or_init(make).clone()).await;
+    created.map_err(|panic| panic.to_string())?
 }
 
 fn make() -> Result<Client, String> {

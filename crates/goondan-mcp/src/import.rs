@@ -54,56 +54,63 @@ pub fn import(text: &str) -> Result<ImportedServers, String> {
     let file: Value = serde_json::from_str(&without_comments(text))
         .map_err(|error| format!("the file is not JSON: {error}"))?;
     let nested = file.pointer("/mcp");
-    let found = [Some(&file), nested]
+    let server_list = [Some(&file), nested]
         .into_iter()
         .flatten()
-        .find_map(|place| {
+        .find_map(|object| {
             SERVER_KEYS
                 .iter()
-                .find_map(|key| place.get(key).and_then(Value::as_object))
+                .find_map(|key| object.get(key).and_then(Value::as_object))
         });
-    let servers = found.ok_or_else(|| {
+    let servers = server_list.ok_or_else(|| {
         format!(
             "the file has none of {}",
             SERVER_KEYS.map(|key| format!("`{key}`")).join(", ")
         )
     })?;
-    let (mut taken, mut listed) = (Vec::new(), ImportedServers::default());
-    for (own, server) in servers {
+    let (mut used_names, mut result) = (Vec::new(), ImportedServers::default());
+    for (file_name, server) in servers {
         match server
             .as_object()
-            .map(|server| one(own, server, &mut taken))
+            .map(|server| import_server(file_name, server, &mut used_names))
         {
-            Some(Some(found)) => listed.servers.push(found),
-            Some(None) => listed
-                .left_out
-                .push((own.clone(), "the server has neither `command` nor `url`")),
-            None => listed.left_out.push((
-                own.clone(),
+            Some(Some(imported)) => result.servers.push(imported),
+            Some(None) => result.left_out.push((
+                file_name.clone(),
+                "the server has neither `command` nor `url`",
+            )),
+            None => result.left_out.push((
+                file_name.clone(),
                 "the server is not an object with `command` or `url`",
             )),
         }
     }
-    Ok(listed)
+    Ok(result)
 }
 
-fn one(own: &str, server: &Map<String, Value>, taken: &mut Vec<String>) -> Option<ImportedServer> {
+/// Converts the server `file_name` of the file to a Tool; `None` if the server has neither a
+/// command nor a URL. Adds the Tool's name to `used_names`.
+fn import_server(
+    file_name: &str,
+    server: &Map<String, Value>,
+    used_names: &mut Vec<String>,
+) -> Option<ImportedServer> {
     let text = |key: &str| server.get(key).and_then(Value::as_str);
     let url = text("url")
         .or_else(|| text("serverUrl"))
         .or_else(|| text("httpUrl"));
     text("command").or(url)?;
-    let name = tool_name(own, taken);
+    let name = tool_name(file_name, used_names);
     // A difference only in case needs no note.
-    let is_renamed = !own.eq_ignore_ascii_case(&name);
+    let is_renamed = !file_name.eq_ignore_ascii_case(&name);
     let notes = is_renamed.then(|| {
         format!(
             "The Tool is named `{name}`, because names may contain only letters, digits and \
             hyphens."
         )
     });
-    let mut found = ImportedServer {
-        own: own.to_owned(),
+    let mut imported = ImportedServer {
+        own: file_name.to_owned(),
         name,
         yaml: String::new(),
         variables: Vec::new(),
@@ -111,51 +118,52 @@ fn one(own: &str, server: &Map<String, Value>, taken: &mut Vec<String>) -> Optio
     };
     let mut body = String::new();
     if let Some(command) = text("command") {
-        line(&mut body, "command", &Value::from(command));
+        write_setting(&mut body, "command", &Value::from(command));
         if let Some(args) = server
             .get("args")
             .filter(|args| args.as_array().is_some_and(|args| !args.is_empty()))
         {
-            line(&mut body, "args", args);
+            write_setting(&mut body, "args", args);
         }
-        values(&mut body, "env", server.get("env"), &mut found);
+        write_map(&mut body, "env", server.get("env"), &mut imported);
         if let Some(cwd) = text("cwd") {
-            found.notes.push(format!(
+            imported.notes.push(format!(
                 "The file sets the working directory `{cwd}`; to use it, set `cwd` to a directory \
                 of the project."
             ));
         }
     } else if let Some(url) = url {
         if text("type") == Some("sse") || url.ends_with("/sse") {
-            found.notes.push(
+            imported.notes.push(
                 "The server may support only the HTTP+SSE transport of 2024, which gdn does not \
                 support."
                     .to_owned(),
             );
         }
-        line(&mut body, "url", &Value::from(url));
-        values(&mut body, "headers", server.get("headers"), &mut found);
+        write_setting(&mut body, "url", &Value::from(url));
+        write_map(&mut body, "headers", server.get("headers"), &mut imported);
     }
     if server.get("disabled") == Some(&Value::Bool(true)) {
-        found
+        imported
             .notes
             .push("The server is disabled in the file.".to_owned());
     }
-    if !taken_over(server).is_empty() {
-        found
+    let unsupported = unsupported_keys(server);
+    if !unsupported.is_empty() {
+        imported
             .notes
-            .push(format!("Not imported: {}.", taken_over(server).join(", ")));
+            .push(format!("Not imported: {}.", unsupported.join(", ")));
     }
-    let name = Value::from(found.name.as_str());
-    found.yaml = format!(
+    let name = Value::from(imported.name.as_str());
+    imported.yaml = format!(
         "apiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {{name: {name}}}\nspec:\n  mcp:\n{body}"
     );
-    Some(found)
+    Some(imported)
 }
 
-/// Returns notes about unsupported settings.
-fn taken_over(server: &Map<String, Value>) -> Vec<String> {
-    const KNOWN: [&str; 11] = [
+/// Returns the keys of settings that cannot be imported, each in backticks.
+fn unsupported_keys(server: &Map<String, Value>) -> Vec<String> {
+    const SUPPORTED: [&str; 11] = [
         "command",
         "args",
         "env",
@@ -170,17 +178,20 @@ fn taken_over(server: &Map<String, Value>) -> Vec<String> {
     ];
     server
         .keys()
-        .filter(|key| !KNOWN.contains(&key.as_str()))
+        .filter(|key| !SUPPORTED.contains(&key.as_str()))
         .map(|key| format!("`{key}`"))
         .collect()
 }
 
-fn line(body: &mut String, key: &str, value: &Value) {
+/// Appends the setting `key: value` to the YAML of `spec.mcp`.
+fn write_setting(body: &mut String, key: &str, value: &Value) {
     // JSON is valid YAML. Writing to a String cannot fail.
     let _ = writeln!(body, "    {key}: {value}");
 }
 
-fn values(body: &mut String, key: &str, values: Option<&Value>, found: &mut ImportedServer) {
+/// Appends a map of environment variables or headers to the YAML of `spec.mcp`. Secrets become
+/// references to variables, which are added to `imported`.
+fn write_map(body: &mut String, key: &str, values: Option<&Value>, imported: &mut ImportedServer) {
     let Some(values) = values
         .and_then(Value::as_object)
         .filter(|values| !values.is_empty())
@@ -192,25 +203,29 @@ fn values(body: &mut String, key: &str, values: Option<&Value>, found: &mut Impo
         let text = value
             .as_str()
             .map_or_else(|| value.to_string(), str::to_owned);
-        let shown = Value::from(name.as_str());
-        match variable(&found.name, name, &text) {
+        let quoted_name = Value::from(name.as_str());
+        match variable(&imported.name, name, &text) {
             Some(variable) => {
-                let _ = writeln!(body, "      {shown}: {{valueFrom: {{env: {variable}}}}}");
+                let _ = writeln!(
+                    body,
+                    "      {quoted_name}: {{valueFrom: {{env: {variable}}}}}"
+                );
                 if variable_reference(&text).is_none() {
-                    found.notes.push(format!(
+                    imported.notes.push(format!(
                         "Set {variable} to the whole value of `{name}` from the file."
                     ));
                 }
-                found.variables.push(variable);
+                imported.variables.push(variable);
             }
             None => {
-                let _ = writeln!(body, "      {shown}: {}", Value::from(text));
+                let _ = writeln!(body, "      {quoted_name}: {}", Value::from(text));
             }
         }
     }
 }
 
-/// Returns the variable of a value: the one it refers to, or a new one for a secret.
+/// Returns the environment variable for a value: the variable to which the value refers, or a new
+/// name for a secret. Returns `None` for a value that is neither.
 fn variable(server: &str, name: &str, text: &str) -> Option<String> {
     if let Some(variable) = variable_reference(text) {
         return Some(variable);
@@ -249,6 +264,7 @@ fn variable_reference(text: &str) -> Option<String> {
     })
 }
 
+/// Converts a name to upper case with `_` between words, such as `X-Key` to `X_KEY`.
 fn constant(text: &str) -> String {
     text.chars()
         .map(|c| {
@@ -261,8 +277,9 @@ fn constant(text: &str) -> String {
         .collect()
 }
 
-fn tool_name(own: &str, taken: &mut Vec<String>) -> String {
-    let plain: String = own
+/// Returns a valid, unused Tool name that resembles `file_name`, and adds the name to `used_names`.
+fn tool_name(file_name: &str, used_names: &mut Vec<String>) -> String {
+    let plain: String = file_name
         .chars()
         .map(|c| {
             if c.is_ascii_alphanumeric() {
@@ -277,31 +294,34 @@ fn tool_name(own: &str, taken: &mut Vec<String>) -> String {
     if !name.starts_with(|c: char| c.is_ascii_lowercase()) {
         name.insert_str(0, "mcp-");
     }
+    // Leaves space for a number such as `-12`.
     name.truncate(MAX_TOOL_NAME_LENGTH - 3);
     let name = name.trim_end_matches('-').to_owned();
-    let free = (2..).map(|number| format!("{name}-{number}"));
+    let numbered = (2..).map(|number| format!("{name}-{number}"));
     let name = std::iter::once(name.clone())
-        .chain(free)
-        .find(|name| !taken.contains(name))
+        .chain(numbered)
+        .find(|name| !used_names.contains(name))
         .unwrap_or(name);
-    taken.push(name.clone());
+    used_names.push(name.clone());
     name
 }
 
+/// Removes `//` and `/* */` comments from JSON text, except in strings.
 fn without_comments(text: &str) -> String {
-    let (mut plain, mut chars, mut in_text) = (
+    let (mut plain, mut chars, mut in_string) = (
         String::with_capacity(text.len()),
         text.chars().peekable(),
         false,
     );
     while let Some(c) = chars.next() {
-        match (in_text, c, chars.peek()) {
+        match (in_string, c, chars.peek()) {
+            // An escaped character, for example `\"`, does not end the string.
             (true, '\\', Some(_)) => {
                 plain.push(c);
                 plain.extend(chars.next());
             }
             (_, '"', _) => {
-                in_text = !in_text;
+                in_string = !in_string;
                 plain.push(c);
             }
             (false, '/', Some('/')) => {
@@ -309,10 +329,12 @@ fn without_comments(text: &str) -> String {
                 plain.push('\n');
             }
             (false, '/', Some('*')) => {
-                let mut last = ' ';
+                // The opening `*` must not also end the comment, as in `/*/`.
+                chars.next();
+                let mut previous = ' ';
                 chars
                     .by_ref()
-                    .find(|c| std::mem::replace(&mut last, *c) == '*' && *c == '/');
+                    .find(|c| std::mem::replace(&mut previous, *c) == '*' && *c == '/');
             }
             _ => plain.push(c),
         }
@@ -333,26 +355,40 @@ mod tests {
                 "files": {"command": "npx", "args": ["-y", "files", "/*"], "env": {"ROOT": "${HOME}", "DEBUG": 1}}
             }
         }"#;
-        let found = import(text).expect("servers").servers;
+        let imported = import(text).expect("servers").servers;
         assert_eq!(
-            found[0].yaml,
+            imported[0].yaml,
             "apiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {name: \"github-server\"}\nspec:\n  \
             mcp:\n    url: \"https://x.example/mcp\"\n    headers:\n      \"Authorization\": \
             {valueFrom: {env: GITHUB_SERVER_AUTHORIZATION}}\n      \"X-Team\": \"a\"\n"
         );
         assert!(
-            found[1].yaml.contains(
+            imported[1].yaml.contains(
                 "    args: [\"-y\",\"files\",\"/*\"]\n    env:\n      \
             \"ROOT\": {valueFrom: {env: HOME}}\n      \"DEBUG\": \"1\"\n"
             ),
             "{}",
-            found[1].yaml
+            imported[1].yaml
         );
-        assert!(found.iter().all(|one| !one.yaml.contains("abc")));
+        assert!(imported.iter().all(|server| !server.yaml.contains("abc")));
     }
 
     #[test]
-    fn names_are_those_of_resources_and_unique() {
+    fn comments_are_removed() {
+        for (text, plain) in [
+            ("1/*/2*/3", "13"),
+            ("1/**/2/***/3", "123"),
+            ("1/* a * / b */2", "12"),
+            ("1// a /*\n2", "1\n2"),
+            (r#"["/*", "\"//", 1]"#, r#"["/*", "\"//", 1]"#),
+            ("1/*/", "1"),
+        ] {
+            assert_eq!(without_comments(text), plain, "{text}");
+        }
+    }
+
+    #[test]
+    fn tool_names_are_valid_and_unique() {
         let text = r#"{"servers": {"a b": {"command": "x"}, "A_B": {"command": "x"}, "1": {"command": "x"}, "none": {}}}"#;
         let listed = import(text).expect("servers");
         let names: Vec<&str> = listed.servers.iter().map(|one| one.name.as_str()).collect();

@@ -34,7 +34,8 @@ struct ToolPage {
 ///
 /// Fails if the server refuses a page or returns no list.
 pub(crate) async fn list(peer: &Peer<RoleClient>) -> Result<ToolListing, ServiceError> {
-    let (mut listing, mut cursor, mut seen) = (ToolListing::default(), None, HashSet::new());
+    let (mut listing, mut cursor, mut seen_cursors) =
+        (ToolListing::default(), None, HashSet::new());
     // A cached response would hide changes.
     peer.clear_response_cache().await;
     for _ in 0..MAX_PAGES {
@@ -44,13 +45,14 @@ pub(crate) async fn list(peer: &Peer<RoleClient>) -> Result<ToolListing, Service
             listing.tools.extend(page.tools);
             return Ok(listing);
         };
-        if !seen.insert(next.clone()) {
+        if !seen_cursors.insert(next.clone()) {
             // Servers that ignore the cursor repeat their first page.
-            let known: HashSet<_> = listing.tools.iter().map(|tool| tool.name.clone()).collect();
+            let known_names: HashSet<_> =
+                listing.tools.iter().map(|tool| tool.name.clone()).collect();
             listing.tools.extend(
                 page.tools
                     .into_iter()
-                    .filter(|tool| !known.contains(&tool.name)),
+                    .filter(|tool| !known_names.contains(&tool.name)),
             );
             listing.notes.push(
                 "The pages of the tool list form a loop; the first pages are used.".to_owned(),
@@ -69,6 +71,7 @@ pub(crate) async fn list(peer: &Peer<RoleClient>) -> Result<ToolListing, Service
     Ok(listing)
 }
 
+/// Reads one page. If the page contains invalid entries, returns the valid tools with notes.
 async fn page(
     peer: &Peer<RoleClient>,
     params: PaginatedRequestParams,

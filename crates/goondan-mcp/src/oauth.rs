@@ -48,6 +48,7 @@ pub trait ConsentBrowser: Send + Sync {
     async fn visit(&self, page: &str) -> Result<String, String>;
 }
 
+/// Files that store the tokens for one server and one project.
 #[derive(Debug, Clone)]
 pub(crate) struct TokenFile {
     path: PathBuf,
@@ -71,10 +72,12 @@ impl TokenFile {
         })
     }
 
+    /// Path of the stored credentials.
     fn file(&self) -> PathBuf {
         self.path.with_extension("json")
     }
 
+    /// Path of the stored `WWW-Authenticate` challenge.
     fn challenge_file(&self) -> PathBuf {
         self.path.with_extension("challenge")
     }
@@ -94,16 +97,23 @@ impl TokenFile {
         }
     }
 
+    /// Stores the `WWW-Authenticate` challenge for the next login. A failure is only logged.
     pub(crate) fn note_challenge(&self, challenge: &str) {
         if let Err(error) = self.write(&self.challenge_file(), challenge.as_bytes()) {
-            tracing::debug!(%error, "could not store the login requirements of a server");
+            tracing::debug!(
+                %error,
+                "could not store the OAuth metadata of an MCP server; gdn requests the metadata \
+                    again"
+            );
         }
     }
 
+    /// Returns the stored `WWW-Authenticate` challenge, if any.
     fn challenge(&self) -> Option<String> {
         fs::read_to_string(self.challenge_file()).ok()
     }
 
+    /// Replaces a file atomically; creates the directory if needed.
     fn write(&self, file: &Path, content: &[u8]) -> io::Result<()> {
         if let Some(folder) = self.path.parent() {
             private_files::create_directory(folder)?;
@@ -111,6 +121,7 @@ impl TokenFile {
         private_files::replace(file, content)
     }
 
+    /// Reads the stored credentials; `None` if the user is not logged in.
     fn read(&self) -> io::Result<Option<StoredCredentials>> {
         match fs::metadata(self.file()) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -126,6 +137,7 @@ impl TokenFile {
     }
 }
 
+/// Converts an error of the token file to an error of the OAuth library.
 fn store_error(error: impl std::fmt::Display) -> AuthError {
     AuthError::CredentialStoreError(error.to_string())
 }
@@ -202,13 +214,13 @@ pub(crate) async fn login(
     let mut manager = AuthorizationManager::new(url).await.map_err(failed)?;
     manager.set_credential_store(tokens.clone());
     let mut state = OAuthState::Unauthorized(manager);
-    let wanted = tokens.challenge().or(challenge);
-    let mut request = request(definition, wanted.clone(), visitor.redirect_uri());
-    let more = wanted
-        .map(|wanted| extended_scopes(url, &wanted, tokens))
+    let challenge = tokens.challenge().or(challenge);
+    let mut request = request(definition, challenge.clone(), visitor.redirect_uri());
+    let scopes = challenge
+        .map(|challenge| extended_scopes(url, &challenge, tokens))
         .unwrap_or_default();
-    if !more.is_empty() {
-        request = request.with_scopes(more);
+    if !scopes.is_empty() {
+        request = request.with_scopes(scopes);
     }
     state.start_authorization(request).await.map_err(failed)?;
     let page = state.get_authorization_url().await.map_err(failed)?;
@@ -220,16 +232,16 @@ pub(crate) async fn login(
         return Err(error(Code::MCP_AUTH, definition.name(), what));
     }
     let visited = tokio::time::timeout(CONSENT_TIMEOUT, visitor.visit(&page)).await;
-    let back = visited
+    let redirected = visited
         .unwrap_or_else(|_| Err("the login was not completed within ten minutes".to_owned()));
-    let back = back.map_err(|why| {
+    let redirect_url = redirected.map_err(|why| {
         error(
             Code::MCP_AUTH,
             definition.name(),
             format_args!("could not be logged in to: {why}"),
         )
     })?;
-    if let Some(refusal) = refusal(&back) {
+    if let Some(refusal) = refusal(&redirect_url) {
         let what = format_args!("could not be logged in to: the login page returned `{refusal}`");
         let again = format!(
             "Run `gdn mcp login {}` again, and accept the request on the page.",
@@ -237,7 +249,10 @@ pub(crate) async fn login(
         );
         return Err(error(Code::MCP_AUTH, definition.name(), what).suggest(again));
     }
-    state.handle_callback_url(&back).await.map_err(failed)?;
+    state
+        .handle_callback_url(&redirect_url)
+        .await
+        .map_err(failed)?;
     let _ = fs::remove_file(tokens.challenge_file());
     Ok(())
 }
@@ -249,12 +264,13 @@ fn is_of_the_web(page: &str) -> bool {
         .is_ok_and(|page| matches!(page.scheme(), "http" | "https") && page.has_host())
 }
 
-/// Returns the error in the redirect URL, in the server's words.
-fn refusal(back: &str) -> Option<String> {
-    let back = url::Url::parse(back).ok()?;
-    let value = |wanted: &str| {
-        back.query_pairs()
-            .find(|(name, _)| name == wanted)
+/// Returns the server's error message from the redirect URL; `None` if the login succeeded.
+fn refusal(redirect_url: &str) -> Option<String> {
+    let redirect_url = url::Url::parse(redirect_url).ok()?;
+    let value = |parameter: &str| {
+        redirect_url
+            .query_pairs()
+            .find(|(name, _)| name == parameter)
             .map(|(_, value)| value.into_owned())
     };
     let error = value("error")?;
@@ -264,24 +280,24 @@ fn refusal(back: &str) -> Option<String> {
     Some(codes::escaped_error_text(&format!("{error}{why}")))
 }
 
-/// Returns the required scopes together with the granted ones, if the server requires more than was
-/// granted. Otherwise returns none.
+/// Returns the granted scopes and the newly required scopes, if the server requires more than it
+/// granted. Otherwise returns an empty list.
 fn extended_scopes(url: &str, challenge: &str, tokens: &TokenFile) -> Vec<String> {
     let Ok(base) = url::Url::parse(url) else {
         return Vec::new();
     };
-    let wanted = WWWAuthenticateParams::parse(challenge, &base);
+    let required = WWWAuthenticateParams::parse(challenge, &base);
     let granted = tokens
         .read()
         .ok()
         .flatten()
         .map(|known| known.granted_scopes)
         .unwrap_or_default();
-    if !wanted.is_insufficient_scope() || granted.is_empty() {
+    if !required.is_insufficient_scope() || granted.is_empty() {
         return Vec::new();
     }
     let mut scopes = granted;
-    for scope in wanted
+    for scope in required
         .scope
         .iter()
         .flat_map(|scopes| scopes.split_whitespace())
@@ -293,6 +309,7 @@ fn extended_scopes(url: &str, challenge: &str, tokens: &TokenFile) -> Vec<String
     scopes
 }
 
+/// Creates the authorization request of a login.
 fn request(
     definition: &McpServerDefinition,
     challenge: Option<String>,
@@ -318,6 +335,7 @@ fn request(
     }
 }
 
+/// Converts a failed login to an error for the user.
 fn failure(definition: &McpServerDefinition, cause: &AuthError) -> ToolError {
     let name = definition.name();
     let mut text = cause.to_string();

@@ -45,14 +45,14 @@ pub(crate) fn repaired(mut answer: Value) -> Option<CallToolResult> {
     Some(result)
 }
 
-/// Converts the result of the tool `own`.
+/// Converts the result of the tool whose name on the server is `tool_name`.
 ///
 /// # Errors
 ///
 /// Fails if the tool reports an error.
 pub(crate) fn output(
     server: &str,
-    own: &str,
+    tool_name: &str,
     result: CallToolResult,
 ) -> Result<ToolOutput, ToolError> {
     let (mut texts, mut attachments) = (Vec::new(), Vec::new());
@@ -88,7 +88,7 @@ pub(crate) fn output(
     };
     Ok(ToolOutput {
         output,
-        title: Some(format!("{server}: {own}")),
+        title: Some(format!("{server}: {tool_name}")),
         attachments,
         ..ToolOutput::default()
     })
@@ -107,6 +107,7 @@ fn is_part_of(text: &str, data: &Value) -> bool {
         }
 }
 
+/// Appends the text or the attachment of a content block.
 fn take(block: ContentBlock, texts: &mut Vec<String>, attachments: &mut Vec<Attachment>) {
     match block {
         ContentBlock::Text(text) => texts.push(visible(&text.text)),
@@ -188,6 +189,7 @@ pub(crate) fn visible(text: &str) -> String {
         .into_owned()
 }
 
+/// Escapes invisible characters in all strings and field names of a value.
 fn tidy(value: Value) -> Value {
     match value {
         Value::String(text) => Value::String(visible(&text)),

@@ -149,7 +149,7 @@ impl McpServerHandle {
         if let Some(contact) = &*contact {
             return contact.clone();
         }
-        let (told, receiver) = watch::channel(None);
+        let (sender, receiver) = watch::channel(None);
         *contact = Some(receiver.clone());
         let server = Arc::clone(self);
         tokio::spawn(async move {
@@ -162,7 +162,7 @@ impl McpServerHandle {
                 server.note_silence();
             }
             // The receiver may already be dropped.
-            let _ = told.send(Some(reached));
+            let _ = sender.send(Some(reached));
         });
         receiver
     }
@@ -174,6 +174,7 @@ impl McpServerHandle {
         trouble.filter(|_| lock(&self.catalog).is_none())
     }
 
+    /// Connects, and fetches the catalog.
     pub(crate) async fn reach(self: &Arc<Self>) -> Result<Arc<McpCatalog>, ToolError> {
         let home = lock(&self.home).clone();
         let link = self.link(&home).await?;
@@ -185,9 +186,10 @@ impl McpServerHandle {
         let catalog = Arc::new(link.catalog(&self.definition).await?);
         let before = lock(&self.catalog).replace(Arc::clone(&catalog));
         if before.as_deref() != Some(&*catalog) {
-            let (cache, kept) = (self.cache.clone(), Arc::clone(&catalog));
+            let (cache, written_catalog) = (self.cache.clone(), Arc::clone(&catalog));
             let fingerprint = self.definition.fingerprint().to_owned();
-            let keeping = tokio::task::spawn_blocking(move || cache.keep(&fingerprint, &kept));
+            let keeping =
+                tokio::task::spawn_blocking(move || cache.keep(&fingerprint, &written_catalog));
             keeping
                 .await
                 .map_err(|panic| ToolError::new(panic.to_string()))?;
@@ -208,32 +210,35 @@ impl McpServerHandle {
         let Some(announced) = lock(&self.announced).clone() else {
             return false;
         };
-        let known = lock(&self.catalog).clone();
-        announced.as_deref().map(|told| &told.tools) != known.as_deref().map(|known| &known.tools)
+        let current = lock(&self.catalog).clone();
+        announced.as_deref().map(|catalog| &catalog.tools)
+            != current.as_deref().map(|current| &current.tools)
     }
 
+    /// Signals a change if the server has other tools than the last generation received.
     fn notify_if_outdated(&self) {
         if self.is_outdated() {
             self.changed.notify_one();
         }
     }
 
-    /// Calls the tool `own`. Notifies the server if the call is cancelled.
+    /// Calls the tool whose name on the server is `tool_name`. If the call is cancelled, notifies
+    /// the server.
     pub(crate) async fn call(
         self: &Arc<Self>,
         asker: &ElicitationContext,
-        own: &str,
+        tool_name: &str,
         input: JsonObject,
     ) -> Result<ToolOutput, ToolError> {
         let link = tokio::select! {
             link = self.link(&asker.place) => link?,
             () = asker.cancellation.cancelled() => return Err(codes::cancelled()),
         };
-        let result = match self.ask(&link, asker, own, input).await {
+        let result = match self.ask(&link, asker, tool_name, input).await {
             Ok(result) => result,
             Err(UnansweredCall::Given(error)) => return Err(error),
             Err(UnansweredCall::Failed(failure)) => {
-                return Err(self.explain(&link, own, &failure).await);
+                return Err(self.explain(&link, tool_name, &failure).await);
             }
         };
         self.shared_connection(&asker.place)
@@ -241,7 +246,7 @@ impl McpServerHandle {
             .lock()
             .await
             .failures = 0;
-        result::output(self.definition.name(), own, result)
+        result::output(self.definition.name(), tool_name, result)
     }
 
     /// Sends the request, and repeats it with the input that the server requests.
@@ -249,10 +254,10 @@ impl McpServerHandle {
         &self,
         link: &McpConnection,
         asker: &ElicitationContext,
-        own: &str,
+        tool_name: &str,
         input: JsonObject,
     ) -> Result<CallToolResult, UnansweredCall> {
-        let mut params = CallToolRequestParams::new(own.to_owned());
+        let mut params = CallToolRequestParams::new(tool_name.to_owned());
         params.arguments = Some(input);
         params.meta = asker.meta();
         for _ in 0..MAX_INPUT_ROUNDS {
@@ -287,14 +292,16 @@ impl McpServerHandle {
         .into())
     }
 
+    /// Answers the server's requests for input and adds the answers to `params`. Fails if a request
+    /// cannot be answered.
     fn fill_in(
         &self,
         link: &McpConnection,
-        wanted: InputRequiredResult,
+        required: InputRequiredResult,
         params: &mut CallToolRequestParams,
     ) -> Result<(), UnansweredCall> {
         let mut answers = std::collections::BTreeMap::new();
-        for (key, request) in wanted.input_requests.unwrap_or_default() {
+        for (key, request) in required.input_requests.unwrap_or_default() {
             let answer = link.handler.answer(request).ok_or_else(|| {
                 let error = error(
                     Code::MCP_INPUT,
@@ -308,23 +315,28 @@ impl McpServerHandle {
             answers.insert(key, answer);
         }
         params.input_responses = (!answers.is_empty()).then_some(answers);
-        params.request_state = wanted.request_state;
+        params.request_state = required.request_state;
         Ok(())
     }
 
     /// Explains a failed call. If the server does not know the tool, checks that the tool still
     /// exists.
-    async fn explain(&self, link: &McpConnection, own: &str, failure: &ServiceError) -> ToolError {
+    async fn explain(
+        &self,
+        link: &McpConnection,
+        tool_name: &str,
+        failure: &ServiceError,
+    ) -> ToolError {
         if let ServiceError::McpError(refusal) = failure
             && UNKNOWN_TOOL_CODES.contains(&refusal.code.0)
             && let Ok(catalog) = self.refresh(link).await
-            && !catalog.tools.iter().any(|tool| tool.own == own)
+            && !catalog.tools.iter().any(|tool| tool.own == tool_name)
         {
-            let what = format_args!(
+            let problem = format_args!(
                 "no longer has the tool `{}`",
-                codes::escaped_error_text(own)
+                codes::escaped_error_text(tool_name)
             );
-            return error(Code::MCP_NO_TOOL, self.definition.name(), what)
+            return error(Code::MCP_NO_TOOL, self.definition.name(), problem)
                 .suggest("Use one of its current tools.");
         }
         if matches!(
@@ -337,22 +349,25 @@ impl McpServerHandle {
         link.failure(&self.definition, failure)
     }
 
-    fn shared_connection(&self, place: &CallScope) -> Arc<SharedConnection> {
+    /// Returns the connection for callers with this access; creates an entry without a connection
+    /// if needed.
+    fn shared_connection(&self, scope: &CallScope) -> Arc<SharedConnection> {
         let mut seats = lock(&self.seats);
-        if let Some(seat) = seats.iter().find(|seat| seat.place == *place) {
+        if let Some(seat) = seats.iter().find(|seat| seat.place == *scope) {
             return Arc::clone(seat);
         }
         let seat = Arc::new(SharedConnection {
-            place: place.clone(),
+            place: scope.clone(),
             state: tokio::sync::Mutex::default(),
         });
         seats.push(Arc::clone(&seat));
         seat
     }
 
-    /// Returns the existing connection for a place, or opens one.
-    async fn link(self: &Arc<Self>, place: &CallScope) -> Result<Arc<McpConnection>, ToolError> {
-        let seat = self.shared_connection(place);
+    /// Returns the open connection for callers with the access `scope`, or opens a connection.
+    /// Fails during the pause after a failure.
+    async fn link(self: &Arc<Self>, scope: &CallScope) -> Result<Arc<McpConnection>, ToolError> {
+        let seat = self.shared_connection(scope);
         let mut state = seat.state.lock().await;
         if let Some(link) = &state.link
             && !link.is_dead()
@@ -378,7 +393,7 @@ impl McpServerHandle {
             && lock(&self.catalog)
                 .as_ref()
                 .is_some_and(|known| is_legacy(&known.protocol));
-        match McpConnection::connect(&self.definition, &self.ways, place, legacy).await {
+        match McpConnection::connect(&self.definition, &self.ways, scope, legacy).await {
             Ok(link) => {
                 let link = Arc::new(link);
                 state.link = Some(Arc::clone(&link));
@@ -395,16 +410,17 @@ impl McpServerHandle {
         }
     }
 
-    fn down(&self, state: &McpConnectionState, left: Duration) -> ToolError {
+    /// Returns the error for a server that may be contacted again in `remaining`.
+    fn down(&self, state: &McpConnectionState, remaining: Duration) -> ToolError {
         let why = state
             .last
             .as_ref()
             .map(|last| format!(": {}", last.message))
             .unwrap_or_default();
         let times = state.failures;
-        let what = format_args!("failed {times} times in a row and is not restarted yet{why}");
-        error(Code::MCP_DOWN, self.definition.name(), what)
-            .suggest(format!("Retry in {} s.", left.as_secs() + 1))
+        let problem = format_args!("failed {times} times in a row and is not restarted yet{why}");
+        error(Code::MCP_DOWN, self.definition.name(), problem)
+            .suggest(format!("Retry in {} s.", remaining.as_secs() + 1))
     }
 
     /// Ends all connections, and waits until they have ended.
@@ -442,14 +458,17 @@ async fn follow(server: Weak<McpServerHandle>, link: Weak<McpConnection>) {
                 return;
             };
             if let Err(error) = server.refresh(&link).await {
-                tracing::debug!(%error, "could not list the tools of an MCP server");
+                tracing::debug!(
+                    %error,
+                    "could not list the tools of an MCP server; the known tools stay in use"
+                );
             }
         }
         // A first report is handled at once; continuous reports are limited in frequency.
         if !std::mem::take(&mut is_first) {
             tokio::time::sleep(MIN_FETCH_INTERVAL).await;
         }
-        let told = async {
+        let tools_changed = async {
             match &mut subscription {
                 Some(open) => {
                     if !matches!(open.next().await, Ok(Some(_))) {
@@ -462,18 +481,20 @@ async fn follow(server: Weak<McpServerHandle>, link: Weak<McpConnection>) {
         let mut ended = ended.clone();
         tokio::select! {
             () = handler.list_changed() => {}
-            () = told => {}
+            () = tools_changed => {}
             _ = ended.wait_for(Option::is_some) => return,
         }
     }
 }
 
+/// Parts of a connection that [`follow`] waits for.
 type Followed = (
     crate::handler::McpClientHandler,
     watch::Receiver<Option<String>>,
     Option<rmcp::service::Subscription>,
 );
 
+/// Returns what [`follow`] waits for; `None` if the connection is gone.
 async fn begin_to_follow(link: &Weak<McpConnection>) -> Option<Followed> {
     let link = link.upgrade()?;
     let subscription = link.listen().await;
@@ -498,6 +519,7 @@ impl From<ServiceError> for UnansweredCall {
 struct PendingServerRequest(Option<RequestHandle<RoleClient>>);
 
 impl PendingServerRequest {
+    /// Forwards the progress of the call to `asker`; `None` if there is no request any more.
     fn listen(
         &self,
         link: &McpConnection,
@@ -507,6 +529,7 @@ impl PendingServerRequest {
         Some(link.handler.listen(token, Arc::clone(&asker.progress)))
     }
 
+    /// Waits for the answer to the request.
     async fn answer(&mut self) -> Result<ServerResult, ServiceError> {
         let Some(handle) = &mut self.0 else {
             return Err(ServiceError::TransportClosed);
@@ -557,6 +580,7 @@ fn is_legacy(protocol: &str) -> bool {
     !protocol.is_empty() && protocol < "2026-07-28"
 }
 
+/// Locks a mutex, even if a thread panicked while it held the lock.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

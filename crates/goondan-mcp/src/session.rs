@@ -23,6 +23,7 @@ impl ProgressSink for DiscardedProgress {
 }
 
 impl McpSession {
+    /// Wraps the server for direct calls.
     pub(crate) fn new(server: Arc<McpServerHandle>) -> Self {
         McpSession { server }
     }
@@ -36,12 +37,16 @@ impl McpSession {
         self.server.reach().await
     }
 
-    /// Calls a tool by the server's own name for it.
+    /// Calls the tool whose name on the server is `tool_name`.
     ///
     /// # Errors
     ///
     /// Every failure has a code of [`crate::codes`].
-    pub async fn call(&self, own: &str, arguments: JsonObject) -> Result<ToolOutput, ToolError> {
+    pub async fn call(
+        &self,
+        tool_name: &str,
+        arguments: JsonObject,
+    ) -> Result<ToolOutput, ToolError> {
         let (progress, cancellation) = (Arc::new(DiscardedProgress), CancellationToken::new());
         self.server
             .call(
@@ -51,12 +56,13 @@ impl McpSession {
                     progress,
                     cancellation,
                 },
-                own,
+                tool_name,
                 arguments,
             )
             .await
     }
 
+    /// Ends the connections of the server and waits until they have ended.
     pub async fn end(self) {
         self.server.end().await;
     }

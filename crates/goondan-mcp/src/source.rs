@@ -145,7 +145,10 @@ impl McpTools {
         };
         let workdir = self.ways.folder.join(EMPTY_FOLDER);
         if let Err(error) = private_files::create_directory(&workdir) {
-            tracing::debug!(%error, "could not create the working directory of MCP servers");
+            tracing::debug!(
+                %error,
+                "could not create the working directory of MCP servers; they may not start"
+            );
         }
         CallScope {
             sandboxes: vec![first],
@@ -186,6 +189,8 @@ impl McpTools {
         mcp.flat_map(|tool| self.notices_of(tool, bundle)).collect()
     }
 
+    /// Returns the notes about the catalog of `tool`, or a notice that the catalog is unknown.
+    /// Returns nothing for a server that no generation uses.
     fn notices_of(&self, tool: &Resource<Tool>, bundle: &Bundle) -> Vec<Diagnostic> {
         let Ok(definition) = self.define(tool, bundle.root()) else {
             return Vec::new();
@@ -207,9 +212,9 @@ impl McpTools {
         };
         match server.known() {
             Some(catalog) => {
-                let told =
+                let to_notice =
                     |note: &String| notice(format!("MCP server of {}: {note}", tool.id), None);
-                catalog.notes.iter().map(told).collect()
+                catalog.notes.iter().map(to_notice).collect()
             }
             None => {
                 let trouble = server.first_contact_error();
@@ -314,6 +319,7 @@ impl McpTools {
         TokenFile::of(&self.ways.folder, &definition).map(|tokens| tokens.is_there())
     }
 
+    /// Returns the token file of a web server; fails for a server without `url`.
     fn tokens(&self, definition: &McpServerDefinition) -> Result<TokenFile, ToolError> {
         TokenFile::of(&self.ways.folder, definition).ok_or_else(|| {
             let error = error(
@@ -344,22 +350,25 @@ impl McpTools {
         futures::future::join_all(servers.iter().map(|server| server.end())).await;
     }
 
+    /// Resolves the configuration of `tool`.
     fn define(&self, tool: &Resource<Tool>, root: &Path) -> Result<McpServerDefinition, ToolError> {
         McpServerDefinition::new(tool, root, &lock(&self.environment))
     }
 
+    /// Returns the running server with this configuration, if any.
     fn found(&self, definition: &McpServerDefinition) -> Option<Arc<McpServerHandle>> {
         lock(&self.servers)
             .get(definition.fingerprint())
             .and_then(Weak::upgrade)
     }
 
+    /// Returns the server with this configuration; creates it if needed.
     fn server(&self, definition: McpServerDefinition) -> Arc<McpServerHandle> {
         let mut servers = lock(&self.servers);
         servers.retain(|_, server| server.strong_count() > 0);
         let fingerprint = definition.fingerprint().to_owned();
-        if let Some(known) = servers.get(&fingerprint).and_then(Weak::upgrade) {
-            return known;
+        if let Some(running) = servers.get(&fingerprint).and_then(Weak::upgrade) {
+            return running;
         }
         let server = McpServerHandle::new(
             definition,
@@ -371,6 +380,7 @@ impl McpTools {
         server
     }
 
+    /// Keeps a server alive until the end of its first contact.
     fn hold(&self, server: Arc<McpServerHandle>) {
         let mut awaited = lock(&self.awaited);
         if !awaited.iter().any(|other| Arc::ptr_eq(other, &server)) {
@@ -444,6 +454,7 @@ impl ToolSource for McpTools {
     }
 }
 
+/// Creates the export and the handler of a listed tool.
 fn export(
     server: &Arc<McpServerHandle>,
     listed: &CatalogTool,
@@ -460,10 +471,12 @@ fn export(
     (listed.export.clone(), Arc::new(handler))
 }
 
+/// Handler of one tool of a server.
 struct RemoteTool {
     server: Arc<McpServerHandle>,
     /// The server's name of the tool.
     own: String,
+    /// Hash of the server configuration and the tool definition.
     code: String,
 }
 
@@ -481,6 +494,7 @@ impl ToolHandler for RemoteTool {
     }
 }
 
+/// Locks a mutex, even if a thread panicked while it held the lock.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

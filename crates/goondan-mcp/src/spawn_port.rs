@@ -51,7 +51,7 @@ pub struct McpServerProgram {
     pub project: PathBuf,
     /// `spec.config` of the Tool.
     pub config: JsonObject,
-    /// Sandboxes of the callers, in addition to that of `config`.
+    /// Sandboxes of the callers, in addition to the sandbox of `config`.
     pub sandboxes: Vec<SandboxSettings>,
     /// Directory that sandboxed programs may write to.
     pub workdir: PathBuf,

@@ -56,6 +56,7 @@ pub(crate) enum ConnectionFault {
 }
 
 impl StreamObservations {
+    /// Locks the observations.
     fn notes(&self) -> std::sync::MutexGuard<'_, StreamNotes> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -94,7 +95,7 @@ impl StreamObservations {
 pub(crate) struct StdioLineTransport {
     input: BufReader<Box<dyn AsyncRead + Send + Sync + Unpin>>,
     output: Arc<tokio::sync::Mutex<Option<Box<dyn AsyncWrite + Send + Sync + Unpin>>>>,
-    /// The received part of the next line. It is kept if a read is cancelled.
+    /// The received part of the next line. A cancelled read does not discard the part.
     line: Vec<u8>,
     noise: usize,
     noticed: Arc<StreamObservations>,

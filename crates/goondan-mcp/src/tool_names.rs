@@ -20,37 +20,38 @@ const HASH_DIGITS: usize = 6;
 /// Maximum length of a Tool's name that leaves space for its tools' names.
 pub(crate) const MAX_TOOL_NAME_LENGTH: usize = MAX_NAME_LENGTH - 2 - MIN_OWN_LENGTH;
 
-/// Returns the exported names of the server's tools `own` for the Tool `tool`, in order. Tools with
-/// equal names count as one, so only the first gets a name.
-pub(crate) fn assign<'n>(tool: &str, own: &[&'n str]) -> Vec<Option<String>> {
+/// Returns the exported name of each server tool for the Tool `tool`, in the order of
+/// `server_names`. The result is `None` for a name that occurred before in `server_names`.
+pub(crate) fn assign<'n>(tool: &str, server_names: &[&'n str]) -> Vec<Option<String>> {
     let room = MAX_NAME_LENGTH
         .saturating_sub(tool.len() + 2)
         .max(MIN_OWN_LENGTH);
-    let plain: Vec<String> = own.iter().map(|name| plain(name)).collect();
-    let mut taken: HashMap<&str, Vec<&str>> = HashMap::new();
-    for (name, own) in plain.iter().zip(own) {
-        let owners = taken.entry(name).or_default();
-        if !owners.contains(own) {
-            owners.push(own);
+    let plain: Vec<String> = server_names.iter().map(|name| plain(name)).collect();
+    let mut names_by_plain: HashMap<&str, Vec<&str>> = HashMap::new();
+    for (plain_name, server_name) in plain.iter().zip(server_names) {
+        let same_plain = names_by_plain.entry(plain_name).or_default();
+        if !same_plain.contains(server_name) {
+            same_plain.push(server_name);
         }
     }
-    let mut seen: HashSet<&'n str> = HashSet::new();
-    let mut name = |plain: &String, own: &'n str| {
-        if !seen.insert(own) {
+    let mut seen_names: HashSet<&'n str> = HashSet::new();
+    let mut name = |plain: &String, server_name: &'n str| {
+        if !seen_names.insert(server_name) {
             return None;
         }
-        let is_own = plain.as_str() == own;
-        let collides = taken[plain.as_str()].len() > 1 && !is_own;
+        // A tool whose name needs no change keeps the name, even if others collide with it.
+        let is_unchanged = plain.as_str() == server_name;
+        let collides = names_by_plain[plain.as_str()].len() > 1 && !is_unchanged;
         Some(if collides || plain.len() > room {
-            hashed(plain, own, room)
+            hashed(plain, server_name, room)
         } else {
             plain.clone()
         })
     };
     plain
         .iter()
-        .zip(own)
-        .map(|(plain, own)| name(plain, own))
+        .zip(server_names)
+        .map(|(plain, server_name)| name(plain, server_name))
         .collect()
 }
 
@@ -75,10 +76,12 @@ pub(crate) fn plain(name: &str) -> String {
     }
 }
 
-fn hashed(plain: &str, own: &str, room: usize) -> String {
-    let hash = hex(&Sha256::digest(own.as_bytes()));
-    let kept = plain[..plain.len().min(room - HASH_DIGITS - 1)].trim_end_matches(['_', '-']);
-    format!("{kept}-{}", &hash[..HASH_DIGITS])
+/// Shortens `plain` and appends a hash of the server's name, so that the result has at most `room`
+/// characters.
+fn hashed(plain: &str, server_name: &str, room: usize) -> String {
+    let hash = hex(&Sha256::digest(server_name.as_bytes()));
+    let prefix = plain[..plain.len().min(room - HASH_DIGITS - 1)].trim_end_matches(['_', '-']);
+    format!("{prefix}-{}", &hash[..HASH_DIGITS])
 }
 
 #[cfg(test)]

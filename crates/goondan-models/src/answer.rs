@@ -114,8 +114,10 @@ impl AnswerBuilder {
         self.blocks.push((key, AnswerBlock::Opaque(block)));
     }
 
-    /// Adds a piece of a tool call. Its position among the blocks is that of its first piece.
-    pub(crate) fn call(&mut self, piece: CallPiece<'_>) -> Option<usize> {
+    /// Adds a piece of a tool call. The call is placed among the blocks where its first piece
+    /// arrived. Returns the call's number among the answer's calls, or `None` for a piece without
+    /// content that belongs to no call.
+    pub(crate) fn add_call_piece(&mut self, piece: CallPiece<'_>) -> Option<usize> {
         self.bytes += piece.arguments.map_or(0, str::len) + piece.name.map_or(0, str::len);
         let at = self.calls.add(piece)?;
         let is_known = |block: &AnswerBlock| matches!(block, AnswerBlock::Call { at: known, .. } if *known == at);
@@ -140,7 +142,8 @@ impl AnswerBuilder {
         }
     }
 
-    /// Lets `change` edit the opaque data of the call at `position`, which [`AnswerBuilder::call`] returned.
+    /// Lets `change` edit the opaque data of the call at `position`, which
+    /// [`AnswerBuilder::add_call_piece`] returned.
     pub(crate) fn change_call_metadata(
         &mut self,
         position: usize,
@@ -160,8 +163,8 @@ impl AnswerBuilder {
     }
 
     /// Sorts the content by `rank`, for providers that report its order only at the end. `rank`
-    /// receives the key of a block, and for a call its position, which [`AnswerBuilder::call`]
-    /// returned.
+    /// receives the key of a block, and for a call its position, which
+    /// [`AnswerBuilder::add_call_piece`] returned.
     pub(crate) fn sort_blocks<R: Ord>(&mut self, rank: impl Fn(BlockKey, Option<usize>) -> R) {
         self.blocks.sort_by_key(|(key, block)| match block {
             AnswerBlock::Call { at, .. } => rank(*key, Some(*at)),
@@ -190,6 +193,7 @@ impl AnswerBuilder {
         self.ending.is_some()
     }
 
+    /// Returns whether the answer has no content yet.
     pub(crate) fn is_empty(&self) -> bool {
         self.blocks.is_empty() && self.refusal.is_empty()
     }

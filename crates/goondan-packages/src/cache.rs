@@ -38,17 +38,18 @@ impl UnpackedPackage {
     }
 }
 
-/// Unpacks `archive` into a new directory below `place`, and reads the manifest.
+/// Unpacks `archive` into a new directory below `directory`, and reads the manifest.
 ///
 /// # Errors
 ///
 /// Fails if the archive is refused, or contains no package.
-pub fn open(archive: &[u8], place: &Path) -> Result<UnpackedPackage> {
-    fs::create_dir_all(place).map_err(|error| PackageError::io("created", place, &error))?;
+pub fn open(archive: &[u8], directory: &Path) -> Result<UnpackedPackage> {
+    fs::create_dir_all(directory)
+        .map_err(|error| PackageError::io("created", directory, &error))?;
     let folder = tempfile::Builder::new()
         .prefix(".new-")
-        .tempdir_in(place)
-        .map_err(|error| PackageError::io("written", place, &error))?;
+        .tempdir_in(directory)
+        .map_err(|error| PackageError::io("written", directory, &error))?;
     let files = folder.path().join("files");
     fs::create_dir(&files).map_err(|error| PackageError::io("created", &files, &error))?;
     unpack(archive, &files)?;

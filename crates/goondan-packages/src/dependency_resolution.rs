@@ -28,6 +28,7 @@ pub enum UpdateSelection {
 }
 
 impl UpdateSelection {
+    /// Returns whether the package may get a new version.
     fn covers(&self, name: &str) -> bool {
         match self {
             UpdateSelection::Nothing => false,
@@ -78,7 +79,7 @@ pub async fn resolve(
     };
     for _ in 0..MAX_RESOLUTION_ROUNDS {
         if let Some(chosen) = work.round(root, reach).await? {
-            return Ok(locked(chosen));
+            return Ok(lock_of(chosen));
         }
     }
     Err(PackageError::new(
@@ -88,23 +89,24 @@ pub async fn resolve(
     .suggest("write exact versions in the project's Package document"))
 }
 
-fn locked(chosen: BTreeMap<String, SelectedPackage>) -> PackageLock {
+/// Creates the lock file for the chosen packages.
+fn lock_of(chosen: BTreeMap<String, SelectedPackage>) -> PackageLock {
     let version = |name: &str| {
         chosen
             .get(name)
-            .map(|have| have.version.to_string())
+            .map(|package| package.version.to_string())
             .unwrap_or_default()
     };
-    let entries = chosen.iter().map(|(name, have)| {
-        let wanted = have.manifest.dependencies.iter();
+    let entries = chosen.iter().map(|(name, package)| {
+        let wanted = package.manifest.dependencies.iter();
         let dependencies = wanted
             .map(|one| (one.name.clone(), version(&one.name)))
             .collect();
         (
-            format!("{name}@{}", have.version),
+            format!("{name}@{}", package.version),
             LockedPackage {
                 dependencies,
-                ..have.locked.clone()
+                ..package.locked.clone()
             },
         )
     });
@@ -187,6 +189,8 @@ impl PackageResolver<'_> {
                 .any(|one| one.is_root && one.source == have.source)
     }
 
+    /// Chooses the version of a package that meets all demands: the locked version if possible,
+    /// else the newest. Fails if no version fits.
     async fn choose(&mut self, name: &str, all: &[DependencyDemand]) -> Result<SelectedPackage> {
         let first = all.iter().find(|demand| demand.is_root).unwrap_or(&all[0]);
         if !first.is_root && all.iter().any(|demand| demand.source != first.source) {
@@ -196,28 +200,28 @@ impl PackageResolver<'_> {
             all.iter()
                 .all(|demand| demand.dependency.wanted.matches(version))
         };
-        if let Some(kept) = self.reusable_lock_entry(name, first, &suits) {
-            return self.fetch_locked(first, kept).await;
+        if let Some(locked) = self.reusable_lock_entry(name, first, &suits) {
+            return self.fetch_locked(first, locked).await;
         }
-        let offered = self.offers(name, first).await?;
-        let mut fit: Vec<&CandidateVersion> = offered
+        let candidates = self.offers(name, first).await?;
+        let mut fitting: Vec<&CandidateVersion> = candidates
             .iter()
-            .filter(|one| one.version.as_ref().is_none_or(&suits))
+            .filter(|candidate| candidate.version.as_ref().is_none_or(&suits))
             .collect();
-        fit.sort_by(|a, b| b.version.cmp(&a.version));
+        fitting.sort_by(|a, b| b.version.cmp(&a.version));
         let versions = || {
-            offered
+            candidates
                 .iter()
-                .filter_map(|one| one.version.clone())
+                .filter_map(|candidate| candidate.version.clone())
                 .collect()
         };
-        let Some(candidate) = fit.first() else {
-            return Err(nothing_fits(name, all, versions()));
+        let Some(candidate) = fitting.first() else {
+            return Err(no_version_error(name, all, versions()));
         };
-        let have = self.fetch(name, first, candidate).await?;
-        match suits(&have.version) {
-            true => Ok(have),
-            false => Err(nothing_fits(name, all, vec![have.version])),
+        let package = self.fetch(name, first, candidate).await?;
+        match suits(&package.version) {
+            true => Ok(package),
+            false => Err(no_version_error(name, all, vec![package.version])),
         }
     }
 
@@ -238,16 +242,17 @@ impl PackageResolver<'_> {
         (version.is_some() && is_same && locked.contents.is_some()).then(|| locked.clone())
     }
 
+    /// Returns the versions that the source of `demand` offers; requests each source once.
     async fn offers(
         &mut self,
         name: &str,
         demand: &DependencyDemand,
     ) -> Result<Vec<CandidateVersion>> {
-        let known = self
+        let cached = self
             .offers
             .iter()
             .find(|(of, source, _)| of == name && *source == demand.source);
-        if let Some((.., offers)) = known {
+        if let Some((.., offers)) = cached {
             return Ok(offers.clone());
         }
         let offers = demand.source.candidates(name, &demand.reach).await?;
@@ -256,6 +261,7 @@ impl PackageResolver<'_> {
         Ok(offers)
     }
 
+    /// Fetches the package version of the lock file, from the cache if possible.
     async fn fetch_locked(
         &mut self,
         demand: &DependencyDemand,
@@ -270,9 +276,11 @@ impl PackageResolver<'_> {
         )
         .await?;
         let opened = open(&archive, &self.cache.work())?;
-        have(demand, &opened, locked, false)
+        selected(demand, &opened, locked, false)
     }
 
+    /// Fetches a version; reuses an earlier download. Fails if the archive contains another
+    /// package.
     async fn fetch(
         &mut self,
         name: &str,
@@ -336,7 +344,7 @@ impl PackageResolver<'_> {
         let is_folder = !fetched.is_archive && matches!(demand.source, PackageSource::File(_));
         self.fetched
             .insert(key, (locked.clone(), opened.manifest.clone(), is_folder));
-        have(demand, &opened, locked, is_folder)
+        selected(demand, &opened, locked, is_folder)
     }
 }
 
@@ -385,7 +393,8 @@ pub async fn fetch_locked(
     Ok(fetched.archive)
 }
 
-fn have(
+/// Describes the unpacked package as the selected version for `demand`.
+fn selected(
     demand: &DependencyDemand,
     opened: &UnpackedPackage,
     locked: LockedPackage,
@@ -416,6 +425,8 @@ fn inner(demand: &DependencyDemand, is_folder: bool) -> FetchSettings {
     }
 }
 
+/// Returns the dependencies of a manifest with their sources. `by` is the name of the package or
+/// project.
 fn demands(
     by: &str,
     is_root: bool,
@@ -439,8 +450,9 @@ fn demands(
     manifest.dependencies.iter().map(demand).collect()
 }
 
+/// Creates the error for demands that no common version meets.
 fn conflict(name: &str, all: &[DependencyDemand]) -> PackageError {
-    let who: Vec<String> = all
+    let demands: Vec<String> = all
         .iter()
         .map(|demand| {
             format!(
@@ -451,7 +463,7 @@ fn conflict(name: &str, all: &[DependencyDemand]) -> PackageError {
         .collect();
     let message = format!(
         "The required versions of `{name}` conflict: {}.",
-        who.join("; ")
+        demands.join("; ")
     );
     PackageError::new(Code::PACKAGE_VERSION_CONFLICT, message).suggest(
         "use versions of these packages that agree, or set the source in the project's Package \
@@ -459,21 +471,27 @@ fn conflict(name: &str, all: &[DependencyDemand]) -> PackageError {
     )
 }
 
-fn nothing_fits(name: &str, all: &[DependencyDemand], mut versions: Vec<Version>) -> PackageError {
+/// Creates the error for a package without a fitting version; lists up to eight versions that
+/// exist.
+fn no_version_error(
+    name: &str,
+    all: &[DependencyDemand],
+    mut versions: Vec<Version>,
+) -> PackageError {
     if all.len() > 1 && !versions.is_empty() {
         return conflict(name, all);
     }
     versions.sort_by(|a, b| b.cmp(a));
     let versions: Vec<String> = versions.iter().take(8).map(ToString::to_string).collect();
-    let there = if versions.is_empty() {
+    let available = if versions.is_empty() {
         "it has no versions".to_owned()
     } else {
         format!("it has {}", versions.join(", "))
     };
-    let wanted = &all[0];
+    let demand = &all[0];
     let message = format!(
-        "{} has no version of `{name}` that `{}` allows; {there}.",
-        wanted.source, wanted.dependency.range
+        "{} has no version of `{name}` that `{}` allows; {available}.",
+        demand.source, demand.dependency.range
     );
     PackageError::source(message).suggest("correct the version of the dependency")
 }

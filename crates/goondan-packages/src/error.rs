@@ -27,14 +27,18 @@ impl PackageError {
         }
     }
 
+    /// Creates an error of a package source, such as a registry.
     pub(crate) fn source(message: impl AsRef<str>) -> Self {
         PackageError::new(Code::PACKAGE_SOURCE, message)
     }
 
+    /// Creates an error for an invalid archive.
     pub(crate) fn archive(message: impl AsRef<str>) -> Self {
         PackageError::new(Code::PACKAGE_ARCHIVE, message)
     }
 
+    /// Creates the error for a file that cannot be read or written; `what` is a participle such as
+    /// "written".
     pub(crate) fn io(what: &str, path: &Path, error: &io::Error) -> Self {
         PackageError::new(
             Code::CONFIG_ERROR,
@@ -42,6 +46,7 @@ impl PackageError {
         )
     }
 
+    /// Adds a suggestion; control characters are removed.
     #[must_use]
     pub(crate) fn suggest(mut self, suggestion: impl AsRef<str>) -> Self {
         self.suggestion = Some(plain(suggestion.as_ref()));

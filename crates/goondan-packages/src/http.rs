@@ -85,6 +85,7 @@ pub(crate) fn parse(address: &str) -> Result<Url> {
     }
 }
 
+/// Sends a request. Fails only if there is no response; error statuses are returned.
 pub(crate) async fn send(request: RequestBuilder, host: &str) -> Result<Response> {
     request
         .send()
@@ -120,6 +121,7 @@ pub(crate) async fn body(mut response: Response, largest: usize, host: &str) -> 
     Ok(bytes)
 }
 
+/// Creates the error for a host without a response, with the innermost cause.
 fn unreachable(host: &str, error: &reqwest::Error) -> PackageError {
     let mut reason: &dyn std::error::Error = error;
     while let Some(source) = reason.source() {

@@ -168,19 +168,20 @@ fn covering_lock(
 
 /// Creates the directory for packages. Fails on a symbolic link, which would redirect the
 /// installation.
-fn prepare(root: &Path, place: &Path) -> Result<()> {
+fn prepare(root: &Path, directory: &Path) -> Result<()> {
     let mut path = root.to_owned();
     for part in Path::new(INSTALLED_DIR) {
         path.push(part);
         make_folder(&path)?;
     }
-    let ignore = place.join(".gitignore");
+    let ignore = directory.join(".gitignore");
     if !ignore.exists() {
         fs::write(&ignore, "*\n").map_err(|error| PackageError::io("written", &ignore, &error))?;
     }
     Ok(())
 }
 
+/// Creates a directory unless it exists. Fails if the path is a file or a link.
 fn make_folder(path: &Path) -> Result<()> {
     match fs::symlink_metadata(path) {
         Ok(metadata) if metadata.is_dir() => Ok(()),
@@ -196,8 +197,8 @@ fn make_folder(path: &Path) -> Result<()> {
 }
 
 /// Waits until no other process installs in the project.
-async fn lock_project(place: &Path) -> Result<File> {
-    let path = place.join(".lock");
+async fn lock_project(directory: &Path) -> Result<File> {
+    let path = directory.join(".lock");
     let wait = move || -> io::Result<File> {
         let file = File::options()
             .create(true)
@@ -211,7 +212,7 @@ async fn lock_project(place: &Path) -> Result<File> {
         .await
         .map_err(io::Error::from)
         .and_then(|locked| locked);
-    locked.map_err(|error| PackageError::io("locked", place, &error))
+    locked.map_err(|error| PackageError::io("locked", directory, &error))
 }
 
 /// Updates the directory of a package to the lock file; returns false if it is current.
@@ -224,21 +225,26 @@ async fn place_package(
     offline: bool,
 ) -> Result<bool> {
     let folder = root.join(installed_folder(name));
-    let wanted = locked.contents.as_deref();
+    let expected_hash = locked.contents.as_deref();
     let is_folder = fs::symlink_metadata(&folder).is_ok_and(|metadata| metadata.is_dir());
-    if is_folder && contents(&OsFiles, &folder).ok().as_deref() == wanted {
+    if is_folder && contents(&OsFiles, &folder).ok().as_deref() == expected_hash {
         return Ok(false);
     }
     let archive = fetch_locked(name, locked, reach, cache, offline).await?;
-    put(&archive, &folder, wanted, &root.join(INSTALLED_DIR))?;
+    put(&archive, &folder, expected_hash, &root.join(INSTALLED_DIR))?;
     Ok(true)
 }
 
 /// Unpacks `archive` next to `folder` and then renames it, so that no process sees a partial
 /// package.
-pub(crate) fn put(archive: &[u8], folder: &Path, wanted: Option<&str>, place: &Path) -> Result<()> {
-    let opened = open(archive, place)?;
-    if wanted != Some(opened.contents.as_str()) {
+pub(crate) fn put(
+    archive: &[u8],
+    folder: &Path,
+    expected_hash: Option<&str>,
+    directory: &Path,
+) -> Result<()> {
+    let opened = open(archive, directory)?;
+    if expected_hash != Some(opened.contents.as_str()) {
         let message = format!(
             "The unpacked files of {} do not match the lock file.",
             folder.display()
@@ -246,7 +252,7 @@ pub(crate) fn put(archive: &[u8], folder: &Path, wanted: Option<&str>, place: &P
         return Err(PackageError::new(Code::PACKAGE_INTEGRITY, message)
             .suggest("run `gdn package install` again"));
     }
-    if let Some(parent) = folder.parent().filter(|parent| *parent != place) {
+    if let Some(parent) = folder.parent().filter(|parent| *parent != directory) {
         make_folder(parent)?;
     }
     let old = opened.path().with_file_name("old");
@@ -260,9 +266,9 @@ pub(crate) fn put(archive: &[u8], folder: &Path, wanted: Option<&str>, place: &P
 }
 
 /// Removes the directories of packages that are not in `kept`.
-fn remove_others(place: &Path, kept: &BTreeMap<String, String>) -> Result<Vec<String>> {
+fn remove_others(directory: &Path, kept: &BTreeMap<String, String>) -> Result<Vec<String>> {
     let mut removed = Vec::new();
-    for (name, path) in installed(place)? {
+    for (name, path) in installed(directory)? {
         if !kept.contains_key(&name) {
             let is_folder = fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.is_dir());
             let done = if is_folder {
@@ -278,32 +284,32 @@ fn remove_others(place: &Path, kept: &BTreeMap<String, String>) -> Result<Vec<St
         .keys()
         .filter_map(|name| Some(name.split_once('/')?.0))
         .collect();
-    for name in names(place)?
+    for name in names(directory)?
         .into_iter()
         .filter(|name| name.starts_with('@') && !scopes.contains(name.as_str()))
     {
         // The directory is empty, unless a user added files.
-        let _ = fs::remove_dir(place.join(name));
+        let _ = fs::remove_dir(directory.join(name));
     }
     Ok(removed)
 }
 
-/// Lists the entries below `place` by package name.
-fn installed(place: &Path) -> Result<Vec<(String, PathBuf)>> {
-    let mut found = Vec::new();
-    for name in names(place)? {
-        let path = place.join(&name);
+/// Lists the entries below `directory` by package name.
+fn installed(directory: &Path) -> Result<Vec<(String, PathBuf)>> {
+    let mut packages = Vec::new();
+    for name in names(directory)? {
+        let path = directory.join(&name);
         match name.starts_with('@')
             && fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.is_dir())
         {
             true => {
                 let inner = names(&path)?.into_iter();
-                found.extend(inner.map(|inner| (format!("{name}/{inner}"), path.join(inner))));
+                packages.extend(inner.map(|inner| (format!("{name}/{inner}"), path.join(inner))));
             }
-            false => found.push((name, path)),
+            false => packages.push((name, path)),
         }
     }
-    Ok(found)
+    Ok(packages)
 }
 
 /// Lists the names in a directory, without internal ones, which begin with a dot.
@@ -317,6 +323,7 @@ fn names(folder: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
+/// Replaces the lock file of a project atomically.
 fn write_lock(root: &Path, lock: &PackageLock) -> Result<()> {
     let path = root.join(LOCK_FILE);
     let write = || {

@@ -18,13 +18,13 @@ pub fn of(archive: &[u8]) -> String {
 ///
 /// Fails if the hash differs. Also fails if it is not SHA-512, because a weaker hash is no proof.
 pub fn check(archive: &[u8], stated: &str, whose: &str) -> Result<()> {
-    let found = of(archive);
-    if found == stated {
+    let actual = of(archive);
+    if actual == stated {
         return Ok(());
     }
     let problem = match stated.starts_with("sha512-") {
         true => {
-            format!("The archive of {whose} has the hash {found}, but {stated} was expected.")
+            format!("The archive of {whose} has the hash {actual}, but {stated} was expected.")
         }
         false => format!("The expected hash of the archive of {whose} is not SHA-512: `{stated}`."),
     };

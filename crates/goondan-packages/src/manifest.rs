@@ -155,6 +155,7 @@ impl PackageManifest {
 }
 
 impl ManifestDependency {
+    /// Checks the name and the version range of a dependency.
     fn of(written: WrittenDependency) -> Result<ManifestDependency> {
         let WrittenDependency {
             name,
@@ -180,6 +181,7 @@ impl ManifestDependency {
     }
 }
 
+/// Creates the error for an invalid package manifest.
 fn wrong(message: String) -> PackageError {
     PackageError::new(Code::SCHEMA_INVALID, message).suggest("run `gdn validate` in the package")
 }

@@ -39,8 +39,9 @@ pub async fn newest(
     let mut candidates = source.candidates(name, reach).await?;
     candidates.sort_by(|a, b| b.version.cmp(&a.version));
     // Prefer the newest stable version: prereleases must be requested explicitly.
-    let stable = candidates.iter().position(|one| {
-        one.version
+    let stable = candidates.iter().position(|candidate| {
+        candidate
+            .version
             .as_ref()
             .is_none_or(|version| version.pre.is_empty())
     });
@@ -104,8 +105,8 @@ pub async fn checkout(
         .join(&opened.contents);
     match folder.is_dir() {
         true => {
-            let there = contents_without(&OsFiles, &folder, &[DEPENDENCIES_DIR]);
-            if there.ok().as_ref() != Some(&opened.contents) {
+            let existing_hash = contents_without(&OsFiles, &folder, &[DEPENDENCIES_DIR]);
+            if existing_hash.ok().as_ref() != Some(&opened.contents) {
                 let message = format!(
                     "The files of {source} in {} were modified.",
                     folder.display()

@@ -59,6 +59,7 @@ impl Default for GivenAnswers {
 }
 
 impl GivenAnswers {
+    /// Records the answer `id` in the conversation or task `place`.
     pub(crate) fn note(&self, place: &str, id: &str) {
         self.0
             .lock()
@@ -66,6 +67,7 @@ impl GivenAnswers {
             .put((place.to_owned(), id.to_owned()), ());
     }
 
+    /// Returns true if the answer `id` in the conversation or task `place` was recorded.
     pub(crate) fn has(&self, place: &str, id: &str) -> bool {
         self.0
             .lock()

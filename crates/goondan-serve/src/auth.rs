@@ -85,6 +85,7 @@ impl AccessPolicy {
         }
     }
 
+    /// Checks the host, the origin and the token of a request.
     pub(crate) fn check(&self, headers: &HeaderMap, uri: &Uri) -> Result<(), ApiProblem> {
         self.check_place(headers, uri)?;
         self.check_token(headers)
@@ -96,6 +97,7 @@ impl AccessPolicy {
         self.check_origin(headers, uri)
     }
 
+    /// Fails unless the request names an allowed host.
     fn check_host(&self, headers: &HeaderMap, uri: &Uri) -> Result<(), ApiProblem> {
         let is_allowed = |host: &str| {
             self.hosts
@@ -115,6 +117,7 @@ impl AccessPolicy {
         .suggest("To allow the host name, start the server with --allow-host NAME."))
     }
 
+    /// Fails if the request comes from a page of another origin.
     fn check_origin(&self, headers: &HeaderMap, uri: &Uri) -> Result<(), ApiProblem> {
         let Some(origin) = headers.get(ORIGIN) else {
             return Ok(());
@@ -136,25 +139,26 @@ impl AccessPolicy {
     /// different origin. A proxy may use another port and host name: its pages have the default
     /// port of an allowed name.
     pub(crate) fn allows_origin(&self, origin: &str, headers: &HeaderMap, uri: &Uri) -> bool {
-        let asked = host(headers, uri);
+        let requested_host = host(headers, uri);
         let is_own = |scheme: &str, usual: &str| {
             let Some(page) = origin.strip_prefix(scheme).map(str::to_ascii_lowercase) else {
                 return false;
             };
             let without_usual = |host: &str| host.strip_suffix(usual).unwrap_or(host).to_owned();
-            let is_asked = without_usual(&page) == without_usual(&asked);
+            let is_requested_host = without_usual(&page) == without_usual(&requested_host);
             let is_proxy =
                 without_port(&page) == page && !LOCAL_HOST_NAMES.contains(&page.as_str());
-            (is_asked || is_proxy) && self.hosts.contains(without_port(&page))
+            (is_requested_host || is_proxy) && self.hosts.contains(without_port(&page))
         };
         self.origins.contains(origin) || is_own("http://", ":80") || is_own("https://", ":443")
     }
 
+    /// Fails unless the request carries the server token or a session token.
     fn check_token(&self, headers: &HeaderMap) -> Result<(), ApiProblem> {
         let Some(token) = &self.token else {
             return Ok(());
         };
-        if bearer(headers).is_some_and(|given| token.is(given) || self.sign_ins.has(given)) {
+        if bearer(headers).is_some_and(|sent| token.is(sent) || self.sign_ins.has(sent)) {
             return Ok(());
         }
         Err(ApiProblem::new(
@@ -168,21 +172,23 @@ impl AccessPolicy {
     }
 }
 
+/// Returns the token of the `Authorization` header.
 pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
-    let given = headers.get(AUTHORIZATION)?.to_str().ok()?;
-    let (scheme, token) = given.split_once(' ')?;
+    let header = headers.get(AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, token) = header.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
 /// Returns the host that a request is for, with its port, in lower case.
 fn host(headers: &HeaderMap, uri: &Uri) -> String {
-    let named = headers
+    let name = headers
         .get(HOST)
         .and_then(|host| host.to_str().ok())
         .or(uri.authority().map(|name| name.as_str()));
-    named.unwrap_or_default().to_ascii_lowercase()
+    name.unwrap_or_default().to_ascii_lowercase()
 }
 
+/// Removes the port from a host name.
 fn without_port(host: &str) -> &str {
     match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
@@ -190,6 +196,7 @@ fn without_port(host: &str) -> &str {
     }
 }
 
+/// Middleware that rejects requests without access.
 pub(crate) async fn guard(
     State(access): State<Arc<AccessPolicy>>,
     request: Request,
@@ -213,9 +220,9 @@ pub(crate) async fn guard_place(
     }
 }
 
-/// Replaces a body whose stated length exceeds `limit`, in bytes, by one that fails at the first
-/// read. The handler then reports the error in the form of its protocol. Without this, the server
-/// would read up to the limit first.
+/// If the stated length of a body exceeds `limit` bytes, replaces the body with a body that fails
+/// at the first read. The handler then reports the error in the form of its protocol. Without this,
+/// the server would read up to the limit first.
 pub(crate) async fn no_larger(
     State(limit): State<usize>,
     request: Request,
@@ -241,6 +248,7 @@ pub(crate) async fn refuse_larger(
     }
 }
 
+/// Returns true if the declared length of the body exceeds `limit` bytes.
 fn is_larger(request: &Request, limit: usize) -> bool {
     let stated = request
         .headers()

@@ -73,7 +73,7 @@ pub enum ClientEvent {
 impl ServerEvent {
     /// Parses the event. Fails if this version cannot parse the event body.
     pub fn parse(&self) -> Result<ClientEvent, ClientError> {
-        let told = match &*self.name {
+        let parsed_event = match &*self.name {
             "accepted" => self.parsed().map(ClientEvent::Accepted),
             "result" => self.parsed().map(ClientEvent::Result),
             "approval.request" => self.parsed().map(ClientEvent::Asked),
@@ -90,9 +90,10 @@ impl ServerEvent {
                 ClientEvent::Happened(SwarmEvent::Runtime(Arc::new(event)))
             }),
         };
-        told.map_err(|error| ClientError::Unexpected(format!("`{}`: {error}", self.name)))
+        parsed_event.map_err(|error| ClientError::Unexpected(format!("`{}`: {error}", self.name)))
     }
 
+    /// Parses the data of the event.
     fn parsed<T: DeserializeOwned>(&self) -> serde_json::Result<T> {
         serde_json::from_str(&self.data)
     }
@@ -228,6 +229,7 @@ impl LocalClient {
             .map(ServerEvents::of)
     }
 
+    /// Sends a request. Fails unless the status is a success.
     async fn send(
         &self,
         method: Method,
@@ -261,6 +263,7 @@ impl LocalClient {
 
 const EVENT_STREAM_MEDIA_TYPE: &str = "text/event-stream";
 
+/// Encodes a body as JSON.
 fn encoded(body: &impl Serialize) -> Result<Bytes, ClientError> {
     serde_json::to_vec(body)
         .map(Bytes::from)
@@ -283,6 +286,7 @@ struct ClientResponse {
 }
 
 impl ClientResponse {
+    /// Returns the response, or an error for a status that is no success.
     async fn checked(self) -> Result<ClientResponse, ClientError> {
         let status = self.response.status();
         if status.is_success() {
@@ -295,6 +299,7 @@ impl ClientResponse {
         }
     }
 
+    /// Reads a JSON body.
     async fn read<T: DeserializeOwned>(self) -> Result<T, ClientError> {
         let body = self.response.into_body().collect().await?.to_bytes();
         serde_json::from_slice(&body).map_err(|error| ClientError::Unexpected(error.to_string()))
@@ -314,6 +319,7 @@ struct SseParser {
 }
 
 impl ServerEvents {
+    /// Parses the events of a response.
     fn of(answer: ClientResponse) -> Self {
         ServerEvents {
             answer: Some(answer),
@@ -342,6 +348,7 @@ impl ServerEvents {
 }
 
 impl SseParser {
+    /// Adds received bytes to the parser.
     fn take(&mut self, bytes: &[u8]) {
         self.rest.extend_from_slice(bytes);
         while let Some(end) = self.rest.windows(2).position(|two| two == b"\n\n") {

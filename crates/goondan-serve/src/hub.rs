@@ -36,12 +36,14 @@ pub(crate) struct RunningTurn {
 }
 
 impl RunningTurn {
+    /// Discards the text and the reasoning of the step so far.
     fn clear(&mut self) {
         self.text.clear();
         self.reasoning.clear();
     }
 }
 
+/// An event for all streams.
 pub(crate) struct PublishedEvent {
     pub(crate) event: SwarmEvent,
     /// The event's trace; `None` for text of a turn whose start was not observed.
@@ -49,6 +51,7 @@ pub(crate) struct PublishedEvent {
     line: OnceLock<Option<EncodedEvent>>,
 }
 
+/// Name and data of a server-sent event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct EncodedEvent {
     pub(crate) name: String,
@@ -56,6 +59,7 @@ pub(crate) struct EncodedEvent {
 }
 
 impl EncodedEvent {
+    /// Encodes a value; the field `type` becomes the name.
     pub(crate) fn of(value: &Value) -> Self {
         let name = value
             .get("type")
@@ -78,6 +82,7 @@ impl PublishedEvent {
             .as_ref()
     }
 
+    /// Conversation of the event.
     pub(crate) fn instance(&self) -> InstanceId {
         match &self.event {
             SwarmEvent::Runtime(event) => event.instance(),
@@ -89,6 +94,7 @@ impl PublishedEvent {
     }
 }
 
+/// Returns the wire form of an event; `None` for the end of a turn.
 fn written(event: &SwarmEvent) -> Option<Value> {
     match event {
         SwarmEvent::Runtime(event) => serde_json::to_value(event).ok(),
@@ -167,10 +173,12 @@ impl EventHub {
             .map(|turn| turn.trace_id.clone())
     }
 
+    /// Number of running turns.
     pub(crate) fn running(&self) -> usize {
         self.now().running.len()
     }
 
+    /// Updates the snapshot and sends the event to all subscribers.
     pub(crate) fn publish(&self, event: &SwarmEvent) {
         let mut now = self.now();
         if let SwarmEvent::Runtime(event) = event {
@@ -188,6 +196,7 @@ impl EventHub {
         }
     }
 
+    /// Locks the snapshot.
     fn now(&self) -> MutexGuard<'_, HubSnapshot> {
         self.now.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -47,6 +47,7 @@ pub(crate) struct SwarmMetrics {
     reloads: Family<Labels, Counter>,
 }
 
+/// Creates a histogram of durations.
 fn times() -> Times {
     Family::new_with_constructor(|| Histogram::new(DURATION_BUCKETS_SECONDS))
 }
@@ -75,6 +76,7 @@ impl SwarmMetrics {
         metrics
     }
 
+    /// Registers all metrics.
     fn register(&mut self, version: &str) {
         let all = &mut self.registry;
         all.register(
@@ -148,6 +150,7 @@ impl SwarmMetrics {
         text
     }
 
+    /// Counts an event.
     pub(crate) fn count(&self, event: &RuntimeEvent) {
         let agent = || ("agent", event.agent_name.clone());
         match &event.kind {
@@ -209,6 +212,7 @@ impl SwarmMetrics {
         }
     }
 
+    /// Records a finished turn.
     fn turn(&self, agent: (&'static str, String), reason: &str, duration: u64) {
         self.turns
             .get_or_create(&vec![agent.clone(), ("finish_reason", reason.to_owned())])
@@ -218,6 +222,7 @@ impl SwarmMetrics {
             .observe(seconds(duration));
     }
 
+    /// Records a model call; `came_to` is its outcome.
     fn model_call(&self, agent: (&'static str, String), call: &ShownModelCall, came_to: &str) {
         let labels = vec![
             agent,
@@ -264,6 +269,7 @@ impl SwarmMetrics {
         }
     }
 
+    /// Records a tool call.
     fn tool_call(&self, agent: (&'static str, String), tool: &str, is_ok: bool, duration: u64) {
         let labels = vec![agent, ("tool", tool.to_owned())];
         self.tool_times
@@ -276,6 +282,7 @@ impl SwarmMetrics {
         self.tool_calls.get_or_create(&labels).inc();
     }
 
+    /// Counts an approval answer.
     fn approval(&self, answer: &str) {
         self.approvals
             .get_or_create(&vec![("answer", answer.to_owned())])
@@ -283,10 +290,12 @@ impl SwarmMetrics {
     }
 }
 
+/// Label for an outcome.
 fn outcome(word: &str) -> (&'static str, String) {
     ("outcome", word.to_owned())
 }
 
+/// Converts milliseconds to seconds.
 fn seconds(millis: u64) -> f64 {
     std::time::Duration::from_millis(millis).as_secs_f64()
 }

@@ -28,6 +28,7 @@ pub(crate) struct ApiProblem {
 }
 
 impl ApiProblem {
+    /// Error for a body that is too large.
     pub(crate) fn too_large() -> Self {
         ApiProblem::new(
             Code::SERVE_TOO_LARGE,
@@ -46,6 +47,7 @@ impl ApiProblem {
         }
     }
 
+    /// Adds a suggestion.
     #[must_use]
     pub(crate) fn suggest(self, suggestion: impl Into<String>) -> Self {
         ApiProblem {
@@ -54,6 +56,7 @@ impl ApiProblem {
         }
     }
 
+    /// Encodes the problem.
     pub(crate) fn body(&self) -> ProblemBody {
         ProblemBody {
             error: ErrorBody {
@@ -66,6 +69,7 @@ impl ApiProblem {
     }
 }
 
+/// HTTP status for an error code.
 fn status(code: Code) -> StatusCode {
     match code {
         Code::SERVE_TOKEN => StatusCode::UNAUTHORIZED,

@@ -35,6 +35,7 @@ impl ReloadLog {
         }
     }
 
+    /// Adds a record; removes the oldest record if the log is full.
     fn push(&self, record: ReloadRecord) {
         let mut records = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if records.len() == MAX_RELOAD_RECORDS {
@@ -44,6 +45,7 @@ impl ReloadLog {
     }
 }
 
+/// Describes a reload.
 fn record(outcome: &ReloadOutcome, serving: u64) -> ReloadRecord {
     let diagnostics = outcome.result.as_ref().err().unwrap_or(&outcome.warnings);
     ReloadRecord {

@@ -29,7 +29,7 @@ use crate::service;
 pub struct ServerLimits {
     /// Largest request body, in bytes.
     pub body: usize,
-    /// Maximum number of connections. Further ones wait until a connection ends.
+    /// Maximum number of connections. Further connections wait until a connection ends.
     pub connections: usize,
     /// Time limit for the head of a request.
     pub head: Duration,
@@ -51,7 +51,7 @@ impl Default for ServerLimits {
 
 /// Time that new connections have, at shutdown, to send their first request.
 const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_millis(200);
-/// Time that connections have to end after the last request.
+/// Time limit for connections to end after the last request.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A listening server. Dropping it ends all connections at once.
@@ -75,7 +75,7 @@ pub struct ServerOptions {
     pub studio: bool,
     /// Records conversations as test cases for the studio.
     pub recorder: Option<Arc<dyn CaseRecorder>>,
-    /// Further routes, which bypass the token check. Their provider has to check access.
+    /// Further routes, which bypass the token check. Their provider must check access.
     pub further: Option<Router>,
 }
 
@@ -118,7 +118,7 @@ impl Server {
         self.address
     }
 
-    /// Stops accepting connections and waits up to 2 seconds for open ones to end.
+    /// Stops accepting connections and waits up to 2 seconds for open connections to end.
     pub async fn end(mut self) {
         self.stop.cancel();
         // The task ends normally or was aborted; both are fine.
@@ -132,6 +132,7 @@ impl Drop for Server {
     }
 }
 
+/// Accepts connections until `stop` is cancelled, then waits for pending requests.
 async fn accept(
     listener: TcpListener,
     router: LazyCell<Router, impl FnOnce() -> Router>,
@@ -145,7 +146,7 @@ async fn accept(
         let serving = graceful.watch(connection(stream, router, unheard.clone(), limits));
         tokio::spawn(async move {
             if let Err(error) = serving.await {
-                tracing::debug!(%error, "a connection failed");
+                tracing::debug!(%error, "an HTTP connection failed");
             }
             drop(permit);
         });
@@ -161,8 +162,8 @@ async fn accept(
         let stream = match accepted {
             Ok((stream, _)) => stream,
             Err(error) => {
-                // Usually out of file descriptors: other connections have to end first.
-                tracing::warn!(%error, "could not accept a connection");
+                // Usually out of file descriptors: other connections must end first.
+                tracing::warn!(%error, "could not accept a connection; retrying");
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 continue;
             }
@@ -197,9 +198,11 @@ fn pending_connections(listener: TcpListener) -> Vec<TcpStream> {
     std::iter::from_fn(|| accept(&listener)).collect()
 }
 
-/// Service of one connection. Drops `unheard` at its first request.
+/// Service of one connection.
 struct ConnectionService {
     router: TowerToHyperService<Router>,
+    /// Exists until the first request. During shutdown, the server waits until every connection
+    /// has dropped its sender.
     unheard: Mutex<Option<Sender<()>>>,
 }
 
@@ -209,6 +212,7 @@ impl Service<Request<Incoming>> for ConnectionService {
     type Future = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Future;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
+        // A dropped sender means that this connection has sent a request.
         drop(
             self.unheard
                 .lock()
@@ -219,6 +223,7 @@ impl Service<Request<Incoming>> for ConnectionService {
     }
 }
 
+/// Configures HTTP for one accepted connection.
 fn connection(
     stream: TcpStream,
     router: Router,
@@ -231,9 +236,9 @@ fn connection(
     http.timer(TokioTimer::new())
         .header_read_timeout(limits.head)
         .max_buf_size(64 * 1024);
-    let heard = ConnectionService {
+    let service = ConnectionService {
         router: TowerToHyperService::new(router),
         unheard: Mutex::new(Some(unheard)),
     };
-    http.serve_connection(TokioIo::new(stream), heard)
+    http.serve_connection(TokioIo::new(stream), service)
 }

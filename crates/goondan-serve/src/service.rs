@@ -61,6 +61,7 @@ impl Service {
         )
     }
 
+    /// Same as [`Service::begin`], with the given hub.
     pub(crate) fn with_hub(
         hub: EventHub,
         swarm: Swarm,
@@ -90,13 +91,18 @@ impl Service {
             is_draining: AtomicBool::new(false),
             ended: ended.clone(),
         };
-        let mut news = inner.swarm.reload_news();
+        let mut reloads_receiver = inner.swarm.reload_news();
         let service = Service {
             inner: Arc::new(inner),
         };
-        let told = service.clone();
-        let reloads =
-            tokio::spawn(async move { told.inner.reloads.follow(told.swarm(), &mut news).await });
+        let reload_service = service.clone();
+        let reloads = tokio::spawn(async move {
+            reload_service
+                .inner
+                .reloads
+                .follow(reload_service.swarm(), &mut reloads_receiver)
+                .await
+        });
         (service, ServiceGuard { reloads, ended })
     }
 
@@ -110,6 +116,7 @@ impl Service {
         self.inner.is_draining.store(true, Ordering::Release);
     }
 
+    /// Returns true if the service refuses new inputs.
     pub(crate) fn is_draining(&self) -> bool {
         self.inner.is_draining.load(Ordering::Acquire)
     }

@@ -20,8 +20,10 @@ use crate::turn_subscription::{TurnSubscription, TurnUpdate};
 /// the store.
 const STREAM_BUFFER_EVENTS: usize = 64;
 
+/// The client disconnected.
 pub(crate) struct ClientGone;
 
+/// Decides if a stream continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StreamFlow {
     /// The turn continues, and so does the stream.
@@ -86,21 +88,22 @@ pub(crate) trait TurnEncoder: Send + Sized + 'static {
     fn stopped(&mut self) -> impl Future<Output = Result<(), ClientGone>> + Send;
 }
 
+/// Event stream response.
 pub(crate) type Events =
     Sse<KeepAliveStream<Pin<Box<dyn Stream<Item = Result<Event, Infallible>> + Send>>>>;
 
 /// Streams the turn that `watch` follows.
 pub(crate) fn respond<T: TurnEncoder>(
     watch: TurnSubscription,
-    teller: impl FnOnce(StreamSender) -> T,
+    encoder: impl FnOnce(StreamSender) -> T,
 ) -> Events {
     let (events, mut waiting) = mpsc::channel(STREAM_BUFFER_EVENTS);
     let client = events.clone();
-    let teller = teller(StreamSender {
+    let encoder = encoder(StreamSender {
         events,
         ended: watch.service().inner.ended.clone(),
     });
-    tokio::spawn(follow(teller, watch, client));
+    tokio::spawn(follow(encoder, watch, client));
     sse(futures::stream::poll_fn(move |context| {
         waiting.poll_recv(context).map(|event| event.map(Ok))
     }))
@@ -111,64 +114,73 @@ pub(crate) fn respond_once(value: &Value) -> Events {
     sse(futures::stream::iter([Ok(event(value))]))
 }
 
+/// Creates a response that sends keep-alive comments.
 fn sse(stream: impl Stream<Item = Result<Event, Infallible>> + Send + 'static) -> Events {
     let stream: Pin<Box<dyn Stream<Item = _> + Send>> = Box::pin(stream);
     Sse::new(stream).keep_alive(KeepAlive::default())
 }
 
+/// Encodes a value as an event.
 fn event(value: &Value) -> Event {
     Event::default().data(value.to_string())
 }
 
-async fn follow<T: TurnEncoder>(mut teller: T, mut watch: TurnSubscription, client: Sender<Event>) {
-    match encode_updates(&mut teller, &mut watch, &client).await {
+/// Sends the turn to the client. If the client disconnects, keeps the approval listener until the
+/// turn is over or waits for approval.
+async fn follow<T: TurnEncoder>(
+    mut encoder: T,
+    mut watch: TurnSubscription,
+    client: Sender<Event>,
+) {
+    match encode_updates(&mut encoder, &mut watch, &client).await {
         Ok(()) => {
             // The response ends here. It does not wait for the approval.
-            drop((teller, client));
+            drop((encoder, client));
             watch.park();
         }
         // The client may reconnect, or another client may follow the turn.
         Err(ClientGone) => {
-            drop((teller, client));
+            drop((encoder, client));
             watch.settled().await;
         }
     }
 }
 
+/// Passes updates to the encoder until the client has everything that it requested.
 async fn encode_updates<T: TurnEncoder>(
-    teller: &mut T,
+    encoder: &mut T,
     watch: &mut TurnSubscription,
     client: &Sender<Event>,
 ) -> Result<(), ClientGone> {
-    let mut flow = teller.begin(watch.sees_beginning()).await?;
+    let mut flow = encoder.begin(watch.sees_beginning()).await?;
     while flow == StreamFlow::More {
         if let Some(running) = watch
             .running
-            .take_if(|running| running.turn_id == teller.turn_id())
+            .take_if(|running| running.turn_id == encoder.turn_id())
         {
-            teller.catch_up(&running.text).await?;
+            encoder.catch_up(&running.text).await?;
         }
-        let news = tokio::select! {
-            news = watch.next() => news,
+        let update = tokio::select! {
+            update = watch.next() => update,
             () = client.closed() => return Err(ClientGone),
         };
-        flow = match news {
-            TurnUpdate::Seen(seen) => teller.event_published(&seen).await?,
-            TurnUpdate::Asked(question) => teller.approval_requested(&question).await?,
+        flow = match update {
+            TurnUpdate::Seen(seen) => encoder.event_published(&seen).await?,
+            TurnUpdate::Asked(question) => encoder.approval_requested(&question).await?,
             TurnUpdate::Answered => {
-                teller.approval_closed().await?;
+                encoder.approval_closed().await?;
                 StreamFlow::More
             }
             TurnUpdate::Missed => {
-                teller.missed();
+                encoder.missed();
                 StreamFlow::More
             }
             TurnUpdate::Over(result) => {
-                teller.over(&result).await?;
+                encoder.over(&result).await?;
                 StreamFlow::Enough
             }
             TurnUpdate::Gone => {
-                teller.stopped().await?;
+                encoder.stopped().await?;
                 StreamFlow::Enough
             }
         };

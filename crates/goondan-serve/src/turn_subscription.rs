@@ -32,6 +32,7 @@ pub(crate) struct TurnSubscription {
     is_behind: bool,
 }
 
+/// Update of a followed turn.
 pub(crate) enum TurnUpdate {
     /// An event of the trace.
     Seen(Arc<PublishedEvent>),
@@ -81,14 +82,14 @@ impl TurnSubscription {
         event_id: &str,
         instance: &InstanceId,
     ) -> Option<TurnSubscription> {
-        match TurnSubscription::place(service, event_id, instance).await {
+        match TurnSubscription::look_up(service, event_id, instance).await {
             InputLookup::Taken(watch) => Some(watch),
             InputLookup::Free(_) => None,
         }
     }
 
     /// Subscribes to an input that may have been submitted before.
-    pub(crate) async fn place(
+    pub(crate) async fn look_up(
         service: &Service,
         event_id: &str,
         instance: &InstanceId,
@@ -138,6 +139,7 @@ impl TurnSubscription {
         self.sees_beginning
     }
 
+    /// Waits for the next update.
     pub(crate) async fn next(&mut self) -> TurnUpdate {
         loop {
             if let Some(result) = self.over.take() {
@@ -162,9 +164,9 @@ impl TurnSubscription {
             tokio::select! {
                 // The last events come before the end of the swarm.
                 biased;
-                seen = self.live.recv() => match seen {
-                    Ok(seen) => if let Some(news) = self.to_update(seen) {
-                        return news;
+                received = self.live.recv() => match received {
+                    Ok(received) => if let Some(update) = self.to_update(received) {
+                        return update;
                     },
                     Err(RecvError::Lagged(_)) => self.is_behind = true,
                     Err(RecvError::Closed) => return TurnUpdate::Gone,
@@ -181,47 +183,48 @@ impl TurnSubscription {
     /// Subscribes again with the current state.
     async fn resubscribe(&mut self) -> TurnUpdate {
         match TurnSubscription::begin(&self.service, &self.event_id, &self.instance).await {
-            Some(again) => {
-                *self = again;
+            Some(subscription) => {
+                *self = subscription;
                 TurnUpdate::Missed
             }
             None => TurnUpdate::Gone,
         }
     }
 
-    fn to_update(&self, seen: Arc<PublishedEvent>) -> Option<TurnUpdate> {
+    /// Converts an event; `None` if the event belongs to another trace.
+    fn to_update(&self, published: Arc<PublishedEvent>) -> Option<TurnUpdate> {
         if let SwarmEvent::TurnEnded {
             event_id, result, ..
-        } = &seen.event
+        } = &published.event
             && *event_id == self.event_id
         {
             return Some(TurnUpdate::Over(result.clone()));
         }
-        (seen.trace_id.as_ref() == Some(&self.trace_id)).then_some(TurnUpdate::Seen(seen))
+        (published.trace_id.as_ref() == Some(&self.trace_id)).then_some(TurnUpdate::Seen(published))
     }
 
+    /// Trace of the input.
     pub(crate) fn trace_id(&self) -> &str {
         &self.trace_id
     }
 
+    /// Service of the subscription.
     pub(crate) fn service(&self) -> &Service {
         &self.service
     }
 
     /// Ends the subscription, but keeps the approval listener until the client answers.
     pub(crate) fn park(self) {
-        let asked: Vec<ApprovalHandle> = self.asked.into_iter().collect();
-        approvals::park(self.listener, &asked);
+        let open_requests: Vec<ApprovalHandle> = self.asked.into_iter().collect();
+        approvals::park(self.listener, &open_requests);
     }
 
     /// Waits until the turn is over or waits for approval. Returns false if the swarm ended before.
     pub(crate) async fn settled(mut self) -> bool {
         loop {
-            if self
-                .asked
-                .as_ref()
-                .is_some_and(|question| question.end().is_none())
-            {
+            let is_open = |question: &ApprovalHandle| question.end().is_none();
+            if self.asked.as_ref().is_some_and(is_open) {
+                // The listener must stay subscribed, so that the client can still answer.
                 self.park();
                 return true;
             }
@@ -237,6 +240,7 @@ impl TurnSubscription {
     }
 }
 
+/// Waits for an approval request. Never returns without a listener.
 async fn next_request(listener: &mut Option<ApprovalListener>) {
     let question = match listener {
         Some(listener) => listener.next().await,
@@ -247,6 +251,7 @@ async fn next_request(listener: &mut Option<ApprovalListener>) {
     }
 }
 
+/// Waits for the end of the approval request. Never returns without a request.
 async fn ended(question: Option<&ApprovalHandle>) {
     match question {
         Some(question) => question.ended().await,

@@ -44,6 +44,7 @@ pub(crate) struct BuiltInResources {
 }
 
 impl BuiltInResources {
+    /// Creates the resources of the built-in package.
     pub(crate) fn of(base: &BasePackage) -> Self {
         let tools = base
             .tools
@@ -67,6 +68,7 @@ impl BuiltInResources {
     }
 }
 
+/// Creates a built-in resource, which has no position in a file.
 fn built_in<T>(kind: Kind, name: &str, spec: T) -> (ResourceId, Arc<Resource<T>>) {
     let id = ResourceId::base(kind, name);
     let resource = Resource {

@@ -72,6 +72,8 @@ struct ContentsWalk<'f> {
 }
 
 impl ContentsWalk<'_> {
+    /// Hashes the files of a directory. Fails if the package exceeds a limit or contains other
+    /// kinds of files.
     fn folder(&mut self, path: &Path, relative: &str, depth: usize) -> io::Result<()> {
         if depth > MAX_PACKAGE_DEPTH {
             return Err(io::Error::other(format!(
@@ -88,17 +90,17 @@ impl ContentsWalk<'_> {
                     "it has more than {MAX_PACKAGE_ENTRIES} files"
                 )));
             }
-            let here = if relative.is_empty() {
+            let relative_path = if relative.is_empty() {
                 name.clone()
             } else {
                 format!("{relative}/{name}")
             };
             match kind {
-                FileKind::Directory => self.folder(&path.join(&name), &here, depth + 1)?,
-                FileKind::File => self.file(&path.join(&name), here)?,
+                FileKind::Directory => self.folder(&path.join(&name), &relative_path, depth + 1)?,
+                FileKind::File => self.file(&path.join(&name), relative_path)?,
                 FileKind::Other => {
                     return Err(io::Error::other(format!(
-                        "`{here}` is neither a file nor a directory"
+                        "`{relative_path}` is neither a file nor a directory"
                     )));
                 }
             }
@@ -106,10 +108,11 @@ impl ContentsWalk<'_> {
         Ok(())
     }
 
+    /// Hashes a file. Fails if the package becomes too large.
     fn file(&mut self, path: &Path, relative: String) -> io::Result<()> {
-        let left = MAX_PACKAGE_BYTES - self.bytes;
-        let bytes = self.files.read(path, left)?;
-        if bytes.len() as u64 > left {
+        let remaining_bytes = MAX_PACKAGE_BYTES - self.bytes;
+        let bytes = self.files.read(path, remaining_bytes)?;
+        if bytes.len() as u64 > remaining_bytes {
             return Err(io::Error::other(format!(
                 "it is larger than {} MiB",
                 MAX_PACKAGE_BYTES / 1024 / 1024

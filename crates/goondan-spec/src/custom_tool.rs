@@ -112,6 +112,7 @@ impl CustomTool {
     }
 }
 
+/// Reads `tool.yaml`; `None` if it is invalid.
 fn read(text: &str, findings: &mut DiagnosticSink) -> Option<CustomTool> {
     let root = match yaml::parse(text) {
         Ok(Some(root)) => root,
@@ -147,6 +148,7 @@ fn read(text: &str, findings: &mut DiagnosticSink) -> Option<CustomTool> {
     tool
 }
 
+/// Reads the fields of `tool.yaml`; `None` if a required field is missing or invalid.
 fn read_fields(fields: &mut MapReader<'_>, findings: &mut DiagnosticSink) -> Option<CustomTool> {
     let name = fields
         .required("name", findings)
@@ -184,6 +186,7 @@ fn read_version(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Optio
     }
 }
 
+/// Reads the name of the tool.
 fn read_name(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<String> {
     let name = field.text(findings)?;
     let plain = name.len() <= 63
@@ -200,6 +203,7 @@ fn read_name(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<S
     plain.then(|| name.to_owned())
 }
 
+/// Reads the path of the program; `None` if it leads out of the directory of the tool.
 fn read_entrypoint(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<String> {
     let path = field.text(findings)?;
     let leaves = path.starts_with(['/', '\\'])
@@ -216,6 +220,7 @@ fn read_entrypoint(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Op
     (!leaves).then(|| path.trim_start_matches("./").to_owned())
 }
 
+/// Reads the parameters; reports names that occur twice.
 fn read_parameters(
     field: &FieldReader<'_>,
     findings: &mut DiagnosticSink,
@@ -236,6 +241,7 @@ fn read_parameters(
     Some(parameters)
 }
 
+/// Reads a parameter; `None` if its name or type is invalid.
 fn read_parameter(
     item: &FieldReader<'_>,
     findings: &mut DiagnosticSink,

@@ -32,6 +32,7 @@ pub(crate) struct FieldReader<'n> {
 }
 
 impl<'n> FieldReader<'n> {
+    /// Returns a reader of a whole document.
     pub(crate) fn root(node: &'n YamlNode) -> Self {
         FieldReader {
             node,
@@ -94,6 +95,7 @@ impl<'n> FieldReader<'n> {
         fix
     }
 
+    /// Creates the error for a value of the wrong type, with a fix if there is a safe one.
     fn wrong_type(&self, expected: &str) -> Diagnostic {
         let message = format!(
             "`{}` must be {expected}, but is {}.",
@@ -134,6 +136,8 @@ impl<'n> FieldReader<'n> {
         Some(text)
     }
 
+    /// Returns the boolean; `None`, with an error, for other values. Suggests `true` for `yes` and
+    /// `on`.
     pub(crate) fn boolean(&self, findings: &mut DiagnosticSink) -> Option<bool> {
         if let NodeContent::Bool(value) = self.node.content {
             return Some(value);
@@ -230,21 +234,22 @@ impl<'n> FieldReader<'n> {
         if let Some((_, value)) = words.iter().find(|(word, _)| *word == text) {
             return Some(*value);
         }
-        let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+        let allowed: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
         let message = format!(
             "`{}` must be {}, but is `{}`.",
             self.path,
-            alternatives(&known),
+            alternatives(&allowed),
             excerpt(text, 60)
         );
         let diagnostic = self.invalid(message);
-        findings.add(match closest(text, &known) {
+        findings.add(match closest(text, &allowed) {
             Some(near) => self.did_you_mean(diagnostic, near),
             None => diagnostic,
         });
         None
     }
 
+    /// Returns a reader for each list item; `None`, with an error, if the value is not a list.
     pub(crate) fn list(&self, findings: &mut DiagnosticSink) -> Option<Vec<FieldReader<'n>>> {
         let NodeContent::List(items) = &self.node.content else {
             findings.add(self.wrong_type("a list"));
@@ -511,10 +516,12 @@ fn guard_permission_fix(fix: Fix, path: &str) -> Fix {
     }
 }
 
+/// Returns a reader of the field, unless its value is null.
 fn present<'n>(entry: &'n MapEntry, parent: &str) -> Option<FieldReader<'n>> {
     (entry.value.content != NodeContent::Null).then(|| field_of(entry, parent))
 }
 
+/// Returns a reader of a map entry.
 fn field_of<'n>(entry: &'n MapEntry, parent: &str) -> FieldReader<'n> {
     FieldReader {
         node: &entry.value,
@@ -524,6 +531,7 @@ fn field_of<'n>(entry: &'n MapEntry, parent: &str) -> FieldReader<'n> {
     }
 }
 
+/// Returns the path of a field: `PARENT.NAME`.
 fn join(parent: &str, name: &str) -> String {
     if parent.is_empty() {
         name.to_owned()
@@ -532,6 +540,8 @@ fn join(parent: &str, name: &str) -> String {
     }
 }
 
+/// Returns the number as an unsigned integer, including `3.0`; `None` if it has a fraction or a
+/// sign.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 fn whole_number(number: &Number) -> Option<u64> {
     let exact =
@@ -539,6 +549,7 @@ fn whole_number(number: &Number) -> Option<u64> {
     number.as_u64().or_else(|| number.as_f64().and_then(exact))
 }
 
+/// Returns the number as a signed integer, including `-3.0`; `None` if it has a fraction.
 #[allow(clippy::cast_possible_truncation)]
 fn signed_number(number: &Number) -> Option<i64> {
     let exact = |value: f64| (value.fract() == 0.0 && value.abs() < 9e15).then_some(value as i64);

@@ -33,8 +33,8 @@ pub(crate) fn find(files: &[Arc<ParsedFile>], nested: &[Arc<ParsedFile>]) -> Vec
         .flatten()
         .filter(|(dependency, ..)| *dependency != name)
     {
-        if let Some(road) = dependency_path(name, dependency, &edges) {
-            let circle = format!("{name} → {}", road.join(" → "));
+        if let Some(cycle) = dependency_path(name, dependency, &edges) {
+            let circle = format!("{name} → {}", cycle.join(" → "));
             found.push(
                 Diagnostic::new(
                     Code::CYCLE,
@@ -55,6 +55,7 @@ pub(crate) fn find(files: &[Arc<ParsedFile>], nested: &[Arc<ParsedFile>]) -> Vec
     found
 }
 
+/// Returns the name, its position and the index of each dependency in a package manifest.
 fn dependencies(file: &ParsedFile) -> Vec<(&str, SourcePosition, usize)> {
     file.dependencies()
         .iter()
@@ -73,17 +74,17 @@ fn dependency_path<'f>(
     from: &'f str,
     edges: &DependencyEdges<'f>,
 ) -> Option<Vec<&'f str>> {
-    let mut roads = vec![vec![from]];
+    let mut paths = vec![vec![from]];
     let mut seen = vec![from];
-    while let Some(road) = (!roads.is_empty()).then(|| roads.remove(0)) {
-        let last = *road.last()?;
+    while let Some(path) = (!paths.is_empty()).then(|| paths.remove(0)) {
+        let last = *path.last()?;
         if last == target {
-            return Some(road);
+            return Some(path);
         }
         for (next, ..) in edges.get(last).into_iter().flatten() {
             if *next == target || !seen.contains(next) {
                 seen.push(next);
-                roads.push(road.iter().copied().chain([*next]).collect());
+                paths.push(path.iter().copied().chain([*next]).collect());
             }
         }
     }

@@ -25,7 +25,7 @@ pub struct Diagnostic {
     pub code: Code,
     /// Severity that the code defines.
     pub severity: Severity,
-    /// Complete sentence.
+    /// Description of the error or warning, as a complete sentence.
     pub message: String,
     /// File relative to the bundle's directory, with `/` as the separator.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -53,6 +53,7 @@ pub(crate) struct ValueOrigin {
 }
 
 impl DiagnosticSink {
+    /// Creates a sink for diagnostics about a file.
     pub(crate) fn about(file: impl Into<String>) -> Self {
         DiagnosticSink {
             file: file.into(),
@@ -62,7 +63,7 @@ impl DiagnosticSink {
 
     /// Appends `diagnostic` and sets its file and resource if it has none.
     pub(crate) fn add(&mut self, diagnostic: Diagnostic) {
-        let diagnostic = self.placed(diagnostic);
+        let diagnostic = self.with_origin(diagnostic);
         self.diagnostics.push(diagnostic);
     }
 
@@ -72,11 +73,12 @@ impl DiagnosticSink {
         if !self.is_buildable() {
             return self.add(diagnostic);
         }
-        let diagnostic = self.placed(diagnostic);
+        let diagnostic = self.with_origin(diagnostic);
         self.not_built.push(diagnostic);
     }
 
-    fn placed(&self, mut diagnostic: Diagnostic) -> Diagnostic {
+    /// Adds the file and the resource of the sink to a diagnostic that has none.
+    fn with_origin(&self, mut diagnostic: Diagnostic) -> Diagnostic {
         diagnostic.file.get_or_insert_with(|| self.file.clone());
         if diagnostic.resource.is_none() {
             diagnostic.resource = self

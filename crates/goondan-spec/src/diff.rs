@@ -107,6 +107,7 @@ pub fn diff(old: &BundleSnapshot, new: &BundleSnapshot) -> ReloadPlan {
     plan
 }
 
+/// Returns how the agent differs between two snapshots; `None` if it does not differ.
 fn agent_change(name: &str, old: &BundleSnapshot, new: &BundleSnapshot) -> Option<AgentChange> {
     let effect = match (old.agents.get(name), new.agents.get(name)) {
         (None, None) => return None,

@@ -49,6 +49,7 @@ pub(crate) struct DiscoveredFiles {
     pub(crate) diagnostics: Vec<Diagnostic>,
 }
 
+/// Finds the resource files of a project; skips files that `.gitignore` excludes.
 pub(crate) fn discover(files: &dyn FileAccess, root: &Path) -> DiscoveredFiles {
     let canonical = files.canonical(root).unwrap_or_else(|_| root.to_owned());
     let mut walk = DiscoveryWalk {
@@ -93,7 +94,7 @@ impl DiscoveryWalk<'_> {
         let path = self.root.join(folder);
         let mut names = match self.files.list(&path) {
             Ok(names) => names,
-            Err(error) => return self.unreadable(folder, &error),
+            Err(error) => return self.report_unreadable(folder, &error),
         };
         names.sort_unstable_by(|a, b| a.0.cmp(&b.0));
         let mut ignores = above.to_vec();
@@ -111,7 +112,7 @@ impl DiscoveryWalk<'_> {
             }
             match kind {
                 FileKind::Directory if is_resource_file(folder, &name) => {
-                    self.is_a_folder(&relative)
+                    self.report_directory_instead_of_file(&relative)
                 }
                 FileKind::Directory
                     if SKIPPED_DIRS.contains(&name.as_str()) || depth >= MAX_DIRECTORY_DEPTH => {}
@@ -122,6 +123,8 @@ impl DiscoveryWalk<'_> {
         }
     }
 
+    /// Adds a resource file, and remembers a `goondan.yaml` in a subdirectory as a possible nested
+    /// project.
     fn file(&mut self, folder: &str, name: &str, relative: String) {
         if is_resource_file(folder, name) {
             if !folder.is_empty() && stem(name) == Some("goondan") {
@@ -135,14 +138,14 @@ impl DiscoveryWalk<'_> {
     /// followed, so the walk always ends.
     fn link(&mut self, folder: &str, name: &str, relative: String) {
         let path = self.root.join(&relative);
-        let wanted = is_resource_file(folder, name);
-        if !wanted && !PLURAL_NAMES.contains(&name) {
+        let is_resource = is_resource_file(folder, name);
+        if !is_resource && !PLURAL_NAMES.contains(&name) {
             return;
         }
         match self.files.kind(&path) {
-            Ok(kind) if self.leaves(&path) => self.escapes(&relative, kind),
-            Ok(FileKind::File) if wanted => self.file(folder, name, relative),
-            Ok(FileKind::Other) if wanted => self.problem(
+            Ok(kind) if self.leads_outside(&path) => self.report_link_outside(&relative, kind),
+            Ok(FileKind::File) if is_resource => self.file(folder, name, relative),
+            Ok(FileKind::Other) if is_resource => self.add_diagnostic(
                 Diagnostic::new(
                     Code::PARSE_ERROR,
                     format!("`{relative}` is neither a file nor a directory."),
@@ -150,26 +153,29 @@ impl DiscoveryWalk<'_> {
                 .suggest("put a regular file there"),
                 relative,
             ),
-            Err(error) if wanted && error.kind() == io::ErrorKind::NotFound => self.problem(
-                Diagnostic::new(
-                    Code::PARSE_ERROR,
-                    format!("`{relative}` is a link to a file that does not exist."),
-                )
-                .suggest("remove the link, or create the file that it points to"),
-                relative,
-            ),
-            Err(error) if wanted => self.unreadable(&relative, &error),
+            Err(error) if is_resource && error.kind() == io::ErrorKind::NotFound => self
+                .add_diagnostic(
+                    Diagnostic::new(
+                        Code::PARSE_ERROR,
+                        format!("`{relative}` is a link to a file that does not exist."),
+                    )
+                    .suggest("remove the link, or create the file that it points to"),
+                    relative,
+                ),
+            Err(error) if is_resource => self.report_unreadable(&relative, &error),
             _ => {}
         }
     }
 
-    fn leaves(&self, path: &Path) -> bool {
+    /// Returns whether the path, with links resolved, is outside the project.
+    fn leads_outside(&self, path: &Path) -> bool {
         self.files
             .canonical(path)
             .is_ok_and(|target| !target.starts_with(&self.root))
     }
 
-    fn escapes(&mut self, relative: &str, kind: FileKind) {
+    /// Reports a link to a file or directory outside the project.
+    fn report_link_outside(&mut self, relative: &str, kind: FileKind) {
         let what = if kind == FileKind::Directory {
             "directory"
         } else {
@@ -177,22 +183,24 @@ impl DiscoveryWalk<'_> {
         };
         let message = format!("`{relative}` is a link to a {what} outside the bundle.");
         let suggestion = format!("copy the {what} into the bundle instead of linking to it");
-        self.problem(
+        self.add_diagnostic(
             Diagnostic::new(Code::PATH_ESCAPE, message).suggest(suggestion),
             relative.to_owned(),
         );
     }
 
-    fn is_a_folder(&mut self, relative: &str) {
+    /// Reports a directory whose name is that of a resource file.
+    fn report_directory_instead_of_file(&mut self, relative: &str) {
         let message = format!("`{relative}` is a directory, but must be a file.");
         let suggestion = format!("rename the directory, or put a file at `{relative}`");
-        self.problem(
+        self.add_diagnostic(
             Diagnostic::new(Code::PARSE_ERROR, message).suggest(suggestion),
             relative.to_owned(),
         );
     }
 
-    fn unreadable(&mut self, relative: &str, error: &io::Error) {
+    /// Reports a file or directory that cannot be read.
+    fn report_unreadable(&mut self, relative: &str, error: &io::Error) {
         let shown = if relative.is_empty() {
             "The bundle directory".to_owned()
         } else {
@@ -202,13 +210,14 @@ impl DiscoveryWalk<'_> {
             Code::PARSE_ERROR,
             format!("{shown} cannot be read: {}.", reason(error)),
         );
-        self.problem(
+        self.add_diagnostic(
             diagnostic.suggest("check that you may read it"),
             relative.to_owned(),
         );
     }
 
-    fn problem(&mut self, mut diagnostic: Diagnostic, file: String) {
+    /// Adds a diagnostic about `file`; an empty path stands for the project.
+    fn add_diagnostic(&mut self, mut diagnostic: Diagnostic, file: String) {
         diagnostic.file = (!file.is_empty()).then_some(file);
         self.found.diagnostics.push(diagnostic);
     }
@@ -254,6 +263,8 @@ pub(crate) fn may_be_tool_manifest(file: &str) -> bool {
     file.rsplit('/').next().and_then(stem) == Some("tool")
 }
 
+/// Returns whether `.gitignore` files exclude the path. `ignores` are ordered from the outermost to
+/// the innermost.
 fn is_ignored(ignores: &[Arc<Gitignore>], path: &Path, kind: FileKind) -> bool {
     // The innermost file with a matching pattern decides, as in git.
     let decision = ignores
@@ -266,6 +277,7 @@ fn is_ignored(ignores: &[Arc<Gitignore>], path: &Path, kind: FileKind) -> bool {
     )
 }
 
+/// Reads the `.gitignore` of a directory; `None` if there is none.
 fn read_gitignore(files: &dyn FileAccess, folder: &Path) -> Option<Gitignore> {
     let path = folder.join(".gitignore");
     let FileKind::File = files.kind(&path).ok()? else {

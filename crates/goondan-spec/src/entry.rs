@@ -18,10 +18,12 @@ const LIBRARY_FORMS: [(&str, &str); 3] = [("lib", ".so"), ("lib", ".dylib"), (""
 /// Suffix of an entry format that is reserved but not supported yet.
 const WASM_SUFFIX: &str = ".wasm";
 
+/// Returns whether the entry refers to a built-in implementation.
 pub(crate) fn is_builtin(entry: &str) -> bool {
     entry.starts_with(BUILTIN_PREFIX)
 }
 
+/// Reads the entry of a Tool: built in, a script, a directory with a program, or a library.
 pub(crate) fn tool(
     field: &FieldReader<'_>,
     folder: &PathLookups<'_>,
@@ -33,7 +35,7 @@ pub(crate) fn tool(
         let names: Vec<&str> = base.tools.iter().map(|tool| tool.name.as_str()).collect();
         return builtin(field, name, &names, findings).map(ToolEntry::Builtin);
     }
-    if let Some(diagnostic) = reserved(field, text) {
+    if let Some(diagnostic) = unsupported_form_error(field, text) {
         findings.add(diagnostic);
         return None;
     }
@@ -50,6 +52,8 @@ pub(crate) fn tool(
     library(field, &path, folder, instead, findings).map(ToolEntry::Library)
 }
 
+/// Reads the entry of an Extension: built in, a script or a library. `names` are the built-in
+/// extensions.
 pub(crate) fn extension(
     field: &FieldReader<'_>,
     names: &[&str],
@@ -74,6 +78,8 @@ pub(crate) fn extension(
     }
 }
 
+/// Reads the entry of a Connector: built in, a script or a library. `names` are the built-in
+/// connectors.
 pub(crate) fn connector(
     field: &FieldReader<'_>,
     names: &[&str],
@@ -112,12 +118,12 @@ fn resolve_entry_path(
     folder: &PathLookups<'_>,
     findings: &mut DiagnosticSink,
 ) -> Option<String> {
-    let Some((before, behind)) = text.split_once(PLATFORM_PLACEHOLDER) else {
+    let Some((before, after)) = text.split_once(PLATFORM_PLACEHOLDER) else {
         return folder.path(field, findings);
     };
-    let path = folder.path_of(field, &format!("{before}{}{behind}", platform()), findings)?;
+    let path = folder.path_of(field, &format!("{before}{}{after}", platform()), findings)?;
     let is_part = (before.is_empty() || before.ends_with('/'))
-        && (behind.is_empty() || behind.starts_with('/'));
+        && (after.is_empty() || after.starts_with('/'));
     if !is_part {
         let message = format!(
             "`{PLATFORM_PLACEHOLDER}` must be a whole directory name in `{}`, not a part of a \
@@ -133,18 +139,18 @@ fn resolve_entry_path(
     }
     let above = folder.path_of(field, before.trim_end_matches('/'), findings)?;
     let all = folder.list(&above).unwrap_or_default();
-    let mut there: Vec<&str> = all
+    let mut available: Vec<&str> = all
         .iter()
         .map(|(name, _)| name.as_str())
         .filter(|name| name.contains('-'))
         .collect();
-    if there.contains(&platform().as_str()) {
+    if available.contains(&platform().as_str()) {
         return Some(path);
     }
-    there.sort_unstable();
-    let others = match there.is_empty() {
+    available.sort_unstable();
+    let others = match available.is_empty() {
         true => "nor for any other platform".to_owned(),
-        false => format!("only for {}", list(&there, 8)),
+        false => format!("only for {}", list(&available, 8)),
     };
     let message = format!(
         "`{}` has no library for {}, {others}.",
@@ -166,6 +172,7 @@ fn resolve_entry_path(
     None
 }
 
+/// Returns the name of a built-in entry; `None`, with an error, if it is not in `names`.
 fn builtin(
     field: &FieldReader<'_>,
     name: &str,
@@ -188,7 +195,8 @@ fn builtin(
     None
 }
 
-fn reserved(field: &FieldReader<'_>, text: &str) -> Option<Diagnostic> {
+/// Returns the error for an entry form that is not supported yet; `None` for other forms.
+fn unsupported_form_error(field: &FieldReader<'_>, text: &str) -> Option<Diagnostic> {
     if text.starts_with("mcp:") {
         let message = "Entries of the form `mcp:` are not supported yet.";
         let instead = "write `mcp: {command: …}` or `mcp: {url: …}` in place of `entry`; `gdn mcp \
@@ -205,6 +213,7 @@ fn reserved(field: &FieldReader<'_>, text: &str) -> Option<Diagnostic> {
     Some(field.invalid(message).suggest(instead))
 }
 
+/// Returns the entry for a directory with a `tool.yaml`; `None`, with an error, if it has none.
 fn executable(
     field: &FieldReader<'_>,
     path: &str,
@@ -284,6 +293,7 @@ fn library(
     None
 }
 
+/// Returns false, with an error, if the path is a link to a file outside the bundle.
 fn check_inside_bundle(
     field: &FieldReader<'_>,
     path: &str,
@@ -342,6 +352,7 @@ fn usual_names(path: &str) -> [String; 3] {
     LIBRARY_FORMS.map(|(prefix, suffix)| format!("{prefix}{bare}{suffix}"))
 }
 
+/// Returns the library name without the prefix and suffix of a system.
 fn bare_name(name: &str) -> &str {
     match LIBRARY_FORMS
         .iter()
@@ -361,6 +372,7 @@ pub(crate) fn below(folder: &str, name: &str) -> String {
     }
 }
 
+/// Returns the last part of a path.
 fn file_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }

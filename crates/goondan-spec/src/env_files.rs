@@ -42,6 +42,8 @@ pub fn read_env_files(
     Ok(environment)
 }
 
+/// Adds the variables of a file that are not set yet. A missing file is an error only if
+/// `required`. `shown` is its path for messages.
 fn read_into(
     environment: &mut Environment,
     files: &dyn FileAccess,
@@ -72,6 +74,7 @@ fn read_into(
     Ok(())
 }
 
+/// Creates the error for an environment file that cannot be read.
 fn unreadable(file: &str, why: &str) -> Diagnostic {
     Diagnostic::new(
         Code::PARSE_ERROR,

@@ -114,6 +114,7 @@ pub(crate) fn read<'n>(
     })
 }
 
+/// Creates the error for a document that is not a map.
 fn not_a_resource(root: &FieldReader<'_>) -> Diagnostic {
     let message = format!(
         "A document must be a map with `apiVersion`, `kind`, `metadata` and `spec`, but is {}.",
@@ -161,15 +162,16 @@ fn check_version(
     false
 }
 
+/// Reports a missing or unknown `kind`. `kind` is the parsed value, if it is known.
 fn check_kind(
     field: Option<&FieldReader<'_>>,
     kind: Option<Kind>,
     fields: &MapReader<'_>,
     findings: &mut DiagnosticSink,
 ) {
-    let known = Kind::ALL.map(Kind::as_str);
+    let kinds = Kind::ALL.map(Kind::as_str);
     let Some(field) = field else {
-        let suggestion = format!("add `kind:` with one of {}", known.join(", "));
+        let suggestion = format!("add `kind:` with one of {}", kinds.join(", "));
         findings.add(fields.to_be_added(fields.missing("kind").suggest(suggestion), "kind", ""));
         return;
     };
@@ -181,14 +183,15 @@ fn check_kind(
     };
     let message = format!("There is no kind `{}`.", excerpt(text, 60));
     let problem = field.problem(Code::UNKNOWN_KIND, message);
-    findings.add(match closest(text, &known) {
+    findings.add(match closest(text, &kinds) {
         Some(near) => field.did_you_mean(problem, near),
-        None => problem.suggest(format!("use one of {}", known.join(", "))),
+        None => problem.suggest(format!("use one of {}", kinds.join(", "))),
     });
 }
 
 type StringMap = BTreeMap<String, String>;
 
+/// Reads `metadata` and returns the labels and the annotations; reports an invalid name.
 fn read_metadata(
     metadata: Option<&FieldReader<'_>>,
     kind: Kind,
@@ -218,6 +221,7 @@ fn read_metadata(
     (labels.unwrap_or_default(), annotations.unwrap_or_default())
 }
 
+/// Reads a map of strings; reports and skips other values.
 fn text_map(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<StringMap> {
     let mut map = BTreeMap::new();
     for entry in field.entries(findings)? {
@@ -279,6 +283,7 @@ pub fn check_name(name: &str, kind: Kind) -> Result<(), String> {
     }
 }
 
+/// Returns why the name is not valid, as the end of a sentence.
 fn check_plain_name(name: &str) -> Result<(), String> {
     let wrong = name
         .chars()

@@ -41,6 +41,7 @@ impl Fix {
         }
     }
 
+    /// Creates the fix that puts a value in quotes.
     pub(crate) fn quote(at: SourcePosition) -> Self {
         Fix {
             title: "Put it in quotes".to_owned(),
@@ -97,6 +98,7 @@ impl Fix {
         self
     }
 
+    /// Returns the byte range from the first to the last edit.
     fn range(&self) -> Range<usize> {
         let start = self.edits.iter().map(|edit| edit.start).min().unwrap_or(0);
         start..self.edits.iter().map(|edit| edit.end).max().unwrap_or(0)
@@ -134,6 +136,7 @@ fn fits(fix: &Fix, text: &str) -> bool {
         && fix.edits.is_sorted_by_key(|edit| (edit.start, edit.end))
 }
 
+/// Creates an edit that inserts text at a byte offset.
 fn insert(at: usize, text: &str) -> ByteEdit {
     ByteEdit {
         start: at,

@@ -48,10 +48,10 @@ pub(crate) fn followed_imports(
         let Ok(text) = folder.read(&file) else {
             continue;
         };
-        let here = file.rsplit_once('/').map_or("", |(folder, _)| folder);
+        let directory = file.rsplit_once('/').map_or("", |(folder, _)| folder);
         let imported = match language {
-            ScriptLanguage::Python => python(&text, here, package),
-            ScriptLanguage::JavaScript | ScriptLanguage::TypeScript => javascript(&text, here),
+            ScriptLanguage::Python => python(&text, directory, package),
+            ScriptLanguage::JavaScript | ScriptLanguage::TypeScript => javascript(&text, directory),
         };
         for candidates in imported {
             let found = candidates
@@ -68,7 +68,7 @@ pub(crate) fn followed_imports(
 }
 
 /// Returns the candidate files of each quoted path.
-fn javascript(text: &str, here: &str) -> Vec<Vec<String>> {
+fn javascript(text: &str, directory: &str) -> Vec<Vec<String>> {
     let mut imports = Vec::new();
     for (at, quote) in text.match_indices(['"', '\'', '`']) {
         let rest = &text[at + quote.len()..];
@@ -79,7 +79,7 @@ fn javascript(text: &str, here: &str) -> Vec<Vec<String>> {
         if end > MAX_IMPORT_PATH_BYTES {
             continue;
         }
-        let Ok(path) = normal(&below(here, &rest[..end])) else {
+        let Ok(path) = normal(&below(directory, &rest[..end])) else {
             continue;
         };
         let mut candidates: Vec<String> = JAVASCRIPT_SUFFIXES
@@ -87,9 +87,9 @@ fn javascript(text: &str, here: &str) -> Vec<Vec<String>> {
             .map(|ending| format!("{path}{ending}"))
             .collect();
         // TypeScript imports name the compiled file.
-        for (made, source) in [(".js", ".ts"), (".mjs", ".mts"), (".cjs", ".cts")] {
+        for (compiled, source) in [(".js", ".ts"), (".mjs", ".mts"), (".cjs", ".cts")] {
             candidates.extend(
-                path.strip_suffix(made)
+                path.strip_suffix(compiled)
                     .map(|stem| format!("{stem}{source}")),
             );
         }
@@ -99,12 +99,12 @@ fn javascript(text: &str, here: &str) -> Vec<Vec<String>> {
 }
 
 /// Returns the candidate files of each imported module.
-fn python(text: &str, here: &str, package: &str) -> Vec<Vec<String>> {
+fn python(text: &str, directory: &str, package: &str) -> Vec<Vec<String>> {
     let mut imports = Vec::new();
     for line in text.lines().map(str::trim_start) {
         if let Some(rest) = line.strip_prefix("from ") {
             let (module, names) = rest.split_once(" import ").unwrap_or((rest, ""));
-            imports.push(python_files(module.trim(), here, package));
+            imports.push(python_files(module.trim(), directory, package));
             let names = names
                 .split(['(', ')', ','])
                 .filter_map(|name| name.split_ascii_whitespace().next());
@@ -116,7 +116,7 @@ fn python(text: &str, here: &str, package: &str) -> Vec<Vec<String>> {
                 };
                 imports.push(python_files(
                     &format!("{}{dot}{name}", module.trim()),
-                    here,
+                    directory,
                     package,
                 ));
             }
@@ -124,13 +124,15 @@ fn python(text: &str, here: &str, package: &str) -> Vec<Vec<String>> {
             let modules = rest
                 .split(',')
                 .filter_map(|module| module.split_ascii_whitespace().next());
-            imports.extend(modules.map(|module| python_files(module, here, package)));
+            imports.extend(modules.map(|module| python_files(module, directory, package)));
         }
     }
     imports
 }
 
-fn python_files(module: &str, here: &str, package: &str) -> Vec<String> {
+/// Returns the files that a Python import may load. `directory` is the directory of the importing
+/// file, `package` that of the entry file; leading dots select parent directories.
+fn python_files(module: &str, directory: &str, package: &str) -> Vec<String> {
     let dots = module.len() - module.trim_start_matches('.').len();
     let path = module[dots..].replace('.', "/");
     let is_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '/');
@@ -138,8 +140,8 @@ fn python_files(module: &str, here: &str, package: &str) -> Vec<String> {
         return Vec::new();
     }
     let folders = match dots {
-        0 => vec![here.to_owned(), package.to_owned()],
-        dots => vec![below(here, &"../".repeat(dots - 1))],
+        0 => vec![directory.to_owned(), package.to_owned()],
+        dots => vec![below(directory, &"../".repeat(dots - 1))],
     };
     let of = |folder: &String| {
         let base = normal(&below(folder, &path)).ok()?;

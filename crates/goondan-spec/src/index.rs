@@ -68,6 +68,7 @@ impl ResourceIndex {
         (self.reach, self.absent) = (installed.reach.clone(), installed.absent.clone());
     }
 
+    /// Sets whether some documents could not be read, so that missing names are not reported.
     pub(crate) fn set_partial(&mut self, partial: bool) {
         self.partial = partial;
     }
@@ -79,6 +80,8 @@ impl ResourceIndex {
         is_open && self.closest(reference).is_none() && self.other_kind(reference).is_none()
     }
 
+    /// Returns whether the package `from` depends on `package`, so that it may refer to its
+    /// resources. `None` is the project.
     fn reaches(&self, from: Option<&str>, package: Option<&str>) -> bool {
         let Some(reach) = self.reach.get(&from.map(str::to_owned)) else {
             return true;
@@ -86,6 +89,7 @@ impl ResourceIndex {
         from == package || package.is_some_and(|name| name == BASE_PACKAGE || reach.contains(name))
     }
 
+    /// Returns whether a dependency of the package `from` is not installed.
     fn lacks_some(&self, from: Option<&str>) -> bool {
         let reach = self.reach.get(&from.map(str::to_owned));
         reach.is_some_and(|reach| reach.iter().any(|name| self.absent.contains(name)))
@@ -103,15 +107,15 @@ impl ResourceIndex {
             kind: reference.kind,
             name: reference.name.clone(),
         };
-        if let Some(wanted) = reference.package.as_deref() {
-            if self.absent.contains(wanted) && self.reaches(from, Some(wanted)) {
+        if let Some(package_name) = reference.package.as_deref() {
+            if self.absent.contains(package_name) && self.reaches(from, Some(package_name)) {
                 return Err(UnresolvedReference::Absent);
             }
             return match self
-                .package(Some(wanted))
-                .filter(|_| self.reaches(from, Some(wanted)))
+                .package(Some(package_name))
+                .filter(|_| self.reaches(from, Some(package_name)))
             {
-                Some(package) if package.has(reference) => Ok(id(Some(wanted))),
+                Some(package) if package.has(reference) => Ok(id(Some(package_name))),
                 Some(_) => Err(UnresolvedReference::NotFound),
                 None => Err(UnresolvedReference::NoSuchPackage),
             };
@@ -151,7 +155,7 @@ impl ResourceIndex {
         package: Option<&str>,
         limit: usize,
     ) -> (Vec<&str>, usize) {
-        let sets = || self.sets(kind, package);
+        let sets = || self.name_sets(kind, package);
         let mut names: Vec<&str> = sets()
             .flat_map(|names| names.iter().take(limit))
             .map(String::as_str)
@@ -168,7 +172,7 @@ impl ResourceIndex {
     pub(crate) fn closest(&self, reference: &ObjectRef) -> Option<String> {
         let word = &reference.name;
         let mut near = Vec::new();
-        for names in self.sets(reference.kind, reference.package.as_deref()) {
+        for names in self.name_sets(reference.kind, reference.package.as_deref()) {
             if names.len() <= 4 * COMPARED_NEIGHBORS {
                 near.extend(names.iter());
             } else {
@@ -184,13 +188,18 @@ impl ResourceIndex {
         closest(word, &near).map(str::to_owned)
     }
 
-    fn sets(&self, kind: Kind, package: Option<&str>) -> impl Iterator<Item = &BTreeSet<String>> {
-        let wanted = move |candidate: &&PackageResourceNames| {
+    /// Returns the resource names of a kind for each package, or only for `package`.
+    fn name_sets(
+        &self,
+        kind: Kind,
+        package: Option<&str>,
+    ) -> impl Iterator<Item = &BTreeSet<String>> {
+        let is_selected = move |candidate: &&PackageResourceNames| {
             package.is_none() || candidate.name.as_deref() == package
         };
         self.packages
             .iter()
-            .filter(wanted)
+            .filter(is_selected)
             .filter_map(move |package| package.names.get(&kind))
     }
 
@@ -210,6 +219,7 @@ impl ResourceIndex {
             .find(has)
     }
 
+    /// Returns the names of all packages.
     pub(crate) fn packages(&self) -> Vec<&str> {
         self.packages
             .iter()
@@ -217,6 +227,7 @@ impl ResourceIndex {
             .collect()
     }
 
+    /// Returns the names in a package; `None` if the package is unknown.
     fn package(&self, name: Option<&str>) -> Option<&PackageResourceNames> {
         self.packages
             .iter()
@@ -225,6 +236,7 @@ impl ResourceIndex {
 }
 
 impl PackageResourceNames {
+    /// Returns whether the package defines the referenced resource.
     fn has(&self, reference: &ObjectRef) -> bool {
         self.names
             .get(&reference.kind)

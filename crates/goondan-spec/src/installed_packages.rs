@@ -78,6 +78,7 @@ struct DeclaredDependency<'f> {
 }
 
 impl DeclaredDependency<'_> {
+    /// Creates a diagnostic at the name of the dependency.
     fn problem(&self, code: Code, message: String) -> Diagnostic {
         Diagnostic::new(code, message)
             .in_file(self.file)
@@ -85,6 +86,7 @@ impl DeclaredDependency<'_> {
             .field(format!("spec.dependencies[{}].name", self.index))
     }
 
+    /// Creates a diagnostic at the version range of the dependency.
     fn range_problem(&self, code: Code, message: String) -> Diagnostic {
         let field = format!("spec.dependencies[{}].version", self.index);
         Diagnostic {
@@ -146,7 +148,7 @@ pub(crate) fn read(
     let Some(root) = manifest(own) else {
         return InstalledPackages::default();
     };
-    let wanted = declared_dependencies(root);
+    let dependencies = declared_dependencies(root);
     let mut reading = InstalledPackageReader {
         folder,
         known,
@@ -154,7 +156,7 @@ pub(crate) fn read(
         done: InstalledPackages::default(),
         seen: BTreeMap::new(),
     };
-    let reach = wanted
+    let reach = dependencies
         .iter()
         .map(|dependency| dependency.name.to_owned())
         .collect();
@@ -162,13 +164,13 @@ pub(crate) fn read(
         .done
         .reach
         .insert(root.package().map(str::to_owned), reach);
-    if wanted.is_empty() {
+    if dependencies.is_empty() {
         return reading.done;
     }
     reading.lock = reading.read_lock();
-    let mut road: Vec<String> = root.package().map(str::to_owned).into_iter().collect();
-    for dependency in &wanted {
-        reading.visit(dependency, &mut road);
+    let mut dependents: Vec<String> = root.package().map(str::to_owned).into_iter().collect();
+    for dependency in &dependencies {
+        reading.visit(dependency, &mut dependents);
     }
     reading.done
 }
@@ -184,6 +186,8 @@ struct InstalledPackageReader<'r> {
 }
 
 impl InstalledPackageReader<'_> {
+    /// Reads the lock file; `None` if there is none. Reports an invalid file, which then counts as
+    /// empty.
     fn read_lock(&mut self) -> Option<PackageLock> {
         // An installation also rejects such a file, because overwriting it would lose the pinned
         // versions.
@@ -227,13 +231,13 @@ impl InstalledPackageReader<'_> {
         }
     }
 
-    /// Checks one dependency of the last package in `road`.
-    fn visit(&mut self, dependency: &DeclaredDependency<'_>, road: &mut Vec<String>) {
+    /// Checks one dependency of the last package in `dependents`.
+    fn visit(&mut self, dependency: &DeclaredDependency<'_>, dependents: &mut Vec<String>) {
         let name = dependency.name;
-        if let Some(at) = road.iter().position(|known| known == name) {
+        if let Some(at) = dependents.iter().position(|known| known == name) {
             // A package that depends on itself is reported by the decoder.
-            if road.len() > 1 {
-                let circle = road[at..]
+            if dependents.len() > 1 {
+                let circle = dependents[at..]
                     .iter()
                     .map(String::as_str)
                     .chain([name])
@@ -251,11 +255,11 @@ impl InstalledPackageReader<'_> {
             if let Some(version) = version.filter(|version| !dependency.allows(version)) {
                 self.done
                     .diagnostics
-                    .push(conflict(dependency, road, &version));
+                    .push(conflict(dependency, dependents, &version));
             }
             return;
         }
-        let found = self.find(dependency, road);
+        let found = self.find(dependency, dependents);
         self.seen.insert(
             name.to_owned(),
             found.as_ref().map(|locked| locked.version.clone()),
@@ -267,17 +271,17 @@ impl InstalledPackageReader<'_> {
         };
         let files = member.files.clone();
         let manifest = main_file(&files, &member.package.folder);
-        let wanted = manifest.map(declared_dependencies).unwrap_or_default();
-        let reach = wanted
+        let dependencies = manifest.map(declared_dependencies).unwrap_or_default();
+        let reach = dependencies
             .iter()
             .map(|dependency| dependency.name.to_owned())
             .collect();
         self.done.reach.insert(Some(name.to_owned()), reach);
-        road.push(name.to_owned());
-        for dependency in &wanted {
-            self.visit(dependency, road);
+        dependents.push(name.to_owned());
+        for dependency in &dependencies {
+            self.visit(dependency, dependents);
         }
-        road.pop();
+        dependents.pop();
         self.done.members.push(member);
     }
 
@@ -285,7 +289,7 @@ impl InstalledPackageReader<'_> {
     fn find(
         &mut self,
         dependency: &DeclaredDependency<'_>,
-        road: &[String],
+        dependents: &[String],
     ) -> Option<LockedPackage> {
         let shown = excerpt(dependency.name, 100);
         let Some(lock) = &self.lock else {
@@ -314,7 +318,7 @@ impl InstalledPackageReader<'_> {
             return Some(locked);
         }
         let version = excerpt(&locked.version, 40);
-        let problem = match road.len() {
+        let problem = match dependents.len() {
             0 | 1 => {
                 let message = format!(
                     "`{LOCK_FILE}` has version {version} of `{shown}`, which `{}` does not allow.",
@@ -324,7 +328,7 @@ impl InstalledPackageReader<'_> {
                     .range_problem(Code::PACKAGE_LOCK_OUTDATED, message)
                     .suggest(INSTALL_SUGGESTION)
             }
-            _ => conflict(dependency, road, &version),
+            _ => conflict(dependency, dependents, &version),
         };
         self.done.diagnostics.push(problem);
         None
@@ -398,13 +402,19 @@ pub(crate) fn main_file<'f>(files: &'f [Arc<ParsedFile>], base: &str) -> Option<
         .map(AsRef::as_ref)
 }
 
-fn conflict(dependency: &DeclaredDependency<'_>, road: &[String], version: &str) -> Diagnostic {
-    let who = match road.last() {
+/// Creates the error for two packages that need different versions of a dependency.
+fn conflict(
+    dependency: &DeclaredDependency<'_>,
+    dependents: &[String],
+    version: &str,
+) -> Diagnostic {
+    let dependent = match dependents.last() {
         Some(last) => format!("`{}`", excerpt(last, 100)),
         None => "The project".to_owned(),
     };
     let message = format!(
-        "{who} needs `{}` in a version that `{}` allows, but another package needs {version}.",
+        "{dependent} needs `{}` in a version that `{}` allows, but another package needs \
+        {version}.",
         excerpt(dependency.name, 100),
         excerpt(dependency.range, 40)
     );
@@ -416,6 +426,7 @@ fn conflict(dependency: &DeclaredDependency<'_>, road: &[String], version: &str)
         )
 }
 
+/// Returns whether the file belongs to an installed package.
 pub(crate) fn is_installed(file: &str) -> bool {
     file.strip_prefix(INSTALLED_DIR)
         .is_some_and(|rest| rest.starts_with('/'))

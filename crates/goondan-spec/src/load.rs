@@ -168,6 +168,7 @@ fn run<T>(
     )
 }
 
+/// Collects the definitions and links of the project for editors.
 fn outline(
     stage: &DecodeStage<'_>,
     decoded: &DecodedResources,
@@ -208,6 +209,7 @@ fn outline(
     }
 }
 
+/// Returns the project directory for a directory or its `goondan.yaml`.
 fn find_root(path: &Path, files: &dyn FileAccess) -> Result<PathBuf, Diagnostic> {
     let shown = path.display();
     let is_manifest = path
@@ -254,7 +256,8 @@ struct LoadFindings {
 }
 
 impl LoadFindings {
-    fn take(&mut self, findings: DiagnosticSink) {
+    /// Adds the findings about one file or resource.
+    fn add(&mut self, findings: DiagnosticSink) {
         let file = findings.file;
         self.diagnostics.extend(findings.diagnostics);
         self.not_built.extend(findings.not_built);
@@ -276,10 +279,11 @@ impl LoadFindings {
         }
     }
 
-    /// Turns missing entries into errors or warnings.
+    /// Reports each tool, extension and connector whose entry file is missing (not yet built).
     ///
-    /// An unbuilt tool or extension is an error only if an agent uses it; an unbuilt connector only
-    /// if a Connection does. If an agent could not be decoded, all are errors.
+    /// A missing file is an error if an agent uses the tool or extension, or a Connection the
+    /// connector; else it is a warning. If an agent could not be decoded, its references are
+    /// unknown, so every missing file is an error. `agents` is the number of declared agents.
     fn grade_missing_entries(&mut self, decoded: &DecodedResources, agents: usize) {
         let of_agents = decoded.agents.values().map(|agent| &agent.spec);
         let tools = of_agents
@@ -317,6 +321,7 @@ impl LoadFindings {
         }
     }
 
+    /// Returns whether there is no error.
     fn is_clean(&self) -> bool {
         !self.diagnostics.iter().any(Diagnostic::is_error)
     }
@@ -328,6 +333,7 @@ impl LoadFindings {
             .retain(|problem| problem.is_error() || !is_theirs(problem));
     }
 
+    /// Sorts the diagnostics and creates the result; the bundle is `None` if there is an error.
     fn finish(
         mut self,
         root: PathBuf,
@@ -335,7 +341,8 @@ impl LoadFindings {
         files: Vec<Arc<ParsedFile>>,
         packages: Vec<InstalledPackage>,
     ) -> LoadResult {
-        self.diagnostics.sort_by(|a, b| place(a).cmp(&place(b)));
+        self.diagnostics
+            .sort_by(|a, b| sort_key(a).cmp(&sort_key(b)));
         self.diagnostics.dedup();
         let mut sources = SourceTexts::default();
         files
@@ -374,7 +381,8 @@ impl LoadFindings {
     }
 }
 
-fn place(diagnostic: &Diagnostic) -> (Option<&str>, Option<(usize, usize)>) {
+/// Returns the sort key of a diagnostic: its file and position.
+fn sort_key(diagnostic: &Diagnostic) -> (Option<&str>, Option<(usize, usize)>) {
     (
         diagnostic.file.as_deref(),
         diagnostic
@@ -390,6 +398,7 @@ struct ParsedFiles {
     nested: Vec<Arc<ParsedFile>>,
 }
 
+/// Reads the files of the project. Files below a nested project belong only to that project.
 fn read_files(
     folder: &BundleDirectory<'_>,
     found: &DiscoveredFiles,
@@ -419,10 +428,11 @@ fn read_files(
     known.keep_only(&[own.as_slice(), &nested].concat());
     own.retain(|file| !file.is_tool_manifest());
     own.iter()
-        .for_each(|file| gathered.take(file.findings.clone()));
+        .for_each(|file| gathered.add(file.findings.clone()));
     ParsedFiles { own, nested }
 }
 
+/// Reads the installed packages that the project depends on.
 fn read_installed(
     folder: &BundleDirectory<'_>,
     files: &ParsedFiles,
@@ -445,7 +455,7 @@ fn read_installed(
     );
     gathered.diagnostics.append(&mut installed.diagnostics);
     gathered.texts.append(&mut installed.texts);
-    installed_packages::findings(&installed.members).for_each(|findings| gathered.take(findings));
+    installed_packages::findings(&installed.members).for_each(|findings| gathered.add(findings));
     installed
 }
 
@@ -487,6 +497,8 @@ impl EnvelopedDocument<'_> {
     }
 }
 
+/// Reads `kind` and `metadata` of all documents in parallel. `own` is the name of their package,
+/// `base` its directory.
 fn read_envelopes<'f>(
     files: &'f [Arc<ParsedFile>],
     own: Option<&str>,
@@ -510,7 +522,7 @@ fn read_envelopes<'f>(
         all.extend(documents);
         findings
             .into_iter()
-            .for_each(|findings| gathered.take(findings));
+            .for_each(|findings| gathered.add(findings));
     }
     all
 }
@@ -548,6 +560,7 @@ fn read_document<'f>(
     })
 }
 
+/// Creates the index of resource names; reports names that occur twice.
 fn make_index(
     documents: &[EnvelopedDocument<'_>],
     built_in: &BuiltInResources,
@@ -559,16 +572,16 @@ fn make_index(
             .iter()
             .filter(|document| !document.id().name.is_empty())
     };
-    let again: Vec<&EnvelopedDocument<'_>> = named()
+    let duplicates: Vec<&EnvelopedDocument<'_>> = named()
         .filter(|document| !index.insert(document.id()))
         .collect();
-    if !again.is_empty() {
+    if !duplicates.is_empty() {
         let mut first: HashMap<&ResourceId, &EnvelopedDocument<'_>> = HashMap::new();
         for document in named() {
             first.entry(document.id()).or_insert(document);
         }
         gathered.diagnostics.extend(
-            again
+            duplicates
                 .into_iter()
                 .map(|document| duplicate(document, first[document.id()])),
         );
@@ -584,16 +597,17 @@ fn make_index(
     index
 }
 
+/// Creates the error for a resource whose name is in use.
 fn duplicate(document: &EnvelopedDocument<'_>, first: &EnvelopedDocument<'_>) -> Diagnostic {
     let id = document.id();
-    let place = format!(
+    let position = format!(
         "`{}`, line {}",
         first.file, first.envelope.head.name_at.line
     );
     Diagnostic::new(
         Code::DUPLICATE_NAME,
         format!(
-            "There is another {} named `{}`, in {place}.",
+            "There is another {} named `{}`, in {position}.",
             id.kind, id.name
         ),
     )
@@ -645,6 +659,7 @@ impl DecodeStage<'_> {
         done
     }
 
+    /// Decodes all resources of a kind; resources without a `spec` are skipped.
     fn decode_spec<T: Send + Sync + 'static>(
         &self,
         kind: Kind,
@@ -657,6 +672,7 @@ impl DecodeStage<'_> {
         })
     }
 
+    /// Decodes all resources of a kind in parallel; invalid ones are left out.
     fn decode<T: Send + Sync + 'static>(
         &self,
         kind: Kind,
@@ -688,7 +704,7 @@ impl DecodeStage<'_> {
         });
         let mut resources = Resources::new();
         for (resource, findings) in decoded {
-            gathered.take(findings);
+            gathered.add(findings);
             if let Some(resource) = resource {
                 resources.entry(resource.id.clone()).or_insert(resource);
             }
@@ -697,6 +713,7 @@ impl DecodeStage<'_> {
     }
 }
 
+/// Creates a resource from its document and its decoded spec.
 fn resource<T>(document: &EnvelopedDocument<'_>, spec: T) -> Resource<T> {
     let head = &document.envelope.head;
     Resource {
@@ -708,6 +725,7 @@ fn resource<T>(document: &EnvelopedDocument<'_>, spec: T) -> Resource<T> {
     }
 }
 
+/// Creates the error for a project without resources.
 fn nothing_defined(root: &Path) -> Diagnostic {
     let path = root.to_string_lossy();
     let shown = if path.is_empty() || path == "." {

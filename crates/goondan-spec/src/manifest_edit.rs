@@ -15,6 +15,7 @@ pub struct DependencySpec<'w> {
 }
 
 impl DependencySpec<'_> {
+    /// Returns the fields of the dependency as YAML keys and quoted values.
     fn fields(&self) -> Vec<(&'static str, String)> {
         let fields = [
             ("name", Some(self.name)),
@@ -53,7 +54,11 @@ impl DependencySpec<'_> {
 /// with the name `package`.
 ///
 /// Returns `None` if the text is too unusual for an automatic edit.
-pub fn with_dependency(text: &str, package: &str, wanted: DependencySpec<'_>) -> Option<String> {
+pub fn with_dependency(
+    text: &str,
+    package: &str,
+    dependency: DependencySpec<'_>,
+) -> Option<String> {
     let Some(document) = package_document(text) else {
         let name = quoted(package);
         let head =
@@ -64,11 +69,11 @@ pub fn with_dependency(text: &str, package: &str, wanted: DependencySpec<'_>) ->
             "---\n"
         };
         return checked(
-            format!("{head}  dependencies:\n{}{rest}{text}", wanted.block(4)),
-            wanted,
+            format!("{head}  dependencies:\n{}{rest}{text}", dependency.block(4)),
+            dependency,
         );
     };
-    let text = without_dependency(text, wanted.name).unwrap_or_else(|| text.to_owned());
+    let text = without_dependency(text, dependency.name).unwrap_or_else(|| text.to_owned());
     let document = package_document(&text).unwrap_or(document);
     let edited = match document.entry("spec") {
         None => {
@@ -76,19 +81,29 @@ pub fn with_dependency(text: &str, package: &str, wanted: DependencySpec<'_>) ->
             insert(
                 &text,
                 end,
-                &format!("spec:\n  dependencies:\n{}", wanted.block(4)),
+                &format!("spec:\n  dependencies:\n{}", dependency.block(4)),
             )
         }
         Some(spec) if matches!(spec.value.content, NodeContent::Null) => {
             let end = end_of_line(&text, spec.key_at.end);
-            insert(&text, end, &format!("  dependencies:\n{}", wanted.block(4)))
+            insert(
+                &text,
+                end,
+                &format!("  dependencies:\n{}", dependency.block(4)),
+            )
         }
-        Some(spec) => in_spec(&text, &spec.value, wanted)?,
+        Some(spec) => insert_or_replace(&text, &spec.value, dependency)?,
     };
-    checked(edited, wanted)
+    checked(edited, dependency)
 }
 
-fn in_spec(text: &str, spec: &YamlNode, wanted: DependencySpec<'_>) -> Option<String> {
+/// Adds the dependency to `spec.dependencies`, or replaces the one with the same name; `None` if
+/// the YAML has an unexpected form.
+fn insert_or_replace(
+    text: &str,
+    spec: &YamlNode,
+    dependency: DependencySpec<'_>,
+) -> Option<String> {
     let is_flow = |node: &YamlNode| text[node.at.start..].starts_with(['{', '[']);
     let Some(list) = spec.entry("dependencies").map(|entry| &entry.value) else {
         let first = spec.entries()?.first();
@@ -98,7 +113,7 @@ fn in_spec(text: &str, spec: &YamlNode, wanted: DependencySpec<'_>) -> Option<St
                 insert(
                     text,
                     spec.at.start + 1,
-                    &format!("dependencies: [{}]{comma}", wanted.flow()),
+                    &format!("dependencies: [{}]{comma}", dependency.flow()),
                 )
             }
             first => {
@@ -110,7 +125,7 @@ fn in_spec(text: &str, spec: &YamlNode, wanted: DependencySpec<'_>) -> Option<St
                 insert(
                     text,
                     line,
-                    &format!("{key}dependencies:\n{}", wanted.block(indent + 2)),
+                    &format!("{key}dependencies:\n{}", dependency.block(indent + 2)),
                 )
             }
         });
@@ -123,7 +138,7 @@ fn in_spec(text: &str, spec: &YamlNode, wanted: DependencySpec<'_>) -> Option<St
         return Some(insert(
             text,
             list.at.start + 1,
-            &format!("{}{comma}", wanted.flow()),
+            &format!("{}{comma}", dependency.flow()),
         ));
     }
     // Inserts before the first item, because the end of a block list depends on comments and blank
@@ -135,7 +150,7 @@ fn in_spec(text: &str, spec: &YamlNode, wanted: DependencySpec<'_>) -> Option<St
     text[line..line + indent]
         .trim()
         .is_empty()
-        .then(|| insert(text, line, &wanted.block(indent)))
+        .then(|| insert(text, line, &dependency.block(indent)))
 }
 
 /// Removes the dependency `name` from the text of a `goondan.yaml`.
@@ -265,7 +280,7 @@ fn package_document(text: &str) -> Option<YamlNode> {
 }
 
 /// Returns `text` if it contains the dependency exactly once, as a check of the edit.
-fn checked(text: String, wanted: DependencySpec<'_>) -> Option<String> {
+fn checked(text: String, dependency: DependencySpec<'_>) -> Option<String> {
     let document = package_document(&text)?;
     let NodeContent::List(items) = &document
         .entry("spec")?
@@ -282,17 +297,18 @@ fn checked(text: String, wanted: DependencySpec<'_>) -> Option<String> {
     };
     let of_name = items
         .iter()
-        .filter(|item| field(item, "name").as_deref() == Some(wanted.name));
+        .filter(|item| field(item, "name").as_deref() == Some(dependency.name));
     let found: Vec<_> = of_name
         .map(|item| (field(item, "version"), field(item, "source")))
         .collect();
     let expected = (
-        Some(wanted.version.to_owned()),
-        wanted.source.map(str::to_owned),
+        Some(dependency.version.to_owned()),
+        dependency.source.map(str::to_owned),
     );
     (found == [expected]).then_some(text)
 }
 
+/// Inserts `new` at byte `at`; starts a new line first if the text ends without one.
 fn insert(text: &str, at: usize, new: &str) -> String {
     let needs_line = at > 0 && at == text.len() && !text.ends_with('\n') && new.ends_with('\n');
     format!(
@@ -311,6 +327,7 @@ fn end_of_line(text: &str, at: usize) -> usize {
         .map_or(text.len(), |found| from + found + 1)
 }
 
+/// Returns the text as a YAML scalar, in quotes if necessary.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }

@@ -32,6 +32,7 @@ pub(crate) struct MapEntry {
 }
 
 impl YamlNode {
+    /// Returns the entries of a map; `None` for other values.
     pub(crate) fn entries(&self) -> Option<&[MapEntry]> {
         match &self.content {
             NodeContent::Map(entries) => Some(entries),
@@ -39,10 +40,12 @@ impl YamlNode {
         }
     }
 
+    /// Returns the entry with the key; `None` if there is none or the value is not a map.
     pub(crate) fn entry(&self, key: &str) -> Option<&MapEntry> {
         self.entries()?.iter().find(|entry| entry.key == key)
     }
 
+    /// Returns the string; `None` for other values.
     pub(crate) fn text(&self) -> Option<&str> {
         match &self.content {
             NodeContent::Text(text) => Some(text),
@@ -62,6 +65,7 @@ impl YamlNode {
         }
     }
 
+    /// Converts the value to JSON.
     pub(crate) fn to_json(&self) -> Value {
         match &self.content {
             NodeContent::Null => Value::Null,
@@ -75,22 +79,22 @@ impl YamlNode {
 
     /// Follows the segments of a JSON pointer to the last node that exists.
     pub(crate) fn follow<'p>(&self, segments: impl Iterator<Item = &'p str>) -> &YamlNode {
-        let mut here = self;
+        let mut node = self;
         for segment in segments {
-            let next = match &here.content {
+            let next = match &node.content {
                 NodeContent::List(items) => segment
                     .parse::<usize>()
                     .ok()
                     .and_then(|index| items.get(index)),
-                NodeContent::Map(_) => here.entry(segment).map(|entry| &entry.value),
+                NodeContent::Map(_) => node.entry(segment).map(|entry| &entry.value),
                 _ => None,
             };
             match next {
-                Some(node) => here = node,
+                Some(child) => node = child,
                 None => break,
             }
         }
-        here
+        node
     }
 
     /// Shifts every position in the tree by `lines` and `bytes`.
@@ -107,6 +111,7 @@ impl YamlNode {
     }
 }
 
+/// Converts the entries of a map to JSON.
 pub(crate) fn to_object(entries: &[MapEntry]) -> JsonObject {
     entries
         .iter()
@@ -114,6 +119,7 @@ pub(crate) fn to_object(entries: &[MapEntry]) -> JsonObject {
         .collect()
 }
 
+/// Moves a position by lines and bytes.
 fn shift(at: &mut SourcePosition, lines: usize, bytes: usize) {
     at.line += lines;
     at.start += bytes;

@@ -46,7 +46,7 @@ fn run<'i, T: Sync, R: Send>(
     share: usize,
     work: &(impl Fn(&'i T) -> R + Sync),
 ) -> Vec<R> {
-    let (here, elsewhere) = items.split_at(share.min(items.len()));
+    let (own_share, elsewhere) = items.split_at(share.min(items.len()));
     thread::scope(|scope| {
         let mut started = Vec::new();
         for part in elsewhere.chunks(share.max(1)) {
@@ -63,7 +63,7 @@ fn run<'i, T: Sync, R: Send>(
             // If no thread can be started, the current one does the work.
             Err(_) => part.iter().map(work).collect(),
         };
-        let mut done: Vec<R> = here.iter().map(work).collect();
+        let mut done: Vec<R> = own_share.iter().map(work).collect();
         done.extend(started.into_iter().flat_map(finish));
         done
     })

@@ -18,6 +18,7 @@ const COMPILED_KEYWORDS: [&str; 5] = [
     "$schema",
 ];
 
+/// Reads a JSON Schema of type `object`; `None`, with an error, if it is invalid.
 pub(crate) fn read(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<Value> {
     let schema = field.node.to_json();
     match check(&schema) {
@@ -40,7 +41,7 @@ pub(crate) struct SchemaProblem {
 /// Checks that `schema` is a valid JSON Schema (draft 2020-12) with `type: object` at the root.
 pub(crate) fn check(schema: &Value) -> Result<(), SchemaProblem> {
     let Some(object) = schema.as_object() else {
-        return Err(root(
+        return Err(root_problem(
             "a JSON Schema must be a map here",
             "write `{type: object, properties: {…}}`",
         ));
@@ -73,14 +74,14 @@ pub(crate) fn check(schema: &Value) -> Result<(), SchemaProblem> {
     match object.get("type") {
         Some(Value::String(kind)) if kind == "object" => {}
         Some(_) => {
-            return Err(at_type(
+            return Err(type_problem(
                 "arguments and outputs are objects, so the root's `type` must be `object`",
             ));
         }
-        None => return Err(root("the root has no `type`", "add `type: object`")),
+        None => return Err(root_problem("the root has no `type`", "add `type: object`")),
     }
     if expansion(schema).size > MAX_SCHEMA_EXPANSION {
-        return Err(root(
+        return Err(root_problem(
             "the references of this schema expand to more than 100,000 values, which takes too \
             long to check",
             "refer to a subschema from fewer places",
@@ -117,7 +118,8 @@ impl std::fmt::Display for SchemaProblem {
     }
 }
 
-fn root(message: &str, suggestion: &'static str) -> SchemaProblem {
+/// Creates a problem of the whole schema.
+fn root_problem(message: &str, suggestion: &'static str) -> SchemaProblem {
     SchemaProblem {
         pointer: String::new(),
         message: message.to_owned(),
@@ -125,7 +127,8 @@ fn root(message: &str, suggestion: &'static str) -> SchemaProblem {
     }
 }
 
-fn at_type(message: &str) -> SchemaProblem {
+/// Creates a problem of the `type` of the schema.
+fn type_problem(message: &str) -> SchemaProblem {
     SchemaProblem {
         pointer: "/type".to_owned(),
         message: message.to_owned(),
@@ -133,6 +136,7 @@ fn at_type(message: &str) -> SchemaProblem {
     }
 }
 
+/// Returns whether one of the keywords occurs at any depth.
 fn uses_any(schema: &Value, keywords: &[&str]) -> bool {
     match schema {
         Value::Object(map) => map
@@ -143,6 +147,7 @@ fn uses_any(schema: &Value, keywords: &[&str]) -> bool {
     }
 }
 
+/// Converts a problem to a diagnostic at the position of the part that it concerns.
 fn diagnostic(field: &FieldReader<'_>, problem: &SchemaProblem) -> Diagnostic {
     let segments: Vec<String> = problem.pointer.split('/').skip(1).map(unescape).collect();
     let node = field.node.follow(segments.iter().map(String::as_str));
@@ -167,6 +172,7 @@ fn diagnostic(field: &FieldReader<'_>, problem: &SchemaProblem) -> Diagnostic {
     }
 }
 
+/// Decodes a segment of a JSON pointer.
 fn unescape(segment: &str) -> String {
     segment.replace("~1", "/").replace("~0", "~")
 }

@@ -37,6 +37,7 @@ pub(crate) struct ParsedFile {
 }
 
 impl ParsedFile {
+    /// Creates a file without documents.
     fn empty(name: &str) -> Self {
         let (name, text, findings) = (name.to_owned(), Arc::from(""), DiagnosticSink::about(name));
         ParsedFile {
@@ -103,14 +104,17 @@ impl KnownFiles {
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns the resources of the built-in package; creates them on the first call.
     pub(crate) fn built_in(&self, base: &BasePackage) -> &BuiltInResources {
         self.built_in.get_or_init(|| BuiltInResources::of(base))
     }
 
-    fn parsed(&self, name: &str, text: String) -> Arc<ParsedFile> {
-        let known = self.lock().get(name).cloned();
-        if let Some(known) = known.filter(|known| *known.text == *text) {
-            return known;
+    /// Returns the parsed `text` of the file `name`; reuses the result of an earlier load if the
+    /// text is equal.
+    fn parse_or_reuse(&self, name: &str, text: String) -> Arc<ParsedFile> {
+        let earlier = self.lock().get(name).cloned();
+        if let Some(earlier) = earlier.filter(|earlier| *earlier.text == *text) {
+            return earlier;
         }
         let mut file = ParsedFile::empty(name);
         file.text = text.into();
@@ -132,8 +136,8 @@ impl KnownFiles {
     pub(crate) fn keep_only(&self, files: &[Arc<ParsedFile>]) {
         let mut known = self.lock();
         if known.len() > files.len() {
-            let asked: HashSet<&str> = files.iter().map(|file| file.name.as_str()).collect();
-            known.retain(|name, _| asked.contains(name.as_str()));
+            let names: HashSet<&str> = files.iter().map(|file| file.name.as_str()).collect();
+            known.retain(|name, _| names.contains(name.as_str()));
         }
     }
 }
@@ -150,10 +154,11 @@ pub(crate) fn read_file(
                 .strip_prefix('\u{feff}')
                 .map(str::to_owned)
                 .unwrap_or(text);
-            known.parsed(name, with_line_ends(text))
+            known.parse_or_reuse(name, with_line_ends(text))
         }
         Err(unreadable) => {
-            let (diagnostic, text) = explain(name, unreadable);
+            // The readable text is kept, so that the error shows its lines.
+            let (diagnostic, text) = diagnose_unreadable(name, unreadable);
             let mut file = ParsedFile::empty(name);
             file.text = text.into();
             file.findings.add(diagnostic);
@@ -181,7 +186,8 @@ pub(crate) fn has_unread_documents(files: &[Arc<ParsedFile>], read: usize) -> bo
     read < documents || files.iter().any(|file| !file.findings.is_clean())
 }
 
-fn explain(name: &str, unreadable: FileReadError) -> (Diagnostic, String) {
+/// Returns the error for an unreadable file, and its text as far as it can be read.
+fn diagnose_unreadable(name: &str, unreadable: FileReadError) -> (Diagnostic, String) {
     match unreadable {
         FileReadError::TooLarge => {
             let diagnostic = Diagnostic::new(
@@ -220,6 +226,7 @@ fn explain(name: &str, unreadable: FileReadError) -> (Diagnostic, String) {
     }
 }
 
+/// Parses the documents of `file.text`; adds errors to `file.findings`.
 fn parse(file: &mut ParsedFile) {
     let text = Arc::clone(&file.text);
     let chunks = document_split::documents(&text);

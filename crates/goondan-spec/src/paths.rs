@@ -99,6 +99,7 @@ impl<'f> BundleDirectory<'f> {
         self.read_at(&self.root.join(relative))
     }
 
+    /// Reads a text file. Fails if it is not a regular file, is too large or is not UTF-8.
     fn read_at(&self, path: &Path) -> Result<String, FileReadError> {
         match self.files.kind(path) {
             Ok(FileKind::File) => {}
@@ -137,6 +138,7 @@ pub(crate) struct PathLookups<'f> {
 }
 
 impl<'f> PathLookups<'f> {
+    /// Creates lookups for the files of a package whose directory is `base`.
     pub(crate) fn at(folder: &'f BundleDirectory<'f>, base: &'f str) -> Self {
         PathLookups {
             folder,
@@ -165,6 +167,7 @@ impl<'f> PathLookups<'f> {
         (!self.beyond.get()).then(|| self.seen.into_inner())
     }
 
+    /// Looks up a path and remembers the result as a dependency of the decoded resource.
     fn look(&self, relative: &str) -> PathState {
         let seen = self.folder.look(relative);
         self.seen.borrow_mut().push((relative.to_owned(), seen));
@@ -237,6 +240,8 @@ impl<'f> PathLookups<'f> {
         }
     }
 
+    /// Returns the root of the Git repository. The result depends on files outside the project, so
+    /// it is not cached.
     pub(crate) fn repository(&self) -> Option<&PathBuf> {
         self.mark_uncacheable();
         self.folder.repository.as_ref()
@@ -259,6 +264,7 @@ impl<'f> PathLookups<'f> {
         (self.folder.files.kind(&real).ok()? == FileKind::Directory).then_some(real)
     }
 
+    /// Returns whether the path is a file.
     pub(crate) fn is_file(&self, relative: &str) -> bool {
         matches!(self.look(relative).kind, Some(FileKind::File))
     }
@@ -269,6 +275,7 @@ impl<'f> PathLookups<'f> {
         self.folder.files.list(&self.folder.root.join(relative))
     }
 
+    /// Returns whether the path is a directory.
     pub(crate) fn is_folder(&self, relative: &str) -> bool {
         self.look(relative).kind == Some(FileKind::Directory)
     }
@@ -370,6 +377,7 @@ impl<'f> PathLookups<'f> {
         None
     }
 
+    /// Returns whether the path is a link that leads out of the project.
     pub(crate) fn leaves_by_link(&self, relative: &str) -> bool {
         self.look(relative).leaves
     }

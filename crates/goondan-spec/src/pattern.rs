@@ -49,7 +49,7 @@ pub fn always_matches(pattern: &str, text: &[PatternAtom]) -> bool {
 pub fn may_match(pattern: &str, text: &[PatternAtom]) -> bool {
     let expected = pattern_atoms(pattern);
     // `now[i]`: the first `i` atoms of the pattern match the input so far.
-    let mut now = start(&expected);
+    let mut now = start_state(&expected);
     for &atom in text {
         let mut next = vec![false; expected.len() + 1];
         for i in 0..=expected.len() {
@@ -67,15 +67,18 @@ pub fn may_match(pattern: &str, text: &[PatternAtom]) -> bool {
     now[expected.len()]
 }
 
-fn step_may(expected: PatternAtom, atom: PatternAtom, before: bool, here: bool) -> bool {
+/// Returns whether the pattern may match after one more atom. `before` and `current` are the states
+/// of the previous and this position.
+fn step_may(expected: PatternAtom, atom: PatternAtom, before: bool, current: bool) -> bool {
     match (expected, atom) {
-        (PatternAtom::Any, _) => here,
+        (PatternAtom::Any, _) => current,
         (PatternAtom::Char(expected), PatternAtom::Char(c)) => before && expected == c,
         _ => before,
     }
 }
 
-fn start(expected: &[PatternAtom]) -> Vec<bool> {
+/// Returns for each position of the pattern whether an empty text can reach it.
+fn start_state(expected: &[PatternAtom]) -> Vec<bool> {
     let leading = expected
         .iter()
         .take_while(|atom| **atom == PatternAtom::Any)
@@ -90,7 +93,7 @@ fn run(
     fits: impl Fn(PatternAtom, PatternAtom) -> bool,
 ) -> bool {
     let expected = pattern_atoms(pattern);
-    let mut now = start(&expected);
+    let mut now = start_state(&expected);
     for &atom in text {
         let mut next = vec![false; expected.len() + 1];
         for i in 1..=expected.len() {

@@ -16,6 +16,8 @@ use crate::text::{alternatives, closest, excerpt, list};
 /// Maximum number of names that a suggestion lists if none is similar.
 const MAX_LISTED_NAMES: usize = 24;
 
+/// Returns the resource that a reference selects; `None`, with an error, if it does not exist or
+/// has another kind. `from` is the package of the reference.
 pub(crate) fn resolve(
     field: &FieldReader<'_>,
     expected: Kind,
@@ -32,7 +34,7 @@ pub(crate) fn resolve(
         // The missing package is reported where its dependency is declared.
         Err(UnresolvedReference::Absent) => None,
         Err(miss) => {
-            report(field, &reference, &miss, index, findings);
+            report_unresolved(field, &reference, &miss, index, findings);
             None
         }
     }
@@ -84,6 +86,7 @@ pub(crate) fn resolve_item<'n>(
     Some((fields, reference?))
 }
 
+/// Reads a reference and checks its kind.
 fn read(
     field: &FieldReader<'_>,
     expected: Kind,
@@ -112,9 +115,9 @@ fn read(
             field.path,
             excerpt(&kind, 60)
         );
-        let known = Kind::ALL.map(Kind::as_str);
+        let kinds = Kind::ALL.map(Kind::as_str);
         let problem = field.problem(Code::INVALID_REF, message);
-        findings.add(match closest(&kind, &known) {
+        findings.add(match closest(&kind, &kinds) {
             Some(near) => suggest(field, problem, near, &name),
             None => problem.suggest(format!("write `{expected}/{}`", excerpt(&name, 100))),
         });
@@ -142,6 +145,7 @@ fn read(
 
 type ReferenceParts = (Option<String>, String, String);
 
+/// Splits `Kind/name`; `None`, with an error, if the text has another form.
 fn split(
     field: &FieldReader<'_>,
     text: &str,
@@ -174,6 +178,7 @@ fn split(
     }
 }
 
+/// Reads a reference that is written as a map.
 fn read_map(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<ReferenceParts> {
     let mut fields = field.fields(findings)?;
     let kind = fields
@@ -203,7 +208,8 @@ fn read_map(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<Re
     ))
 }
 
-fn report(
+/// Reports a reference that does not resolve, with a suggestion.
+fn report_unresolved(
     field: &FieldReader<'_>,
     reference: &ObjectRef,
     miss: &UnresolvedReference,
@@ -229,7 +235,7 @@ fn report(
             );
             match index.closest(reference) {
                 Some(near) => suggest(field, problem, reference.kind.as_str(), &near),
-                None => problem.suggest(instead(reference, index)),
+                None => problem.suggest(suggestion_for(reference, index)),
             }
         }
         UnresolvedReference::NoSuchPackage => {
@@ -272,7 +278,8 @@ fn suggest(field: &FieldReader<'_>, problem: Diagnostic, kind: &str, name: &str)
     }
 }
 
-fn instead(reference: &ObjectRef, index: &ResourceIndex) -> String {
+/// Suggests what to write in place of a reference that does not exist.
+fn suggestion_for(reference: &ObjectRef, index: &ResourceIndex) -> String {
     let kind = reference.kind;
     if let Some(other) = index.other_kind(reference) {
         return format!(
@@ -287,11 +294,11 @@ fn instead(reference: &ObjectRef, index: &ResourceIndex) -> String {
             format!("define it, or use one of the {count} that exist")
         }
         _ => {
-            let known: Vec<String> = names
+            let candidates: Vec<String> = names
                 .iter()
                 .map(|name| format!("{kind}/{}", repaired_name(name, kind)))
                 .collect();
-            format!("define it, or use {}", alternatives(&known))
+            format!("define it, or use {}", alternatives(&candidates))
         }
     }
 }

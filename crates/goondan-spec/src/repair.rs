@@ -63,7 +63,7 @@ impl RepairRun<'_> {
     fn round(&mut self) -> bool {
         let mut by_file: BTreeMap<String, Vec<Diagnostic>> = BTreeMap::new();
         for diagnostic in self.problems() {
-            if let (Some(file), true) = (&diagnostic.file, certain(&diagnostic).is_some()) {
+            if let (Some(file), true) = (&diagnostic.file, safe_fix(&diagnostic).is_some()) {
                 by_file.entry(file.clone()).or_default().push(diagnostic);
             }
         }
@@ -75,14 +75,16 @@ impl RepairRun<'_> {
         found_any
     }
 
+    /// Tries the fix of each diagnostic separately; returns whether one was applied.
     fn try_fixes_one_by_one(&mut self, file: &str, diagnostics: &[Diagnostic]) -> bool {
         let mut found_any = false;
-        for one in diagnostics {
-            found_any |= self.try_fixes(file, std::slice::from_ref(one));
+        for diagnostic in diagnostics {
+            found_any |= self.try_fixes(file, std::slice::from_ref(diagnostic));
         }
         found_any
     }
 
+    /// Loads the edited project and returns its diagnostics.
     fn problems(&self) -> Vec<Diagnostic> {
         load_again(
             LoadInput {
@@ -102,14 +104,15 @@ impl RepairRun<'_> {
             return false;
         };
         let text = whole.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&whole);
-        let (after, done) = apply(text, diagnostics.iter().filter_map(certain));
+        let (after, done) = apply(text, diagnostics.iter().filter_map(safe_fix));
         if done.is_empty() {
             return false;
         }
         let done: Vec<Diagnostic> = diagnostics
             .iter()
-            .filter(|one| {
-                certain(one).is_some_and(|fix| done.iter().any(|other| std::ptr::eq(*other, fix)))
+            .filter(|diagnostic| {
+                safe_fix(diagnostic)
+                    .is_some_and(|fix| done.iter().any(|other| std::ptr::eq(*other, fix)))
             })
             .cloned()
             .collect();
@@ -146,7 +149,8 @@ impl RepairRun<'_> {
     }
 }
 
-fn certain(diagnostic: &Diagnostic) -> Option<&Fix> {
+/// Returns the fix of a diagnostic if it is safe; else `None`.
+fn safe_fix(diagnostic: &Diagnostic) -> Option<&Fix> {
     diagnostic.fix.as_deref().filter(|fix| fix.certain)
 }
 
@@ -157,6 +161,7 @@ struct EditedFiles<'f> {
 }
 
 impl EditedFiles<'_> {
+    /// Returns the edited text of a file; `None` if it cannot be read.
     fn text(&self, path: &Path) -> Option<String> {
         String::from_utf8(self.read(path, MAX_FILE_BYTES).ok()?).ok()
     }

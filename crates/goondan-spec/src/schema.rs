@@ -38,6 +38,7 @@ pub fn schemas() -> Vec<(String, Value)> {
         .collect()
 }
 
+/// Returns the file name of the JSON Schema of a kind.
 fn file_name(kind: Kind) -> String {
     format!("{}.schema.json", kind.as_str().to_lowercase())
 }
@@ -75,6 +76,7 @@ fn any_document() -> Value {
     })
 }
 
+/// Creates the JSON Schema of a whole resource document.
 fn document(kind: Kind) -> Value {
     let mut spec = spec_schema(kind);
     let definitions = spec.remove("$defs").unwrap_or_else(|| json!({}));
@@ -102,6 +104,7 @@ fn document(kind: Kind) -> Value {
     })
 }
 
+/// Creates the JSON Schema of `metadata`.
 fn metadata(kind: Kind) -> Value {
     let pattern = if kind == Kind::Package {
         PACKAGE_NAME_PATTERN
@@ -135,6 +138,7 @@ fn metadata(kind: Kind) -> Value {
     })
 }
 
+/// Creates the JSON Schema of `spec`.
 fn spec_schema(kind: Kind) -> Map<String, Value> {
     match kind {
         Kind::Model => of::<ModelSpec>(),
@@ -148,6 +152,7 @@ fn spec_schema(kind: Kind) -> Map<String, Value> {
     }
 }
 
+/// Creates the JSON Schema of a type.
 fn of<T: JsonSchema>() -> Map<String, Value> {
     let generator: SchemaGenerator = SchemaSettings::draft2020_12().into_generator();
     match generator.into_root_schema_for::<T>().to_value() {

@@ -47,6 +47,7 @@ struct ExpansionMeasure<'s> {
 }
 
 impl<'s> ExpansionMeasure<'s> {
+    /// Collects the subschemas with an `$anchor` or `$id`.
     fn collect_anchors(&mut self, value: &'s Value) {
         match value {
             Value::Object(object) => {
@@ -67,6 +68,8 @@ impl<'s> ExpansionMeasure<'s> {
         }
     }
 
+    /// Returns the number of values after all references are expanded; `u64::MAX` if references
+    /// form a chain that is too long.
     fn size(&mut self, value: &'s Value, depth: usize) -> u64 {
         if depth > MAX_CHAIN_LENGTH {
             return u64::MAX;
@@ -96,6 +99,7 @@ impl<'s> ExpansionMeasure<'s> {
         size
     }
 
+    /// Returns the expanded size of a keyword; definitions count only where they are used.
     fn keyword_size(&mut self, key: &str, value: &'s Value, depth: usize) -> u64 {
         match (key, value) {
             // A definition counts where something refers to it.
@@ -110,6 +114,7 @@ impl<'s> ExpansionMeasure<'s> {
         }
     }
 
+    /// Returns the schema that a reference selects; `None` if it does not exist.
     fn target(&self, reference: &str) -> Option<&'s Value> {
         if let Some(known) = self.anchors.get(reference) {
             return Some(known);

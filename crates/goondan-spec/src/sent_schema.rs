@@ -55,11 +55,14 @@ pub fn sent_schema(wire: ProviderWireFormat, schema: &Value) -> Value {
         | ProviderWireFormat::Responses
         | ProviderWireFormat::Anthropic
         | ProviderWireFormat::Converse => describe_root_conditions(&mut root),
-        ProviderWireFormat::Gemini | ProviderWireFormat::Ollama => open_true_properties(&mut root),
+        ProviderWireFormat::Gemini | ProviderWireFormat::Ollama => {
+            replace_true_properties(&mut root)
+        }
     }
     Value::Object(root)
 }
 
+/// Moves keywords that providers reject at the root into the description.
 fn describe_root_conditions(root: &mut Map<String, Value>) {
     let moved: Map<String, Value> = ROOT_REJECTED_KEYWORDS
         .iter()
@@ -79,18 +82,20 @@ fn describe_root_conditions(root: &mut Map<String, Value>) {
     root.insert("description".to_owned(), Value::String(description));
 }
 
-fn open_true_properties(schema: &mut Map<String, Value>) {
+/// Replaces properties with the schema `true` by `{}`, which means the same and is accepted by more
+/// providers.
+fn replace_true_properties(schema: &mut Map<String, Value>) {
     if let Some(Value::Object(properties)) = schema.get_mut("properties") {
         for property in properties.values_mut() {
             match property {
                 Value::Bool(true) => *property = json!({}),
-                Value::Object(inner) => open_true_properties(inner),
+                Value::Object(inner) => replace_true_properties(inner),
                 _ => {}
             }
         }
     }
     if let Some(Value::Object(items)) = schema.get_mut("items") {
-        open_true_properties(items);
+        replace_true_properties(items);
     }
 }
 

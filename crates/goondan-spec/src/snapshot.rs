@@ -130,7 +130,13 @@ impl BundleSnapshot {
         contents: &Fingerprints,
         environment: Option<&Environment>,
     ) -> BundleSnapshot {
-        SnapshotBuilder::new(bundle, contents, &values(bundle, environment), None).snapshot(swarm)
+        SnapshotBuilder::new(
+            bundle,
+            contents,
+            &value_fingerprints(bundle, environment),
+            None,
+        )
+        .snapshot(swarm)
     }
 }
 
@@ -155,7 +161,7 @@ impl SnapshotBasis {
         environment: &Environment,
         before: Option<&SnapshotBasis>,
     ) -> SnapshotBasis {
-        let values = values(&bundle, Some(environment));
+        let values = value_fingerprints(&bundle, Some(environment));
         let snapshot = SnapshotBuilder::new(&bundle, &contents, &values, before).snapshot(swarm);
         SnapshotBasis {
             bundle,
@@ -184,15 +190,16 @@ impl SnapshotBasis {
         }
     }
 
-    /// Returns the tools that are unchanged since `before`, including their files and variables.
+    /// Returns the tools that did not change since `before`: neither the tools, nor their files,
+    /// nor the variables that they use.
     pub fn unchanged_tools(&self, before: &SnapshotBasis) -> HashSet<ResourceId> {
-        let snapper =
+        let comparison =
             SnapshotBuilder::new(&self.bundle, &self.contents, &self.values, Some(before));
         let tools = self
             .bundle
             .tools()
             .values()
-            .filter(|tool| snapper.is_unchanged(tool, Bundle::tools));
+            .filter(|tool| comparison.is_unchanged(tool, Bundle::tools));
         tools.map(|tool| tool.id.clone()).collect()
     }
 }
@@ -205,7 +212,8 @@ struct SnapshotBuilder<'a> {
     before: Option<&'a SnapshotBasis>,
 }
 
-fn values(bundle: &Bundle, environment: Option<&Environment>) -> Fingerprints {
+/// Hashes the variables and secrets that each resource uses; empty without an environment.
+fn value_fingerprints(bundle: &Bundle, environment: Option<&Environment>) -> Fingerprints {
     let Some(environment) = environment else {
         return Fingerprints::new();
     };
@@ -221,22 +229,24 @@ fn values(bundle: &Bundle, environment: Option<&Environment>) -> Fingerprints {
     }
     // A tool resolves the value sources in its own config.
     for tool in bundle.tools().values() {
-        let mut named = ReferencedVariables::default();
+        let mut references = ReferencedVariables::default();
         tool.spec
             .config
             .values()
-            .for_each(|value| named.look_at(value));
-        named
+            .for_each(|value| references.collect(value));
+        references
             .variables
             .extend(tool.spec.variables.iter().map(String::as_str));
-        if named.is_empty() {
+        if references.is_empty() {
             continue;
         }
-        let read = environment.iter().filter(|(name, _)| named.covers(name));
+        let variables = environment
+            .iter()
+            .filter(|(name, _)| references.covers(name));
         let hasher = values.remove(&tool.id).unwrap_or_default();
         values.insert(
             &tool.id,
-            read.fold(hasher, |hasher, (_, value)| {
+            variables.fold(hasher, |hasher, (_, value)| {
                 hasher.and_bytes(value.as_bytes())
             }),
         );
@@ -256,7 +266,8 @@ struct ReferencedVariables<'v> {
 }
 
 impl<'v> ReferencedVariables<'v> {
-    fn look_at(&mut self, value: &'v Value) {
+    /// Collects the variables and secrets that a value refers to, at every depth.
+    fn collect(&mut self, value: &'v Value) {
         match value {
             Value::Object(fields) => {
                 let from = fields.get("valueFrom");
@@ -265,9 +276,9 @@ impl<'v> ReferencedVariables<'v> {
                         .and_then(Value::as_str),
                 );
                 self.secrets |= from.is_some_and(|from| from.get("secretRef").is_some());
-                fields.values().for_each(|value| self.look_at(value));
+                fields.values().for_each(|value| self.collect(value));
             }
-            Value::Array(items) => items.iter().for_each(|item| self.look_at(item)),
+            Value::Array(items) => items.iter().for_each(|item| self.collect(item)),
             _ => {}
         }
     }
@@ -276,6 +287,7 @@ impl<'v> ReferencedVariables<'v> {
         !self.secrets && self.variables.is_empty()
     }
 
+    /// Returns whether the value may read the environment variable.
     fn covers(&self, name: &str) -> bool {
         let is_secret = name.starts_with("GOONDAN_SECRET_") || name.starts_with("SECRET_");
         (self.secrets && is_secret) || self.variables.contains(&name)
@@ -297,6 +309,7 @@ impl<'a> SnapshotBuilder<'a> {
         }
     }
 
+    /// Hashes the resources, the agents and the limits of a swarm.
     fn snapshot(&self, swarm: &ResourceId) -> BundleSnapshot {
         let mut snapshot = BundleSnapshot {
             resources: self.resources(),
@@ -323,6 +336,7 @@ impl<'a> SnapshotBuilder<'a> {
         snapshot
     }
 
+    /// Hashes all resources by kind; the built-in package is left out.
     fn resources(&self) -> ResourceFingerprints {
         let bundle = self.bundle;
         let mut all = BTreeMap::new();
@@ -332,44 +346,58 @@ impl<'a> SnapshotBuilder<'a> {
                 [(package.id.name.clone(), self.hash(package))].into(),
             );
         }
-        all.insert(Kind::Model, self.kind(Kind::Model, Bundle::models));
-        all.insert(Kind::Agent, self.kind(Kind::Agent, Bundle::agents));
-        all.insert(Kind::Swarm, self.kind(Kind::Swarm, Bundle::swarms));
-        all.insert(Kind::Tool, self.kind(Kind::Tool, Bundle::tools));
+        all.insert(
+            Kind::Model,
+            self.fingerprints_of_kind(Kind::Model, Bundle::models),
+        );
+        all.insert(
+            Kind::Agent,
+            self.fingerprints_of_kind(Kind::Agent, Bundle::agents),
+        );
+        all.insert(
+            Kind::Swarm,
+            self.fingerprints_of_kind(Kind::Swarm, Bundle::swarms),
+        );
+        all.insert(
+            Kind::Tool,
+            self.fingerprints_of_kind(Kind::Tool, Bundle::tools),
+        );
         all.insert(
             Kind::Extension,
-            self.kind(Kind::Extension, Bundle::extensions),
+            self.fingerprints_of_kind(Kind::Extension, Bundle::extensions),
         );
         all.insert(
             Kind::Connector,
-            self.kind(Kind::Connector, Bundle::connectors),
+            self.fingerprints_of_kind(Kind::Connector, Bundle::connectors),
         );
         all.insert(
             Kind::Connection,
-            self.kind(Kind::Connection, Bundle::connections),
+            self.fingerprints_of_kind(Kind::Connection, Bundle::connections),
         );
         all.retain(|_, resources| !resources.is_empty());
         all
     }
 
-    fn kind<T: fmt::Debug + PartialEq>(
+    /// Hashes the resources of a kind; reuses hashes of unchanged resources.
+    fn fingerprints_of_kind<T: fmt::Debug + PartialEq>(
         &self,
         kind: Kind,
         of: fn(&Bundle) -> &Resources<T>,
     ) -> BTreeMap<String, Fingerprint> {
-        let known = self
+        let previous = self
             .before
             .and_then(|before| before.snapshot.resources.get(&kind));
-        let own = of(self.bundle)
+        let resources = of(self.bundle)
             .values()
             .filter(|resource| !resource.id.is_base());
         let fingerprint = |resource: &Arc<Resource<T>>| {
-            let known = known
-                .and_then(|known| known.get(&self.key(&resource.id)))
+            let previous = previous
+                .and_then(|previous| previous.get(&self.key(&resource.id)))
                 .filter(|_| self.is_unchanged(resource, of));
-            known.cloned().unwrap_or_else(|| self.hash(resource))
+            previous.cloned().unwrap_or_else(|| self.hash(resource))
         };
-        own.map(|resource| (self.key(&resource.id), fingerprint(resource)))
+        resources
+            .map(|resource| (self.key(&resource.id), fingerprint(resource)))
             .collect()
     }
 
@@ -387,6 +415,7 @@ impl<'a> SnapshotBuilder<'a> {
         }
     }
 
+    /// Returns the fingerprint of a resource; `None` if it has none.
     fn of<'k>(&self, known: &'k ResourceFingerprints, id: &ResourceId) -> Option<&'k Fingerprint> {
         known
             .get(&id.kind)
@@ -420,6 +449,7 @@ impl<'a> SnapshotBuilder<'a> {
         of(&before.bundle).get(&resource.id).is_some_and(same)
     }
 
+    /// Hashes a resource, its files and its variables.
     fn hash<T: fmt::Debug>(&self, resource: &Resource<T>) -> Fingerprint {
         // `Debug` output never contains a secret, by design of `Secret`.
         let meaning = (
@@ -428,13 +458,13 @@ impl<'a> SnapshotBuilder<'a> {
             &resource.annotations,
             &resource.spec,
         );
-        let about = (
+        let used = (
             self.values.get(&resource.id),
             self.contents.get(&resource.id),
         );
         FingerprintHasher::default()
             .and(&meaning)
-            .and(&about)
+            .and(&used)
             .finish()
     }
 
@@ -544,18 +574,21 @@ impl<'a> SnapshotBuilder<'a> {
 struct FingerprintHasher(Sha256);
 
 impl FingerprintHasher {
+    /// Adds the debug output of a value.
     fn and(mut self, value: &dyn fmt::Debug) -> Self {
         // Writing to a hash cannot fail.
         let _ = write!(self, "{value:?}\0");
         self
     }
 
+    /// Adds bytes, preceded by their length so that no two sequences collide.
     fn and_bytes(mut self, bytes: &[u8]) -> Self {
         self.0.update((bytes.len() as u64).to_le_bytes());
         self.0.update(bytes);
         self
     }
 
+    /// Returns the first 16 bytes of the hash as hexadecimal digits.
     fn finish(self) -> Fingerprint {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
         let digit = |half: u8| char::from(DIGITS[usize::from(half)]);

@@ -21,19 +21,19 @@ impl Bundle {
     pub fn choose_swarm(&self, name: Option<&str>) -> Result<&Resource<Swarm>, Diagnostic> {
         let swarms = self.swarms();
         let names: Vec<&str> = swarms.keys().map(|id| id.name.as_str()).collect();
-        let named = |name: &str| {
+        let find_named = |name: &str| {
             swarms
                 .values()
                 .map(AsRef::as_ref)
                 .find(|swarm: &&Resource<_>| swarm.id.name == name)
         };
         if let Some(name) = name {
-            return named(name).ok_or_else(|| no_such_swarm(name, &names));
+            return find_named(name).ok_or_else(|| no_such_swarm(name, &names));
         }
-        match (named("default"), swarms.len()) {
+        match (find_named("default"), swarms.len()) {
             (Some(default), _) => Ok(default),
             (None, 1) => Ok(&swarms[0]),
-            (None, 0) => Err(none_at_all()),
+            (None, 0) => Err(no_swarm_error()),
             (None, _) => {
                 let message = format!(
                     "The bundle has {} swarms and none is called `default`.",
@@ -55,11 +55,11 @@ impl Bundle {
         environment: &Environment,
     ) -> Vec<Diagnostic> {
         let used = self.used_by(swarm);
-        let wanted = self
+        let origins = self
             .values
             .iter()
             .filter(|origin| used.contains(&origin.resource));
-        wanted
+        origins
             .filter_map(|origin| missing(origin, environment))
             .collect()
     }
@@ -101,11 +101,11 @@ impl Bundle {
     /// Returns the `secretRef`s that `swarm` uses, as name and key.
     pub fn secret_refs(&self, swarm: &ResourceId) -> Vec<(String, String)> {
         let used = self.used_by(swarm);
-        let wanted = self
+        let origins = self
             .values
             .iter()
             .filter(|origin| used.contains(&origin.resource));
-        let named = wanted.filter_map(|origin| match &origin.source {
+        let named = origins.filter_map(|origin| match &origin.source {
             ValueSource::SecretRef { name, key } => {
                 Some((name.clone(), key.as_ref().unwrap_or(&origin.key).clone()))
             }
@@ -144,6 +144,7 @@ impl Bundle {
             .filter(move |connection| feeds(connection.spec.swarm.as_ref()))
     }
 
+    /// Returns the models and connections that a swarm uses.
     fn used_by(&self, swarm: &ResourceId) -> BTreeSet<ResourceId> {
         let Some(resource) = self.swarms().get(swarm) else {
             return BTreeSet::new();
@@ -163,6 +164,7 @@ impl Bundle {
     }
 }
 
+/// Creates the error for an unknown swarm name.
 fn no_such_swarm(name: &str, names: &[&str]) -> Diagnostic {
     let diagnostic = Diagnostic::new(
         Code::NO_SWARM,
@@ -170,12 +172,13 @@ fn no_such_swarm(name: &str, names: &[&str]) -> Diagnostic {
     );
     match closest(name, names) {
         Some(near) => diagnostic.suggest(format!("did you mean `{near}`?")),
-        None if names.is_empty() => none_at_all(),
+        None if names.is_empty() => no_swarm_error(),
         None => diagnostic.suggest(format!("use {}", list(names, 24))),
     }
 }
 
-fn none_at_all() -> Diagnostic {
+/// Creates the error for a project without a swarm.
+fn no_swarm_error() -> Diagnostic {
     Diagnostic::new(
         Code::NO_SWARM,
         "The project has no Swarm, so there is nothing to run.",
@@ -188,6 +191,7 @@ fn is_setting(origin: &ValueOrigin) -> bool {
     origin.resource.kind == Kind::Connection && origin.field.starts_with("spec.config.")
 }
 
+/// Describes the source of a value for messages.
 fn name_of(origin: &ValueOrigin) -> String {
     match &origin.source {
         ValueSource::Value(_) => format!("`{}`", origin.field),
@@ -199,6 +203,7 @@ fn name_of(origin: &ValueOrigin) -> String {
     }
 }
 
+/// Returns a warning if the secret is too short to be masked everywhere.
 fn short_secret(origin: &ValueOrigin, name: &str, secret: &Secret) -> Option<Diagnostic> {
     let extent = match secret.masking() {
         SecretMasking::Anywhere => return None,
@@ -216,9 +221,10 @@ fn short_secret(origin: &ValueOrigin, name: &str, secret: &Secret) -> Option<Dia
     )
 }
 
+/// Returns the error for a value whose environment variable is not set; `None` if it is set.
 fn missing(origin: &ValueOrigin, environment: &Environment) -> Option<Diagnostic> {
-    let tried = environment.resolve(&origin.source, &origin.key).err()?;
-    let (message, suggestion) = match &tried[..] {
+    let variables = environment.resolve(&origin.source, &origin.key).err()?;
+    let (message, suggestion) = match &variables[..] {
         [only] => (
             format!("The environment variable `{only}` is not set."),
             format!("run `export {only}=…`, or add `{only}=…` to `.env`"),

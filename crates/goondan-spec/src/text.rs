@@ -78,12 +78,12 @@ pub fn reason(error: &std::io::Error) -> String {
         ErrorKind::InvalidFilename => "the name is too long".to_owned(),
         ErrorKind::AddrInUse => "another program already uses this port or socket".to_owned(),
         _ => {
-            let words = error.to_string();
-            let words = words.split(" (os error").next().unwrap_or_default();
-            let words = words
+            let message = error.to_string();
+            let message = message.split(" (os error").next().unwrap_or_default();
+            let message = message
                 .strip_prefix("Too many levels of symbolic links")
-                .map_or(words, |_| LINK_LOOP_REASON);
-            let mut letters = words.chars();
+                .map_or(message, |_| LINK_LOOP_REASON);
+            let mut letters = message.chars();
             letters
                 .next()
                 .map(|first| first.to_lowercase().chain(letters).collect())

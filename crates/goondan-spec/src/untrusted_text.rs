@@ -19,7 +19,8 @@ pub struct EscapedText<T> {
     kept: KeptCharacters,
 }
 
-/// Wraps a single-line text, such as a name, a key or a title.
+/// Escapes untrusted text for display on one line, such as a name, a key or a title. Line ends are
+/// also escaped.
 pub fn line<T: Display>(text: T) -> EscapedText<T> {
     EscapedText {
         text,
@@ -27,7 +28,7 @@ pub fn line<T: Display>(text: T) -> EscapedText<T> {
     }
 }
 
-/// Wraps a multi-line text. Line ends and tabs stay.
+/// Escapes untrusted text for display on several lines. Line ends and tabs are kept.
 pub fn lines<T: Display>(text: T) -> EscapedText<T> {
     EscapedText {
         text,
@@ -104,6 +105,7 @@ impl TextEscaper {
         Cow::Owned(shown)
     }
 
+    /// Appends a character, escaped unless it is visible or allowed here.
     fn push(&mut self, c: char, shown: &mut String) {
         if std::mem::take(&mut self.returned) && c != '\n' {
             push_escape('\r', shown);
@@ -116,6 +118,7 @@ impl TextEscaper {
         self.last = c;
     }
 
+    /// Returns whether the invisible character is allowed after the last one.
     fn keeps(&self, c: char) -> bool {
         match (self.kept, c) {
             (KeptCharacters::Nothing, _) => false,

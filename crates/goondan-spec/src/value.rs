@@ -200,8 +200,9 @@ impl fmt::Debug for Environment {
     }
 }
 
+/// Returns the environment variables that may contain a secret, in the order of their precedence.
 fn secret_names(name: &str, key: &str) -> [String; 4] {
-    let (name, key) = (token(name), token(key));
+    let (name, key) = (variable_part(name), variable_part(key));
     [
         format!("GOONDAN_SECRET_{name}_{key}"),
         format!("GOONDAN_SECRET_{name}"),
@@ -210,7 +211,8 @@ fn secret_names(name: &str, key: &str) -> [String; 4] {
     ]
 }
 
-fn token(text: &str) -> String {
+/// Converts a name to a part of a variable name: upper case, other characters become `_`.
+fn variable_part(text: &str) -> String {
     text.chars()
         .map(|c| {
             if c.is_ascii_alphanumeric() {

@@ -120,6 +120,7 @@ pub(crate) fn read_texts(
     values.into_iter().collect()
 }
 
+/// Reads a plain string, number or boolean, or a map with a value source.
 fn read_text(entry: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<TextOrSource> {
     match &entry.node.content {
         NodeContent::Map(_) => read(entry, findings).map(TextOrSource::Source),
@@ -134,7 +135,7 @@ fn read_text(entry: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<T
 /// Reads the value source at `field` and records its position. Never quotes a value in a
 /// diagnostic.
 pub(crate) fn read(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<ValueSource> {
-    hide(field.node, findings);
+    redact_in_diagnostics(field.node, findings);
     let source = read_source(field, findings)?;
     if let Some(resource) = findings.resource.clone() {
         findings.values.push(ValueOrigin {
@@ -149,17 +150,19 @@ pub(crate) fn read(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Op
     Some(source)
 }
 
-/// Hides all values, because a misplaced one may also be a secret. Only the fields that state a
-/// source stay visible.
-fn hide(node: &YamlNode, findings: &mut DiagnosticSink) {
+/// Marks all values below `node` as secrets, so that no diagnostic shows them: a misplaced value
+/// may also be a secret. Only the fields that state a source stay visible.
+fn redact_in_diagnostics(node: &YamlNode, findings: &mut DiagnosticSink) {
     match &node.content {
         NodeContent::Map(entries) => {
             entries
                 .iter()
                 .filter(|entry| entry.key != "valueFrom")
-                .for_each(|entry| hide(&entry.value, findings));
+                .for_each(|entry| redact_in_diagnostics(&entry.value, findings));
         }
-        NodeContent::List(items) => items.iter().for_each(|item| hide(item, findings)),
+        NodeContent::List(items) => items
+            .iter()
+            .for_each(|item| redact_in_diagnostics(item, findings)),
         NodeContent::Text(_) | NodeContent::Number(_) => {
             findings.secrets.push(node.at.start..node.at.end)
         }
@@ -167,6 +170,7 @@ fn hide(node: &YamlNode, findings: &mut DiagnosticSink) {
     }
 }
 
+/// Reads `{value: …}` or `{valueFrom: …}`.
 fn read_source(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<ValueSource> {
     if field.node.entries().is_none() {
         let message = format!(
@@ -200,6 +204,7 @@ fn read_source(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option
     }
 }
 
+/// Reads a literal value.
 fn read_value(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<ValueSource> {
     let Some(text) = field.node.text() else {
         let message = format!(
@@ -213,6 +218,7 @@ fn read_value(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<
     Some(ValueSource::Value(Secret::new(text)))
 }
 
+/// Reads `valueFrom` with `env` or `secretRef`.
 fn read_from(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<ValueSource> {
     if field.node.entries().is_none() {
         let message = format!(
@@ -243,6 +249,7 @@ fn read_from(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<V
     }
 }
 
+/// Reads the name of an environment variable.
 fn read_env(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<ValueSource> {
     match field.node.text() {
         Some(name)
@@ -265,6 +272,7 @@ fn read_env(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<Va
     }
 }
 
+/// Reads a reference to a secret and its key.
 fn read_secret_ref(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<ValueSource> {
     if field.node.entries().is_none() {
         let message = format!(
@@ -296,6 +304,7 @@ fn read_secret_ref(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Op
     })
 }
 
+/// Creates the error for an invalid value source.
 fn wrong(field: &FieldReader<'_>, message: String) -> Diagnostic {
     field.problem(Code::INVALID_VALUE_SOURCE, message)
 }

@@ -97,18 +97,18 @@ impl DatabaseAddress {
         }
     }
 
-    /// Returns the address of the same database, reached through a proxy at `place`.
+    /// Returns the address of the same database, reached through a proxy at `proxy`.
     #[must_use]
-    pub fn by_way_of(&self, place: SocketAddr) -> DatabaseAddress {
+    pub fn by_way_of(&self, proxy: SocketAddr) -> DatabaseAddress {
         let (old, mut config) = (&self.config, Config::new());
         config
             .ssl_mode(old.get_ssl_mode())
-            .hostaddr(place.ip())
-            .port(place.port());
+            .hostaddr(proxy.ip())
+            .port(proxy.port());
         match old.get_hosts().first() {
             // The certificate contains the server's name, not the proxy's.
             Some(Host::Tcp(name)) => config.host(name),
-            _ => config.host(place.ip().to_string()),
+            _ => config.host(proxy.ip().to_string()),
         };
         if let Some(user) = old.get_user() {
             config.user(user);

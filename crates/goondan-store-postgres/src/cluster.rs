@@ -97,6 +97,7 @@ pub async fn arrive(
     }
 }
 
+/// Waits until this node is the leader of the workspace or joins the leader as a worker.
 async fn find_place(
     candidate: LeaderCandidate,
     folders: impl Fn() -> Box<dyn WorkspacePaths>,
@@ -153,7 +154,7 @@ async fn renew(access: &SessionAccess, line: &ReconnectingSession, beat: &Heartb
         match line.query(RENEW, &[&access.id, &access.node]).await {
             Ok(rows) if rows.is_empty() => access.lose(),
             Ok(_) => {}
-            Err(error) => tracing::debug!(%error, "failed to write a heartbeat"),
+            Err(error) => tracing::debug!(%error, "could not write a heartbeat; retrying"),
         }
         tokio::time::sleep(HEARTBEAT_INTERVAL).await;
     }
@@ -391,9 +392,10 @@ impl PostgresCrew {
     }
 }
 
-async fn pass_on(mut incoming: UnboundedReceiver<Said>, news: UnboundedSender<ClusterEvent>) {
+/// Forwards the messages of the workers as cluster events, until one of the channels closes.
+async fn pass_on(mut incoming: UnboundedReceiver<Said>, events: UnboundedSender<ClusterEvent>) {
     while let Some((node, words)) = incoming.recv().await {
-        if news.send(ClusterEvent::Said { node, words }).is_err() {
+        if events.send(ClusterEvent::Said { node, words }).is_err() {
             return;
         }
     }
@@ -425,15 +427,17 @@ struct MemberRow {
 }
 
 impl MemberMonitor {
+    /// Reads the nodes of the cluster at intervals and reports changes, while this node is the
+    /// leader.
     async fn call(mut self) {
         while self.access.check().is_ok() {
             match self.read_members().await {
-                Ok(found) => {
-                    if let Err(error) = self.compare(found).await {
-                        tracing::warn!(%error, "the members of the workspace can't be changed");
+                Ok(rows) => {
+                    if let Err(error) = self.apply_members(rows).await {
+                        tracing::warn!(%error, "could not remove a lost node from the cluster");
                     }
                 }
-                Err(error) => tracing::debug!(%error, "the members of the workspace can't be read"),
+                Err(error) => tracing::debug!(%error, "could not read the nodes of the cluster"),
             }
             tokio::select! {
                 () = tokio::time::sleep(MEMBER_CHECK_INTERVAL) => {}
@@ -442,10 +446,11 @@ impl MemberMonitor {
         }
     }
 
+    /// Reads the nodes of the cluster, and writes the number of their running turns.
     async fn read_members(&mut self) -> Result<Vec<MemberRow>, StoreError> {
         let session = self.quick.session().await?;
         match &self.session {
-            Some(known) if Arc::ptr_eq(known, &session) => {}
+            Some(previous) if Arc::ptr_eq(previous, &session) => {}
             None => self.session = Some(Arc::clone(&session)),
             Some(_) => {
                 // After an outage the other nodes also need time to reconnect.
@@ -481,7 +486,7 @@ impl MemberMonitor {
                 .map_err(failed)?;
             self.told = Some(serving.clone());
         }
-        let found = |row: &tokio_postgres::Row| MemberRow {
+        let member_row = |row: &tokio_postgres::Row| MemberRow {
             member: ClusterMember {
                 node: row.get(0),
                 is_fit: row.get::<_, &str>(1) == serving,
@@ -490,17 +495,18 @@ impl MemberMonitor {
             is_fresh: row.get(3),
             is_connected: row.get(4),
         };
-        Ok(rows.iter().map(found).collect())
+        Ok(rows.iter().map(member_row).collect())
     }
 
-    async fn compare(&mut self, found: Vec<MemberRow>) -> Result<(), StoreError> {
+    /// Reports new and changed nodes of the cluster, and evicts nodes that are missing or lost.
+    async fn apply_members(&mut self, rows: Vec<MemberRow>) -> Result<(), StoreError> {
         let is_trusted = Instant::now() >= self.trusted_from;
         let mut gone: Vec<String> = self.members.keys().cloned().collect();
         for MemberRow {
             member,
             is_fresh,
             is_connected,
-        } in found
+        } in rows
         {
             if is_trusted && !(is_fresh && is_connected) {
                 if !gone.contains(&member.node) {
@@ -517,13 +523,13 @@ impl MemberMonitor {
         }
         self.tells_again = false;
         for node in gone {
-            self.expel(&node).await?;
+            self.evict(&node).await?;
         }
         Ok(())
     }
 
     /// Evicts a node. After this returns, none of its writes can arrive.
-    async fn expel(&mut self, node: &str) -> Result<(), StoreError> {
+    async fn evict(&mut self, node: &str) -> Result<(), StoreError> {
         self.durable
             .query_surely(EXPEL, &[&self.access.id, &node])
             .await?;
@@ -538,7 +544,7 @@ impl MemberMonitor {
         self.postbox.forget(node);
         reliable_channel::clear(&self.quick, self.access.id, node).await?;
         self.members.remove(node);
-        tracing::info!(node, "a node is no longer a member");
+        tracing::info!(node, "removed a lost node from the cluster");
         let _ = self.news.send(ClusterEvent::Left {
             node: node.to_owned(),
         });
@@ -630,6 +636,7 @@ impl ClusterMembership for PostgresCrew {
 }
 
 impl PostgresCrew {
+    /// Returns the stored metadata of an instance; `None` if the instance is not stored.
     async fn meta(&self, instance: &InstanceId) -> Result<Option<InstanceMeta>, StoreError> {
         let sql = "SELECT meta FROM goondan.instances WHERE workspace = $1 AND instance = $2";
         let key = crate::rows::instance_key(instance);

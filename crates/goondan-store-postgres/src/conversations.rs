@@ -20,7 +20,7 @@ const CLAIM: &str = "\
     ON CONFLICT (workspace, instance) DO UPDATE SET epoch = nextval('goondan.epochs') RETURNING \
     epoch";
 
-/// Selects base and events in one snapshot.
+/// Selects the base messages and the events in one snapshot. The first column is true for events.
 const READ: &str = "\
     SELECT false, seq, message FROM goondan.messages WHERE workspace = $1 AND instance = $2
     UNION ALL SELECT true, seq, event FROM goondan.turn_events WHERE workspace = $1 AND instance = \
@@ -135,7 +135,8 @@ impl ConversationStore for PostgresStore {
 }
 
 impl PostgresStore {
-    /// Returns the number of messages, and if a turn is running or was interrupted.
+    /// Returns the number of base messages of a conversation, and `true` if a turn of it is running or
+    /// was interrupted. Returns `(0, false)` if it is not stored.
     pub async fn extent(&self, id: &InstanceId) -> Result<(usize, bool), StoreError> {
         let key = instance_key(id);
         let rows = self
@@ -153,8 +154,10 @@ impl PostgresStore {
     }
 }
 
+/// Reads the messages and events of a conversation; both are empty if it is not stored.
 async fn read(parts: &StoreParts, key: &Key) -> Result<StoredConversation, StoreError> {
     let mut stored = StoredConversation::default();
+    // 0: the workspace does not exist.
     if parts.access.id == 0 {
         return Ok(stored);
     }
@@ -164,7 +167,8 @@ async fn read(parts: &StoreParts, key: &Key) -> Result<StoredConversation, Store
         .query(READ, &[&parts.access.id, key])
         .await?
     {
-        match row.get(0) {
+        let is_event: bool = row.get(0);
+        match is_event {
             false => stored.base.push(decode("a message", row.get(2))?),
             true => stored
                 .events
@@ -174,15 +178,17 @@ async fn read(parts: &StoreParts, key: &Key) -> Result<StoredConversation, Store
     Ok(stored)
 }
 
+/// A conversation that this process may change while its lease is valid.
 struct PostgresConversation {
     parts: StoreParts,
     instance: InstanceId,
     key: Key,
+    /// Epoch of the lease. A newer claim of the conversation invalidates it.
     epoch: i64,
 }
 
 impl PostgresConversation {
-    /// Fails if no row shows that the lease is valid.
+    /// Fails if `rows` is empty, because the statement then found no valid lease.
     fn held(&self, rows: &[tokio_postgres::Row]) -> Result<(), StoreError> {
         match rows.is_empty() {
             true => Err(StoreError::Fenced(self.instance.clone())),
@@ -191,8 +197,8 @@ impl PostgresConversation {
     }
 }
 
-/// Returns true if the base is replaced, and the encoded messages.
-fn folded(fold: BaseChange<'_>) -> Result<(bool, Vec<String>), StoreError> {
+/// Returns the encoded messages, and before them `true` if they replace the base messages.
+fn encode_base_change(fold: BaseChange<'_>) -> Result<(bool, Vec<String>), StoreError> {
     let (is_whole, messages) = match fold {
         BaseChange::Append(messages) => (false, messages),
         BaseChange::Rewrite(messages) => (true, messages),
@@ -212,8 +218,8 @@ impl OpenConversation for PostgresConversation {
 
     async fn append(&mut self, event: &MessageEvent) -> Result<(), StoreError> {
         let event = encode(event)?;
-        let line = self.parts.quick.of(&self.key);
-        let rows = line
+        let session = self.parts.quick.of(&self.key);
+        let rows = session
             .query(
                 APPEND,
                 &[&self.parts.access.id, &self.key, &self.epoch, &event],
@@ -223,16 +229,16 @@ impl OpenConversation for PostgresConversation {
     }
 
     async fn discard_events(&mut self) -> Result<(), StoreError> {
-        let line = self.parts.quick.of(&self.key);
-        let rows = line
+        let session = self.parts.quick.of(&self.key);
+        let rows = session
             .query(DISCARD, &[&self.parts.access.id, &self.key, &self.epoch])
             .await?;
         self.held(&rows)
     }
 
     async fn fold(&mut self, fold: BaseChange<'_>) -> Result<(), StoreError> {
-        let (is_whole, messages) = folded(fold)?;
-        let line = self.parts.durable.of(&self.key);
+        let (is_whole, messages) = encode_base_change(fold)?;
+        let session = self.parts.durable.of(&self.key);
         let values: [&(dyn tokio_postgres::types::ToSql + Sync); 5] = [
             &self.parts.access.id,
             &self.key,
@@ -240,7 +246,7 @@ impl OpenConversation for PostgresConversation {
             &is_whole,
             &messages,
         ];
-        let rows = line.query(FOLD, &values).await?;
+        let rows = session.query(FOLD, &values).await?;
         self.held(&rows)
     }
 
@@ -250,7 +256,7 @@ impl OpenConversation for PostgresConversation {
         fold: BaseChange<'_>,
         meta: InstanceMeta,
     ) -> Result<bool, StoreError> {
-        let (is_whole, messages) = folded(fold)?;
+        let (is_whole, messages) = encode_base_change(fold)?;
         let (turn_id, meta) = (encode(&turn.turn_id)?, encode(&meta)?);
         let FinishedTurnRow {
             ids,
@@ -261,7 +267,7 @@ impl OpenConversation for PostgresConversation {
             answer: a,
         } = FinishedTurnRow::of(&turn)?;
         let id = self.parts.access.id;
-        let line = self.parts.durable.of(&self.key);
+        let session = self.parts.durable.of(&self.key);
         let values: [&(dyn tokio_postgres::types::ToSql + Sync); 17] = [
             &id,
             &ids,
@@ -281,13 +287,13 @@ impl OpenConversation for PostgresConversation {
             &messages,
             &meta,
         ];
-        let rows = line.query_surely(END_TURN, &values).await?;
+        let rows = session.query_surely(END_TURN, &values).await?;
         let has_ended = !rows.is_empty();
         if !has_ended {
             // Either the turn had already ended and only the answer was lost, or another node has
             // claimed the instance.
             self.held(
-                &line
+                &session
                     .query_surely(WAS_ENDED, &[&id, &self.key, &self.epoch, &turn_id])
                     .await?,
             )?;

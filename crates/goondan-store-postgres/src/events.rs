@@ -46,6 +46,7 @@ pub(crate) struct RuntimeEventWriter {
 }
 
 impl RuntimeEventWriter {
+    /// Starts the task that writes runtime events in the background.
     pub(crate) fn start(access: Arc<SessionAccess>, lines: Arc<SessionPool>) -> Self {
         let (items, waiting) = channel(MAX_QUEUED_EVENTS);
         let dropped = Arc::new(AtomicU64::new(0));
@@ -53,12 +54,14 @@ impl RuntimeEventWriter {
         RuntimeEventWriter { items, dropped }
     }
 
+    /// Queues an event; drops it if the queue is full.
     fn record(&self, event: Arc<RuntimeEvent>) {
         if self.items.try_send(EventWriteItem::Event(event)).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
 
+    /// Waits until all queued events are written.
     async fn flush(&self) {
         let (done, written) = oneshot::channel();
         if self.items.send(EventWriteItem::Flush(done)).await.is_ok() {
@@ -68,6 +71,7 @@ impl RuntimeEventWriter {
     }
 }
 
+/// Writes queued events in batches until the queue closes. Events of a failed batch are lost.
 async fn write(
     access: Arc<SessionAccess>,
     lines: Arc<SessionPool>,
@@ -90,7 +94,8 @@ async fn write(
             }
         }
         if let Err(error) = write_all(&access, &lines, &items).await {
-            tracing::warn!(%error, events = items.len(), "runtime events were not written");
+            tracing::warn!(%error, events = items.len(), "could not write runtime events; they \
+                are missing from the log");
         }
         for item in items.drain(..) {
             if let EventWriteItem::Flush(done) = item {
@@ -102,18 +107,19 @@ async fn write(
             0 => {}
             events => tracing::warn!(
                 events,
-                "runtime events were dropped: the database is too slow"
+                "the database is too slow; runtime events are missing from the log"
             ),
         }
         if tokio::time::Instant::now() >= clear_at {
             clear_at = tokio::time::Instant::now() + CLEAR_INTERVAL;
             if let Err(error) = lines.of(&[0]).query(CLEAR, &[&access.id]).await {
-                tracing::warn!(%error, "old runtime events were not cleared");
+                tracing::warn!(%error, "could not delete old runtime events; retrying later");
             }
         }
     }
 }
 
+/// Writes the events of one batch; ignores flush requests.
 async fn write_all(
     access: &SessionAccess,
     lines: &SessionPool,

@@ -49,7 +49,7 @@ impl InstanceStore for PostgresStore {
         }
         let sql = "SELECT meta FROM goondan.instances WHERE workspace = $1";
         let rows = self.quick.of(&[0]).query(sql, &[&self.access.id]).await?;
-        rows.iter().map(known).collect()
+        rows.iter().map(decode_meta).collect()
     }
 
     async fn instances_behind(
@@ -63,7 +63,7 @@ impl InstanceStore for PostgresStore {
             .of(&[0])
             .query(BEHIND, &[&self.access.id, &after])
             .await?;
-        rows.iter().map(known).collect()
+        rows.iter().map(decode_meta).collect()
     }
 
     async fn instance(&self, id: &InstanceId) -> Result<Option<InstanceMeta>, StoreError> {
@@ -74,7 +74,7 @@ impl InstanceStore for PostgresStore {
             .of(&key)
             .query(sql, &[&self.access.id, &key])
             .await?;
-        rows.first().map(known).transpose()
+        rows.first().map(decode_meta).transpose()
     }
 
     fn remembered_outside(&self) -> Option<usize> {
@@ -178,20 +178,22 @@ impl RecordStore for PostgresStore {
             .of(&[0])
             .query(sql, &[&self.access.id, &key(&[name])])
             .await?;
-        let found = |row: &tokio_postgres::Row| {
+        let record_of_row = |row: &tokio_postgres::Row| {
             Ok((
                 decode("the name of an instance", row.get(0))?,
                 record(row.get(1), row.get(2))?,
             ))
         };
-        rows.iter().map(found).collect()
+        rows.iter().map(record_of_row).collect()
     }
 }
 
-fn known(row: &tokio_postgres::Row) -> Result<InstanceMeta, StoreError> {
+/// Decodes the metadata of an instance from the first column.
+fn decode_meta(row: &tokio_postgres::Row) -> Result<InstanceMeta, StoreError> {
     decode("the metadata of an instance", row.get(0))
 }
 
+/// Decodes a record from its JSON text and its version number.
 fn record(value: &str, version: i64) -> Result<VersionedRecord, StoreError> {
     Ok(VersionedRecord {
         value: decode("a record", value)?,

@@ -166,6 +166,8 @@ impl JournalTable {
         locked(&self.empty).remove(instance);
     }
 
+    /// Returns the recorded effects of the turn: the running ones, or those in the database.
+    /// Deletes records of a finished turn.
     async fn recorded(
         &self,
         instance: &Key,
@@ -210,6 +212,8 @@ impl JournalTable {
         Ok(recorded)
     }
 
+    /// Writes the records of a turn to the database. `durably`: returns only after they are synced
+    /// to disk.
     async fn write(
         &self,
         instance: &Key,
@@ -292,17 +296,25 @@ impl PostgresJournal {
         Ok(())
     }
 
-    async fn end(&self, effect: &TurnEffect, outcome: &Arc<Value>) -> Result<(), StoreError> {
+    /// Records the outcome of an effect. The outcome of the first model call of a turn is not
+    /// written before the next record: a lost model call can be repeated.
+    async fn record_outcome(
+        &self,
+        effect: &TurnEffect,
+        outcome: &Arc<Value>,
+    ) -> Result<(), StoreError> {
         locked(&self.running.effects).insert(effect.id.clone(), Some(Arc::clone(outcome)));
         let entry = entry(effect, Some(outcome));
-        if effect.kind == EffectKind::ModelCall && self.hold(&entry)? {
+        if effect.kind == EffectKind::ModelCall && self.defer_write(&entry)? {
             return Ok(());
         }
-        self.write(entry, effect.kind == EffectKind::Approval).await
+        let durably = effect.kind == EffectKind::Approval;
+        self.write(entry, durably).await
     }
 
-    /// Returns true if the record was held back.
-    fn hold(&self, entry: &EffectEntry) -> Result<bool, StoreError> {
+    /// Keeps the first record of the turn in memory until the next one is written. Returns false
+    /// if the record is not the first, or is too large, so that the caller must write it.
+    fn defer_write(&self, entry: &EffectEntry) -> Result<bool, StoreError> {
         let mut held = locked(&self.running.held);
         let is_first = matches!(*held, DeferredEffect::Nothing);
         if is_first && encode(&*entry.outcome)?.len() <= MAX_DEFERRED_BYTES {
@@ -312,7 +324,8 @@ impl PostgresJournal {
         Ok(false)
     }
 
-    /// Writes a record together with the held one.
+    /// Writes a record, preceded by the deferred record if there is one. `durably`: returns only
+    /// after the database has synced the records to disk.
     async fn write(&self, entry: EffectEntry, durably: bool) -> Result<(), StoreError> {
         let before = match &*locked(&self.running.held) {
             DeferredEffect::First(first) => Some(EffectEntry::clone(first)),
@@ -327,6 +340,7 @@ impl PostgresJournal {
     }
 }
 
+/// Creates the record of an effect; without an `outcome`, the record states only the intent.
 fn entry(effect: &TurnEffect, outcome: Option<&Arc<Value>>) -> EffectEntry {
     EffectEntry {
         effect: effect.id.clone(),
@@ -358,7 +372,7 @@ impl TurnJournal for PostgresJournal {
             _ => self.begin(&effect).await?,
         }
         let value = Arc::new(work.await);
-        self.end(&effect, &value).await?;
+        self.record_outcome(&effect, &value).await?;
         Ok(EffectOutcome::Done {
             value,
             replayed: false,

@@ -91,6 +91,7 @@ impl SessionAccess {
         }
     }
 
+    /// Opens a database session. Fails if this node no longer holds its role in the workspace.
     pub(crate) async fn open(&self, kind: SessionKind) -> Result<DatabaseSession, StoreError> {
         self.check()?;
         let session = DatabaseSession::open(&self.address, &session_name(&self.node), kind)
@@ -135,6 +136,7 @@ impl SessionAccess {
         Ok(())
     }
 
+    /// Marks the access as lost, so that later checks fail.
     pub(crate) fn lose(&self) {
         self.lost.send_replace(true);
     }
@@ -181,6 +183,7 @@ impl SessionAccess {
     }
 }
 
+/// Creates the error for a database that cannot be used; the address is shown without its password.
 pub(crate) fn unusable(address: &DatabaseAddress, cause: &dyn fmt::Display) -> PostgresOpenError {
     PostgresOpenError::Unusable {
         address: address.to_string(),
@@ -188,10 +191,12 @@ pub(crate) fn unusable(address: &DatabaseAddress, cause: &dyn fmt::Display) -> P
     }
 }
 
+/// Creates a unique name for this node.
 fn node_name() -> String {
     hex(&rand::random::<[u8; 6]>())
 }
 
+/// Returns the leadership epoch of a workspace; -1 if the workspace does not exist.
 async fn current_epoch(session: &DatabaseSession, id: i64) -> Result<i64, DbError> {
     let rows = session
         .query("SELECT epoch FROM goondan.workspaces WHERE id = $1", &[&id])
@@ -199,6 +204,7 @@ async fn current_epoch(session: &DatabaseSession, id: i64) -> Result<i64, DbErro
     Ok(rows.first().map_or(-1, |row| row.get(0)))
 }
 
+/// Returns the database id of a workspace; `None` if the workspace does not exist.
 async fn id_of(session: &DatabaseSession, workspace: &str) -> Result<Option<i64>, DbError> {
     let rows = session
         .query(
@@ -209,6 +215,7 @@ async fn id_of(session: &DatabaseSession, workspace: &str) -> Result<Option<i64>
     Ok(rows.first().map(|row| row.get(0)))
 }
 
+/// Returns whether `node` is a member of the cluster of workspace `id`.
 async fn is_member(session: &DatabaseSession, id: i64, node: &str) -> Result<bool, DbError> {
     let rows = session
         .query(
@@ -315,6 +322,7 @@ impl LeaderCandidate {
         Ok(got.first().is_some_and(|row| row.get(0)))
     }
 
+    /// Waits until this node holds the leader lock. Fails if `wait` expires.
     pub(crate) async fn queue(&self, wait: WorkspaceWait) -> Result<(), PostgresOpenError> {
         let LeaderCandidate {
             address,
@@ -392,6 +400,7 @@ impl LeaderCandidate {
         })
     }
 
+    /// Returns the access of a worker under the leader with the given epoch.
     pub(crate) fn member_access(&self, epoch: i64) -> SessionAccess {
         SessionAccess {
             address: self.address.clone(),
@@ -411,10 +420,12 @@ const NEW_EPOCH: [&str; 2] = [
     "DELETE FROM goondan.packets WHERE workspace = $1",
 ];
 
+/// Returns the PostgreSQL application name of the sessions of a node.
 pub(crate) fn session_name(node: &str) -> String {
     format!("gdn {node}")
 }
 
+/// Returns the PostgreSQL application name of the session that holds the lock of a node.
 fn guard_name(node: &str) -> String {
     format!("gdn guard {node}")
 }
@@ -429,6 +440,7 @@ struct LeaderQueue<'a> {
 }
 
 impl LeaderQueue<'_> {
+    /// Waits for an advisory lock of the workspace, and writes heartbeats of this node until then.
     async fn for_lock(
         &self,
         guard: &DatabaseSession,
@@ -437,11 +449,11 @@ impl LeaderQueue<'_> {
     ) -> Result<(), PostgresOpenError> {
         let broken = |error: DbError| unusable(self.address, &error);
         let key = lock_key(lock, self.workspace);
-        let got = guard
+        let attempt = guard
             .query("SELECT pg_try_advisory_lock($1)", &[&key])
             .await
             .map_err(broken)?;
-        if got.first().is_some_and(|row| row.get(0)) {
+        if attempt.first().is_some_and(|row| row.get(0)) {
             return Ok(());
         }
         let until = match wait {
@@ -452,8 +464,8 @@ impl LeaderQueue<'_> {
         let mut state = self.state.clone();
         let mut locked = std::pin::pin!(guard.wait("SELECT pg_advisory_lock($1)", &values));
         loop {
-            let does = *state.borrow_and_update();
-            nodes::note(self.sign, self.node, self.id, does)
+            let node_state = *state.borrow_and_update();
+            nodes::note(self.sign, self.node, self.id, node_state)
                 .await
                 .map_err(broken)?;
             let mut beat = Instant::now() + HEARTBEAT_INTERVAL;
@@ -515,12 +527,14 @@ async fn reacquire_lock(access: &SessionAccess) -> Option<DatabaseSession> {
     loop {
         match try_regain(access).await {
             Ok(regained) => return regained,
-            Err(error) => tracing::warn!(%error, "the database is unavailable"),
+            Err(error) => tracing::warn!(%error, "could not take the leader lock again; retrying"),
         }
         tokio::time::sleep(SESSION_LEASE / 20).await;
     }
 }
 
+/// Tries to take the lost leader lock again. Returns `None` if another node has the lock or the
+/// epoch changed.
 async fn try_regain(access: &SessionAccess) -> Result<Option<DatabaseSession>, DbError> {
     let guard = DatabaseSession::open(
         &access.address,
@@ -533,10 +547,10 @@ async fn try_regain(access: &SessionAccess) -> Result<Option<DatabaseSession>, D
                WHERE application_name = $1 AND usename = current_user AND pid <> pg_backend_pid()";
     guard.query(sql, &[&guard_name(&access.node)]).await?;
     let key = lock_key("hold", &access.workspace);
-    let got = guard
+    let attempt = guard
         .query("SELECT pg_try_advisory_lock($1)", &[&key])
         .await?;
-    let has_hold = got.first().is_some_and(|row| row.get(0));
+    let has_hold = attempt.first().is_some_and(|row| row.get(0));
     let is_current = current_epoch(&guard, access.id).await? == access.epoch.unwrap_or_default();
     Ok((has_hold && is_current).then_some(guard))
 }

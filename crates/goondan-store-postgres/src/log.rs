@@ -103,6 +103,7 @@ pub(crate) struct EventRow {
 }
 
 impl EventRow {
+    /// Encodes an accepted event for the database.
     fn of(event: &AgentEvent) -> Result<Self, StoreError> {
         Ok(EventRow {
             id: key(&[&event.id]),
@@ -135,6 +136,7 @@ pub(crate) struct AnswerRow {
 }
 
 impl FinishedTurnRow {
+    /// Encodes a finished turn for the database.
     pub(crate) fn of(turn: &FinishedTurn) -> Result<Self, StoreError> {
         let answer = turn.answer.as_ref().map(EventRow::of).transpose()?;
         let answer = answer.map_or_else(AnswerRow::default, |row| AnswerRow {
@@ -163,12 +165,14 @@ impl FinishedTurnRow {
 pub(crate) struct RecordWriter(UnboundedSender<(LogRecord, DurabilityResolver)>);
 
 impl RecordWriter {
+    /// Starts the task that writes the records of the workspace log.
     pub(crate) fn start(line: Arc<ReconnectingSession>, workspace: i64) -> Self {
         let (records, waiting) = unbounded_channel();
         tokio::spawn(write(line, workspace, waiting));
         RecordWriter(records)
     }
 
+    /// Queues a record and returns the ticket that reports when it is durable.
     fn append(&self, record: LogRecord) -> DurabilityTicket {
         let (receipt, ticket) = DurabilityTicket::new();
         // If the runtime has ended, the ticket reports that the store is closed.
@@ -234,6 +238,8 @@ async fn write_batch(
 
 type Written = Result<(), DbError>;
 
+/// Writes records in one transaction. The inner result is the error of the database, which the
+/// caller may retry.
 async fn transact(
     session: &DatabaseSession,
     id: i64,
@@ -246,8 +252,9 @@ async fn transact(
         return Ok(Err(error));
     }
     // Pipelined: the answers arrive in the order of the statements.
-    let all = futures::future::join_all(records.iter().map(|one| record(session, id, one))).await;
-    for written in all {
+    let results =
+        futures::future::join_all(records.iter().map(|one| record(session, id, one))).await;
+    for written in results {
         if let Err(error) = written? {
             // The caller ends the session, which rolls the transaction back.
             return Ok(Err(error));
@@ -256,6 +263,7 @@ async fn transact(
     Ok(session.run("COMMIT").await)
 }
 
+/// Writes one record. The inner result is the error of the database.
 async fn record(
     session: &DatabaseSession,
     id: i64,
@@ -318,7 +326,7 @@ async fn record(
 /// Deletes old handled events.
 async fn trim(line: &ReconnectingSession, id: i64) {
     if let Err(error) = line.query(TRIM, &[&id, &MAX_HANDLED_EVENTS]).await {
-        tracing::warn!(%error, "old results were not cleared");
+        tracing::warn!(%error, "could not delete old turn results; a later turn retries");
     }
 }
 
@@ -347,7 +355,7 @@ impl WorkspaceLog for PostgresStore {
                     .transpose()?,
             });
         }
-        let begun = self.begun(line).await?;
+        let begun = self.unfinished_turns(line).await?;
         put_begun_first(&mut recovered, |id: &InstanceId| {
             begun.traces(&instance_key(id))
         });
@@ -368,6 +376,7 @@ struct UnfinishedTurns {
 }
 
 impl UnfinishedTurns {
+    /// Returns what an interrupted turn of an instance left in its journal and events.
     fn traces(&self, instance: &[u8]) -> TurnRemains {
         let journal = self.journals.iter().find(|(key, _)| key == instance);
         let events = self
@@ -383,26 +392,30 @@ impl UnfinishedTurns {
 }
 
 impl PostgresStore {
-    async fn begun(&self, line: &ReconnectingSession) -> Result<UnfinishedTurns, StoreError> {
+    /// Reads the journals and events of all turns that have not finished.
+    async fn unfinished_turns(
+        &self,
+        line: &ReconnectingSession,
+    ) -> Result<UnfinishedTurns, StoreError> {
         let id = self.access.id;
-        let mut begun = UnfinishedTurns {
+        let mut unfinished = UnfinishedTurns {
             journals: Vec::new(),
             events: Vec::new(),
         };
         let sql = "SELECT DISTINCT instance, turn_id FROM goondan.journal WHERE workspace = $1";
         for row in line.query(sql, &[&id]).await? {
-            begun
+            unfinished
                 .journals
                 .push((row.get(0), decode("the id of a turn", row.get(1))?));
         }
         let sql =
             "SELECT instance, event FROM goondan.turn_events WHERE workspace = $1 ORDER BY seq";
         for row in line.query(sql, &[&id]).await? {
-            begun.events.push((
+            unfinished.events.push((
                 row.get(0),
                 decode("an event of a conversation", row.get(1))?,
             ));
         }
-        Ok(begun)
+        Ok(unfinished)
     }
 }

@@ -23,6 +23,7 @@ const INPUT_POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum number of inputs per query.
 const MAX_INPUTS_PER_QUERY: i64 = 100;
 
+/// An input that waits in the mailbox of a workspace.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MailboxInput {
     /// Ascending sequence number.
@@ -43,6 +44,7 @@ pub enum MailboxInputState {
 /// Signals the arrival of queued inputs.
 #[derive(Default)]
 pub(crate) struct MailboxNotifier {
+    /// Signaled when a queued input may have arrived.
     rung: Arc<Notify>,
     task: Option<AbortHandle>,
 }
@@ -56,24 +58,25 @@ impl Drop for MailboxNotifier {
 }
 
 impl MailboxNotifier {
-    /// Creates a bell that signals each notification until it is dropped.
+    /// Creates a notifier that signals each notification of the database until it is dropped.
     pub(crate) fn subscribe(access: Arc<SessionAccess>) -> Arc<Self> {
-        let rung = Arc::new(Notify::new());
-        let task = tokio::spawn(listen(access, Arc::clone(&rung)));
+        let input_arrived = Arc::new(Notify::new());
+        let task = tokio::spawn(listen(access, Arc::clone(&input_arrived)));
         Arc::new(MailboxNotifier {
-            rung,
+            rung: input_arrived,
             task: Some(task.abort_handle()),
         })
     }
 }
 
-/// Forwards notifications. While the session is lost, periodic checks replace them.
-async fn listen(access: Arc<SessionAccess>, rung: Arc<Notify>) {
+/// Signals `input_arrived` at each notification of the database. While the session is lost, signals
+/// nothing; the periodic checks continue.
+async fn listen(access: Arc<SessionAccess>, input_arrived: Arc<Notify>) {
     while access.check().is_ok() {
         if let Ok(session) = access.open(SessionKind::Quick).await {
             let listening = session.run(&format!("LISTEN {}", channel(access.id))).await;
             while listening.is_ok() && access.check().is_ok() && session.run("").await.is_ok() {
-                rung.notify_one();
+                input_arrived.notify_one();
                 // After a silent period, the loop sends a heartbeat.
                 let _ = tokio::time::timeout(HEARTBEAT_INTERVAL, session.bell.notified()).await;
             }
@@ -82,21 +85,22 @@ async fn listen(access: Arc<SessionAccess>, rung: Arc<Notify>) {
     }
 }
 
+/// Returns the name of the notification channel of a workspace.
 fn channel(workspace: i64) -> String {
     format!("goondan_{workspace}")
 }
 
 impl PostgresStore {
-    /// Waits until queued inputs may have arrived.
+    /// Waits for a notification of a queued input, or until the next periodic check is due.
     pub fn letters_may_have_come(&self) -> impl Future<Output = ()> + Send + use<> {
-        let rung = Arc::clone(&self.bell.rung);
+        let input_arrived = Arc::clone(&self.bell.rung);
         async move {
-            // Check in either case, because a notification may have been lost.
-            let _ = tokio::time::timeout(INPUT_POLL_INTERVAL, rung.notified()).await;
+            // Return after a timeout too, because a notification may have been lost.
+            let _ = tokio::time::timeout(INPUT_POLL_INTERVAL, input_arrived.notified()).await;
         }
     }
 
-    /// Returns the oldest unprocessed inputs.
+    /// Returns the oldest unprocessed inputs, at most 100.
     pub async fn queued_inputs(&self) -> Result<Vec<MailboxInput>, StoreError> {
         let sql = "SELECT seq, input FROM goondan.letters WHERE workspace = $1 AND refusal IS NULL \
             ORDER BY seq LIMIT $2";
@@ -122,18 +126,20 @@ impl PostgresStore {
         refusal: Option<&Value>,
     ) -> Result<(), StoreError> {
         self.check_held()?;
-        let line = self.durable.of(&[0]);
+        let session = self.durable.of(&[0]);
         match refusal.map(encode).transpose()? {
             None => {
                 let sql = "DELETE FROM goondan.letters WHERE workspace = $1 AND seq = $2";
-                line.query(sql, &[&self.access.id, &letter.number])
+                session
+                    .query(sql, &[&self.access.id, &letter.number])
                     .await
                     .map(drop)
             }
             Some(refusal) => {
                 let sql =
                     "UPDATE goondan.letters SET refusal = $3 WHERE workspace = $1 AND seq = $2";
-                line.query(sql, &[&self.access.id, &letter.number, &refusal])
+                session
+                    .query(sql, &[&self.access.id, &letter.number, &refusal])
                     .await
                     .map(drop)
             }
@@ -165,11 +171,13 @@ pub async fn post(
         .map_err(|error| unusable(error.to_string()))
 }
 
+/// Queues an input in the mailbox of a workspace, and waits up to `patience` until the leader
+/// accepts or rejects it.
 async fn follow(
     session: &DatabaseSession,
     workspace: &str,
     text: &str,
-    patience: Duration,
+    max_wait: Duration,
 ) -> Result<MailboxInputState, DbError> {
     let sql = "INSERT INTO goondan.workspaces (name) VALUES ($1) ON CONFLICT DO NOTHING";
     session.query(sql, &[&workspace]).await?;
@@ -182,7 +190,7 @@ async fn follow(
         return Ok(MailboxInputState::Waits);
     };
     let (id, seq): (i64, i64) = (row.get(0), row.get(1));
-    let until = tokio::time::Instant::now() + patience;
+    let until = tokio::time::Instant::now() + max_wait;
     loop {
         let sql = "SELECT refusal FROM goondan.letters WHERE workspace = $1 AND seq = $2";
         let rows = session.query(sql, &[&id, &seq]).await?;
@@ -198,6 +206,6 @@ async fn follow(
         if tokio::time::Instant::now() >= until {
             return Ok(MailboxInputState::Waits);
         }
-        tokio::time::sleep(patience / 100).await;
+        tokio::time::sleep(max_wait / 100).await;
     }
 }

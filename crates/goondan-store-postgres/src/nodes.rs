@@ -75,6 +75,7 @@ pub async fn nodes(address: &DatabaseAddress) -> Result<Vec<NodeStatus>, Postgre
     clippy::cast_possible_truncation,
     reason = "milliseconds since 1970 fit"
 )]
+/// Converts Unix time in seconds to UTC.
 fn timestamp(seconds: f64) -> DateTime<Utc> {
     DateTime::from_timestamp_millis((seconds * 1000.0) as i64).unwrap_or_default()
 }
@@ -90,7 +91,7 @@ pub(crate) async fn note(
         $2, $3, $4, $5) \
                ON CONFLICT (id) DO UPDATE SET state = $5, seen_at = now(), \
                since = CASE WHEN n.state = $5 THEN n.since ELSE now() END";
-    let (machine, process) = (machine(), i64::from(std::process::id()));
+    let (machine, process) = (host_name(), i64::from(std::process::id()));
     session
         .query(sql, &[&node, &workspace, &machine, &process, &state])
         .await?;
@@ -143,14 +144,15 @@ pub(crate) async fn holder(
     }))
 }
 
-fn machine() -> String {
-    let named = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
-    let named = named.or_else(|| {
+/// Returns the host name of this machine, or "a machine" if it is unknown.
+fn host_name() -> String {
+    let candidate = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
+    let candidate = candidate.or_else(|| {
         std::env::var("HOSTNAME")
             .or_else(|_| std::env::var("COMPUTERNAME"))
             .ok()
     });
-    named
+    candidate
         .map(|name| name.trim().to_owned())
         .filter(|name| !name.is_empty())
         .unwrap_or_else(|| "a machine".to_owned())

@@ -81,6 +81,8 @@ impl ReconnectingSession {
         }
     }
 
+    /// Runs a statement on the current session; opens a session if the last one closed. Does not
+    /// retry.
     pub(crate) async fn query(
         &self,
         sql: &'static str,
@@ -121,6 +123,7 @@ impl ReconnectingSession {
         session.run("").await
     }
 
+    /// Closes the current session, if there is one.
     pub(crate) async fn close(&self) {
         *self.session.lock().await = ReconnectState::Closed;
     }
@@ -130,6 +133,7 @@ impl ReconnectingSession {
 pub(crate) struct SessionPool(Vec<ReconnectingSession>);
 
 impl SessionPool {
+    /// Creates a pool of `how_many` sessions. Each opens on its first use.
     pub(crate) fn new(access: &Arc<SessionAccess>, kind: SessionKind, how_many: usize) -> Self {
         SessionPool(
             (0..how_many)
@@ -138,11 +142,14 @@ impl SessionPool {
         )
     }
 
+    /// Returns the session for a key. Equal keys get the same session, so their statements run in
+    /// order.
     pub(crate) fn of(&self, key: &[u8]) -> &ReconnectingSession {
         let number = key.first().copied().map_or(0, usize::from);
         &self.0[number % self.0.len()]
     }
 
+    /// Returns all sessions of the pool.
     pub(crate) fn all(&self) -> impl Iterator<Item = &ReconnectingSession> {
         self.0.iter()
     }

@@ -81,6 +81,7 @@ impl ReliableChannel {
         (ReliableChannel { orders, task }, incoming)
     }
 
+    /// Queues a message to the node `to`. Does nothing after the channel ends.
     pub(crate) fn say(&self, to: &str, words: String) {
         // If the task has ended, this node is no longer a member.
         let _ = self.orders.send(ChannelCommand::Say {
@@ -127,6 +128,7 @@ struct ReliableChannelTask {
 }
 
 impl ReliableChannelTask {
+    /// Sends and receives packets until this node loses its access.
     async fn run(mut self, mut orders: UnboundedReceiver<ChannelCommand>) {
         let mut batch = Vec::new();
         while self.access.check().is_ok() {
@@ -134,13 +136,13 @@ impl ReliableChannelTask {
                 .session
                 .as_ref()
                 .map_or_else(Arc::default, |session| Arc::clone(&session.bell));
-            let mut look = true;
+            let mut is_receiving = true;
             tokio::select! {
                 count = orders.recv_many(&mut batch, MAX_BATCH_PACKETS) => {
                     if count == 0 {
                         return;
                     }
-                    look = false;
+                    is_receiving = false;
                 }
                 () = wait_for_notification(&bell) => {}
                 () = tokio::time::sleep(PACKET_POLL_INTERVAL) => {}
@@ -148,12 +150,13 @@ impl ReliableChannelTask {
             for order in batch.drain(..) {
                 self.apply_command(order);
             }
-            if let Err(error) = self.round(look).await {
-                tracing::debug!(%error, "packets not sent: waiting for the database");
+            if let Err(error) = self.exchange_packets(is_receiving).await {
+                tracing::debug!(%error, "could not exchange cluster messages; retrying");
             }
         }
     }
 
+    /// Numbers and queues a message, or forgets all packets of a lost node.
     fn apply_command(&mut self, order: ChannelCommand) {
         match order {
             ChannelCommand::Say { to, words } => {
@@ -177,16 +180,17 @@ impl ReliableChannelTask {
         }
     }
 
-    async fn round(&mut self, look: bool) -> Result<(), StoreError> {
+    /// Sends due packets, and with `is_receiving` also receives. Drops the session on an error.
+    async fn exchange_packets(&mut self, is_receiving: bool) -> Result<(), StoreError> {
         let session = self.connected().await?;
-        let done = match self.send(&session, look).await {
-            Ok(()) if look => self.take(&session).await,
+        let result = match self.send_due(&session, is_receiving).await {
+            Ok(()) if is_receiving => self.receive(&session).await,
             sent => sent,
         };
-        if done.is_err() {
+        if result.is_err() {
             self.session = None;
         }
-        done
+        result
     }
 
     /// Returns the listening session. On a new session, all unacknowledged packets are resent.
@@ -212,10 +216,12 @@ impl ReliableChannelTask {
         Ok(session)
     }
 
-    async fn send(
+    /// Sends packets that were never sent or not acknowledged in time. With `with_acks`, also sends
+    /// acknowledgments that no packet carries.
+    async fn send_due(
         &mut self,
         session: &DatabaseSession,
-        also_words_owed: bool,
+        with_acks: bool,
     ) -> Result<(), StoreError> {
         let (mut recipients, mut numbers, mut acks, mut bodies) =
             (Vec::new(), Vec::new(), Vec::new(), Vec::new());
@@ -232,7 +238,7 @@ impl ReliableChannelTask {
                 acks.push(peer.heard);
                 bodies.push(packet.words.clone());
             }
-            if numbers.len() == before && peer.owes_word && also_words_owed {
+            if numbers.len() == before && peer.owes_word && with_acks {
                 recipients.push(name.clone());
                 numbers.push(0);
                 acks.push(peer.heard);
@@ -258,7 +264,9 @@ impl ReliableChannelTask {
             .map_err(crate::rows::failed)
     }
 
-    async fn take(&mut self, session: &DatabaseSession) -> Result<(), StoreError> {
+    /// Receives packets, removes acknowledged packets from the queues, and delivers messages in
+    /// order without gaps.
+    async fn receive(&mut self, session: &DatabaseSession) -> Result<(), StoreError> {
         let rows = session
             .query(TAKE, &[&self.access.id, &self.access.node])
             .await
@@ -290,6 +298,7 @@ impl ReliableChannelTask {
     }
 }
 
+/// Waits until the database announces a new packet.
 async fn wait_for_notification(bell: &Notify) {
     bell.notified().await;
 }

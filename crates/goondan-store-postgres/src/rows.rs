@@ -23,6 +23,7 @@ pub(crate) fn key(parts: &[&str]) -> Key {
     hasher.finalize()[..16].to_vec()
 }
 
+/// Returns the database key of an instance.
 pub(crate) fn instance_key(id: &InstanceId) -> Key {
     key(&[&id.agent, &id.instance_key])
 }
@@ -40,6 +41,7 @@ pub(crate) fn encode<T: Serialize + ?Sized>(value: &T) -> Result<String, StoreEr
     serde_json::to_string(value).map_err(|cause| StoreError::Other(Arc::new(cause)))
 }
 
+/// Decodes a JSON value. `what` names the value in the error.
 pub(crate) fn decode<T: DeserializeOwned>(what: &str, text: &str) -> Result<T, StoreError> {
     serde_json::from_str(text).map_err(|cause| StoreError::Damaged {
         what: what.to_owned(),
@@ -47,6 +49,7 @@ pub(crate) fn decode<T: DeserializeOwned>(what: &str, text: &str) -> Result<T, S
     })
 }
 
+/// Converts a database error to a store error.
 pub(crate) fn failed(error: DbError) -> StoreError {
     StoreError::Other(Arc::new(error))
 }

@@ -39,14 +39,16 @@ pub(crate) async fn prepare(session: &DatabaseSession) -> Result<(), SchemaError
         .wait("SELECT pg_advisory_lock($1)", &[&lock_key("tables", "")])
         .await?;
     // If the migration fails, the lock ends with the session.
-    step_by_step(session).await?;
+    apply_missing_steps(session).await?;
     session
         .query("SELECT pg_advisory_unlock($1)", &[&lock_key("tables", "")])
         .await?;
     Ok(())
 }
 
-async fn step_by_step(session: &DatabaseSession) -> Result<(), SchemaError> {
+/// Applies the schema steps that the database does not have yet. Fails if the database has a newer
+/// version.
+async fn apply_missing_steps(session: &DatabaseSession) -> Result<(), SchemaError> {
     let found = version(session).await?;
     if found > SCHEMA_STEPS.len() {
         return Err(SchemaError::Newer { found });
@@ -82,10 +84,10 @@ pub(crate) async fn is_there(session: &DatabaseSession) -> Result<bool, SchemaEr
 
 /// Returns the version of the tables; 0 if they do not exist.
 async fn version(session: &DatabaseSession) -> Result<usize, DbError> {
-    let there = session
+    let exists = session
         .query("SELECT to_regclass('goondan.versions') IS NOT NULL", &[])
         .await?;
-    if !there.first().is_some_and(|row| row.get::<_, bool>(0)) {
+    if !exists.first().is_some_and(|row| row.get::<_, bool>(0)) {
         return Ok(0);
     }
     let rows = session

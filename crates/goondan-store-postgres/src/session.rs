@@ -119,6 +119,7 @@ impl DatabaseSession {
         Ok(session)
     }
 
+    /// Returns whether the connection is closed.
     pub(crate) fn is_closed(&self) -> bool {
         self.client.is_closed()
     }
@@ -129,6 +130,7 @@ impl DatabaseSession {
         self.answered(run).await
     }
 
+    /// Runs a statement and returns its rows. Prepares the statement on its first use.
     pub(crate) async fn query(
         &self,
         sql: &'static str,
@@ -148,14 +150,15 @@ impl DatabaseSession {
         Ok(Box::pin(self.client.query(sql, values)).await?)
     }
 
+    /// Returns the prepared statement; prepares it if this session has not done so.
     async fn prepared(&self, sql: &'static str) -> Result<Statement, DbError> {
-        let known = self
+        let cached = self
             .statements
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .get(sql)
             .cloned();
-        if let Some(statement) = known {
+        if let Some(statement) = cached {
             return Ok(statement);
         }
         let prepare: BoxFuture<'_, _> = Box::pin(self.client.prepare(sql));
@@ -182,9 +185,10 @@ impl DatabaseSession {
     }
 }
 
+/// Returns the SQL that sets up a new session.
 fn settings(kind: SessionKind) -> String {
     let lease = SESSION_LEASE.as_millis();
-    let own = match kind {
+    let kind_setting = match kind {
         SessionKind::Durable => "SET synchronous_commit = on",
         SessionKind::Quick => "SET synchronous_commit = off",
         SessionKind::ReadOnly => "SET default_transaction_read_only = on",
@@ -194,7 +198,7 @@ fn settings(kind: SessionKind) -> String {
     // Planning the end of a turn takes twice as long as running it, so it is planned once. Without
     // sequential scans, a plan made for a small table does not read a large table completely.
     format!(
-        "{own}; SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET \
+        "{kind_setting}; SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET \
         idle_session_timeout = {lease}; SET idle_in_transaction_session_timeout = {lease}; \
          SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = \
         3; \

@@ -52,6 +52,7 @@ pub(crate) struct HeartbeatSessions {
 }
 
 impl HeartbeatSessions {
+    /// Sends a heartbeat on each open session, so that no session reaches its idle timeout.
     pub(crate) async fn all(&self) {
         // The next call reopens a closed line.
         join_all(
@@ -177,10 +178,12 @@ impl PostgresStore {
         self.access.lost()
     }
 
+    /// Returns the name of this node.
     pub fn node(&self) -> &str {
         &self.access.node
     }
 
+    /// Returns shared handles to the sessions and journals of this store.
     pub(crate) fn parts(&self) -> StoreParts {
         StoreParts {
             access: Arc::clone(&self.access),
@@ -218,6 +221,7 @@ impl WorkspacePaths for PostgresStore {
     }
 }
 
+/// Returns a function that converts a database error to "database cannot be used".
 fn unusable(address: &DatabaseAddress) -> impl Fn(DbError) -> PostgresOpenError {
     move |error| PostgresOpenError::Unusable {
         address: address.to_string(),
@@ -225,6 +229,8 @@ fn unusable(address: &DatabaseAddress) -> impl Fn(DbError) -> PostgresOpenError 
     }
 }
 
+/// Returns the names of all workspaces in the database, sorted; none if the schema does not exist
+/// yet.
 pub async fn workspaces(address: &DatabaseAddress) -> Result<Vec<String>, PostgresOpenError> {
     let unusable = unusable(address);
     let session = DatabaseSession::open(address, "gdn", SessionKind::ReadOnly)

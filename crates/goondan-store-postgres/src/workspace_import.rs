@@ -49,17 +49,17 @@ impl PostgresStore {
         let session = self.access.open(SessionKind::Durable).await?;
         from.access.admit(&session).await?;
         session.run("BEGIN").await.map_err(failed)?;
-        let (own, other) = (self.access.id, from.access.id);
-        if !has_anything(&session, other).await? {
+        let (own_id, other_id) = (self.access.id, from.access.id);
+        if !has_anything(&session, other_id).await? {
             return Ok(None);
         }
         let mut adopted = WorkspaceImport { aside: None };
-        if has_anything(&session, own).await? {
+        if has_anything(&session, own_id).await? {
             let (name, id) = make_beside(&session, &self.access.workspace).await?;
-            move_all(&session, own, id).await?;
+            move_all(&session, own_id, id).await?;
             adopted.aside = Some(name);
         }
-        move_all(&session, other, own).await?;
+        move_all(&session, other_id, own_id).await?;
         session.run("COMMIT").await.map_err(failed)?;
         Ok(Some(adopted))
     }
@@ -74,6 +74,7 @@ async fn query(
     session.wait(sql, values).await.map_err(failed)
 }
 
+/// Returns whether the database contains any data of the workspace.
 async fn has_anything(session: &DatabaseSession, workspace: i64) -> Result<bool, StoreError> {
     let rows = query(session, HAS_ANYTHING, &[&workspace]).await?;
     Ok(rows.first().is_some_and(|row| row.get(0)))
@@ -94,6 +95,7 @@ async fn make_beside(
     }
 }
 
+/// Moves all rows of the workspace `from` to the workspace `to`.
 async fn move_all(session: &DatabaseSession, from: i64, to: i64) -> Result<(), StoreError> {
     for sql in MOVE_TABLES {
         query(session, sql, &[&from, &to]).await?;

@@ -113,6 +113,7 @@ pub fn export(
     out.flush()
 }
 
+/// Writes a value as one line of JSON.
 fn write_line(out: &mut dyn Write, value: &impl Serialize) -> io::Result<()> {
     serde_json::to_writer(&mut *out, value)?;
     out.write_all(b"\n")
@@ -195,6 +196,7 @@ fn named(
     read.into_iter().map(with_meta).collect()
 }
 
+/// Reads all conversations of an export. Fails if the export is incomplete or invalid.
 fn read(input: &mut dyn BufRead) -> Result<Vec<Exported<ExportHeader>>, ImportError> {
     let mut lines = BoundedLineReader {
         input,
@@ -220,6 +222,7 @@ fn read(input: &mut dyn BufRead) -> Result<Vec<Exported<ExportHeader>>, ImportEr
     }
 }
 
+/// Reads the messages of one conversation. Fails if messages are missing, or if an id occurs twice.
 fn read_messages(
     lines: &mut BoundedLineReader<'_>,
     header: &ExportHeader,
@@ -254,6 +257,7 @@ impl ExportHeader {
     }
 }
 
+/// Parses the header of a conversation. Fails if the file has another format or version.
 fn check_header(line: &[u8], number: usize) -> Result<ExportHeader, ImportError> {
     #[derive(Deserialize)]
     struct Kind {
@@ -297,6 +301,7 @@ fn check_calls(messages: &[Arc<Message>], first: usize) -> Result<(), ImportErro
     Ok(())
 }
 
+/// Creates the error for an invalid line (from 1).
 fn malformed(line: usize, problem: impl ToString) -> ImportError {
     ImportError::Malformed {
         line,

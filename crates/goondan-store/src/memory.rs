@@ -68,6 +68,8 @@ fn lock(state: &Mutex<MemoryState>) -> MutexGuard<'_, MemoryState> {
 }
 
 impl MemoryState {
+    /// Appends a record, and removes records that are no longer needed when their number has
+    /// doubled.
     fn take(&mut self, record: InboxRecord) {
         self.inbox.push(record);
         if self.inbox.len() >= self.compact_at.max(MIN_COMPACTION_RECORDS) {
@@ -81,6 +83,7 @@ impl MemoryState {
         }
     }
 
+    /// Returns a stored record; `None` if there is none.
     fn record(&self, id: &InstanceId, name: &str) -> Option<&VersionedRecord> {
         self.records.get(id)?.get(name)
     }
@@ -202,11 +205,11 @@ impl RecordStore for MemoryStore {
 
     async fn all(&self, name: &str) -> Result<Vec<(InstanceId, VersionedRecord)>, StoreError> {
         let state = self.state();
-        let found = state
+        let records = state
             .records
             .iter()
             .filter_map(|(id, records)| Some((id.clone(), records.get(name)?.clone())));
-        Ok(found.collect())
+        Ok(records.collect())
     }
 }
 
@@ -246,6 +249,7 @@ impl MemoryConversation {
         Ok(())
     }
 
+    /// Changes the events of the open turn of this conversation.
     fn change_events(&self, change: impl FnOnce(&mut Vec<MessageEvent>)) -> Result<(), StoreError> {
         let id = self.lease.instance.clone();
         self.change(|state| change(&mut state.conversations.entry(id).or_default().events))
@@ -272,7 +276,7 @@ impl OpenConversation for MemoryConversation {
 
     async fn fold(&mut self, fold: BaseChange<'_>) -> Result<(), StoreError> {
         let id = self.lease.instance.clone();
-        self.change(|state| folded(state.conversations.entry(id).or_default(), fold))
+        self.change(|state| apply_fold(state.conversations.entry(id).or_default(), fold))
     }
 
     async fn end_turn(
@@ -284,14 +288,15 @@ impl OpenConversation for MemoryConversation {
         let id = self.lease.instance.clone();
         self.change(|state| {
             state.take(InboxRecord::done(turn, None));
-            folded(state.conversations.entry(id.clone()).or_default(), fold);
+            apply_fold(state.conversations.entry(id.clone()).or_default(), fold);
             state.metas.insert(id, meta);
         })?;
         Ok(true)
     }
 }
 
-fn folded(conversation: &mut StoredConversation, fold: BaseChange<'_>) {
+/// Applies a checkpoint to the stored messages and removes the events of its turn.
+fn apply_fold(conversation: &mut StoredConversation, fold: BaseChange<'_>) {
     match fold {
         BaseChange::Append(messages) => conversation
             .base
@@ -346,6 +351,7 @@ struct MemoryJournal {
 }
 
 impl MemoryJournal {
+    /// Records the state of an effect in the journal; `outcome` is `None` while the effect runs.
     fn record(&self, effect_id: &str, outcome: Option<Arc<Value>>) {
         if let Some(recorded) = lock(&self.state).journals.get_mut(&self.instance) {
             recorded.effects.insert(effect_id.to_owned(), outcome);

@@ -51,10 +51,12 @@ struct PendingInput {
 }
 
 impl WalIndex {
+    /// Creates the index of `records`, whose positions are counted from 0.
     pub(super) fn of<'a>(records: impl Iterator<Item = &'a InboxRecord>) -> Self {
         WalIndex::default().after(records)
     }
 
+    /// Adds records to the index; their positions are counted from 0.
     fn after<'a>(mut self, records: impl Iterator<Item = &'a InboxRecord>) -> Self {
         for (place, record) in records.enumerate() {
             self.apply(place, record.into());
@@ -70,6 +72,7 @@ impl WalIndex {
         self.unsettled.clear();
     }
 
+    /// Adds the facts of the record at `place` to the index.
     pub(super) fn apply(&mut self, place: usize, note: RecordFacts) {
         match note {
             RecordFacts::Accepted(event) => self.accept(place, event),
@@ -97,10 +100,13 @@ impl WalIndex {
                 }
             }
             RecordFacts::Closed => {}
-            RecordFacts::Settled(folds) => folds.iter().for_each(|settled| self.settle(settled)),
+            RecordFacts::Settled(folds) => folds
+                .iter()
+                .for_each(|settled| self.forget_settled(settled)),
         }
     }
 
+    /// Adds an accepted event. A duplicate of a pending event changes nothing.
     fn accept(&mut self, place: usize, event: EventNote) {
         let EventNote {
             id,
@@ -123,6 +129,7 @@ impl WalIndex {
         );
     }
 
+    /// Marks an event as handled, and keeps its result while a pending caller needs it.
     fn done(
         &mut self,
         place: usize,
@@ -141,7 +148,8 @@ impl WalIndex {
         self.handled.put(event_id, place, result_size, needed_by);
     }
 
-    fn settle(&mut self, settled: &SettledFold) {
+    /// Forgets checkpoints of an instance up to the settled turn; their messages are on disk.
+    fn forget_settled(&mut self, settled: &SettledFold) {
         let Some(folds) = self.unsettled.get_mut(&settled.instance) else {
             return;
         };
@@ -160,6 +168,7 @@ impl WalIndex {
         }
     }
 
+    /// Removes a pending event and returns it; `None` if the event is not pending.
     fn take_pending(&mut self, event_id: &str) -> Option<PendingInput> {
         let pending = self.pending.remove(event_id)?;
         if let Some(count) = self.waiting.get_mut(&pending.target) {
@@ -218,12 +227,15 @@ impl WalIndex {
         }
     }
 
+    /// Returns whether the record at `place` accepted the event and the event is still pending.
     fn is_pending(&self, place: usize, event_id: &str) -> bool {
         self.pending
             .get(event_id)
             .is_some_and(|pending| pending.record == place)
     }
 
+    /// Returns whether the record at `place` contains messages of the instance that are not yet on
+    /// disk.
     fn is_unsettled(&self, place: usize, instance: &InstanceId) -> bool {
         self.unsettled
             .get(instance)
@@ -356,13 +368,13 @@ mod tests {
                         self.records.push(withdrawn(&event).into());
                     }
                 }
-                8 => self.settle(which),
+                8 => self.forget_settled(which),
                 _ => self.records = reduced(&self.records),
             }
         }
 
         /// Settles the folds of a conversation up to one of them, or all.
-        fn settle(&mut self, which: usize) {
+        fn forget_settled(&mut self, which: usize) {
             let Some((instance, turn_id)) = which
                 .checked_rem(self.carried.len())
                 .map(|at| self.carried[at].clone())

@@ -12,6 +12,7 @@ use crate::jsonl::layout;
 pub struct WorkspaceDirectories(PathBuf);
 
 impl WorkspaceDirectories {
+    /// Returns the paths of a workspace whose directory is `workspace`.
     pub fn below(workspace: PathBuf) -> Self {
         WorkspaceDirectories(workspace)
     }

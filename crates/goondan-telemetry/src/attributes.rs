@@ -55,10 +55,12 @@ impl SpanAttributes {
         self
     }
 
+    /// Adds the other attributes, without a check for duplicates.
     pub(crate) fn append(&mut self, more: SpanAttributes) {
         self.0.extend(more.0);
     }
 
+    /// Returns the attributes.
     pub(crate) fn done(self) -> Vec<KeyValue> {
         self.0
     }

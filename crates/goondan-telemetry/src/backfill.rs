@@ -28,6 +28,7 @@ pub fn requests(
         .collect()
 }
 
+/// Creates a request with the spans of one resource and scope.
 pub(crate) fn request(
     resource: &OtlpResource,
     scope: &InstrumentationScope,

@@ -9,21 +9,21 @@ use crate::attributes::SpanAttributes;
 /// Adds the content of a model call to the attributes of its span.
 pub(crate) fn add_content(
     attributes: &mut SpanAttributes,
-    said: &CapturedContent,
+    content: &CapturedContent,
     finish_reason: Option<&str>,
 ) {
-    let system = said
+    let system = content
         .system
         .as_ref()
         .map(|text| json!([{ "type": "text", "content": text }]).to_string());
     attributes.maybe("gen_ai.system_instructions", system);
-    let input: Vec<Value> = said.input.iter().map(message).collect();
+    let input: Vec<Value> = content.input.iter().map(message).collect();
     attributes.set("gen_ai.input.messages", Value::from(input).to_string());
-    if said.left_out > 0 {
-        attributes.set("goondan.input.messages_left_out", said.left_out as u64);
+    if content.left_out > 0 {
+        attributes.set("goondan.input.messages_left_out", content.left_out as u64);
     }
-    if !said.output.is_empty() {
-        let calls = said
+    if !content.output.is_empty() {
+        let calls = content
             .output
             .iter()
             .any(|part| matches!(part, MessagePart::ToolCall(_)));
@@ -32,12 +32,12 @@ pub(crate) fn add_content(
             None | Some("tool_calls") if calls => "tool_call",
             reason => reason.unwrap_or("stop"),
         };
-        let output =
-            json!([{ "role": "assistant", "parts": parts(&said.output), "finish_reason": reason }]);
+        let output = json!([{ "role": "assistant", "parts": parts(&content.output), "finish_reason": reason }]);
         attributes.set("gen_ai.output.messages", output.to_string());
     }
 }
 
+/// Converts a message to the form of the conventions.
 fn message(message: &MessageData) -> Value {
     let role = match message.role {
         MessageRole::System => "system",
@@ -48,10 +48,12 @@ fn message(message: &MessageData) -> Value {
     json!({ "role": role, "parts": parts(&message.content) })
 }
 
+/// Converts the parts of a message.
 fn parts(parts: &[MessagePart]) -> Vec<Value> {
     parts.iter().filter_map(part).collect()
 }
 
+/// Converts a part; `None` for a part without readable content.
 fn part(part: &MessagePart) -> Option<Value> {
     Some(match part {
         MessagePart::Reasoning { text, .. } if text.is_empty() => return None,
@@ -76,6 +78,7 @@ fn part(part: &MessagePart) -> Option<Value> {
     })
 }
 
+/// Returns the output or the error of a tool call.
 fn response(result: &ToolResultPart) -> Value {
     match &result.error {
         Some(error) => json!({ "error": { "code": error.code, "message": error.message } }),

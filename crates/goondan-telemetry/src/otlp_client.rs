@@ -103,6 +103,7 @@ impl OtlpClient {
         })
     }
 
+    /// Returns the configured headers. Invalid headers are omitted.
     fn headers(&self) -> HeaderMap {
         let pairs = self.endpoint.headers.iter().filter_map(|(name, value)| {
             let mut value = HeaderValue::from_str(value.expose()).ok()?;
@@ -112,17 +113,18 @@ impl OtlpClient {
         pairs.collect()
     }
 
+    /// Returns the rejected part of an accepted request, if any. A JSON response is not read.
     fn rejected_part(&self, answer: &[u8]) -> Option<PartialSuccess> {
         let answer = match self.endpoint.protocol {
             OtlpProtocol::Protobuf => TracesResponse::decode(answer).ok()?,
             OtlpProtocol::Json => return None,
         };
-        answer
-            .partial_success
-            .filter(|left_out| left_out.rejected > 0)
+        answer.partial_success.filter(|part| part.rejected > 0)
     }
 }
 
+/// Reads the body of a response up to about [`MAX_RESPONSE_BYTES`]. The rest and errors are
+/// ignored.
 async fn read(mut response: Response) -> Vec<u8> {
     let mut body = Vec::new();
     while let Ok(Some(piece)) = response.chunk().await {
@@ -134,11 +136,13 @@ async fn read(mut response: Response) -> Vec<u8> {
     body
 }
 
+/// Returns the wait that the response requests, if it is a number of seconds.
 fn retry_after(response: &Response) -> Option<Duration> {
     let seconds = response.headers().get(RETRY_AFTER)?.to_str().ok()?;
     seconds.parse().ok().map(Duration::from_secs)
 }
 
+/// Converts the error of a request without a response.
 fn connection_error(error: &reqwest::Error) -> ExportError {
     // The innermost error is the most specific, and contains no URL.
     let mut reason = error as &dyn std::error::Error;
@@ -159,7 +163,7 @@ fn connection_error(error: &reqwest::Error) -> ExportError {
 
 /// Builds the client on a thread for blocking work, because it reads certificates from files.
 async fn connector(is_secure: bool) -> Result<Client, ExportError> {
-    let made = tokio::task::spawn_blocking(move || {
+    let building = tokio::task::spawn_blocking(move || {
         let tls = if is_secure {
             goondan_tls::with_system_certificates()
         } else {
@@ -178,7 +182,8 @@ async fn connector(is_secure: bool) -> Result<Client, ExportError> {
         is_transient: false,
         retry_after: None,
     };
-    made.await
+    building
+        .await
         .map_err(|error| unusable(error.to_string()))?
         .map_err(|error| unusable(error.to_string()))
 }

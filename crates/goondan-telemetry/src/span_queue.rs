@@ -17,6 +17,7 @@ pub(crate) struct SpanQueue {
     changed: Notify,
 }
 
+/// Queued spans, and the number of dropped spans.
 #[derive(Debug, Default)]
 struct QueueState {
     spans: VecDeque<OtlpSpan>,
@@ -24,6 +25,7 @@ struct QueueState {
 }
 
 impl SpanQueue {
+    /// Creates a queue of at most `limit` spans, which are taken in batches of `batch`.
     pub(crate) fn new(limit: usize, batch: usize) -> Self {
         SpanQueue {
             state: Mutex::default(),
@@ -61,6 +63,7 @@ impl SpanQueue {
             .dropped += count as u64;
     }
 
+    /// Returns the number of dropped spans.
     pub(crate) fn dropped(&self) -> u64 {
         self.state
             .lock()
@@ -68,6 +71,7 @@ impl SpanQueue {
             .dropped
     }
 
+    /// Returns the number of queued spans.
     fn len(&self) -> usize {
         self.state
             .lock()

@@ -244,6 +244,7 @@ impl ToolOperation for ListAgents {
     }
 }
 
+/// Creates the event that is sent to an agent.
 fn event(
     event_type: String,
     input: String,

@@ -16,18 +16,18 @@ use goondan_core::nofollow_fs::{DirectoryEntryKind, DirectoryHandle};
 /// mode of an existing file is kept. The directory must exist.
 pub(crate) fn replace(
     root: &FileRoot,
-    place: &ResolvedPath,
+    resolved: &ResolvedPath,
     content: &[u8],
 ) -> Result<(), ToolError> {
-    let what = format!("write `{}`", place.given);
-    let there = root.in_folder(place, &what, |folder, name| match folder.look(name)? {
-        Some(found) if found.kind == DirectoryEntryKind::File => folder
-            .write_atomically(name, content, Some(found.permissions))
+    let what = format!("write `{}`", resolved.given);
+    let obstacle = root.in_folder(resolved, &what, |folder, name| match folder.look(name)? {
+        Some(entry) if entry.kind == DirectoryEntryKind::File => folder
+            .write_atomically(name, content, Some(entry.permissions))
             .map(|()| None),
         None => folder.write_atomically(name, content, None).map(|()| None),
-        Some(found) => Ok(Some(found.kind)),
+        Some(entry) => Ok(Some(entry.kind)),
     })?;
-    let kind = match there {
+    let kind = match obstacle {
         None => return Ok(()),
         Some(DirectoryEntryKind::Folder) => "it is a directory",
         Some(_) => "it is not a regular file",
@@ -38,22 +38,23 @@ pub(crate) fn replace(
 /// Creates a file; returns false if the name exists. The directory must exist.
 pub(crate) fn create(
     root: &FileRoot,
-    place: &ResolvedPath,
+    resolved: &ResolvedPath,
     content: &[u8],
 ) -> Result<bool, ToolError> {
-    let what = format!("write `{}`", place.given);
-    root.in_folder(place, &what, |folder, name| {
+    let what = format!("write `{}`", resolved.given);
+    root.in_folder(resolved, &what, |folder, name| {
         match folder.put_new(name, content) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
-            made => made.map(|()| true),
+            result => result.map(|()| true),
         }
     })
 }
 
-pub(crate) fn remove(root: &FileRoot, place: &ResolvedPath) -> Result<(), ToolError> {
+/// Removes a file.
+pub(crate) fn remove(root: &FileRoot, resolved: &ResolvedPath) -> Result<(), ToolError> {
     root.in_folder(
-        place,
-        &format!("delete `{}`", place.given),
+        resolved,
+        &format!("delete `{}`", resolved.given),
         DirectoryHandle::remove_file,
     )
 }
@@ -68,34 +69,35 @@ pub(crate) fn copy_mode(
     set_mode(root, to, |_| metadata.permissions())
 }
 
+/// Replaces the permissions of a file by those that `mode` returns for them.
 fn set_mode(
     root: &FileRoot,
-    place: &ResolvedPath,
+    resolved: &ResolvedPath,
     mode: impl FnOnce(Permissions) -> Permissions,
 ) -> Result<(), ToolError> {
-    let (file, metadata) = root.open(place)?;
+    let (file, metadata) = root.open(resolved)?;
     file.set_permissions(mode(metadata.permissions()))
-        .map_err(|error| errors::io(format_args!("write `{}`", place.given), &error))
+        .map_err(|error| errors::io(format_args!("write `{}`", resolved.given), &error))
 }
 
 /// Maximum size in bytes of a text file that can be changed.
 const MAX_TEXT_FILE_BYTES: u64 = 16 * 1024 * 1024;
 
 /// Reads a complete text file that is to be changed.
-pub(crate) fn read_text(root: &FileRoot, place: &ResolvedPath) -> Result<String, ToolError> {
-    let (mut file, metadata) = root.open(place)?;
+pub(crate) fn read_text(root: &FileRoot, resolved: &ResolvedPath) -> Result<String, ToolError> {
+    let (mut file, metadata) = root.open(resolved)?;
     if metadata.len() > MAX_TEXT_FILE_BYTES {
         let message = format!(
             "`{}` has {} bytes; the limit for edits is {MAX_TEXT_FILE_BYTES} bytes",
-            place.given,
+            resolved.given,
             metadata.len()
         );
         return Err(ToolError::new(message).code(Code::TOOL_TOO_LARGE));
     }
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes)
-        .map_err(|error| errors::io(format_args!("read `{}`", place.given), &error))?;
-    text_of(bytes).map_err(|bytes| not_text(&place.given, &bytes))
+        .map_err(|error| errors::io(format_args!("read `{}`", resolved.given), &error))?;
+    text_of(bytes).map_err(|bytes| not_text(&resolved.given, &bytes))
 }
 
 /// Converts bytes to text. Returns the bytes if they are not text, or are in another encoding that
@@ -108,19 +110,20 @@ fn text_of(bytes: Vec<u8>) -> Result<String, Vec<u8>> {
 }
 
 /// Permits all users with read access to execute the file.
-pub(crate) fn make_executable(root: &FileRoot, place: &ResolvedPath) -> Result<(), ToolError> {
+pub(crate) fn make_executable(root: &FileRoot, resolved: &ResolvedPath) -> Result<(), ToolError> {
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt as _;
-        set_mode(root, place, |mode| {
+        set_mode(root, resolved, |mode| {
             Permissions::from_mode(mode.mode() | (mode.mode() & 0o444) >> 2)
         })?;
     }
     #[cfg(not(unix))]
-    let _ = (root, place);
+    let _ = (root, resolved);
     Ok(())
 }
 
+/// Returns the changes as a unified diff; empty if the texts are equal.
 pub(crate) fn diff(path: &str, before: &str, after: &str) -> String {
     let hunks = crate::diff::unified(before, after, 3);
     if hunks.is_empty() {

@@ -105,11 +105,14 @@ impl ToolOperation for CronJobTool {
     }
 }
 
+/// Returns the parameter `name`. Fails if the call does not contain it, although `action` requires
+/// it.
 fn filled(value: Option<String>, action: &str, name: &str) -> Result<String, ToolError> {
     let value = value.filter(|value| !value.trim().is_empty());
     value.ok_or_else(|| errors::invalid(format!("action `{action}` needs `{name}`")))
 }
 
+/// Returns the error of an unknown job id, with the known ids.
 fn no_job(id: &str, jobs: &[ScheduledJob]) -> ToolError {
     let known = jobs
         .iter()
@@ -126,6 +129,7 @@ fn no_job(id: &str, jobs: &[ScheduledJob]) -> ToolError {
         .suggest(format!("jobs of this conversation: {known}"))
 }
 
+/// Returns the JSON of a job for the model.
 fn shown(job: &ScheduledJob) -> Value {
     json!({
         "id": job.id,

@@ -115,6 +115,7 @@ impl BackgroundProcesses {
 }
 
 impl BackgroundProcessTable {
+    /// Returns the processes of `owner`, with their keys.
     fn of(
         &self,
         owner: &InstanceOwner,
@@ -181,6 +182,7 @@ pub(crate) struct ProcessEnd {
 }
 
 impl BackgroundProcess {
+    /// Starts a process whose output is collected. After `limit`, the process is killed.
     async fn start(
         line: &str,
         work: PreparedCommand,
@@ -233,6 +235,7 @@ impl BackgroundProcess {
         (stdout.text(), stderr.text())
     }
 
+    /// Writes `input` to the process's standard input.
     pub(crate) async fn write(&self, input: &str) -> Result<(), ToolError> {
         let failed =
             |message: &str| ToolError::new(message.to_owned()).code(Code::TOOL_PROCESS_INPUT);

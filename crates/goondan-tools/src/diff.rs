@@ -86,12 +86,14 @@ impl DiffStat {
     }
 }
 
+/// Returns the line operations that convert `old` to `new`.
 fn changes(old: &[&str], new: &[&str]) -> Vec<DiffOp> {
-    let mut found = Compact::new(Replace::new(Capture::new()), old, new);
-    let Ok(()) = myers::diff(&mut found, old, 0..old.len(), new, 0..new.len());
-    found.into_inner().into_inner().into_ops()
+    let mut operations = Compact::new(Replace::new(Capture::new()), old, new);
+    let Ok(()) = myers::diff(&mut operations, old, 0..old.len(), new, 0..new.len());
+    operations.into_inner().into_inner().into_ops()
 }
 
+/// Appends each line with `sign` before it. A note follows a line without line end.
 fn put(text: &mut String, sign: char, lines: &[&str]) {
     for line in lines {
         text.push(sign);

@@ -5,6 +5,7 @@ use std::io;
 use goondan_core::ports::tool::ToolError;
 use goondan_spec::{Code, reason};
 
+/// Returns the error of a cancelled call.
 pub(crate) fn cancelled() -> ToolError {
     ToolError::new("the call was cancelled").code(Code::TOOL_CANCELLED)
 }

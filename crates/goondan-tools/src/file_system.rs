@@ -64,12 +64,13 @@ impl ToolOperation for ReadTextFile {
     }
 }
 
-fn read(root: &FileRoot, place: &ResolvedPath, max_bytes: u32) -> Result<ToolOutput, ToolError> {
-    let (file, metadata) = root.open(place)?;
+/// Reads the beginning of a file, at most `max_bytes`.
+fn read(root: &FileRoot, resolved: &ResolvedPath, max_bytes: u32) -> Result<ToolOutput, ToolError> {
+    let (file, metadata) = root.open(resolved)?;
     let mut bytes = Vec::new();
     file.take(u64::from(max_bytes) + 1)
         .read_to_end(&mut bytes)
-        .map_err(|error| errors::io(format_args!("read `{}`", place.given), &error))?;
+        .map_err(|error| errors::io(format_args!("read `{}`", resolved.given), &error))?;
     let truncated = bytes.len() > max_bytes as usize;
     let kept = if truncated {
         without_cut_end(&bytes[..max_bytes as usize])
@@ -77,12 +78,12 @@ fn read(root: &FileRoot, place: &ResolvedPath, max_bytes: u32) -> Result<ToolOut
         &bytes
     };
     let output = json!({
-        "path": place.path,
+        "path": resolved.path,
         "size": metadata.len(),
         "truncated": truncated,
         "content": String::from_utf8_lossy(kept),
     });
-    Ok(titled(format!("Read {}", place.given), output))
+    Ok(titled(format!("Read {}", resolved.given), output))
 }
 
 /// Write a text file. Missing parent directories are created.
@@ -106,28 +107,30 @@ impl ToolOperation for WriteTextFile {
     async fn run(self, ctx: &ToolContext, roots: &ExtraRoots) -> Result<ToolOutput, ToolError> {
         let root = roots.of(ctx)?;
         blocking(move || {
-            let place = root.resolve(&self.path)?;
-            root.create_parents(&place)?;
+            let resolved = root.resolve(&self.path)?;
+            root.create_parents(&resolved)?;
             let size = if self.append {
-                append(&root, &place, self.content.as_bytes())?
+                append(&root, &resolved, self.content.as_bytes())?
             } else {
-                replace(&root, &place, self.content.as_bytes())?;
+                replace(&root, &resolved, self.content.as_bytes())?;
                 self.content.len() as u64
             };
-            let output =
-                json!({"path": place.path, "size": size, "written": true, "append": self.append});
-            Ok(titled(format!("Wrote {}", place.given), output))
+            let output = json!({
+                "path": resolved.path, "size": size, "written": true, "append": self.append,
+            });
+            Ok(titled(format!("Wrote {}", resolved.given), output))
         })
         .await
     }
 }
 
-fn append(root: &FileRoot, place: &ResolvedPath, content: &[u8]) -> Result<u64, ToolError> {
-    let mut file = root.open_to_append(place)?;
+/// Appends to a file. Returns its new size in bytes.
+fn append(root: &FileRoot, resolved: &ResolvedPath, content: &[u8]) -> Result<u64, ToolError> {
+    let mut file = root.open_to_append(resolved)?;
     file.write_all(content)
         .and_then(|()| file.metadata())
         .map(|metadata| metadata.len())
-        .map_err(|error| errors::io(format_args!("append to `{}`", place.given), &error))
+        .map_err(|error| errors::io(format_args!("append to `{}`", resolved.given), &error))
 }
 
 /// List a directory.
@@ -155,13 +158,13 @@ impl ToolOperation for ListDirectory {
     async fn run(self, ctx: &ToolContext, roots: &ExtraRoots) -> Result<ToolOutput, ToolError> {
         let root = roots.of(ctx)?;
         blocking(move || {
-            let place = root.resolve(&self.path)?;
-            let mut found = Vec::new();
-            root.open_directory(&place)
-                .and_then(|directory| self.collect(&directory, &place.path, &mut found))
+            let resolved = root.resolve(&self.path)?;
+            let mut entries = Vec::new();
+            root.open_directory(&resolved)
+                .and_then(|directory| self.collect(&directory, &resolved.path, &mut entries))
                 .map_err(|error| errors::io(format_args!("list `{}`", self.path), &error))?;
-            found.sort_by(|left, right| left.path.cmp(&right.path));
-            Ok(self.report(&place, found))
+            entries.sort_by(|left, right| left.path.cmp(&right.path));
+            Ok(self.report(&resolved, entries))
         })
         .await
     }
@@ -181,43 +184,44 @@ impl ListDirectory {
         &self,
         directory: &DirectoryHandle,
         above: &Path,
-        found: &mut Vec<ListedEntry>,
+        entries: &mut Vec<ListedEntry>,
     ) -> std::io::Result<()> {
         for (name, metadata) in directory.entries()? {
             let path = above.join(&name);
             if metadata.kind == DirectoryEntryKind::Folder {
                 if self.include_dirs {
-                    found.push(ListedEntry {
+                    entries.push(ListedEntry {
                         name: name.to_string_lossy().into_owned(),
                         path: path.clone(),
                         size: None,
                     });
                 }
-                if self.recursive && found.len() <= MAX_DIRECTORY_ENTRIES {
+                if self.recursive && entries.len() <= MAX_DIRECTORY_ENTRIES {
                     let _ = directory
                         .open_subdirectory(&name)
-                        .and_then(|below| self.collect(&below, &path, found));
+                        .and_then(|below| self.collect(&below, &path, entries));
                 }
             } else if metadata.kind == DirectoryEntryKind::File && self.include_files {
-                found.push(ListedEntry {
+                entries.push(ListedEntry {
                     name: name.to_string_lossy().into_owned(),
                     path,
                     size: Some(metadata.size),
                 });
             }
-            if found.len() > MAX_DIRECTORY_ENTRIES {
+            if entries.len() > MAX_DIRECTORY_ENTRIES {
                 break;
             }
         }
         Ok(())
     }
 
-    fn report(&self, place: &ResolvedPath, mut found: Vec<ListedEntry>) -> ToolOutput {
-        let truncated = found.len() > MAX_DIRECTORY_ENTRIES;
-        found.truncate(MAX_DIRECTORY_ENTRIES);
-        let entries: Vec<Value> = found.into_iter().map(entry).collect();
-        let title = format!("Listed {} ({})", place.given, entries.len());
-        let mut output = json!({"path": place.path, "recursive": self.recursive, "count": entries.len(), "entries": entries});
+    /// Returns the first entries as JSON for the model.
+    fn report(&self, resolved: &ResolvedPath, mut listed: Vec<ListedEntry>) -> ToolOutput {
+        let truncated = listed.len() > MAX_DIRECTORY_ENTRIES;
+        listed.truncate(MAX_DIRECTORY_ENTRIES);
+        let entries: Vec<Value> = listed.into_iter().map(entry_json).collect();
+        let title = format!("Listed {} ({})", resolved.given, entries.len());
+        let mut output = json!({"path": resolved.path, "recursive": self.recursive, "count": entries.len(), "entries": entries});
         if truncated {
             output["truncated"] = json!(true);
         }
@@ -225,10 +229,11 @@ impl ListDirectory {
     }
 }
 
-fn entry(found: ListedEntry) -> Value {
-    match found.size {
-        Some(size) => json!({"name": found.name, "path": found.path, "type": "file", "size": size}),
-        None => json!({"name": found.name, "path": found.path, "type": "dir"}),
+/// Returns the JSON of an entry for the model.
+fn entry_json(entry: ListedEntry) -> Value {
+    match entry.size {
+        Some(size) => json!({"name": entry.name, "path": entry.path, "type": "file", "size": size}),
+        None => json!({"name": entry.name, "path": entry.path, "type": "dir"}),
     }
 }
 
@@ -250,20 +255,20 @@ impl ToolOperation for MakeDirectory {
     async fn run(self, ctx: &ToolContext, roots: &ExtraRoots) -> Result<ToolOutput, ToolError> {
         let root = roots.of(ctx)?;
         blocking(move || {
-            let place = root.resolve(&self.path)?;
-            let existed = place.path.is_dir();
+            let resolved = root.resolve(&self.path)?;
+            let existed = resolved.path.is_dir();
             if self.recursive {
-                root.create_folders(&place)?;
+                root.create_folders(&resolved)?;
             } else {
                 root.in_folder(
-                    &place,
-                    &format!("create the directory `{}`", place.given),
+                    &resolved,
+                    &format!("create the directory `{}`", resolved.given),
                     DirectoryHandle::make_folder,
                 )?;
             }
             let output =
-                json!({"path": place.path, "created": !existed, "recursive": self.recursive});
-            Ok(titled(format!("Created {}", place.given), output))
+                json!({"path": resolved.path, "created": !existed, "recursive": self.recursive});
+            Ok(titled(format!("Created {}", resolved.given), output))
         })
         .await
     }

@@ -6,28 +6,33 @@ use goondan_core::ports::capabilities::{
 use goondan_core::ports::tool::{ToolContext, ToolError};
 use goondan_spec::Code;
 
+/// Returns the access to conversations. Fails if this program has none.
 pub(crate) fn sessions(ctx: &ToolContext) -> Result<&dyn ConversationAccess, ToolError> {
     ctx.runtime
         .sessions()
         .ok_or_else(|| lacks("access conversations"))
 }
 
+/// Returns the store for the state of tools. Fails if this program has none.
 pub(crate) fn state(ctx: &ToolContext) -> Result<&dyn ToolStateStore, ToolError> {
     ctx.runtime.state().ok_or_else(|| lacks("store data"))
 }
 
+/// Returns the scheduler. Fails if this program has none.
 pub(crate) fn schedules(ctx: &ToolContext) -> Result<&dyn PromptScheduler, ToolError> {
     ctx.runtime
         .schedules()
         .ok_or_else(|| lacks("schedule prompts"))
 }
 
+/// Returns the embedding models. Fails if this program has none.
 pub(crate) fn embeddings(ctx: &ToolContext) -> Result<&dyn EmbeddingModels, ToolError> {
     ctx.runtime
         .embeddings()
         .ok_or_else(|| lacks("use embedding models"))
 }
 
+/// Returns the error of a missing capability.
 fn lacks(what: &str) -> ToolError {
     ToolError::new(format!("tools cannot {what} here")).code(Code::TOOL_UNAVAILABLE)
 }

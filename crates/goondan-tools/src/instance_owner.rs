@@ -11,6 +11,7 @@ pub(crate) struct InstanceOwner {
 }
 
 impl InstanceOwner {
+    /// Returns the owner for an instance.
     pub(crate) fn of_instance(id: &InstanceId) -> InstanceOwner {
         InstanceOwner {
             agent: id.agent.clone(),

@@ -106,13 +106,14 @@ struct Shared {
     http: HttpClient,
 }
 
+/// Reads the config of the channel `name`.
 fn channel(
     name: &str,
-    stated: ChannelConfig,
+    config: ChannelConfig,
     environment: &Environment,
 ) -> Result<MessageChannel, ConfigError> {
-    match (stated.webhook, stated.agent, stated.log) {
-        (Some(webhook), None, None) if stated.instance_key.is_none() => {
+    match (config.webhook, config.agent, config.log) {
+        (Some(webhook), None, None) if config.instance_key.is_none() => {
             let field = format!("channels.{name}.webhook.url");
             let secret = value_sources::resolve(&webhook.url, &field, environment)?;
             let url = Url::parse(secret.expose()).map_err(|_| ConfigError::NoUrl(field))?;
@@ -120,9 +121,9 @@ fn channel(
         }
         (None, Some(agent), None) => Ok(MessageChannel::Agent {
             name: agent,
-            instance_key: stated.instance_key,
+            instance_key: config.instance_key,
         }),
-        (None, None, Some(level)) if stated.instance_key.is_none() => {
+        (None, None, Some(level)) if config.instance_key.is_none() => {
             Ok(MessageChannel::Log(level))
         }
         _ => Err(ConfigError::NoChannel(name.to_owned())),
@@ -180,6 +181,7 @@ impl ToolOperation for SendChannelMessage {
 }
 
 impl SendChannelMessage {
+    /// Posts the message to the channel. Returns the HTTP status.
     async fn post(
         &self,
         ctx: &ToolContext,
@@ -210,12 +212,16 @@ impl SendChannelMessage {
         if response.status.is_success() {
             return Ok(response.status.as_u16());
         }
-        let said = String::from_utf8_lossy(&response.body).trim().to_owned();
-        let message = format!("the channel `{name}` returned {}: {said}", response.status);
+        let answer = String::from_utf8_lossy(&response.body).trim().to_owned();
+        let message = format!(
+            "the channel `{name}` returned {}: {answer}",
+            response.status
+        );
         Err(ToolError::new(message).code(Code::TOOL_HTTP))
     }
 }
 
+/// Returns the error of an unknown channel, with the known names.
 fn unknown(name: &str, channels: &BTreeMap<String, MessageChannel>) -> ToolError {
     let known = channels
         .keys()

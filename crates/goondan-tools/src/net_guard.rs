@@ -165,6 +165,7 @@ fn special(address: IpAddr) -> Option<&'static str> {
     }
 }
 
+/// Returns the kind of a special address; `None` for public addresses.
 fn special_v4(address: Ipv4Addr) -> Option<&'static str> {
     let bits = address.to_bits();
     let inside =

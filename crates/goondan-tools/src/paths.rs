@@ -34,7 +34,8 @@ pub(crate) struct FileRoot {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ExtraRoots {
-    /// Paths relative to the project; `~/` is the home directory.
+    /// Additional directories that the tool may access. Relative paths start at the project; `~/`
+    /// is the home directory.
     #[serde(default)]
     roots: Vec<String>,
 }
@@ -142,9 +143,9 @@ impl FileRoot {
         if !path.starts_with(&self.folder)
             && !self.others.iter().any(|other| path.starts_with(other))
         {
-            return Err(self.escape(given));
+            return Err(self.escape_error(given));
         }
-        if is_own(self.relative(&path)) {
+        if is_protected(self.relative(&path)) {
             return Err(protected_directory_error(given));
         }
         Ok(ResolvedPath {
@@ -163,12 +164,12 @@ impl FileRoot {
     }
 
     /// Opens a regular file for reading, and returns its metadata.
-    pub(crate) fn open(&self, place: &ResolvedPath) -> Result<(File, Metadata), ToolError> {
-        let what = format!("read `{}`", place.given);
+    pub(crate) fn open(&self, resolved: &ResolvedPath) -> Result<(File, Metadata), ToolError> {
+        let what = format!("read `{}`", resolved.given);
         let kind =
-            std::fs::symlink_metadata(&place.path).map_err(|error| errors::io(&what, &error))?;
+            std::fs::symlink_metadata(&resolved.path).map_err(|error| errors::io(&what, &error))?;
         expect_file(&kind, &what)?;
-        let file = self.open_with(place, &what, FileOpenMode::Read)?;
+        let file = self.open_with(resolved, &what, FileOpenMode::Read)?;
         let metadata = file.metadata().map_err(|error| errors::io(&what, &error))?;
         expect_file(&metadata, &what)?;
         Ok((file, metadata))
@@ -189,23 +190,23 @@ impl FileRoot {
     }
 
     /// Opens a resolved directory.
-    pub(crate) fn open_directory(&self, place: &ResolvedPath) -> io::Result<DirectoryHandle> {
-        DirectoryHandle::open(self.base_of(&place.path), &place.path)
+    pub(crate) fn open_directory(&self, resolved: &ResolvedPath) -> io::Result<DirectoryHandle> {
+        DirectoryHandle::open(self.base_of(&resolved.path), &resolved.path)
     }
 
     /// Opens a file for appending, and creates it if necessary.
-    pub(crate) fn open_to_append(&self, place: &ResolvedPath) -> Result<File, ToolError> {
+    pub(crate) fn open_to_append(&self, resolved: &ResolvedPath) -> Result<File, ToolError> {
         self.open_to_change(
-            place,
-            &format!("append to `{}`", place.given),
+            resolved,
+            &format!("append to `{}`", resolved.given),
             FileOpenMode::Append,
         )
     }
 
     /// Opens a file for writing, and truncates or creates it.
-    pub(crate) fn open_to_write(&self, place: &ResolvedPath) -> Result<File, ToolError> {
-        let what = format!("write `{}`", place.given);
-        let file = self.open_to_change(place, &what, FileOpenMode::Write)?;
+    pub(crate) fn open_to_write(&self, resolved: &ResolvedPath) -> Result<File, ToolError> {
+        let what = format!("write `{}`", resolved.given);
+        let file = self.open_to_change(resolved, &what, FileOpenMode::Write)?;
         let emptied = file.metadata().map(|metadata| {
             expect_file(&metadata, &what)
                 .and_then(|()| file.set_len(0).map_err(|error| errors::io(&what, &error)))
@@ -214,81 +215,93 @@ impl FileRoot {
         Ok(file)
     }
 
+    /// Opens a file for a change. Fails if the path is not a regular file. `what` is the operation,
+    /// for messages.
     fn open_to_change(
         &self,
-        place: &ResolvedPath,
+        resolved: &ResolvedPath,
         what: &str,
         how: FileOpenMode,
     ) -> Result<File, ToolError> {
-        if let Ok(metadata) = std::fs::symlink_metadata(&place.path) {
+        if let Ok(metadata) = std::fs::symlink_metadata(&resolved.path) {
             expect_file(&metadata, what)?;
         }
-        self.open_with(place, what, how)
+        self.open_with(resolved, what, how)
     }
 
-    pub(crate) fn create_parents(&self, place: &ResolvedPath) -> Result<(), ToolError> {
-        let parent = place
+    /// Creates the parent directories of `resolved`. Succeeds if they exist.
+    pub(crate) fn create_parents(&self, resolved: &ResolvedPath) -> Result<(), ToolError> {
+        let parent = resolved
             .path
             .parent()
-            .filter(|_| !self.is_base(place))
-            .unwrap_or(&place.path);
-        self.make_folders(place, parent)
+            .filter(|_| !self.is_base(resolved))
+            .unwrap_or(&resolved.path);
+        self.create_folder_path(resolved, parent)
     }
 
-    /// Creates the directory `place` and its parents. Succeeds if it exists.
-    pub(crate) fn create_folders(&self, place: &ResolvedPath) -> Result<(), ToolError> {
-        self.make_folders(place, &place.path)
+    /// Creates the directory `resolved` and its parents. Succeeds if it exists.
+    pub(crate) fn create_folders(&self, resolved: &ResolvedPath) -> Result<(), ToolError> {
+        self.create_folder_path(resolved, &resolved.path)
     }
 
-    fn make_folders(&self, place: &ResolvedPath, path: &Path) -> Result<(), ToolError> {
-        self.check_again(place)?;
-        let made = DirectoryHandle::make(self.base_of(path), path);
+    /// Creates the directory `path` and its parents. `resolved` is the path in messages.
+    fn create_folder_path(&self, resolved: &ResolvedPath, path: &Path) -> Result<(), ToolError> {
+        self.check_again(resolved)?;
+        let created = DirectoryHandle::make(self.base_of(path), path);
         self.explain(
-            place,
-            format_args!("create the parent directories of `{}`", place.given),
-            made,
+            resolved,
+            format_args!("create the parent directories of `{}`", resolved.given),
+            created,
         )
         .map(drop)
     }
 
-    /// Runs `work` with the open parent directory of `place` and the file name. `what` is the
+    /// Runs `work` with the open parent directory of `resolved` and the file name. `what` is the
     /// operation for messages, such as "write `a.txt`".
     pub(crate) fn in_folder<T>(
         &self,
-        place: &ResolvedPath,
+        resolved: &ResolvedPath,
         what: &str,
         work: impl FnOnce(&DirectoryHandle, &OsStr) -> io::Result<T>,
     ) -> Result<T, ToolError> {
-        self.check_again(place)?;
-        let name = place.path.file_name().filter(|_| !self.is_base(place));
+        self.check_again(resolved)?;
+        let name = resolved
+            .path
+            .file_name()
+            .filter(|_| !self.is_base(resolved));
         let name = name.ok_or_else(|| errors::io(what, &io::ErrorKind::IsADirectory.into()))?;
-        let folder = DirectoryHandle::open_parent(self.base_of(&place.path), &place.path);
-        self.explain(place, what, folder.and_then(|folder| work(&folder, name)))
+        let folder = DirectoryHandle::open_parent(self.base_of(&resolved.path), &resolved.path);
+        self.explain(
+            resolved,
+            what,
+            folder.and_then(|folder| work(&folder, name)),
+        )
     }
 
     /// If a path now leads elsewhere, reports that as the cause of a failure.
     fn explain<T>(
         &self,
-        place: &ResolvedPath,
+        resolved: &ResolvedPath,
         what: impl std::fmt::Display,
         done: io::Result<T>,
     ) -> Result<T, ToolError> {
         done.map_err(|error| {
-            self.check_again(place)
+            self.check_again(resolved)
                 .err()
                 .unwrap_or_else(|| errors::io(what, &error))
         })
     }
 
-    fn is_base(&self, place: &ResolvedPath) -> bool {
-        self.base_of(&place.path) == place.path
+    /// Returns whether `resolved` is a root itself.
+    fn is_base(&self, resolved: &ResolvedPath) -> bool {
+        self.base_of(&resolved.path) == resolved.path
     }
 
-    /// Fails if `place` now leads elsewhere.
-    pub(crate) fn check_again(&self, place: &ResolvedPath) -> Result<(), ToolError> {
-        match real_path(&place.path) {
-            Ok(path) if path == place.path => Ok(()),
-            _ => Err(self.escape(&place.given)),
+    /// Fails if `resolved` now leads elsewhere.
+    pub(crate) fn check_again(&self, resolved: &ResolvedPath) -> Result<(), ToolError> {
+        match real_path(&resolved.path) {
+            Ok(path) if path == resolved.path => Ok(()),
+            _ => Err(self.escape_error(&resolved.given)),
         }
     }
 
@@ -296,13 +309,13 @@ impl FileRoot {
     /// for the other end of a pipe.
     fn open_with(
         &self,
-        place: &ResolvedPath,
+        resolved: &ResolvedPath,
         what: &str,
         options: FileOpenMode,
     ) -> Result<File, ToolError> {
-        let opened = open_beneath(self.base_of(&place.path), &place.path, options);
+        let opened = open_beneath(self.base_of(&resolved.path), &resolved.path, options);
         // If the path now leads elsewhere, that is the cause of a failure.
-        self.check_again(place)?;
+        self.check_again(resolved)?;
         opened.map_err(|error| errors::io(what, &error))
     }
 
@@ -314,7 +327,8 @@ impl FileRoot {
             .unwrap_or(&self.folder)
     }
 
-    fn escape(&self, given: &str) -> ToolError {
+    /// Returns the error of a path that is outside of the roots.
+    fn escape_error(&self, given: &str) -> ToolError {
         ToolError::new(format!(
             "`{given}` leads out of the working directory {}",
             self.folder.display()
@@ -328,11 +342,12 @@ impl FileRoot {
 
 /// Returns true if a path below the root is in the directory of a project's approvals. Write access
 /// there would permit everything. The comparison ignores case, like some file systems.
-fn is_own(path: &Path) -> bool {
+fn is_protected(path: &Path) -> bool {
     path.components()
         .any(|part| part.as_os_str().eq_ignore_ascii_case(".goondan"))
 }
 
+/// Returns the error of a path in the directory of the approvals.
 fn protected_directory_error(given: &str) -> ToolError {
     ToolError::new(format!(
         "`{given}` is in the directory `.goondan`, which stores the user's approvals"
@@ -464,15 +479,15 @@ mod tests {
     #[test]
     fn a_link_that_is_slipped_in_later_is_noticed() {
         let (dir, root) = tree();
-        let place = root.resolve("a/b/secret").unwrap();
+        let resolved = root.resolve("a/b/secret").unwrap();
         fs::remove_dir(root.folder().join("a/b")).unwrap();
         symlink(dir.path().join("out"), root.folder().join("a/b")).unwrap();
         assert_eq!(
-            root.open(&place).unwrap_err().code.as_deref(),
+            root.open(&resolved).unwrap_err().code.as_deref(),
             Some(Code::TOOL_PATH_ESCAPE.as_str())
         );
         assert_eq!(
-            root.open_to_append(&place).unwrap_err().code.as_deref(),
+            root.open_to_append(&resolved).unwrap_err().code.as_deref(),
             Some(Code::TOOL_PATH_ESCAPE.as_str())
         );
         assert_eq!(
@@ -558,7 +573,7 @@ mod tests {
         let (dir, _) = while_links_come_and_go(1, |root, round| {
             let opened = root
                 .resolve("a/b/secret")
-                .and_then(|place| root.open(&place));
+                .and_then(|resolved| root.open(&resolved));
             let Ok((mut file, _)) = opened else {
                 return false;
             };
@@ -574,16 +589,16 @@ mod tests {
     fn writing_under_links_that_come_and_go_lets_nothing_out() {
         use crate::atomic_write::{create, remove, replace};
         let (dir, root) = while_links_come_and_go(20, |root, round| {
-            let Ok(place) = root.resolve(&format!("a/b/new-{}", round % 7)) else {
+            let Ok(resolved) = root.resolve(&format!("a/b/new-{}", round % 7)) else {
                 return false;
             };
             let Ok(known) = root.resolve("a/b/secret") else {
                 return false;
             };
             match round % 5 {
-                0 => create(root, &place, b"new").is_ok(),
+                0 => create(root, &resolved, b"new").is_ok(),
                 1 => replace(root, &known, b"mine").is_ok(),
-                2 => remove(root, &place).is_ok(),
+                2 => remove(root, &resolved).is_ok(),
                 3 => root
                     .open_to_append(&known)
                     .and_then(|mut file| {
@@ -591,7 +606,7 @@ mod tests {
                             .map_err(|error| errors::io("append", &error))
                     })
                     .is_ok(),
-                _ => replace(root, &place, b"new").is_ok(),
+                _ => replace(root, &resolved, b"new").is_ok(),
             }
         });
         assert_eq!(outside(&dir), untouched());
@@ -612,12 +627,12 @@ mod tests {
     #[test]
     fn making_folders_under_links_that_come_and_go_lets_nothing_out() {
         let (dir, _) = while_links_come_and_go(20, |root, round| {
-            let Ok(place) = root.resolve(&format!("a/b/folder-{round}/deep/file")) else {
+            let Ok(resolved) = root.resolve(&format!("a/b/folder-{round}/deep/file")) else {
                 return false;
             };
             match round % 2 {
-                0 => root.create_parents(&place).is_ok(),
-                _ => root.create_folders(&place).is_ok(),
+                0 => root.create_parents(&resolved).is_ok(),
+                _ => root.create_folders(&resolved).is_ok(),
             }
         });
         assert_eq!(outside(&dir), untouched());
@@ -627,12 +642,12 @@ mod tests {
     fn a_link_that_is_there_already_gets_no_content() {
         use crate::atomic_write::{create, remove, replace};
         let (dir, root) = tree();
-        let place = root.resolve("a/b/secret").unwrap();
-        symlink(dir.path().join("out/secret"), &place.path).unwrap();
+        let resolved = root.resolve("a/b/secret").unwrap();
+        symlink(dir.path().join("out/secret"), &resolved.path).unwrap();
         for done in [
-            replace(&root, &place, b"x"),
-            create(&root, &place, b"x").map(drop),
-            remove(&root, &place),
+            replace(&root, &resolved, b"x"),
+            create(&root, &resolved, b"x").map(drop),
+            remove(&root, &resolved),
         ] {
             assert_eq!(
                 done.unwrap_err().code.as_deref(),
@@ -673,10 +688,10 @@ mod tests {
         )) {
             let (_dir, root) = tree();
             let given = parts.join("/");
-            if let Ok(place) = root.resolve(&given) {
-                prop_assert!(place.path.starts_with(root.folder()));
+            if let Ok(resolved) = root.resolve(&given) {
+                prop_assert!(resolved.path.starts_with(root.folder()));
                 if let Ok(real) = root.folder().join(&given).canonicalize() {
-                    prop_assert_eq!(real, place.path);
+                    prop_assert_eq!(real, resolved.path);
                 }
             }
         }

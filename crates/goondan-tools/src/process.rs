@@ -169,6 +169,7 @@ impl ProgramGroup {
         }
     }
 
+    /// Returns the process id of the program; `None` after its end.
     pub(crate) fn id(&self) -> Option<u32> {
         self.child.id()
     }

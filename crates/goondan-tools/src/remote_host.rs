@@ -49,6 +49,7 @@ pub(crate) struct RemoteHost {
 }
 
 impl RemoteHost {
+    /// Returns the host in the config; `None` if the config has no host.
     pub(crate) fn of(
         address: Option<String>,
         commands: Option<Vec<String>>,
@@ -75,15 +76,19 @@ impl RemoteHost {
     /// Returns true if `line` runs on the host. With a list of programs, a line outside of the
     /// small grammar runs locally.
     pub(crate) fn runs_on_host(&self, line: &str) -> Result<bool, ToolError> {
-        let Some(wanted) = &self.commands else {
+        let Some(remote_programs) = &self.commands else {
             return Ok(true);
         };
         let Ok(script) = command_line::parse(line) else {
             return Ok(false);
         };
         let programs = shell::programs(&script);
-        let there = |names: &Vec<String>| names.first().is_some_and(|name| wanted.contains(name));
-        match programs.iter().filter(|names| there(names)).count() {
+        let is_remote = |names: &Vec<String>| {
+            names
+                .first()
+                .is_some_and(|name| remote_programs.contains(name))
+        };
+        match programs.iter().filter(|names| is_remote(names)).count() {
             0 => Ok(false),
             all if all == programs.len() => Ok(true),
             _ => Err(errors::invalid(format!(
@@ -94,8 +99,8 @@ impl RemoteHost {
         }
     }
 
-    /// Returns the work that runs `line` on the host. `beside` names the other settings of the
-    /// call, and if they are set.
+    /// Returns the command that runs `line` on the host. `beside` contains other settings of the
+    /// call by name, and whether they are set; they are not supported.
     pub(crate) fn work(
         &self,
         line: &str,
@@ -125,6 +130,7 @@ impl RemoteHost {
         )))
     }
 
+    /// Returns the local command that runs `line` on the host.
     fn command(&self, line: &str, launcher: &ProgramLauncher, folder: &Path) -> Command {
         let mut allowed = launcher.env.clone();
         allowed.push(SSH_AGENT_VARIABLE.to_owned());
@@ -150,7 +156,7 @@ impl RemoteHost {
                 .commands
                 .iter()
                 .flatten()
-                .all(|one| one.sandbox.network),
+                .all(|command| command.sandbox.network),
             RunMode::Shell => true,
         };
         of_rules && outer.all(|sandbox| sandbox.network)

@@ -231,6 +231,7 @@ fn describe(output: &mut Value, id: &str, process: &BackgroundProcess) {
     output["durationMs"] = json!(millis(process.age()));
 }
 
+/// Returns the duration in milliseconds, at most `u64::MAX`.
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -88,7 +88,7 @@ impl ToolOperation for ListSessions {
         let shown: Vec<Value> = sessions
             .iter()
             .take(self.limit)
-            .map(|session| shown(session, &own))
+            .map(|session| session_json(session, &own))
             .collect();
         let output = json!({"count": shown.len(), "total": total, "sessions": shown});
         Ok(titled(
@@ -264,7 +264,7 @@ impl ToolOperation for ListSubagents {
         let shown: Vec<Value> = sessions
             .iter()
             .filter(is_wanted)
-            .map(|session| shown(session, &own))
+            .map(|session| session_json(session, &own))
             .collect();
         let output = json!({"count": shown.len(), "subagents": shown});
         Ok(titled(
@@ -345,9 +345,9 @@ async fn find(ctx: &ToolContext, id: &str) -> Result<InstanceMeta, ToolError> {
     })
 }
 
-/// Returns a session for the list.
-fn shown(session: &InstanceMeta, own: &InstanceId) -> Value {
-    let mut shown = json!({
+/// Returns the JSON of a session for the model. `own` is the id of the calling session.
+fn session_json(session: &InstanceMeta, own: &InstanceId) -> Value {
+    let mut json = json!({
         "session_id": session.id().to_string(),
         "agent": session.agent,
         "instanceKey": session.instance_key,
@@ -357,11 +357,12 @@ fn shown(session: &InstanceMeta, own: &InstanceId) -> Value {
         "updatedAt": session.updated_at,
     });
     if let Some(owner) = &session.owner {
-        shown["owner"] = json!(owner.to_string());
+        json["owner"] = json!(owner.to_string());
     }
-    shown
+    json
 }
 
+/// Returns the name of the session state.
 fn status(session: &InstanceMeta) -> &'static str {
     match session.status {
         InstanceStatus::Idle => "idle",
@@ -370,20 +371,21 @@ fn status(session: &InstanceMeta) -> &'static str {
     }
 }
 
-/// Returns a message for another conversation.
+/// Returns the JSON of a message of another conversation.
 fn message_json(message: &Message) -> Value {
-    let mut told =
+    let mut json =
         json!({"role": message.data.role, "text": message.text(), "createdAt": message.created_at});
     let calls: Vec<&str> = message
         .tool_calls()
         .map(|call| call.tool_name.as_str())
         .collect();
     if !calls.is_empty() {
-        told["toolCalls"] = json!(calls);
+        json["toolCalls"] = json!(calls);
     }
-    told
+    json
 }
 
+/// Returns the `count` in an output.
 fn shown_count(output: &Value) -> u64 {
     output["count"].as_u64().unwrap_or_default()
 }

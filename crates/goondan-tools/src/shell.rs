@@ -193,12 +193,12 @@ pub(crate) fn note(ctx: &ToolContext, finished: &FinishedProgram) -> Option<Stri
     if finished.status.success() || !sandboxed_start::is_there() || all().next().is_none() {
         return None;
     }
-    let network = if all().all(|one| one.sandbox.network) {
+    let network = if all().all(|command| command.sandbox.network) {
         ""
     } else {
         "has no network, "
     };
-    let writes = if all().all(|one| one.writes) {
+    let writes = if all().all(|command| command.writes) {
         "can write only in the working directory"
     } else {
         "cannot write files"
@@ -217,6 +217,7 @@ pub(crate) fn add(output: &mut Value, note: Option<String>) {
     }
 }
 
+/// Returns the beginning of the first line, as a title.
 pub(crate) fn title(line: &str) -> String {
     line.lines()
         .next()
@@ -229,11 +230,11 @@ pub(crate) fn title(line: &str) -> String {
 /// Resolves the directory to run in. It may be anywhere, because a command can access other
 /// directories as well; the execute permission covers it.
 pub(crate) fn folder(workdir: &Path, cwd: Option<&str>) -> Result<PathBuf, ToolError> {
-    let given = cwd.unwrap_or(".");
-    let folder = workdir.join(given).canonicalize();
-    let folder = folder.map_err(|error| errors::io(format_args!("run in `{given}`"), &error))?;
+    let path = cwd.unwrap_or(".");
+    let folder = workdir.join(path).canonicalize();
+    let folder = folder.map_err(|error| errors::io(format_args!("run in `{path}`"), &error))?;
     if !folder.is_dir() {
-        let message = format!("cannot run in `{given}`: not a directory");
+        let message = format!("cannot run in `{path}`: not a directory");
         return Err(ToolError::new(message).code(Code::TOOL_WRONG_FILE_TYPE));
     }
     Ok(folder)

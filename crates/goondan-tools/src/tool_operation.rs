@@ -144,7 +144,8 @@ fn decode<O: ToolOperation>(mut input: JsonObject) -> Result<O, ToolError> {
     })
 }
 
-/// JSON Schema accepts `3.0` as an integer, and models send it; serde does not accept it.
+/// Converts a whole float such as `3.0` to an integer. JSON Schema accepts it as an integer and
+/// models send it, but serde does not accept it.
 fn whole_float_to_integer(value: &mut Value) {
     if let Some(float) = value.as_f64().filter(|_| value.is_f64()) {
         *value = number(float);

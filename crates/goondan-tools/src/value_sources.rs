@@ -21,6 +21,7 @@ pub(crate) fn resolve(
         })
 }
 
+/// Parses a value source; `None` if it is invalid.
 fn parse(source: &Value) -> Option<ValueSource> {
     let (name, value) = only(source)?;
     match name {

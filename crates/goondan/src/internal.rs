@@ -2,8 +2,8 @@
 
 /// Files that no link can replace, for static pages of the server.
 pub use goondan_core::nofollow_fs;
-/// Access restricted to the owner, for the history of the command and for directory checks in
-/// `doctor`.
+/// Files that only their owner can access, for the chat history and other private files of the
+/// command, and for the directory checks of `doctor`.
 pub use goondan_core::private_files;
 /// Names of asynchronous responses, for test cases and recordings.
 pub use goondan_core::reserved_names::{ANSWER_TOOL, INTER_AGENT_RESPONSE_KEY};

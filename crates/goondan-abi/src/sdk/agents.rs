@@ -74,6 +74,7 @@ impl<'a> AgentRuntime<'a> {
         BlockingAgentRuntime(self)
     }
 
+    /// Sends the request `name` to the host and decodes its reply.
     async fn ask<T: DeserializeOwned>(
         &self,
         name: &str,

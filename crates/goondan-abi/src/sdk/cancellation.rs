@@ -20,6 +20,7 @@ struct CancellationState {
 }
 
 impl CancellationSignal {
+    /// Sets the flag and wakes all waiters.
     pub(super) fn fire(&self) {
         let wakers = {
             let mut state = self.lock();
@@ -43,7 +44,7 @@ impl CancellationSignal {
         }
     }
 
-    /// Blocks for `duration`, or until it fires; returns true if it fired.
+    /// Blocks for `duration`, or until the flag is set. Returns whether the flag is set.
     pub(super) fn wait(&self, duration: Duration) -> bool {
         let waited = self
             .fired
@@ -56,6 +57,7 @@ impl CancellationSignal {
     }
 }
 
+/// Waits for a [`CancellationSignal`]. Dropping the waiter removes its waker.
 pub(super) struct CancellationWaiter<'a> {
     cancellation: &'a CancellationSignal,
     number: Option<u64>,

@@ -90,7 +90,7 @@ struct ConnectorContextInner {
     call: u64,
     base: ToolContext,
     told: Connect,
-    turnstile: OperationSemaphore,
+    event_semaphore: OperationSemaphore,
     threads: Arc<CallThreads>,
     is_replying: AtomicBool,
 }
@@ -105,13 +105,13 @@ impl ConnectorContext {
             config: JsonObject::new(),
             context: CallContext::default(),
         });
-        let turnstile = OperationSemaphore::new(MAX_UNACKED_EVENTS);
+        let event_semaphore = OperationSemaphore::new(MAX_UNACKED_EVENTS);
         ConnectorContext {
             inner: Arc::new(ConnectorContextInner {
                 call,
                 base,
                 told,
-                turnstile,
+                event_semaphore,
                 threads,
                 is_replying: AtomicBool::new(false),
             }),
@@ -169,7 +169,7 @@ impl ConnectorContext {
     /// Fails with `E_CONNECTOR_EVENT` if the event is invalid or rejected. Also fails if the
     /// connection has ended.
     pub async fn emit(&self, event: impl Serialize) -> Result<(), ToolError> {
-        let _inside = self.inner.turnstile.enter().await;
+        let _inside = self.inner.event_semaphore.enter().await;
         self.inner
             .base
             .ask(operation::CONNECTOR_EMIT, &event)
@@ -242,11 +242,13 @@ impl ConnectorContext {
         BlockingConnector(self)
     }
 
+    /// Passes each answer of the host to `send` and reports its error, until the connection ends.
     fn send_answers(&self, send: &impl Fn(ConnectorReply) -> Result<(), ToolError>) {
         let _working = panics::working_for(self.inner.call);
-        while let Some(asked) = self.request_until_answered(operation::CONNECTOR_REPLY, &json!({}))
+        while let Some(request) =
+            self.request_until_answered(operation::CONNECTOR_REPLY, &json!({}))
         {
-            let reply = &asked["reply"];
+            let reply = &request["reply"];
             let Some(number) = reply["number"].as_u64() else {
                 return;
             };
@@ -304,6 +306,7 @@ impl BlockingConnector<'_> {
     }
 }
 
+/// Returns the value `name` of `values`. `what` is the Connection's field, for the error.
 fn required_value<'a>(
     values: &'a BTreeMap<String, String>,
     what: &str,

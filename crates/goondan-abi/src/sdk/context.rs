@@ -36,6 +36,7 @@ struct ToolContextInner {
 }
 
 impl ToolContext {
+    /// Creates the context of a call. Takes the config and the context out of `request`.
     pub(super) fn of_call(
         call: u64,
         request: &mut CallRequest,
@@ -163,13 +164,13 @@ impl ToolContext {
     pub fn is_cancelled(&self) -> bool {
         // The host has the current state; `cancel` may be queued after another call into this
         // library.
-        let told = || {
+        let is_cancelled_by_host = || {
             self.inner
                 .host
                 .as_ref()
                 .is_some_and(|(host, _)| host.cancelled(self.inner.call))
         };
-        self.inner.cancellation.is_fired() || told()
+        self.inner.cancellation.is_fired() || is_cancelled_by_host()
     }
 
     /// Waits until the call should end.
@@ -205,6 +206,8 @@ impl ToolContext {
         }
     }
 
+    /// Sends the request `name` to the host and waits for its reply. Fails without a host, or if
+    /// the call ends.
     pub(super) async fn ask(
         &self,
         name: &str,
@@ -227,6 +230,7 @@ impl ToolContext {
     }
 }
 
+/// Returns the error of a cancelled call.
 fn stopped() -> ToolError {
     ToolError::new("the call was cancelled").code(code::CANCELLED)
 }

@@ -28,9 +28,10 @@ pub struct Tool {
     pub(super) run: Box<dyn ErasedTool>,
 }
 
-/// Creates the export `name` for `handler`. Its description and schema come from the type of the
-/// arguments.
+/// Creates the export `name` for `handler`. The export's description and schema come from the type
+/// of the handler's arguments. `M` is inferred; it selects how the handler is called.
 pub fn tool<M: 'static>(name: &str, handler: impl Handler<M>) -> Tool {
+    // Only names the type of `handler`.
     fn schema<M, H: Handler<M>>(_: &H) -> (Value, String) {
         schema_of::<H::Arguments>()
     }
@@ -133,6 +134,7 @@ impl Library {
         self.connector.clone()
     }
 
+    /// Returns the description of the library and its exports for the host.
     pub(super) fn manifest(&self) -> Manifest {
         Manifest {
             name: self.name.to_owned(),
@@ -151,6 +153,7 @@ impl Library {
         self.features().next().is_some()
     }
 
+    /// Returns the names of the features that the library uses.
     fn features(&self) -> impl Iterator<Item = &'static str> {
         let extension = self.extension.map(|_| feature::EXTENSION);
         extension
@@ -158,6 +161,7 @@ impl Library {
             .chain(self.connector.as_ref().map(|_| feature::CONNECTOR))
     }
 
+    /// Returns the tools by export name.
     pub(super) fn into_tools(self) -> impl Iterator<Item = (String, Box<dyn ErasedTool>)> {
         self.tools
             .into_iter()

@@ -99,6 +99,7 @@ pub(super) trait ErasedTool: Send + Sync {
     fn run(&self, ctx: ToolContext, arguments: JsonObject) -> Result<ToolOutput, ToolError>;
 }
 
+/// Hides the type of a handler.
 pub(super) fn erase<M: 'static>(handler: impl Handler<M>) -> Box<dyn ErasedTool> {
     struct ErasedHandler<H, M>(H, PhantomData<fn() -> M>);
 

@@ -46,6 +46,7 @@ impl HostLink {
         })
     }
 
+    /// Reports the result of a call. Returns the status of the host.
     pub(super) fn complete(&self, call: u64, status: Status, payload: &impl Serialize) -> Status {
         let Ok(payload) = serde_json::to_vec(payload) else {
             return Status::BAD_ARGUMENT;
@@ -54,6 +55,7 @@ impl HostLink {
         unsafe { (self.complete)(self.ctx, call, status, Bytes::of(&payload)) }
     }
 
+    /// Reports the progress of a call. Returns the status of the host.
     pub(super) fn progress(&self, call: u64, payload: &impl Serialize) -> Status {
         let Ok(payload) = serde_json::to_vec(payload) else {
             return Status::BAD_ARGUMENT;

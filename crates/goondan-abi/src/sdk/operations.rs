@@ -70,6 +70,7 @@ impl PendingOperations {
         .await
     }
 
+    /// Ends a waiting operation with the reply of the host.
     pub(super) fn reply(&self, operation: u64, status: Status, bytes: &[u8]) {
         let reply = read_reply(status, bytes);
         let waker = self.lock().get_mut(&operation).and_then(|waiting| {
@@ -98,10 +99,12 @@ impl Drop for OperationGuard<'_> {
     }
 }
 
+/// Returns the error of an operation whose call ended first.
 fn call_ended_error(name: &str) -> ToolError {
     ToolError::new(format!("the call ended while `{name}` was waiting")).code(code::CANCELLED)
 }
 
+/// Decodes the reply of the host.
 fn read_reply(status: Status, bytes: &[u8]) -> Reply {
     if status == Status::OK {
         return Ok(serde_json::from_slice(bytes)?);

@@ -35,6 +35,7 @@ fn discard(payload: Box<dyn Any + Send>) {
     }
 }
 
+/// Returns the message of a panic.
 fn message_of(payload: &(dyn Any + Send)) -> String {
     let text = payload
         .downcast_ref::<&str>()

@@ -61,7 +61,7 @@ impl RunningLibrary {
         &self.manifest
     }
 
-    /// Begins a call. After `OK`, it is completed in any case.
+    /// Begins a call. After `OK`, the call is completed in any case.
     pub(super) fn start(&self, call: u64, request: &[u8]) -> Status {
         let Ok(mut request) = serde_json::from_slice::<CallRequest>(request) else {
             return Status::BAD_ARGUMENT;
@@ -71,7 +71,7 @@ impl RunningLibrary {
             self.host.complete(call, Status::FAILED, &error);
             return Status::OK;
         };
-        let Some(cancellation) = self.note(call) else {
+        let Some(cancellation) = self.register_call(call) else {
             return Status::CLOSED;
         };
         let links = (self.host, Arc::clone(&self.operations));
@@ -93,8 +93,8 @@ impl RunningLibrary {
         let Ok(message) = serde_json::from_slice::<ExtensionMessage>(message) else {
             return Status::BAD_ARGUMENT;
         };
-        if let ExtensionMessage::Connect(told) = message {
-            return self.connect(call, told);
+        if let ExtensionMessage::Connect(message) = message {
+            return self.connect(call, message);
         }
         let Some(extension) = self.extension.clone() else {
             return Status::UNKNOWN_OPERATION;
@@ -107,7 +107,7 @@ impl RunningLibrary {
             extension.happened(session, event, &self.threads);
             return Status::OK;
         }
-        let Some(cancellation) = self.note(call) else {
+        let Some(cancellation) = self.register_call(call) else {
             return Status::CLOSED;
         };
         let (host, calls) = (self.host, Arc::clone(&self.calls));
@@ -132,11 +132,12 @@ impl RunningLibrary {
         Status::OK
     }
 
+    /// Runs the connector on its own thread. After `OK`, the call is completed in any case.
     fn connect(&self, call: u64, told: Connect) -> Status {
         let Some(connector) = self.connector.clone() else {
             return Status::UNKNOWN_OPERATION;
         };
-        let Some(cancellation) = self.note(call) else {
+        let Some(cancellation) = self.register_call(call) else {
             return Status::CLOSED;
         };
         let (host, calls, threads) = (
@@ -167,8 +168,8 @@ impl RunningLibrary {
         Status::OK
     }
 
-    /// Records a call and returns its cancellation signal; `None` if the library is closed.
-    fn note(&self, call: u64) -> Option<Arc<CancellationSignal>> {
+    /// Registers a call and returns its cancellation signal; `None` if the library is closed.
+    fn register_call(&self, call: u64) -> Option<Arc<CancellationSignal>> {
         let cancellation = Arc::new(CancellationSignal::default());
         self.calls
             .lock()
@@ -177,6 +178,7 @@ impl RunningLibrary {
         Some(cancellation)
     }
 
+    /// Cancels a call, if it is running.
     pub(super) fn cancel(&self, call: u64) {
         let cancellation = self
             .calls
@@ -188,6 +190,7 @@ impl RunningLibrary {
         }
     }
 
+    /// Passes the reply of the host to the waiting operation.
     pub(super) fn reply(&self, operation: u64, status: Status, bytes: &[u8]) {
         self.operations.reply(operation, status, bytes);
     }
@@ -203,6 +206,7 @@ impl RunningLibrary {
         }
     }
 
+    /// Removes a call that was not started.
     fn forget(&self, call: u64) {
         if let Some(calls) = &mut *self.calls.lock() {
             calls.remove(&call);
@@ -240,18 +244,20 @@ const CONNECTOR_PANIC: (&str, &str) = (
     "This is a bug in the connector. The log shows the location.",
 );
 
-fn panic_error((who, advice): (&str, &str), panic: &str) -> ToolError {
-    ToolError::new(format!("{who} panicked: {panic}"))
+/// Returns the error of a panic.
+fn panic_error((subject, advice): (&str, &str), panic: &str) -> ToolError {
+    ToolError::new(format!("{subject} panicked: {panic}"))
         .code(code::PANIC)
         .suggest(advice)
 }
 
-/// Does the work of a call and completes it. Converts a panic to an error with a suggestion.
+/// Does the work of a call and completes the call. Converts a panic to an error with the subject
+/// and the suggestion in `panic_texts`.
 fn finish(
     host: HostLink,
     calls: &CallCancellations,
     call: u64,
-    whose: (&str, &str),
+    panic_texts: (&str, &str),
     work: impl FnOnce() -> Result<ToolOutput, ToolError>,
 ) {
     let _working = panics::working_for(call);
@@ -262,7 +268,7 @@ fn finish(
     let status = match outcome {
         Ok(Ok(output)) => host.complete(call, Status::OK, &output),
         Ok(Err(error)) => host.complete(call, Status::FAILED, &error),
-        Err(panic) => host.complete(call, Status::PANIC, &panic_error(whose, &panic)),
+        Err(panic) => host.complete(call, Status::PANIC, &panic_error(panic_texts, &panic)),
     };
     // If the status is not `OK`, the host has answered the call itself.
     let _ = status;

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 
 /// The queue of waiting operations.
 pub(super) struct OperationSemaphore {
-    most: usize,
+    max_concurrent: usize,
     state: Mutex<SemaphoreState>,
 }
 
@@ -20,10 +20,10 @@ struct SemaphoreState {
 }
 
 impl OperationSemaphore {
-    /// Creates a turnstile for `most` concurrent operations.
-    pub(super) fn new(most: usize) -> Self {
+    /// Creates a semaphore for `max_concurrent` operations.
+    pub(super) fn new(max_concurrent: usize) -> Self {
         OperationSemaphore {
-            most,
+            max_concurrent,
             state: Mutex::default(),
         }
     }
@@ -31,7 +31,7 @@ impl OperationSemaphore {
     /// Waits for a permit, which is released when the result is dropped.
     pub(super) async fn enter(&self) -> OperationPermit<'_> {
         let mut waits = PermitWaiter {
-            turnstile: self,
+            semaphore: self,
             number: None,
         };
         poll_fn(|context| waits.poll(context)).await;
@@ -43,7 +43,7 @@ impl OperationSemaphore {
         let first = state
             .waiting
             .first_key_value()
-            .filter(|_| state.inside < self.most);
+            .filter(|_| state.inside < self.max_concurrent);
         let first = first.map(|(_, waker)| waker.clone());
         drop(state);
         if let Some(waker) = first {
@@ -57,20 +57,22 @@ impl OperationSemaphore {
 }
 
 struct PermitWaiter<'a> {
-    turnstile: &'a OperationSemaphore,
+    semaphore: &'a OperationSemaphore,
     number: Option<u64>,
 }
 
 impl PermitWaiter<'_> {
+    /// Returns ready once a permit is free and no earlier operation waits.
     fn poll(&mut self, context: &Context<'_>) -> Poll<()> {
-        let mut state = self.turnstile.lock();
+        let mut state = self.semaphore.lock();
         let first = state.waiting.first_key_value().map(|(number, _)| *number);
-        if state.inside < self.turnstile.most && (first.is_none() || first == self.number) {
+        if state.inside < self.semaphore.max_concurrent && (first.is_none() || first == self.number)
+        {
             state.inside += 1;
             if let Some(number) = self.number.take() {
                 state.waiting.remove(&number);
             }
-            self.turnstile.wake(state);
+            self.semaphore.wake(state);
             return Poll::Ready(());
         }
         let number = *self.number.get_or_insert_with(|| {
@@ -85,15 +87,15 @@ impl PermitWaiter<'_> {
 impl Drop for PermitWaiter<'_> {
     fn drop(&mut self) {
         if let Some(number) = self.number {
-            let mut state = self.turnstile.lock();
+            let mut state = self.semaphore.lock();
             state.waiting.remove(&number);
             // This operation may have been woken, so wake the next one.
-            self.turnstile.wake(state);
+            self.semaphore.wake(state);
         }
     }
 }
 
-/// A permit.
+/// The permission to run one operation. Dropping it wakes the next operation.
 pub(super) struct OperationPermit<'a>(&'a OperationSemaphore);
 
 impl Drop for OperationPermit<'_> {
@@ -116,9 +118,9 @@ mod tests {
 
     #[test]
     fn those_that_wait_go_on_in_their_order() {
-        let turnstile = OperationSemaphore::new(1);
-        let inside = pollster::block_on(turnstile.enter());
-        let (mut second, mut third) = (pin!(turnstile.enter()), pin!(turnstile.enter()));
+        let semaphore = OperationSemaphore::new(1);
+        let inside = pollster::block_on(semaphore.enter());
+        let (mut second, mut third) = (pin!(semaphore.enter()), pin!(semaphore.enter()));
         assert!(poll(second.as_mut()).is_pending() && poll(third.as_mut()).is_pending());
         drop(inside);
         assert!(poll(third.as_mut()).is_pending(), "it is not its turn");
@@ -131,11 +133,11 @@ mod tests {
 
     #[test]
     fn who_no_longer_waits_keeps_nobody() {
-        let turnstile = OperationSemaphore::new(1);
-        let inside = pollster::block_on(turnstile.enter());
-        let mut third = pin!(turnstile.enter());
+        let semaphore = OperationSemaphore::new(1);
+        let inside = pollster::block_on(semaphore.enter());
+        let mut third = pin!(semaphore.enter());
         {
-            let mut second = pin!(turnstile.enter());
+            let mut second = pin!(semaphore.enter());
             assert!(poll(second.as_mut()).is_pending() && poll(third.as_mut()).is_pending());
             drop(inside);
         }

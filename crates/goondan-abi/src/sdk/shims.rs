@@ -34,7 +34,7 @@ pub const fn plugin<T: Exported>() -> Plugin {
 
 /// # Safety
 ///
-/// The same as for [`Plugin::open`]: `host` is a host table that fulfills the contract of
+/// Same contract as for [`Plugin::open`]: `host` is a host table that fulfills the contract of
 /// [`crate::raw`], and `out` has `out_size` writable bytes.
 unsafe extern "C" fn open<T: Exported>(
     host: *const Host,
@@ -91,7 +91,7 @@ unsafe fn with(this: *mut c_void, body: impl FnOnce(&RunningLibrary) -> Status) 
 
 /// # Safety
 ///
-/// The same as for the library table: `this` is open, and `put` takes `sink`.
+/// Same contract as for the library table: `this` is open, and `put` takes `sink`.
 unsafe extern "C" fn describe(this: *mut c_void, sink: *mut c_void, put: PutFn) -> Status {
     let write = |running: &RunningLibrary| {
         // SAFETY: the caller guarantees that `put` belongs to `sink`; the bytes live during the
@@ -105,7 +105,7 @@ unsafe extern "C" fn describe(this: *mut c_void, sink: *mut c_void, put: PutFn) 
 
 /// # Safety
 ///
-/// The same as for the library table: `this` is open, and `request` is valid during the call.
+/// Same contract as for the library table: `this` is open, and `request` is valid during the call.
 unsafe extern "C" fn start(this: *mut c_void, call: u64, request: Bytes) -> Status {
     // SAFETY: the caller guarantees that the bytes live during this call.
     let Some(request) = (unsafe { request.as_slice() }) else {
@@ -117,7 +117,7 @@ unsafe extern "C" fn start(this: *mut c_void, call: u64, request: Bytes) -> Stat
 
 /// # Safety
 ///
-/// The same as for the library table: `this` is open, and `message` is valid during the call.
+/// Same contract as for the library table: `this` is open, and `message` is valid during the call.
 unsafe extern "C" fn extend(this: *mut c_void, call: u64, message: Bytes) -> Status {
     // SAFETY: the caller guarantees that the bytes live during this call.
     let Some(message) = (unsafe { message.as_slice() }) else {
@@ -129,7 +129,7 @@ unsafe extern "C" fn extend(this: *mut c_void, call: u64, message: Bytes) -> Sta
 
 /// # Safety
 ///
-/// The same as for the library table: `this` is open.
+/// Same contract as for the library table: `this` is open.
 unsafe extern "C" fn cancel(this: *mut c_void, call: u64) {
     let fire = |running: &RunningLibrary| {
         running.cancel(call);
@@ -141,7 +141,7 @@ unsafe extern "C" fn cancel(this: *mut c_void, call: u64) {
 
 /// # Safety
 ///
-/// The same as for the library table: `this` is open, and `bytes` is valid during the call.
+/// Same contract as for the library table: `this` is open, and `bytes` is valid during the call.
 unsafe extern "C" fn reply(this: *mut c_void, operation: u64, status: Status, bytes: Bytes) {
     // SAFETY: the caller guarantees that the bytes live during this call.
     let bytes = unsafe { bytes.as_slice() }.unwrap_or_default();
@@ -155,7 +155,7 @@ unsafe extern "C" fn reply(this: *mut c_void, operation: u64, status: Status, by
 
 /// # Safety
 ///
-/// The same as for the library table: `this` is open, and is never used again.
+/// Same contract as for the library table: `this` is open, and is never used again.
 unsafe extern "C" fn close(this: *mut c_void, grace_ms: u32) -> Status {
     let grace = Duration::from_millis(u64::from(grace_ms));
     // SAFETY: the caller guarantees that `this` is open.

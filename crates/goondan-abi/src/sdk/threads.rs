@@ -72,8 +72,8 @@ impl CallThreads {
         Ok(())
     }
 
-    /// Waits until no call is running, at most `grace`, and then joins the threads. Returns false
-    /// if some are still running.
+    /// Waits until no call is running, for at most `grace`, and then joins the threads. Returns
+    /// false if some calls are still running.
     pub(super) fn join_all(&self, grace: Duration) -> bool {
         let deadline = Instant::now() + grace;
         let mut state = self.lock();
@@ -81,13 +81,13 @@ impl CallThreads {
         // Dropping the senders ends the waiting threads.
         state.idle.clear();
         while state.running > 0 {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            let remaining = deadline.saturating_duration_since(Instant::now());
+            if remaining.is_zero() {
                 return false;
             }
             state = self
                 .ended
-                .wait_timeout(state, left)
+                .wait_timeout(state, remaining)
                 .unwrap_or_else(PoisonError::into_inner)
                 .0;
         }
@@ -97,8 +97,8 @@ impl CallThreads {
         handles.into_iter().all(|handle| handle.join().is_ok())
     }
 
-    /// Removes a thread from the waiting ones. Returns false if it is missing, because it is about
-    /// to get work.
+    /// Removes a thread from the waiting threads. Returns false if the thread is not waiting,
+    /// because it is about to get work.
     fn give_up(&self, thread: u64) -> bool {
         let mut state = self.lock();
         let waiting = state.idle.len();
@@ -117,6 +117,7 @@ struct WorkerThread {
 }
 
 impl WorkerThread {
+    /// Runs `first` and later work, until no work arrives in time.
     fn run(self, first: Work) {
         let mut next = Some(first);
         while let Some(work) = next {
@@ -150,8 +151,8 @@ impl CallEndGuard<'_> {
         let worker = self.0;
         let (sender, work) = channel();
         let mut state = worker.threads.lock();
-        let stays = !state.closed && state.idle.len() < MAX_IDLE_THREADS;
-        if stays {
+        let may_wait = !state.closed && state.idle.len() < MAX_IDLE_THREADS;
+        if may_wait {
             state.idle.push(IdleThread {
                 thread: worker.thread,
                 work: sender,
@@ -159,7 +160,11 @@ impl CallEndGuard<'_> {
         }
         drop(state);
         drop(self);
-        if stays { worker.wait_for(&work) } else { None }
+        if may_wait {
+            worker.wait_for(&work)
+        } else {
+            None
+        }
     }
 }
 

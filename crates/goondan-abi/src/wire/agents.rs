@@ -53,7 +53,7 @@ pub mod operation {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AgentRequest {
-    /// The name of the agent.
+    /// The name of the agent that receives the input.
     pub target: String,
     /// The input text.
     pub input: String,
@@ -69,7 +69,7 @@ pub struct AgentRequest {
     /// Maximum time to wait in milliseconds. Default: 60,000.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub timeout_ms: Option<u64>,
-    /// If true, returns immediately; the answer precedes a later step of the caller.
+    /// If true, returns immediately; a later step of the caller receives the answer.
     #[serde(rename = "async", default)]
     pub asynchronous: bool,
 }
@@ -78,7 +78,7 @@ pub struct AgentRequest {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SendRequest {
-    /// The name of the agent.
+    /// The name of the agent that receives the input.
     pub target: String,
     /// The input text.
     pub input: String,
@@ -97,12 +97,12 @@ pub struct SendRequest {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SpawnRequest {
-    /// The name of the agent.
+    /// The name of the agent to spawn.
     pub target: String,
-    /// The instance key. Default: a generated key.
+    /// The conversation key of the new instance. Default: a generated key.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub instance_key: Option<String>,
-    /// The working directory of its tools.
+    /// The working directory of the new instance's tools.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cwd: Option<String>,
 }
@@ -122,7 +122,7 @@ pub struct ListRequest {
 pub struct RequestResult {
     /// The id of the answer's event, or of the request's event if it is asynchronous.
     pub event_id: String,
-    /// The name of the agent.
+    /// The name of the agent that received the request.
     pub target: String,
     /// The answer; absent for an asynchronous request.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -143,7 +143,7 @@ pub struct RequestResult {
 pub struct SendResult {
     /// The id of the event.
     pub event_id: String,
-    /// The name of the agent.
+    /// The name of the agent that receives the message.
     pub target: String,
     /// True if the message is durable.
     pub accepted: bool,
@@ -153,13 +153,13 @@ pub struct SendResult {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SpawnResult {
-    /// The name of the agent.
+    /// The name of the spawned agent.
     pub target: String,
-    /// The instance key.
+    /// The conversation key of the spawned instance.
     pub instance_key: String,
     /// False if the instance already existed.
     pub spawned: bool,
-    /// The working directory of its tools, if it was set.
+    /// The working directory of the instance's tools, if it was set.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cwd: Option<String>,
 }
@@ -175,17 +175,17 @@ pub struct AgentList {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SpawnedAgentInfo {
-    /// The name of the agent.
+    /// The name of the instance's agent.
     pub target: String,
-    /// The instance key.
+    /// The conversation key of the instance.
     pub instance_key: String,
-    /// The agent that spawned it; empty if an external input created it.
+    /// The agent that spawned the instance; empty if an external input created it.
     pub owner_agent: String,
-    /// The key of the conversation that spawned it.
+    /// The key of the conversation that spawned the instance.
     pub owner_instance_key: String,
     /// Creation time in ISO 8601.
     pub created_at: String,
-    /// The working directory of its tools, if it was set.
+    /// The working directory of the instance's tools, if it was set.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cwd: Option<String>,
 }

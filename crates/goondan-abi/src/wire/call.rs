@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{JsonObject, Permission};
 
-/// The argument of `start`.
+/// The tool call that the host passes to the library function `start`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CallRequest {

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{CallRequest, Connect, JsonObject, ToolError};
 
-/// The argument of `extend`.
+/// Message from the host to an extension: the argument of the library function `extend`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "camelCase")]
 pub enum ExtensionMessage {
@@ -93,7 +93,8 @@ pub struct News {
     /// messages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub base: Option<Vec<Value>>,
-    /// The same as differences, for an extension that keeps the conversation.
+    /// The messages before the turn as an edit, for an extension that keeps a copy of the
+    /// conversation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub splice: Option<Splice>,
     /// New changes to the conversation.
@@ -104,7 +105,8 @@ pub struct News {
     pub state: Option<Kept>,
 }
 
-/// Converts the conversation that an extension has to the one before the turn.
+/// Edit that turns the extension's copy of the conversation into the conversation as it was when
+/// the turn began.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Splice {
     /// The number of messages that the extension must have. With another number, the conversations

@@ -40,24 +40,26 @@ pub(crate) async fn run(
     state_root: &StateRoot,
     output: &CommandOutput,
 ) -> Result<(), CliError> {
-    watched(async |signals| talk(&args, signals, state_root, output).await).await
+    watched(async |signals| serve_editor(&args, signals, state_root, output).await).await
 }
 
-async fn talk(
+/// Starts the swarm and serves the editor on standard input and output.
+async fn serve_editor(
     args: &AcpArgs,
     signals: SignalReceiver,
     state_root: &StateRoot,
     output: &CommandOutput,
 ) -> Result<(), CliError> {
-    let what = (&args.project, &args.start);
-    let mut session = RunSession::for_client(what, args.watch, signals, state_root, output).await?;
+    let swarm_args = (&args.project, &args.start);
+    let mut session =
+        RunSession::for_client(swarm_args, args.watch, signals, state_root, output).await?;
     // The editor is connected for the whole run, so agents need not wait for other clients.
     session.somebody = None;
     if let Some(agent) = &args.agent {
         session.require_agent(agent)?;
     }
     let service = session.door.service.clone();
-    let talk = acp::serve(
+    let connection = acp::serve(
         &service,
         args.agent.clone(),
         tokio::io::stdin(),
@@ -65,7 +67,7 @@ async fn talk(
     );
     session
         .serve_client(
-            talk,
+            connection,
             |error| CliError::failure(Code::INTERNAL_ERROR, error.to_string()),
             output,
         )

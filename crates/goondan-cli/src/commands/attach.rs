@@ -52,6 +52,7 @@ pub(crate) async fn run(
     watched(async |signals| attach(&args, signals, state_root, output).await).await
 }
 
+/// Connects to the process that runs the swarm and shows its events.
 async fn attach(
     args: &AttachArgs,
     signals: SignalReceiver,
@@ -69,11 +70,11 @@ async fn attach(
             .map(|value| format!("&{name}={}", segment(value)))
             .unwrap_or_default()
     };
-    let interest = parameter("agent", &args.agent) + &parameter("instanceKey", &args.instance_key);
-    let mut said = StreamedTexts::default();
-    let elsewhere = RemoteSession::new(remote, args.yes, signals, output);
-    elsewhere
-        .watch(&interest, |event| said.show(event, output))
+    let filter = parameter("agent", &args.agent) + &parameter("instanceKey", &args.instance_key);
+    let mut texts = StreamedTexts::default();
+    let remote_session = RemoteSession::new(remote, args.yes, signals, output);
+    remote_session
+        .watch(&filter, |event| texts.show(event, output))
         .await
 }
 
@@ -82,6 +83,7 @@ async fn attach(
 struct StreamedTexts(HashMap<InstanceId, String>);
 
 impl StreamedTexts {
+    /// Shows one event: as a JSON line, or as text. Streamed text is shown when its step ends.
     fn show(&mut self, event: &SwarmEvent, output: &CommandOutput) -> Result<(), CliError> {
         if output.json {
             return event_line(event).map_or(Ok(()), |line| output.json_line(&line));
@@ -99,7 +101,7 @@ impl StreamedTexts {
             }
             SwarmEvent::Runtime(event) => {
                 if let RuntimeEventKind::StepCompleted { .. } = event.kind {
-                    self.say(&event.instance(), output)?;
+                    self.print_text(&event.instance(), output)?;
                 }
                 logs::show(event, output)
             }
@@ -107,7 +109,12 @@ impl StreamedTexts {
         }
     }
 
-    fn say(&mut self, instance: &InstanceId, output: &CommandOutput) -> Result<(), CliError> {
+    /// Prints and forgets the text that the conversation streamed so far; nothing if it is empty.
+    fn print_text(
+        &mut self,
+        instance: &InstanceId,
+        output: &CommandOutput,
+    ) -> Result<(), CliError> {
         let Some(text) = self.0.remove(instance).filter(|text| !text.is_empty()) else {
             return Ok(());
         };

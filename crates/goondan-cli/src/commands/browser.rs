@@ -13,11 +13,12 @@ const STUDIO_REDIRECT_FILE: &str = "studio.html";
 /// Other URLs are not opened: the desktop would start a program that an outsider chose.
 pub(crate) fn open(page: &str) {
     if page.starts_with("https://") || page.starts_with("http://") {
-        start(page);
+        start_desktop_opener(page);
     }
 }
 
-fn start(what: &str) {
+/// Opens a URL or a file with the desktop's opener. Errors are ignored.
+fn start_desktop_opener(target: &str) {
     let program = match std::env::consts::OS {
         "macos" => "open",
         "windows" => "explorer",
@@ -25,7 +26,7 @@ fn start(what: &str) {
     };
     let mut command = Command::new(program);
     let _ = command
-        .arg(what)
+        .arg(target)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -41,6 +42,6 @@ pub(crate) fn open_secretly(address: &str, workspace: &Path) -> io::Result<()> {
     );
     let path = workspace.join(STUDIO_REDIRECT_FILE);
     private_files::replace(&path, page.as_bytes())?;
-    start(&path.to_string_lossy());
+    start_desktop_opener(&path.to_string_lossy());
     Ok(())
 }

@@ -48,9 +48,9 @@ pub(crate) async fn run(
     let trust = TrustSettings::new(state_root, args.trust);
     watched(async |mut signals| {
         let project = args.project.find(output)?;
-        let outcomes = make(&project, &args.tools, &trust, &mut signals, output).await?;
+        let outcomes = build_selected(&project, &args.tools, &trust, &mut signals, output).await?;
         if output.json {
-            output.json_pretty(&outcomes.iter().map(object).collect::<Vec<_>>())?;
+            output.json_pretty(&outcomes.iter().map(outcome_json).collect::<Vec<_>>())?;
         } else if outcomes.is_empty() {
             output.note(
                 "Nothing to build: no Tool, Extension or Connector of the project has \
@@ -68,24 +68,25 @@ pub(crate) async fn run(
                 untrusted_text::line(&outcome.tool)
             ))?;
         }
-        verdict(&outcomes)?;
+        require_success(&outcomes)?;
         check_entries(&project, &outcomes, output)
     })
     .await
 }
 
+/// Builds all tools and extensions of a project (`--build`). Fails if one build fails.
 pub(crate) async fn before_start(
     project: &Path,
     trust: &TrustSettings,
     signals: &mut SignalReceiver,
     output: &CommandOutput,
 ) -> Result<(), CliError> {
-    let outcomes = make(project, &[], trust, signals, output).await?;
-    verdict(&outcomes)
+    let outcomes = build_selected(project, &[], trust, signals, output).await?;
+    require_success(&outcomes)
 }
 
 /// Builds the named tools, or all if `names` is empty. Shows the output of failed builds.
-async fn make(
+async fn build_selected(
     path: &Path,
     names: &[String],
     trust: &TrustSettings,
@@ -95,13 +96,13 @@ async fn make(
     let project = project::load(path)?;
     refuse_other_mistakes(&project, output)?;
     let builds = ToolBuilds::of_project(&project);
-    let chosen = choose(&builds, names)?;
+    let chosen = select_builds(&builds, names)?;
     if !chosen.is_empty() {
         trust.require(&project, output)?;
     }
     let mut outcomes = Vec::new();
     for tool in chosen {
-        let outcome = make_one(&builds, tool, signals, output).await?;
+        let outcome = build_one(&builds, tool, signals, output).await?;
         let shown_already = output.verbose > 0 || outcome.output.trim().is_empty();
         if !outcome.is_built() && !shown_already {
             output.trace(&untrusted_text::lines(outcome.output.trim_end()).to_string())?;
@@ -111,7 +112,8 @@ async fn make(
     Ok(outcomes)
 }
 
-async fn make_one(
+/// Builds one tool and shows its progress. A signal cancels the build and fails.
+async fn build_one(
     builds: &ToolBuilds,
     tool: &ToolBuild,
     signals: &mut SignalReceiver,
@@ -125,14 +127,14 @@ async fn make_one(
     let mut activity = ActivitySpinner::new(output);
     activity.show(format!("building {}", tool.tool));
     let cancellation = CancellationToken::new();
-    let mut heard = |line: &str| {
+    let mut on_line = |line: &str| {
         match output.verbose {
             0 => activity.show(format!("building {}  {line}", tool.tool)),
             // Standard error may be closed; there is no other place to report that.
             _ => drop(output.trace(&untrusted_text::lines(line).to_string())),
         }
     };
-    let mut building = std::pin::pin!(builds.run(tool, &cancellation, &mut heard));
+    let mut building = std::pin::pin!(builds.run(tool, &cancellation, &mut on_line));
     tokio::select! {
         outcome = &mut building => Ok(outcome),
         signal = signals.next() => {
@@ -143,34 +145,39 @@ async fn make_one(
     }
 }
 
-fn choose<'b>(builds: &'b ToolBuilds, names: &[String]) -> Result<Vec<&'b ToolBuild>, CliError> {
+/// Returns the builds with these names (`dice`, `Tool/dice`), or all builds if there are none.
+fn select_builds<'b>(
+    builds: &'b ToolBuilds,
+    names: &[String],
+) -> Result<Vec<&'b ToolBuild>, CliError> {
     if names.is_empty() {
         return Ok(builds.tools().collect());
     }
     let find = |name: &String| {
-        let wanted = name
+        let resource_name = name
             .strip_prefix("Tool/")
             .or_else(|| name.strip_prefix("Extension/"))
             .unwrap_or(name);
         builds
             .tools()
-            .find(|tool| tool.tool.name == wanted)
-            .ok_or_else(|| unknown(name, builds))
+            .find(|tool| tool.tool.name == resource_name)
+            .ok_or_else(|| unknown_build_error(name, builds))
     };
     names.iter().map(find).collect()
 }
 
-fn unknown(name: &str, builds: &ToolBuilds) -> CliError {
-    let known: Vec<String> = builds
+/// Returns the error of a name without a build. It lists the names with a build.
+fn unknown_build_error(name: &str, builds: &ToolBuilds) -> CliError {
+    let names: Vec<String> = builds
         .tools()
         .map(|tool| format!("`{}`", tool.tool.name))
         .collect();
     let error = CliError::usage(format!(
         "There is no Tool or Extension `{name}` with a `spec.build`."
     ));
-    match known.is_empty() {
+    match names.is_empty() {
         true => error.suggest("Add `spec.build` with the build command."),
-        false => error.suggest(format!("Use one of: {}.", known.join(", "))),
+        false => error.suggest(format!("Use one of: {}.", names.join(", "))),
     }
 }
 
@@ -196,6 +203,7 @@ fn refuse_other_mistakes(project: &Project, output: &CommandOutput) -> Result<()
     Err(project::invalid(&others))
 }
 
+/// Returns whether the error is the missing entry file of one of the builds.
 fn is_missing_entry(problem: &Diagnostic, builds: &[ToolBuild]) -> bool {
     problem.code == Code::ENTRY_NOT_FOUND
         && problem.field.as_deref() == Some("spec.entry")
@@ -204,20 +212,21 @@ fn is_missing_entry(problem: &Diagnostic, builds: &[ToolBuild]) -> bool {
             .any(|build| problem.resource.as_ref() == Some(&build.tool.to_string()))
 }
 
-fn verdict(outcomes: &[BuildOutcome]) -> Result<(), CliError> {
+/// Fails if a build failed; the error names the failed builds.
+fn require_success(outcomes: &[BuildOutcome]) -> Result<(), CliError> {
     let failed: Vec<&BuildOutcome> = outcomes
         .iter()
         .filter(|outcome| !outcome.is_built())
         .collect();
     let message = match failed.as_slice() {
         [] => return Ok(()),
-        [one] => format!("The build of {} failed: {}.", one.tool, one.end),
-        several => {
-            let names: Vec<String> = several
+        [outcome] => format!("The build of {} failed: {}.", outcome.tool, outcome.end),
+        failures => {
+            let names: Vec<String> = failures
                 .iter()
                 .map(|outcome| outcome.tool.to_string())
                 .collect();
-            format!("{} builds failed: {}.", several.len(), names.join(", "))
+            format!("{} builds failed: {}.", failures.len(), names.join(", "))
         }
     };
     let hint = match failed
@@ -268,7 +277,8 @@ fn check_entries(
     Err(error)
 }
 
-fn object(outcome: &BuildOutcome) -> Value {
+/// Returns the outcome of a build as JSON.
+fn outcome_json(outcome: &BuildOutcome) -> Value {
     let status = match &outcome.end {
         BuildEnd::Built => "built",
         BuildEnd::Failed(_) => "failed",

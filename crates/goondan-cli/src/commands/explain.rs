@@ -51,20 +51,26 @@ impl TypedValueParser for AnyCode {
     }
 }
 
+/// Explains one code, or lists all codes.
 pub(crate) fn run(args: &ExplainArgs, output: &CommandOutput) -> Result<(), CliError> {
     let Some(code) = &args.code else {
         return list(output);
     };
-    let row = codes::find_explanation(code).ok_or_else(|| unknown(code))?;
+    let row = codes::find_explanation(code).ok_or_else(|| unknown_code_error(code))?;
     match output.json {
-        true => output.json_pretty(&object(row)),
-        false => output.piece(&text(row)),
+        true => output.json_pretty(&explanation_json(row)),
+        false => output.piece(&explanation_text(row)),
     }
 }
 
+/// Lists all codes by section, each with its meaning.
 fn list(output: &CommandOutput) -> Result<(), CliError> {
     if output.json {
-        return output.json_pretty(&codes::explanations().map(object).collect::<Vec<_>>());
+        return output.json_pretty(
+            &codes::explanations()
+                .map(explanation_json)
+                .collect::<Vec<_>>(),
+        );
     }
     let width = codes::explanations()
         .map(|row| row.code.as_str().len())
@@ -83,21 +89,23 @@ fn list(output: &CommandOutput) -> Result<(), CliError> {
     output.piece(&sections.collect::<Vec<_>>().join("\n"))
 }
 
-fn unknown(code: &str) -> CliError {
-    let near: Vec<String> = codes::similar_codes(code)
+/// Returns the error of an unknown code, with similar codes.
+fn unknown_code_error(code: &str) -> CliError {
+    let similar: Vec<String> = codes::similar_codes(code)
         .into_iter()
         .map(|code| format!("`{code}`"))
         .collect();
-    let near = match near.is_empty() {
+    let similar = match similar.is_empty() {
         true => String::new(),
-        false => format!("Did you mean {}? ", near.join(" or ")),
+        false => format!("Did you mean {}? ", similar.join(" or ")),
     };
     CliError::usage(format!("There is no code `{code}`.")).suggest(format!(
-        "{near}`gdn explain` lists all codes. Third-party tools may define other codes."
+        "{similar}`gdn explain` lists all codes. Third-party tools may define other codes."
     ))
 }
 
-fn text(row: &CodeExplanation) -> String {
+/// Formats the explanation of a code for the terminal.
+fn explanation_text(row: &CodeExplanation) -> String {
     let bold = style::HEADING;
     let mut text = format!("{bold}{}{bold:#}: {}\n", row.code, row.meaning);
     let mut part =
@@ -114,6 +122,7 @@ fn text(row: &CodeExplanation) -> String {
     text
 }
 
+/// Indents each line by two spaces.
 fn indented(text: &str) -> String {
     text.lines().map(|line| format!("  {line}\n")).collect()
 }
@@ -133,7 +142,8 @@ fn wrapped(text: &str) -> String {
     lines.join("\n") + "\n"
 }
 
-fn object(row: &CodeExplanation) -> Value {
+/// Returns the explanation of a code as JSON.
+fn explanation_json(row: &CodeExplanation) -> Value {
     json!({
         "code": row.code,
         "severity": row.code.severity(),

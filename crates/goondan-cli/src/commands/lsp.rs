@@ -53,7 +53,7 @@ pub(crate) fn run(args: &LspArgs, state_root: &StateRoot) -> Result<(), CliError
     }
 }
 
-/// [`Host`] with the files of this machine and the environment that trust allows.
+/// [`LspHost`] with the files of this machine and the environment that trust allows.
 struct LspMachine {
     trust: TrustSettings,
     files: OsFiles,

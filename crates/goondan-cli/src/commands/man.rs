@@ -24,8 +24,9 @@ pub(crate) struct ManArgs {
 
 /// Writes a page for `gdn` and one for each subcommand.
 pub(crate) fn run(args: &ManArgs) -> Result<(), CliError> {
-    let made = fs::create_dir_all(&args.folder);
-    made.and_then(|()| clap_mangen::generate_to(CommandLine::command(), &args.folder))
+    let created = fs::create_dir_all(&args.folder);
+    created
+        .and_then(|()| clap_mangen::generate_to(CommandLine::command(), &args.folder))
         .map_err(|error| {
             CliError::configuration(format!(
                 "The pages can't be written to `{}`: {error}.",

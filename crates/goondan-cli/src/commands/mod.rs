@@ -43,6 +43,7 @@ use crate::args::{CliCommand, CommandLine};
 use crate::exit::CliError;
 use crate::output::CommandOutput;
 
+/// Runs the selected command.
 pub(crate) fn run(cli: CommandLine, output: &CommandOutput) -> Result<(), CliError> {
     let state_root = StateRoot::find(cli.global.state_root.as_deref());
     match cli.command {

@@ -43,7 +43,7 @@ pub(crate) struct ReloadArgs {
     /// Reload this Swarm [default: the only one, or the one named `default`]
     #[arg(short, long, value_name = "NAME", add = complete::swarms())]
     swarm: Option<String>,
-    /// With --dry-run: read variables from this file before .env.local and .env
+    /// With --dry-run: read this env file, which overrides .env.local and .env
     #[arg(long, value_name = "FILE", requires = "dry_run")]
     env_file: Option<PathBuf>,
     /// With --dry-run: trust the project for this run
@@ -62,10 +62,10 @@ pub(crate) async fn run(
         // A preview opens libraries and reads variables, as a start does, so it needs trust.
         let trust = TrustSettings::new(state_root, args.trust);
         let (_, bundle, _) = project::load_trusted(&path, &trust, output)?;
-        preview(args, bundle, state_root, output).await
+        print_preview(args, bundle, state_root, output).await
     } else {
         let (_, bundle, _) = project::load_valid(&path, output).map_err(not_reloaded)?;
-        request(args, &path, &bundle, state_root, output).await
+        request_reload(args, &path, &bundle, state_root, output).await
     }
 }
 
@@ -80,13 +80,14 @@ fn not_reloaded(error: CliError) -> CliError {
     CliError { message, ..error }.suggest("Fix the errors above, then reload again.")
 }
 
-async fn preview(
+/// Prints what a reload would change in the running swarm, or in the last one that ran.
+async fn print_preview(
     args: &ReloadArgs,
     bundle: std::sync::Arc<Bundle>,
     state_root: &StateRoot,
     output: &CommandOutput,
 ) -> Result<(), CliError> {
-    let workspace = compared(args, &bundle, state_root, output)?;
+    let workspace = workspace_to_compare(args, &bundle, state_root, output)?;
     let mut builder = Swarm::builder(bundle).state_root(&state_root.0);
     if let Some(workspace) = workspace {
         builder = builder.workspace(workspace);
@@ -108,43 +109,50 @@ async fn preview(
         .preview()
         .await
         .map_err(|error| preview_error(error, output))?;
-    let runs = workspace.running_process()?.is_some();
+    let is_running = workspace.running_process()?.is_some();
     if output.json {
         return output.json_pretty(&json!({
-            "workspace": workspace.id, "running": runs, "generation": last.generation, "plan": plan,
+            "workspace": workspace.id, "running": is_running, "generation": last.generation, "plan": plan,
         }));
     }
-    let whom = match runs {
+    let generation = match is_running {
         true => format!("the running generation {}", last.generation),
         false => format!("generation {}, the last one", last.generation),
     };
-    output.line(&format!("Compared with {whom}: {}", plan_words(&plan)))
+    output.line(&format!(
+        "Compared with {generation}: {}",
+        plan_words(&plan)
+    ))
 }
 
 /// Returns the workspace to compare with, if it is not the project's own.
 /// A copy that never ran is compared with the project around the current directory.
-fn compared(
+fn workspace_to_compare(
     args: &ReloadArgs,
     bundle: &Bundle,
     state_root: &StateRoot,
     output: &CommandOutput,
 ) -> Result<Option<Workspace>, CliError> {
     let name = args.swarm.as_deref();
-    let own = bundle
+    let own_workspace = bundle
         .choose_swarm(name)
         .ok()
         .map(|swarm| state_root.workspace_of(bundle, swarm));
-    let around = goondan::around(Path::new("."));
-    let (Some(around), true) = (around, own.is_some_and(|own| !own.dir.exists())) else {
+    let outer_project = goondan::around(Path::new("."));
+    let (Some(outer_project), true) = (
+        outer_project,
+        own_workspace.is_some_and(|own_workspace| !own_workspace.dir.exists()),
+    ) else {
         return Ok(None);
     };
-    let (running, swarm) = project::chosen_swarm(&around, name, output)?;
+    let (running, swarm) = project::chosen_swarm(&outer_project, name, output)?;
     Ok(Some(
         state_root.workspace_of(&running, &running.swarms()[&swarm]),
     ))
 }
 
-async fn request(
+/// Requests a reload of the running process, and waits for its result.
+async fn request_reload(
     args: &ReloadArgs,
     path: &Path,
     bundle: &Bundle,
@@ -158,16 +166,16 @@ async fn request(
             ..CliError::configuration(problem.message.clone())
         })?;
     let workspace = state_root.workspace_of(bundle, swarm);
-    let (process, last) = running(&workspace, &swarm.id.name, path)?;
+    let (process, last) = reloadable_process(&workspace, &swarm.id.name, path)?;
     let before = last.last_reload.map_or(0, |reload| reload.number);
     hang_up(process)?;
     let (generation, reload) = wait_for_reload(&workspace, before).await?;
     if output.json {
         output.json_pretty(&json!({"generation": generation, "reload": reload}))?;
     } else if reload.ok {
-        let (good, words) = (style::GOOD, plan_words(&reload.plan));
+        let (good, plan) = (style::GOOD, plan_words(&reload.plan));
         output.line(&format!(
-            "{good}Generation {generation}{good:#}: {words} ({} ms)",
+            "{good}Generation {generation}{good:#}: {plan} ({} ms)",
             reload.duration_ms
         ))?;
     }
@@ -183,8 +191,9 @@ async fn request(
     .suggest("Fix the errors above, then reload again."))
 }
 
-/// Returns the process that runs the project's swarm and reloads at SIGHUP.
-fn running(
+/// Returns the process that runs the project's swarm and reloads at SIGHUP, and its last generation.
+/// Fails if there is no such process.
+fn reloadable_process(
     workspace: &Workspace,
     swarm: &str,
     project: &Path,
@@ -231,6 +240,7 @@ fn running(
     Ok((process, last))
 }
 
+/// Sends SIGHUP to the process.
 #[cfg(unix)]
 fn hang_up(process: u32) -> Result<(), CliError> {
     use nix::sys::signal::{Signal, kill};
@@ -247,6 +257,7 @@ fn hang_up(process: u32) -> Result<(), CliError> {
     })
 }
 
+/// Always fails, because this platform has no SIGHUP.
 #[cfg(not(unix))]
 fn hang_up(_: u32) -> Result<(), CliError> {
     Err(
@@ -285,6 +296,7 @@ async fn wait_for_reload(
     .suggest("Check the standard error of the process."))
 }
 
+/// Converts the error, and suggests how to continue.
 fn preview_error(error: PreviewError, output: &CommandOutput) -> CliError {
     match error {
         PreviewError::Diagnostics(diagnostics) => {

@@ -34,18 +34,20 @@ pub(crate) struct SchemaArgs {
     out: Option<PathBuf>,
 }
 
+/// Prints one schema, or writes all schemas to a directory.
 pub(crate) fn run(args: &SchemaArgs, output: &CommandOutput) -> Result<(), CliError> {
     match &args.out {
         Some(folder) => write_all(folder, output),
-        None => print_one(args.kind.as_deref().unwrap_or(ANY_KIND), output),
+        None => print_schema(args.kind.as_deref().unwrap_or(ANY_KIND), output),
     }
 }
 
-fn print_one(kind: &str, output: &CommandOutput) -> Result<(), CliError> {
+/// Prints the schema of a kind. Fails and lists the kinds if it is unknown.
+fn print_schema(kind: &str, output: &CommandOutput) -> Result<(), CliError> {
     let schemas = schemas();
-    let named =
+    let is_requested =
         |name: &str| name.strip_suffix(SCHEMA_FILE_SUFFIX) == Some(&kind.to_ascii_lowercase());
-    match schemas.iter().find(|(name, _)| named(name)) {
+    match schemas.iter().find(|(name, _)| is_requested(name)) {
         Some((_, schema)) => output.json_pretty(schema),
         None => {
             let kinds: Vec<&str> = schemas
@@ -58,6 +60,7 @@ fn print_one(kind: &str, output: &CommandOutput) -> Result<(), CliError> {
     }
 }
 
+/// Writes the schemas of all kinds and prints their paths.
 fn write_all(folder: &Path, output: &CommandOutput) -> Result<(), CliError> {
     for (name, schema) in schemas() {
         let path = folder.join(&name);
@@ -74,6 +77,7 @@ fn write_all(folder: &Path, output: &CommandOutput) -> Result<(), CliError> {
     Ok(())
 }
 
+/// Writes a schema and creates its directory.
 fn write(path: &Path, schema: &Value) -> std::io::Result<()> {
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder)?;

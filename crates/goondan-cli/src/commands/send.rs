@@ -111,7 +111,7 @@ async fn post(
     let state = match posted.map_err(|error| store::unusable(&error))? {
         MailboxInputState::Accepted => "accepted",
         MailboxInputState::Waits => "kept",
-        MailboxInputState::Refused(refusal) => return Err(refused(&refusal)),
+        MailboxInputState::Refused(refusal) => return Err(rejection_error(&refusal)),
     };
     if output.json {
         return output.json_line(&json!({"id": event, "state": state}));
@@ -132,7 +132,7 @@ async fn post(
 }
 
 /// Error of an input that another node rejected.
-fn refused(refusal: &Value) -> CliError {
+fn rejection_error(refusal: &Value) -> CliError {
     let text = |name: &str| refusal[name].as_str().map(str::to_owned);
     let (code, message) = (
         text("code").unwrap_or_default(),

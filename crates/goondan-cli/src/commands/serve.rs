@@ -100,6 +100,7 @@ impl ServeArgs {
     }
 }
 
+/// Runs the server until a signal arrives.
 pub(crate) async fn run(
     args: ServeArgs,
     state_root: &StateRoot,
@@ -115,8 +116,8 @@ pub(super) async fn serve(
     state_root: &StateRoot,
     output: &CommandOutput,
 ) -> Result<(), NotStarted> {
-    check(args)?;
-    let given = given_token(args)?;
+    check_args(args)?;
+    let token_source = token_source(args)?;
     // Bound before the swarm starts: if the address is in use, no turn of an earlier run may
     // resume.
     let mut listener = Some(bind(args.listen).await?);
@@ -138,7 +139,7 @@ pub(super) async fn serve(
         Err(NotStarted::Failed(error)) if error.code == Code::INTERRUPTED => return Ok(()),
         started => started?,
     };
-    let (token, token_file) = match given {
+    let (token, token_file) = match token_source {
         TokenSource::None => (None, None),
         TokenSource::Token(token, file) => (Some(token), file),
         TokenSource::OfWorkspace => {
@@ -156,12 +157,12 @@ pub(super) async fn serve(
             Some(crate::commands::run::console::of_process(output)),
         )
         .await?;
-    let further = session.connections.as_ref().map(Connections::router);
+    let connection_routes = session.connections.as_ref().map(Connections::router);
     let listener = match listener {
         Some(listener) => listener,
         None => bind(args.listen).await?,
     };
-    let access = access(args, token);
+    let access = access_policy(args, token);
     // Without a token there is no sign-in.
     let code = access
         .token
@@ -169,16 +170,16 @@ pub(super) async fn serve(
         .map(|_| format!("#code={}", access.sign_ins.code().expose()))
         .unwrap_or_default();
     let recorder = Some(Arc::clone(&session.door.recorder));
-    let offer = ServerOptions {
+    let options = ServerOptions {
         access,
         limits,
         site: args.site.clone(),
         studio: args.studio,
         recorder,
-        further,
+        further: connection_routes,
     };
     let server =
-        Server::listen(listener, session.door.service.clone(), offer).map_err(CliError::from)?;
+        Server::listen(listener, session.door.service.clone(), options).map_err(CliError::from)?;
     session.door.opened().await;
     let page = args.studio.then(|| {
         format!(
@@ -198,7 +199,7 @@ pub(super) async fn serve(
         },
         output,
     )?;
-    wait(&mut session, output).await?;
+    wait_for_signal(&mut session, output).await?;
     let ended = session.shut_down().await;
     server.end().await;
     // A signal is the normal way to end a server.
@@ -211,7 +212,8 @@ pub(super) async fn serve(
     })?)
 }
 
-fn check(args: &ServeArgs) -> Result<(), CliError> {
+/// Fails if the arguments do not fit together, or if the directory of `--site` does not exist.
+fn check_args(args: &ServeArgs) -> Result<(), CliError> {
     if args.no_token && !args.listen.ip().is_loopback() {
         let refused = CliError::usage(
             "`--no-token` is only allowed on a loopback address, \
@@ -229,6 +231,7 @@ fn check(args: &ServeArgs) -> Result<(), CliError> {
     Ok(())
 }
 
+/// Opens the listener of the server.
 async fn bind(address: SocketAddr) -> Result<TcpListener, CliError> {
     TcpListener::bind(address)
         .await
@@ -236,17 +239,17 @@ async fn bind(address: SocketAddr) -> Result<TcpListener, CliError> {
 }
 
 /// Serves until a signal arrives. Approval requests wait for clients without a time limit.
-async fn wait(session: &mut RunSession, output: &CommandOutput) -> Result<(), CliError> {
-    let mut somebody = session
+async fn wait_for_signal(session: &mut RunSession, output: &CommandOutput) -> Result<(), CliError> {
+    let mut approval_listener = session
         .somebody
         .take()
         .unwrap_or_else(|| session.door.broker.listen());
     loop {
         tokio::select! {
             // Clients receive the requests. This listener only keeps agents waiting for them.
-            Some(_) = somebody.next() => {}
+            Some(_) = approval_listener.next() => {}
             Some(_) = session.events.recv() => {}
-            words = session.reloads.next() => output.note(&words)?,
+            notice = session.reloads.next() => output.note(&notice)?,
             signal = session.signals.next() => {
                 session.door.service.drain();
                 return session.stop(signal);
@@ -255,7 +258,8 @@ async fn wait(session: &mut RunSession, output: &CommandOutput) -> Result<(), Cl
     }
 }
 
-fn access(args: &ServeArgs, token: Option<ServerToken>) -> AccessPolicy {
+/// Returns which clients, hosts and origins may use the server.
+fn access_policy(args: &ServeArgs, token: Option<ServerToken>) -> AccessPolicy {
     let mut access = AccessPolicy::local(token.clone().unwrap_or_else(ServerToken::random));
     access.token = token;
     access.hosts.insert(match args.listen {
@@ -283,7 +287,8 @@ enum TokenSource {
     OfWorkspace,
 }
 
-fn given_token(args: &ServeArgs) -> Result<TokenSource, CliError> {
+/// Returns the token that the arguments or the environment name, or the source to use otherwise.
+fn token_source(args: &ServeArgs) -> Result<TokenSource, CliError> {
     if args.no_token {
         return Ok(TokenSource::None);
     }
@@ -293,18 +298,20 @@ fn given_token(args: &ServeArgs) -> Result<TokenSource, CliError> {
     match std::env::var("GOONDAN_TOKEN") {
         Ok(text) if !text.is_empty() => ServerToken::new(text)
             .map(|token| TokenSource::Token(token, None))
-            .ok_or_else(|| no_token("GOONDAN_TOKEN")),
+            .ok_or_else(|| invalid_token_error("GOONDAN_TOKEN")),
         _ => Ok(TokenSource::OfWorkspace),
     }
 }
 
+/// Reads a token from a file. Fails if it is invalid.
 fn read_token(file: &Path) -> Result<ServerToken, CliError> {
-    let shown = format!("The file `{}`", file.display());
-    let text = input_files::read_text(input_files::open(file, &shown)?, &shown)?;
-    ServerToken::new(text.trim()).ok_or_else(|| no_token(&shown))
+    let name = format!("The file `{}`", file.display());
+    let text = input_files::read_text(input_files::open(file, &name)?, &name)?;
+    ServerToken::new(text.trim()).ok_or_else(|| invalid_token_error(&name))
 }
 
-fn no_token(what: &str) -> CliError {
+/// Returns the error of an invalid token; `what` names its source.
+fn invalid_token_error(what: &str) -> CliError {
     CliError::configuration(format!("{what} contains no valid token.")).suggest(
         "A token has at least 16 characters (letters, digits, punctuation) and no spaces. Create \
             one with `openssl rand -hex 32`.",
@@ -321,6 +328,7 @@ fn workspace_token(file: &Path) -> Result<ServerToken, CliError> {
     Ok(token)
 }
 
+/// Returns the error of an address that the server can't listen on.
 fn not_bound(address: SocketAddr, error: &std::io::Error) -> CliError {
     CliError::failure(
         Code::SERVE_ADDRESS,
@@ -345,23 +353,23 @@ struct ServerNotice {
 fn print_server_url(
     server: &Server,
     session: &RunSession,
-    told: ServerNotice,
+    notice: ServerNotice,
     output: &CommandOutput,
 ) -> Result<(), CliError> {
     let (base, token_file) = (
         format!("http://{}", server.address()),
-        told.token_file.as_deref(),
+        notice.token_file.as_deref(),
     );
     if output.json {
         let mut line = json!({"type": "listening", "url": base, "swarm": session.swarm.name(), "tokenFile": token_file});
-        if let Some(page) = told.page {
-            line["studio"] = page.into();
+        if let Some(studio_url) = notice.page {
+            line["studio"] = studio_url.into();
         }
         return output.json_line(&line);
     }
     let secret = match token_file {
         Some(file) => Some(format!("$(cat {})", super::quoted(&file.to_string_lossy()))),
-        None => told.needs_token.then(|| "$GOONDAN_TOKEN".to_owned()),
+        None => notice.needs_token.then(|| "$GOONDAN_TOKEN".to_owned()),
     };
     let token = secret.map(|secret| format!(" -H \"Authorization: Bearer {secret}\""));
     output.note(&format!(
@@ -369,8 +377,13 @@ fn print_server_url(
         untrusted_text::line(session.swarm.name()),
         token.unwrap_or_default(),
     ))?;
-    let Some(page) = told.page else { return Ok(()) };
+    let Some(studio_url) = notice.page else {
+        return Ok(());
+    };
     output.note("Open the studio in a browser:")?;
     let workspace = session.swarm.workspace_dir();
-    studio::print_studio_url(&page, told.opens.then_some(&*workspace), output)
+    // With a directory, the URL is also opened in a browser. The directory holds the private page
+    // that redirects the browser.
+    let redirect_dir = notice.opens.then_some(&*workspace);
+    studio::print_studio_url(&studio_url, redirect_dir, output)
 }

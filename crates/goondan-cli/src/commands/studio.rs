@@ -54,10 +54,11 @@ pub(crate) async fn run(
     state_root: &StateRoot,
     output: &CommandOutput,
 ) -> Result<(), CliError> {
-    watched(async |signals| show(args, signals, state_root, output).await).await
+    watched(async |signals| run_studio(args, signals, state_root, output).await).await
 }
 
-async fn show(
+/// Serves the swarm with its studio, or opens the studio of the process that runs the swarm.
+async fn run_studio(
     args: StudioArgs,
     signals: SignalReceiver,
     state_root: &StateRoot,
@@ -67,24 +68,24 @@ async fn show(
     let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, args.port));
     let serving = ServeArgs::for_studio(args.project, listen, opens, args.start);
     match serve::serve(&serving, signals, state_root, output).await {
-        Err(NotStarted::Elsewhere(remote, _)) => elsewhere(&remote, opens, output).await,
+        Err(NotStarted::Elsewhere(remote, _)) => open_remote_studio(&remote, opens, output).await,
         ended => Ok(ended?),
     }
 }
 
 /// Opens the studio of another process, through the local control endpoint.
-async fn elsewhere(
+async fn open_remote_studio(
     remote: &RemoteSwarm,
     opens: bool,
     output: &CommandOutput,
 ) -> Result<(), CliError> {
-    let made: Result<CodeBody, ClientError> =
+    let created: Result<CodeBody, ClientError> =
         remote.client.post("/api/studio/codes", &json!({})).await;
-    let code = match made {
+    let code = match created {
         Err(ClientError::Refused(refused)) if refused.code == Code::SERVE_NOT_FOUND.as_str() => {
-            return Err(no_page(remote));
+            return Err(no_studio_error(remote));
         }
-        made => made?,
+        created => created?,
     };
     let address = format!("http://{}", remote.client.address());
     let page = format!("{address}{}#code={}", code.path, code.code);
@@ -119,7 +120,8 @@ pub(super) fn print_studio_url(
     Ok(())
 }
 
-fn no_page(remote: &RemoteSwarm) -> CliError {
+/// Returns the error of a process whose version of gdn has no studio.
+fn no_studio_error(remote: &RemoteSwarm) -> CliError {
     let message = format!(
         "Another process runs the swarm {}, without a studio.",
         untrusted_text::line(&remote.swarm.name)

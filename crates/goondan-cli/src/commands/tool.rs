@@ -79,56 +79,59 @@ struct ToolCallArgs {
     place: ToolTargetArgs,
 }
 
+/// Runs the selected subcommand.
 pub(crate) async fn run(
     args: ToolArgs,
     state_root: &StateRoot,
     output: &CommandOutput,
 ) -> Result<(), CliError> {
     watched(async |signals| match args.command {
-        ToolCommand::List(args) => list(&args, signals, state_root, output).await,
-        ToolCommand::Call(args) => call(&args, signals, state_root, output).await,
+        ToolCommand::List(args) => list_tools(&args, signals, state_root, output).await,
+        ToolCommand::Call(args) => call_tool(&args, signals, state_root, output).await,
     })
     .await
 }
 
-async fn list(
+/// Lists the tools that the agent offers its model.
+async fn list_tools(
     args: &ToolListArgs,
     signals: SignalReceiver,
     state_root: &StateRoot,
     output: &CommandOutput,
 ) -> Result<(), CliError> {
     let project = args.place.project.find(output)?;
-    let (agent, tools) = match start(&args.place, &project, signals, state_root, output).await {
-        Ok(session) => {
-            let agent = args
-                .place
-                .agent
-                .clone()
-                .unwrap_or_else(|| session.swarm.entry_agent());
-            let (name, tools) = (session.swarm.name(), session.swarm.catalog(&agent));
-            session.shut_down().await?;
-            let tools = tools.ok_or_else(|| {
-                CliError::usage(format!("Swarm `{name}` has no agent `{agent}`.")).suggest(
-                    "`gdn validate` checks the project; the Swarm's `spec.agents` lists \
+    let (agent, tools) =
+        match start_session(&args.place, &project, signals, state_root, output).await {
+            Ok(session) => {
+                let agent = args
+                    .place
+                    .agent
+                    .clone()
+                    .unwrap_or_else(|| session.swarm.entry_agent());
+                let (name, tools) = (session.swarm.name(), session.swarm.catalog(&agent));
+                session.shut_down().await?;
+                let tools = tools.ok_or_else(|| {
+                    CliError::usage(format!("Swarm `{name}` has no agent `{agent}`.")).suggest(
+                        "`gdn validate` checks the project; the Swarm's `spec.agents` lists \
                         its agents.",
-                )
-            });
-            (agent, tools?)
-        }
-        Err(NotStarted::Elsewhere(remote, _)) => {
-            let agent = args
-                .place
-                .agent
-                .clone()
-                .unwrap_or_else(|| remote.swarm.entry_agent.clone());
-            let tools: Vec<ToolDefinition> = remote
-                .client
-                .get(&format!("/api/tools?agent={}", segment(&agent)))
-                .await?;
-            (agent, tools)
-        }
-        Err(not_started) => return Err(not_started.into()),
-    };
+                    )
+                });
+                (agent, tools?)
+            }
+            Err(NotStarted::Elsewhere(remote, _)) => {
+                let agent = args
+                    .place
+                    .agent
+                    .clone()
+                    .unwrap_or_else(|| remote.swarm.entry_agent.clone());
+                let tools: Vec<ToolDefinition> = remote
+                    .client
+                    .get(&format!("/api/tools?agent={}", segment(&agent)))
+                    .await?;
+                (agent, tools)
+            }
+            Err(not_started) => return Err(not_started.into()),
+        };
     if output.json {
         return output.json_pretty(&tools);
     }
@@ -141,11 +144,11 @@ async fn list(
     let colour = style::NAME;
     let width = tools.iter().map(|tool| tool.name.len()).max().unwrap_or(0);
     for tool in &tools {
-        let (name, about) = (
+        let (name, summary) = (
             untrusted_text::line(&tool.name).to_string(),
             untrusted_text::line(first_sentence(&tool.description)),
         );
-        output.line(&format!("{colour}{name:width$}{colour:#}  {about}"))?;
+        output.line(&format!("{colour}{name:width$}{colour:#}  {summary}"))?;
     }
     Ok(())
 }
@@ -156,7 +159,8 @@ fn first_sentence(description: &str) -> &str {
     line.find(". ").map_or(line, |end| &line[..=end])
 }
 
-async fn call(
+/// Calls a tool, in this process or in the process that runs the swarm, and prints the result.
+async fn call_tool(
     args: &ToolCallArgs,
     mut signals: SignalReceiver,
     state_root: &StateRoot,
@@ -165,7 +169,7 @@ async fn call(
     let arguments = arguments(&args.args)?;
     let project = args.place.project.find(output)?;
     let outcome = loop {
-        match start(&args.place, &project, signals, state_root, output).await {
+        match start_session(&args.place, &project, signals, state_root, output).await {
             Ok(mut session) => {
                 let agent = args.place.agent.as_deref();
                 let outcome = session
@@ -174,7 +178,7 @@ async fn call(
                 session.shut_down().await?;
                 break outcome;
             }
-            Err(NotStarted::Elsewhere(remote, given)) => {
+            Err(NotStarted::Elsewhere(remote, returned_signals)) => {
                 let (agent, instance_key) =
                     (args.place.agent.clone(), Some(args.instance_key.clone()));
                 let body = CallBody {
@@ -182,19 +186,24 @@ async fn call(
                     instance_key,
                     arguments: arguments.clone(),
                 };
-                let mut there =
-                    RemoteSession::begin(*remote, "call", &args.place.start, given, output)?;
-                match there.call_tool(&args.tool, &body).await {
-                    Err(RemoteTurnError::NotBegun(why)) => {
-                        signals = there.wait_for_exit(why).await?
+                let mut remote_session = RemoteSession::begin(
+                    *remote,
+                    "call",
+                    &args.place.start,
+                    returned_signals,
+                    output,
+                )?;
+                match remote_session.call_tool(&args.tool, &body).await {
+                    Err(RemoteTurnError::NotBegun(reason)) => {
+                        signals = remote_session.wait_for_exit(reason).await?
                     }
-                    called => break called?,
+                    outcome => break outcome?,
                 }
             }
             Err(not_started) => return Err(not_started.into()),
         }
     };
-    show(&outcome, output).map_err(|error| match error.code == Code::TOOL_NOT_IN_CATALOG {
+    print_result(&outcome, output).map_err(|error| match error.code == Code::TOOL_NOT_IN_CATALOG {
         true => not_listed(&args.tool, &project, error),
         false => error,
     })
@@ -205,17 +214,19 @@ fn not_listed(tool: &str, project: &Path, error: CliError) -> CliError {
     let message = format!("The agent has no tool `{tool}`.");
     let bundle = goondan::load(project).bundle;
     let resource = tool.split_once("__").map_or(tool, |(resource, _)| resource);
-    let is_there = bundle.is_some_and(|bundle| bundle.tools().keys().any(|id| id.name == resource));
-    let listed = error.suggestion.clone().unwrap_or_default();
-    let suggestion = match is_there && !listed.contains(&format!(" {resource}__")) {
-        true => format!("Add `- ref: Tool/{resource}` to `spec.tools` of the agent. {listed}"),
-        false => listed,
+    let is_defined =
+        bundle.is_some_and(|bundle| bundle.tools().keys().any(|id| id.name == resource));
+    let hint = error.suggestion.clone().unwrap_or_default();
+    let suggestion = match is_defined && !hint.contains(&format!(" {resource}__")) {
+        true => format!("Add `- ref: Tool/{resource}` to `spec.tools` of the agent. {hint}"),
+        false => hint,
     };
     CliError { message, ..error }.suggest(suggestion)
 }
 
-async fn start(
-    place: &ToolTargetArgs,
+/// Starts the swarm for this command.
+async fn start_session(
+    target: &ToolTargetArgs,
     project: &Path,
     signals: SignalReceiver,
     state_root: &StateRoot,
@@ -223,7 +234,7 @@ async fn start(
 ) -> Result<RunSession, NotStarted> {
     let launch = SwarmLaunch {
         project,
-        args: &place.start,
+        args: &target.start,
         record: None,
         watch: false,
         asked: ApprovalResponder::Terminal,
@@ -236,7 +247,7 @@ async fn start(
 fn arguments(text: &str) -> Result<Value, CliError> {
     let text = match text {
         "-" => input_files::read_text(std::io::stdin().lock(), "Standard input")?,
-        given => given.to_owned(),
+        json => json.to_owned(),
     };
     serde_json::from_str(&text).map_err(|error| {
         CliError::usage(format!("`--args` is not JSON: {error}."))
@@ -245,7 +256,7 @@ fn arguments(text: &str) -> Result<Value, CliError> {
 }
 
 /// Prints the output, or returns a failed call as the error of the command.
-fn show(result: &ToolCallResult, output: &CommandOutput) -> Result<(), CliError> {
+fn print_result(result: &ToolCallResult, output: &CommandOutput) -> Result<(), CliError> {
     if output.json {
         output.json_pretty(result)?;
     }

@@ -37,6 +37,7 @@ pub(crate) struct TrustArgs {
     revoke: Option<PathBuf>,
 }
 
+/// Trusts a directory, revokes trust, or lists the trusted directories.
 pub(crate) fn run(
     args: &TrustArgs,
     state_root: &StateRoot,
@@ -44,19 +45,20 @@ pub(crate) fn run(
 ) -> Result<(), CliError> {
     let list = TrustList::of(state_root);
     match &args.revoke {
-        Some(folder) => revoke(&list, folder, output),
-        None if args.list => show(&list, output),
+        Some(folder) => revoke_trust(&list, folder, output),
+        None if args.list => list_trusted(&list, output),
         None => {
             let folder = match &args.folder {
                 Some(folder) => folder_of(folder).to_owned(),
                 None => project_path::around(output)?.unwrap_or_else(|| PathBuf::from(".")),
             };
-            trust(&list, &folder, state_root, output)
+            trust_directory(&list, &folder, state_root, output)
         }
     }
 }
 
-fn trust(
+/// Lists the access that the project requests, and trusts the directory.
+fn trust_directory(
     list: &TrustList,
     folder: &Path,
     state_root: &StateRoot,
@@ -70,39 +72,39 @@ fn trust(
         .suggest("Check the path; it is relative to the current directory."));
     }
     if list.is_inside(folder) {
-        let shown = folder.display();
+        let path = folder.display();
         output.note(&format!(
-            "The state root is inside {shown}. To run a project in that directory itself, use \
+            "The state root is inside {path}. To run a project in that directory itself, use \
                 `--trust`."
         ))?;
     }
     let project = goondan::manifest_in(folder).map(|_| goondan::load(folder));
-    let wants = project
+    let requested_access_list = project
         .as_ref()
         .map(|project| requested_access(project, state_root))
         .unwrap_or_default();
     let trusted = list.add(folder).map_err(|error| unwritten(list, &error))?;
-    list.add_packages(&packages_to_trust(&wants))
+    list.add_packages(&packages_to_trust(&requested_access_list))
         .map_err(|error| unwritten(list, &error))?;
     if output.json {
-        return output.json_pretty(&json!({ "trusted": trusted, "wants": wants }));
+        return output.json_pretty(&json!({ "trusted": trusted, "wants": requested_access_list }));
     }
-    if !wants.is_empty() {
-        output.note(&listing(folder, &wants))?;
+    if !requested_access_list.is_empty() {
+        output.note(&listing(folder, &requested_access_list))?;
     }
     let good = style::GOOD;
     output.line(&format!(
         "{good}Trusted{good:#} {} and everything below it.",
         trusted.path.display()
     ))?;
-    let open = match project {
+    let untrusted_access = match project {
         Some(project) => TrustSettings::new(state_root, false).open_wants(&project)?,
         None => Vec::new(),
     };
-    let folders = if open.is_empty() {
+    let folders = if untrusted_access.is_empty() {
         Vec::new()
     } else {
-        folders_to_trust(folder, &open)
+        folders_to_trust(folder, &untrusted_access)
     };
     folders.iter().try_for_each(|folder| {
         output.note(&format!(
@@ -112,7 +114,8 @@ fn trust(
     })
 }
 
-fn show(list: &TrustList, output: &CommandOutput) -> Result<(), CliError> {
+/// Lists the trusted directories and packages.
+fn list_trusted(list: &TrustList, output: &CommandOutput) -> Result<(), CliError> {
     let folders = list.folders().map_err(|error| unreadable(list, &error))?;
     if output.json {
         return output.json_pretty(&folders);
@@ -138,11 +141,12 @@ fn show(list: &TrustList, output: &CommandOutput) -> Result<(), CliError> {
     let mut table = TextTable::new(&["PACKAGE", "VERSION", "CONTENT"]);
     packages
         .into_iter()
-        .for_each(|one| table.row([one.name, one.version, one.contents]));
+        .for_each(|package| table.row([package.name, package.version, package.contents]));
     table.lines().iter().try_for_each(|line| output.line(line))
 }
 
-fn revoke(list: &TrustList, folder: &Path, output: &CommandOutput) -> Result<(), CliError> {
+/// Revokes trust in a directory, or in the package of that name if there is no such directory.
+fn revoke_trust(list: &TrustList, folder: &Path, output: &CommandOutput) -> Result<(), CliError> {
     let folder = folder_of(folder);
     if let Some(name) = folder.to_str().filter(|_| !folder.exists())
         && list
@@ -157,24 +161,25 @@ fn revoke(list: &TrustList, folder: &Path, output: &CommandOutput) -> Result<(),
             )),
         };
     }
-    let is_less = list
+    let was_listed = list
         .remove(folder)
         .map_err(|error| unwritten(list, &error))?;
-    let above = list
+    let trusted_parent = list
         .trusts(folder)
         .map_err(|error| unreadable(list, &error))?;
     if output.json {
-        return output.json_pretty(&json!({ "revoked": is_less, "stillTrustedBy": above }));
+        return output
+            .json_pretty(&json!({ "revoked": was_listed, "stillTrustedBy": trusted_parent }));
     }
-    let shown = folder.display();
-    output.line(&match is_less {
-        true => format!("{shown} was removed from the list of trusted directories."),
-        false => format!("{shown} was not on the list of trusted directories."),
+    let path = folder.display();
+    output.line(&match was_listed {
+        true => format!("{path} was removed from the list of trusted directories."),
+        false => format!("{path} was not on the list of trusted directories."),
     })?;
-    match above {
-        Some(above) => output.line(&format!(
+    match trusted_parent {
+        Some(trusted_parent) => output.line(&format!(
             "The directory is still trusted, because {} is trusted.",
-            above.path.display()
+            trusted_parent.path.display()
         )),
         None => Ok(()),
     }

@@ -17,6 +17,7 @@ pub(crate) struct ActivitySpinner {
 }
 
 impl ActivitySpinner {
+    /// Creates a spinner, which is disabled without a terminal and for quiet or JSON output.
     pub(crate) fn new(output: &CommandOutput) -> Self {
         ActivitySpinner {
             enabled: CommandOutput::stderr_is_terminal() && !output.quiet && !output.json,
@@ -39,7 +40,7 @@ impl ActivitySpinner {
             Some(bar) if bar.message() == message => {}
             _ => {
                 self.hide();
-                self.bar = Some(spinner(message, elapsed));
+                self.bar = Some(start_spinner(message, elapsed));
             }
         }
     }
@@ -58,7 +59,8 @@ impl Drop for ActivitySpinner {
     }
 }
 
-fn spinner(message: String, elapsed: Duration) -> ProgressBar {
+/// Draws a spinner with this message. `elapsed`: the time since its activity began.
+fn start_spinner(message: String, elapsed: Duration) -> ProgressBar {
     let bar = ProgressBar::new_spinner().with_elapsed(elapsed);
     let style = ProgressStyle::with_template("{spinner} {msg} {elapsed:.dim}")
         .expect("the template is fixed and valid");

@@ -53,6 +53,7 @@ pub(crate) struct CommandOutput {
 }
 
 impl CommandOutput {
+    /// Creates the output settings from the global options.
     pub(crate) fn new(global: &GlobalArgs) -> Self {
         CommandOutput {
             json: global.json,
@@ -128,10 +129,12 @@ impl CommandOutput {
         Ok(write(OutputStream::Err, TextOrigin::Ours, text)?)
     }
 
+    /// Returns whether standard output is a terminal.
     pub(crate) fn stdout_is_terminal() -> bool {
         io::stdout().is_terminal()
     }
 
+    /// Returns whether standard error is a terminal.
     pub(crate) fn stderr_is_terminal() -> bool {
         io::stderr().is_terminal()
     }
@@ -142,14 +145,17 @@ impl CommandOutput {
         terminal_size::terminal_size_of(io::stderr()).map_or(100, |(width, _)| width.0.into())
     }
 
+    /// Returns whether standard input is a terminal.
     pub(crate) fn stdin_is_terminal() -> bool {
         io::stdin().is_terminal()
     }
 
+    /// Returns whether standard output shows colors.
     pub(crate) fn stdout_has_colour() -> bool {
         anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never
     }
 
+    /// Returns whether standard error shows colors.
     pub(crate) fn stderr_has_colour() -> bool {
         anstream::AutoStream::choice(&io::stderr()) != anstream::ColorChoice::Never
     }
@@ -163,31 +169,35 @@ pub(crate) fn write_error(error: &CliError, json: bool) -> io::Result<()> {
             TextOrigin::Json,
             &format!("{}\n", error.to_json()),
         ),
-        false => write(OutputStream::Err, TextOrigin::Ours, &error_words(error)),
+        false => write(OutputStream::Err, TextOrigin::Ours, &error_text(error)),
     }
 }
 
 /// Renders an error as text. Further lines are indented, so that foreign text in a message cannot
 /// imitate gdn's own output.
-fn error_words(error: &CliError) -> String {
+fn error_text(error: &CliError) -> String {
     let (red, faint) = (style::ERROR, style::FAINT);
-    let indented = |text: &str, by: &str| untrusted_text::lines(text).to_string().replace('\n', by);
+    let indented = |text: &str, line_break: &str| {
+        untrusted_text::lines(text)
+            .to_string()
+            .replace('\n', line_break)
+    };
     let code = untrusted_text::line(&error.code);
-    let mut words = format!(
+    let mut text = format!(
         "{red}error[{code}]{red:#}: {}\n",
         indented(&error.message, "\n  ")
     );
     if let Some(suggestion) = &error.suggestion {
-        words.push_str(&format!(
+        text.push_str(&format!(
             "  suggestion: {}\n",
             indented(suggestion, "\n              ")
         ));
     }
     if let Some(url) = &error.help_url {
-        words.push_str(&format!(
+        text.push_str(&format!(
             "  {faint}help: {}{faint:#}\n",
             untrusted_text::line(url)
         ));
     }
-    words
+    text
 }

@@ -14,23 +14,25 @@ const MAX_NAMED_RESOURCES: usize = 6;
 /// Renders the outcome of a reload as one line, followed by the diagnostics.
 pub(crate) fn outcome_words(outcome: &ReloadOutcome, serving: u64, colour: bool) -> String {
     let faint = style::FAINT;
-    let took = milliseconds(outcome.timing.total());
+    let duration = milliseconds(outcome.timing.total());
     let (line, diagnostics) = match &outcome.result {
         Ok(generation) => {
             let good = style::GOOD;
-            let words = plan_words(&outcome.plan);
+            let plan = plan_words(&outcome.plan);
             (
-                format!("{good}Generation {generation}{good:#}: {words} {faint}({took}){faint:#}"),
+                format!(
+                    "{good}Generation {generation}{good:#}: {plan} {faint}({duration}){faint:#}"
+                ),
                 &outcome.warnings,
             )
         }
         Err(diagnostics) => {
             let error = style::ERROR;
-            let count = errors(diagnostics);
+            let count = error_count(diagnostics);
             (
                 format!(
                     "{error}Not reloaded{error:#}: {count}; generation {serving} keeps running \
-                    {faint}({took}){faint:#}"
+                    {faint}({duration}){faint:#}"
                 ),
                 diagnostics,
             )
@@ -38,15 +40,15 @@ pub(crate) fn outcome_words(outcome: &ReloadOutcome, serving: u64, colour: bool)
     };
     match render::shown_each(diagnostics, &outcome.sources, colour).trim_end_matches('\n') {
         "" => line,
-        below => format!("{line}\n{below}"),
+        diagnostics_text => format!("{line}\n{diagnostics_text}"),
     }
 }
 
 /// Renders the output of a failed build, followed by a summary line.
 pub(crate) fn build_words(outcome: &BuildOutcome, serving: u64) -> String {
-    let (error, took) = (style::ERROR, milliseconds(outcome.duration));
+    let (error, duration) = (style::ERROR, milliseconds(outcome.duration));
     let line = format!(
-        "{error}Not built{error:#}: {}: {}; generation {serving} keeps running ({took})",
+        "{error}Not built{error:#}: {}: {}; generation {serving} keeps running ({duration})",
         untrusted_text::line(&outcome.tool),
         untrusted_text::line(&outcome.end)
     );
@@ -71,11 +73,15 @@ pub(crate) fn plan_words(plan: &ReloadPlan) -> String {
     ];
     let resources = resources.into_iter().filter(|(_, names)| !names.is_empty());
     let mut words: Vec<String> = resources
-        .map(|(word, names)| format!("{word} {}", list(names)))
+        .map(|(word, names)| format!("{word} {}", name_list(names)))
         .collect();
     if !plan.agents.is_empty() {
-        words.push(list(
-            &plan.agents.iter().map(agent_words).collect::<Vec<_>>(),
+        words.push(name_list(
+            &plan
+                .agents
+                .iter()
+                .map(agent_change_text)
+                .collect::<Vec<_>>(),
         ));
     }
     if plan.limits {
@@ -84,8 +90,9 @@ pub(crate) fn plan_words(plan: &ReloadPlan) -> String {
     words.join("; ")
 }
 
-fn agent_words(change: &AgentChange) -> String {
-    let when = match &change.effect {
+/// Describes the change of an agent, and when it takes effect.
+fn agent_change_text(change: &AgentChange) -> String {
+    let effect = match &change.effect {
         AgentEffect::Added => "new".to_owned(),
         AgentEffect::Draining => "draining".to_owned(),
         AgentEffect::Changed {
@@ -95,15 +102,16 @@ fn agent_words(change: &AgentChange) -> String {
             let parts = [(next_step, "next step"), (next_turn, "next turn")];
             let parts = parts.into_iter().filter(|(parts, _)| !parts.is_empty());
             parts
-                .map(|(parts, when)| format!("{} {when}", part_words(parts)))
+                .map(|(parts, effect)| format!("{} {effect}", part_names(parts)))
                 .collect::<Vec<_>>()
                 .join(", ")
         }
     };
-    format!("{} ({when})", change.name)
+    format!("{} ({effect})", change.name)
 }
 
-fn part_words(parts: &[AgentPart]) -> String {
+/// Joins the names of the changed parts.
+fn part_names(parts: &[AgentPart]) -> String {
     parts
         .iter()
         .map(|part| part.as_str())
@@ -111,15 +119,17 @@ fn part_words(parts: &[AgentPart]) -> String {
         .join(" and ")
 }
 
-fn list(names: &[String]) -> String {
-    let named = untrusted_text::line(names[..names.len().min(MAX_NAMED_RESOURCES)].join(", "));
+/// Joins the names, and counts those after the first [`MAX_NAMED_RESOURCES`].
+fn name_list(names: &[String]) -> String {
+    let listed = untrusted_text::line(names[..names.len().min(MAX_NAMED_RESOURCES)].join(", "));
     match names.len().saturating_sub(MAX_NAMED_RESOURCES) {
-        0 => named.to_string(),
-        more => format!("{named} and {more} more"),
+        0 => listed.to_string(),
+        further => format!("{listed} and {further} more"),
     }
 }
 
-fn errors(diagnostics: &[Diagnostic]) -> String {
+/// Describes the number of errors in the project.
+fn error_count(diagnostics: &[Diagnostic]) -> String {
     match diagnostics
         .iter()
         .filter(|diagnostic| diagnostic.is_error())
@@ -130,9 +140,10 @@ fn errors(diagnostics: &[Diagnostic]) -> String {
     }
 }
 
+/// Formats a duration in milliseconds.
 fn milliseconds(time: Duration) -> String {
     match time.as_millis() {
         0 => "under 1 ms".to_owned(),
-        some => format!("{some} ms"),
+        millis => format!("{millis} ms"),
     }
 }

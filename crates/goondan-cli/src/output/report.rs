@@ -110,13 +110,13 @@ impl TurnReport {
     }
 
     /// Creates the report of a turn that no input of this run caused.
-    pub(crate) fn answer(unasked: &UnpromptedAnswer<'_>, usage: Option<ChainUsage>) -> Self {
+    pub(crate) fn answer(answer: &UnpromptedAnswer<'_>, usage: Option<ChainUsage>) -> Self {
         let UnpromptedAnswer {
             instance,
             cause,
             trace_id,
             result,
-        } = *unasked;
+        } = *answer;
         let report = TurnReport::of("answer", instance, trace_id.to_owned(), result, usage);
         TurnReport {
             cause: Some(cause.to_owned()),
@@ -129,6 +129,7 @@ impl TurnReport {
         TurnReport { later, ..self }
     }
 
+    /// Creates a report without id, cause and duration.
     fn of(
         kind: &'static str,
         instance: &InstanceId,
@@ -165,15 +166,16 @@ pub(crate) fn turn_error(result: &TurnResult) -> Option<CliError> {
     match result.finish_reason {
         FinishReason::TextResponse => None,
         FinishReason::Cancelled => Some(CliError::interrupted()),
-        FinishReason::MaxSteps => Some(step_limit(result.step_count)),
+        FinishReason::MaxSteps => Some(step_limit_error(result.step_count)),
         FinishReason::Error => Some(match &result.error {
-            Some(error) => failed(error),
+            Some(error) => turn_failure(error),
             None => CliError::failure(Code::INTERNAL_ERROR, "The turn failed without a reason."),
         }),
     }
 }
 
-fn step_limit(steps: u32) -> CliError {
+/// Returns the error of a turn that reached its step limit.
+fn step_limit_error(steps: u32) -> CliError {
     CliError::failure(
         Code::MAX_STEPS,
         format!("The turn was stopped at the step limit, after {steps} steps without an answer."),
@@ -181,7 +183,8 @@ fn step_limit(steps: u32) -> CliError {
     .suggest("Raise `policy.maxStepsPerTurn` of the Swarm, or find repeated calls with `gdn logs`.")
 }
 
-fn failed(error: &TurnError) -> CliError {
+/// Converts the error of a turn. The exit code depends on the cause.
+fn turn_failure(error: &TurnError) -> CliError {
     let (exit, hint) = match (error.status, Code::find(&error.code)) {
         (Some(401 | 403), _) => (
             CommandExit::Authentication,
@@ -194,9 +197,9 @@ fn failed(error: &TurnError) -> CliError {
         (_, Some(Code::MODEL_CONFIGURATION)) => (CommandExit::Configuration, None),
         _ => (CommandExit::Failure, None),
     };
-    let mut shown = CliError::passed_on(exit, error.code.clone(), error.message.clone());
-    shown.suggestion = error.suggestion.clone().or(hint.map(str::to_owned));
-    shown
+    let mut cli_error = CliError::passed_on(exit, error.code.clone(), error.message.clone());
+    cli_error.suggestion = error.suggestion.clone().or(hint.map(str::to_owned));
+    cli_error
 }
 
 #[cfg(test)]

@@ -38,6 +38,7 @@ pub(crate) enum TextOrigin {
 
 static SCREEN: Mutex<TerminalScreen> = Mutex::new(TerminalScreen::new());
 
+/// State of the terminal output.
 struct TerminalScreen {
     /// Output held back until the open prompt ends.
     kept: Option<HeldOutput>,
@@ -47,6 +48,7 @@ struct TerminalScreen {
     below: Option<StatusRowState>,
 }
 
+/// Output that is held back while a prompt is open.
 #[derive(Default)]
 struct HeldOutput {
     writes: Vec<(OutputStream, TextOrigin, String)>,
@@ -56,25 +58,26 @@ struct HeldOutput {
 
 /// Writes `text`. On a terminal, it is held back while a prompt is open. Files and pipes show no
 /// prompt and are written at once, so a prompt without an answer does not block them.
-pub(crate) fn write(stream: OutputStream, words: TextOrigin, text: &str) -> io::Result<()> {
-    match (stream.is_terminal(), words) {
-        (true, _) => write_on_terminal(stream, words, text),
-        (false, TextOrigin::Ours) => put(stream, words, &escape_terminal_text(text)),
-        (false, TextOrigin::Foreign | TextOrigin::Json) => put(stream, words, text),
+pub(crate) fn write(stream: OutputStream, origin: TextOrigin, text: &str) -> io::Result<()> {
+    match (stream.is_terminal(), origin) {
+        (true, _) => write_on_terminal(stream, origin, text),
+        (false, TextOrigin::Ours) => put(stream, origin, &escape_terminal_text(text)),
+        (false, TextOrigin::Foreign | TextOrigin::Json) => put(stream, origin, text),
     }
 }
 
-fn write_on_terminal(stream: OutputStream, words: TextOrigin, text: &str) -> io::Result<()> {
+/// Writes to the terminal, or holds the text back while a prompt is open.
+fn write_on_terminal(stream: OutputStream, origin: TextOrigin, text: &str) -> io::Result<()> {
     let mut screen = screen();
-    let text = screen.fit(words, text);
+    let text = screen.escape_for_terminal(origin, text);
     match &mut screen.kept {
-        Some(kept) => {
-            kept.keep(stream, words, text.into_owned());
+        Some(held) => {
+            held.keep(stream, origin, text.into_owned());
             Ok(())
         }
         None => {
             let text = text.into_owned();
-            screen.put(stream, words, &text)
+            screen.put(stream, origin, &text)
         }
     }
 }
@@ -125,19 +128,19 @@ pub(crate) fn open_prompt() -> PromptGuard {
 /// Writes all held-back output. The end of a command or of a prompt calls it.
 pub(crate) fn release() {
     let mut screen = screen();
-    let Some(kept) = screen.kept.take() else {
+    let Some(held) = screen.kept.take() else {
         return;
     };
-    for (stream, words, text) in kept.writes {
+    for (stream, origin, text) in held.writes {
         // One stream can be closed while the other still has a reader.
-        let _ = screen.put(stream, words, &text);
+        let _ = screen.put(stream, origin, &text);
     }
-    if kept.left_out > 0 {
-        let told = format!(
+    if held.left_out > 0 {
+        let notice = format!(
             "… {} messages during the approval prompt are omitted.\n",
-            kept.left_out
+            held.left_out
         );
-        let _ = screen.put(OutputStream::Err, TextOrigin::Ours, &told);
+        let _ = screen.put(OutputStream::Err, TextOrigin::Ours, &notice);
     }
 }
 
@@ -162,6 +165,7 @@ impl Drop for PromptGuard {
 }
 
 impl TerminalScreen {
+    /// Creates the state at the start: no prompt and no status rows.
     const fn new() -> Self {
         TerminalScreen {
             kept: None,
@@ -171,17 +175,17 @@ impl TerminalScreen {
     }
 
     /// Writes text at once, above the status rows if there are any.
-    fn put(&mut self, stream: OutputStream, words: TextOrigin, text: &str) -> io::Result<()> {
-        let Some(below) = self.below.as_mut().filter(|_| stream.is_terminal()) else {
-            return put(stream, words, text);
+    fn put(&mut self, stream: OutputStream, origin: TextOrigin, text: &str) -> io::Result<()> {
+        let Some(status_rows) = self.below.as_mut().filter(|_| stream.is_terminal()) else {
+            return put(stream, origin, text);
         };
-        below.partial.push_str(text);
-        let Some(end) = below.partial.rfind('\n') else {
+        status_rows.partial.push_str(text);
+        let Some(end) = status_rows.partial.rfind('\n') else {
             return Ok(());
         };
-        let rest = below.partial.split_off(end + 1);
-        let lines = std::mem::replace(&mut below.partial, rest);
-        match words {
+        let rest = status_rows.partial.split_off(end + 1);
+        let lines = std::mem::replace(&mut status_rows.partial, rest);
+        match origin {
             TextOrigin::Ours if !has_colour() => {
                 self.above(&anstream::adapter::strip_str(&lines).to_string())
             }
@@ -196,8 +200,9 @@ impl TerminalScreen {
         })
     }
 
-    fn fit<'t>(&mut self, words: TextOrigin, text: &'t str) -> Cow<'t, str> {
-        match words {
+    /// Escapes `text` for the terminal according to its origin.
+    fn escape_for_terminal<'t>(&mut self, origin: TextOrigin, text: &'t str) -> Cow<'t, str> {
+        match origin {
             TextOrigin::Ours => Cow::Owned(escape_terminal_text(text)),
             TextOrigin::Foreign => self.answers.escape(text),
             TextOrigin::Json => Cow::Owned(json(text)),
@@ -206,11 +211,12 @@ impl TerminalScreen {
 }
 
 impl HeldOutput {
-    fn keep(&mut self, stream: OutputStream, words: TextOrigin, text: String) {
+    /// Stores the text, or only counts it if the limit is reached.
+    fn keep(&mut self, stream: OutputStream, origin: TextOrigin, text: String) {
         match self.bytes + text.len() <= MAX_HELD_OUTPUT_BYTES {
             true => {
                 self.bytes += text.len();
-                self.writes.push((stream, words, text));
+                self.writes.push((stream, origin, text));
             }
             false => self.left_out += 1,
         }
@@ -218,7 +224,7 @@ impl HeldOutput {
 }
 
 impl OutputStream {
-    /// Cached, because thousands of events are written.
+    /// Returns whether the stream is a terminal. Cached, because thousands of events are written.
     fn is_terminal(self) -> bool {
         static OUT: LazyLock<bool> = LazyLock::new(|| io::stdout().is_terminal());
         static ERR: LazyLock<bool> = LazyLock::new(|| io::stderr().is_terminal());
@@ -238,7 +244,7 @@ impl Write for LogMessageWriter {
         write(
             OutputStream::Err,
             TextOrigin::Ours,
-            &message(&String::from_utf8_lossy(bytes)),
+            &with_marked_lines(&String::from_utf8_lossy(bytes)),
         )?;
         Ok(bytes.len())
     }
@@ -248,10 +254,12 @@ impl Write for LogMessageWriter {
     }
 }
 
-fn message(text: &str) -> String {
+/// Marks the further lines of a log message or a panic.
+fn with_marked_lines(text: &str) -> String {
     text.trim_end_matches('\n').replace('\n', "\n  │ ") + "\n"
 }
 
+/// Locks the screen.
 fn screen() -> MutexGuard<'static, TerminalScreen> {
     SCREEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -264,6 +272,7 @@ fn on_terminal(text: &str) -> io::Result<()> {
     out.flush()
 }
 
+/// Returns whether standard output shows colors.
 fn has_colour() -> bool {
     super::CommandOutput::stdout_has_colour()
 }
@@ -274,10 +283,11 @@ fn columns() -> usize {
         .map_or(80, |(width, _)| usize::from(width.0).max(1))
 }
 
-/// Writes text at once and flushes standard output, because a reader can be waiting for it.
-fn put(stream: OutputStream, words: TextOrigin, text: &str) -> io::Result<()> {
+/// Writes text at once. Our own text loses its styles if the stream shows no colors; all other text
+/// is written unchanged. Standard output is flushed, because a reader can be waiting for it.
+fn put(stream: OutputStream, origin: TextOrigin, text: &str) -> io::Result<()> {
     let bytes = text.as_bytes();
-    match (stream, words) {
+    match (stream, origin) {
         (OutputStream::Out, TextOrigin::Ours) => anstream::stdout().lock().write_all(bytes),
         (OutputStream::Out, _) => io::stdout().lock().write_all(bytes),
         (OutputStream::Err, TextOrigin::Ours) => anstream::stderr().lock().write_all(bytes),
@@ -293,25 +303,25 @@ fn put(stream: OutputStream, words: TextOrigin, text: &str) -> io::Result<()> {
 /// styles.
 pub(crate) fn escape_terminal_text(text: &str) -> String {
     let mut escaper = TextEscaper::new(KeptCharacters::Writing);
-    let mut shown = String::with_capacity(text.len());
+    let mut escaped = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find('\u{1b}') {
-        shown.push_str(&escaper.escape(&rest[..at]));
+        escaped.push_str(&escaper.escape(&rest[..at]));
         rest = &rest[at..];
-        let style = style_length(rest);
-        match style {
+        let sequence_length = style_length(rest);
+        match sequence_length {
             0 => {
-                push_escape('\u{1b}', &mut shown);
+                push_escape('\u{1b}', &mut escaped);
                 rest = &rest[1..];
             }
             length => {
-                shown.push_str(&rest[..length]);
+                escaped.push_str(&rest[..length]);
                 rest = &rest[length..];
             }
         }
     }
-    shown.push_str(&escaper.escape(rest));
-    shown
+    escaped.push_str(&escaper.escape(rest));
+    escaped
 }
 
 /// Returns the length of the style sequence at the start of `text`, or 0 if it is not one of gdn's
@@ -406,7 +416,7 @@ mod tests {
         write_on_terminal(
             OutputStream::Out,
             TextOrigin::Foreign,
-            &message("a log line\nof two\n"),
+            &with_marked_lines("a log line\nof two\n"),
         )
         .unwrap();
         let kept: Vec<String> = screen()

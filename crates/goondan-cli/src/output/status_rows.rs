@@ -31,6 +31,7 @@ pub(super) struct StatusRowState {
     columns: usize,
 }
 
+/// Rows on the screen: their widths, and the row and column of the cursor.
 #[derive(Debug)]
 struct DrawnRows {
     widths: Vec<usize>,
@@ -95,13 +96,13 @@ impl StatusRowState {
         if rows.is_empty() {
             return;
         }
-        let more = rows.len() - 1;
-        if more > 0 {
-            out.push_str(&"\n".repeat(more));
-            out.push_str(&format!("\u{1b}[{more}A"));
+        let extra_rows = rows.len() - 1;
+        if extra_rows > 0 {
+            out.push_str(&"\n".repeat(extra_rows));
+            out.push_str(&format!("\u{1b}[{extra_rows}A"));
         }
         out.push('\r');
-        let mut drawn = DrawnRows {
+        let mut drawn_rows = DrawnRows {
             widths: Vec::with_capacity(rows.len()),
             cursor: (0, 0),
         };
@@ -115,14 +116,14 @@ impl StatusRowState {
                 out.push_str(&escape_row(before, has_colour));
                 out.push_str("\u{1b}7");
                 out.push_str(&escape_row(after, has_colour));
-                drawn.cursor = (index, width(&escape_row(before, false)));
+                drawn_rows.cursor = (index, width(&escape_row(before, false)));
             } else {
                 out.push_str(&escape_row(row, has_colour));
             }
-            drawn.widths.push(width(&escape_row(row, false)));
+            drawn_rows.widths.push(width(&escape_row(row, false)));
         }
         out.push_str("\u{1b}8");
-        self.drawn = Some(drawn);
+        self.drawn = Some(drawn_rows);
     }
 }
 

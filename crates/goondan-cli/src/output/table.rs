@@ -11,6 +11,7 @@ pub(crate) struct TextTable {
 }
 
 impl TextTable {
+    /// Creates a table that contains only the heading.
     pub(crate) fn new(heading: &[&str]) -> Self {
         TextTable {
             rows: vec![heading.iter().map(|&cell| cell.to_owned()).collect()],
@@ -31,7 +32,11 @@ impl TextTable {
     pub(crate) fn lines(&self) -> Vec<String> {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let widths: Vec<usize> = (0..columns).map(|column| self.width(column)).collect();
-        let mut lines: Vec<String> = self.rows.iter().map(|row| pad(row, &widths)).collect();
+        let mut lines: Vec<String> = self
+            .rows
+            .iter()
+            .map(|row| padded_row(row, &widths))
+            .collect();
         if let Some(heading) = lines.first_mut() {
             let bold = style::HEADING;
             *heading = format!("{bold}{heading}{bold:#}");
@@ -39,6 +44,7 @@ impl TextTable {
         lines
     }
 
+    /// Returns the width of the widest cell in a column, in characters.
     fn width(&self, column: usize) -> usize {
         self.rows
             .iter()
@@ -49,7 +55,8 @@ impl TextTable {
     }
 }
 
-fn pad(row: &[String], widths: &[usize]) -> String {
+/// Joins the cells of a row, each padded to the width of its column.
+fn padded_row(row: &[String], widths: &[usize]) -> String {
     let cells = row
         .iter()
         .zip(widths)

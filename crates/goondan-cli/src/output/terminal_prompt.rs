@@ -38,7 +38,7 @@ pub(crate) fn ask_with(
     give: oneshot::Sender<PromptPrinter>,
     unclear: impl Fn(&str) -> Option<&'static str>,
 ) -> rustyline::Result<String> {
-    let standing = screen::open_prompt();
+    let prompt_guard = screen::open_prompt();
     let config = Config::builder().behavior(Behavior::PreferTerm).build();
     let mut editor = DefaultEditor::with_config(config)?;
     if let Ok(printer) = editor.create_external_printer() {
@@ -50,13 +50,13 @@ pub(crate) fn ask_with(
         .map_or(DEFAULT_TERMINAL_SIZE, |(columns, rows)| {
             (columns.into(), rows.into())
         });
-    standing.write(&question(TerminalSize { columns, rows }))?;
+    prompt_guard.write(&question(TerminalSize { columns, rows }))?;
     forget_typed();
     loop {
         let line = editor.readline(prompt)?;
         match unclear(&line) {
             None => return Ok(line),
-            Some(words) => standing.write(&format!("{words}\n"))?,
+            Some(notice) => prompt_guard.write(&format!("{notice}\n"))?,
         }
     }
 }
@@ -66,6 +66,7 @@ pub(crate) fn is_yes(answer: &str) -> bool {
     matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes")
 }
 
+/// Discards input that was typed before the prompt.
 #[cfg(unix)]
 fn forget_typed() {
     use nix::sys::termios::{FlushArg, tcflush};

@@ -13,13 +13,13 @@ const CONTINUATION_GUTTER: &str = "  ┆ ";
 
 /// Returns the start of `text` as one line, with invisible characters escaped.
 pub(crate) fn shorten(text: &str) -> String {
-    let begin: String = text.chars().take(MAX_LINE_CHARS + 1).collect();
-    let mut shown = untrusted_text::line(begin).to_string();
-    if let Some((end, _)) = shown.char_indices().nth(MAX_LINE_CHARS) {
-        shown.truncate(end);
-        shown.push('…');
+    let start: String = text.chars().take(MAX_LINE_CHARS + 1).collect();
+    let mut line = untrusted_text::line(start).to_string();
+    if let Some((end, _)) = line.char_indices().nth(MAX_LINE_CHARS) {
+        line.truncate(end);
+        line.push('…');
     }
-    shown
+    line
 }
 
 /// Formats a duration.
@@ -31,38 +31,38 @@ pub(crate) fn duration(millis: u64) -> String {
     }
 }
 
-/// Wraps `text` into rows of at most `width` columns with a gutter. Invisible characters are
-/// escaped.
+/// Wraps `text` into rows that begin with a gutter. A row has at most `width` columns, but always
+/// room for [`MIN_TEXT_COLUMNS`] columns of text. Invisible characters are escaped.
 pub(crate) fn gutter(text: &str, width: usize) -> Vec<String> {
-    let room = width
+    let text_columns = width
         .saturating_sub(LINE_GUTTER.chars().count())
         .max(MIN_TEXT_COLUMNS);
-    let shown = untrusted_text::lines(text).to_string();
-    shown
+    let escaped = untrusted_text::lines(text).to_string();
+    escaped
         .split('\n')
-        .flat_map(|line| rows(line, room))
+        .flat_map(|line| gutter_rows(line, text_columns))
         .collect()
 }
 
 /// Minimum number of text columns in a row, however narrow the terminal is.
 const MIN_TEXT_COLUMNS: usize = 16;
 
-/// Wraps a line into rows. Non-ASCII characters count as two columns, which is never too little.
-/// Tabs become spaces.
-fn rows(line: &str, room: usize) -> Vec<String> {
+/// Wraps a line into rows with a gutter and at most `max_columns` columns of text. Non-ASCII
+/// characters count as two columns, which is never too little. Tabs become spaces.
+fn gutter_rows(line: &str, max_columns: usize) -> Vec<String> {
     let mut rows = vec![LINE_GUTTER.to_owned()];
-    let mut used = 0;
+    let mut used_columns = 0;
     for c in line.chars() {
-        let wide = match c {
+        let char_columns = match c {
             '\t' => TAB_SPACES.len(),
             ' '..='~' => 1,
             _ => 2,
         };
-        if used + wide > room {
+        if used_columns + char_columns > max_columns {
             rows.push(CONTINUATION_GUTTER.to_owned());
-            used = 0;
+            used_columns = 0;
         }
-        used += wide;
+        used_columns += char_columns;
         if let Some(row) = rows.last_mut() {
             match c {
                 '\t' => row.push_str(TAB_SPACES),

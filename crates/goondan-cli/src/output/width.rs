@@ -11,12 +11,13 @@ pub(crate) fn width(text: &str) -> usize {
     if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
         return text.len();
     }
-    text.graphemes(true).map(grapheme).sum()
+    text.graphemes(true).map(grapheme_width).sum()
 }
 
-fn grapheme(text: &str) -> usize {
-    let apart: usize = text.chars().map(|c| c.width().unwrap_or(0)).sum();
-    apart.max(text.width())
+/// Returns the columns of one grapheme: drawn as one character or as several, whichever is wider.
+fn grapheme_width(text: &str) -> usize {
+    let sum_of_chars: usize = text.chars().map(|c| c.width().unwrap_or(0)).sum();
+    sum_of_chars.max(text.width())
 }
 
 /// Truncates `text` to `columns`, with an ellipsis if something is cut off.
@@ -24,25 +25,25 @@ pub(crate) fn fit(text: &str, columns: usize) -> Cow<'_, str> {
     if width(text) <= columns {
         return Cow::Borrowed(text);
     }
-    let mut used = 0;
-    let room = columns.saturating_sub(1);
-    let begin = text.graphemes(true).take_while(|part| {
-        used += grapheme(part);
-        used <= room
+    let mut used_columns = 0;
+    let max_columns = columns.saturating_sub(1);
+    let fitting = text.graphemes(true).take_while(|part| {
+        used_columns += grapheme_width(part);
+        used_columns <= max_columns
     });
-    Cow::Owned(begin.collect::<String>() + "…")
+    Cow::Owned(fitting.collect::<String>() + "…")
 }
 
 /// Splits `text`, which has no line breaks, into rows of at most `columns`.
 pub(crate) fn rows(text: &str, columns: usize) -> Vec<&str> {
-    let (mut rows, mut begin, mut used) = (Vec::new(), 0, 0);
+    let (mut rows, mut begin, mut used_columns) = (Vec::new(), 0, 0);
     for (at, part) in text.grapheme_indices(true) {
-        let wide = grapheme(part);
-        if used + wide > columns && at > begin {
+        let part_columns = grapheme_width(part);
+        if used_columns + part_columns > columns && at > begin {
             rows.push(&text[begin..at]);
-            (begin, used) = (at, 0);
+            (begin, used_columns) = (at, 0);
         }
-        used += wide;
+        used_columns += part_columns;
     }
     rows.push(&text[begin..]);
     rows

@@ -18,13 +18,13 @@ pub(crate) struct RemoteEventListener {
 
 impl RemoteEventListener {
     /// Starts to read `events`. `approver` answers the approval requests among them.
-    pub(crate) fn to(
+    pub(crate) fn answering(
         events: ServerEvents,
         client: &LocalClient,
         approver: Arc<dyn Approver>,
     ) -> Self {
-        let (out, told) = mpsc::unbounded_channel();
-        let reader = tokio::spawn(read(events, client.clone(), approver, out));
+        let (event_sender, told) = mpsc::unbounded_channel();
+        let reader = tokio::spawn(read_stream(events, client.clone(), approver, event_sender));
         RemoteEventListener {
             told,
             _reader: AbortOnDropHandle::new(reader),
@@ -37,31 +37,36 @@ impl RemoteEventListener {
     }
 }
 
-async fn read(
+/// Sends the events of the stream to `sender` until the stream ends. Approval requests are answered
+/// here instead, each in its own task.
+async fn read_stream(
     mut events: ServerEvents,
     client: LocalClient,
     approver: Arc<dyn Approver>,
-    out: UnboundedSender<Result<ClientEvent, ClientError>>,
+    sender: UnboundedSender<Result<ClientEvent, ClientError>>,
 ) {
-    let mut asked = HashMap::new();
+    let mut open_prompts = HashMap::new();
     loop {
-        let told = match events.next().await {
+        let event = match events.next().await {
             Ok(Some(event)) => event.parse(),
             Ok(None) => return,
             Err(error) => Err(error),
         };
-        let is_broken = told.is_err();
-        match told {
+        let is_broken = event.is_err();
+        match event {
             Ok(ClientEvent::Asked(question)) => {
                 let id = question.id.clone();
-                let answering =
-                    tokio::spawn(answer(question, client.clone(), Arc::clone(&approver)));
-                asked.insert(id, AbortOnDropHandle::new(answering));
+                let answering = tokio::spawn(answer_request(
+                    question,
+                    client.clone(),
+                    Arc::clone(&approver),
+                ));
+                open_prompts.insert(id, AbortOnDropHandle::new(answering));
             }
             // Dropping the task withdraws the prompt on this terminal.
-            Ok(ClientEvent::Closed(id)) => drop(asked.remove(&id)),
-            told => {
-                if out.send(told).is_err() || is_broken {
+            Ok(ClientEvent::Closed(id)) => drop(open_prompts.remove(&id)),
+            event => {
+                if sender.send(event).is_err() || is_broken {
                     return;
                 }
             }
@@ -69,7 +74,8 @@ async fn read(
     }
 }
 
-async fn answer(question: QuestionBody, client: LocalClient, approver: Arc<dyn Approver>) {
+/// Asks `approver`, and sends its answer. Sends nothing if the approver gives no answer.
+async fn answer_request(question: QuestionBody, client: LocalClient, approver: Arc<dyn Approver>) {
     let path = format!("/api/approvals/{}", segment(&question.id));
     let Some(answer) = AnswerBody::of(approver.ask(question.into()).await) else {
         return;

@@ -48,6 +48,7 @@ impl RemoteSwarm {
         true
     }
 
+    /// Returns the workspace of the swarm.
     pub(crate) fn workspace(&self) -> &Workspace {
         &self.workspace
     }
@@ -79,10 +80,10 @@ impl From<NotStarted> for CliError {
                     holder: format!("process {pid}"),
                 };
                 let error = StartError::from(OpenWorkspaceError::from(holder));
-                let shown = CliError::failure(error.code(), error.to_string());
+                let cli_error = CliError::failure(error.code(), error.to_string());
                 CliError {
                     suggestion: error.suggestion(),
-                    ..shown
+                    ..cli_error
                 }
             }
         }
@@ -132,13 +133,14 @@ pub(crate) async fn running_in(
     Ok(running)
 }
 
+/// Connects to the process that runs the swarm of the workspace; `None` if no process answers.
 async fn connect_endpoint(workspace: Workspace) -> Option<RemoteSwarm> {
-    let door = LocalEndpoint::of(&workspace.dir)?;
+    let endpoint = LocalEndpoint::of(&workspace.dir)?;
     // Another program can listen on the port of a crashed process. It does not hold the workspace,
     // so nothing is sent to it.
     let holder = workspace.running_process().ok()??;
-    let client = LocalClient::for_endpoint(&door);
-    if holder.is_some_and(|holder| holder != door.pid) {
+    let client = LocalClient::for_endpoint(&endpoint);
+    if holder.is_some_and(|holder| holder != endpoint.pid) {
         return None;
     }
     let swarm = client.get("/api/swarm").await.ok()?;
@@ -146,7 +148,7 @@ async fn connect_endpoint(workspace: Workspace) -> Option<RemoteSwarm> {
         client,
         swarm,
         workspace,
-        pid: door.pid,
+        pid: endpoint.pid,
     })
 }
 
@@ -188,13 +190,14 @@ impl From<ClientError> for CliError {
                     ..CliError::passed_on(exit, body.code, body.message)
                 }
             }
-            error => CliError::failure(Code::INTERNAL_ERROR, capitalised(&error.to_string()))
+            error => CliError::failure(Code::INTERNAL_ERROR, as_sentence(&error.to_string()))
                 .suggest("Accepted inputs are on disk. See the events with `gdn logs`."),
         }
     }
 }
 
-fn capitalised(text: &str) -> String {
+/// Returns the text with its first letter in upper case, and a full stop.
+fn as_sentence(text: &str) -> String {
     let mut letters = text.chars();
     letters
         .next()

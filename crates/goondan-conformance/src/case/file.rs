@@ -107,6 +107,7 @@ impl TryFrom<LongForm> for FileContent {
     }
 }
 
+/// Returns the repeated text. Fails if it is too large.
 fn repeated(repeat: &RepeatedText) -> Result<Vec<u8>, String> {
     match repeat.text.len().checked_mul(repeat.times) {
         Some(size) if size <= MAX_REPEATED_BYTES => {

@@ -59,7 +59,7 @@ pub(super) fn problems(case: &ConformanceCase) -> Vec<(&'static str, String)> {
         problems.push(("watch", "a case with `live` can't have `watch`".to_owned()));
     }
     for (index, step) in case.steps.iter().enumerate() {
-        if let Some(name) = not_live(&step.action) {
+        if let Some(name) = unsupported_live_action(&step.action) {
             problems.push((
                 "steps",
                 format!(
@@ -104,8 +104,10 @@ fn judged(case: &ConformanceCase) -> impl Iterator<Item = String> + '_ {
     steps.chain((!case.expect.judge.is_empty()).then(|| "`expect.judge`".to_owned()))
 }
 
-/// Names actions that need a runtime that can be killed, or a simulated clock.
-fn not_live(action: &StepAction) -> Option<&'static str> {
+/// Returns the name of an action that a live run does not support, because the action controls the
+/// runtime process or its clock, waits for a file change, or runs no swarm. Returns `None` for all
+/// other actions.
+fn unsupported_live_action(action: &StepAction) -> Option<&'static str> {
     match action {
         StepAction::Kill(_) => Some("kill"),
         StepAction::Restart(_) => Some("restart"),
@@ -117,6 +119,7 @@ fn not_live(action: &StepAction) -> Option<&'static str> {
     }
 }
 
+/// Returns whether the reply simulates an error, an interrupted answer or malformed calls.
 fn fails_on_purpose(reply: &ScriptReply) -> bool {
     reply.error.is_some() || reply.break_after.is_some() || !reply.raw_calls.is_empty()
 }

@@ -95,7 +95,7 @@ pub struct ConformanceCase {
     /// Steps, in order.
     #[serde(default)]
     pub steps: Vec<CaseStep>,
-    /// Expectations for the end.
+    /// Expectations that are checked after the last step.
     #[serde(default)]
     pub expect: CaseExpectation,
 }
@@ -105,7 +105,7 @@ pub struct ConformanceCase {
 #[error("{}: {message}", place(file, *line, *column))]
 #[serde(rename_all = "camelCase")]
 pub struct CaseError {
-    /// The file.
+    /// Path of the test case file.
     pub file: PathBuf,
     /// Line, from 1; 0 for an error about the whole file.
     pub line: usize,
@@ -134,6 +134,7 @@ pub fn schema() -> serde_json::Value {
     schema.into()
 }
 
+/// Returns `FILE`, `FILE:LINE` or `FILE:LINE:COLUMN`; numbers that are 0 are left out.
 fn place(file: &std::path::Path, line: usize, column: usize) -> String {
     let mut text = file.display().to_string();
     for number in [line, column].into_iter().take_while(|number| *number > 0) {

@@ -116,6 +116,8 @@ pub struct NodePartition {
 }
 
 impl NodePartition {
+    /// Returns whether the duration is within the limit; a partition without a duration ends with
+    /// `heal`.
     fn is_brief(&self) -> bool {
         self.seconds
             .is_none_or(|seconds| (1..=MAX_PARTITION_SECONDS).contains(&seconds))
@@ -159,6 +161,8 @@ pub(super) fn problems(case: &ConformanceCase) -> Vec<(&'static str, String)> {
     problems
 }
 
+/// Returns why a step does not fit the number of nodes; `None` if it does. `nodes` is `None` for a
+/// test case without nodes.
 fn problem_of(action: &StepAction, nodes: Option<usize>) -> Option<String> {
     let name = action.name();
     let node = match action {

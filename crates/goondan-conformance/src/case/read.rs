@@ -60,7 +60,7 @@ fn documents(text: &str) -> Vec<CaseDocument<'_>> {
     let mut documents = Vec::new();
     let (mut start, mut before, mut offset) = (0, 0, 0);
     for (number, line) in text.split_inclusive('\n').enumerate() {
-        if offset > start && is_border(line) {
+        if offset > start && is_document_marker(line) {
             documents.push(CaseDocument {
                 text: &text[start..offset],
                 before,
@@ -77,12 +77,14 @@ fn documents(text: &str) -> Vec<CaseDocument<'_>> {
     documents
 }
 
-fn is_border(line: &str) -> bool {
+/// Returns whether the line is `---`, which separates YAML documents.
+fn is_document_marker(line: &str) -> bool {
     line.strip_prefix("---")
         .is_some_and(|rest| rest.chars().next().is_none_or(char::is_whitespace))
 }
 
 impl CaseDocument<'_> {
+    /// Returns whether the document has only comments and blank lines.
     fn is_blank(&self) -> bool {
         self.text.lines().all(|line| {
             let line = line.strip_prefix("---").unwrap_or(line).trim_start();
@@ -90,6 +92,7 @@ impl CaseDocument<'_> {
         })
     }
 
+    /// Decodes a test case and checks it. Returns all errors with their positions.
     fn decode(&self, file: &Path) -> Result<LocatedCase, Vec<CaseError>> {
         let case: ConformanceCase = yaml::from_str(self.text).map_err(|error| {
             let line = error
@@ -150,7 +153,7 @@ fn problems(case: &ConformanceCase) -> Vec<(&'static str, String)> {
         ));
     }
     for rule in case.rules.iter().filter(|rule| rules::find(rule).is_none()) {
-        problems.push(("rules", format!("there is no rule `{rule}`")));
+        problems.push(("rules", format!("the specification has no rule `{rule}`")));
     }
     if case.files.is_empty() && case.project.is_none() {
         problems.push(("case", "a case needs `files` or a `project`".to_owned()));
@@ -190,6 +193,7 @@ fn problems_of_lives(case: &ConformanceCase) -> Option<String> {
     None
 }
 
+/// Returns whether the name consists of lower-case words with hyphens between them.
 fn is_kebab(name: &str) -> bool {
     let part = |part: &str| {
         !part.is_empty()

@@ -249,18 +249,22 @@ pub struct AwaitReload {
     pub within_ms: u64,
 }
 
+/// Default of a field that is true unless stated.
 fn yes() -> bool {
     true
 }
 
+/// Default arguments of a call: an empty object.
 fn no_arguments() -> Value {
     Value::Object(Map::new())
 }
 
+/// Default of a number of events.
 fn one() -> usize {
     1
 }
 
+/// Default time limit of a wait, in milliseconds.
 fn five_seconds() -> u64 {
     5000
 }
@@ -325,7 +329,7 @@ impl TryFrom<RawStep> for CaseStep {
     type Error = String;
 
     fn try_from(raw: RawStep) -> Result<CaseStep, String> {
-        let write = raw.write.map(action_of_write).transpose()?;
+        let write = raw.write.map(write_action).transpose()?;
         let actions = [
             raw.send.map(StepAction::Send),
             raw.call.map(StepAction::Call),
@@ -348,18 +352,20 @@ impl TryFrom<RawStep> for CaseStep {
         ];
         let mut given = actions.into_iter().flatten();
         match (given.next(), given.next()) {
-            (Some(action), None) => step(action, raw.expect, raw.judge),
+            (Some(action), None) => checked_step(action, raw.expect, raw.judge),
             _ => Err(
-                "a step has exactly one of send, call, connect, write, replace, remove, reload, \
-                    awaitReload, approve, kill, restart, pause, resume, partition, heal, await, \
-                    second and advance, and optionally `expect`"
+                "a step must have exactly one of these keys: `send`, `call`, `connect`, `write`, \
+                    `replace`, `remove`, `reload`, `awaitReload`, `approve`, `kill`, `restart`, \
+                    `pause`, `resume`, `partition`, `heal`, `await`, `second` or `advance`; it \
+                    can also have `expect`"
                     .to_owned(),
             ),
         }
     }
 }
 
-fn action_of_write(write: WriteFile) -> Result<StepAction, String> {
+/// Creates the action that writes a file. Fails if its mode is not octal.
+fn write_action(write: WriteFile) -> Result<StepAction, String> {
     let mode = write.mode.as_deref().map(octal).transpose()?;
     Ok(StepAction::Write(
         write.path,
@@ -370,7 +376,8 @@ fn action_of_write(write: WriteFile) -> Result<StepAction, String> {
     ))
 }
 
-fn step(
+/// Creates a step. Fails if `expect` or `judge` is set for an action without a result.
+fn checked_step(
     action: StepAction,
     expect: Option<ValueMatcher>,
     judge: Option<String>,

@@ -25,6 +25,7 @@ pub struct WebPageFixture {
     pub echo: bool,
 }
 
+/// Default status of a reply.
 fn ok() -> u16 {
     200
 }

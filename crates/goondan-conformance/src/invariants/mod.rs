@@ -39,6 +39,7 @@ pub(crate) fn judge(evidence: &CaseEvidence<'_>) -> Vec<CheckFailure> {
     INVARIANTS.iter().flat_map(failures).collect()
 }
 
+/// Returns violations: tool calls and results in stored conversations that do not match.
 fn results_in_conversations(evidence: &CaseEvidence<'_>) -> Vec<String> {
     let problems = |(id, messages): (&_, &Vec<_>)| {
         let problems = pairing::problems(messages.iter().map(AsRef::as_ref), evidence.cut_off);
@@ -50,6 +51,7 @@ fn results_in_conversations(evidence: &CaseEvidence<'_>) -> Vec<String> {
     evidence.conversations.iter().flat_map(problems).collect()
 }
 
+/// Returns violations: tool calls and results in model requests that do not match.
 fn results_in_requests(evidence: &CaseEvidence<'_>) -> Vec<String> {
     let problems = |(index, request): (usize, &goondan::ports::model::ModelRequest)| {
         let problems = pairing::problems(request.messages.iter().map(AsRef::as_ref), false);
@@ -67,6 +69,7 @@ fn results_in_requests(evidence: &CaseEvidence<'_>) -> Vec<String> {
         .collect()
 }
 
+/// Returns violations: message ids that occur twice in a conversation.
 fn message_ids(evidence: &CaseEvidence<'_>) -> Vec<String> {
     let mut problems = Vec::new();
     for (instance, messages) in &evidence.conversations {
@@ -79,14 +82,15 @@ fn message_ids(evidence: &CaseEvidence<'_>) -> Vec<String> {
     problems
 }
 
+/// Returns violations: files that gdn left in the project directory.
 fn project_folder(evidence: &CaseEvidence<'_>) -> Vec<String> {
     // Permanent approvals are stored there, and are the only allowed files.
-    let kept = |problem: &String| problem.starts_with(".goondan/");
+    let is_approval = |problem: &String| problem.starts_with(".goondan/");
     evidence
         .strange_files
         .iter()
         .flatten()
-        .filter(|problem| !kept(problem))
+        .filter(|problem| !is_approval(problem))
         .cloned()
         .collect()
 }

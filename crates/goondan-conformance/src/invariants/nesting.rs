@@ -8,6 +8,7 @@ use goondan::ids::TraceContext;
 
 use crate::runner::evidence::CaseEvidence;
 
+/// Returns violations of the nesting of turns, steps and calls in the runtime events.
 pub(super) fn check(evidence: &CaseEvidence<'_>) -> Vec<String> {
     problems(
         &evidence.events,
@@ -47,6 +48,7 @@ enum UnitEdge {
     End,
 }
 
+/// Returns violations in `events`; `allowance` states the gaps that are not violations.
 fn problems(events: &[RuntimeEvent], allowance: GapAllowance) -> Vec<String> {
     let mut walk = NestingCheck {
         allowance,
@@ -136,6 +138,7 @@ struct NestingCheck {
 }
 
 impl NestingCheck {
+    /// Reports trace and span ids that are not lower-case hex digits of the right length.
     fn check_ids(&mut self, trace: &TraceContext) {
         let parent = trace.parent_span_id.iter().map(|id| (id, 16));
         for (id, digits) in [(&trace.trace_id, 32), (&trace.span_id, 16)]
@@ -152,6 +155,7 @@ impl NestingCheck {
         }
     }
 
+    /// Opens a unit; reports it if it is already open or does not fit its parent.
     fn start(&mut self, unit: EventUnit, parent: Option<EventUnit>, trace: &TraceContext) {
         match &parent {
             Some(around) => self.check_parent(&unit, around, trace),
@@ -204,6 +208,7 @@ impl NestingCheck {
         }
     }
 
+    /// Closes a unit; reports it if it never started, changed its span, or contains open units.
     fn end(&mut self, unit: &EventUnit, trace: &TraceContext) {
         let Some(opened) = self.open.remove(unit) else {
             return self
@@ -233,6 +238,7 @@ impl NestingCheck {
         }
     }
 
+    /// Reports units that are still open, and returns all violations without duplicates.
     fn finish(mut self) -> Vec<String> {
         if !self.allowance.cut_off {
             self.problems.extend(
@@ -248,6 +254,7 @@ impl NestingCheck {
 }
 
 impl EventUnit {
+    /// Describes the unit for messages.
     fn name(&self) -> String {
         let level = match self.level {
             UnitLevel::Turn => "turn",

@@ -46,6 +46,7 @@ pub(super) fn problems<'m>(
     problems
 }
 
+/// Returns a violation for each open call without a result.
 fn unanswered(open: &BTreeMap<&str, usize>) -> Vec<String> {
     let lonely = open.iter().filter(|(_, answers)| **answers == 0);
     lonely

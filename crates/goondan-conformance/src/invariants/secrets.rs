@@ -58,6 +58,8 @@ pub(super) fn check(evidence: &CaseEvidence<'_>) -> Vec<String> {
     problems
 }
 
+/// Returns whether the variable name suggests a secret and the value is too long to occur by
+/// chance.
 fn is_secret(name: &str, value: &str) -> bool {
     let name = name.to_ascii_uppercase();
     // A shorter value also appears by chance, so it may show inside of words.
@@ -72,6 +74,7 @@ fn forms(value: &str) -> Vec<String> {
     forms
 }
 
+/// Returns the files below `root` that contain one of the forms of a secret.
 fn files_with(root: &Path, forms: &[String]) -> Vec<String> {
     let contains = |bytes: &[u8], form: &String| {
         bytes

@@ -28,10 +28,12 @@ pub(crate) fn step_place(index: usize, name: &str) -> String {
     format!("step {} ({name})", index + 1)
 }
 
+/// Names the check of the judge for a step.
 pub(crate) fn judge_place(step: &str) -> String {
     format!("{step}: judge")
 }
 
+/// Names the check of the judge for the whole test case; `index` counts from 0.
 pub(crate) fn outcome_judge_place(index: usize) -> String {
     format!("expect.judge[{index}]")
 }
@@ -84,6 +86,8 @@ fn is_of(place: &str, name: &str) -> bool {
         .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
 }
 
+/// Lists the checks of a test case. `steps` is the number of steps that a run must reach for the
+/// check.
 fn checks(case: &ConformanceCase) -> Vec<CaseCheck> {
     let mut checks = Vec::new();
     for (index, step) in case.steps.iter().enumerate() {
@@ -108,6 +112,7 @@ fn checks(case: &ConformanceCase) -> Vec<CaseCheck> {
     checks
 }
 
+/// Lists the names of the checks after the last step.
 fn outcome(case: &ConformanceCase) -> Vec<String> {
     let expect = &case.expect;
     let parts = [

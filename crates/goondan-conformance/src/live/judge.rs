@@ -110,6 +110,7 @@ impl LlmJudge<'_> {
         }
     }
 
+    /// Starts the swarm of the judge and returns it with its events.
     async fn start(
         &self,
     ) -> Result<(Swarm, tokio::sync::mpsc::UnboundedReceiver<SwarmEvent>), String> {
@@ -158,25 +159,28 @@ impl LlmJudge<'_> {
 ///
 /// # Errors
 /// No Model fits. The error is a sentence without a full stop.
-pub fn model_of(bundle: &Bundle, named: Option<&str>) -> Result<String, String> {
+pub fn model_of(bundle: &Bundle, name: Option<&str>) -> Result<String, String> {
     let names: Vec<&str> = bundle
         .models()
         .values()
         .map(|model| model.id.name.as_str())
         .collect();
-    let known = || format!("the Models of the project are {}", names.join(", "));
-    match (named, names.as_slice()) {
+    let list_models = || format!("the Models of the project are {}", names.join(", "));
+    match (name, names.as_slice()) {
         (Some(model), names) => {
             let name = model.strip_prefix("Model/").unwrap_or(model);
             match names.contains(&name) {
                 true => Ok(name.to_owned()),
-                false => Err(format!("there is no Model `{name}` to judge; {}", known())),
+                false => Err(format!(
+                    "there is no Model `{name}` to judge; {}",
+                    list_models()
+                )),
             }
         }
         (None, [only]) => Ok((*only).to_owned()),
         (None, _) => Err(format!(
             "the judge's Model is not set: use `live: {{judge: Model/…}}` or `--judge`; {}",
-            known()
+            list_models()
         )),
     }
 }

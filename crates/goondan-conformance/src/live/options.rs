@@ -19,9 +19,9 @@ pub struct LiveOptions {
     pub pass_rate: Option<f64>,
     /// Model that answers `judge` checks.
     pub judge: Option<String>,
-    /// Variables for the models of a project, by [`LocatedCase::project_folder`]. Test cases of other
-    /// projects get only their own variables. The same applies to test cases that change project
-    /// files.
+    /// Variables for the models of a project, by [`LocatedCase::project_folder`]. Test cases of
+    /// other projects get only their own variables. The same applies to test cases that change
+    /// project files.
     pub environments: BTreeMap<PathBuf, Environment>,
 }
 
@@ -57,6 +57,7 @@ impl LiveCase {
         })
     }
 
+    /// Returns whether enough runs passed.
     pub(crate) fn is_enough(&self, passed: usize) -> bool {
         passed >= self.required()
     }

@@ -48,6 +48,7 @@ pub struct LiveReport {
 }
 
 impl LiveReport {
+    /// Summarizes the runs of a live test case.
     pub(crate) fn of(case: &ConformanceCase, live: &LiveCase, mut runs: Vec<RunReport>) -> Self {
         runs.sort_by_key(|run| run.run);
         let mut total = ModelSpending::default();

@@ -29,16 +29,17 @@ impl ValueMatcher {
     /// Returns true if `actual` meets the expectation; `None` is an absent value.
     pub fn matches(&self, actual: Option<&Value>) -> bool {
         match (self, actual) {
-            (ValueMatcher::Exists(wanted), _) => *wanted == actual.is_some(),
+            (ValueMatcher::Exists(must_exist), _) => *must_exist == actual.is_some(),
             (ValueMatcher::Not(inner), _) => !inner.matches(actual),
             (_, Some(value)) => self.matches_value(value),
             (_, None) => false,
         }
     }
 
+    /// Returns whether an existing value matches.
     fn matches_value(&self, value: &Value) -> bool {
         match self {
-            ValueMatcher::Scalar(wanted) => scalars_equal(wanted, value),
+            ValueMatcher::Scalar(expected) => scalars_equal(expected, value),
             ValueMatcher::Map(entries) => value.as_object().is_some_and(|map| {
                 entries
                     .iter()
@@ -53,13 +54,13 @@ impl ValueMatcher {
             }),
             ValueMatcher::Unordered(items) => value
                 .as_array()
-                .is_some_and(|list| items.len() == list.len() && all_paired(items, list)),
-            ValueMatcher::Includes(items) => {
-                value.as_array().is_some_and(|list| all_paired(items, list))
-            }
+                .is_some_and(|list| items.len() == list.len() && can_pair_all(items, list)),
+            ValueMatcher::Includes(items) => value
+                .as_array()
+                .is_some_and(|list| can_pair_all(items, list)),
             ValueMatcher::Names(names) => names_of(value).is_some_and(|actual| actual == *names),
             ValueMatcher::Regex(regex) => value.as_str().is_some_and(|text| regex.is_match(text)),
-            ValueMatcher::Contains(piece) => contains(value, piece),
+            ValueMatcher::Contains(piece) => contains_piece(value, piece),
             ValueMatcher::Length(inner) => {
                 length_of(value).is_some_and(|length| inner.matches(Some(&length)))
             }
@@ -82,6 +83,7 @@ impl ValueMatcher {
         mismatches
     }
 
+    /// Adds the innermost mismatches to `out`; `actual` is `None` if the value is missing.
     fn collect(&self, path: &str, actual: Option<&Value>, out: &mut Vec<ValueMismatch>) {
         match (self, actual) {
             (ValueMatcher::Map(entries), Some(Value::Object(map))) => {
@@ -110,6 +112,7 @@ impl ValueMatcher {
         }
     }
 
+    /// Compares a list item by item, or reports only the length if it differs.
     fn collect_list(
         &self,
         items: &[ValueMatcher],
@@ -133,6 +136,8 @@ impl ValueMatcher {
         }
     }
 
+    /// Pairs matchers with list items in any order, and reports matchers and items without a
+    /// partner.
     fn collect_pairs(
         &self,
         items: &[ValueMatcher],
@@ -141,20 +146,20 @@ impl ValueMatcher {
         out: &mut Vec<ValueMismatch>,
     ) {
         let partners = partners(items, list);
-        let taken: BTreeSet<usize> = partners.iter().flatten().copied().collect();
+        let paired: BTreeSet<usize> = partners.iter().flatten().copied().collect();
         let spare: Vec<(usize, &Value)> = list
             .iter()
             .enumerate()
-            .filter(|(index, _)| !taken.contains(index))
+            .filter(|(index, _)| !paired.contains(index))
             .collect();
-        let lonely: Vec<&ValueMatcher> = items
+        let unmatched: Vec<&ValueMatcher> = items
             .iter()
             .zip(&partners)
             .filter(|(_, partner)| partner.is_none())
             .map(|(item, _)| item)
             .collect();
-        out.extend(lonely.iter().map(|item| missing(item, &spare, path)));
-        if matches!(self, ValueMatcher::Unordered(_)) && spare.len() > lonely.len() {
+        out.extend(unmatched.iter().map(|item| missing(item, &spare, path)));
+        if matches!(self, ValueMatcher::Unordered(_)) && spare.len() > unmatched.len() {
             out.extend(
                 spare
                     .iter()
@@ -163,6 +168,7 @@ impl ValueMatcher {
         }
     }
 
+    /// Describes the mismatch, with a diff for strings of several lines.
     fn mismatch(&self, path: &str, actual: Option<&Value>) -> ValueMismatch {
         let diff = match (self, actual) {
             (ValueMatcher::Scalar(Value::String(wanted)), Some(Value::String(actual)))
@@ -188,7 +194,8 @@ fn partners(items: &[ValueMatcher], list: &[Value]) -> Vec<Option<usize>> {
     })
 }
 
-fn all_paired(items: &[ValueMatcher], list: &[Value]) -> bool {
+/// Returns whether each matcher can get its own matching list item.
+fn can_pair_all(items: &[ValueMatcher], list: &[Value]) -> bool {
     partners(items, list).iter().all(Option::is_some)
 }
 
@@ -212,6 +219,7 @@ fn missing(item: &ValueMatcher, spare: &[(usize, &Value)], path: &str) -> ValueM
     }
 }
 
+/// Creates the mismatch for a surplus list item.
 fn unexpected(index: usize, value: &Value, path: &str) -> ValueMismatch {
     let (expected, actual) = ("nothing more".to_owned(), diff::short(value));
     ValueMismatch {
@@ -222,14 +230,16 @@ fn unexpected(index: usize, value: &Value, path: &str) -> ValueMismatch {
     }
 }
 
-fn scalars_equal(wanted: &Value, actual: &Value) -> bool {
-    match (wanted, actual) {
+/// Compares two scalars; numbers by value, so that 1 equals 1.0.
+fn scalars_equal(expected: &Value, actual: &Value) -> bool {
+    match (expected, actual) {
         (Value::Number(a), Value::Number(b)) => compare(a, b) == Some(Ordering::Equal),
-        _ => wanted == actual,
+        _ => expected == actual,
     }
 }
 
-fn contains(value: &Value, piece: &Value) -> bool {
+/// Returns whether a string contains the piece, or a list has an item equal to it.
+fn contains_piece(value: &Value, piece: &Value) -> bool {
     match (value, piece) {
         (Value::String(text), Value::String(piece)) => text.contains(piece.as_str()),
         (Value::String(text), Value::Number(number)) => text.contains(&number.to_string()),
@@ -238,15 +248,19 @@ fn contains(value: &Value, piece: &Value) -> bool {
     }
 }
 
-fn compares(value: &Value, bound: &Number, wanted: Ordering) -> bool {
-    value.as_number().and_then(|number| compare(number, bound)) == Some(wanted)
+/// Returns whether the value is a number in the given order to `bound`.
+fn compares(value: &Value, bound: &Number, ordering: Ordering) -> bool {
+    value.as_number().and_then(|number| compare(number, bound)) == Some(ordering)
 }
 
+/// Returns the `name` of each list item, or the item itself if it is a string; `None` if an item
+/// has none.
 fn names_of(value: &Value) -> Option<BTreeSet<String>> {
     let name = |item: &Value| item.get("name").unwrap_or(item).as_str().map(str::to_owned);
     value.as_array()?.iter().map(name).collect()
 }
 
+/// Returns the number of characters, items or keys; `None` for other values.
 fn length_of(value: &Value) -> Option<Value> {
     match value {
         Value::String(text) => Some(text.chars().count().into()),
@@ -256,10 +270,12 @@ fn length_of(value: &Value) -> Option<Value> {
     }
 }
 
+/// Formats a number of list elements.
 fn count(elements: usize) -> String {
     format!("{elements} element{}", if elements == 1 { "" } else { "s" })
 }
 
+/// Returns the path for messages; a name for the root, whose path is empty.
 fn shown(path: &str) -> &str {
     if path.is_empty() { "the value" } else { path }
 }

@@ -17,6 +17,7 @@ pub(super) fn short(value: &Value) -> String {
     }
 }
 
+/// Returns a line diff of two strings without hunk headers.
 pub(super) fn lines(expected: &str, actual: &str) -> String {
     let text = unified(expected, actual, 3);
     // Hunk headers and notes about the last line break have no meaning here.
@@ -35,6 +36,7 @@ pub(super) fn of(expected: &ValueMatcher, actual: &Value) -> String {
     )
 }
 
+/// Formats a value as indented JSON.
 fn pretty(value: &Value) -> String {
     serde_json::to_string_pretty(value).unwrap_or_else(|_| value.to_string())
 }
@@ -47,10 +49,10 @@ fn focus(expected: &ValueMatcher, actual: &Value) -> Value {
     }
     match (expected, actual) {
         (ValueMatcher::Map(entries), Value::Object(map)) => {
-            let named = |(key, matcher): &(String, ValueMatcher)| {
+            let selected = |(key, matcher): &(String, ValueMatcher)| {
                 Some((key.clone(), focus(matcher, map.get(key)?)))
             };
-            Value::Object(entries.iter().filter_map(named).collect::<Map<_, _>>())
+            Value::Object(entries.iter().filter_map(selected).collect::<Map<_, _>>())
         }
         (ValueMatcher::List(items), Value::Array(list)) if items.len() == list.len() => items
             .iter()

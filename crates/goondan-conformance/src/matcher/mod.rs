@@ -90,10 +90,12 @@ impl ValueMatcher {
     }
 }
 
+/// Converts matchers to a JSON list.
 fn values(items: &[ValueMatcher]) -> Value {
     items.iter().map(ValueMatcher::to_value).collect()
 }
 
+/// Creates a map with one operator key.
 fn operator(name: &str, operand: Value) -> Value {
     Value::Object(Map::from_iter([(name.to_owned(), operand)]))
 }

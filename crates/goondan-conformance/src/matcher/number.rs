@@ -15,6 +15,7 @@ pub(super) fn compare(a: &Number, b: &Number) -> Option<Ordering> {
     }
 }
 
+/// Returns the number as an integer; `None` if it has a fraction part.
 fn integer(number: &Number) -> Option<i128> {
     number
         .as_i64()

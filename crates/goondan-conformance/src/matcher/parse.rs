@@ -54,6 +54,7 @@ impl ValueMatcher {
     }
 }
 
+/// Parses a value: a map with a `$` key is an operator, all else is compared as it is.
 fn parse(value: &Value, path: &str) -> Result<ValueMatcher, MatcherError> {
     match value {
         Value::Object(map) => match map.iter().find(|(key, _)| key.starts_with('$')) {
@@ -65,6 +66,7 @@ fn parse(value: &Value, path: &str) -> Result<ValueMatcher, MatcherError> {
     }
 }
 
+/// Parses a map whose values are matchers.
 fn parse_map(map: &Map<String, Value>, path: &str) -> Result<ValueMatcher, MatcherError> {
     let entry =
         |(key, value): (&String, &Value)| Ok((key.clone(), parse(value, &child(path, key))?));
@@ -73,6 +75,7 @@ fn parse_map(map: &Map<String, Value>, path: &str) -> Result<ValueMatcher, Match
     ))
 }
 
+/// Parses an operator such as `$regex`. Fails if the name is unknown or if the map has other keys.
 fn parse_operator(
     map: &Map<String, Value>,
     key: &str,
@@ -80,12 +83,12 @@ fn parse_operator(
     path: &str,
 ) -> Result<ValueMatcher, MatcherError> {
     let Some((_, parse)) = OPERATORS.iter().find(|(name, _)| *name == key) else {
-        let known: Vec<&str> = OPERATORS.iter().map(|(name, _)| *name).collect();
+        let operators: Vec<&str> = OPERATORS.iter().map(|(name, _)| *name).collect();
         return Err(at(
             path,
             format!(
                 "there is no matcher `{key}`; the matchers are {}",
-                known.join(", ")
+                operators.join(", ")
             ),
         ));
     };
@@ -121,6 +124,7 @@ fn at(path: &str, message: impl Display) -> MatcherError {
     }
 }
 
+/// Parses a list of matchers.
 fn items(operand: &Value, path: &str) -> Result<Vec<ValueMatcher>, MatcherError> {
     let list = operand
         .as_array()
@@ -131,6 +135,7 @@ fn items(operand: &Value, path: &str) -> Result<Vec<ValueMatcher>, MatcherError>
         .collect()
 }
 
+/// Parses the operand of `$regex`.
 fn regex(operand: &Value, path: &str) -> Result<ValueMatcher, MatcherError> {
     let text = operand
         .as_str()
@@ -144,6 +149,7 @@ fn regex(operand: &Value, path: &str) -> Result<ValueMatcher, MatcherError> {
     Ok(ValueMatcher::Regex(regex))
 }
 
+/// Parses the operand of `$contains`.
 fn contains(operand: &Value, path: &str) -> Result<ValueMatcher, MatcherError> {
     match operand {
         Value::Array(_) | Value::Object(_) => Err(error(
@@ -154,6 +160,7 @@ fn contains(operand: &Value, path: &str) -> Result<ValueMatcher, MatcherError> {
     }
 }
 
+/// Parses the operand of `$exists`.
 fn exists(operand: &Value, path: &str) -> Result<ValueMatcher, MatcherError> {
     operand
         .as_bool()
@@ -161,6 +168,7 @@ fn exists(operand: &Value, path: &str) -> Result<ValueMatcher, MatcherError> {
         .ok_or_else(|| error(path, "must be a boolean"))
 }
 
+/// Parses the operand of `$any`.
 fn any(operand: &Value, path: &str) -> Result<ValueMatcher, MatcherError> {
     match operand {
         Value::Bool(true) => Ok(ValueMatcher::Any),
@@ -171,6 +179,7 @@ fn any(operand: &Value, path: &str) -> Result<ValueMatcher, MatcherError> {
     }
 }
 
+/// Parses the operand of `$length`: an integer or a matcher for the length.
 fn length(operand: &Value, path: &str) -> Result<ValueMatcher, MatcherError> {
     match parse(operand, path)? {
         ValueMatcher::Scalar(value) if value.as_u64().is_none() => {
@@ -183,6 +192,7 @@ fn length(operand: &Value, path: &str) -> Result<ValueMatcher, MatcherError> {
     }
 }
 
+/// Parses the bound of a comparison.
 fn number(operand: &Value, path: &str) -> Result<Number, MatcherError> {
     operand
         .as_number()
@@ -190,6 +200,7 @@ fn number(operand: &Value, path: &str) -> Result<Number, MatcherError> {
         .ok_or_else(|| error(path, "must be a number"))
 }
 
+/// Parses the operand of `$names`.
 fn names(operand: &Value, path: &str) -> Result<ValueMatcher, MatcherError> {
     let names = operand.as_array().and_then(|list| {
         list.iter()

@@ -42,12 +42,15 @@ impl FaultProxy {
     pub fn start(server: DatabaseEndpoint) -> io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let listener = runtime.block_on(TcpListener::bind(("127.0.0.1", 0)))?;
-        let place = listener.local_addr()?;
+        let address = listener.local_addr()?;
         let (flow, flowing) = watch::channel(ProxyFlow::Open);
         std::thread::Builder::new()
             .name("proxy".to_owned())
             .spawn(move || runtime.block_on(listen(&listener, &server, &flowing)))?;
-        Ok(FaultProxy { place, flow })
+        Ok(FaultProxy {
+            place: address,
+            flow,
+        })
     }
 
     /// Returns the proxy's address.
@@ -66,6 +69,7 @@ impl FaultProxy {
     }
 }
 
+/// Accepts connections until the proxy is dropped; closes them at once while the flow is cut.
 async fn listen(
     listener: &TcpListener,
     server: &DatabaseEndpoint,
@@ -92,12 +96,13 @@ async fn listen(
 async fn connect(node: TcpStream, server: DatabaseEndpoint, flow: watch::Receiver<ProxyFlow>) {
     let mut cut = flow.clone();
     tokio::select! {
-        _ = carried(node, server, flow) => {}
+        _ = forward(node, server, flow) => {}
         _ = cut.wait_for(|flow| *flow == ProxyFlow::Cut) => {}
     }
 }
 
-async fn carried(
+/// Connects a node to the database and forwards data until one side closes.
+async fn forward(
     node: TcpStream,
     server: DatabaseEndpoint,
     mut flow: watch::Receiver<ProxyFlow>,
@@ -108,16 +113,17 @@ async fn carried(
         DatabaseEndpoint::Tcp(name, port) => {
             let server = TcpStream::connect((name, port)).await?;
             server.set_nodelay(true)?;
-            both_ways(node, server, flow).await
+            forward_both_ways(node, server, flow).await
         }
         #[cfg(unix)]
         DatabaseEndpoint::Unix(socket) => {
-            both_ways(node, tokio::net::UnixStream::connect(socket).await?, flow).await
+            forward_both_ways(node, tokio::net::UnixStream::connect(socket).await?, flow).await
         }
     }
 }
 
-async fn both_ways(
+/// Forwards data in both directions until one of them ends.
+async fn forward_both_ways(
     node: TcpStream,
     server: impl AsyncRead + AsyncWrite,
     flow: watch::Receiver<ProxyFlow>,
@@ -125,12 +131,14 @@ async fn both_ways(
     let ((from_node, to_node), (from_server, to_server)) =
         (tokio::io::split(node), tokio::io::split(server));
     tokio::select! {
-        done = carry(from_node, to_server, flow.clone()) => done,
-        done = carry(from_server, to_node, flow) => done,
+        done = forward_one_way(from_node, to_server, flow.clone()) => done,
+        done = forward_one_way(from_server, to_node, flow) => done,
     }
 }
 
-async fn carry(
+/// Forwards data in one direction; waits while the flow is silent, and delays data while it is
+/// slow.
+async fn forward_one_way(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
     mut flow: watch::Receiver<ProxyFlow>,

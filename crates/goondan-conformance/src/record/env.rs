@@ -26,6 +26,7 @@ pub(super) fn placeholders(bundle: &Bundle) -> Value {
     Value::Object(names.iter().map(value).collect::<Map<_, _>>())
 }
 
+/// Adds the names of all environment variables that `valueFrom.env` refers to.
 fn collect(value: &Value, names: &mut BTreeSet<String>) {
     match value {
         Value::Object(fields) => {

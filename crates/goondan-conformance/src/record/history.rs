@@ -137,6 +137,7 @@ impl CaseHistory {
             .filter(|turn| turn.number.is_some() && turn.instance == self.instance)
     }
 
+    /// Returns a recorded turn by its id; `None` if there is none.
     pub(super) fn turn(&self, id: &str) -> Option<&RecordedTurn> {
         self.turns.iter().find(|turn| turn.id == id)
     }
@@ -202,6 +203,7 @@ impl CaseHistory {
     }
 }
 
+/// Returns the error for a conversation that cannot be recorded.
 fn refuse<T>(message: impl Into<String>) -> Result<T, RecordingError> {
     Err(RecordingError(message.into()))
 }
@@ -415,6 +417,7 @@ pub(super) fn no_files(turn: &RecordedTurn, message: &Message) -> Result<(), Rec
     }
 }
 
+/// Returns the text with its first letter in upper case.
 fn capitalised(text: &str) -> String {
     let mut characters = text.chars();
     characters.next().map_or_else(String::new, |first| {

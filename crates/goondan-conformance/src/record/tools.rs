@@ -35,6 +35,7 @@ pub(super) fn results(
     Value::Object(tools)
 }
 
+/// Returns the name of the Tool in a tool name such as `tool__export`.
 fn resource(tool: &str) -> &str {
     tool.split("__").next().unwrap_or_default()
 }
@@ -46,6 +47,7 @@ fn is_a_resource(bundle: &Bundle, name: &str) -> bool {
     tool.is_some_and(|tool| !matches!(&tool.spec.entry, ToolEntry::Builtin(name) if MESSAGING_TOOLS.contains(&name.as_str())))
 }
 
+/// Converts the result of a call to a tool mock.
 fn result(call: &RecordedCall) -> Value {
     match &call.result.error {
         Some(error) => json!({"call": call.id, "error": error}),

@@ -4,6 +4,7 @@
 use goondan::internal::untrusted_text::{self, KeptCharacters, TextEscaper};
 use serde_json::Value;
 
+/// Formats a value as a YAML document in block style.
 pub(super) fn write(value: &Value) -> String {
     let mut text = String::new();
     match value {
@@ -13,6 +14,7 @@ pub(super) fn write(value: &Value) -> String {
     text
 }
 
+/// Writes a map or a list in block style with an indentation of `depth` levels.
 fn block(value: &Value, depth: usize, out: &mut String) {
     match value {
         Value::Object(fields) => {
@@ -71,10 +73,12 @@ fn nested(value: &Value, depth: usize, out: &mut String) {
     }
 }
 
+/// Writes the indentation of a line.
 fn indent(depth: usize, out: &mut String) {
     out.push_str(&"  ".repeat(depth));
 }
 
+/// Formats a scalar or an empty collection on one line.
 fn inline(value: &Value) -> String {
     match value {
         Value::String(text) => scalar(text),

@@ -15,13 +15,14 @@ pub fn junit(summary: &RunSummary) -> String {
     files.extend(summary.errors.iter().map(|error| &*error.file));
     files.sort();
     files.dedup();
-    report.add_test_suites(files.into_iter().map(|file| suite(file, summary)));
+    report.add_test_suites(files.into_iter().map(|file| suite_of_file(file, summary)));
     report
         .to_string()
         .expect("the XML is written to memory; what it can't hold was dropped from its texts")
 }
 
-fn suite(file: &Path, summary: &RunSummary) -> TestSuite {
+/// Creates the test suite of a file: its test cases, and its errors as failed test cases.
+fn suite_of_file(file: &Path, summary: &RunSummary) -> TestSuite {
     let mut suite = TestSuite::new(file.display().to_string());
     let cases = summary
         .cases
@@ -37,6 +38,7 @@ fn suite(file: &Path, summary: &RunSummary) -> TestSuite {
     suite
 }
 
+/// Converts the report of a test case.
 fn test_case(report: &CaseReport) -> TestCase {
     let mut case = TestCase::new(report.case.clone(), status(report));
     case.set_classname(report.rules.join(" "))
@@ -78,6 +80,7 @@ fn properties(report: &CaseReport, case: &mut TestCase) {
     }
 }
 
+/// Converts the outcome; a failed test case shows its first failure as the message.
 fn status(report: &CaseReport) -> TestCaseStatus {
     match &report.outcome {
         CaseOutcome::Passed => TestCaseStatus::success(),
@@ -99,6 +102,7 @@ fn status(report: &CaseReport) -> TestCaseStatus {
     }
 }
 
+/// Converts an error in a test case file.
 fn broken_case(error: &CaseError) -> TestCase {
     let mut status = TestCaseStatus::non_success(NonSuccessKind::Error);
     status.set_message(error.to_string());

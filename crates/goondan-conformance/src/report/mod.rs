@@ -108,6 +108,7 @@ impl CaseReport {
     }
 }
 
+/// Serializes a duration as milliseconds.
 fn as_millis<S: serde::Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_u64(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
 }

@@ -104,6 +104,7 @@ pub fn closing_line(summary: &RunSummary) -> String {
     )
 }
 
+/// Formats a failed check with its mismatches.
 fn failure(failure: &CheckFailure) -> String {
     let mismatches: String = failure.mismatches.iter().map(mismatch).collect();
     format!(
@@ -112,6 +113,7 @@ fn failure(failure: &CheckFailure) -> String {
     )
 }
 
+/// Formats a mismatch, with its diff on the following lines.
 fn mismatch(mismatch: &ValueMismatch) -> String {
     let ValueMismatch {
         path,

@@ -10,8 +10,8 @@ use goondan::ports::approval::{
 
 use crate::case::step::{ApprovalDecision, ApproveStep, DecisionScope};
 
-/// Gives each answer to the next request that matches. Requests without an answer find no user.
-/// Clones share the answers.
+/// Gives each prepared answer to the next approval request that matches. A request without a
+/// matching answer is handled as if no user were present. Clones share the answers.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ScriptedApprover(Arc<Mutex<Vec<ApproveStep>>>);
 
@@ -24,27 +24,31 @@ impl ScriptedApprover {
             .push(answer);
     }
 
+    /// Takes the first prepared answer that fits the tool; `None` if there is none.
     fn take(&self, tool: &str) -> Option<ApproveStep> {
         let mut answers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let fitting = answers
-            .iter()
-            .position(|answer| answer.tool.as_deref().is_none_or(|wanted| wanted == tool))?;
-        Some(answers.remove(fitting))
+        let position = answers.iter().position(|answer| {
+            answer
+                .tool
+                .as_deref()
+                .is_none_or(|expected| expected == tool)
+        })?;
+        Some(answers.remove(position))
     }
 }
 
 #[async_trait]
 impl Approver for ScriptedApprover {
     async fn ask(&self, request: ApprovalRequest) -> ApprovalAnswer {
-        let kept = self.take(&request.tool_name);
+        let prepared = self.take(&request.tool_name);
         if let Some(ApproveStep {
             after_ms: reading @ 1..,
             ..
-        }) = kept
+        }) = prepared
         {
             tokio::time::sleep(Duration::from_millis(reading)).await;
         }
-        let Some(ApproveStep { answer, covers, .. }) = kept else {
+        let Some(ApproveStep { answer, covers, .. }) = prepared else {
             return ApprovalAnswer::NobodyThere;
         };
         let allow = |scope| ApprovalAnswer::Allow {
@@ -65,6 +69,7 @@ impl Approver for ScriptedApprover {
     }
 }
 
+/// Converts the scope of a prepared answer.
 fn covered(cover: DecisionScope) -> ApprovalCoverage {
     match cover {
         DecisionScope::Call => ApprovalCoverage::Call,

@@ -108,7 +108,7 @@ impl<'c> CaseContext<'c> {
         };
         Ok(CaseContext {
             case,
-            project: lay_out(located, folder.path().join("project"))?,
+            project: create_project(located, folder.path().join("project"))?,
             events: CaseEvents::new(),
             logs: CaseLogs::default(),
             saved: web
@@ -148,7 +148,7 @@ impl<'c> CaseContext<'c> {
         name: &str,
     ) -> Result<PathBuf, String> {
         let root = self.folder.path().join(name);
-        lay_out(located, root.join("project"))?;
+        create_project(located, root.join("project"))?;
         Ok(root)
     }
 
@@ -211,6 +211,7 @@ impl<'c> CaseContext<'c> {
         }
     }
 
+    /// Remembers the working directory setting of each agent.
     fn note_workdirs(&mut self, bundle: &Bundle) {
         let agents = bundle.agents().values();
         self.workdirs
@@ -236,27 +237,28 @@ impl<'c> CaseContext<'c> {
     /// A step's start event precedes its model call. A test case that kills at that event expects
     /// that the call uses up its reply. The kill therefore waits a short time for the call.
     pub(crate) fn kill(&mut self) {
-        if let Some(life) = self.life.take() {
-            let asked = self.models.asked(self.events.count("step.started", None));
+        if let Some(process) = self.life.take() {
+            let model_call = self.models.asked(self.events.count("step.started", None));
             // A step without a model call times out.
-            let _ = life.run(self, async {
-                tokio::time::timeout(MODEL_CALL_DELAY, asked).await
+            let _ = process.run(self, async {
+                tokio::time::timeout(MODEL_CALL_DELAY, model_call).await
             });
-            life.kill();
+            process.kill();
             self.cut_off = true;
         }
     }
 
-    /// Applies a fault to the nodes. Running turns may be interrupted.
+    /// Runs `fault`, such as a kill or a partition, on the nodes of the test case. Fails if the
+    /// test case has no nodes. Running turns can be interrupted, so later checks allow gaps.
     pub(crate) fn with_cluster<T>(
         &mut self,
-        trouble: impl FnOnce(&mut CaseCluster, &Self) -> Result<T, Broken>,
+        fault: impl FnOnce(&mut CaseCluster, &Self) -> Result<T, Broken>,
     ) -> Result<T, Broken> {
-        let mut life = self.life.take().ok_or("the swarm did not start")?;
-        let done = life.cluster().map(|cluster| trouble(cluster, self));
-        self.life = Some(life);
+        let mut process = self.life.take().ok_or("the swarm did not start")?;
+        let result = process.cluster().map(|cluster| fault(cluster, self));
+        self.life = Some(process);
         self.cut_off = true;
-        done.unwrap_or_else(|| Err("the case has no nodes".to_owned()))
+        result.unwrap_or_else(|| Err("the case has no nodes".to_owned()))
     }
 
     /// Returns all workspaces that swarms left on disk.
@@ -283,6 +285,7 @@ impl<'c> CaseContext<'c> {
         }
     }
 
+    /// Saves the result of a step under `name`, for references in later steps.
     pub(crate) fn save(&mut self, name: Option<&str>, view: &Value) {
         if let Some(name) = name {
             self.saved.insert(name.to_owned(), view.clone());
@@ -311,7 +314,9 @@ pub(super) fn run_detached<T>(work: impl Future<Output = T>) -> T {
         .block_on(work)
 }
 
-fn lay_out(located: &LocatedCase, root: PathBuf) -> Result<ProjectFolder, String> {
+/// Creates the project directory of a test case: copies the project that the case names, then
+/// writes the files that the case declares.
+fn create_project(located: &LocatedCase, root: PathBuf) -> Result<ProjectFolder, String> {
     let mut project = ProjectFolder::create(root).map_err(|error| error.to_string())?;
     if let Some(path) = &located.case.project {
         let source = located.file.parent().unwrap_or(Path::new(".")).join(path);

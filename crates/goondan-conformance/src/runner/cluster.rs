@@ -27,6 +27,10 @@ const DISCONNECT_EVICTION_TIME: Duration = Duration::from_secs(2);
 /// Time limit for a node to join again.
 const REJOIN_TIMEOUT: Duration = Duration::from_secs(20);
 
+/// State of a node that neither leads nor works, as [`NodeInfo`] reports it.
+const STATE_STANDBY: &str = "waits";
+
+/// The running nodes of a test case, with a database proxy for each node.
 pub(crate) struct CaseCluster {
     /// Tokio runtime of waiting steps.
     runtime: Runtime,
@@ -90,17 +94,18 @@ impl CaseCluster {
             tokio::select! {
                 // After a node is the leader, its start cannot be refused any more.
                 Ok(error) = refusal => Err(error),
-                () = cluster.is_led() => Ok(()),
+                () = cluster.wait_for_leader() => Ok(()),
             }
         };
         if let Err(error) = cluster.run(world, leads(&cluster))? {
             return Ok(Err(error));
         }
         (2..=cluster.nodes.len()).for_each(|number| cluster.spawn(world, number, None));
-        cluster.run(world, cluster.all_work())?;
+        cluster.run(world, cluster.wait_until_all_work())?;
         Ok(Ok(cluster))
     }
 
+    /// Starts node `number` (from 1). `refused` receives the error if the node cannot start.
     fn spawn(
         &mut self,
         world: &CaseContext<'_>,
@@ -138,7 +143,7 @@ impl CaseCluster {
 
     /// Returns the leader's swarm, as soon as there is a reachable leader.
     pub(super) fn swarm(&self, world: &CaseContext<'_>) -> Result<Swarm, OutOfTime> {
-        self.run(world, self.is_led())?;
+        self.run(world, self.wait_for_leader())?;
         // The leader may have ended since.
         match self.leader.borrow().clone() {
             Some(led) => Ok(led.swarm),
@@ -146,21 +151,24 @@ impl CaseCluster {
         }
     }
 
-    async fn is_led(&self) {
+    /// Waits until a reachable node is the leader.
+    async fn wait_for_leader(&self) {
         // The sender exists as long as `self`.
         let _ = self.leader.subscribe().wait_for(Option::is_some).await;
     }
 
-    /// Returns leaders and workers of the test case, including nodes that ended recently.
-    async fn at_work(&self) -> Vec<NodeInfo> {
+    /// Returns the leader and the workers of the test case, but no standby nodes. Includes nodes
+    /// that ended recently: the database lists a node until its heartbeat expires.
+    async fn leader_and_workers(&self) -> Vec<NodeInfo> {
         let name = self.database.name(&self.outfit.workspace);
         let mut nodes = self.database.nodes().await.unwrap_or_default();
-        nodes.retain(|node| node.workspace == name && node.state != "waits");
+        nodes.retain(|node| node.workspace == name && node.state != STATE_STANDBY);
         nodes
     }
 
-    async fn all_work(&self) {
-        while self.at_work().await.len() < self.nodes.len() {
+    /// Waits until each node is the leader or a worker.
+    async fn wait_until_all_work(&self) {
+        while self.leader_and_workers().await.len() < self.nodes.len() {
             tokio::time::sleep(NODE_POLL_INTERVAL).await;
         }
     }
@@ -181,6 +189,7 @@ impl CaseCluster {
         }
     }
 
+    /// Returns node `number` (from 1). Fails if it is not running.
     fn node(&mut self, number: usize) -> Result<&mut NodeSlot, Broken> {
         let node = &mut self.nodes[number - 1];
         if node.running.is_some() {
@@ -193,14 +202,14 @@ impl CaseCluster {
     /// Kills a node like a crashed process.
     pub(super) fn kill(&mut self, world: &CaseContext<'_>, number: usize) -> Result<(), Broken> {
         self.node(number)?;
-        let asked = self
+        let model_call = self
             .outfit
             .models
             .asked(world.events.count("step.started", None));
         let _ = self.run(world, async {
-            tokio::time::timeout(MODEL_CALL_DELAY, asked).await
+            tokio::time::timeout(MODEL_CALL_DELAY, model_call).await
         });
-        self.hide(number);
+        self.clear_leader_if(number);
         let node = self.node(number)?;
         node.paused = None;
         if let Some(running) = node.running.take() {
@@ -211,7 +220,7 @@ impl CaseCluster {
 
     /// Starts a killed node, or restarts a running one, and waits until it joins.
     pub(super) fn restart(&mut self, world: &CaseContext<'_>, number: usize) -> Result<(), Broken> {
-        let known = self.known(world)?;
+        let previous_ids = self.current_node_ids(world)?;
         let node = &mut self.nodes[number - 1];
         node.paused = None;
         if let Some(running) = node.running.take() {
@@ -221,38 +230,38 @@ impl CaseCluster {
             running.kill();
         }
         self.spawn(world, number, None);
-        self.await_return(world, number, &known)
+        self.await_return(world, number, &previous_ids)
     }
 
     /// Suspends a node.
     pub(super) fn pause(&mut self, number: usize) -> Result<(), Broken> {
-        self.hide(number);
+        self.clear_leader_if(number);
         let node = self.node(number)?;
         let (Some(running), None) = (&node.running, &node.paused) else {
             return Err(format!("node {number} is already paused"));
         };
-        let ((going_on, until), (stands, standing)) = (mpsc::channel(), mpsc::channel());
+        let ((resume, until), (stands, is_paused)) = (mpsc::channel(), mpsc::channel());
         running.order(NodeCommand::Pause { stands, until });
         // No answer comes from a node that is between two starts. It handles the order at its next
         // start.
-        let _ = standing.recv_timeout(MODEL_CALL_DELAY);
+        let _ = is_paused.recv_timeout(MODEL_CALL_DELAY);
         node.paused = Some(PausedNode {
             since: Instant::now(),
-            _going_on: going_on,
+            _going_on: resume,
         });
         Ok(())
     }
 
     /// Resumes a node. If it was evicted, waits until it joins again.
     pub(super) fn resume(&mut self, world: &CaseContext<'_>, number: usize) -> Result<(), Broken> {
-        let known = self.known(world)?;
+        let previous_ids = self.current_node_ids(world)?;
         let Some(paused) = self.node(number)?.paused.take() else {
             return Err(format!("node {number} is not paused"));
         };
-        let was_expelled = paused.since.elapsed() > PAUSE_EVICTION_TIME;
+        let was_evicted = paused.since.elapsed() > PAUSE_EVICTION_TIME;
         drop(paused);
-        if was_expelled {
-            self.await_return(world, number, &known)
+        if was_evicted {
+            self.await_return(world, number, &previous_ids)
         } else {
             Ok(())
         }
@@ -272,14 +281,14 @@ impl CaseCluster {
         how: PartitionMode,
         time: Option<Duration>,
     ) -> Result<(), Broken> {
-        self.hide(number);
+        self.clear_leader_if(number);
         let node = self.node(number)?;
-        let (flow, noticed) = match how {
+        let (flow, eviction_time) = match how {
             PartitionMode::Silent => (ProxyFlow::Silent, PAUSE_EVICTION_TIME),
             PartitionMode::Cut => (ProxyFlow::Cut, DISCONNECT_EVICTION_TIME),
         };
         node.proxy.set(flow);
-        node.parted = Some((Instant::now(), noticed));
+        node.parted = Some((Instant::now(), eviction_time));
         if let Some(time) = time {
             node.parted = None;
             let proxy = Arc::clone(&node.proxy);
@@ -293,15 +302,15 @@ impl CaseCluster {
 
     /// Ends a partition. If the node was evicted, waits until it joins again.
     pub(super) fn heal(&mut self, world: &CaseContext<'_>, number: usize) -> Result<(), Broken> {
-        let known = self.known(world)?;
+        let previous_ids = self.current_node_ids(world)?;
         let node = self.node(number)?;
-        let Some((since, noticed)) = node.parted.take() else {
+        let Some((since, eviction_time)) = node.parted.take() else {
             return Err(format!("node {number} has no partition"));
         };
-        let was_expelled = since.elapsed() > noticed;
+        let was_evicted = since.elapsed() > eviction_time;
         node.proxy.set(ProxyFlow::Open);
-        if was_expelled {
-            self.await_return(world, number, &known)
+        if was_evicted {
+            self.await_return(world, number, &previous_ids)
         } else {
             Ok(())
         }
@@ -314,39 +323,40 @@ impl CaseCluster {
             .collect()
     }
 
-    /// Removes an unreachable leader, so that steps do not use it.
-    fn hide(&self, number: usize) {
+    /// Clears the leader if it is node `number`, so that steps wait for a reachable leader.
+    fn clear_leader_if(&self, number: usize) {
         self.leader.send_if_modified(|leader| {
             leader.as_ref().is_some_and(|led| led.number == number) && leader.take().is_some()
         });
     }
 
-    fn known(&self, world: &CaseContext<'_>) -> Result<HashSet<String>, Broken> {
+    /// Returns the ids of the leader and the workers. A node that joins again has a new id.
+    fn current_node_ids(&self, world: &CaseContext<'_>) -> Result<HashSet<String>, Broken> {
         let nodes = self
-            .run(world, self.at_work())
+            .run(world, self.leader_and_workers())
             .map_err(|OutOfTime| "reading the nodes timed out".to_owned())?;
         Ok(nodes.into_iter().map(|node| node.id).collect())
     }
 
-    /// Waits for a node with a new id.
+    /// Waits until a node joins whose id is not in `previous_ids`. Fails after [`REJOIN_TIMEOUT`].
     fn await_return(
         &self,
         world: &CaseContext<'_>,
         number: usize,
-        known: &HashSet<String>,
+        previous_ids: &HashSet<String>,
     ) -> Result<(), Broken> {
-        let back = async {
+        let rejoined = async {
             while self
-                .at_work()
+                .leader_and_workers()
                 .await
                 .iter()
-                .all(|node| known.contains(&node.id))
+                .all(|node| previous_ids.contains(&node.id))
             {
                 tokio::time::sleep(NODE_POLL_INTERVAL).await;
             }
         };
         match self.run(world, async {
-            tokio::time::timeout(REJOIN_TIMEOUT, back).await
+            tokio::time::timeout(REJOIN_TIMEOUT, rejoined).await
         }) {
             Ok(Ok(())) => Ok(()),
             _ => Err(format!(

@@ -37,23 +37,23 @@ struct RecorderState {
 
 /// Runs the file of a Connection until it has emitted the requested events and sent its answers, or
 /// ends.
-pub(super) async fn connect(swarm: &Swarm, wanted: &ConnectStep) -> Result<Value, String> {
-    let bound = bound(swarm, &wanted.connection).await?;
+pub(super) async fn connect(swarm: &Swarm, step: &ConnectStep) -> Result<Value, String> {
+    let bound = bound(swarm, &step.connection).await?;
     let state = RecorderState {
-        lines: wanted.lines.iter().cloned().collect(),
+        lines: step.lines.iter().cloned().collect(),
         ..RecorderState::default()
     };
     let counter = Arc::new(EventRecorder {
         events: bound.events.clone(),
-        answer: wanted.answer.clone(),
+        answer: step.answer.clone(),
         state: Mutex::new(state),
         changed: Notify::new(),
     });
-    let desk: Arc<dyn ConnectorHost> = Arc::clone(&counter) as _;
+    let host: Arc<dyn ConnectorHost> = Arc::clone(&counter) as _;
     let ended = tokio::select! {
         biased;
-        () = counter.until(wanted.events) => None,
-        ended = swarm.run_connector(&bound, desk) => Some(ended),
+        () = counter.wait_for_events(step.events) => None,
+        ended = swarm.run_connector(&bound, host) => Some(ended),
     };
     let state = counter.state();
     let error = match &ended {
@@ -66,6 +66,7 @@ pub(super) async fn connect(swarm: &Swarm, wanted: &ConnectStep) -> Result<Value
     )
 }
 
+/// Returns the Connection `name`. Fails if it is unusable or its connector is built in.
 async fn bound(swarm: &Swarm, name: &str) -> Result<BoundConnection, String> {
     let connections = swarm.connections().await;
     let bound = connections
@@ -89,7 +90,8 @@ impl EventRecorder {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn until(&self, events: usize) {
+    /// Waits until the connector has emitted `events` events and all of them are handled.
+    async fn wait_for_events(&self, events: usize) {
         loop {
             let changed = self.changed.notified();
             {
@@ -108,7 +110,7 @@ impl ConnectorHost for EventRecorder {
     async fn emit(&self, event: Value) -> Result<(), ToolError> {
         let refused = |why: String| Err(ToolError::new(why).code(Code::CONNECTOR_EVENT));
         match event["name"].as_str() {
-            Some(name) if self.events.iter().any(|known| known == name) => {}
+            Some(name) if self.events.iter().any(|declared| declared == name) => {}
             Some(name) => return refused(format!("the Connector declares no event `{name}`")),
             None => return refused("an event needs a `name`".to_owned()),
         }
@@ -132,7 +134,7 @@ impl ConnectorHost for EventRecorder {
         let line = self.state().lines.pop_front();
         if line.is_none() {
             // After the end of the input, the file continues until its answers are sent.
-            self.until(0).await;
+            self.wait_for_events(0).await;
         }
         line
     }

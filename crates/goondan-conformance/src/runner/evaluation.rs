@@ -53,6 +53,7 @@ pub(crate) fn run_live(
     }
 }
 
+/// Runs a live test case once and lets the judge grade it.
 fn run(located: &LocatedCase, conditions: RunConditions) -> RunReport {
     let broken = |message: String| RunReport {
         failures: vec![CheckFailure::new("the case", message)],

@@ -36,6 +36,7 @@ impl CaseEvents {
         }
     }
 
+    /// Records an event and wakes waiting steps.
     fn push(&self, event: RuntimeEvent) {
         let mut events = self.lock();
         events.push(event);
@@ -65,10 +66,10 @@ impl CaseEvents {
 
     /// Returns the number of events of a type, optionally of one agent.
     pub(crate) fn count(&self, event: &str, agent: Option<&str>) -> usize {
-        let wanted = |e: &&RuntimeEvent| {
+        let is_match = |e: &&RuntimeEvent| {
             type_of(e) == event && agent.is_none_or(|agent| e.agent_name == agent)
         };
-        self.lock().iter().filter(wanted).count()
+        self.lock().iter().filter(is_match).count()
     }
 
     /// Waits for `count` events of a type. On timeout, returns the current number.

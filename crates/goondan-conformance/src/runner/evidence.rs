@@ -50,6 +50,7 @@ pub(crate) struct CaseEvidence<'c> {
 }
 
 impl<'c> CaseEvidence<'c> {
+    /// Collects everything that the checks need after the last step.
     pub(crate) fn collect(world: &CaseContext<'c>, catalog: Catalog) -> Result<Self, String> {
         let workspaces = world.workspaces();
         let tools_in_project = world
@@ -112,6 +113,7 @@ impl<'c> CaseEvidence<'c> {
     }
 }
 
+/// Reads all conversations from the workspaces on disk.
 fn conversations(workspaces: &[Workspace]) -> Result<Conversations, String> {
     let mut conversations = BTreeMap::new();
     for workspace in workspaces {
@@ -129,6 +131,7 @@ fn conversations(workspaces: &[Workspace]) -> Result<Conversations, String> {
     Ok(conversations)
 }
 
+/// Reads all conversations from the workspaces in the database.
 async fn conversations_in(
     database: &Database,
     workspaces: &[Workspace],

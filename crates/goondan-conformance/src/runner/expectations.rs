@@ -33,14 +33,16 @@ pub(super) fn judge(expect: &CaseExpectation, evidence: &CaseEvidence<'_>) -> Ve
     failures
 }
 
-fn fails(place: &str, matcher: &ValueMatcher, actual: Option<&Value>) -> Vec<CheckFailure> {
+/// Returns the failures of one matcher; none if the value matches.
+fn check_value(place: &str, matcher: &ValueMatcher, actual: Option<&Value>) -> Vec<CheckFailure> {
     CheckFailure::of_mismatches(place, "not as expected", matcher.check(actual))
 }
 
+/// Checks the diagnostics. Without an expectation, the bundle must have no errors.
 fn diagnostics(expect: &CaseExpectation, evidence: &CaseEvidence<'_>) -> Vec<CheckFailure> {
     let place = "expect.diagnostics";
     match &expect.diagnostics {
-        Some(matcher) => fails(
+        Some(matcher) => check_value(
             place,
             &matcher.clone().in_any_order(),
             Some(&view::diagnostics(&evidence.diagnostics)),
@@ -61,10 +63,11 @@ fn diagnostics(expect: &CaseExpectation, evidence: &CaseEvidence<'_>) -> Vec<Che
     }
 }
 
+/// Checks the tool names of each agent.
 fn catalog(expect: &CaseExpectation, evidence: &CaseEvidence<'_>) -> Vec<CheckFailure> {
     let judge = |(agent, matcher): (&String, &ValueMatcher)| {
         let names = evidence.catalog.get(agent).map(|names| json!(names));
-        fails(
+        check_value(
             &child("expect.catalog", agent),
             &matcher.clone().in_any_order(),
             names.as_ref(),
@@ -73,6 +76,7 @@ fn catalog(expect: &CaseExpectation, evidence: &CaseEvidence<'_>) -> Vec<CheckFa
     expect.catalog.iter().flat_map(judge).collect()
 }
 
+/// Checks the model requests of each agent.
 fn requests(expect: &CaseExpectation, evidence: &CaseEvidence<'_>) -> Vec<CheckFailure> {
     let judge = |(agent, matcher): (&String, &ValueMatcher)| {
         let of_agent = evidence
@@ -80,14 +84,15 @@ fn requests(expect: &CaseExpectation, evidence: &CaseEvidence<'_>) -> Vec<CheckF
             .iter()
             .filter(|request| request.instance.agent == *agent);
         let views: Value = of_agent.map(view::request).collect();
-        fails(&child("expect.requests", agent), matcher, Some(&views))
+        check_value(&child("expect.requests", agent), matcher, Some(&views))
     };
     expect.requests.iter().flat_map(judge).collect()
 }
 
+/// Checks the messages that each mocked MCP server received.
 fn mcp(expect: &CaseExpectation, evidence: &CaseEvidence<'_>) -> Vec<CheckFailure> {
     let judge = |(tool, matcher): (&String, &ValueMatcher)| {
-        fails(
+        check_value(
             &child("expect.mcp", tool),
             matcher,
             evidence.mcp.received(tool).as_ref(),
@@ -96,6 +101,7 @@ fn mcp(expect: &CaseExpectation, evidence: &CaseEvidence<'_>) -> Vec<CheckFailur
     expect.mcp.iter().flat_map(judge).collect()
 }
 
+/// Checks the messages of each conversation.
 fn conversations(expect: &CaseExpectation, evidence: &CaseEvidence<'_>) -> Vec<CheckFailure> {
     let by_name: BTreeMap<String, &Vec<Arc<Message>>> = evidence
         .conversations
@@ -106,7 +112,7 @@ fn conversations(expect: &CaseExpectation, evidence: &CaseEvidence<'_>) -> Vec<C
         let messages = by_name
             .get(instance)
             .map(|messages| view::messages(messages));
-        fails(
+        check_value(
             &child("expect.conversation", instance),
             matcher,
             messages.as_ref(),
@@ -127,7 +133,7 @@ fn tool_results(expect: &CaseExpectation, evidence: &CaseEvidence<'_>) -> Vec<Ch
         .flat_map(|message| message.tool_results())
         .map(view::result)
         .collect();
-    fails("expect.toolResults", matcher, Some(&results))
+    check_value("expect.toolResults", matcher, Some(&results))
 }
 
 /// Searches each expected event after the previous match.
@@ -187,10 +193,11 @@ fn short_event(event: &Value) -> String {
     .to_string()
 }
 
+/// Checks the contents of files.
 fn files(expect: &CaseExpectation, evidence: &CaseEvidence<'_>) -> Vec<CheckFailure> {
     let judge = |(place, matcher): (&RootedPath, &ValueMatcher)| {
         let content = locate(place, evidence).and_then(|path| read(&path));
-        fails(
+        check_value(
             &child("expect.files", &place.to_string()),
             matcher,
             content.as_ref(),
@@ -199,6 +206,7 @@ fn files(expect: &CaseExpectation, evidence: &CaseEvidence<'_>) -> Vec<CheckFail
     expect.files.iter().flat_map(judge).collect()
 }
 
+/// Returns the path of a file; `None` if it does not exist or its agent is unknown.
 fn locate(place: &RootedPath, evidence: &CaseEvidence<'_>) -> Option<PathBuf> {
     match place {
         RootedPath::Project { path } => Some(evidence.project.join(path)),
@@ -243,6 +251,7 @@ fn expand(root: &Path, pattern: &str) -> Option<PathBuf> {
     found.into_iter().next()
 }
 
+/// Returns the sorted names in a directory that match a pattern with `*`.
 fn names_like(folder: &Path, pattern: &str) -> Vec<String> {
     let regex = regex::escape(pattern).replace("\\*", ".*");
     let regex = regex::Regex::new(&format!("^{regex}$"))

@@ -96,10 +96,12 @@ impl McpMock {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns whether the server speaks the stateless protocol revision.
     fn is_modern(&self) -> bool {
         self.fixture.protocol.as_deref() == Some("2026-07-28")
     }
 
+    /// Plays the next start of the server, such as an immediate exit.
     async fn play(self: Arc<Self>, stream: DuplexStream) {
         let start = {
             let mut state = self.state();
@@ -119,7 +121,7 @@ impl McpMock {
                     player: self,
                     output,
                 }
-                .hear(input)
+                .receive_messages(input)
                 .await;
             }
             McpStart::Dies => {}
@@ -148,37 +150,41 @@ impl McpMock {
     }
 }
 
+/// Reads and ignores all input.
 async fn drain(input: ReadHalf<DuplexStream>) {
     let mut lines = BufReader::new(input).lines();
     while let Ok(Some(_)) = lines.next_line().await {}
 }
 
 impl McpMockConnection {
-    async fn hear(self, input: ReadHalf<DuplexStream>) {
+    /// Records and answers messages until the client disconnects; ignores lines that are not JSON.
+    async fn receive_messages(self, input: ReadHalf<DuplexStream>) {
         let conversation = Arc::new(self);
         let mut lines = BufReader::new(input).lines();
         while let Ok(Some(line)) = lines.next_line().await {
             let Ok(message) = serde_json::from_str::<Value>(&line) else {
                 continue;
             };
-            conversation.note(&message);
+            conversation.record_message(&message);
             // Each call has its own task, so that a slow call does not block others.
             let conversation = Arc::clone(&conversation);
             tokio::spawn(async move { conversation.answer(&message).await });
         }
     }
 
-    fn note(&self, message: &Value) {
+    /// Records a tool call or a cancellation for `expect.mcp`.
+    fn record_message(&self, message: &Value) {
         let params = &message["params"];
-        let heard = match message["method"].as_str() {
+        let record = match message["method"].as_str() {
             Some("tools/call") => json!({"call": params["name"], "arguments": params["arguments"]}),
             Some("notifications/cancelled") => json!({"cancelled": true}),
             _ => return,
         };
-        self.player.state().heard.push(heard);
+        self.player.state().heard.push(record);
     }
 
-    async fn say(&self, message: &Value) {
+    /// Sends a message; does nothing if the client has disconnected.
+    async fn send(&self, message: &Value) {
         if let Some(output) = &mut *self.output.lock().await {
             let line = format!("{message}\n");
             // A disconnected client needs no reply.
@@ -186,6 +192,7 @@ impl McpMockConnection {
         }
     }
 
+    /// Answers a request; ignores notifications.
     async fn answer(&self, message: &Value) {
         let Some(id) = message.get("id") else { return };
         let method = message["method"].as_str().unwrap_or_default();
@@ -209,30 +216,31 @@ impl McpMockConnection {
                 let error =
                     json!({"code": -32601, "message": format!("there is no method {other}")});
                 return self
-                    .say(&json!({"jsonrpc": "2.0", "id": id, "error": error}))
+                    .send(&json!({"jsonrpc": "2.0", "id": id, "error": error}))
                     .await;
             }
         };
-        self.say(&json!({"jsonrpc": "2.0", "id": id, "result": result}))
+        self.send(&json!({"jsonrpc": "2.0", "id": id, "result": result}))
             .await;
     }
 
+    /// Returns the result of `tools/list`.
     fn list(&self) -> Value {
         let tool = |tool: &McpToolFixture| {
             let schema = tool
                 .input_schema
                 .clone()
                 .map_or_else(|| json!({"type": "object"}), Value::Object);
-            let mut told = json!({"name": tool.name, "inputSchema": schema});
-            told["description"] = json!(
+            let mut description = json!({"name": tool.name, "inputSchema": schema});
+            description["description"] = json!(
                 tool.description
                     .clone()
                     .unwrap_or_else(|| format!("Does {}.", tool.name))
             );
             if let Some(annotations) = &tool.annotations {
-                told["annotations"] = json!(annotations);
+                description["annotations"] = json!(annotations);
             }
-            told
+            description
         };
         let tools: Vec<Value> = self.player.state().tools.iter().map(tool).collect();
         match self.player.is_modern() {
@@ -243,6 +251,7 @@ impl McpMockConnection {
         }
     }
 
+    /// Answers a tool call: progress, delay, noise and then the scripted reply.
     async fn call(&self, id: &Value, params: &Value) {
         let name = params["name"].as_str().unwrap_or_default();
         if !self
@@ -254,15 +263,15 @@ impl McpMockConnection {
         {
             let error = json!({"code": -32602, "message": format!("Unknown tool: {name}")});
             return self
-                .say(&json!({"jsonrpc": "2.0", "id": id, "error": error}))
+                .send(&json!({"jsonrpc": "2.0", "id": id, "error": error}))
                 .await;
         }
         let reply = self.player.reply(name, &params["arguments"]);
         for step in &reply.progress {
-            let mut told = json!(step);
-            told["progressToken"] = params["_meta"]["progressToken"].clone();
-            self.say(
-                &json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": told}),
+            let mut progress = json!(step);
+            progress["progressToken"] = params["_meta"]["progressToken"].clone();
+            self.send(
+                &json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": progress}),
             )
             .await;
         }
@@ -282,16 +291,18 @@ impl McpMockConnection {
                 let _ = output.shutdown().await;
             }
         } else if !reply.hangs {
-            self.say(&result(id, &reply, self.player.is_modern())).await;
+            self.send(&result(id, &reply, self.player.is_modern()))
+                .await;
         }
         if let Some(tools) = reply.tools {
             self.player.state().tools = tools;
-            self.say(&json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}))
+            self.send(&json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}))
                 .await;
         }
     }
 }
 
+/// Converts a scripted reply to a JSON-RPC response.
 fn result(id: &Value, reply: &McpReply, is_modern: bool) -> Value {
     if let Some(refusal) = &reply.error {
         let error = json!({"code": refusal.code, "message": refusal.message});

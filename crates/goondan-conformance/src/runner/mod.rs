@@ -43,6 +43,7 @@ pub(crate) use project::walk;
 /// Time after the time limit for cleanup. After that, the test case is abandoned.
 const CLEANUP_TIMEOUT: Duration = Duration::from_secs(15);
 
+/// Runs a test case and returns its report; a panic or a hang fails the test case.
 pub(crate) fn run_case(located: &LocatedCase, options: &RunOptions) -> CaseReport {
     let (begun, time_limit, database) =
         (Instant::now(), options.time_limit, options.database.clone());
@@ -66,15 +67,16 @@ fn guarded<T: Send + 'static>(
 ) -> Result<T, CheckFailure> {
     let (done, outcome) = mpsc::channel();
     std::thread::spawn(move || {
-        let outcome = catch_unwind(AssertUnwindSafe(work)).map_err(|panic| panicked(&*panic));
+        let outcome = catch_unwind(AssertUnwindSafe(work)).map_err(|panic| panic_failure(&*panic));
         // The receiver no longer exists if the test case was abandoned.
         let _ = done.send(outcome);
     });
     outcome
         .recv_timeout(limit + CLEANUP_TIMEOUT)
-        .unwrap_or_else(|_| Err(stuck(limit)))
+        .unwrap_or_else(|_| Err(timeout_failure(limit)))
 }
 
+/// Runs a test case, or skips it if its requirements are not met.
 fn run(located: &LocatedCase, conditions: RunConditions) -> CaseOutcome {
     if located.case.live.is_some() && located.case.models.is_empty() {
         return CaseOutcome::Skipped("it only runs with `--live`: it has no `models`".to_owned());
@@ -89,6 +91,7 @@ fn run(located: &LocatedCase, conditions: RunConditions) -> CaseOutcome {
     }
 }
 
+/// Performs the steps and checks the expectations. `Err`: the test case could not run.
 fn run_and_judge(
     located: &LocatedCase,
     conditions: RunConditions,
@@ -134,7 +137,7 @@ fn unsupported(case: &ConformanceCase, has_database: bool) -> Option<String> {
     if needs_modes && !cfg!(unix) {
         return Some("files with a mode need a Unix system".to_owned());
     }
-    let missing = case.needs.iter().find(|program| !is_there(program))?;
+    let missing = case.needs.iter().find(|program| !is_installed(program))?;
     Some(format!("it needs `{missing}`, which is not on the PATH"))
 }
 
@@ -150,7 +153,8 @@ fn is_of_embedded_store(place: &RootedPath) -> bool {
             .any(|part| path.contains(part))
 }
 
-fn is_there(program: &str) -> bool {
+/// Returns whether PATH contains the program.
+fn is_installed(program: &str) -> bool {
     std::env::var_os("PATH")
         .is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(program).is_file()))
 }
@@ -173,7 +177,8 @@ fn catalog(world: &CaseContext<'_>) -> Catalog {
         .collect()
 }
 
-fn stuck(time_limit: Duration) -> CheckFailure {
+/// Creates the failure of a test case that ignored its time limit.
+fn timeout_failure(time_limit: Duration) -> CheckFailure {
     let message = format!(
         "did not end within {} s and could not be stopped",
         time_limit.as_secs()
@@ -181,7 +186,8 @@ fn stuck(time_limit: Duration) -> CheckFailure {
     CheckFailure::new("the case", message)
 }
 
-fn panicked(panic: &(dyn std::any::Any + Send)) -> CheckFailure {
+/// Creates the failure of a test case that panicked.
+fn panic_failure(panic: &(dyn std::any::Any + Send)) -> CheckFailure {
     let text = panic
         .downcast_ref::<String>()
         .map(String::as_str)

@@ -42,6 +42,7 @@ struct ModelRequestLog {
 }
 
 impl ModelRequestLog {
+    /// Records a request, and the node that runs the turn of its conversation.
     fn push(&self, node: usize, request: ModelRequest) {
         let instance = request.instance.to_string();
         self.nodes
@@ -55,6 +56,7 @@ impl ModelRequestLog {
 }
 
 impl CaseModels {
+    /// Creates the models of a test case: scripted replies, or the real models for live runs.
     pub(super) fn of(case: &ConformanceCase, live: Option<&LiveCase>) -> Self {
         let own = match live {
             Some(live) => OwnProviders::Live(LiveModels::new(&live.scripts)),
@@ -106,6 +108,7 @@ pub(super) struct NodeModels {
 }
 
 impl NodeModels {
+    /// Creates the models of a node; requests are recorded with its number.
     pub(super) fn of(node: usize, models: Arc<CaseModels>) -> Self {
         NodeModels { node, models }
     }
@@ -135,6 +138,7 @@ impl ModelFactory for CaseModels {
 }
 
 impl CaseModels {
+    /// Creates the client of a model on a node; its requests are recorded.
     fn client_on(
         &self,
         node: usize,

@@ -127,6 +127,7 @@ impl NodeConfig {
         again
     }
 
+    /// Runs the node as worker or leader until it ends, loses its role or gets an order to stop.
     async fn work_or_lead(
         &self,
         orders: &mut UnboundedReceiver<NodeCommand>,
@@ -162,8 +163,8 @@ impl NodeConfig {
                         let again = !matches!(error, StartError::Diagnostics(_));
                         tracing::debug!(%error, node = self.number, "a node failed to start");
                         return match refused.take() {
-                            Some(told) => {
-                                let _ = told.send(error);
+                            Some(refused) => {
+                                let _ = refused.send(error);
                                 NodeExit { leading, again: false }
                             }
                             None => NodeExit { leading, again },

@@ -53,6 +53,7 @@ impl ProjectFolder {
         Ok(())
     }
 
+    /// Copies a file into the project and remembers its content as unchanged.
     fn copy(&mut self, file: &Path, path: &Path) -> io::Result<()> {
         let target = self.root.join(path);
         create_parent(&target)?;
@@ -153,16 +154,19 @@ pub(crate) fn walk(
     Ok(files)
 }
 
+/// Creates the parent directories of a file.
 fn create_parent(path: &Path) -> io::Result<()> {
     path.parent().map_or(Ok(()), std::fs::create_dir_all)
 }
 
+/// Sets the permission bits of a file.
 #[cfg(unix)]
 fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))
 }
 
+/// Returns the permission bits of a file; `None` if there is no such file.
 #[cfg(unix)]
 fn mode_of(path: &Path) -> Option<u32> {
     use std::os::unix::fs::PermissionsExt;

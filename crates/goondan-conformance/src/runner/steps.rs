@@ -59,6 +59,7 @@ pub(super) fn perform(world: &mut CaseContext<'_>) -> StepResults {
     performed
 }
 
+/// Performs a step and returns its result; `None` for an action without a result.
 fn perform_one(world: &mut CaseContext<'_>, step: &CaseStep) -> Result<Option<Value>, Broken> {
     match &step.action {
         StepAction::Send(send) => self::send(world, send, step.expect.is_some()).map(Some),
@@ -143,6 +144,7 @@ fn heal(world: &mut CaseContext<'_>, SomeNode { node }: &SomeNode) -> Result<(),
     })
 }
 
+/// Checks the result of a step. Without `expect`, a live run fails if the result is an error.
 fn judge(world: &CaseContext<'_>, step: &CaseStep, place: &str, view: &Value) -> Vec<CheckFailure> {
     let Some(expected) = &step.expect else {
         // A script can expect an error, but a live model has to answer at least.
@@ -185,6 +187,8 @@ fn mismatch_message(expected: &ValueMatcher, view: &Value) -> String {
     }
 }
 
+/// Sends an input, and waits for the answer if the step says so. `may_be_refused`: a refusal is a
+/// result, not an error.
 fn send(
     world: &mut CaseContext<'_>,
     send: &SendStep,
@@ -199,10 +203,10 @@ fn send(
         ..Input::default()
     };
     let begun = Instant::now();
-    let life = alive(world)?;
-    let swarm = led(world, life)?;
+    let process = running_process(world)?;
+    let swarm = leader_swarm(world, process)?;
     let view = match in_time(
-        life.run(world, swarm.send(input)),
+        process.run(world, swarm.send(input)),
         "the input was not accepted",
     )? {
         Err(refused) if may_be_refused => refusal(&refused),
@@ -215,7 +219,7 @@ fn send(
         Ok(turn) if send.wait => {
             let event_id = turn.event_id.clone();
             let result: Option<TurnResult> =
-                in_time(life.run(world, turn.result()), "the turn did not end")?;
+                in_time(process.run(world, turn.result()), "the turn did not end")?;
             let result = result.ok_or("the swarm ended before the turn did")?;
             let mut view = view::turn(&result, millis(begun));
             view["eventId"] = json!(event_id);
@@ -227,14 +231,15 @@ fn send(
     Ok(view)
 }
 
+/// Calls a tool directly, without a model.
 fn call(world: &mut CaseContext<'_>, call: &CallStep) -> Result<Value, Broken> {
     let arguments = substitute::value(&call.args, &world.saved)?;
     let begun = Instant::now();
-    let life = alive(world)?;
+    let process = running_process(world)?;
     let (agent, instance) = (call.agent.as_deref(), call.instance.as_deref());
-    let swarm = led(world, life)?;
+    let swarm = leader_swarm(world, process)?;
     let calling = swarm.call_tool(agent, instance, &call.tool, arguments);
-    let view = match in_time(life.run(world, calling), "the call did not end")? {
+    let view = match in_time(process.run(world, calling), "the call did not end")? {
         Ok(result) => view::tool_result(&result, millis(begun)),
         Err(refused) => refusal(&refused),
     };
@@ -242,27 +247,30 @@ fn call(world: &mut CaseContext<'_>, call: &CallStep) -> Result<Value, Broken> {
     Ok(view)
 }
 
-fn connect(world: &CaseContext<'_>, wanted: &ConnectStep) -> Result<Value, Broken> {
-    let life = alive(world)?;
-    let swarm = led(world, life)?;
-    let running = super::connect::connect(&swarm, wanted);
+/// Runs a connector until it ends or has emitted enough events.
+fn connect(world: &CaseContext<'_>, step: &ConnectStep) -> Result<Value, Broken> {
+    let process = running_process(world)?;
+    let swarm = leader_swarm(world, process)?;
+    let running = super::connect::connect(&swarm, step);
     in_time(
-        life.run(world, running),
+        process.run(world, running),
         "the connector neither ended nor emitted `events` events",
     )?
 }
 
+/// Converts a rejected input or call to the result of its step.
 fn refusal(error: &SendError) -> Value {
     json!({"status": "error", "error": {"code": error.code, "message": error.message, "suggestion": error.suggestion}})
 }
 
+/// Reloads the project and returns the result.
 fn reload(world: &mut CaseContext<'_>) -> Result<Value, Broken> {
-    let life = alive(world)?;
-    let swarm = led(world, life)?;
-    let outcome = in_time(life.run(world, swarm.reload()), "the reload did not end")?;
+    let process = running_process(world)?;
+    let swarm = leader_swarm(world, process)?;
+    let outcome = in_time(process.run(world, swarm.reload()), "the reload did not end")?;
     // The reload is also reported as an event, which no step has to wait for.
     in_time(
-        life.run(world, life.next_reload(PENDING_EVENT_TIMEOUT)),
+        process.run(world, process.next_reload(PENDING_EVENT_TIMEOUT)),
         "the reload event did not arrive",
     )?;
     Ok(reload_view(world, &outcome))
@@ -271,23 +279,25 @@ fn reload(world: &mut CaseContext<'_>) -> Result<Value, Broken> {
 /// Time limit for an event that was already sent.
 const PENDING_EVENT_TIMEOUT: Duration = Duration::from_secs(1);
 
-fn await_reload(world: &mut CaseContext<'_>, wanted: &AwaitReload) -> Result<Value, Broken> {
+/// Waits for an automatic reload. Fails if none happens in time.
+fn await_reload(world: &mut CaseContext<'_>, step: &AwaitReload) -> Result<Value, Broken> {
     if !world.case.watch {
         return Err(
             "the swarm does not reload automatically: the case needs `watch: true`".to_owned(),
         );
     }
-    let life = alive(world)?;
-    let within = Duration::from_millis(wanted.within_ms);
+    let process = running_process(world)?;
+    let within = Duration::from_millis(step.within_ms);
     match in_time(
-        life.run(world, life.next_reload(within)),
+        process.run(world, process.next_reload(within)),
         "no reload happened",
     )? {
         Some(outcome) => Ok(reload_view(world, &outcome)),
-        None => Err(format!("no reload within {} ms", wanted.within_ms)),
+        None => Err(format!("no reload within {} ms", step.within_ms)),
     }
 }
 
+/// Converts a reload to the result of its step.
 fn reload_view(world: &mut CaseContext<'_>, outcome: &ReloadOutcome) -> Value {
     if outcome.result.is_ok() {
         world.reloaded();
@@ -304,6 +314,7 @@ fn reload_view(world: &mut CaseContext<'_>, outcome: &ReloadOutcome) -> Value {
     }
 }
 
+/// Shuts the swarm down and starts it again. Fails if the bundle has errors.
 fn restart(world: &mut CaseContext<'_>) -> Result<(), Broken> {
     world.end();
     world.start()?;
@@ -324,7 +335,7 @@ fn second(world: &CaseContext<'_>) -> Result<Value, Broken> {
     };
     Ok(
         match in_time(
-            alive(world)?.second(world, bundle),
+            running_process(world)?.second(world, bundle),
             "the second runtime did not start",
         )? {
             Ok(()) => json!({"ok": true}),
@@ -338,16 +349,17 @@ fn second(world: &CaseContext<'_>) -> Result<Value, Broken> {
     )
 }
 
-fn wait(world: &CaseContext<'_>, wanted: &AwaitEvents) -> Result<(), Broken> {
-    let life = alive(world)?;
-    let agent = wanted.agent.as_deref();
+/// Waits until the events have occurred. Fails if they do not occur in time.
+fn wait(world: &CaseContext<'_>, step: &AwaitEvents) -> Result<(), Broken> {
+    let process = running_process(world)?;
+    let agent = step.agent.as_deref();
     let waiting = world
         .events
-        .wait(&wanted.event, agent, wanted.count, wanted.within());
-    match in_time(life.run(world, waiting), "the events did not occur")? {
+        .wait(&step.event, agent, step.count, step.within());
+    match in_time(process.run(world, waiting), "the events did not occur")? {
         Ok(()) => Ok(()),
         Err(seen) => {
-            let whose = agent
+            let of_agent = agent
                 .map(|agent| format!(" of {agent}"))
                 .unwrap_or_default();
             let AwaitEvents {
@@ -355,9 +367,9 @@ fn wait(world: &CaseContext<'_>, wanted: &AwaitEvents) -> Result<(), Broken> {
                 count,
                 within_ms,
                 ..
-            } = wanted;
+            } = step;
             Err(format!(
-                "{seen} of {count} `{event}`{whose} within {within_ms} ms; there were {}",
+                "{seen} of {count} `{event}`{of_agent} within {within_ms} ms; there were {}",
                 seen_types(world)
             ))
         }
@@ -379,21 +391,25 @@ fn seen_types(world: &CaseContext<'_>) -> String {
     }
 }
 
-fn alive<'w>(world: &'w CaseContext<'_>) -> Result<&'w SwarmProcess, Broken> {
+/// Returns the running swarm process. Fails if the swarm did not start.
+fn running_process<'w>(world: &'w CaseContext<'_>) -> Result<&'w SwarmProcess, Broken> {
     world
         .life
         .as_ref()
         .ok_or_else(|| "the swarm did not start".to_owned())
 }
 
-fn led(world: &CaseContext<'_>, life: &SwarmProcess) -> Result<Swarm, Broken> {
-    in_time(life.swarm(world), "there was no leader")
+/// Returns the swarm of the leader; waits until there is one.
+fn leader_swarm(world: &CaseContext<'_>, process: &SwarmProcess) -> Result<Swarm, Broken> {
+    in_time(process.swarm(world), "there was no leader")
 }
 
+/// Converts the end of the time limit to an error that names what did not happen.
 fn in_time<T>(done: Result<T, OutOfTime>, what: &str) -> Result<T, Broken> {
     done.map_err(|OutOfTime| format!("{what} within the case's time limit"))
 }
 
+/// Returns the elapsed milliseconds.
 fn millis(begun: Instant) -> u64 {
     u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX)
 }

@@ -55,31 +55,35 @@ pub(crate) fn text(template: &str, saved: &Saved) -> Result<String, String> {
     Ok(result)
 }
 
+/// Returns the reference if the whole template is one `${…}` of a saved result; else `None`.
 fn sole_reference<'t>(template: &'t str, saved: &Saved) -> Option<&'t str> {
     let reference = template.strip_prefix("${")?.strip_suffix('}')?;
     (!reference.contains('}') && is_known(reference, saved)).then_some(reference)
 }
 
+/// Returns whether the reference starts with the name of a saved result.
 fn is_known(reference: &str, saved: &Saved) -> bool {
     reference
         .split_once('.')
         .is_some_and(|(name, _)| saved.contains_key(name))
 }
 
+/// Returns the value that a reference `NAME.PATH` selects from a saved result.
 fn lookup<'s>(reference: &str, saved: &'s Saved) -> Result<&'s Value, String> {
     let mut parts = reference.split('.');
-    let kept = parts.next().and_then(|name| saved.get(name));
-    let found = parts
-        .try_fold(kept, |value, part| {
+    let result = parts.next().and_then(|name| saved.get(name));
+    let value_at_path = parts
+        .try_fold(result, |value, part| {
             value.map(|value| step_into(value, part))
         })
         .flatten();
-    found.ok_or_else(|| {
-        let kept = kept.map(ToString::to_string).unwrap_or_default();
-        format!("`${{{reference}}}` does not exist; the saved result is {kept}")
+    value_at_path.ok_or_else(|| {
+        let saved = result.map(ToString::to_string).unwrap_or_default();
+        format!("`${{{reference}}}` is not in the saved result, which is {saved}")
     })
 }
 
+/// Returns a field of a map, or a list item by its index; `None` if there is no such part.
 fn step_into<'s>(value: &'s Value, part: &str) -> Option<&'s Value> {
     match value {
         Value::Array(items) => items.get(part.parse::<usize>().ok()?),
@@ -136,7 +140,7 @@ mod tests {
     fn a_reference_that_leads_nowhere_is_an_error() {
         let error = text("${p.output.nothing}", &saved()).expect_err("an error");
         assert!(
-            error.starts_with("`${p.output.nothing}` does not exist"),
+            error.starts_with("`${p.output.nothing}` is not in the saved result"),
             "{error}"
         );
         assert!(value(&json!("${p.output.list.9}"), &saved()).is_err());

@@ -65,6 +65,7 @@ impl SwarmConfig {
         self.builder_with(database, Arc::clone(&self.models) as Arc<dyn ModelFactory>)
     }
 
+    /// Creates the builder of the swarm with the mocks and settings of the test case.
     pub(super) fn builder_with(
         &self,
         database: Option<Database>,

@@ -177,11 +177,12 @@ impl SingleSwarm {
         }))
     }
 
+    /// Waits for the next reload; `None` if none happens within the time or the swarm ends.
     async fn next_reload(&self, within: Duration) -> Option<Arc<ReloadOutcome>> {
-        let mut news = self.news.lock().await;
+        let mut events = self.news.lock().await;
         let next = async {
             loop {
-                if let ReloadNews::Reloaded(outcome) = news.recv().await? {
+                if let ReloadNews::Reloaded(outcome) = events.recv().await? {
                     return Some(outcome);
                 }
             }
@@ -189,6 +190,7 @@ impl SingleSwarm {
         tokio::time::timeout(within, next).await.ok().flatten()
     }
 
+    /// Ends the swarm like a crashed process.
     fn kill(self) {
         self.swarm.kill();
         self.runtime.shutdown_timeout(THREAD_EXIT_TIMEOUT);
@@ -196,6 +198,7 @@ impl SingleSwarm {
         self.followed.wait(THREAD_EXIT_TIMEOUT);
     }
 
+    /// Shuts the swarm down. Returns false if turns did not end in time.
     fn end(self, logs: &CaseLogs) -> bool {
         let shutdown =
             async { tokio::time::timeout(SHUTDOWN_TIMEOUT, self.swarm.shutdown()).await };
@@ -223,7 +226,7 @@ async fn start_workers(nodes: usize, outfit: &SwarmConfig, database: &Database) 
         && database
             .nodes()
             .await
-            .is_ok_and(|there| there.iter().filter(|node| works(node)).count() < nodes - 1)
+            .is_ok_and(|nodes_now| nodes_now.iter().filter(|node| works(node)).count() < nodes - 1)
     {
         tokio::time::sleep(NODE_POLL_INTERVAL).await;
     }

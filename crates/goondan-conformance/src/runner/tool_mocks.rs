@@ -95,6 +95,7 @@ impl ToolHandler for MockedTool {
     }
 }
 
+/// Converts the error of a mocked result.
 fn tool_error(error: &PlayedError) -> ToolError {
     ToolError {
         name: error.name.clone(),

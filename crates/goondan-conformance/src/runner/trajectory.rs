@@ -40,7 +40,7 @@ pub(crate) fn calls(events: &[RuntimeEvent], conversations: &Conversations) -> V
     let written = arguments(conversations);
     let turns: BTreeSet<&str> = events
         .iter()
-        .filter_map(|event| begun_turn(&event.kind))
+        .filter_map(|event| started_turn_id(&event.kind))
         .collect();
     let statuses: BTreeMap<(&str, &str), Value> = events
         .iter()
@@ -77,7 +77,8 @@ pub(crate) fn calls(events: &[RuntimeEvent], conversations: &Conversations) -> V
     events.iter().filter_map(call).collect()
 }
 
-fn begun_turn(kind: &Kind) -> Option<&str> {
+/// Returns the turn id of a `turn.started` event; `None` for other events.
+fn started_turn_id(kind: &Kind) -> Option<&str> {
     match kind {
         Kind::TurnStarted { turn_id, .. } => Some(turn_id),
         _ => None,
@@ -102,7 +103,7 @@ fn arguments(conversations: &Conversations) -> BTreeMap<(&str, &str), &Value> {
 }
 
 /// Returns the turns that calls caused.
-fn asked(events: &[RuntimeEvent]) -> Vec<AgentDelegation> {
+fn delegations(events: &[RuntimeEvent]) -> Vec<AgentDelegation> {
     let callers: BTreeMap<&str, &str> = events
         .iter()
         .filter(|event| matches!(event.kind, Kind::ToolCalled { .. }))
@@ -110,7 +111,7 @@ fn asked(events: &[RuntimeEvent]) -> Vec<AgentDelegation> {
         .collect();
     let caused = events
         .iter()
-        .filter(|event| begun_turn(&event.kind).is_some());
+        .filter(|event| started_turn_id(&event.kind).is_some());
     caused
         .filter_map(|event| {
             let by = callers
@@ -137,12 +138,12 @@ pub(super) fn judge(
     if expected.is_empty() {
         return Vec::new();
     }
-    let (calls, asked) = (
+    let (calls, delegations) = (
         calls(&evidence.events, &evidence.conversations),
-        asked(&evidence.events),
+        delegations(&evidence.events),
     );
-    let check = |(index, one): (usize, &TrajectoryExpectation)| {
-        let problem = problem(one, &calls, &asked)?;
+    let check = |(index, expectation): (usize, &TrajectoryExpectation)| {
+        let problem = problem(expectation, &calls, &delegations)?;
         Some(CheckFailure::new(place(index), problem))
     };
     expected.iter().enumerate().filter_map(check).collect()
@@ -150,13 +151,18 @@ pub(super) fn judge(
 
 /// Returns the failure of a check as a sentence.
 fn problem(
-    one: &TrajectoryExpectation,
+    expectation: &TrajectoryExpectation,
     calls: &[ModelToolCall],
     asked: &[AgentDelegation],
 ) -> Option<String> {
-    let is_of = |agent: &str| one.agent.as_deref().is_none_or(|wanted| wanted == agent);
+    let is_of = |agent: &str| {
+        expectation
+            .agent
+            .as_deref()
+            .is_none_or(|wanted| wanted == agent)
+    };
     let calls: Vec<&ModelToolCall> = calls.iter().filter(|call| is_of(&call.agent)).collect();
-    match &one.expected {
+    match &expectation.expected {
         CallExpectation::Called(pattern, times) => {
             let count = calls.iter().filter(|call| pattern.fits(call)).count();
             let wrong = wrong_number("called", times.as_ref(), count)?;
@@ -186,8 +192,12 @@ fn problem(
             ))
         }
         CallExpectation::Asked(agent, times) => {
-            let by =
-                |asked: &&AgentDelegation| asked.by.as_deref().map_or(one.agent.is_none(), is_of);
+            let by = |asked: &&AgentDelegation| {
+                asked
+                    .by
+                    .as_deref()
+                    .map_or(expectation.agent.is_none(), is_of)
+            };
             let count = asked
                 .iter()
                 .filter(|asked| asked.agent == *agent)
@@ -209,23 +219,24 @@ fn problem(
 
 /// Returns the message for a wrong number of occurrences, such as `never called (expected once)`.
 fn wrong_number(done: &str, times: Option<&ValueMatcher>, count: usize) -> Option<String> {
-    let words = match count {
+    let actual_count = match count {
         0 => format!("never {done}"),
         count => format!("{done} {}", times_in_words(count as u64)),
     };
     match times {
-        None => (count == 0).then_some(words),
+        None => (count == 0).then_some(actual_count),
         Some(times) if times.matches(Some(&json!(count))) => None,
         Some(times) => {
-            let wanted = times.to_value();
-            let wanted = wanted
+            let expected = times.to_value();
+            let expected = expected
                 .as_u64()
-                .map_or_else(|| wanted.to_string(), times_in_words);
-            Some(format!("{words} (expected {wanted})"))
+                .map_or_else(|| expected.to_string(), times_in_words);
+            Some(format!("{actual_count} (expected {expected})"))
         }
     }
 }
 
+/// Formats a count: "never", "once" or "3 times".
 fn times_in_words(count: u64) -> String {
     match count {
         0 => "never".to_owned(),
@@ -235,6 +246,7 @@ fn times_in_words(count: u64) -> String {
 }
 
 impl CallPattern {
+    /// Returns whether the call has the expected tool, arguments and status.
     fn fits(&self, call: &ModelToolCall) -> bool {
         self.tool == call.tool
             && self
@@ -247,6 +259,7 @@ impl CallPattern {
                 .is_none_or(|status| status.matches(call.status.as_ref()))
     }
 
+    /// Describes the expected call for messages.
     fn words(&self) -> String {
         let args = self
             .args
@@ -265,6 +278,7 @@ impl CallPattern {
 /// Maximum length in characters of arguments in a message.
 const MAX_ARGUMENT_CHARS: usize = 200;
 
+/// Lists calls for messages, with shortened arguments.
 fn listing(calls: &[&ModelToolCall]) -> String {
     if calls.is_empty() {
         return ": none".to_owned();

@@ -27,10 +27,12 @@ pub(crate) fn message(message: &Message) -> Value {
     Value::Object(view)
 }
 
+/// Converts messages to the form that test cases compare.
 pub(crate) fn messages(list: &[Arc<Message>]) -> Value {
-    list.iter().map(|one| message(one)).collect()
+    list.iter().map(|item| message(item)).collect()
 }
 
+/// Converts a tool call to the form that test cases compare.
 fn call(call: &ToolCall) -> Value {
     json!({"id": call.tool_call_id, "tool": call.tool_name, "args": call.input})
 }
@@ -122,6 +124,7 @@ fn plain<T: Serialize + ?Sized>(value: &T) -> Value {
     serde_json::to_value(value).unwrap_or_default()
 }
 
+/// Adds a field to a result, unless the value is empty.
 fn put(view: &mut Map<String, Value>, key: &str, value: Value) {
     let empty = match &value {
         Value::String(text) => text.is_empty(),

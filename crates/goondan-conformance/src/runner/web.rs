@@ -105,6 +105,7 @@ fn serve(mut client: TcpStream, pages: &BTreeMap<String, WebPageFixture>) -> io:
     client.write_all(answer.as_bytes())
 }
 
+/// Reads one request; `None` if the client closes the connection first.
 fn read(client: &TcpStream) -> io::Result<Option<WebRequest>> {
     let mut input = BufReader::new(client.take(MAX_REQUEST_BYTES));
     let mut line = String::new();
@@ -138,6 +139,7 @@ fn read(client: &TcpStream) -> io::Result<Option<WebRequest>> {
 }
 
 impl WebRequest {
+    /// Converts the request to the JSON that a reply can echo.
     fn to_json(&self) -> String {
         json!({"method": self.method, "path": self.path, "body": self.body}).to_string()
     }

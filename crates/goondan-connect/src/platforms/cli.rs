@@ -16,6 +16,7 @@ pub(super) struct CliConnector {
 }
 
 impl CliConnector {
+    /// Fails if the process has no console for the connection.
     pub(super) fn new(console: Option<Arc<LineConsole>>) -> Result<Self, String> {
         let console =
             console.ok_or("The connection needs a terminal: use `gdn run` or `gdn serve`.")?;
@@ -25,12 +26,12 @@ impl CliConnector {
 
 #[async_trait]
 impl PlatformConnector for CliConnector {
-    async fn receive(&self, desk: &Arc<ConnectionRuntime>) -> Result<(), String> {
+    async fn receive(&self, runtime: &Arc<ConnectionRuntime>) -> Result<(), String> {
         while let Some(line) = self.console.line().await {
-            let Some(event) = event(&desk.bound.name, &line) else {
+            let Some(event) = event(&runtime.bound.name, &line) else {
                 continue;
             };
-            if let Err(error) = desk.accept(event).await {
+            if let Err(error) = runtime.accept(event).await {
                 self.console
                     .print(&format!("The line was not accepted: {error}"));
             }
@@ -74,6 +75,7 @@ fn event(connection: &str, line: &str) -> Option<PlatformEvent> {
     })
 }
 
+/// Returns an event for tests and documentation.
 pub(super) fn sample(connection: &str) -> PlatformEvent {
     event(connection, "Hello").unwrap_or_default()
 }

@@ -26,6 +26,7 @@ pub(super) struct CronConnector {
 }
 
 impl CronConnector {
+    /// Parses the schedule of the connection. Fails with a sentence.
     pub(super) fn new(bound: &BoundConnection) -> Result<Self, String> {
         let setting = |name| bound.setting(name);
         let schedule = CronSchedule::parse(
@@ -38,8 +39,8 @@ impl CronConnector {
         })
     }
 
-    /// Returns the next time after `last`. If several times have passed, returns the latest of
-    /// them.
+    /// Returns the next scheduled time after `last`. If several times have passed, returns the
+    /// latest of them. Returns `None` if the schedule has no later time.
     fn due(&self, last: DateTime<Utc>, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
         let next = self.schedule.next(last)?;
         if next > now {
@@ -54,50 +55,56 @@ impl CronConnector {
 
 #[async_trait]
 impl PlatformConnector for CronConnector {
-    async fn receive(&self, desk: &Arc<ConnectionRuntime>) -> Result<(), String> {
+    async fn receive(&self, runtime: &Arc<ConnectionRuntime>) -> Result<(), String> {
         let unusable = |error: std::io::Error| {
             format!("the time of the last scheduled event cannot be stored: {error}")
         };
-        let mut last = match read(&desk.folder) {
+        let mut last = match read(&runtime.folder) {
             Some(last) => last,
             None => {
-                let now = desk.now();
-                write(&desk.folder, now).map_err(unusable)?;
+                let now = runtime.now();
+                write(&runtime.folder, now).map_err(unusable)?;
                 now
             }
         };
         loop {
-            let Some(due) = self.due(last, desk.now()) else {
+            let Some(due) = self.due(last, runtime.now()) else {
                 return std::future::pending().await;
             };
-            while desk.now() < due {
-                desk.clock.sleep_until(due).await;
+            while runtime.now() < due {
+                runtime.clock.sleep_until(due).await;
             }
-            if let Err(error) = desk.accept(event(&desk.bound.name, &self.text, due)).await {
+            if let Err(error) = runtime
+                .accept(event(&runtime.bound.name, &self.text, due))
+                .await
+            {
                 if error.is_passing {
                     return Err(error.to_string());
                 }
                 tracing::warn!(
-                    connection = desk.bound.name,
-                    "could not accept a scheduled event: {error}"
+                    connection = runtime.bound.name,
+                    "could not accept a scheduled event; it is skipped: {error}"
                 );
             }
             // Written after the input: after a crash in between, the same time fires again under
             // the same event id.
-            write(&desk.folder, due).map_err(unusable)?;
+            write(&runtime.folder, due).map_err(unusable)?;
             last = due;
         }
     }
 }
 
+/// Returns the time of the last event; `None` if there is none.
 fn read(folder: &Path) -> Option<DateTime<Utc>> {
     serde_json::from_slice(&std::fs::read(folder.join(LAST_FIRING_FILE)).ok()?).ok()
 }
 
+/// Stores the time of the last event.
 fn write(folder: &Path, last: DateTime<Utc>) -> std::io::Result<()> {
     private_files::replace(&folder.join(LAST_FIRING_FILE), &serde_json::to_vec(&last)?)
 }
 
+/// Creates the event for the scheduled time `due`.
 fn event(connection: &str, text: &str, due: DateTime<Utc>) -> PlatformEvent {
     let at = due.to_rfc3339_opts(SecondsFormat::Secs, true);
     PlatformEvent {
@@ -110,6 +117,7 @@ fn event(connection: &str, text: &str, due: DateTime<Utc>) -> PlatformEvent {
     }
 }
 
+/// Returns an event for tests and documentation.
 pub(super) fn sample(bound: &BoundConnection) -> PlatformEvent {
     event(
         &bound.name,

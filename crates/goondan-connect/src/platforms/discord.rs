@@ -48,6 +48,7 @@ pub(super) struct DiscordConnector {
 }
 
 impl DiscordConnector {
+    /// Reads the settings of the connection.
     pub(super) fn new(bound: &BoundConnection) -> Self {
         DiscordConnector {
             base: bound
@@ -100,18 +101,20 @@ impl PlatformConnector for DiscordConnector {
         }
         match event(&interaction) {
             Some(event) => Ok(ParsedRequest::Event(Box::new(event))),
-            None => Ok(ParsedRequest::Answer(told(
+            None => Ok(ParsedRequest::Answer(private_reply(
                 "Sorry, this command is not supported.",
             ))),
         }
     }
 
-    fn acknowledge(&self, taken: EventAcceptance) -> Response {
-        match taken {
+    fn acknowledge(&self, acceptance: EventAcceptance) -> Response {
+        match acceptance {
             // Response type 5 shows "thinking…" until the answer arrives.
             EventAcceptance::Accepted if self.answers => Json(json!({"type": 5})).into_response(),
-            EventAcceptance::Accepted => told("Accepted."),
-            EventAcceptance::Stranger | EventAcceptance::NotLetIn => told(UNKNOWN_SENDER_REPLY),
+            EventAcceptance::Accepted => private_reply("Accepted."),
+            EventAcceptance::Stranger | EventAcceptance::NotLetIn => {
+                private_reply(UNKNOWN_SENDER_REPLY)
+            }
         }
     }
 
@@ -153,9 +156,9 @@ impl PlatformConnector for DiscordConnector {
             )),
             _ => client.post(format!("{}?wait=true", self.hook(origin))),
         };
-        let told = json!({"allowed_mentions": {"parse": []}}).to_string();
+        let payload = json!({"allowed_mentions": {"parse": []}}).to_string();
         let form = Form::new()
-            .text("payload_json", told)
+            .text("payload_json", payload)
             .part("files[0]", file.part());
         http::done_within(request.multipart(form), http::UPLOAD_TIMEOUT)
             .await
@@ -181,6 +184,8 @@ impl PlatformConnector for DiscordConnector {
         text: &str,
         mark: Option<&str>,
     ) -> Result<(), PlatformFailure> {
+        // `@original` is the id of the first answer to an interaction. The empty id makes Discord
+        // reject the request.
         let id = posted
             .as_str()
             .filter(|id| is_plain(id.trim_start_matches('@')))
@@ -221,12 +226,13 @@ impl PlatformConnector for DiscordConnector {
         match &verdict.text {
             // The request message shows its result, without buttons.
             Some(text) => Json(json!({"type": 7, "data": message(text, None)})).into_response(),
-            None => told(verdict.words),
+            None => private_reply(verdict.words),
         }
     }
 }
 
 impl DiscordConnector {
+    /// Returns the webhook URL for answers to the interaction.
     fn hook(&self, origin: &Value) -> String {
         let [application, token] =
             ["application", "token"].map(|name| origin[name].as_str().unwrap_or_default());
@@ -237,7 +243,8 @@ impl DiscordConnector {
 /// Id of the "thinking…" message.
 const ORIGINAL_MESSAGE_ID: &str = "@original";
 
-/// Builds a message without mentions, regardless of the agent's text.
+/// Builds a message that mentions nobody, even if the agent's text contains mentions. With the
+/// approval code `mark`, adds the buttons "Allow" and "Deny".
 fn message(text: &str, mark: Option<&str>) -> Value {
     let key = |label, style, allows, mark| json!({"type": 2, "style": style, "label": label, "custom_id": button(allows, mark)});
     let keys = mark.map(|mark| [key("Allow", 3, true, mark), key("Deny", 4, false, mark)]);
@@ -250,10 +257,10 @@ fn message(text: &str, mark: Option<&str>) -> Value {
 
 /// Parses a press of an approval button.
 fn press(interaction: &Value) -> Option<ButtonPress> {
-    let carried = interaction
+    let button_id = interaction
         .pointer("/data/custom_id")
         .filter(|_| interaction["type"] == INTERACTION_COMPONENT)?;
-    let (allows, mark) = parse_button(carried.as_str()?)?;
+    let (allows, mark) = parse_button(button_id.as_str()?)?;
     let user = interaction
         .pointer("/member/user")
         .or(interaction.get("user"))?;
@@ -275,11 +282,13 @@ fn press(interaction: &Value) -> Option<ButtonPress> {
     })
 }
 
-fn told(text: &str) -> Response {
+/// Replies to an interaction with a message that only its sender sees.
+fn private_reply(text: &str) -> Response {
     Json(json!({"type": 4, "data": {"content": text, "flags": FLAG_EPHEMERAL}})).into_response()
 }
 
-/// Parses a command with its options, or a button press.
+/// Parses a command with its options, or a press of a button or menu. Returns `None` for anything
+/// else and for events of bots.
 fn event(interaction: &Value) -> Option<PlatformEvent> {
     let data = &interaction["data"];
     let (name, text) = match interaction["type"].as_u64()? {
@@ -354,24 +363,24 @@ fn command(data: &Value) -> Option<String> {
     {
         return Some(text.to_owned());
     }
-    let said = options.iter().filter_map(|option| {
+    let listed_options = options.iter().filter_map(|option| {
         Some(format!(
             " {}: {}",
             option["name"].as_str()?,
             plain(&option["value"])?
         ))
     });
-    let said = match options.as_slice() {
+    let text = match options.as_slice() {
         [option] if option["value"].is_string() => plain(&option["value"])?,
-        _ => format!("/{name}{}", said.collect::<String>()),
+        _ => format!("/{name}{}", listed_options.collect::<String>()),
     };
-    let named = attached(data)
+    let file_lines = attached(data)
         .into_iter()
         .map(|file| format!("[a file: {}]", file.name.unwrap_or_default()));
     Some(
-        [said]
+        [text]
             .into_iter()
-            .chain(named)
+            .chain(file_lines)
             .collect::<Vec<_>>()
             .join("\n"),
     )
@@ -380,11 +389,11 @@ fn command(data: &Value) -> Option<String> {
 /// Returns the files that are options of a command.
 fn attached(data: &Value) -> Vec<EventFile> {
     let text = |file: &Value, name: &str| file[name].as_str().map(str::to_owned);
-    let sent = |file: &Value| {
-        let place = text(file, "url").unwrap_or_default();
+    let to_event_file = |file: &Value| {
+        let url = text(file, "url").unwrap_or_default();
         let bytes = file["size"].as_u64();
         EventFile {
-            place,
+            place: url,
             name: text(file, "filename"),
             media_type: text(file, "content_type"),
             bytes,
@@ -394,10 +403,11 @@ fn attached(data: &Value) -> Vec<EventFile> {
         .pointer("/resolved/attachments")
         .and_then(Value::as_object);
     files
-        .map(|files| files.values().map(sent).collect())
+        .map(|files| files.values().map(to_event_file).collect())
         .unwrap_or_default()
 }
 
+/// Returns the button id, with the selected values of a menu.
 fn component(data: &Value) -> Option<String> {
     let id = data["custom_id"].as_str()?;
     let values = data["values"].as_array().map(|values| {
@@ -413,6 +423,7 @@ fn component(data: &Value) -> Option<String> {
     })
 }
 
+/// Returns true if the text can be a part of a URL path.
 fn is_plain(text: &str) -> bool {
     !text.is_empty()
         && text
@@ -420,6 +431,7 @@ fn is_plain(text: &str) -> bool {
             .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
 }
 
+/// Returns an event for tests and documentation.
 pub(super) fn sample() -> PlatformEvent {
     let interaction = json!({
         "id": "1", "application_id": "2", "token": "sample", "type": INTERACTION_COMMAND, "channel_id": "C1", "guild_id": "G1",

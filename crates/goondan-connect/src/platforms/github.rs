@@ -31,6 +31,7 @@ pub(super) struct GitHubConnector {
 }
 
 impl GitHubConnector {
+    /// Reads the settings of the connection.
     pub(super) fn new(bound: &BoundConnection) -> Self {
         GitHubConnector {
             base: bound
@@ -62,8 +63,10 @@ impl PlatformConnector for GitHubConnector {
         body: &Bytes,
         _now: DateTime<Utc>,
     ) -> Result<ParsedRequest, Response> {
-        let given = header(headers, "x-hub-signature-256").strip_prefix("sha256=");
-        if !given.is_some_and(|given| is_hmac_hex(self.secret.as_bytes(), &[body], given)) {
+        let signature = header(headers, "x-hub-signature-256").strip_prefix("sha256=");
+        if !signature
+            .is_some_and(|signature| is_hmac_hex(self.secret.as_bytes(), &[body], signature))
+        {
             return Err(unauthorized());
         }
         let payload: Value = serde_json::from_slice(body).map_err(|_| {
@@ -177,9 +180,10 @@ fn event(kind: &str, id: String, payload: &Value) -> Option<PlatformEvent> {
     })
 }
 
+/// Returns the text, the author and the issue number of an event; `None` for unsupported events.
 fn event_content<'p>(kind: &str, payload: &'p Value) -> Option<GitHubEventContent<'p>> {
     let action = payload["action"].as_str().unwrap_or_default();
-    let who = payload
+    let sender_login = payload
         .pointer("/sender/login")
         .and_then(Value::as_str)
         .unwrap_or("somebody");
@@ -197,7 +201,7 @@ fn event_content<'p>(kind: &str, payload: &'p Value) -> Option<GitHubEventConten
         ("push", _) => {
             let commits = payload["commits"].as_array().map_or(0, Vec::len);
             let branch = payload["ref"].as_str().unwrap_or_default();
-            let line = format!("{who} pushed {commits} commits to {branch} of {where_}.");
+            let line = format!("{sender_login} pushed {commits} commits to {branch} of {where_}.");
             let (body, author) = (&payload["head_commit"]["message"], &Value::Null);
             Some(GitHubEventContent {
                 name: "github_push",
@@ -210,7 +214,7 @@ fn event_content<'p>(kind: &str, payload: &'p Value) -> Option<GitHubEventConten
         ("pull_request", "opened" | "reopened" | "ready_for_review" | "synchronize") => {
             let (number, title) = of(&payload["pull_request"]);
             let line = format!(
-                "Pull request #{} of {where_} ({action} by {who}): {title}",
+                "Pull request #{} of {where_} ({action} by {sender_login}): {title}",
                 number?
             );
             let (body, author) = (
@@ -228,7 +232,7 @@ fn event_content<'p>(kind: &str, payload: &'p Value) -> Option<GitHubEventConten
         ("issues", "opened" | "reopened") => {
             let (number, title) = of(&payload["issue"]);
             let line = format!(
-                "Issue #{} of {where_} ({action} by {who}): {title}",
+                "Issue #{} of {where_} ({action} by {sender_login}): {title}",
                 number?
             );
             let (body, author) = (
@@ -245,7 +249,10 @@ fn event_content<'p>(kind: &str, payload: &'p Value) -> Option<GitHubEventConten
         }
         ("issue_comment", "created") => {
             let (number, title) = of(&payload["issue"]);
-            let line = format!("{who} commented on #{} of {where_} ({title}):", number?);
+            let line = format!(
+                "{sender_login} commented on #{} of {where_} ({title}):",
+                number?
+            );
             let (body, author) = (
                 &payload["comment"]["body"],
                 &payload["comment"]["user"]["login"],

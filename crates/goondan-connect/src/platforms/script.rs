@@ -32,6 +32,7 @@ pub(super) struct ScriptConnector {
 }
 
 impl ScriptConnector {
+    /// Creates the connector. `console` is the terminal of `gdn`.
     pub(super) fn new(console: Option<Arc<LineConsole>>) -> Self {
         ScriptConnector {
             console,
@@ -51,6 +52,7 @@ struct ScriptReplies {
 /// Sender of the result: `None` for success, or the error message.
 type ReplyResultSender = oneshot::Sender<Option<String>>;
 
+/// Answers that the connector file took and did not finish.
 #[derive(Default)]
 struct TakenReplies {
     last: u64,
@@ -77,15 +79,17 @@ impl Default for ScriptReplies {
 }
 
 impl ScriptReplies {
+    /// Passes an answer to the connector file and waits for its result.
     async fn send(&self, answer: Value) -> Result<(), PlatformFailure> {
-        let ((sent, outcome), (taken, is_taken)) = (oneshot::channel(), oneshot::channel());
+        let ((result_sender, outcome), (taken, is_taken)) =
+            (oneshot::channel(), oneshot::channel());
         let waiting = async {
             // The receiver is in the same struct, so sending cannot fail.
             let _ = self
                 .queue
                 .send(QueuedScriptReply {
                     answer,
-                    sent,
+                    sent: result_sender,
                     taken,
                 })
                 .await;
@@ -115,7 +119,7 @@ impl ScriptReplies {
         loop {
             let QueuedScriptReply {
                 mut answer,
-                sent,
+                sent: result_sender,
                 taken,
             } = waiting.recv().await?;
             if taken.send(()).is_err() {
@@ -124,17 +128,18 @@ impl ScriptReplies {
             let mut state = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
             state.last += 1;
             let number = state.last;
-            state.open.insert(number, sent);
+            state.open.insert(number, result_sender);
             answer["number"] = number.into();
             return Some(answer);
         }
     }
 
+    /// Records the result of the answer with this number.
     fn done(&self, number: u64, error: Option<String>) {
         let mut state = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(sent) = state.open.remove(&number) {
+        if let Some(result_sender) = state.open.remove(&number) {
             // The sender may have timed out.
-            let _ = sent.send(error);
+            let _ = result_sender.send(error);
         }
     }
 
@@ -150,14 +155,14 @@ impl ScriptReplies {
 
 #[async_trait]
 impl PlatformConnector for ScriptConnector {
-    async fn receive(&self, desk: &Arc<ConnectionRuntime>) -> Result<(), String> {
+    async fn receive(&self, runtime: &Arc<ConnectionRuntime>) -> Result<(), String> {
         let replies = Arc::clone(&self.replies);
         let counter = Arc::new(ScriptConnectorHost {
-            desk: Arc::clone(desk),
+            desk: Arc::clone(runtime),
             console: self.console.clone(),
             replies,
         });
-        let ended = desk.swarm.run_connector(&desk.bound, counter).await;
+        let ended = runtime.swarm.run_connector(&runtime.bound, counter).await;
         self.replies.ended();
         ended.map_err(|error| match &error.code {
             Some(code) => format!("{} ({code})", error.message),
@@ -312,6 +317,7 @@ fn said(message: &Value) -> Result<String, String> {
     }
 }
 
+/// Returns an event for tests and documentation.
 pub(super) fn sample(bound: &BoundConnection) -> PlatformEvent {
     PlatformEvent {
         name: bound.events.first().cloned().unwrap_or_default(),

@@ -54,6 +54,7 @@ struct TelegramWebhook {
 const UPDATE_TYPES: [&str; 2] = ["message", "callback_query"];
 
 impl TelegramConnector {
+    /// Reads the settings of the connection.
     pub(super) fn new(bound: &BoundConnection) -> Self {
         let token = bound.secret("botToken").trim().to_owned();
         TelegramConnector {
@@ -75,6 +76,7 @@ impl TelegramConnector {
         }
     }
 
+    /// Creates a request to the bot API.
     async fn request(&self, method: &str, body: &Value) -> Result<RequestBuilder, PlatformFailure> {
         Ok(http::client()
             .await?
@@ -110,25 +112,28 @@ impl TelegramConnector {
         }
     }
 
+    /// Handles an update: a message or a button press.
     async fn take(
         &self,
-        desk: &Arc<ConnectionRuntime>,
+        runtime: &Arc<ConnectionRuntime>,
         update: &Value,
     ) -> Result<(), EventRefusal> {
         if let Some(press) = press(update) {
-            self.tell(&press, &desk.press(&press)).await;
+            self.tell(&press, &runtime.press(&press)).await;
         } else if let Some(event) = event(update) {
-            super::accept_event(desk, event).await?;
+            super::accept_event(runtime, event).await?;
         }
         Ok(())
     }
 
+    /// Calls a method of the bot API and returns its result.
     async fn call(&self, method: &str, body: &Value) -> Result<Value, PlatformFailure> {
         http::done(self.request(method, body).await?)
             .await
             .map(|mut answer| answer["result"].take())
     }
 
+    /// Sends a file to the chat.
     async fn upload(
         &self,
         method: &str,
@@ -212,11 +217,11 @@ impl PlatformConnector for TelegramConnector {
         body: &Bytes,
         _now: DateTime<Utc>,
     ) -> Result<ParsedRequest, Response> {
-        let given = header(headers, "x-telegram-bot-api-secret-token");
+        let sent_secret = header(headers, "x-telegram-bot-api-secret-token");
         if !self
             .webhook
             .as_ref()
-            .is_some_and(|webhook| constant_time_eq(given, &webhook.secret))
+            .is_some_and(|webhook| constant_time_eq(sent_secret, &webhook.secret))
         {
             return Err(unauthorized());
         }
@@ -233,7 +238,7 @@ impl PlatformConnector for TelegramConnector {
         Status::OK.into_response()
     }
 
-    async fn receive(&self, desk: &Arc<ConnectionRuntime>) -> Result<(), String> {
+    async fn receive(&self, runtime: &Arc<ConnectionRuntime>) -> Result<(), String> {
         if let Some(webhook) = &self.webhook {
             self.deliver_to(webhook).await?;
             return std::future::pending().await;
@@ -252,11 +257,11 @@ impl PlatformConnector for TelegramConnector {
                 let Some(id) = update["update_id"].as_i64() else {
                     continue;
                 };
-                match self.take(desk, update).await {
+                match self.take(runtime, update).await {
                     // The message would fail again, and later messages must not wait for it.
                     Err(error) if !error.is_passing => {
                         tracing::warn!(
-                            connection = desk.bound.name,
+                            connection = runtime.bound.name,
                             "could not accept a message: {error}"
                         );
                     }
@@ -337,22 +342,28 @@ impl PlatformConnector for TelegramConnector {
     async fn tell(&self, press: &ButtonPress, verdict: &PressOutcome) {
         let body = json!({"callback_query_id": press.back, "text": verdict.words});
         if let Err(error) = self.call("answerCallbackQuery", &body).await {
-            tracing::debug!(%error, "could not send the result of a button click");
+            tracing::debug!(
+                %error,
+                "could not tell the sender whether the approval answer was accepted"
+            );
         }
     }
 
     /// Best effort: a failure is only logged.
     async fn notify_unknown_sender(&self, origin: &Value) {
         if let Err(error) = self.send(origin, 0, UNKNOWN_SENDER_REPLY).await {
-            tracing::debug!(%error, "could not notify an unknown sender");
+            tracing::debug!(
+                %error,
+                "could not tell an unknown sender that an operator must approve them"
+            );
         }
     }
 
     async fn download(&self, file: &EventFile) -> Result<RequestBuilder, PlatformFailure> {
-        let found = self
+        let file_info = self
             .call("getFile", &json!({"file_id": file.place}))
             .await?;
-        let path = found["file_path"].as_str().filter(|path| is_path(path));
+        let path = file_info["file_path"].as_str().filter(|path| is_path(path));
         let path = path.ok_or_else(|| {
             PlatformFailure::Refused("the response contains no file path".to_owned())
         })?;
@@ -385,8 +396,8 @@ fn event(update: &Value) -> Option<PlatformEvent> {
         .as_str()
         .or(message["caption"].as_str())
         .unwrap_or_default();
-    let (file, mark, sent) = file(message);
-    let text = [text, &mark]
+    let (file, file_line, event_file) = file(message);
+    let text = [text, &file_line]
         .into_iter()
         .filter(|part| !part.trim().is_empty())
         .collect::<Vec<_>>()
@@ -425,18 +436,18 @@ fn event(update: &Value) -> Option<PlatformEvent> {
         quotes: ["forward_origin", "forward_date", "via_bot"]
             .iter()
             .any(|forwarded| message.get(forwarded).is_some()),
-        files: sent.into_iter().collect(),
+        files: event_file.into_iter().collect(),
         origin: Some(json!({"chat": chat_id, "thread": thread})),
     })
 }
 
 /// Returns the file id of an attachment, a line that describes it, and the file to fetch.
 fn file(message: &Value) -> (&Value, String, Option<EventFile>) {
-    let sent = |file: &Value, media_type: Option<&str>| {
-        let place = file["file_id"].as_str()?.to_owned();
+    let to_event_file = |file: &Value, media_type: Option<&str>| {
+        let file_id = file["file_id"].as_str()?.to_owned();
         let name = file["file_name"].as_str().map(str::to_owned);
         Some(EventFile {
-            place,
+            place: file_id,
             name,
             media_type: media_type.map(str::to_owned),
             bytes: file["file_size"].as_u64(),
@@ -446,7 +457,7 @@ fn file(message: &Value) -> (&Value, String, Option<EventFile>) {
         return (
             &photo["file_id"],
             "[a photo]".to_owned(),
-            sent(photo, Some("image/jpeg")),
+            to_event_file(photo, Some("image/jpeg")),
         );
     }
     let document = &message["document"];
@@ -459,7 +470,7 @@ fn file(message: &Value) -> (&Value, String, Option<EventFile>) {
             (
                 &document["file_id"],
                 line,
-                sent(document, document["mime_type"].as_str()),
+                to_event_file(document, document["mime_type"].as_str()),
             )
         }
         false => (&Value::Null, String::new(), None),
@@ -473,6 +484,7 @@ fn is_path(path: &str) -> bool {
         .all(|part| !part.is_empty() && part != "." && part != ".." && part.bytes().all(is_plain))
 }
 
+/// Returns the full name of a user.
 fn name(from: &Value) -> String {
     let parts = ["first_name", "last_name"]
         .iter()
@@ -480,6 +492,7 @@ fn name(from: &Value) -> String {
     parts.collect::<Vec<_>>().join(" ")
 }
 
+/// Returns an event for tests and documentation.
 pub(super) fn sample() -> PlatformEvent {
     let update = json!({"update_id": 1, "message": {
         "message_id": 2, "text": "Hello", "chat": {"id": 1001, "type": "private"},

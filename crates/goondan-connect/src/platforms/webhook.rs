@@ -31,6 +31,7 @@ pub(super) struct WebhookConnector {
 }
 
 impl WebhookConnector {
+    /// Reads the settings of the connection.
     pub(super) fn new(bound: &BoundConnection) -> Self {
         let secret = bound.secret("signingSecret");
         let encoded = secret
@@ -46,23 +47,26 @@ impl WebhookConnector {
     /// Returns the id of a correctly signed request.
     fn signed_id(&self, headers: &HeaderMap, body: &Bytes, now: DateTime<Utc>) -> Option<String> {
         if let Some(name) = &self.signature_header {
-            let given = header(headers, name);
-            let given = given.strip_prefix("sha256=").unwrap_or(given);
+            let sent_signature = header(headers, name);
+            let sent_signature = sent_signature
+                .strip_prefix("sha256=")
+                .unwrap_or(sent_signature);
             // The signature covers no id or time, so the same body in another time window counts as
             // another event.
             let window =
                 (now.timestamp().unsigned_abs() / MAX_CLOCK_DIFFERENCE.as_secs()).to_string();
-            return is_hmac_hex(&self.key, &[body], given)
+            return is_hmac_hex(&self.key, &[body], sent_signature)
                 .then(|| digest(&[window.as_bytes(), b".", body]));
         }
         let [id, timestamp, signatures] = ["webhook-id", "webhook-timestamp", "webhook-signature"]
             .map(|name| header(headers, name));
         let message: [&[u8]; 5] = [id.as_bytes(), b".", timestamp.as_bytes(), b".", body];
         let is_right = |signature: &str| {
-            let given = signature
+            let sent_signature = signature
                 .strip_prefix("v1,")
-                .and_then(|given| STANDARD.decode(given).ok());
-            given.is_some_and(|given| is_hmac(&self.key, &message, &given))
+                .and_then(|sent_signature| STANDARD.decode(sent_signature).ok());
+            sent_signature
+                .is_some_and(|sent_signature| is_hmac(&self.key, &message, &sent_signature))
         };
         // The signed text joins id, time and body with dots. With a dot in the id, one signature
         // would fit two requests.
@@ -115,7 +119,7 @@ fn event(id: String, body: &str, events: &[String]) -> PlatformEvent {
     let name = text("event")
         .and_then(|name| events.iter().find(|known| *known == name))
         .or(events.first());
-    let said = text("text");
+    let text_field = text("text");
     let properties = match object.get("properties").and_then(Value::as_object) {
         Some(properties) => plain_values(properties),
         None => plain_values(&object),
@@ -123,8 +127,8 @@ fn event(id: String, body: &str, events: &[String]) -> PlatformEvent {
     PlatformEvent {
         name: name.cloned().unwrap_or_default(),
         id,
-        text: said.unwrap_or(body).to_owned(),
-        key: said
+        text: text_field.unwrap_or(body).to_owned(),
+        key: text_field
             .and(text("instanceKey"))
             .unwrap_or(DEFAULT_INSTANCE_KEY)
             .to_owned(),
@@ -133,6 +137,7 @@ fn event(id: String, body: &str, events: &[String]) -> PlatformEvent {
     }
 }
 
+/// Returns an event for tests and documentation.
 pub(super) fn sample(bound: &BoundConnection) -> PlatformEvent {
     event(
         "sample".to_owned(),

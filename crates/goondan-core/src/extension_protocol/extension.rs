@@ -115,11 +115,12 @@ impl MessageExtension {
         let run = LayerExecution::new(line, seat, None, self.code.limit());
         let ended = run.run(None, &mut AnswerReplay::default()).await;
         let (output, listens) = (ended.outcome?.output, ended.listens);
-        let wrong = |error: serde_json::Error| {
+        let invalid_registration = |error: serde_json::Error| {
             let message = format!("its registration is invalid: {error}");
             ToolError::new(message).code(ErrorCode::EXT_INIT)
         };
-        Ok((serde_json::from_value(output).map_err(wrong)?, listens))
+        let registration = serde_json::from_value(output).map_err(invalid_registration)?;
+        Ok((registration, listens))
     }
 }
 
@@ -171,21 +172,22 @@ impl AttachedExtension for MessageExtensionTurn {
                     runner.happened(session.number, &event);
                 }
             }
-            _ => tracing::debug!("an event could not be written"),
+            _ => tracing::debug!("could not encode an event; the extension does not receive it"),
         }
     }
 
-    /// If the process ends, the layer is run again in a new process with the saved answers and the
-    /// initial state. Its first changes are not applied again.
+    /// Runs the layer `layer`. If the runtime process ends, runs the layer again in a new process
+    /// with the recorded answers and the initial state. Changes that the first run made before a
+    /// recorded answer are not applied again.
     async fn run(
         &self,
         layer: usize,
         context: JsonObject,
-        desk: &mut dyn LayerHost,
+        host: &mut dyn LayerHost,
     ) -> Result<(Value, LayerChanges), ToolError> {
-        let (before, mut memory) = (self.seat.state.get().0, AnswerReplay::default());
+        let (state_before, mut answers) = (self.seat.state.get().0, AnswerReplay::default());
         let ended = self
-            .run_once(layer, &context, desk, &mut memory, None)
+            .run_once(layer, &context, host, &mut answers, None)
             .await;
         let died = ended
             .outcome
@@ -193,7 +195,7 @@ impl AttachedExtension for MessageExtensionTurn {
             .is_err_and(|error| error.code.as_deref() == Some(ErrorCode::HOST_DIED.as_str()));
         // Code around a tool call that sent no request can have side effects, so it is not
         // repeated.
-        let may_repeat = self.layers[layer].kind != LayerTarget::ToolCall || !memory.is_empty();
+        let may_repeat = self.layers[layer].kind != LayerTarget::ToolCall || !answers.is_empty();
         let ended = match died && may_repeat {
             false => ended,
             true => {
@@ -201,13 +203,13 @@ impl AttachedExtension for MessageExtensionTurn {
                     extension = self.spoken.code.name(),
                     "a layer runs again because its runtime process ended"
                 );
-                memory.rewind();
+                answers.rewind();
                 self.run_once(
                     layer,
                     &context,
-                    desk,
-                    &mut memory,
-                    Some(before.unwrap_or_default()),
+                    host,
+                    &mut answers,
+                    Some(state_before.unwrap_or_default()),
                 )
                 .await
             }
@@ -222,12 +224,12 @@ impl MessageExtensionTurn {
         &self,
         layer: usize,
         context: &JsonObject,
-        desk: &mut dyn LayerHost,
-        memory: &mut AnswerReplay,
+        host: &mut dyn LayerHost,
+        answers: &mut AnswerReplay,
         state: Option<Value>,
     ) -> FinalMessage {
         let with_conversation = self.layers[layer].kind != LayerTarget::ToolCall;
-        let begun = async {
+        let beginning = async {
             let (runner, session) = self.spoken.session_for(&self.seat).await?;
             *self.seated.lock().unwrap_or_else(PoisonError::into_inner) =
                 (Arc::clone(&runner), Arc::clone(&session));
@@ -239,16 +241,16 @@ impl MessageExtensionTurn {
             if let Some(value) = state {
                 news.state = Some(SavedState { value });
             }
-            let begun = runner.begin(&RunStart::Layer(LayerRunRequest {
+            let started = runner.begin(&RunStart::Layer(LayerRunRequest {
                 session: session.number,
                 layer,
                 context,
                 news,
             }));
-            let line = begun.inspect_err(|_| session.reset_sync_state())?;
+            let line = started.inspect_err(|_| session.reset_sync_state())?;
             Ok((line, session))
         };
-        match begun.await {
+        match beginning.await {
             Err(error) => Err(error).into(),
             Ok((line, session)) => {
                 let limit = self.spoken.code.limit();
@@ -258,7 +260,7 @@ impl MessageExtensionTurn {
                     Some((&session, with_conversation)),
                     limit,
                 );
-                let ended = run.run(Some(desk), memory).await;
+                let ended = run.run(Some(host), answers).await;
                 if ended.outcome.is_err() && with_conversation {
                     session.reset_sync_state();
                 }
@@ -304,6 +306,7 @@ impl ToolHandler for ExtensionSessionTool {
     }
 }
 
+/// Returns the error of a call that ended because the turn was cancelled.
 fn cancelled() -> ToolError {
     ToolError::new("the call was cancelled").code(ErrorCode::TOOL_CANCELLED)
 }

@@ -21,7 +21,7 @@ const CANCEL_GRACE: Duration = Duration::from_secs(1);
 /// Maximum number of pending requests.
 const MAX_PENDING_REQUESTS: usize = 64;
 
-/// Name of a request, and its answer.
+/// Name of a request, and the answer to the request.
 type ReplayedAnswer = (String, Result<Value, ToolError>);
 
 /// Answers to the requests of a layer. If its host crashes, the layer is run again and gets the
@@ -29,11 +29,12 @@ type ReplayedAnswer = (String, Result<Value, ToolError>);
 #[derive(Default)]
 pub(super) struct AnswerReplay {
     answers: Vec<ReplayedAnswer>,
-    /// Number of replayed answers.
+    /// Number of answers that the current run received.
     given: usize,
 }
 
 impl AnswerReplay {
+    /// Returns `true` if no answer is recorded: the code sent no request.
     pub(super) fn is_empty(&self) -> bool {
         self.answers.is_empty()
     }
@@ -45,14 +46,15 @@ impl AnswerReplay {
 
     /// Returns the recorded answer if the next recorded request has this name.
     fn recall(&mut self, name: &str) -> Option<Result<Value, ToolError>> {
-        let (known, answer) = self.answers.get(self.given)?;
-        if known != name {
+        let (recorded_name, answer) = self.answers.get(self.given)?;
+        if recorded_name != name {
             return None;
         }
         self.given += 1;
         Some(answer.clone())
     }
 
+    /// Records an answer. Removes the recorded answers that were not replayed.
     fn keep(&mut self, name: String, answer: Result<Value, ToolError>) {
         self.answers.truncate(self.given);
         self.answers.push((name, answer));
@@ -64,7 +66,7 @@ impl AnswerReplay {
 pub(super) struct LayerExecution<'a> {
     line: Box<dyn CodeChannel>,
     seat: &'a ExtensionContext,
-    /// The session, and whether it receives the conversation; `None` during registration.
+    /// The session, and true if the run receives the conversation; `None` during registration.
     session: Option<(&'a ExtensionSession, bool)>,
     /// Maximum time of continuous work.
     limit: Duration,
@@ -102,10 +104,11 @@ impl<'a> LayerExecution<'a> {
         }
     }
 
-    /// Handles the run until its end.
+    /// Handles the messages of the run until the code ends. `host` is `None` during registration,
+    /// which may not send requests.
     pub(super) async fn run(
         mut self,
-        mut desk: Option<&mut dyn LayerHost>,
+        mut host: Option<&mut dyn LayerHost>,
         memory: &mut AnswerReplay,
     ) -> FinalMessage {
         loop {
@@ -115,8 +118,8 @@ impl<'a> LayerExecution<'a> {
                 return self.end(ended);
             }
             if let Some(PendingRequest { ask, name, payload }) = self.waiting.pop_front() {
-                let answer = match desk.as_deref_mut() {
-                    Some(desk) => self.perform(&name, payload, desk, memory).await,
+                let answer = match host.as_deref_mut() {
+                    Some(host) => self.perform(&name, payload, host, memory).await,
                     None => Err(ToolError::new(
                         "an extension can't send requests during its registration",
                     )),
@@ -136,23 +139,24 @@ impl<'a> LayerExecution<'a> {
     /// The time limit is exceeded, or the turn is cancelled.
     async fn wait_for_request(&mut self) -> Result<(), ToolError> {
         let cancellation = &self.seat.cancellation;
-        let until = Instant::now() + self.limit;
-        let mut told_at = None;
+        let deadline = Instant::now() + self.limit;
+        let mut cancelled_at = None;
         while self.waiting.is_empty() && self.ended.is_none() {
-            let lost = told_at.map_or(until, |at: Instant| until.min(at + CANCEL_GRACE));
+            let abort_at =
+                cancelled_at.map_or(deadline, |at: Instant| deadline.min(at + CANCEL_GRACE));
             tokio::select! {
                 biased;
-                () = cancellation.cancelled(), if told_at.is_none() => {
-                    told_at = Some(Instant::now());
+                () = cancellation.cancelled(), if cancelled_at.is_none() => {
+                    cancelled_at = Some(Instant::now());
                     self.line.cancel();
                 }
-                () = tokio::time::sleep_until(lost) => return Err(match told_at {
+                () = tokio::time::sleep_until(abort_at) => return Err(match cancelled_at {
                     Some(_) => ToolError::new("the turn was cancelled").code(Code::TURN_CANCELLED),
                     None => timeout_error(self.limit),
                 }),
                 // Last, so that code that sends messages continuously does not starve the other
                 // branches.
-                heard = self.line.hear() => self.handle_message(heard),
+                message = self.line.hear() => self.handle_message(message),
             }
         }
         Ok(())
@@ -163,32 +167,34 @@ impl<'a> LayerExecution<'a> {
         &mut self,
         name: &str,
         payload: Value,
-        desk: &mut dyn LayerHost,
+        host: &mut dyn LayerHost,
         memory: &mut AnswerReplay,
     ) -> Result<Value, ToolError> {
         if name == "next" && std::mem::replace(&mut self.has_next, true) {
             let error = ToolError::new("`next` was called a second time").code(Code::EXT_NEXT);
-            let error = error.suggest("Call it once, and keep its result.");
+            let error = error.suggest("Call `next` once, and keep its result.");
             self.broken = Some(error.clone());
             return Err(error);
         }
         let (answer, is_recalled) = match memory.recall(name) {
             // The changes of this request were applied in the first run.
-            Some(known) => (known, true),
+            Some(answer) => (answer, true),
             None => {
-                let asking = ask(
-                    desk,
+                let sending = send_to_host(
+                    host,
                     self.seat,
                     self.session.map(|(session, _)| session),
                     name,
                     payload,
                 );
-                tokio::pin!(asking);
+                tokio::pin!(sending);
                 let answer = loop {
                     tokio::select! {
                         biased;
-                        answer = &mut asking => break answer,
-                        heard = self.line.hear(), if self.ended.is_none() => self.handle_message(heard),
+                        answer = &mut sending => break answer,
+                        message = self.line.hear(), if self.ended.is_none() => {
+                            self.handle_message(message)
+                        }
                     }
                 };
                 memory.keep(name.to_owned(), answer.clone());
@@ -197,14 +203,15 @@ impl<'a> LayerExecution<'a> {
         };
         match (name, answer) {
             ("next", Ok(mut wrapped)) => {
-                let news = self.session.map(|(session, with_conversation)| {
+                let session_changes = self.session.map(|(session, with_conversation)| {
                     session.pending_changes(self.seat, with_conversation)
                 });
-                let mut news = news.unwrap_or_default();
+                let mut session_changes = session_changes.unwrap_or_default();
                 if is_recalled {
-                    news.state = self.seat.state.get().0.map(|value| SavedState { value });
+                    session_changes.state =
+                        self.seat.state.get().0.map(|value| SavedState { value });
                 }
-                wrapped["news"] = serde_json::to_value(news)
+                wrapped["news"] = serde_json::to_value(session_changes)
                     .map_err(|error| ToolError::new(error.to_string()))?;
                 Ok(wrapped)
             }
@@ -212,8 +219,10 @@ impl<'a> LayerExecution<'a> {
         }
     }
 
-    fn handle_message(&mut self, heard: CodeMessage) {
-        match heard {
+    /// Handles one message of the code: writes a log line, queues a request, or saves the outcome.
+    /// Rejects a request if too many are queued.
+    fn handle_message(&mut self, message: CodeMessage) {
+        match message {
             CodeMessage::Ended(ended) => self.ended = Some(*ended),
             CodeMessage::Said(RunningMessage::Log(level, message, fields)) => {
                 self.seat.logger.log(level, &message, fields)
@@ -222,8 +231,8 @@ impl<'a> LayerExecution<'a> {
             CodeMessage::Said(RunningMessage::Ask { ask, .. })
                 if self.waiting.len() >= MAX_PENDING_REQUESTS =>
             {
-                let many = format!("{MAX_PENDING_REQUESTS} requests are already open");
-                self.line.answer(ask, Err(ToolError::new(many)));
+                let reason = format!("{MAX_PENDING_REQUESTS} requests are already open");
+                self.line.answer(ask, Err(ToolError::new(reason)));
             }
             CodeMessage::Said(RunningMessage::Ask { ask, name, payload }) => {
                 self.waiting
@@ -256,23 +265,25 @@ impl<'a> LayerExecution<'a> {
     }
 }
 
+/// Returns the error for code that ran longer than `limit` without waiting for the engine.
 fn timeout_error(limit: Duration) -> ToolError {
     ToolError::new(format!(
-        "it ran for more than {} ms continuously",
+        "the code ran for more than {} ms continuously",
         limit.as_millis()
     ))
     .code(Code::EXT_TIMEOUT)
-    .suggest("Check what it waits for, or raise `spec.timeoutMs` of the Extension.")
+    .suggest("Check what the code waits for, or raise `spec.timeoutMs` of the Extension.")
 }
 
-async fn ask(
-    desk: &mut dyn LayerHost,
+/// Sends the request `name` of the code to the engine and returns the answer.
+async fn send_to_host(
+    host: &mut dyn LayerHost,
     seat: &ExtensionContext,
     session: Option<&ExtensionSession>,
     name: &str,
     payload: Value,
 ) -> Result<Value, ToolError> {
-    let wrong = |error: serde_json::Error| {
+    let invalid_arguments = |error: serde_json::Error| {
         ToolError::new(format!("invalid arguments of `{name}`: {error}"))
     };
     match name {
@@ -281,25 +292,27 @@ async fn ask(
                 changes,
                 state,
                 listens,
-            } = serde_json::from_value(payload).map_err(wrong)?;
+            } = serde_json::from_value(payload).map_err(invalid_arguments)?;
             if let Some(session) = session {
                 session.subscribe(listens);
             }
             if let Some(SavedState { value }) = state {
                 seat.state.set(value);
             }
-            let wrapped = desk.next(changes).await?;
+            let wrapped = host.next(changes).await?;
             serde_json::to_value(wrapped).map_err(|error| ToolError::new(error.to_string()))
         }
         "request" => {
-            let what: AgentMessage = serde_json::from_value(payload).map_err(wrong)?;
-            desk.request(what).await
+            let message: AgentMessage =
+                serde_json::from_value(payload).map_err(invalid_arguments)?;
+            host.request(message).await
         }
         "send" => {
-            let what: AgentMessage = serde_json::from_value(payload).map_err(wrong)?;
-            desk.send(what).await
+            let message: AgentMessage =
+                serde_json::from_value(payload).map_err(invalid_arguments)?;
+            host.send(message).await
         }
         _ => Err(ToolError::new(format!("there is no operation `{name}`"))
-            .suggest("use next, request or send")),
+            .suggest("Use one of the operations `next`, `request` or `send`.")),
     }
 }

@@ -68,7 +68,7 @@ pub struct ConversationChanges {
     /// Changes to the conversation in this turn.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<Arc<MessageEvent>>,
-    /// Saved state, if it was reset.
+    /// Saved state, if the engine reset the state.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<SavedState>,
 }
@@ -76,8 +76,8 @@ pub struct ConversationChanges {
 /// Difference between the conversation that an extension has and the messages before the turn.
 #[derive(Debug, PartialEq, Serialize)]
 pub struct ConversationDiff {
-    /// Number of messages that the extension must have. With another number, its copy is out of
-    /// sync.
+    /// Number of messages that the extension must have. With another number, the extension's copy
+    /// is out of sync.
     pub of: usize,
     /// Parts of the conversation, in order.
     pub parts: Vec<DiffPart>,

@@ -15,13 +15,13 @@ const MAX_SESSIONS: usize = 1_000;
 
 /// An extension that is registered for an instance.
 pub struct ExtensionSession {
-    /// Its number in the runner.
+    /// Number of the session in the runner.
     pub number: u64,
-    /// Its layers and tools.
+    /// Layers and tools that the extension registered.
     pub registered: RegisterResponse,
     instance: InstanceId,
     told: Mutex<Option<SyncState>>,
-    /// Types of the events that it subscribes to.
+    /// Types of the events that the extension subscribes to.
     listens: Mutex<HashSet<String>>,
 }
 
@@ -37,6 +37,7 @@ impl ExtensionSession {
         }
     }
 
+    /// Replaces the subscribed event types; `None` keeps them.
     pub(super) fn subscribe(&self, names: Option<Vec<String>>) {
         if let Some(names) = names {
             *self.listens.lock().unwrap_or_else(PoisonError::into_inner) =
@@ -44,7 +45,8 @@ impl ExtensionSession {
         }
     }
 
-    /// Returns whether it subscribes to `event`, or to any event for `None`.
+    /// Returns whether the extension subscribes to `event`; with `None`, whether it subscribes to
+    /// any event.
     pub(super) fn is_subscribed(&self, event: Option<&Value>) -> bool {
         let names = self.listens.lock().unwrap_or_else(PoisonError::into_inner);
         match event {
@@ -61,6 +63,7 @@ impl ExtensionSession {
         *self.told() = None;
     }
 
+    /// Returns the state of the conversation that the extension received last.
     fn told(&self) -> MutexGuard<'_, Option<SyncState>> {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -84,20 +87,20 @@ impl ExtensionSession {
             &seat.transcript,
             self.registered.keeps,
         );
-        let news = ConversationChanges {
+        let changes = ConversationChanges {
             events,
             state,
             ..ConversationChanges::default()
         };
         match base {
-            TurnBase::Known => news,
+            TurnBase::Known => changes,
             TurnBase::Whole(messages) => ConversationChanges {
                 base: Some(messages),
-                ..news
+                ..changes
             },
             TurnBase::Changed(splice) => ConversationChanges {
                 splice: Some(splice),
-                ..news
+                ..changes
             },
         }
     }
@@ -115,6 +118,7 @@ struct SessionTable {
 }
 
 impl SessionRegistry {
+    /// Returns the sessions of this runner.
     fn lock(&self) -> MutexGuard<'_, SessionTable> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

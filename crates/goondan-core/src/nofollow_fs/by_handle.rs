@@ -66,7 +66,7 @@ pub fn open_without_links(path: &Path, how: FileOpenMode) -> io::Result<File> {
     Ok(File::from(nix::fcntl::open(path, flags, NEW_FILE_MODE)?))
 }
 
-/// An open directory. It stays the same even if its path changes.
+/// An open directory. The handle refers to the same directory even if the path changes.
 #[derive(Debug)]
 pub struct DirectoryHandle(OwnedFd);
 
@@ -201,6 +201,7 @@ fn walk(
     Ok(DirectoryHandle(folder))
 }
 
+/// Returns the type of a directory entry. Links are not followed.
 fn kind(stat: &FileStat) -> DirectoryEntryKind {
     match SFlag::from_bits_truncate(stat.st_mode & SFlag::S_IFMT.bits()) {
         SFlag::S_IFREG => DirectoryEntryKind::File,
@@ -210,6 +211,7 @@ fn kind(stat: &FileStat) -> DirectoryEntryKind {
     }
 }
 
+/// Returns the permission bits of a file.
 fn permissions(stat: &FileStat) -> Permissions {
     // The width of a mode differs between systems.
     #[allow(clippy::useless_conversion)]

@@ -9,7 +9,7 @@ use std::time::SystemTime;
 
 use super::{DirectoryEntryKind, EntryMetadata, FileOpenMode};
 
-/// Opens a path. The caller must check that it contains no link.
+/// Opens a path. The caller must check that the path contains no link.
 ///
 /// # Errors
 /// Fails if the file cannot be opened.

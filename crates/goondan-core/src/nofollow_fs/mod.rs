@@ -160,7 +160,7 @@ fn fill(mut file: File, content: &[u8], mode: Option<Permissions>) -> io::Result
     file.write_all(content)
 }
 
-/// A temporary file. It is removed when dropped before it is renamed.
+/// A temporary file. Dropping it before the file is renamed removes the file.
 struct TemporaryFile<'a> {
     folder: &'a DirectoryHandle,
     name: String,

@@ -42,18 +42,18 @@ impl ApprovalRequest {
     /// untrusted content is prefixed with a bar, so it can't pass for a line of gdn. Invisible
     /// characters are escaped, and the arguments come last.
     pub fn to_plain_text(&self) -> String {
-        let told = [
+        let details = [
             ("Preview from the tool:", &self.preview),
             ("Reason for the request:", &self.reason),
         ];
-        let told = told
+        let details = details
             .into_iter()
             .filter_map(|(head, text)| Some((head.to_owned(), text.clone()?)));
         let (agent, tool) = (
             untrusted_text::line(&self.instance.agent),
             untrusted_text::line(&self.tool_name),
         );
-        let asked = match serde_json::to_string(&self.arguments) {
+        let question = match serde_json::to_string(&self.arguments) {
             Ok(arguments) if !self.arguments.is_empty() => {
                 (format!("May {agent} run {tool} with this?"), arguments)
             }
@@ -62,7 +62,7 @@ impl ApprovalRequest {
                 String::new(),
             ),
         };
-        let part = |(head, text): (String, String)| {
+        let section = |(head, text): (String, String)| {
             let shown = untrusted_text::lines(text).to_string();
             [head]
                 .into_iter()
@@ -70,8 +70,9 @@ impl ApprovalRequest {
                 .collect::<Vec<_>>()
                 .join("\n")
         };
-        told.chain([asked])
-            .map(part)
+        details
+            .chain([question])
+            .map(section)
             .collect::<Vec<_>>()
             .join("\n\n")
     }
@@ -116,7 +117,7 @@ impl ApprovalAnswer {
     };
 }
 
-/// Duration of an approval. It applies to the same agent, the same tool and the same directory.
+/// Duration of an approval. An approval applies only to the same agent, tool and directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ApprovalDuration {
@@ -124,7 +125,7 @@ pub enum ApprovalDuration {
     Once,
     /// This conversation, including after a restart.
     Conversation,
-    /// All conversations of the project, until it is removed from the [`ApprovalStore`].
+    /// All conversations of the project, until the approval is removed from the [`ApprovalStore`].
     Always,
 }
 
@@ -169,15 +170,15 @@ pub struct ApprovalGrant {
     pub args: JsonObject,
     /// Working directory: a path, or the separate directory of each conversation of an agent.
     pub folder: String,
-    /// Given although the conversation contained untrusted content. Other grants do not apply in
-    /// such a conversation.
+    /// True if the user approved although the conversation contained untrusted content. Other
+    /// grants do not apply in such a conversation.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub untrusted: bool,
-    /// Content hashes of the files that it runs, by path.
+    /// Content hashes of the files that the call runs, by path.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub programs: BTreeMap<String, String>,
-    /// Content hashes of the files in its command lines, by path. Empty for scopes wider than the
-    /// call.
+    /// Content hashes of the files in the command lines of the call, by path. Empty for scopes
+    /// wider than the call.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub files: BTreeMap<String, String>,
 }

@@ -67,7 +67,7 @@ pub struct JobRequest {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ScheduledJob {
-    /// Unique in its instance.
+    /// Id, unique in the instance.
     pub id: String,
     /// Cron expression: minute, hour, day of month, month and day of week.
     pub schedule: String,
@@ -79,13 +79,14 @@ pub struct ScheduledJob {
     pub created_at: DateTime<Utc>,
     /// Next scheduled time.
     pub due: DateTime<Utc>,
-    /// Callers of the turn that made the job. They restrict the permissions of its runs (rule S1b).
+    /// Callers of the turn that made the job. The callers restrict the permissions of the job's
+    /// turns (rule S1b).
     #[serde(default)]
     pub callers: Vec<InstanceId>,
     /// Agents outside the chain that restricted that turn.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub bound_by: BTreeSet<String>,
-    /// Allowlist of tools for the turns of its runs.
+    /// Allowlist of tools for the turns that the job starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub narrowing: Option<ToolAllowlist>,
 }

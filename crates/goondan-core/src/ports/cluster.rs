@@ -40,7 +40,7 @@ pub enum ClusterEvent {
     },
 }
 
-/// End of a turn that its node wrote before it left.
+/// Stored end of a turn, written by a node before the node left.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EndedTurn {
     /// Data written at the end of the turn.

@@ -25,7 +25,7 @@ use crate::message::{Message, MessageEvent};
 /// Opens the code of Extensions.
 #[async_trait]
 pub trait ExtensionSource: Send + Sync {
-    /// Opens `extension` with its complete configuration. Starts nothing.
+    /// Opens `extension` with its complete configuration. Does not start a process.
     ///
     /// # Errors
     /// Its entry can't be run here.
@@ -111,28 +111,29 @@ impl ExtensionState {
         }))
     }
 
+    /// Returns the current value, locked.
     fn kept(&self) -> MutexGuard<'_, StateValue> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the value, and the number of writes in this turn.
     pub fn get(&self) -> (Option<Value>, u64) {
-        let kept = self.kept();
-        (kept.value.clone(), kept.version)
+        let current = self.kept();
+        (current.value.clone(), current.version)
     }
 
     /// Sets the value, on behalf of the code.
     pub fn set(&self, value: Value) {
-        let mut kept = self.kept();
-        kept.value = Some(value);
-        kept.version += 1;
+        let mut current = self.kept();
+        current.value = Some(value);
+        current.version += 1;
     }
 
     /// Restores the value from before the turn was resumed, unless a newer value exists.
     pub fn restore(&self, value: Value, version: u64) {
-        let mut kept = self.kept();
-        if version >= kept.version {
-            *kept = StateValue {
+        let mut current = self.kept();
+        if version >= current.version {
+            *current = StateValue {
                 value: Some(value),
                 version,
                 is_news: true,
@@ -142,9 +143,9 @@ impl ExtensionState {
 
     /// Returns a restored value that the code has not received yet. Returns each value only once.
     pub fn take_restored(&self) -> Option<Value> {
-        let mut kept = self.kept();
-        std::mem::take(&mut kept.is_news)
-            .then(|| kept.value.clone())
+        let mut current = self.kept();
+        std::mem::take(&mut current.is_news)
+            .then(|| current.value.clone())
             .flatten()
     }
 }
@@ -170,16 +171,17 @@ impl TurnTranscript {
         &self.base
     }
 
-    /// Adds a change.
+    /// Records a change of the conversation's messages.
     pub fn push(&self, event: MessageEvent) {
         self.events().push(Arc::new(event));
     }
 
-    /// Returns the changes after the first `known`.
+    /// Returns the changes of this turn, without the first `known` changes.
     pub fn since(&self, known: usize) -> Vec<Arc<MessageEvent>> {
         self.events().get(known..).unwrap_or_default().to_vec()
     }
 
+    /// Returns the changes of this turn, locked.
     fn events(&self) -> MutexGuard<'_, Vec<Arc<MessageEvent>>> {
         self.events.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -200,7 +202,7 @@ pub enum LayerTarget {
 /// A registered layer of an extension.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 pub struct ExtensionLayer {
-    /// Operation that it wraps.
+    /// Operation that the layer wraps.
     pub kind: LayerTarget,
     /// Order of layers: a lower priority is further outside.
     #[serde(default)]
@@ -223,13 +225,13 @@ pub struct ExtensionTool {
 /// An extension that is attached to a turn.
 #[async_trait]
 pub trait AttachedExtension: Send + Sync {
-    /// Returns its layers, in the order of their registration.
+    /// Returns the layers of the extension, in the order of their registration.
     fn layers(&self) -> &[ExtensionLayer];
 
-    /// Returns its tools.
+    /// Returns the tools of the extension.
     fn tools(&self) -> Vec<ExtensionTool>;
 
-    /// Notifies it of an event in its instance. Never blocks.
+    /// Notifies the extension of an event in the instance. Never blocks.
     fn happened(&self, event: &RuntimeEvent);
 
     /// Runs one of its layers. `context` is the data of the layer in addition to the conversation.
@@ -271,7 +273,7 @@ pub trait LayerHost: Send {
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LayerChanges {
-    /// Changed fields of its context, by name.
+    /// Changed fields of the layer's context, by name.
     pub fields: JsonObject,
     /// Changes to the conversation, in the layer's form.
     pub events: Vec<Value>,

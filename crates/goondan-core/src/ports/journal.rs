@@ -65,12 +65,12 @@ impl dyn TurnJournal {
             cause: Arc::new(cause),
         };
         let mut done = None;
-        let kept = &mut done;
+        let value_slot = &mut done;
         let encoded = async {
             let value = work.await;
             let encoded =
                 serde_json::to_value(&value).expect("every outcome can be written as JSON");
-            *kept = Some(value);
+            *value_slot = Some(value);
             encoded
         };
         let outcome = self.run_value(effect, Box::pin(encoded)).await?;
@@ -91,7 +91,7 @@ impl dyn TurnJournal {
 /// A side effect of a turn.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TurnEffect {
-    /// Unique in its turn, and identical when the turn is resumed.
+    /// Id, unique in the turn and identical when the turn is resumed.
     pub id: String,
     /// Kind of the effect.
     pub kind: EffectKind,
@@ -128,7 +128,7 @@ pub enum EffectKind {
 pub enum InterruptionPolicy {
     /// Repeats the effect, which is safe.
     RunAgain,
-    /// Reports that its progress is unknown.
+    /// Reports that the effect was interrupted and its progress is unknown.
     Report,
 }
 

@@ -180,16 +180,16 @@ impl From<ModelFinishReason> for String {
 impl From<String> for ModelFinishReason {
     fn from(reason: String) -> Self {
         use ModelFinishReason as Reason;
-        let named = [
+        let reasons = [
             Reason::Stop,
             Reason::ToolCalls,
             Reason::Length,
             Reason::ContextWindow,
             Reason::Pause,
         ];
-        named
+        reasons
             .into_iter()
-            .find(|named| named.as_str() == reason)
+            .find(|known| known.as_str() == reason)
             .unwrap_or(Reason::Other(reason))
     }
 }

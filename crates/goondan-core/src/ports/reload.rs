@@ -6,8 +6,9 @@ use goondan_spec::{Diagnostic, ReloadPlan};
 /// Reads the project again and activates the new generation, or changes nothing (rules R2, R3).
 #[async_trait]
 pub trait ProjectReloader: Send + Sync {
-    /// Reloads immediately, without waiting for running turns. So a turn can request it: its next
-    /// step uses the new tools, and its next turn everything else.
+    /// Reloads immediately, without waiting for running turns. A running turn can therefore request
+    /// a reload. The next step of that turn uses the new tools; all other changes apply from the
+    /// next turn of the conversation.
     ///
     /// # Errors
     /// The project is not valid; the old generation stays active.

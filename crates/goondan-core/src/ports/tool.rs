@@ -74,7 +74,8 @@ impl InstanceObserver for () {
 
 /// An opened tool.
 pub struct ToolSet {
-    /// Every export with its handler, in the form of the entry.
+    /// Every export with its handler, as the tool's entry declares it, without the overrides in
+    /// `spec.exports`.
     pub exports: Vec<(ExportSpec, Arc<dyn ToolHandler>)>,
 }
 

@@ -46,7 +46,7 @@ impl SecretRedactor {
             .known
             .load()
             .as_ref()
-            .map(|known| known.forms.clone())
+            .map(|matcher| matcher.forms.clone())
             .unwrap_or_default();
         let before = forms.clone();
         secrets
@@ -56,8 +56,8 @@ impl SecretRedactor {
             return;
         }
         // If no new finder can be built, the old one stays in use.
-        if let Some(known) = SecretMatcher::new(forms) {
-            self.known.store(Some(Arc::new(known)));
+        if let Some(matcher) = SecretMatcher::new(forms) {
+            self.known.store(Some(Arc::new(matcher)));
         }
     }
 
@@ -75,7 +75,7 @@ impl SecretRedactor {
     /// Returns `text` without secrets.
     pub fn text<'t>(&self, text: &'t str) -> Cow<'t, str> {
         match self.known.load().as_ref() {
-            Some(known) => known.masked(text, None),
+            Some(matcher) => matcher.masked(text, None),
             None => Cow::Borrowed(text),
         }
     }

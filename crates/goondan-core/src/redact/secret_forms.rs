@@ -19,21 +19,23 @@ const URL_UNESCAPED_SETS: [&str; 4] = ["", "/", "!'()*", "!'()*;/?:@&=+$,#"];
 /// Places where a form is masked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum MaskScope {
-    /// Only if no letter or digit is next to it.
+    /// Masks the form only as a whole word: no letter or digit is next to the form.
     Word,
+    /// Masks the form everywhere.
     Anywhere,
 }
 
+/// Adds the forms of `secret` to `forms`. A form of two secrets gets the wider scope.
 pub(super) fn add(secret: &Secret, forms: &mut BTreeMap<String, MaskScope>) {
     let text = secret.expose().trim();
-    let (found, reach) = match secret.masking() {
+    let (secret_forms, scope) = match secret.masking() {
         SecretMasking::Anywhere => (forms_of(text), MaskScope::Anywhere),
         SecretMasking::WholeWord => (written_forms(text), MaskScope::Word),
         SecretMasking::Never => return,
     };
-    for form in found {
-        let known = forms.entry(form).or_insert(reach);
-        *known = reach.max(*known);
+    for form in secret_forms {
+        let known_scope = forms.entry(form).or_insert(scope);
+        *known_scope = scope.max(*known_scope);
     }
 }
 
@@ -79,6 +81,8 @@ fn written_forms(secret: &str) -> BTreeSet<String> {
     forms
 }
 
+/// Escapes `bytes` for a URL with `encode`. Does not escape letters, digits, `-_.~` and the
+/// characters in `kept`.
 fn url_encoded(bytes: &[u8], kept: &str, encode: impl Fn(u8) -> String) -> String {
     let plain = |byte: u8| {
         byte.is_ascii_alphanumeric()

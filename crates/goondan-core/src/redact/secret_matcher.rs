@@ -47,9 +47,9 @@ impl SecretMatcher {
     ) -> Option<Range<usize>> {
         let mut from = from;
         loop {
-            let found = self.finder.find(Input::new(text).range(from..))?;
-            let start = found.start();
-            if let Some(end) = self.end(text, start, found.end(), before) {
+            let candidate = self.finder.find(Input::new(text).range(from..))?;
+            let start = candidate.start();
+            if let Some(end) = self.end(text, start, candidate.end(), before) {
                 return Some(start..end);
             }
             from = text.ceil_char_boundary(start + 1);
@@ -77,10 +77,10 @@ impl SecretMatcher {
     pub(super) fn masked<'t>(&self, text: &'t str, before: Option<char>) -> Cow<'t, str> {
         let mut clean = String::new();
         let mut done = 0;
-        while let Some(found) = self.find(text, done, before) {
-            clean.push_str(&text[done..found.start]);
+        while let Some(secret) = self.find(text, done, before) {
+            clean.push_str(&text[done..secret.start]);
             clean.push_str(MASK);
-            done = found.end;
+            done = secret.end;
         }
         match done {
             0 => Cow::Borrowed(text),
@@ -112,10 +112,10 @@ impl SecretMatcher {
     }
 }
 
-/// Returns whether no letter and no digit is next to `place`.
-fn is_word(text: &str, place: Range<usize>, before: Option<char>) -> bool {
-    let before = text[..place.start].chars().next_back().or(before);
-    let after = text[place.end..].chars().next();
+/// Returns whether no letter and no digit is next to `range`.
+fn is_word(text: &str, range: Range<usize>, before: Option<char>) -> bool {
+    let before = text[..range.start].chars().next_back().or(before);
+    let after = text[range.end..].chars().next();
     let is_edge = |next: Option<char>| !next.is_some_and(char::is_alphanumeric);
     is_edge(before) && is_edge(after)
 }

@@ -24,38 +24,38 @@ impl TextStream {
     /// Adds a piece and returns the text that is safe to show. Empty while the whole rest can be
     /// the beginning of a secret.
     pub fn push(&mut self, piece: &str) -> String {
-        let known = self.redactor.known.load();
+        let matcher = self.redactor.known.load();
         let mut text = std::mem::take(&mut self.held);
         text.push_str(piece);
-        let Some(known) = known.as_ref() else {
+        let Some(matcher) = matcher.as_ref() else {
             self.before = text.chars().next_back().or(self.before);
             return text;
         };
         let mut clean = String::with_capacity(text.len());
         let mut done = 0;
-        let open = loop {
-            let open = known.beginning(&text, done);
-            // Secrets that begin before `open` are complete, and so is the character after them.
-            let found = known.find(&text, done, self.before);
-            let Some(found) = found.filter(|found| found.start < open) else {
-                break open;
+        let open_start = loop {
+            let open_start = matcher.beginning(&text, done);
+            // Secrets that begin before `open_start` are complete, and so is the character after them.
+            let secret = matcher.find(&text, done, self.before);
+            let Some(secret) = secret.filter(|secret| secret.start < open_start) else {
+                break open_start;
             };
-            clean.push_str(&text[done..found.start]);
+            clean.push_str(&text[done..secret.start]);
             clean.push_str(MASK);
-            done = found.end;
+            done = secret.end;
         };
-        clean.push_str(&text[done..open]);
-        self.before = text[..open].chars().next_back().or(self.before);
-        self.held = text.split_off(open);
+        clean.push_str(&text[done..open_start]);
+        self.before = text[..open_start].chars().next_back().or(self.before);
+        self.held = text.split_off(open_start);
         clean
     }
 
     /// Returns the rest after the last piece.
     pub fn finish(&mut self) -> String {
         let rest = std::mem::take(&mut self.held);
-        let known = self.redactor.known.load();
-        match known.as_ref() {
-            Some(known) => known.masked(&rest, self.before).into_owned(),
+        let matcher = self.redactor.known.load();
+        match matcher.as_ref() {
+            Some(matcher) => matcher.masked(&rest, self.before).into_owned(),
             None => rest,
         }
     }

@@ -63,7 +63,7 @@ pub enum CommandPartKind {
     },
     /// A file that a redirection writes.
     Write {
-        /// The path is below the working directory, judged by its string only.
+        /// The path is below the working directory and not protected, judged by its string only.
         inside: bool,
     },
     /// A command that can't be determined before it runs.
@@ -102,10 +102,12 @@ impl CommandPart {
         )
     }
 
+    /// Returns a part whose command is unknown, because of `why`. Requires an approval.
     fn hidden(shown: &str, why: impl Into<String>) -> Self {
         CommandPart::text(shown.trim(), CommandPartKind::Hidden { why: why.into() })
     }
 
+    /// Returns a part that policies match by its complete text.
     fn text(text: &str, what: CommandPartKind) -> Self {
         let whole = goondan_spec::pattern::atoms(text);
         CommandPart {
@@ -140,6 +142,7 @@ pub fn programs(script: &CommandScript) -> Vec<Vec<String>> {
     all
 }
 
+/// Returns the first 200 characters, with an ellipsis if more follow.
 fn excerpt(text: &str) -> String {
     let mut short: String = text.trim().chars().take(200).collect();
     if short.len() < text.trim().len() {

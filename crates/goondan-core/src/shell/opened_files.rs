@@ -44,6 +44,7 @@ struct RedirectWalk {
 }
 
 impl RedirectWalk {
+    /// Collects the redirections of a script; `None` if it changes directory too often.
     fn script(&mut self, script: &CommandScript) -> Option<()> {
         for stage in script.steps.iter().flat_map(|step| &step.stages) {
             match stage {
@@ -81,6 +82,8 @@ impl RedirectWalk {
         Some(())
     }
 
+    /// Collects the files that these redirections open, for each directory that the shell may be
+    /// in.
     fn redirects(&mut self, redirects: &[StreamRedirect]) {
         for StreamRedirect { target, .. } in redirects {
             let (path, is_written) = match target {
@@ -102,6 +105,7 @@ impl RedirectWalk {
     }
 }
 
+/// Joins a path with the directory of the shell, and removes `.` and `..`.
 fn joined(folder: &str, path: &str) -> String {
     if folder.is_empty() || path.starts_with('/') {
         fold(path)

@@ -29,6 +29,7 @@ struct PartCollector {
 }
 
 impl PartCollector {
+    /// Adds the parts of all commands of a script.
     fn script(&mut self, script: &CommandScript) {
         for stage in script.steps.iter().flat_map(|step| &step.stages) {
             match stage {
@@ -38,17 +39,18 @@ impl PartCollector {
         }
     }
 
+    /// Adds the parts of a group and of its redirections.
     fn group(&mut self, group: &CommandGroup) {
         let first = self.parts.len();
         self.script(&group.script);
         if let Some(shell) = &group.shell {
             // A restriction of the shell applies to all commands that it runs.
-            let mut named = atoms(shell);
-            named.extend([PatternAtom::Char(' '), PatternAtom::Any]);
+            let mut shell_pattern = atoms(shell);
+            shell_pattern.extend([PatternAtom::Char(' '), PatternAtom::Any]);
             self.parts
                 .iter_mut()
                 .skip(first)
-                .for_each(|part| part.names.push(named.clone()));
+                .for_each(|part| part.names.push(shell_pattern.clone()));
         }
         group
             .redirects
@@ -56,6 +58,7 @@ impl PartCollector {
             .for_each(|redirect| self.redirect(redirect));
     }
 
+    /// Adds the parts of a command: its substitutions, the command itself, and its redirections.
     fn command(&mut self, command: &ShellCommand) {
         for piece in command.words.iter().flat_map(|word| &word.pieces) {
             if let WordPiece::Output(inner) = piece {
@@ -85,6 +88,7 @@ impl PartCollector {
             .for_each(|redirect| self.redirect(redirect));
     }
 
+    /// Adds the part of a redirection that opens a file.
     fn redirect(&mut self, redirect: &StreamRedirect) {
         let (sign, path, is_read) = match &redirect.target {
             RedirectTarget::Stream(_) | RedirectTarget::Null => return,

@@ -122,7 +122,8 @@ pub(super) fn running(name: &str, words: &[PartialWord]) -> Option<String> {
     })
 }
 
-/// Returns whether a word is an option that is not completely known.
+/// Returns whether a word may be an option whose text is only partly known, for example because it
+/// contains a variable.
 pub(super) fn is_unknown_option(word: &PartialWord) -> bool {
     word.text().is_none()
         && !word.is_path
@@ -170,6 +171,7 @@ impl RunningOptions {
     }
 }
 
+/// Returns the character of a known atom; `None` for an unknown atom.
 fn letter(atom: &PatternAtom) -> Option<char> {
     if let PatternAtom::Char(letter) = atom {
         Some(*letter)

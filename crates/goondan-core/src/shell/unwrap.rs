@@ -100,6 +100,7 @@ fn inner(simple: SimpleCommand, depth: usize, parts: &mut Vec<CommandPart>) {
     }
 }
 
+/// Returns the last part of a program's path.
 pub(super) fn base_name(name: &str) -> &str {
     name.rsplit('/').next().unwrap_or(name)
 }
@@ -137,6 +138,7 @@ fn bare(word: &PartialWord) -> Option<String> {
         .filter(|_| !word.is_open && word.quoted() == word.atoms)
 }
 
+/// Returns the complete command with its assignments, as a pattern.
 fn whole(simple: &SimpleCommand) -> Vec<PatternAtom> {
     join(
         simple
@@ -147,6 +149,7 @@ fn whole(simple: &SimpleCommand) -> Vec<PatternAtom> {
     )
 }
 
+/// Joins words with spaces.
 fn join(words: impl Iterator<Item = Vec<PatternAtom>>) -> Vec<PatternAtom> {
     let mut joined = Vec::new();
     for (index, word) in words.enumerate() {
@@ -261,6 +264,7 @@ fn skip_options(
     Some((assignments, at))
 }
 
+/// Returns `true` for a word `NAME=value`.
 fn is_assignment(word: &PartialWord) -> bool {
     let name: String = word
         .atoms

@@ -10,7 +10,7 @@ pub(super) struct WrapperProgram {
     pub(super) valued: &'static [&'static str],
     /// Options without a value, or with the value in the same word.
     flags: &'static [&'static str],
-    /// Number of words before the command.
+    /// Number of positional arguments before the command, such as 1 for `timeout 5 ls`.
     pub(super) positional: usize,
     /// Accepts `NAME=value` before the command.
     pub(super) assigns: bool,
@@ -119,6 +119,7 @@ const WRAPPERS: [WrapperProgram; 9] = [
     },
 ];
 
+/// Returns the wrapper program `name`; `None` for any other program.
 pub(super) fn wrapper(name: &str) -> Option<&'static WrapperProgram> {
     let name = if name == "doas" { "sudo" } else { name };
     WRAPPERS.iter().find(|wrapper| wrapper.name == name)

@@ -69,13 +69,14 @@ impl SharedChild {
 type Opened = Result<wire::Manifest, LibraryFailure>;
 
 impl HostProcess {
+    /// Starts the process and waits until it opened the library at `path`.
     pub(crate) async fn start(
         command: &HostCommand,
         path: &Path,
         name: &str,
         limits: &LibraryLimits,
         counters: &Arc<LibraryCounters>,
-        hearing: FullQueuePolicy,
+        queue_policy: FullQueuePolicy,
     ) -> Result<StartedHostProcess, LibraryFailure> {
         let child = spawn(command, path).map_err(|cause| LibraryFailure::NoHost {
             name: name.to_owned(),
@@ -97,7 +98,7 @@ impl HostProcess {
 
         let (ready, opened) = oneshot::channel();
         let reader = process
-            .serve(name, &calls, commands, ready, limits, hearing)
+            .serve(name, &calls, commands, ready, limits, queue_policy)
             .map_err(|cause| {
                 process.kill();
                 LibraryFailure::MuteHost {
@@ -122,7 +123,7 @@ impl HostProcess {
         commands: mpsc::UnboundedReceiver<LibraryCommand>,
         ready: oneshot::Sender<Opened>,
         limits: &LibraryLimits,
-        hearing: FullQueuePolicy,
+        queue_policy: FullQueuePolicy,
     ) -> std::io::Result<JoinHandle<()>> {
         let pipes = |child: &mut Child| child.stdin.take().zip(child.stdout.take());
         let (stdin, stdout) = pipes(&mut self.child.lock())
@@ -138,7 +139,7 @@ impl HostProcess {
             calls: Arc::clone(calls),
             child: Arc::clone(&self.child),
             line_limit: limits.max_line(),
-            hearing,
+            queue_policy,
         };
         thread(&format!("write {name}"), move || {
             writer.run(stdin, commands)
@@ -146,6 +147,7 @@ impl HostProcess {
         thread(&format!("read {name}"), move || reader.run(stdout, ready))
     }
 
+    /// Waits for the first message of the process, which is killed after `patience`.
     async fn handshake(
         &self,
         opened: oneshot::Receiver<Opened>,
@@ -172,12 +174,14 @@ impl HostProcess {
         self.child.ended.get().copied()
     }
 
+    /// Kills the process.
     pub(crate) fn kill(&self) {
         // The process may already have ended.
         let _ = self.child.lock().kill();
     }
 }
 
+/// Starts the program with the library's path as last argument, in its own process group.
 fn spawn(command: &HostCommand, path: &Path) -> std::io::Result<Child> {
     let mut process = Command::new(&command.program);
     process
@@ -193,6 +197,7 @@ fn spawn(command: &HostCommand, path: &Path) -> std::io::Result<Child> {
     process.spawn()
 }
 
+/// Starts a thread with a name.
 fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<()>> {
     std::thread::Builder::new()
         .name(name.to_owned())
@@ -209,6 +214,7 @@ struct HostProcessWriter {
 }
 
 impl HostProcessWriter {
+    /// Writes commands, then closes the input and kills the process if it does not exit in time.
     fn run(self, mut stdin: ChildStdin, mut commands: mpsc::UnboundedReceiver<LibraryCommand>) {
         while let Some(command) = library_thread::next(&mut commands) {
             if matches!(command, LibraryCommand::Close) || self.write(&mut stdin, command).is_err()
@@ -227,6 +233,8 @@ impl HostProcessWriter {
         }
     }
 
+    /// Writes a command. A command that is too long is replaced by a refusal, if its sender waits
+    /// for one.
     fn write(&self, stdin: &mut ChildStdin, command: LibraryCommand) -> std::io::Result<()> {
         let line = to_line(&command)?;
         if line.len() as u64 <= self.line_limit {
@@ -245,16 +253,17 @@ struct HostProcessReader {
     calls: Arc<LibraryCalls>,
     child: Arc<SharedChild>,
     line_limit: u64,
-    hearing: FullQueuePolicy,
+    queue_policy: FullQueuePolicy,
 }
 
 impl HostProcessReader {
+    /// Handles messages until the process ends, then closes its calls.
     fn run(self, stdout: ChildStdout, ready: oneshot::Sender<Opened>) {
         let mut input = BufReader::new(stdout);
         let mut ready = Some(ready);
         let problem = loop {
             match read_line(&mut input, self.line_limit) {
-                Ok(Some(up)) => self.take(up, &mut ready),
+                Ok(Some(message)) => self.handle_message(message, &mut ready),
                 Ok(None) => break None,
                 Err(cause) => break Some(cause.to_string()),
             }
@@ -271,26 +280,31 @@ impl HostProcessReader {
                 self.name
             ))
             .code(code::UNAVAILABLE)
-            .suggest("The next call restarts it. Try other arguments."),
+            .suggest("The next call restarts the process. Try other arguments."),
         );
     }
 
-    fn take(&self, up: ToolHostMessage, ready: &mut Option<oneshot::Sender<Opened>>) {
-        let mut tell = |opened| {
+    /// Handles one message. `ready` receives the result of opening the library.
+    fn handle_message(
+        &self,
+        message: ToolHostMessage,
+        ready: &mut Option<oneshot::Sender<Opened>>,
+    ) {
+        let mut report = |opened| {
             if let Some(ready) = ready.take() {
                 let _ = ready.send(opened);
             }
         };
-        match up {
-            ToolHostMessage::Opened(manifest) => tell(Ok(manifest)),
-            ToolHostMessage::Failed(told) => tell(Err(LibraryFailure::Told(told))),
+        match message {
+            ToolHostMessage::Opened(manifest) => report(Ok(manifest)),
+            ToolHostMessage::Failed(failure) => report(Err(LibraryFailure::Told(failure))),
             ToolHostMessage::Complete { call, outcome } => {
                 self.calls.complete(call, outcome);
             }
             ToolHostMessage::Event {
                 call,
                 event: event @ LibraryCallEvent::Request { .. },
-            } if self.hearing == FullQueuePolicy::InTurn => {
+            } if self.queue_policy == FullQueuePolicy::InTurn => {
                 self.calls.ask_in_turn(call, event);
             }
             ToolHostMessage::Event { call, event } => {

@@ -81,11 +81,11 @@ impl HostedLibrary {
             state.current = None;
             self.note_crash(&mut state, answered, ended.unwrap_or_else(Instant::now));
         }
-        if let Some(left) = state
+        if let Some(pause) = state
             .not_before
             .and_then(|at| at.checked_duration_since(Instant::now()))
         {
-            return Err(self.restart_delay_error(state.crashes, left));
+            return Err(self.restart_delay_error(state.crashes, pause));
         }
         let started = self.start(&mut state).await;
         started
@@ -100,18 +100,19 @@ impl HostedLibrary {
             })
     }
 
+    /// Starts the process. Returns its connection and the library's manifest.
     async fn start(
         &self,
         state: &mut HostProcessHistory,
     ) -> Result<(Arc<LibraryConnection>, wire::Manifest), LibraryFailure> {
-        let (command, hearing) = (&self.command, FullQueuePolicy::OrLost);
+        let (command, queue_policy) = (&self.command, FullQueuePolicy::OrLost);
         let started = HostProcess::start(
             command,
             &self.path,
             &self.name,
             &self.limits,
             &self.counters,
-            hearing,
+            queue_policy,
         )
         .await?;
         let StartedHostProcess {
@@ -126,6 +127,8 @@ impl HostedLibrary {
         Ok((connection, manifest))
     }
 
+    /// Counts a crash and sets the time of the next start. `answered`: whether the process had
+    /// answered a call.
     fn note_crash(&self, state: &mut HostProcessHistory, answered: bool, at: Instant) {
         self.counters.crashes.fetch_add(1, Ordering::Relaxed);
         state.crashes = if answered {
@@ -138,6 +141,7 @@ impl HostedLibrary {
             crashed");
     }
 
+    /// Returns the error of a call during the pause after a crash.
     fn restart_delay_error(&self, crashes: u32, left: Duration) -> wire::ToolError {
         let seconds = left.as_secs() + 1;
         wire::ToolError::new(format!(

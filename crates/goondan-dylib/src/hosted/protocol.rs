@@ -28,6 +28,7 @@ pub(crate) enum ToolHostMessage {
     },
 }
 
+/// Encodes `value` as a line of JSON.
 pub(crate) fn to_line(value: &impl Serialize) -> io::Result<Vec<u8>> {
     let mut line = serde_json::to_vec(value)?;
     line.push(b'\n');

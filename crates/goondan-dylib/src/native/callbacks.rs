@@ -57,13 +57,14 @@ impl HostPort {
     ///
     /// # Safety
     ///
-    /// The same as for [`HostPort::borrow`], during this call.
+    /// Same contract as for [`HostPort::borrow`], during this call.
     unsafe fn decode<T: DeserializeOwned>(&self, bytes: Bytes) -> Result<T, Status> {
         // SAFETY: the caller guarantees it.
         let bytes = unsafe { self.borrow(bytes) }?;
         serde_json::from_slice(bytes).map_err(|_| Status::BAD_ARGUMENT)
     }
 
+    /// Ends a call with the result that the library reported. Returns the status for the library.
     fn complete(&self, call: u64, status: Status, bytes: Result<&[u8], Status>) -> Status {
         let (outcome, refusal) = match bytes {
             Ok(bytes) => read_outcome(status, bytes),
@@ -75,6 +76,7 @@ impl HostPort {
         }
     }
 
+    /// Returns the error of a call whose result was refused.
     fn refused_output(&self, refused: Status) -> wire::ToolError {
         match refused {
             Status::TOO_LARGE => wire::ToolError::new(format!(
@@ -99,9 +101,9 @@ fn read_outcome(status: Status, bytes: &[u8]) -> (Outcome<wire::ToolOutput>, Opt
             }
         };
     }
-    let stated = serde_json::from_slice::<wire::ToolError>(bytes).ok();
-    let mut error =
-        stated.unwrap_or_else(|| wire::ToolError::new(format!("it ended with {}", status.name())));
+    let reported = serde_json::from_slice::<wire::ToolError>(bytes).ok();
+    let mut error = reported
+        .unwrap_or_else(|| wire::ToolError::new(format!("it ended with {}", status.name())));
     match status {
         Status::PANIC => error.code = Some(code::PANIC.to_owned()),
         Status::CANCELLED => error.code = Some(code::CANCELLED.to_owned()),
@@ -126,7 +128,8 @@ unsafe fn with(ctx: *mut c_void, body: impl FnOnce(&HostPort) -> Status) -> Stat
 
 /// # Safety
 ///
-/// The same as for [`Host::complete`]: `ctx` is the table's, the bytes are valid during the call.
+/// Same contract as for [`Host::complete`]: `ctx` belongs to the table, the bytes are valid during
+/// the call.
 unsafe extern "C" fn complete(ctx: *mut c_void, call: u64, status: Status, bytes: Bytes) -> Status {
     let answer = |port: &HostPort| {
         // SAFETY: the caller lends the bytes for this call.
@@ -139,7 +142,8 @@ unsafe extern "C" fn complete(ctx: *mut c_void, call: u64, status: Status, bytes
 
 /// # Safety
 ///
-/// The same as for [`Host::progress`]: `ctx` is the table's, the bytes are valid during the call.
+/// Same contract as for [`Host::progress`]: `ctx` belongs to the table, the bytes are valid during
+/// the call.
 unsafe extern "C" fn progress(ctx: *mut c_void, call: u64, bytes: Bytes) -> Status {
     let tell = |port: &HostPort| {
         // SAFETY: the caller lends the bytes for this call.
@@ -155,7 +159,8 @@ unsafe extern "C" fn progress(ctx: *mut c_void, call: u64, bytes: Bytes) -> Stat
 
 /// # Safety
 ///
-/// The same as for [`Host::log`]: `ctx` is the table's, the bytes are valid during the call.
+/// Same contract as for [`Host::log`]: `ctx` belongs to the table, the bytes are valid during the
+/// call.
 unsafe extern "C" fn log(ctx: *mut c_void, call: u64, bytes: Bytes) -> Status {
     let tell = |port: &HostPort| {
         // SAFETY: the caller lends the bytes for this call.
@@ -171,8 +176,8 @@ unsafe extern "C" fn log(ctx: *mut c_void, call: u64, bytes: Bytes) -> Status {
 
 /// # Safety
 ///
-/// The same as for [`Host::request`]: `ctx` is the table's, both byte strings are valid during the
-/// call.
+/// Same contract as for [`Host::request`]: `ctx` belongs to the table, both byte strings are valid
+/// during the call.
 unsafe extern "C" fn request(
     ctx: *mut c_void,
     call: u64,
@@ -214,7 +219,7 @@ unsafe extern "C" fn request(
 
 /// # Safety
 ///
-/// The same as for [`Host::cancelled`]: `ctx` is the table's.
+/// Same contract as for [`Host::cancelled`]: `ctx` belongs to the table.
 unsafe extern "C" fn cancelled(ctx: *mut c_void, call: u64) -> i32 {
     let answer = |port: &HostPort| {
         if port.up.is_cancelled(call) {

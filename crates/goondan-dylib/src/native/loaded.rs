@@ -189,6 +189,7 @@ fn read_header(mapping: &Mapping, name: &str) -> Result<Plugin, LibraryFailure> 
     Ok(plugin)
 }
 
+/// Returns the error of a library that lacks a function.
 fn incomplete(name: &str, function: &'static str) -> LibraryFailure {
     LibraryFailure::Incomplete {
         name: name.to_owned(),
@@ -196,6 +197,7 @@ fn incomplete(name: &str, function: &'static str) -> LibraryFailure {
     }
 }
 
+/// Checks the function table of an opened library.
 fn from_table(table: ExtendingLibrary, name: &str) -> Result<LoadedLibrary, LibraryFailure> {
     let ExtendingLibrary {
         library: table,

@@ -50,8 +50,9 @@ impl LeaderClient {
         })
     }
 
-    pub(crate) fn tell(&self, words: &ToLeader) {
-        self.leader.say(encode(words));
+    /// Sends a message to the leader.
+    pub(crate) fn tell(&self, message: &ToLeader) {
+        self.leader.say(encode(message));
     }
 
     /// Reports whether this node accepts turns.
@@ -59,6 +60,7 @@ impl LeaderClient {
         self.leader.note_fit(is_fit);
     }
 
+    /// Waits for the next message of the leader; `None` if this node is disconnected.
     pub(crate) async fn hear(&self) -> Option<String> {
         self.leader.hear().await
     }
@@ -72,7 +74,7 @@ impl LeaderClient {
         call
     }
 
-    /// Sends a request; it is sent when this function returns.
+    /// Sends a request before it returns. Await the returned call for the answer.
     pub(crate) fn ask(self: &Arc<Self>, question: LeaderRequest) -> LeaderCall {
         let (sender, answer) = oneshot::channel();
         let number = self.register_waiter(CallWaiter::Asker(sender));
@@ -87,14 +89,15 @@ impl LeaderClient {
         }
     }
 
-    /// Delivers an answer to its waiter.
+    /// Delivers an answer to the waiter of the call.
     pub(crate) fn answered(&self, call: CallNumber, answer: Value) {
         match self.forget(call) {
             // The caller may have been cancelled.
             Some(CallWaiter::Asker(asker)) => drop(asker.send(answer)),
             Some(CallWaiter::ForResult { waiter, .. }) => match serde_json::from_value(answer) {
                 Ok(result) => drop(waiter.send(result)),
-                Err(error) => tracing::error!(%error, "can't decode a result from another node"),
+                Err(error) => tracing::error!(%error, "can't decode a result from the leader; the \
+                    caller gets an error"),
             },
             None => {}
         }
@@ -138,6 +141,7 @@ impl LeaderClient {
         *self.calls() = None;
     }
 
+    /// Returns the open calls, locked; `None` after this node disconnected.
     fn calls(&self) -> MutexGuard<'_, Option<HashMap<CallNumber, CallWaiter>>> {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -153,6 +157,7 @@ impl LeaderClient {
         })
     }
 
+    /// Reports usage to the leader, which checks the budget of the swarm.
     pub(crate) fn spent(&self, spending: UsageIncrement) {
         self.tell(&ToLeader::Spent(spending));
     }
@@ -202,7 +207,7 @@ impl LeaderClient {
     }
 }
 
-/// A sent request. Dropping it before the answer cancels it.
+/// A sent request. Dropping this value before the answer arrives cancels the request.
 pub(crate) struct LeaderCall {
     uplink: Arc<LeaderClient>,
     number: CallNumber,
@@ -214,9 +219,10 @@ impl LeaderCall {
     pub(crate) async fn answer<T: DeserializeOwned>(mut self) -> Option<T> {
         let answer = (&mut self.answer).await.ok()?;
         serde_json::from_value(answer)
-            .inspect_err(
-                |error| tracing::error!(%error, "can't decode an answer from another node"),
-            )
+            .inspect_err(|error| {
+                tracing::error!(%error, "can't decode an answer from the leader; the caller gets \
+                    an error")
+            })
             .ok()
     }
 }
@@ -258,6 +264,7 @@ impl GrantCache {
         })
     }
 
+    /// Replaces all grants with the current grants of the leader.
     pub(crate) fn put(&self, grants: Vec<ApprovalGrant>) {
         *self.grants.lock().unwrap_or_else(PoisonError::into_inner) = grants;
     }
@@ -274,10 +281,10 @@ impl ApprovalStore for GrantCache {
     fn remember(&self, grants: Vec<ApprovalGrant>) -> Result<(), StoreError> {
         let call = self.uplink.ask(LeaderRequest::Remember(grants.clone()));
         // Callers run on threads that may block.
-        let kept: Option<Result<(), String>> =
+        let answer: Option<Result<(), String>> =
             tokio::runtime::Handle::current().block_on(call.answer());
-        let failed = |words: String| StoreError::Other(Arc::new(std::io::Error::other(words)));
-        kept.ok_or(StoreError::Closed)?.map_err(failed)?;
+        let failed = |message: String| StoreError::Other(Arc::new(std::io::Error::other(message)));
+        answer.ok_or(StoreError::Closed)?.map_err(failed)?;
         self.grants
             .lock()
             .unwrap_or_else(PoisonError::into_inner)

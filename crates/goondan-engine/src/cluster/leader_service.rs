@@ -26,21 +26,21 @@ use goondan_core::ports::store::StoreError;
 
 /// Processes messages of the cluster members until the engine is dropped.
 pub(crate) async fn listen(engine: Weak<Engine>, roster: Arc<WorkerPool>) {
-    while let Some(news) = roster.crew.news().await {
+    while let Some(event) = roster.crew.news().await {
         let Some(engine) = engine.upgrade() else {
             return;
         };
-        match news {
+        match event {
             ClusterEvent::Member(member) => roster.put(member, &engine.lives.run),
             ClusterEvent::Left { node } => roster.remove(&node),
             ClusterEvent::Said { node, words } => {
-                if let Some(words) = decode(&words) {
+                if let Some(message) = decode(&words) {
                     (WorkerRequestHandler {
                         engine: Arc::clone(&engine),
                         roster: Arc::clone(&roster),
                         node,
                     })
-                    .handle_message(words);
+                    .handle_message(message);
                 }
                 continue;
             }
@@ -59,9 +59,10 @@ struct WorkerRequestHandler {
 }
 
 impl WorkerRequestHandler {
-    fn handle_message(&self, words: ToLeader) {
+    /// Handles one message of the worker `node`.
+    fn handle_message(&self, message: ToLeader) {
         let (roster, node, bus) = (&self.roster, &*self.node, &self.engine.bus);
-        match words {
+        match message {
             ToLeader::Done { turn, end } => roster.ended(node, turn, RemoteTurnEnd::Done(end)),
             ToLeader::Declined { turn } => roster.ended(node, turn, RemoteTurnEnd::Declined),
             ToLeader::Panicked { turn } => roster.ended(node, turn, RemoteTurnEnd::Panicked),
@@ -126,6 +127,7 @@ impl WorkerRequestHandler {
         }
     }
 
+    /// Executes a request of the worker and sends the answer when it is available.
     fn answer(&self, call: CallNumber, question: LeaderRequest) {
         match question {
             LeaderRequest::Submit { event, result } => self.submit(call, event, result),
@@ -184,6 +186,8 @@ impl WorkerRequestHandler {
         }
     }
 
+    /// Submits an event for the worker. With `result`, also sends the result of the event as the
+    /// answer to that call.
     fn submit(&self, call: CallNumber, event: Box<AgentEvent>, result: Option<CallNumber>) {
         let (accepted, answer) = oneshot::channel();
         let waiter = result.map(|result| {
@@ -213,25 +217,26 @@ impl WorkerRequestHandler {
         result: oneshot::Receiver<TurnResult>,
     ) {
         let slot: ResultSlot = Arc::new(Mutex::new(Some(result)));
-        let (desk, life, waits) = (
+        let (handler, life, task_slot) = (
             self.clone(),
             self.engine.lives.of(target),
             Arc::clone(&slot),
         );
         self.roster.call(&self.node, call, || {
             let task = tokio::spawn(async move {
-                let sign = |is_asked| {
-                    desk.roster
-                        .say(&desk.node, &ToWorker::Sign { call, is_asked })
+                let send_heartbeat = |is_asked| {
+                    handler
+                        .roster
+                        .say(&handler.node, &ToWorker::Sign { call, is_asked })
                 };
                 let result = tokio::select! {
-                    result = of_slot(&waits) => result,
-                    () = life.report_heartbeats(sign) => None,
+                    result = of_slot(&task_slot) => result,
+                    () = life.report_heartbeats(send_heartbeat) => None,
                 };
                 if let Some(result) = result {
-                    desk.tell(call, &result);
+                    handler.tell(call, &result);
                 }
-                desk.roster.called(&desk.node, call);
+                handler.roster.called(&handler.node, call);
             });
             WorkerCall {
                 task: task.abort_handle(),
@@ -246,12 +251,12 @@ impl WorkerRequestHandler {
         call: CallNumber,
         work: impl Future<Output = T> + Send + 'static,
     ) {
-        let desk = self.clone();
+        let handler = self.clone();
         self.roster.call(&self.node, call, || {
             let task = tokio::spawn(async move {
                 let answer = json!(work.await);
-                desk.tell(call, &answer);
-                desk.roster.called(&desk.node, call);
+                handler.tell(call, &answer);
+                handler.roster.called(&handler.node, call);
             });
             WorkerCall {
                 task: task.abort_handle(),
@@ -260,6 +265,7 @@ impl WorkerRequestHandler {
         });
     }
 
+    /// Sends the answer to a call of the worker.
     fn tell<T: Serialize>(&self, call: CallNumber, answer: &T) {
         let answer: Value = json!(answer);
         self.roster
@@ -278,39 +284,43 @@ async fn of_slot(slot: &ResultSlot) -> Option<TurnResult> {
     .await
 }
 
-/// Waits until the rate limits allow a model call. The worker pauses the clocks of its turn itself.
-async fn enter(engine: Arc<Engine>, wanted: RateLimitRequest) {
+/// Waits until the rate limits allow a model call. The worker itself pauses the clocks of the turn.
+async fn enter(engine: Arc<Engine>, request: RateLimitRequest) {
     let generation = engine.generation.load_full();
-    let tell = |scope: RateScope, full: RateLimitHit| {
+    let publish_waiting = |scope: RateScope, full: RateLimitHit| {
         let wait = full.until.saturating_duration_since(Instant::now());
         let kind = RuntimeEventKind::ModelWaiting {
-            turn_id: wanted.turn_id.clone(),
-            step_id: wanted.step_id.clone(),
-            provider: wanted.provider.clone(),
-            model: wanted.model.clone(),
+            turn_id: request.turn_id.clone(),
+            step_id: request.step_id.clone(),
+            provider: request.provider.clone(),
+            model: request.model.clone(),
             scope,
             limit: full.limit.to_owned(),
             wait: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
         };
-        engine.bus.runtime(&wanted.instance, &wanted.trace, kind);
+        engine.bus.runtime(&request.instance, &request.trace, kind);
     };
     let life = ActivityTracker::new();
     engine
         .pace
         .enter(generation.limits, &life, |full| {
-            tell(RateScope::Swarm, full)
+            publish_waiting(RateScope::Swarm, full)
         })
         .await;
-    if let Some(model) = generation.rate_limited_model(&wanted.identity) {
+    if let Some(model) = generation.rate_limited_model(&request.identity) {
         model
             .pace
-            .enter(model.limits, &life, |full| tell(RateScope::Model, full))
+            .enter(model.limits, &life, |full| {
+                publish_waiting(RateScope::Model, full)
+            })
             .await;
     }
 }
 
+/// Stores grants of a worker; an error is returned as text.
 async fn remember(engine: Arc<Engine>, grants: Vec<ApprovalGrant>) -> Result<(), String> {
-    let kept = tokio::task::spawn_blocking(move || engine.approvals.remember(grants)).await;
-    kept.unwrap_or(Err(StoreError::Closed))
+    let outcome = tokio::task::spawn_blocking(move || engine.approvals.remember(grants)).await;
+    outcome
+        .unwrap_or(Err(StoreError::Closed))
         .map_err(|error| error.to_string())
 }

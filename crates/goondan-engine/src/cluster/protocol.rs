@@ -170,7 +170,7 @@ pub(crate) struct RateLimitRequest {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct NewJob {
     pub(crate) instance: InstanceId,
-    /// Position of the creating call in its turn.
+    /// Position of the creating call in the turn.
     pub(crate) place: String,
     pub(crate) wanted: JobRequest,
     pub(crate) callers: Vec<InstanceId>,
@@ -215,13 +215,16 @@ impl From<SerializedRefusal> for SubmitError {
     }
 }
 
-pub(crate) fn encode<T: Serialize>(words: &T) -> String {
-    serde_json::to_string(words).expect("cluster messages can be written as JSON")
+/// Encodes a message between nodes as JSON.
+pub(crate) fn encode<T: Serialize>(message: &T) -> String {
+    serde_json::to_string(message).expect("cluster messages can be written as JSON")
 }
 
 /// Decodes a message. Returns `None` and logs an error if another version of gdn sent it.
-pub(crate) fn decode<T: DeserializeOwned>(words: &str) -> Option<T> {
-    serde_json::from_str(words)
-        .inspect_err(|error| tracing::error!(%error, "can't decode a message from another node"))
+pub(crate) fn decode<T: DeserializeOwned>(message: &str) -> Option<T> {
+    serde_json::from_str(message)
+        .inspect_err(|error| {
+            tracing::error!(%error, "can't decode a message from another node; ignoring it")
+        })
         .ok()
 }

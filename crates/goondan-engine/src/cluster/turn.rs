@@ -14,23 +14,23 @@ use goondan_core::ports::store::StoreError;
 /// Retry interval for reading the end of a turn on a disconnected node while the store fails.
 const TURN_END_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Runs a turn at its place. If that node disconnects, the turn resumes on another node from its
-/// journal, unless its end is already stored.
+/// Runs a turn on the node of its placement. If that node disconnects, the turn resumes on another
+/// node from its journal, unless its end is already stored.
 pub(crate) async fn run(
     roster: Arc<WorkerPool>,
-    mut place: TurnPlacement,
+    mut placement: TurnPlacement,
     mut start: TurnStart,
 ) -> TurnEnd {
     loop {
-        let Some(node) = place.node.clone() else {
-            if !place.is_home {
+        let Some(node) = placement.node.clone() else {
+            if !placement.is_home {
                 start.engine.store.doubt_journal(&start.facts.instance);
                 start.warm = None;
             }
             return instance::handle(start).await;
         };
         start.warm = None;
-        match run_remote(&roster, &node, place.is_home, &start).await {
+        match run_remote(&roster, &node, placement.is_home, &start).await {
             Some(RemoteTurnEnd::Done(end)) => {
                 roster.take_published(&end.result.turn_id);
                 return of_worker(*end, &start);
@@ -40,7 +40,7 @@ pub(crate) async fn run(
                 std::panic::resume_unwind(Box::new("the turn panicked on another node"))
             }
             Some(RemoteTurnEnd::Declined) => {
-                place = TurnPlacement {
+                placement = TurnPlacement {
                     node: None,
                     is_home: false,
                 }
@@ -49,24 +49,25 @@ pub(crate) async fn run(
                 Some(end) => return end,
                 None => {
                     let id = &start.facts.instance;
-                    tracing::info!(instance = %id, node, "a turn resumes on another node: its \
-                        node has left");
+                    tracing::info!(instance = %id, node, "the node of a turn has left the cluster; \
+                        the turn resumes on another node");
                     let is_bound = start.engine.is_bound_here(id);
                     let next = roster.choose(id, is_bound, |_| false);
-                    place = next.unwrap_or(TurnPlacement {
+                    placement = next.unwrap_or(TurnPlacement {
                         node: None,
                         is_home: false,
                     });
                 }
             },
         }
-        if let Some(gone) = roster.take(&start.facts.instance, &place) {
+        if let Some(gone) = roster.take(&start.facts.instance, &placement) {
             start.engine.observer.ended(&gone);
         }
     }
 }
 
-/// Runs the turn on another node. Returns `None` if that node disconnects.
+/// Runs the turn on another node, and forwards joined events and the cancellation to it. Returns
+/// `None` if that node disconnects.
 async fn run_remote(
     roster: &WorkerPool,
     node: &str,
@@ -74,14 +75,14 @@ async fn run_remote(
     start: &TurnStart,
 ) -> Option<RemoteTurnEnd> {
     let grants = start.engine.approvals.grants();
-    let (turn, mut given, mut ended) = roster.begin(node, start, is_home, grants)?;
+    let (turn, mut sent_count, mut ended) = roster.begin(node, start, is_home, grants)?;
     let mut is_cancelled = false;
     loop {
         tokio::select! {
             end = &mut ended => return end.ok(),
             () = start.joined.came() => {
-                let events = start.joined.after_first(given);
-                given += events.len();
+                let events = start.joined.after_first(sent_count);
+                sent_count += events.len();
                 if !events.is_empty() {
                     roster.say(node, &ToWorker::Join { turn, events });
                 }
@@ -94,6 +95,7 @@ async fn run_remote(
     }
 }
 
+/// Converts the end of a turn that a worker sent. Removes the responses that the worker handled.
 fn of_worker(end: EndOfTurn, start: &TurnStart) -> TurnEnd {
     let EndOfTurn {
         result,
@@ -114,7 +116,8 @@ fn of_worker(end: EndOfTurn, start: &TurnStart) -> TurnEnd {
     }
 }
 
-/// Reads the stored end of a turn whose node disconnected, or returns `None` if it did not end.
+/// Reads the stored end of a turn whose node disconnected, or returns `None` if the turn did not
+/// end.
 async fn end_of_lost(roster: &WorkerPool, start: &TurnStart) -> Option<TurnEnd> {
     let joined: Vec<String> = start
         .joined
@@ -127,7 +130,8 @@ async fn end_of_lost(roster: &WorkerPool, start: &TurnStart) -> Option<TurnEnd> 
             Ok(ended) => break ended?,
             Err(error @ StoreError::Damaged { .. }) => return Some(damaged(start, &error)),
             Err(error) => {
-                tracing::warn!(%error, "a node left and the outcome of its turn is unknown")
+                tracing::warn!(%error, "a node left, and the store could not be read for the result \
+                    of its turn; retrying")
             }
         }
         tokio::time::sleep(TURN_END_RETRY_INTERVAL).await;
@@ -149,6 +153,7 @@ async fn end_of_lost(roster: &WorkerPool, start: &TurnStart) -> Option<TurnEnd> 
     })
 }
 
+/// Returns the end of a turn whose stored data cannot be read.
 fn damaged(start: &TurnStart, error: &StoreError) -> TurnEnd {
     let result = failed_result(start.facts.turn_id.clone(), store_failed(error));
     let (handled, meta) = (vec![start.event.id.clone()], start.meta.clone());

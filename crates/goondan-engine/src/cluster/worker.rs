@@ -50,6 +50,7 @@ struct WorkerShutdown {
 }
 
 impl WorkerShutdown {
+    /// Starts to leave the cluster; running turns can finish until `until`.
     fn begin(uplink: &Arc<LeaderClient>, until: Instant) -> Self {
         let mut leave = WorkerShutdown {
             until,
@@ -60,6 +61,7 @@ impl WorkerShutdown {
         leave
     }
 
+    /// Asks the leader to assign no more turns to this node.
     fn ask(&mut self, uplink: &Arc<LeaderClient>) {
         self.answer = Some(uplink.ask(LeaderRequest::Leave).answer().boxed());
     }
@@ -151,10 +153,10 @@ impl TurnWorker {
         let uplink = Arc::clone(&self.uplink);
         loop {
             tokio::select! {
-                words = uplink.hear() => match words {
-                    Some(words) => {
-                        if let Some(words) = decode(&words) {
-                            self.handle_message(words);
+                message = uplink.hear() => match message {
+                    Some(message) => {
+                        if let Some(message) = decode(&message) {
+                            self.handle_message(message);
                         }
                     }
                     None => return,
@@ -181,8 +183,9 @@ impl TurnWorker {
         }
     }
 
-    fn handle_message(&mut self, words: ToWorker) {
-        match words {
+    /// Handles one message of the leader.
+    fn handle_message(&mut self, message: ToWorker) {
+        match message {
             ToWorker::Fit { is_fit } => self.uplink.note_fit(is_fit),
             ToWorker::Begin(begin) => self.begin(*begin),
             ToWorker::Join { turn, events } => {
@@ -207,6 +210,7 @@ impl TurnWorker {
         }
     }
 
+    /// Starts a turn that the leader assigned. Declines the turn if the agent is unknown here.
     fn begin(&mut self, begin: TurnAssignment) {
         let TurnAssignment {
             turn,
@@ -230,10 +234,10 @@ impl TurnWorker {
         let facts = Arc::new(self.engine.facts(agent, &event, &meta));
         let (joined, cancel) = (LateResponses::default(), CancellationToken::new());
         answers.into_iter().for_each(|answer| joined.put(answer));
-        let (life, told) = (Arc::clone(&facts.life), Arc::clone(&self.uplink));
+        let (life, reporter) = (Arc::clone(&facts.life), Arc::clone(&self.uplink));
         let pulse = tokio::spawn(async move {
             life.report_heartbeats(|is_asked| {
-                told.tell(&ToLeader::Sign {
+                reporter.tell(&ToLeader::Sign {
                     turn: Some(turn),
                     is_asked,
                 })
@@ -265,6 +269,7 @@ impl TurnWorker {
         self.tasks.insert(task.id(), turn);
     }
 
+    /// Reports the end or the panic of a turn to the leader.
     fn ended(&mut self, ended: Result<(Id, (TurnNumber, TurnEnd)), JoinError>) {
         match ended {
             Ok((task, (turn, end))) => {

@@ -69,10 +69,12 @@ impl EventBus {
         receiver
     }
 
+    /// Sends all future events to `receiver` until it is closed.
     pub(crate) fn pass_to(&self, receiver: UnboundedSender<SwarmEvent>) {
         self.observe(Box::new(move |event| receiver.send(event.clone()).is_ok()));
     }
 
+    /// Adds an observer of all future events.
     pub(crate) fn observe(&self, observer: EventObserver) {
         self.observers().push(observer);
     }
@@ -105,11 +107,11 @@ impl EventBus {
             ..event
         });
         self.store.record(&event);
-        tell(&mut observers, &SwarmEvent::Runtime(event));
+        notify_observers(&mut observers, &SwarmEvent::Runtime(event));
     }
 
-    /// Returns a number greater than all earlier ones, including those of earlier processes: it
-    /// follows the clock.
+    /// Returns a number greater than all earlier numbers, including numbers of earlier processes:
+    /// the number follows the clock.
     pub(crate) fn next_sequence(&self) -> u64 {
         let now = u64::try_from(self.clock.now().timestamp_micros()).unwrap_or_default();
         let next = |last: u64| Some(now.max(last + 1));
@@ -119,6 +121,7 @@ impl EventBus {
         now.max(last.unwrap_or_default() + 1)
     }
 
+    /// Returns the extensions that receive events.
     pub(crate) fn extension_subscribers(&self) -> &ExtensionSubscribers {
         &self.ears
     }
@@ -128,18 +131,20 @@ impl EventBus {
         self.redactor.stream()
     }
 
+    /// Returns the connection to the leader; `None` on the leader itself.
     pub(crate) fn uplink(&self) -> Option<&Arc<LeaderClient>> {
         self.uplink.as_ref()
     }
 
-    /// Publishes an event to the current observers only; it is not stored.
+    /// Publishes an event to the current observers only. Does not store the event.
     pub fn publish(&self, event: SwarmEvent) {
         if let Some(uplink) = &self.uplink {
             return uplink.publish(event);
         }
-        tell(&mut self.observers(), &event);
+        notify_observers(&mut self.observers(), &event);
     }
 
+    /// Returns the observers, locked.
     fn observers(&self) -> MutexGuard<'_, Vec<EventObserver>> {
         self.observers
             .lock()
@@ -147,7 +152,8 @@ impl EventBus {
     }
 }
 
-fn tell(observers: &mut Vec<EventObserver>, event: &SwarmEvent) {
+/// Passes an event to all observers; removes observers that are closed.
+fn notify_observers(observers: &mut Vec<EventObserver>, event: &SwarmEvent) {
     observers.retain_mut(|observer| observer(event));
 }
 

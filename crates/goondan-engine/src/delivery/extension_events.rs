@@ -12,7 +12,7 @@ use goondan_core::ports::extension::AttachedExtension;
 pub(crate) struct ExtensionSubscribers(Arc<Mutex<HashMap<InstanceId, TurnSubscribers>>>);
 
 enum TurnSubscribers {
-    /// The extensions are not attached yet; holds the events they missed.
+    /// The extensions are not attached yet; holds the events that they missed.
     Begun(Vec<RuntimeEvent>),
     /// The extensions are attached.
     Seated(Vec<Arc<dyn AttachedExtension>>),
@@ -54,7 +54,9 @@ impl ExtensionSubscribers {
             return;
         };
         if let TurnSubscribers::Begun(missed) = turn {
-            missed.iter().for_each(|event| tell(&extensions, event));
+            missed
+                .iter()
+                .for_each(|event| notify_extensions(&extensions, event));
         }
         *turn = TurnSubscribers::Seated(extensions);
     }
@@ -68,16 +70,18 @@ impl ExtensionSubscribers {
         match turns.get_mut(&event.instance()) {
             None => {}
             Some(TurnSubscribers::Begun(missed)) => missed.push(event.clone()),
-            Some(TurnSubscribers::Seated(extensions)) => tell(extensions, event),
+            Some(TurnSubscribers::Seated(extensions)) => notify_extensions(extensions, event),
         }
     }
 
+    /// Returns the subscribers by instance, locked.
     fn lock(&self) -> MutexGuard<'_, HashMap<InstanceId, TurnSubscribers>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn tell(extensions: &[Arc<dyn AttachedExtension>], event: &RuntimeEvent) {
+/// Passes an event to all `extensions`.
+fn notify_extensions(extensions: &[Arc<dyn AttachedExtension>], event: &RuntimeEvent) {
     extensions
         .iter()
         .for_each(|extension| extension.happened(event));

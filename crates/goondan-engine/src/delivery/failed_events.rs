@@ -45,7 +45,7 @@ pub(crate) async fn add_if_failed(
         letters.drain(..excess);
     });
     if let Err(error) = put.await {
-        tracing::warn!(%error, "failed to save a failed event");
+        tracing::warn!(%error, "failed to save a failed event; it cannot be retried");
     }
 }
 
@@ -60,6 +60,7 @@ pub(crate) async fn all(engine: &Engine) -> Result<Vec<DeadLetter>, StoreError> 
     Ok(letters)
 }
 
+/// Returns a failed event of an instance; `None` if it is not on the list.
 pub(crate) async fn find(
     engine: &Engine,
     instance: &InstanceId,
@@ -78,6 +79,7 @@ pub(crate) async fn find(
         .find(|event| event.id == event_id))
 }
 
+/// Removes a failed event from the list of an instance.
 pub(crate) async fn remove(
     engine: &Engine,
     instance: &InstanceId,
@@ -89,23 +91,24 @@ pub(crate) async fn remove(
     .await
 }
 
-/// Updates the list atomically: a retried event may fail again before it is off the list.
+/// Updates the list atomically: a retried event may fail again before its first failure is off the
+/// list.
 async fn change(
     engine: &Engine,
     instance: &InstanceId,
     mut change: impl FnMut(&mut Vec<DeadLetter>) + Send,
 ) -> Result<(), StoreError> {
-    let changed = |found| {
-        let mut letters = of_record(found);
+    let changed = |record| {
+        let mut letters = of_record(record);
         change(&mut letters);
         Some(json!(letters))
     };
     update(&*engine.store, instance, DEAD_LETTERS_RECORD, changed).await
 }
 
-/// Returns an empty list for a record of another shape.
-fn of_record(found: Option<Value>) -> Vec<DeadLetter> {
-    found
+/// Decodes the list of failed events; empty for a missing record or a record of another shape.
+fn of_record(record: Option<Value>) -> Vec<DeadLetter> {
+    record
         .and_then(|letters| serde_json::from_value(letters).ok())
         .unwrap_or_default()
 }

@@ -28,6 +28,8 @@ pub(crate) enum LifecycleStep {
 }
 
 impl IdleTime {
+    /// Returns the step that is due at `now`: retirement, or deletion of a retired instance; `None`
+    /// if nothing is due.
     pub(crate) fn next_step(
         &self,
         now: DateTime<Utc>,
@@ -67,6 +69,7 @@ pub(crate) fn due<Name>(
     due
 }
 
+/// Returns `true` if `limit` passed since `since`; `false` without a limit.
 fn is_over(since: DateTime<Utc>, limit: Option<Duration>, now: DateTime<Utc>) -> bool {
     // A clock that was set back makes nothing due.
     let elapsed = (now - since).to_std().unwrap_or_default();

@@ -38,7 +38,7 @@ pub(crate) fn response_of(target: &str, result: &TurnResult) -> Result<Value, To
 }
 
 /// Adds a note to an incomplete answer, so that the calling agent does not mistake it for a
-/// complete one.
+/// complete answer.
 fn with_cut_note(text: String, reason: Option<&ModelFinishReason>) -> String {
     match reason {
         Some(reason) => format!(
@@ -49,12 +49,14 @@ fn with_cut_note(text: String, reason: Option<&ModelFinishReason>) -> String {
     }
 }
 
+/// Returns the error for a request that `target` did not answer.
 fn request_failed(target: &str, why: &str) -> ToolError {
     ToolError::new(format!("agent {target} did not answer: {why}"))
         .code(Code::AGENT_REQUEST_FAILED)
         .suggest("Retry, ask another agent, or continue without the answer.")
 }
 
+/// Returns the id of the response to an event.
 pub(crate) fn answer_id(event_id: &str) -> String {
     format!("{event_id}-answer")
 }

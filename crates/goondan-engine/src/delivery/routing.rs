@@ -32,6 +32,7 @@ impl WaitGraph {
         Ok(())
     }
 
+    /// Removes one wait of `caller` for `target`.
     pub(crate) fn done(&mut self, caller: &InstanceId, target: &InstanceId) {
         let Some(targets) = self.edges.get_mut(caller) else {
             return;
@@ -47,16 +48,19 @@ impl WaitGraph {
         }
     }
 
+    /// Returns `true` if the instance waits for another instance.
     pub(crate) fn is_waiting(&self, instance: &InstanceId) -> bool {
         self.edges.contains_key(instance)
     }
 
+    /// Returns `true` if another instance waits for this instance.
     pub(crate) fn is_awaited(&self, instance: &InstanceId) -> bool {
         self.edges
             .values()
             .any(|targets| targets.contains_key(instance))
     }
 
+    /// Returns the instances of a chain of waits from `from` to `to`; `None` if there is none.
     fn path(&self, from: &InstanceId, to: &InstanceId) -> Option<Vec<InstanceId>> {
         let mut seen = HashSet::new();
         let mut open = vec![vec![from.clone()]];

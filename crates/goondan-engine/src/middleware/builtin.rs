@@ -67,6 +67,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     BUILTINS.iter().map(|builtin| builtin.name)
 }
 
+/// Returns a built-in extension; `None` for an unknown name.
 pub(super) fn find(name: &str) -> Option<&'static BuiltinExtension> {
     BUILTINS.iter().find(|builtin| builtin.name == name)
 }

@@ -47,7 +47,7 @@ pub(crate) async fn chain(
     deferred: &[String],
     output: Option<StructuredOutput>,
 ) -> (AgentExtensions, Vec<Diagnostic>) {
-    let mut wanted: Vec<RequestedExtension<'_>> = listed(agent, sources.extensions);
+    let mut requested: Vec<RequestedExtension<'_>> = listed(agent, sources.extensions);
     // Unknown names are reported at `spec.requiredTools`.
     let required = agent
         .spec
@@ -55,13 +55,13 @@ pub(crate) async fn chain(
         .iter()
         .filter(|name| tools.get(name).is_some());
     add_names(
-        &mut wanted,
+        &mut requested,
         required_tools_guard::NAME,
         required_tools_guard::REQUIRED_TOOLS_FIELD,
         required,
     );
     add_names(
-        &mut wanted,
+        &mut requested,
         tool_search::NAME,
         tool_search::DEFERRED_TOOLS_FIELD,
         deferred.iter(),
@@ -72,19 +72,19 @@ pub(crate) async fn chain(
         problems.extend(taken_name(agent, tools, &guard));
         chain.push(WrappingExtension::Outermost(Arc::new(guard)));
     }
-    for wanted in wanted {
-        match wanted.resource.filter(|_| !wanted.is_builtin) {
-            None => match make(&wanted, tools) {
+    for requested in requested {
+        match requested.resource.filter(|_| !requested.is_builtin) {
+            None => match make(&requested, tools) {
                 Ok(middleware) => chain.push(WrappingExtension::BuiltIn(middleware)),
-                Err(problem) => problems.push(diagnostic(agent, &wanted, problem)),
+                Err(problem) => problems.push(diagnostic(agent, &requested, problem)),
             },
             Some(resource) => match sources
                 .code
-                .open(resource, wanted.config.clone(), sources.root)
+                .open(resource, requested.config.clone(), sources.root)
                 .await
             {
                 Ok(code) => chain.push(WrappingExtension::Hosted(HostedExtension {
-                    name: wanted.name.to_owned(),
+                    name: requested.name.to_owned(),
                     code,
                 })),
                 Err(error) => {
@@ -109,13 +109,13 @@ fn taken_name(
     tools: &ToolCatalog,
     guard: &StructuredOutput,
 ) -> Option<Diagnostic> {
-    let own = guard
+    let answer_tool = guard
         .tools()
         .into_iter()
-        .find(|own| tools.get(own.name.as_str()).is_some())?;
+        .find(|answer_tool| tools.get(answer_tool.name.as_str()).is_some())?;
     let message = format!(
         "the agent has a tool `{}`, but `output` reserves this name for the answer tool",
-        own.name
+        answer_tool.name
     );
     let diagnostic =
         Diagnostic::new(Code::SCHEMA_INVALID, message).suggest("give the Tool another name");
@@ -127,11 +127,12 @@ fn taken_name(
     ))
 }
 
+/// Returns the extensions in `spec.extensions` of the agent, each with its merged config.
 fn listed<'a>(
     agent: &'a Resource<Agent>,
     extensions: &'a Resources<Extension>,
 ) -> Vec<RequestedExtension<'a>> {
-    let wanted = agent
+    let requested = agent
         .spec
         .extensions
         .iter()
@@ -154,13 +155,13 @@ fn listed<'a>(
                 resource: Some(resource),
             }
         });
-    wanted.collect()
+    requested.collect()
 }
 
-/// Adds `tools` to a list in the config of an extension. If the agent does not use the extension,
-/// it becomes the innermost.
+/// Adds `tools` to the list `key` in the config of an extension. If the agent does not use the
+/// extension, adds the extension as the innermost.
 fn add_names<'a, 'w>(
-    wanted: &mut Vec<RequestedExtension<'w>>,
+    requested: &mut Vec<RequestedExtension<'w>>,
     extension: &'w str,
     key: &str,
     tools: impl Iterator<Item = &'a String>,
@@ -169,11 +170,11 @@ fn add_names<'a, 'w>(
     if tools.is_empty() {
         return;
     }
-    let known = wanted
+    let existing = requested
         .iter_mut()
-        .find(|wanted| wanted.is_builtin && wanted.name == extension);
-    match known.map(|known| {
-        known
+        .find(|requested| requested.is_builtin && requested.name == extension);
+    match existing.map(|existing| {
+        existing
             .config
             .entry(key)
             .or_insert_with(|| Value::Array(vec![]))
@@ -183,7 +184,7 @@ fn add_names<'a, 'w>(
         Some(_) => {}
         None => {
             let config = JsonObject::from_iter([(key.to_owned(), Value::Array(tools))]);
-            wanted.push(RequestedExtension {
+            requested.push(RequestedExtension {
                 name: extension,
                 is_builtin: true,
                 config,
@@ -194,15 +195,16 @@ fn add_names<'a, 'w>(
     }
 }
 
+/// Creates the middleware of a built-in extension.
 fn make(
-    wanted: &RequestedExtension<'_>,
+    requested: &RequestedExtension<'_>,
     tools: &ToolCatalog,
 ) -> Result<Arc<dyn Middleware>, ConfigProblem> {
-    match builtin::find(wanted.name) {
-        Some(builtin) => (builtin.make)(wanted.config.clone(), tools),
+    match builtin::find(requested.name) {
+        Some(builtin) => (builtin.make)(requested.config.clone(), tools),
         None => Err(ConfigProblem {
             field: String::new(),
-            message: format!("there is no built-in extension `{}`", wanted.name),
+            message: format!("there is no built-in extension `{}`", requested.name),
             suggestion: Some(format!(
                 "there are: {}",
                 builtin::names().collect::<Vec<_>>().join(", ")
@@ -211,33 +213,33 @@ fn make(
     }
 }
 
-/// Locates the error at the Agent, or at the Extension if only that contains the field.
+/// Returns a diagnostic at the Agent, or at the Extension if only the Extension sets the field.
 fn diagnostic(
     agent: &Resource<Agent>,
-    wanted: &RequestedExtension<'_>,
+    requested: &RequestedExtension<'_>,
     problem: ConfigProblem,
 ) -> Diagnostic {
     let key = problem.field.split(['.', '[']).next().unwrap_or_default();
-    let own = wanted
+    let agent_config = requested
         .index
         .map(|index| &agent.spec.extensions[index].config);
-    let elsewhere = wanted.resource.filter(|resource| {
+    let declaring_extension = requested.resource.filter(|resource| {
         resource.spec.config.contains_key(key)
-            && !own.is_some_and(|config| config.contains_key(key))
+            && !agent_config.is_some_and(|config| config.contains_key(key))
     });
     let message = match problem.field.as_str() {
         "" => format!(
             "the config of the extension {} is invalid: {}",
-            wanted.name, problem.message
+            requested.name, problem.message
         ),
         field => format!(
             "`{field}` in the config of the extension {} is invalid: {}",
-            wanted.name, problem.message
+            requested.name, problem.message
         ),
     };
     let mut diagnostic = Diagnostic::new(Code::SCHEMA_INVALID, message);
     diagnostic.suggestion = problem.suggestion;
-    let config = match (elsewhere, wanted.index) {
+    let config = match (declaring_extension, requested.index) {
         (None, Some(index)) => format!("spec.extensions[{index}].config"),
         _ => "spec.config".to_owned(),
     };
@@ -246,7 +248,7 @@ fn diagnostic(
     } else {
         format!("{config}.{}", problem.field)
     };
-    match elsewhere {
+    match declaring_extension {
         Some(extension) => at(diagnostic, &extension.id, extension.origin.as_ref(), &field),
         None => at(diagnostic, &agent.id, agent.origin.as_ref(), &field),
     }

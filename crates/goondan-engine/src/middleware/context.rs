@@ -176,8 +176,8 @@ impl TurnContext {
         if !is_extension_state(extension) {
             return Ok(None);
         }
-        if let Some(kept) = self.states.0.get(extension) {
-            return Ok(kept.current.clone());
+        if let Some(state) = self.states.0.get(extension) {
+            return Ok(state.current.clone());
         }
         let effect_id = format!("{extension}/state");
         let stored = if self.journal.has_outcome(&effect_id) {
@@ -196,15 +196,15 @@ impl TurnContext {
             .run(effect, Box::pin(async { stored }))
             .await
             .map_err(|error| store_failed(&error))?;
-        let EffectOutcome::Done { value: found, .. } = outcome else {
+        let EffectOutcome::Done { value, .. } = outcome else {
             unreachable!("an interrupted effect runs again")
         };
-        let kept = StoredState {
-            stored: found.clone(),
-            current: found.clone(),
+        let state = StoredState {
+            stored: value.clone(),
+            current: value.clone(),
         };
-        self.states.0.insert(extension.to_owned(), kept);
-        Ok(found)
+        self.states.0.insert(extension.to_owned(), state);
+        Ok(value)
     }
 
     /// Takes over the states that hosted extensions have set in the turn.
@@ -216,6 +216,7 @@ impl TurnContext {
         }
     }
 
+    /// Returns the state of an extension in the store; `None` if it never had one.
     async fn stored_state(&self, extension: &str) -> Result<Option<Value>, TurnError> {
         let record = self
             .engine
@@ -226,8 +227,8 @@ impl TurnContext {
         Ok(record.map(|record| record.value))
     }
 
-    /// Sets the state of `extension` for later turns of this instance. It is saved when the turn
-    /// ends, including after an error.
+    /// Sets the state of `extension` for later turns of this instance. The state is saved when the
+    /// turn ends, including after an error.
     pub fn set_state(&mut self, extension: &str, state: Value) {
         if !is_extension_state(extension) {
             tracing::error!(
@@ -259,12 +260,15 @@ struct StoredState {
 }
 
 impl ExtensionStates {
+    /// Returns the states that differ from the store, each with its extension.
     fn changes(&self) -> impl Iterator<Item = (&String, &Value)> {
-        let changed = |kept: &&StoredState| kept.current.is_some() && kept.stored != kept.current;
-        let kept = self.0.iter().filter(move |(_, kept)| changed(kept));
-        kept.filter_map(|(extension, kept)| Some((extension, kept.current.as_ref()?)))
+        let changed =
+            |state: &&StoredState| state.current.is_some() && state.stored != state.current;
+        let state = self.0.iter().filter(move |(_, state)| changed(state));
+        state.filter_map(|(extension, state)| Some((extension, state.current.as_ref()?)))
     }
 
+    /// Writes the changed states.
     pub(crate) async fn save(
         &self,
         store: &dyn Store,

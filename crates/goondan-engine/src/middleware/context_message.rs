@@ -42,6 +42,7 @@ struct ContextMessage {
     config: ContextMessageConfig,
 }
 
+/// Creates the middleware from its config.
 pub(super) fn make(
     config: JsonObject,
     _tools: &ToolCatalog,
@@ -82,6 +83,7 @@ fn text(config: &ContextMessageConfig, facts: &SegmentFacts<'_>) -> String {
         .join("\n\n")
 }
 
+/// Returns the segment that lists the swarm's agents.
 fn catalog(agents: &AgentCatalog, instruction: &str) -> String {
     let callable = match agents.callable_agents.as_slice() {
         [] => "none".to_owned(),
@@ -99,6 +101,7 @@ fn catalog(agents: &AgentCatalog, instruction: &str) -> String {
     segment("runtime_catalog", &lines)
 }
 
+/// Returns the segment that describes the event.
 fn inbound(event: &AgentEvent) -> String {
     let lines = [
         ("event", event.id.clone()),
@@ -137,6 +140,7 @@ fn call(event: &AgentEvent) -> Option<String> {
     Some(segment("runtime_call", &lines))
 }
 
+/// Returns the segment that states who receives the answer.
 fn route(event: &AgentEvent) -> String {
     let sentence = match (event.caller(), &event.reply_to) {
         (Some(caller), Some(_)) => format!(
@@ -164,6 +168,7 @@ fn segment(name: &str, lines: &[(&str, String)]) -> String {
     format!("{text}</{name}>")
 }
 
+/// Returns the hash of a context message; `None` for any other message.
 fn marker(message: &Message) -> Option<&str> {
     message
         .metadata
@@ -174,7 +179,7 @@ fn marker(message: &Message) -> Option<&str> {
 
 impl ContextMessage {
     /// Appends the message after the input, unless it is already in the conversation. Removes
-    /// outdated ones of earlier turns.
+    /// outdated context messages of earlier turns.
     async fn add_message(&self, context: &mut TurnContext) -> Result<(), TurnError> {
         let text = {
             let prompt = context.agent().system.as_deref();
@@ -189,15 +194,15 @@ impl ContextMessage {
         };
         let hash = hex(&Sha256::digest(text.as_bytes()));
         let messages = context.conversation().messages();
-        let known: Vec<(String, bool)> = messages
+        let context_messages: Vec<(String, bool)> = messages
             .iter()
             .filter_map(|message| Some((message.id.clone(), marker(message)? == hash)))
             .collect();
-        let is_told = known.iter().any(|(_, same)| *same);
-        for (target_id, _) in known.into_iter().filter(|(_, same)| !same) {
+        let is_current = context_messages.iter().any(|(_, same)| *same);
+        for (target_id, _) in context_messages.into_iter().filter(|(_, same)| !same) {
             context.emit(MessageEvent::Remove { target_id }).await?;
         }
-        if is_told || text.is_empty() {
+        if is_current || text.is_empty() {
             return Ok(());
         }
         let metadata = JsonObject::from_iter([(

@@ -33,6 +33,7 @@ struct InterAgentResponseFormat {
     config: ResponseFormatConfig,
 }
 
+/// Creates the middleware from its config.
 pub(super) fn make(
     config: JsonObject,
     _tools: &ToolCatalog,
@@ -81,6 +82,7 @@ fn formatted(message: &Message, include_request_metadata: bool) -> Option<Messag
     Some(message)
 }
 
+/// Formats a response as text for the model.
 fn text(response: &ResponseMetadata, content: &str, include_request_metadata: bool) -> String {
     let status = match response.status {
         ResponseStatus::Ok => "ok",
@@ -94,14 +96,14 @@ fn text(response: &ResponseMetadata, content: &str, include_request_metadata: bo
         format!("request: {}", response.request_id),
     ];
     if include_request_metadata {
-        let known = [
+        let fields = [
             ("request event", &response.request_event_id),
             ("request type", &response.request_event_type),
             ("trace", &response.trace_id),
             ("received", &response.received_at),
         ];
         lines.extend(
-            known
+            fields
                 .into_iter()
                 .filter_map(|(name, value)| Some(format!("{name}: {}", value.as_ref()?))),
         );

@@ -103,6 +103,7 @@ impl AgentExtensions {
         self.hosted().next().is_some()
     }
 
+    /// Returns the extensions that run in a runtime process.
     fn hosted(&self) -> impl Iterator<Item = &HostedExtension> {
         self.list.iter().filter_map(|wrapping| match wrapping {
             WrappingExtension::Hosted(hosted) => Some(hosted),
@@ -129,24 +130,25 @@ pub(crate) struct MiddlewareStack {
 }
 
 impl MiddlewareStack {
-    /// Returns the agent's tools and those of its extensions. A later tool replaces an earlier one
+    /// Returns the tools of the agent and of its extensions. A later tool replaces an earlier tool
     /// of the same name.
-    pub(crate) fn catalog(&self, own: ToolCatalog) -> ToolCatalog {
+    pub(crate) fn catalog(&self, agent_tools: ToolCatalog) -> ToolCatalog {
         if self.tools.is_empty() {
-            return own;
+            return agent_tools;
         }
         let mut offered = self.offered.lock().unwrap_or_else(PoisonError::into_inner);
         match &*offered {
-            Some((of, catalog)) if Arc::ptr_eq(of, own.definitions()) => catalog.clone(),
+            Some((of, catalog)) if Arc::ptr_eq(of, agent_tools.definitions()) => catalog.clone(),
             _ => {
-                let of = Arc::clone(own.definitions());
-                let catalog = own.with(&self.tools);
+                let of = Arc::clone(agent_tools.definitions());
+                let catalog = agent_tools.with(&self.tools);
                 *offered = Some((of, catalog.clone()));
                 catalog
             }
         }
     }
 
+    /// Returns the changes of this turn; `None` if no hosted extension needs them.
     pub(crate) fn transcript(&self) -> Option<&Arc<TurnTranscript>> {
         self.transcript.as_ref()
     }
@@ -195,6 +197,7 @@ pub(crate) async fn attach(context: &mut TurnContext) -> Result<(), TurnError> {
     Ok(())
 }
 
+/// Creates the context of an extension for this turn.
 fn seat(
     context: &TurnContext,
     hosted: &HostedExtension,
@@ -233,6 +236,7 @@ impl RegisteredLayers {
         }
     }
 
+    /// Adds the layers and tools of an attached extension.
     fn hosted(
         &mut self,
         hosted: &HostedExtension,
@@ -262,6 +266,7 @@ impl RegisteredLayers {
         Ok(())
     }
 
+    /// Sorts the layers by priority.
     fn layers(self, transcript: Arc<TurnTranscript>) -> MiddlewareStack {
         MiddlewareStack {
             turn: in_order(self.turn),
@@ -281,6 +286,7 @@ fn in_order(mut layers: Vec<(f64, Arc<dyn Middleware>)>) -> Arc<[Arc<dyn Middlew
     layers.into_iter().map(|(_, layer)| layer).collect()
 }
 
+/// Converts a tool of an extension. Fails if its name is not a tool name.
 fn registered(tool: ExtensionTool) -> Result<Arc<RegisteredTool>, ToolError> {
     let name: ToolName =
         tool.name
@@ -288,7 +294,7 @@ fn registered(tool: ExtensionTool) -> Result<Arc<RegisteredTool>, ToolError> {
             .map_err(|error: crate::tooling::registry::InvalidToolName| {
                 ToolError::new(error.to_string())
                     .code(Code::EXT_INIT)
-                    .suggest("Call it `<extension>__<tool>`.")
+                    .suggest("Name the tool `<extension>__<tool>`.")
             })?;
     let spec = ExportSpec {
         name: name.export().to_owned(),

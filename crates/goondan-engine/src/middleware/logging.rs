@@ -45,6 +45,7 @@ struct LoggingMiddleware {
     config: LoggingConfig,
 }
 
+/// Creates the middleware from its config.
 pub(super) fn make(
     config: JsonObject,
     _tools: &ToolCatalog,

@@ -66,10 +66,12 @@ impl Default for CompactionConfig {
 }
 
 impl CompactionConfig {
+    /// Returns `true` if a conversation of this size must be compacted.
     fn is_too_much(&self, size: ConversationSize) -> bool {
         size.messages > self.max_messages.get() || size.characters > self.max_characters.get()
     }
 
+    /// Returns `true` if a model writes the summary.
     fn asks_model(&self) -> bool {
         self.append_summary && self.summary_by == SummaryBy::Model
     }
@@ -99,6 +101,7 @@ struct MessageCompaction {
     config: CompactionConfig,
 }
 
+/// Creates the middleware from its config.
 pub(super) fn make(
     config: JsonObject,
     _tools: &ToolCatalog,
@@ -120,9 +123,9 @@ fn outdated(
         return Vec::new();
     }
     let room = config.summary_room();
-    let too_much = |mut left: ConversationSize| {
-        left += room;
-        config.is_too_much(left)
+    let too_much = |mut size: ConversationSize| {
+        size += room;
+        config.is_too_much(size)
     };
     let retained = retained(messages, config.retain_last_messages);
     match config.mode {
@@ -136,11 +139,11 @@ fn outdated(
         trim.drop_oldest(0, too_much);
         trim.drop_leading_answers();
     }
-    let gone = trim.gone();
-    let only_summaries = gone
+    let removed = trim.gone();
+    let only_summaries = removed
         .iter()
         .all(|index| summary::is_summary(&messages[*index]));
-    if only_summaries { Vec::new() } else { gone }
+    if only_summaries { Vec::new() } else { removed }
 }
 
 /// Returns the number of last messages to keep: at least `count`, extended to begin with a user
@@ -161,20 +164,21 @@ fn retained(messages: &[Arc<Message>], count: usize) -> usize {
 }
 
 impl MessageCompaction {
+    /// Removes outdated messages, or replaces them by a summary.
     async fn compact(&self, context: &mut TurnContext) -> Result<(), TurnError> {
         let messages = context.conversation().messages();
-        let gone = outdated(&self.config, messages, |message| {
+        let outdated_messages = outdated(&self.config, messages, |message| {
             is_pinned(message) || context.is_own(message)
         });
-        let gone: Vec<Arc<Message>> = gone
+        let outdated_messages: Vec<Arc<Message>> = outdated_messages
             .into_iter()
             .map(|index| Arc::clone(&messages[index]))
             .collect();
-        let mut targets = gone.iter().map(|message| message.id.clone());
+        let mut targets = outdated_messages.iter().map(|message| message.id.clone());
         if self.config.append_summary
             && let Some(target_id) = targets.next()
         {
-            let message = self.summary(context, &gone).await?;
+            let message = self.summary(context, &outdated_messages).await?;
             context
                 .emit(MessageEvent::Replace { target_id, message })
                 .await?;
@@ -223,12 +227,13 @@ impl MessageCompaction {
             )),
             Err(error) => {
                 tracing::warn!(instance = %context.instance(), %error, "the model wrote no \
-                    summary; only the number of messages is kept");
+                    summary; the summary contains only the number of messages");
                 Ok(None)
             }
         }
     }
 
+    /// Returns the mode as in the config.
     fn mode_name(&self) -> &'static str {
         match self.config.mode {
             CompactionMode::Remove => "remove",

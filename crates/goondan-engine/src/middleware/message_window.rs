@@ -38,6 +38,7 @@ struct MessageWindow {
     max_messages: usize,
 }
 
+/// Creates the middleware from its config.
 pub(super) fn make(
     config: JsonObject,
     _tools: &ToolCatalog,
@@ -57,7 +58,7 @@ fn outside(
     let mut trim = ConversationTrim::new(messages, stays);
     trim.drop_orphans();
     if trim.left().messages > max_messages {
-        trim.drop_oldest(0, |left| left.messages > max_messages);
+        trim.drop_oldest(0, |size| size.messages > max_messages);
         trim.drop_leading_answers();
     }
     trim.gone()

@@ -52,7 +52,7 @@ pub trait Middleware: Send + Sync {
     /// Returns the name for messages and logs.
     fn name(&self) -> &str;
 
-    /// Returns tools to add to those of the agent.
+    /// Returns tools to add to the agent's tools.
     fn tools(&self) -> Vec<Arc<RegisteredTool>> {
         Vec::new()
     }
@@ -90,6 +90,7 @@ pub trait Middleware: Send + Sync {
 struct RemainingChain<'a>(&'a [Arc<dyn Middleware>]);
 
 impl<'a> RemainingChain<'a> {
+    /// Returns the next middleware and the chain after it; `None` at the end.
     fn split(self) -> Option<(&'a Arc<dyn Middleware>, RemainingChain<'a>)> {
         self.0
             .split_first()

@@ -35,6 +35,7 @@ struct RequiredToolsGuard {
     reminder: String,
 }
 
+/// Creates the middleware from its config.
 pub(super) fn make(
     config: JsonObject,
     tools: &ToolCatalog,
@@ -45,11 +46,11 @@ pub(super) fn make(
         .iter()
         .position(|name| tools.get(name).is_none())
     {
-        let known = tools.names().collect::<Vec<_>>().join(", ");
+        let names = tools.names().collect::<Vec<_>>().join(", ");
         return Err(ConfigProblem {
             field: format!("{REQUIRED_TOOLS_FIELD}[{index}]"),
             message: format!("the agent has no tool `{}`", config.required_tools[index]),
-            suggestion: Some(format!("its tools are: {known}")),
+            suggestion: Some(format!("the tools of the agent are: {names}")),
         });
     }
     let tools: BTreeSet<String> = config.required_tools.into_iter().collect();
@@ -60,6 +61,7 @@ pub(super) fn make(
     Ok(Arc::new(RequiredToolsGuard { tools, reminder }))
 }
 
+/// Returns the reminder for the model if the config has none.
 fn default_reminder(tools: &BTreeSet<String>) -> String {
     let names = tools
         .iter()
@@ -70,6 +72,7 @@ fn default_reminder(tools: &BTreeSet<String>) -> String {
 }
 
 impl RequiredToolsGuard {
+    /// Returns `true` if a required tool was called successfully in this turn.
     fn is_satisfied(&self, turn: &TurnContext) -> bool {
         let mut results = turn
             .own_messages()

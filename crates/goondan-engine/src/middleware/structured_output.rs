@@ -93,11 +93,11 @@ impl StructuredOutput {
             .as_ref()
             .filter(|_| !outcome.should_continue);
         if !by_tool {
-            return message.map(|message| self.read(&message.text()));
+            return message.map(|message| self.parse_answer(&message.text()));
         }
         // Models that do not call the tool may still write the JSON.
         message.map(|message| {
-            self.read(&message.text())
+            self.parse_answer(&message.text())
                 .map_err(|_| format!("Give your answer by calling `{TOOL}`, and not as text."))
         })
     }
@@ -107,7 +107,8 @@ impl StructuredOutput {
         !self.is_sent || turn.progress.answer_fallback.is_active
     }
 
-    fn read(&self, text: &str) -> Result<Value, String> {
+    /// Parses the answer of the model. An error is the correction that the model receives.
+    fn parse_answer(&self, text: &str) -> Result<Value, String> {
         let answer = serde_json::from_str(without_fence(text)).map_err(|error| {
             format!(
                 "Your answer is not valid JSON ({error}). Answer with JSON only, without other \
@@ -220,6 +221,7 @@ impl Middleware for StructuredOutput {
     }
 }
 
+/// Creates the tool through which the model submits an answer that fits `schema`.
 fn answer_tool(schema: &Value) -> RegisteredTool {
     let spec = ExportSpec {
         description: "Submits your final answer. Call only this tool, once, when done; do not \

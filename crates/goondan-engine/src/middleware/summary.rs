@@ -17,7 +17,8 @@ const MAX_PART_CHARS: usize = 2_000;
 /// Length limit of a transcript, in characters. Only the end of a longer one is included.
 const MAX_TRANSCRIPT_CHARS: usize = 200_000;
 
-/// Size of the messages that a summary replaces, including those of earlier summaries.
+/// Size of the messages that a summary replaces, including messages that earlier summaries
+/// replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct RemovedMessages {
     messages: u64,
@@ -46,6 +47,7 @@ impl RemovedMessages {
     }
 }
 
+/// Returns `true` for a summary of removed messages.
 pub(super) fn is_summary(message: &Message) -> bool {
     message.metadata.contains_key(COMPACTION_KEY)
 }
@@ -55,7 +57,7 @@ pub(super) fn room(prefix: &str) -> usize {
     prefix.chars().count() + 160
 }
 
-/// Returns the text of a summary. Without `written`, it only contains numbers.
+/// Returns the text of a summary. Without `written`, the text contains only numbers.
 pub(super) fn text(prefix: &str, removed: &RemovedMessages, written: Option<&str>) -> String {
     let RemovedMessages {
         messages,
@@ -70,6 +72,7 @@ pub(super) fn text(prefix: &str, removed: &RemovedMessages, written: Option<&str
     text.trim_start().to_owned()
 }
 
+/// Returns the metadata of a summary: the mode, the removed size, and whether a model wrote it.
 pub(super) fn metadata(mode: &str, removed: &RemovedMessages, by_model: bool) -> JsonObject {
     let compaction = json!({
         "mode": mode,
@@ -105,7 +108,7 @@ pub(super) fn transcript(messages: &[Arc<Message>]) -> String {
         };
         for part in message.data.content.iter().filter(is_readable) {
             // Writing to a String does not fail.
-            let _ = writeln!(text, "{}: {}\n", speaker(message), told(part));
+            let _ = writeln!(text, "{}: {}\n", speaker(message), describe_part(part));
         }
     }
     let skipped = text.chars().count().saturating_sub(MAX_TRANSCRIPT_CHARS);
@@ -117,6 +120,7 @@ pub(super) fn transcript(messages: &[Arc<Message>]) -> String {
     }
 }
 
+/// Returns the name of the sender in the text for the summary.
 fn speaker(message: &Message) -> &'static str {
     match message.data.role {
         MessageRole::System => "Note",
@@ -126,7 +130,8 @@ fn speaker(message: &Message) -> &'static str {
     }
 }
 
-fn told(part: &MessagePart) -> String {
+/// Describes a part of a message for the summary; empty for reasoning.
+fn describe_part(part: &MessagePart) -> String {
     match part {
         MessagePart::Text { text, .. } => shortened(text),
         MessagePart::ToolCall(call) => format!(
@@ -157,6 +162,7 @@ fn told(part: &MessagePart) -> String {
     }
 }
 
+/// Returns the beginning of `text`, with a mark if it is cut.
 fn shortened(text: &str) -> String {
     let shown = head(text, MAX_PART_CHARS);
     if shown.len() < text.len() {

@@ -116,6 +116,7 @@ struct ToolSelection {
 #[derive(Default)]
 struct FoundTools(BTreeMap<String, ToolSelection>);
 
+/// Creates the middleware from its config.
 pub(super) fn make(
     config: JsonObject,
     tools: &ToolCatalog,
@@ -166,6 +167,7 @@ pub(super) fn make(
     }))
 }
 
+/// Parses the name of the search tool. Fails for a name that models reject or another tool has.
 fn tool_name(name: &str, tools: &ToolCatalog) -> Result<ToolName, ConfigProblem> {
     let problem = |message: String, suggestion: &str| ConfigProblem {
         field: "toolName".to_owned(),
@@ -216,12 +218,13 @@ fn hidden_words(deferred: &BTreeSet<String>) -> String {
     )
 }
 
+/// Returns the definition of the search tool.
 fn export(name: &str, config: &ToolSearchConfig, deferred: &BTreeSet<String>) -> ExportSpec {
     let description = match deferred.is_empty() {
         true => SEARCH_DESCRIPTION.to_owned(),
         false => hidden_words(deferred),
     };
-    let words = match deferred.is_empty() {
+    let query_description = match deferred.is_empty() {
         true => "Required words; case is ignored.",
         false => "Words; case is ignored. Finds the tools with the most matches.",
     };
@@ -234,7 +237,7 @@ fn export(name: &str, config: &ToolSearchConfig, deferred: &BTreeSet<String>) ->
                 "query": {
                     "type": "string",
                     "minLength": config.min_query_length,
-                    "description": words,
+                    "description": query_description,
                 },
                 "limit": {
                     "type": "integer",
@@ -271,15 +274,15 @@ impl ToolHandler for ToolSearchHandler {
             .and_then(Value::as_u64)
             .and_then(|limit| usize::try_from(limit).ok());
         let limit = limit.unwrap_or(self.max_results).min(self.max_results);
-        let mut found = search(&self.tools, query, limit);
-        if found.is_empty() && self.is_lenient {
-            found = search_any(&self.tools, query, limit);
+        let mut matches = search(&self.tools, query, limit);
+        if matches.is_empty() && self.is_lenient {
+            matches = search_any(&self.tools, query, limit);
         }
         let shown = |tool: &&ToolDefinition| json!({"name": tool.name, "description": head(&tool.description, MAX_DESCRIPTION_CHARS)});
         Ok(ToolOutput::from(json!({
             "query": query,
-            "results": found.iter().map(shown).collect::<Vec<_>>(),
-            "selectedTools": found.iter().map(|tool| &tool.name).collect::<Vec<_>>(),
+            "results": matches.iter().map(shown).collect::<Vec<_>>(),
+            "selectedTools": matches.iter().map(|tool| &tool.name).collect::<Vec<_>>(),
         })))
     }
 }
@@ -288,7 +291,7 @@ impl ToolHandler for ToolSearchHandler {
 fn search<'a>(tools: &'a [ToolDefinition], query: &str, limit: usize) -> Vec<&'a ToolDefinition> {
     let query = query.to_lowercase();
     let words: Vec<&str> = query.split_whitespace().collect();
-    let mut found: Vec<(usize, &ToolDefinition)> = Vec::new();
+    let mut matches: Vec<(usize, &ToolDefinition)> = Vec::new();
     for tool in tools {
         let (name, description) = (tool.name.to_lowercase(), tool.description.to_lowercase());
         if words
@@ -296,11 +299,11 @@ fn search<'a>(tools: &'a [ToolDefinition], query: &str, limit: usize) -> Vec<&'a
             .all(|word| name.contains(word) || description.contains(word))
         {
             let not_in_name = words.iter().filter(|word| !name.contains(**word)).count();
-            found.push((not_in_name, tool));
+            matches.push((not_in_name, tool));
         }
     }
-    found.sort_by_key(|(not_in_name, _)| *not_in_name);
-    found
+    matches.sort_by_key(|(not_in_name, _)| *not_in_name);
+    matches
         .into_iter()
         .map(|(_, tool)| tool)
         .take(limit)
@@ -326,13 +329,13 @@ fn search_any<'a>(
         };
         words.iter().map(of_word).sum::<usize>()
     };
-    let mut found: Vec<(usize, &ToolDefinition)> = tools
+    let mut matches: Vec<(usize, &ToolDefinition)> = tools
         .iter()
         .map(|tool| (score(tool), tool))
         .filter(|(score, _)| *score > 0)
         .collect();
-    found.sort_by_key(|(score, _)| std::cmp::Reverse(*score));
-    found
+    matches.sort_by_key(|(score, _)| std::cmp::Reverse(*score));
+    matches
         .into_iter()
         .map(|(_, tool)| tool)
         .take(limit)
@@ -345,17 +348,17 @@ impl ToolSearch {
         let searches = results
             .iter()
             .filter(|result| result.tool_name == self.tool.name.as_str());
-        let found = searches
+        let selections = searches
             .filter(|result| result.status == ToolCallStatus::Ok)
             .filter_map(|result| ToolSelection::deserialize(result.output.as_ref()?).ok());
-        found.reduce(|mut all, more| {
+        selections.reduce(|mut all, more| {
             all.selected_tools.extend(more.selected_tools);
             all
         })
     }
 
-    /// Returns the result of the last searching step of this turn, if any. It is kept as a note,
-    /// because a turn may have thousands of steps.
+    /// Returns the result of the last searching step of this turn, if any. The result is kept as a
+    /// note, because a turn may have thousands of steps.
     fn found_in_turn(&self, turn: &mut TurnContext) -> Option<ToolSelection> {
         turn.note::<FoundTools>()
             .0
@@ -363,30 +366,32 @@ impl ToolSearch {
             .cloned()
     }
 
+    /// Returns the tools that a search selected: in this turn, else in the stored state; empty if
+    /// there are none.
     async fn selection(&self, turn: &mut TurnContext) -> Result<ToolSelection, TurnError> {
-        if let Some(found) = self.found_in_turn(turn) {
-            return Ok(found);
+        if let Some(selection) = self.found_in_turn(turn) {
+            return Ok(selection);
         }
-        let kept = if self.persist_selection {
+        let stored = if self.persist_selection {
             turn.state(NAME).await?
         } else {
             None
         };
-        Ok(kept
-            .and_then(|kept| ToolSelection::deserialize(kept).ok())
+        Ok(stored
+            .and_then(|stored| ToolSelection::deserialize(stored).ok())
             .unwrap_or_default())
     }
 
     /// Returns the catalog of a step. An equal selection returns the cached catalog.
     fn narrowed(&self, catalog: &ToolCatalog, selection: &ToolSelection) -> ToolCatalog {
         let mut offered = self.offered.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_same = |known: &CachedCatalog| {
-            Arc::ptr_eq(&known.of, catalog.definitions()) && known.selection == *selection
+        let is_same = |cached: &CachedCatalog| {
+            Arc::ptr_eq(&cached.of, catalog.definitions()) && cached.selection == *selection
         };
-        if let Some(known) = offered.iter().find(|known| is_same(known)) {
-            return known.catalog.clone();
+        if let Some(cached) = offered.iter().find(|cached| is_same(cached)) {
+            return cached.catalog.clone();
         }
-        let made = self.choose(catalog, selection);
+        let narrowed = self.choose(catalog, selection);
         if offered.len() == MAX_CACHED_CATALOGS {
             offered.remove(0);
         }
@@ -394,11 +399,13 @@ impl ToolSearch {
         offered.push(CachedCatalog {
             of,
             selection: selection.clone(),
-            catalog: made.clone(),
+            catalog: narrowed.clone(),
         });
-        made
+        narrowed
     }
 
+    /// Returns the tools of a step: without `deferredTools` only the search tool and the selected
+    /// tools, otherwise all tools except unselected deferred tools.
     fn choose(&self, catalog: &ToolCatalog, selection: &ToolSelection) -> ToolCatalog {
         let is_search = |tool: &RegisteredTool| tool.name == self.tool.name;
         let is_selected =
@@ -450,15 +457,15 @@ impl Middleware for ToolSearch {
         let selection = self.selection(context.turn()).await?;
         context.catalog = self.narrowed(&context.catalog, &selection);
         let outcome = next.run(context).await?;
-        if let Some(mut found) = self.found_in(&outcome.results) {
+        if let Some(mut selected) = self.found_in(&outcome.results) {
             if !self.deferred.is_empty() {
-                found.selected_tools.extend(selection.selected_tools);
+                selected.selected_tools.extend(selection.selected_tools);
             }
             context
                 .turn()
                 .note::<FoundTools>()
                 .0
-                .insert(self.tool.name.to_string(), found);
+                .insert(self.tool.name.to_string(), selected);
         }
         Ok(outcome)
     }

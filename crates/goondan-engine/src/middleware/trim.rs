@@ -26,6 +26,7 @@ pub(super) struct ConversationSize {
 }
 
 impl ConversationSize {
+    /// Returns the size of one message.
     pub(super) fn of(message: &Message) -> Self {
         ConversationSize {
             messages: 1,
@@ -57,6 +58,7 @@ impl std::iter::Sum for ConversationSize {
     }
 }
 
+/// Returns the number of characters of a part; 0 for files.
 fn characters(part: &MessagePart) -> usize {
     match part {
         MessagePart::Text { text, .. } | MessagePart::Reasoning { text, .. } => {
@@ -94,7 +96,7 @@ struct MessageGroup {
     role: Option<MessageRole>,
 }
 
-/// Conversation while messages are removed from it.
+/// A conversation from which messages are removed.
 pub(super) struct ConversationTrim {
     groups: Vec<MessageGroup>,
     left: ConversationSize,
@@ -176,11 +178,11 @@ impl ConversationTrim {
     /// Removes leading answers without a question: providers require a conversation to begin with a
     /// user message.
     pub(super) fn drop_leading_answers(&mut self) {
-        let left = self
+        let remaining = self
             .groups
             .iter_mut()
             .filter(|group| !group.gone && group.role != Some(MessageRole::System));
-        for group in left
+        for group in remaining
             .take_while(|group| group.role != Some(MessageRole::User))
             .filter(|group| !group.stays)
         {
@@ -200,6 +202,7 @@ impl ConversationTrim {
 }
 
 impl MessageGroup {
+    /// Marks the group as removed and subtracts its size from `left`, once.
     fn drop_from(&mut self, left: &mut ConversationSize) {
         if !std::mem::replace(&mut self.gone, true) {
             *left -= self.size;

@@ -28,7 +28,7 @@ pub struct AgentPlan {
     pub answers_as_data: bool,
     /// Tool for structured answers of this turn only. A reload does not change it.
     pub(crate) answer_tool: Option<Arc<RegisteredTool>>,
-    /// Output schema that its providers receive.
+    /// Output schema that the agent's providers receive.
     pub output: Option<Arc<Value>>,
     /// All tools that can run for the agent.
     pub registry: ToolRegistry,
@@ -54,7 +54,8 @@ impl AgentPlan {
         }
     }
 
-    /// Returns the agent with `schema` as its output schema. The agent must not define one itself.
+    /// Returns the agent with `schema` as its output schema. The agent itself must not define a
+    /// schema.
     #[must_use]
     pub fn with_output(&self, schema: &Arc<Value>) -> AgentPlan {
         let is_sent = self.models.iter().all(|model| model.is_schema_sent);
@@ -76,7 +77,7 @@ impl AgentPlan {
         }
     }
 
-    /// Returns the currency of its costs, if a Model states prices.
+    /// Returns the currency of the agent's costs, if a Model states prices.
     pub fn currency(&self) -> Option<&str> {
         self.models
             .iter()

@@ -53,7 +53,7 @@ pub struct PlanPorts {
 pub struct Generation {
     /// Number of the generation, from 1.
     pub number: u64,
-    /// Bundle that it was planned from.
+    /// Bundle from which the generation was planned.
     pub bundle: Arc<Bundle>,
     /// Absolute path of the project directory; external programs receive it.
     pub project: PathBuf,
@@ -68,10 +68,10 @@ pub struct Generation {
     /// Warnings from opening tools.
     pub warnings: Vec<Diagnostic>,
     agents: BTreeMap<String, Arc<AgentPlan>>,
-    /// Tools that its agents use.
+    /// Tools that the agents use.
     tools: HashMap<ResourceId, ToolPlan>,
     /// Planned models by name. An unused model may lack a key, for example; its error is reported
-    /// when it is called.
+    /// when the model is called.
     models: BTreeMap<String, Result<ModelPlan, ModelError>>,
 }
 
@@ -138,16 +138,16 @@ impl Generation {
         self.models.keys().map(String::as_str)
     }
 
-    /// Returns the swarm's agents as the agent `own` sees them (rule A6).
-    pub fn seen_from(&self, own: &str) -> AgentCatalog {
+    /// Returns the swarm's agents as the agent `viewer` sees them (rule A6).
+    pub fn seen_from(&self, viewer: &str) -> AgentCatalog {
         let available: Vec<String> = self.agents.keys().cloned().collect();
         AgentCatalog {
             swarm_name: self.swarm.name.clone(),
             entry_agent: self.entry_agent.clone(),
-            self_agent: own.to_owned(),
+            self_agent: viewer.to_owned(),
             callable_agents: available
                 .iter()
-                .filter(|name| *name != own)
+                .filter(|name| *name != viewer)
                 .cloned()
                 .collect(),
             available_agents: available,
@@ -170,12 +170,12 @@ impl ServingGeneration<'_> {
     /// must be reported with current positions. That is cheap, since a library is already loaded.
     fn tool(&self, tool: &Resource<Tool>) -> Option<ToolPlan> {
         let is_builtin = matches!(tool.spec.entry, ToolEntry::Builtin(_));
-        let known = self
+        let planned = self
             .generation
             .tools
             .get(&tool.id)
             .filter(|_| is_builtin && self.unchanged.contains(&tool.id));
-        known.cloned()
+        planned.cloned()
     }
 }
 
@@ -234,6 +234,7 @@ pub async fn plan(
     })
 }
 
+/// Returns the absolute path of the project directory.
 fn project(bundle: &Bundle) -> PathBuf {
     std::path::absolute(bundle.root()).unwrap_or_else(|_| bundle.root().to_owned())
 }
@@ -250,6 +251,7 @@ struct GenerationPlanner<'a> {
 }
 
 impl GenerationPlanner<'_> {
+    /// Plans an agent; `None` if its models have errors.
     async fn agent(&mut self, agent: &Resource<Agent>) -> Option<AgentPlan> {
         let models = self.models_of(agent);
         let mut registry = self.registry(&agent.spec.tools).await;
@@ -257,14 +259,16 @@ impl GenerationPlanner<'_> {
         let serving = self
             .serving
             .and_then(|serving| serving.generation.agent(&agent.id.name));
-        let own = registry.catalog_like(serving.map(|agent| &agent.catalog));
-        let deferred = self.deferred(&agent.spec.tools, &own);
-        let is_sent = agent
+        let agent_tools = registry.catalog_like(serving.map(|agent| &agent.catalog));
+        let deferred = self.deferred(&agent.spec.tools, &agent_tools);
+        let is_schema_sent = agent
             .spec
             .output
             .as_ref()
             .is_some_and(|format| is_schema_sent(format, models.as_deref()));
-        let extensions = self.extensions(agent, &own, &deferred, is_sent).await;
+        let extensions = self
+            .extensions(agent, &agent_tools, &deferred, is_schema_sent)
+            .await;
         self.check_required_tools(agent, &registry);
         extensions.tools().for_each(|tool| registry.register(tool));
         Some(AgentPlan {
@@ -275,7 +279,7 @@ impl GenerationPlanner<'_> {
                 .spec
                 .instructions
                 .iter()
-                .flat_map(|found| found.names.clone())
+                .flat_map(|instructions| instructions.names.clone())
                 .collect(),
             models: models?,
             params: Arc::new(agent.spec.params.clone()),
@@ -285,9 +289,9 @@ impl GenerationPlanner<'_> {
                 .spec
                 .output
                 .as_ref()
-                .filter(|_| is_sent)
+                .filter(|_| is_schema_sent)
                 .map(|format| Arc::clone(&format.schema)),
-            catalog: registry.catalog_like(Some(&own)),
+            catalog: registry.catalog_like(Some(&agent_tools)),
             registry,
             permissions: agent.spec.permissions.clone(),
             max_parallel_tool_calls: agent.spec.max_parallel_tool_calls.max(1),
@@ -332,7 +336,7 @@ impl GenerationPlanner<'_> {
         models.into_iter().collect()
     }
 
-    /// Returns a planned model. Agents with the same model share it.
+    /// Returns a planned model. Agents with the same model share the plan.
     fn model(&mut self, model: &Resource<Model>) -> Result<ModelPlan, ModelError> {
         if let Some(known) = self.models.get(&model.id) {
             return known.clone();
@@ -417,6 +421,7 @@ impl GenerationPlanner<'_> {
             .collect()
     }
 
+    /// Plans the extensions of an agent and records their problems.
     async fn extensions(
         &mut self,
         agent: &Resource<Agent>,
@@ -442,6 +447,7 @@ impl GenerationPlanner<'_> {
         chain
     }
 
+    /// Opens the tools of an agent and returns them; records the problems of missing exports.
     async fn registry(&mut self, uses: &[ToolUse]) -> ToolRegistry {
         let mut registry = ToolRegistry::default();
         for tool_use in uses {
@@ -454,8 +460,8 @@ impl GenerationPlanner<'_> {
                 };
                 self.tools.insert(tool.id.clone(), planned);
             }
-            let (found, missing) = self.tools[&tool.id].select(tool_use);
-            found.into_iter().for_each(|found| registry.register(found));
+            let (tools, missing) = self.tools[&tool.id].select(tool_use);
+            tools.into_iter().for_each(|tool| registry.register(tool));
             missing
                 .into_iter()
                 .for_each(|problem| self.problem(problem));
@@ -463,6 +469,7 @@ impl GenerationPlanner<'_> {
         registry
     }
 
+    /// Opens a tool. A tool that cannot be opened becomes a problem and has no exports.
     async fn open(&mut self, tool: &Resource<Tool>) -> ToolPlan {
         match self.ports.tools.open(tool, self.bundle.root()).await {
             Ok(set) => {
@@ -482,17 +489,20 @@ impl GenerationPlanner<'_> {
             return;
         }
         for (index, stated) in tool.spec.overrides.iter().enumerate() {
-            let own = set.exports.iter().find(|(own, _)| own.name == stated.name);
-            let (Some((own, _)), Some(parameters)) = (own, &stated.parameters) else {
+            let export = set
+                .exports
+                .iter()
+                .find(|(export, _)| export.name == stated.name);
+            let (Some((export, _)), Some(parameters)) = (export, &stated.parameters) else {
                 continue;
             };
-            let Some(difference) = difference(&own.parameters, parameters) else {
+            let Some(difference) = difference(&export.parameters, parameters) else {
                 continue;
             };
             let message = format!(
                 "The `parameters` of the export `{}` differ from the library's schema: \
                     {difference}.",
-                own.name
+                export.name
             );
             let diagnostic = Diagnostic::new(Code::SCHEMA_DIFFERS, message).suggest(
                 "remove `parameters` to use the library's schema, or correct them; models receive \
@@ -521,6 +531,7 @@ impl GenerationPlanner<'_> {
         ]
     }
 
+    /// Reports each required tool that the agent does not have.
     fn check_required_tools(&mut self, agent: &Resource<Agent>, registry: &ToolRegistry) {
         for name in agent
             .spec
@@ -528,7 +539,7 @@ impl GenerationPlanner<'_> {
             .iter()
             .filter(|name| registry.get(name).is_none())
         {
-            let known = registry
+            let names = registry
                 .tools()
                 .map(|tool| tool.name.as_str())
                 .collect::<Vec<_>>()
@@ -538,7 +549,7 @@ impl GenerationPlanner<'_> {
                 agent.id.name
             );
             let diagnostic = Diagnostic::new(Code::SCHEMA_INVALID, message)
-                .suggest(format!("its tools are: {known}"));
+                .suggest(format!("the tools of the agent are: {names}"));
             self.problem(at(
                 diagnostic,
                 &agent.id,
@@ -548,6 +559,7 @@ impl GenerationPlanner<'_> {
         }
     }
 
+    /// Records a diagnostic once.
     fn problem(&mut self, diagnostic: Diagnostic) {
         if !self.problems.contains(&diagnostic) {
             self.problems.push(diagnostic);
@@ -598,21 +610,22 @@ impl ToolPlan {
         }
     }
 
+    /// Returns the exports that an agent uses, and the problems of those that cannot be used.
     fn select(&self, tool_use: &ToolUse) -> (Vec<Arc<RegisteredTool>>, Vec<Diagnostic>) {
-        let wanted = |name: &String| {
+        let is_used = |name: &String| {
             tool_use
                 .exports
                 .as_ref()
-                .is_none_or(|names| names.iter().any(|wanted| wanted == name))
+                .is_none_or(|names| names.iter().any(|used| used == name))
         };
-        let (mut found, mut missing) = (Vec::new(), Vec::new());
-        for (_, export) in self.exports.iter().filter(|(name, _)| wanted(name)) {
+        let (mut tools, mut missing) = (Vec::new(), Vec::new());
+        for (_, export) in self.exports.iter().filter(|(name, _)| is_used(name)) {
             match export {
-                Ok(tool) => found.push(Arc::clone(tool)),
+                Ok(tool) => tools.push(Arc::clone(tool)),
                 Err(problem) => missing.push(problem.clone()),
             }
         }
-        (found, missing)
+        (tools, missing)
     }
 }
 

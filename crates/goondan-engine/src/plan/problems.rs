@@ -6,20 +6,21 @@ use goondan_spec::diagnostic::SourcePosition;
 use goondan_spec::kinds::{Model, Tool, ToolEntry};
 use goondan_spec::{Bundle, Code, Diagnostic, Resource, ResourceId};
 
+/// Returns the diagnostic for an export that the tool's entry does not have.
 pub(super) fn no_such_export(
     bundle: &Bundle,
     tool: &Resource<Tool>,
     set: &ToolSet,
     name: &str,
 ) -> Diagnostic {
-    let has = set
+    let names = set
         .exports
         .iter()
-        .map(|(own, _)| own.name.as_str())
+        .map(|(export, _)| export.name.as_str())
         .collect::<Vec<_>>()
         .join(", ");
     // A server's exports can change without a change to the project.
-    let (code, whose) = match &tool.spec.entry {
+    let (code, owner) = match &tool.spec.entry {
         ToolEntry::Mcp(_) => (Code::MCP_CATALOG, "MCP server"),
         ToolEntry::A2a(_) => (Code::SCHEMA_INVALID, "A2A agent"),
         ToolEntry::Builtin(_)
@@ -27,10 +28,10 @@ pub(super) fn no_such_export(
         | ToolEntry::Executable(_)
         | ToolEntry::Module(_) => (Code::SCHEMA_INVALID, "entry"),
     };
-    let message = format!("the {whose} of {} has no export `{name}`", tool.id);
-    let diagnostic = match has.is_empty() {
+    let message = format!("the {owner} of {} has no export `{name}`", tool.id);
+    let diagnostic = match names.is_empty() {
         true => Diagnostic::new(code, message),
-        false => Diagnostic::new(code, message).suggest(format!("it has: {has}")),
+        false => Diagnostic::new(code, message).suggest(format!("its exports are: {names}")),
     };
     at_tool(bundle, diagnostic, tool, export_field(tool, name))
 }
@@ -48,6 +49,7 @@ fn export_field(tool: &Resource<Tool>, name: &str) -> String {
     )
 }
 
+/// Returns the diagnostic for a tool that cannot be opened.
 pub(super) fn tool_problem(
     bundle: &Bundle,
     tool: &Resource<Tool>,
@@ -68,6 +70,7 @@ pub(super) fn tool_problem(
     at_tool(bundle, diagnostic, tool, field)
 }
 
+/// Returns the diagnostic for a model that cannot be used.
 pub(super) fn model_problem(
     bundle: &Bundle,
     model: &Resource<Model>,

@@ -59,12 +59,12 @@ pub(super) async fn answer(
     context: &ToolCallContext,
     tool: &RegisteredTool,
     arguments: &JsonObject,
-    asked: ApprovalPrompt<'_>,
+    prompt: ApprovalPrompt<'_>,
 ) -> Result<ApprovalAnswer, ToolError> {
     let work = async {
         let answer = context
             .engine
-            .outcome_of(ask(context, tool, arguments, asked))
+            .outcome_of(ask(context, tool, arguments, prompt))
             .await;
         let (answer, scope, covers) = match answer {
             ApprovalAnswer::Allow { scope, covers } => ("allow", Some(scope), covers),
@@ -107,11 +107,12 @@ pub(super) async fn answer(
     })
 }
 
+/// Sends an approval request to the user and waits for the answer. Publishes both.
 async fn ask(
     context: &ToolCallContext,
     tool: &RegisteredTool,
     arguments: &JsonObject,
-    asked: ApprovalPrompt<'_>,
+    prompt: ApprovalPrompt<'_>,
 ) -> ApprovalAnswer {
     let approval_id = id_of(context);
     let (tool_call_id, tool_name) = (
@@ -133,8 +134,8 @@ async fn ask(
         preview: preview(context, tool, arguments)
             .await
             .map(|text| context.engine.redactor.text(&text).into_owned()),
-        reason: Some(format!("Agent/{}: {}", asked.agent, asked.why)),
-        offers: asked.offers.to_vec(),
+        reason: Some(format!("Agent/{}: {}", prompt.agent, prompt.why)),
+        offers: prompt.offers.to_vec(),
     };
     let mut question = OpenApprovalRequest {
         context,
@@ -168,8 +169,7 @@ async fn ask(
 /// Recorded answer of an approval request whose call has ended.
 const WITHDRAWN_ANSWER: &str = "withdrawn";
 
-/// Open approval request. Its end is published even if the call is dropped, unless the engine is
-/// dead.
+/// Open approval request. Dropping it publishes the end of the request, unless the engine is dead.
 struct OpenApprovalRequest<'a> {
     context: &'a ToolCallContext,
     /// Approval id, call id and tool name; `None` once resolved.
@@ -177,6 +177,8 @@ struct OpenApprovalRequest<'a> {
 }
 
 impl OpenApprovalRequest<'_> {
+    /// Publishes the answer to the request, once. `held`: how long the approval is remembered, and
+    /// for which calls.
     fn resolve(&mut self, answer: &str, held: Option<(ApprovalDuration, ApprovalCoverage)>) {
         let Some((approval_id, tool_call_id, tool_name)) = self.request.take() else {
             return;
@@ -203,20 +205,22 @@ impl Drop for OpenApprovalRequest<'_> {
     }
 }
 
-/// Describes the effect of a call: the tool's own preview, or its command lines.
+/// Describes the effect of a call for the user: the tool's own preview, else the command lines of
+/// the call. `None` if the call has neither.
 async fn preview(
     context: &ToolCallContext,
     tool: &RegisteredTool,
     arguments: &JsonObject,
 ) -> Option<String> {
     let tool_context = tool_context(context, tool, context.cancel.child_token());
-    let telling = AssertUnwindSafe(tool.handler.preview(&tool_context, arguments)).catch_unwind();
-    let told = tokio::time::timeout(PREVIEW_TIMEOUT, telling)
+    let previewing =
+        AssertUnwindSafe(tool.handler.preview(&tool_context, arguments)).catch_unwind();
+    let tool_preview = tokio::time::timeout(PREVIEW_TIMEOUT, previewing)
         .await
         .ok()?
         .ok()
         .flatten();
-    let text = told.or_else(|| {
+    let text = tool_preview.or_else(|| {
         let lines = tool
             .marked_arguments
             .commands

@@ -122,15 +122,15 @@ pub enum DecisionReason {
 pub fn decide(permissions: Option<&Permissions>, question: PolicyQuestion<'_>) -> PolicyDecision {
     let mut parts = Vec::new();
     let mut judge = |asked: ArgumentPart<'_>| {
-        let judged = about_part(permissions, question, &asked);
-        let contained = contained(permissions, question, &asked, &judged);
+        let decision = decide_part(permissions, question, &asked);
+        let contained = pattern_containment(permissions, question, &asked, &decision);
         let part = asked.part.clone();
         let RuleDecision {
             action,
             because,
             in_doubt,
             ..
-        } = judged;
+        } = decision;
         parts.push(PartDecision {
             part,
             action,
@@ -217,7 +217,7 @@ pub fn decide(permissions: Option<&Permissions>, question: PolicyQuestion<'_>) -
                 because,
                 in_doubt,
                 ..
-            } = about_call(permissions, question, None);
+            } = decide_call(permissions, question, None);
             PolicyDecision {
                 action,
                 because,
@@ -240,8 +240,8 @@ fn folder_outside(question: PolicyQuestion<'_>) -> Option<CommandPart> {
     ))
 }
 
-/// Returns environment variables in the arguments, with their argument name. They apply to every
-/// command of a line, like assignments before it.
+/// Returns the environment variables in the arguments, each with the argument name. Variables apply
+/// to every command of a line, like assignments before a command.
 fn variables<'a>(
     question: PolicyQuestion<'a>,
 ) -> impl Iterator<Item = (&'a str, CommandPart)> + 'a {
@@ -269,12 +269,12 @@ const SCRIPT_SHELLS: [&str; 6] = [
     "sh",
 ];
 
-/// Returns other programs in the arguments, with their argument name.
+/// Returns the programs in the arguments that are not shells, each with the argument name.
 fn programs<'a>(question: PolicyQuestion<'a>) -> impl Iterator<Item = (&'a str, CommandPart)> + 'a {
-    let named = question.marked.programs.iter();
-    let named = named
+    let arguments = question.marked.programs.iter();
+    let arguments = arguments
         .filter_map(move |name| Some((name.as_str(), question.arguments.get(name)?.as_str()?)));
-    named
+    arguments
         .filter(|(_, program)| !SCRIPT_SHELLS.contains(program))
         .map(|(name, program)| (name, CommandPart::program(program)))
 }
@@ -284,6 +284,7 @@ pub fn stricter(a: PermissionAction, b: PermissionAction) -> PermissionAction {
     if strictness(a) >= strictness(b) { a } else { b }
 }
 
+/// Returns the rank of an action; a stricter action has a higher rank.
 fn strictness(action: PermissionAction) -> u8 {
     match action {
         PermissionAction::Allow => 0,
@@ -299,7 +300,7 @@ struct ArgumentPart<'a> {
     number: Option<usize>,
     /// The complete line that contains the part.
     line: Option<&'a str>,
-    /// The line runs in the working directory.
+    /// True if the line runs in the working directory of the call.
     stays: bool,
     part: &'a CommandPart,
 }
@@ -319,21 +320,23 @@ struct RuleDecision<'p> {
     in_doubt: bool,
 }
 
-fn about_part<'p>(
+/// Decides about one part of an argument. A redirection is checked twice: as a command, and with
+/// the permission to read or write that it needs.
+fn decide_part<'p>(
     permissions: Option<&'p Permissions>,
     question: PolicyQuestion<'_>,
     asked: &ArgumentPart<'_>,
 ) -> RuleDecision<'p> {
-    let (needed, inside) = match asked.part.what {
+    let (needed_permission, inside) = match asked.part.what {
         CommandPartKind::Read { inside } => (Permission::Read, inside),
         CommandPartKind::Write { inside } => (Permission::Write, inside),
-        _ => return about_call(permissions, question, Some(asked)),
+        _ => return decide_call(permissions, question, Some(asked)),
     };
     // A redirection also needs the permission to read or write. If its target may be outside the
     // working directory, the tool's declared permissions must allow it as well.
     let mut needs = question.needs.clone();
-    needs.insert(needed);
-    let opening = about_call(
+    needs.insert(needed_permission);
+    let opening_file = decide_call(
         permissions,
         PolicyQuestion {
             needs: &needs,
@@ -343,48 +346,53 @@ fn about_part<'p>(
     );
     if inside && asked.stays {
         // An allowed command can read files itself, so a redirection may also pass them to it.
-        let is_asked = needed == Permission::Read && opening.action == PermissionAction::Ask;
+        let is_asked =
+            needed_permission == Permission::Read && opening_file.action == PermissionAction::Ask;
         return RuleDecision {
             action: if is_asked {
                 PermissionAction::Allow
             } else {
-                opening.action
+                opening_file.action
             },
-            ..opening
+            ..opening_file
         };
     }
-    let running = about_call(permissions, question, Some(asked));
+    let running_command = decide_call(permissions, question, Some(asked));
     // Both must allow it, so the sandbox of either applies.
-    let is_held = |judged: &RuleDecision<'_>| containing(asked, judged).is_some();
-    match strictness(opening.action).cmp(&strictness(running.action)) {
-        Ordering::Less => running,
-        Ordering::Equal if is_held(&running) && !is_held(&opening) => running,
-        Ordering::Equal | Ordering::Greater => opening,
+    let is_sandboxed = |decision: &RuleDecision<'_>| pattern_sandbox(asked, decision).is_some();
+    match strictness(opening_file.action).cmp(&strictness(running_command.action)) {
+        Ordering::Less => running_command,
+        Ordering::Equal if is_sandboxed(&running_command) && !is_sandboxed(&opening_file) => {
+            running_command
+        }
+        Ordering::Equal | Ordering::Greater => opening_file,
     }
 }
 
-fn about_call<'p>(
+/// Applies the last matching rule, else the default, to one part of a call, or to the whole call if
+/// `asked` is `None`.
+fn decide_call<'p>(
     permissions: Option<&'p Permissions>,
     question: PolicyQuestion<'_>,
     asked: Option<&ArgumentPart<'_>>,
 ) -> RuleDecision<'p> {
     let Some(permissions) = permissions else {
         return RuleDecision {
-            action: unstated(question.needs),
+            action: action_without_policy(question.needs),
             because: DecisionReason::Unstated,
             rule: None,
             in_doubt: false,
         };
     };
     let mut doubt = None;
-    let mut judged = RuleDecision {
+    let mut decision = RuleDecision {
         action: permissions.default,
         because: DecisionReason::Default,
         rule: None,
         in_doubt: false,
     };
     for (number, rule) in permissions.rules.iter().enumerate().rev() {
-        match fits(rule, question, asked) {
+        match match_rule(rule, question, asked) {
             RuleMatch::Yes => {
                 let number = rule.written.0.is_some().then_some(number);
                 let by_pattern = allows_by_pattern(rule, asked);
@@ -393,7 +401,7 @@ fn about_call<'p>(
                     written: rule.written.clone(),
                     by_pattern,
                 };
-                judged = RuleDecision {
+                decision = RuleDecision {
                     action: rule.action,
                     because,
                     rule: Some(rule),
@@ -412,7 +420,7 @@ fn about_call<'p>(
         }
     }
     match doubt {
-        Some(because) if judged.action == PermissionAction::Allow => RuleDecision {
+        Some(because) if decision.action == PermissionAction::Allow => RuleDecision {
             action: PermissionAction::Ask,
             because,
             rule: None,
@@ -420,7 +428,7 @@ fn about_call<'p>(
         },
         doubt => RuleDecision {
             in_doubt: doubt.is_some(),
-            ..judged
+            ..decision
         },
     }
 }
@@ -438,29 +446,32 @@ fn allows_by_pattern(rule: &PermissionRule, asked: Option<&ArgumentPart<'_>>) ->
 }
 
 /// Returns the sandbox of a command or redirection that a pattern allows.
-fn contained(
+fn pattern_containment(
     permissions: Option<&Permissions>,
     question: PolicyQuestion<'_>,
     asked: &ArgumentPart<'_>,
-    judged: &RuleDecision<'_>,
+    decision: &RuleDecision<'_>,
 ) -> Option<CommandContainment> {
     Some(containment(
         permissions,
         question,
-        containing(asked, judged)?,
+        pattern_sandbox(asked, decision)?,
     ))
 }
 
 /// Returns the sandbox settings of the rule whose pattern allows a part. `None` if the rule names
 /// the target of a redirection explicitly.
-fn containing(asked: &ArgumentPart<'_>, judged: &RuleDecision<'_>) -> Option<SandboxSettings> {
+fn pattern_sandbox(
+    asked: &ArgumentPart<'_>,
+    decision: &RuleDecision<'_>,
+) -> Option<SandboxSettings> {
     let DecisionReason::Rule {
         by_pattern: true, ..
-    } = judged.because
+    } = decision.because
     else {
         return None;
     };
-    let rule = judged.rule?;
+    let rule = decision.rule?;
     match &asked.part.file {
         Some(file) if names_place(rule.args.get(asked.argument)?, file) => return None,
         None if asked.part.what != CommandPartKind::Command => return None,
@@ -476,10 +487,10 @@ fn containing(asked: &ArgumentPart<'_>, judged: &RuleDecision<'_>) -> Option<San
 /// Returns `true` if a pattern contains at least the beginning of the redirection target: true for
 /// `> out/*`, false for `> *` and `*`.
 fn names_place(pattern: &str, file: &str) -> bool {
-    let spelled = pattern.split(['*', '?']).next().unwrap_or_default();
-    let sign = file.split_inclusive(' ').next().unwrap_or_default();
-    spelled
-        .strip_prefix(sign)
+    let literal = pattern.split(['*', '?']).next().unwrap_or_default();
+    let operator = file.split_inclusive(' ').next().unwrap_or_default();
+    literal
+        .strip_prefix(operator)
         .is_some_and(|path| path.contains(|c| !matches!(c, '.' | '/' | ' ' | '\'' | '"')))
 }
 
@@ -506,20 +517,25 @@ pub fn opens_network(permissions: Option<&Permissions>, tool_name: &str) -> bool
 fn by_permission(
     permissions: Option<&Permissions>,
     tool_name: &str,
-    one: Permission,
+    wanted_permission: Permission,
 ) -> (PermissionAction, bool) {
     let Some(permissions) = permissions else {
-        return (unstated(&BTreeSet::from([one])), false);
+        return (
+            action_without_policy(&BTreeSet::from([wanted_permission])),
+            false,
+        );
     };
-    let is_about = |rule: &&PermissionRule| {
+    let applies = |rule: &&PermissionRule| {
         rule.args.is_empty()
-            && rule.permission.is_none_or(|permission| permission == one)
+            && rule
+                .permission
+                .is_none_or(|permission| permission == wanted_permission)
             && rule
                 .tool
                 .as_ref()
                 .is_none_or(|tool| pattern::matches(tool, tool_name))
     };
-    let rule = permissions.rules.iter().rev().find(is_about);
+    let rule = permissions.rules.iter().rev().find(applies);
     rule.map_or((permissions.default, false), |rule| (rule.action, true))
 }
 
@@ -532,7 +548,8 @@ pub(super) enum RuleMatch {
     Yes,
 }
 
-fn fits(
+/// Returns whether a rule matches a part of a call, or the whole call if `asked` is `None`.
+fn match_rule(
     rule: &PermissionRule,
     question: PolicyQuestion<'_>,
     asked: Option<&ArgumentPart<'_>>,
@@ -561,8 +578,8 @@ fn fits(
         let number = asked.and_then(|asked| asked.number);
         let as_path = || question.paths.fit(name, number, expected, rule.action);
         match asked {
-            Some(asked) if number.is_none() => fits_part(rule.action, expected, asked),
-            _ => as_path().unwrap_or_else(|| fits_text(expected, question.arguments.get(name))),
+            Some(asked) if number.is_none() => match_part(rule.action, expected, asked),
+            _ => as_path().unwrap_or_else(|| match_text(expected, question.arguments.get(name))),
         }
     };
     rule.args
@@ -572,7 +589,8 @@ fn fits(
         .unwrap_or(RuleMatch::Yes)
 }
 
-fn fits_text(expected: &str, value: Option<&Value>) -> RuleMatch {
+/// Matches the pattern of a rule with an argument; a missing argument never matches.
+fn match_text(expected: &str, value: Option<&Value>) -> RuleMatch {
     if value.is_some_and(|value| pattern::matches(expected, &as_text(value))) {
         RuleMatch::Yes
     } else {
@@ -582,7 +600,7 @@ fn fits_text(expected: &str, value: Option<&Value>) -> RuleMatch {
 
 /// Matches the pattern of a rule with a part. An allowing rule must match with certainty and
 /// completely. A restricting rule applies to everything it may match.
-fn fits_part(action: PermissionAction, expected: &str, asked: &ArgumentPart<'_>) -> RuleMatch {
+fn match_part(action: PermissionAction, expected: &str, asked: &ArgumentPart<'_>) -> RuleMatch {
     if asked.is_whole(expected) {
         return RuleMatch::Yes;
     }
@@ -612,7 +630,9 @@ fn fits_part(action: PermissionAction, expected: &str, asked: &ArgumentPart<'_>)
     }
 }
 
-fn unstated(needs: &BTreeSet<Permission>) -> PermissionAction {
+/// Returns the action for an agent without a policy: running programs and using the network require
+/// an approval.
+fn action_without_policy(needs: &BTreeSet<Permission>) -> PermissionAction {
     let asks = needs.contains(&Permission::Execute) || needs.contains(&Permission::Network);
     if asks {
         PermissionAction::Ask
@@ -621,6 +641,7 @@ fn unstated(needs: &BTreeSet<Permission>) -> PermissionAction {
     }
 }
 
+/// Returns the text that patterns are matched with: a string itself, any other value as JSON.
 fn as_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

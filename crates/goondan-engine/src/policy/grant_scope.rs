@@ -44,6 +44,8 @@ impl ApprovalCommand {
             .is_none_or(|only| pattern::always_matches(only, &pattern::pattern_atoms(form)))
     }
 
+    /// Returns the form of the command for a wider grant; `None` if the rule does not apply to all
+    /// commands of that form.
     fn form(&self, has_sandbox: bool) -> Option<CommandForm> {
         shell::form(&self.part)
             .filter(|form| (has_sandbox || !form.needs_sandbox) && self.is_about(&form.pattern))
@@ -170,7 +172,7 @@ impl GrantScope {
         call: &ApprovalGrant,
         has_sandbox: bool,
     ) -> Option<ApprovalCoverage> {
-        let is_held = |wanted: &ApprovalGrant| held.iter().any(|held| holds(held, wanted));
+        let is_held = |needed: &ApprovalGrant| held.iter().any(|held| holds(held, needed));
         let all = |covers| {
             self.grants(covers, call, has_sandbox)
                 .is_some_and(|grants| grants.iter().all(is_held))
@@ -194,6 +196,7 @@ impl GrantScope {
         }
     }
 
+    /// Returns the grant for all commands of this form.
     fn of_form(&self, call: &ApprovalGrant, form: &str) -> ApprovalGrant {
         let mut args = call.args.clone();
         args.retain(|name, _| self.telling.contains(name));
@@ -235,18 +238,18 @@ pub(crate) fn offers(reaches: &[&GrantScope], has_sandbox: bool) -> Vec<Approval
     offers
 }
 
-/// Returns `true` if a held grant covers the needed one. All programs that the call runs must be
+/// Returns `true` if the grant `held` covers the grant `needed`. All programs that the call runs must be
 /// unchanged.
-fn holds(held: &ApprovalGrant, wanted: &ApprovalGrant) -> bool {
+fn holds(held: &ApprovalGrant, needed: &ApprovalGrant) -> bool {
     let same = |grant: &ApprovalGrant| ApprovalGrant {
         programs: Default::default(),
         ..grant.clone()
     };
-    let known = wanted
+    let are_programs_unchanged = needed
         .programs
         .iter()
         .all(|(path, content)| held.programs.get(path) == Some(content));
-    known && same(held) == same(wanted)
+    are_programs_unchanged && same(held) == same(needed)
 }
 
 /// Returns `true` if the policy requires an approval with any arguments.

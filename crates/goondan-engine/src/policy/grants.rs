@@ -42,7 +42,8 @@ pub(crate) struct CallSnapshot {
 }
 
 impl CallSnapshot {
-    /// Collects the data of a call, including the current file contents.
+    /// Collects the data of a call with which grants are compared: its arguments, its working
+    /// directory, and the hashes of the files that it uses.
     pub(crate) async fn of(
         context: &ToolCallContext,
         tool: &RegisteredTool,
@@ -87,15 +88,16 @@ impl CallSnapshot {
     }
 }
 
-/// Returns the arguments for a grant, without those that equal their default.
+/// Returns the arguments for a grant, without arguments that equal their default.
 fn kept_arguments(tool: &RegisteredTool, arguments: &JsonObject) -> JsonObject {
     let properties = tool.schema.as_value().get("properties");
     let default =
         |name: &str| properties.and_then(|properties| properties.get(name)?.get("default"));
-    let kept = arguments
+    let changed = arguments
         .iter()
         .filter(|(name, value)| default(name) != Some(*value));
-    kept.map(|(name, value)| (name.clone(), value.clone()))
+    changed
+        .map(|(name, value)| (name.clone(), value.clone()))
         .collect()
 }
 
@@ -114,27 +116,34 @@ fn folder(context: &ToolCallContext) -> String {
         .to_string()
 }
 
-/// Hashes the files that a call runs: path arguments and programs that the tool names.
+/// Hashes the files that a call runs: path arguments and programs that the tool names. Returns the
+/// hashes by path; `None` if a file cannot be read.
 async fn programs(
     context: &ToolCallContext,
     tool: &RegisteredTool,
     arguments: &JsonObject,
 ) -> Option<BTreeMap<String, String>> {
     let tool_context = tool_context(context, tool, context.cancel.child_token());
-    let own = tool.handler.programs(&tool_context, arguments).await;
+    let tool_programs = tool.handler.programs(&tool_context, arguments).await;
     // Programs of the tool always count. A path argument counts as a program only if the tool runs
     // programs.
     let runs = tool.spec.permissions.contains(&Permission::Execute);
-    let named = tool.marked_arguments.paths.iter().filter(|_| runs);
-    let named = named.filter_map(|name| arguments.get(name)?.as_str());
-    let named: Vec<PathBuf> = named.map(|path| context.facts.workdir.join(path)).collect();
-    let read = tokio::task::spawn_blocking(move || {
-        contents(named.into_iter().filter(|path| path.is_file()).chain(own))
+    let paths = tool.marked_arguments.paths.iter().filter(|_| runs);
+    let paths = paths.filter_map(|name| arguments.get(name)?.as_str());
+    let paths: Vec<PathBuf> = paths.map(|path| context.facts.workdir.join(path)).collect();
+    let hashing = tokio::task::spawn_blocking(move || {
+        content_hashes(
+            paths
+                .into_iter()
+                .filter(|path| path.is_file())
+                .chain(tool_programs),
+        )
     });
-    read.await.ok().flatten()
+    hashing.await.ok().flatten()
 }
 
-/// Hashes the files that the command lines of a call name.
+/// Hashes the files that the command lines of a call name. Returns the hashes by path; `None` if a
+/// file cannot be determined or read.
 async fn named_files(
     context: &ToolCallContext,
     tool: &RegisteredTool,
@@ -151,34 +160,40 @@ async fn named_files(
     if lines.is_empty() {
         return Some(BTreeMap::new());
     }
-    let given = texts(&marked.folders)
+    let stated_folders = texts(&marked.folders)
         .into_iter()
         .map(|folder| workdir.join(folder));
-    let folders: Vec<PathBuf> = given.chain([workdir.clone()]).collect();
-    let read = tokio::task::spawn_blocking(move || {
-        let found = contents(referenced_files::files(&lines, &folders)?.into_iter())?;
+    let folders: Vec<PathBuf> = stated_folders.chain([workdir.clone()]).collect();
+    let hashing = tokio::task::spawn_blocking(move || {
+        let hashes = content_hashes(referenced_files::files(&lines, &folders)?.into_iter())?;
         // The own directory has a different path in each conversation.
-        let own = format!("{}/", workdir.display());
+        let workdir_prefix = format!("{}/", workdir.display());
         Some(
-            found
+            hashes
                 .into_iter()
-                .map(|(path, content)| {
-                    (path.strip_prefix(&own).unwrap_or(&path).to_owned(), content)
+                .map(|(path, hash)| {
+                    (
+                        path.strip_prefix(&workdir_prefix)
+                            .unwrap_or(&path)
+                            .to_owned(),
+                        hash,
+                    )
                 })
                 .collect(),
         )
     });
-    read.await.ok().flatten()
+    hashing.await.ok().flatten()
 }
 
-fn contents(paths: impl Iterator<Item = PathBuf>) -> Option<BTreeMap<String, String>> {
+/// Returns the content hash of each file by its path; `None` if a file cannot be read.
+fn content_hashes(paths: impl Iterator<Item = PathBuf>) -> Option<BTreeMap<String, String>> {
     paths
-        .map(|path| Some((path.display().to_string(), content(&path)?)))
+        .map(|path| Some((path.display().to_string(), content_hash(&path)?)))
         .collect()
 }
 
 /// Returns the SHA-256 hash of a file; `None` if it is unreadable or too large.
-fn content(path: &Path) -> Option<String> {
+fn content_hash(path: &Path) -> Option<String> {
     let mut file = std::fs::File::open(path)
         .ok()?
         .take(MAX_HASHED_FILE_BYTES + 1);
@@ -204,7 +219,7 @@ fn content(path: &Path) -> Option<String> {
     }
 }
 
-/// Returns the permanent approvals and those of this conversation.
+/// Returns the permanent approvals and the approvals of this conversation.
 pub(crate) async fn remembered_grants(context: &ToolCallContext) -> Vec<ApprovalGrant> {
     let mut grants = context.engine.approvals.grants();
     match context
@@ -213,15 +228,17 @@ pub(crate) async fn remembered_grants(context: &ToolCallContext) -> Vec<Approval
         .get(&context.facts.instance, APPROVALS_RECORD)
         .await
     {
-        Ok(own) => grants.extend(of_record(own.map(|record| record.value))),
-        Err(error) => tracing::warn!(%error, "the approvals of the conversation can't be read"),
+        Ok(record) => grants.extend(of_record(record.map(|record| record.value))),
+        Err(error) => tracing::warn!(%error, "could not read the remembered approvals of the \
+            conversation; they do not apply to this call"),
     }
     grants
 }
 
-/// Ignores grants of another shape: they are from an older version and no longer apply.
-fn of_record(found: Option<Value>) -> Vec<ApprovalGrant> {
-    let Some(Value::Array(grants)) = found else {
+/// Decodes the grants of a record. Ignores grants of another shape: an older version of gdn wrote
+/// them, and they no longer apply.
+fn of_record(record: Option<Value>) -> Vec<ApprovalGrant> {
+    let Some(Value::Array(grants)) = record else {
         return Vec::new();
     };
     grants
@@ -237,12 +254,12 @@ pub(crate) async fn remember(
     scope: ApprovalDuration,
     grants: Vec<ApprovalGrant>,
 ) {
-    let told = grants.iter().map(ApprovalGrant::to_string).collect();
-    let kept = match scope {
+    let descriptions = grants.iter().map(ApprovalGrant::to_string).collect();
+    let outcome = match scope {
         ApprovalDuration::Once => return,
         ApprovalDuration::Conversation => {
-            let with_these = |found| {
-                let mut all = of_record(found);
+            let add_grants = |record| {
+                let mut all = of_record(record);
                 all.extend(grants.iter().cloned());
                 Some(json!(all))
             };
@@ -250,7 +267,7 @@ pub(crate) async fn remember(
                 &*context.engine.store,
                 &context.facts.instance,
                 APPROVALS_RECORD,
-                with_these,
+                add_grants,
             )
             .await
         }
@@ -259,16 +276,16 @@ pub(crate) async fn remember(
             blocking(move || engine.approvals.remember(grants)).await
         }
     };
-    match kept {
+    match outcome {
         Ok(()) => context.publish(RuntimeEventKind::ApprovalRemembered {
             approval_id: super::approval_request::id_of(context),
             tool_call_id: context.call.tool_call_id.clone(),
             tool_name: context.call.tool_name.clone(),
             scope,
-            grants: told,
+            grants: descriptions,
         }),
         Err(error) => {
-            tracing::warn!(%error, "an approval applies only to this call: saving it failed")
+            tracing::warn!(%error, "could not save an approval; it applies only to this call")
         }
     }
 }
@@ -281,13 +298,13 @@ mod tests {
     fn another_content_is_another_program() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("run.sh");
-        assert_eq!(content(&path), None);
+        assert_eq!(content_hash(&path), None);
         std::fs::write(&path, "echo a").unwrap();
-        let first = content(&path);
+        let first = content_hash(&path);
         std::fs::write(&path, "echo b").unwrap();
-        assert!(first.is_some() && first != content(&path));
+        assert!(first.is_some() && first != content_hash(&path));
         std::fs::write(&path, "echo a").unwrap();
-        assert_eq!(first, content(&path));
+        assert_eq!(first, content_hash(&path));
     }
 
     #[test]
@@ -298,6 +315,6 @@ mod tests {
             .unwrap()
             .set_len(MAX_HASHED_FILE_BYTES + 1)
             .unwrap();
-        assert_eq!(content(&path), None);
+        assert_eq!(content_hash(&path), None);
     }
 }

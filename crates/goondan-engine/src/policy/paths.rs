@@ -84,15 +84,15 @@ impl PathArguments {
         let real_folder = real_path(folder).unwrap_or_else(|_| folder.to_owned());
         let style = PathStyle::NATIVE;
         Self::collect(style, marked, arguments, |given| {
-            let whole = real_folder.join(given);
+            let path = real_folder.join(given);
             let real = if given.contains('\0') {
                 None
             } else {
-                real_path(&whole).ok()
+                real_path(&path).ok()
             };
             PathTargets {
                 given: given.to_owned(),
-                folded: names(style, &real_folder, &fold(&whole)),
+                folded: names(style, &real_folder, &fold(&path)),
                 real: real
                     .map(|real| names(style, &real_folder, &real))
                     .unwrap_or_default(),
@@ -107,8 +107,11 @@ impl PathArguments {
     /// Allowing rules apply as seen from there. Restricting rules also apply in the directory of
     /// the call. Without a directory, only absolute patterns can allow.
     pub fn seen_from(&self, folder: Option<&Path>) -> Self {
-        let seen = |known: &Vec<String>| -> Vec<String> {
-            let absolute = known.iter().map(Path::new).find(|path| path.is_absolute());
+        let seen = |targets: &Vec<String>| -> Vec<String> {
+            let absolute = targets
+                .iter()
+                .map(Path::new)
+                .find(|path| path.is_absolute());
             absolute.map_or_else(Vec::new, |path| match folder {
                 Some(folder) => names(self.style, folder, path),
                 None => vec![name(self.style, path)],
@@ -132,11 +135,15 @@ impl PathArguments {
         let leaves = |name: &String| {
             name == ".." || name.starts_with("../") || Path::new(name).is_absolute()
         };
-        let is_inside = |one: &PathTargets| {
-            let inside =
-                |names: &Vec<String>| names.iter().chain(&one.elsewhere).any(|name| !leaves(name));
-            !one.is_odd
-                && [&one.folded, &one.real]
+        let is_inside = |path: &PathTargets| {
+            let inside = |names: &Vec<String>| {
+                names
+                    .iter()
+                    .chain(&path.elsewhere)
+                    .any(|name| !leaves(name))
+            };
+            !path.is_odd
+                && [&path.folded, &path.real]
                     .into_iter()
                     .all(|names| names.is_empty() || inside(names))
         };
@@ -150,11 +157,12 @@ impl PathArguments {
         self.paths.is_empty()
     }
 
+    /// Collects the path arguments of a call; `targets_of` returns the targets of a path.
     fn collect(
         style: PathStyle,
         marked: &MarkedArguments,
         arguments: &JsonObject,
-        places: impl Fn(&str) -> PathTargets,
+        targets_of: impl Fn(&str) -> PathTargets,
     ) -> Self {
         let mut all: BTreeMap<String, ArgumentPaths> = BTreeMap::new();
         let texts = |names: &'_ [String]| -> Vec<(String, &Value)> {
@@ -171,12 +179,12 @@ impl PathArguments {
                 .map_or(std::slice::from_ref(value), Vec::as_slice);
             paths
                 .each
-                .extend(items.iter().filter_map(Value::as_str).map(&places));
+                .extend(items.iter().filter_map(Value::as_str).map(&targets_of));
         }
         for (name, value) in texts(&marked.trees) {
             let paths = all.entry(name).or_default();
             paths.is_tree = true;
-            paths.each.extend(value.as_str().map(&places));
+            paths.each.extend(value.as_str().map(&targets_of));
         }
         for (_, value) in texts(&marked.patches) {
             let paths = all.entry(PATCHED_PATH_ARGUMENT.to_owned()).or_default();
@@ -186,7 +194,7 @@ impl PathArguments {
                     .as_str()
                     .into_iter()
                     .flat_map(patch_headers::paths)
-                    .map(&places),
+                    .map(&targets_of),
             );
         }
         all.retain(|_, paths| !paths.each.is_empty());
@@ -265,9 +273,10 @@ impl PathArguments {
             PermissionAction::Allow => {
                 let any =
                     |names: &[String]| names.iter().any(|name| pattern::matches(expected, name));
-                let is_sure =
-                    |one: &PathTargets| any(&one.folded) && (one.real.is_empty() || any(&one.real));
-                if chosen.iter().all(|one| is_sure(one) && !one.is_odd) {
+                let is_sure = |path: &PathTargets| {
+                    any(&path.folded) && (path.real.is_empty() || any(&path.real))
+                };
+                if chosen.iter().all(|path| is_sure(path) && !path.is_odd) {
                     RuleMatch::Yes
                 } else {
                     RuleMatch::No
@@ -278,14 +287,15 @@ impl PathArguments {
             PermissionAction::Ask | PermissionAction::Deny => {
                 let expected = &*style.case_folded(expected);
                 let is = |name: &str| pattern::matches(expected, &style.case_folded(name));
-                let is_about = |one: &PathTargets| is(&one.given) || one.all().any(|name| is(name));
-                let is_above = |one: &PathTargets| {
-                    one.all()
+                let is_about =
+                    |path: &PathTargets| is(&path.given) || path.all().any(|name| is(name));
+                let is_above = |path: &PathTargets| {
+                    path.all()
                         .any(|folder| may_be_below(&style.case_folded(folder), expected))
                 };
                 match () {
                     () if chosen.iter().any(is_about) => RuleMatch::Yes,
-                    () if chosen.iter().any(|one| one.is_odd) => RuleMatch::Perhaps,
+                    () if chosen.iter().any(|path| path.is_odd) => RuleMatch::Perhaps,
                     () if paths.is_tree && chosen.iter().any(is_above) => RuleMatch::Perhaps,
                     () => RuleMatch::No,
                 }
@@ -322,6 +332,7 @@ fn names(style: PathStyle, folder: &Path, path: &Path) -> Vec<String> {
     vec![name(style, &seen), name(style, path)]
 }
 
+/// Returns `true` if two components are equal; ignores case except on Unix.
 fn is_same(style: PathStyle, a: Component<'_>, b: Component<'_>) -> bool {
     let folded = |part: Component<'_>| {
         style
@@ -331,6 +342,7 @@ fn is_same(style: PathStyle, a: Component<'_>, b: Component<'_>) -> bool {
     a == b || (style != PathStyle::Unix && folded(a) == folded(b))
 }
 
+/// Returns a path as text with the separators of rules; `.` for an empty path.
 fn name(style: PathStyle, path: &Path) -> String {
     if path.as_os_str().is_empty() {
         ".".to_owned()

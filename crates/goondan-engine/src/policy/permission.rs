@@ -31,7 +31,7 @@ use goondan_core::run_mode::RunMode;
 pub(crate) struct CallPermit {
     /// Required permissions, and the optional ones that are allowed.
     pub(crate) granted: BTreeSet<Permission>,
-    /// Run mode of its command lines.
+    /// Run mode of the call's command lines.
     pub(crate) run_mode: RunMode,
 }
 
@@ -41,18 +41,18 @@ pub(crate) async fn permit(
     tool: &RegisteredTool,
     arguments: &JsonObject,
 ) -> Result<CallPermit, ToolError> {
-    let places = places(context, tool, arguments).await?;
+    let paths = resolve_paths(context, tool, arguments).await?;
     let needs = &tool.spec.permissions;
-    let mut judged = verdicts(context, tool, needs, arguments, &places).await;
-    let modes = judged
+    let mut verdicts_of_call = verdicts(context, tool, needs, arguments, &paths).await;
+    let modes = verdicts_of_call
         .iter_mut()
         .map(|verdict| std::mem::take(&mut verdict.run_mode));
     let run_mode = modes.fold(RunMode::Shell, RunMode::and);
-    let run_mode = run_mode.and(permit_needed(context, tool, arguments, judged).await?);
+    let run_mode = run_mode.and(permit_needed(context, tool, arguments, verdicts_of_call).await?);
     let mut granted = needs.clone();
     for &optional in tool.spec.optional_permissions.difference(needs) {
-        let with = needs.iter().copied().chain([optional]).collect();
-        let verdicts = verdicts(context, tool, &with, arguments, &places).await;
+        let more_needs = needs.iter().copied().chain([optional]).collect();
+        let verdicts = verdicts(context, tool, &more_needs, arguments, &paths).await;
         if verdicts
             .iter()
             .all(|verdict| verdict.action == PermissionAction::Allow)
@@ -173,10 +173,11 @@ async fn permit_needed(
     }
 }
 
+/// Returns the error for a call with too many paths.
 fn too_many_paths() -> ToolError {
     ToolError::new(format!("the call names more than {MAX_CALL_PATHS} paths"))
         .code(Code::TOOL_INVALID_ARGS)
-        .suggest("Split it into several calls.")
+        .suggest("Split the call into several calls.")
 }
 
 /// Decision of one agent's policy.
@@ -273,7 +274,7 @@ async fn verdicts(
 }
 
 /// Resolves the paths of a call on a blocking thread.
-async fn places(
+async fn resolve_paths(
     context: &ToolCallContext,
     tool: &RegisteredTool,
     arguments: &JsonObject,
@@ -288,7 +289,7 @@ async fn places(
     if PathArguments::count(marked, arguments) > MAX_CALL_PATHS {
         return Err(too_many_paths());
     }
-    let (folder, known, owned) = (
+    let (folder, owned_marked, owned_arguments) = (
         context.facts.workdir.clone(),
         marked.clone(),
         arguments.clone(),
@@ -298,16 +299,16 @@ async fn places(
         context.engine.generation.load_full(),
         tool.builtin.is_some(),
     );
-    let asked = tokio::task::spawn_blocking(move || {
-        let ground = PathEnvironment {
+    let resolving = tokio::task::spawn_blocking(move || {
+        let environment = PathEnvironment {
             bundle: &generation.bundle,
             workdir: &folder,
             own_folder: &own_folder,
             is_builtin,
         };
-        ResolvedPaths::with(&ground, &known, &owned, &redirections)
+        ResolvedPaths::with(&environment, &owned_marked, &owned_arguments, &redirections)
     });
-    Ok(asked
+    Ok(resolving
         .await
         .unwrap_or_else(|_| ResolvedPaths::by_text(marked, arguments)))
 }
@@ -339,12 +340,12 @@ fn seen_by<'p>(
 }
 
 /// Returns the decision for a call that the rules allow, but that names a protected path.
-fn path_verdict(agent: &str, asked: ApprovalReason) -> PermissionVerdict {
+fn path_verdict(agent: &str, reason: ApprovalReason) -> PermissionVerdict {
     PermissionVerdict {
         agent: agent.to_owned(),
         action: PermissionAction::Ask,
-        why: asked.why,
-        rule: asked.rule,
+        why: reason.why,
+        rule: reason.rule,
         is_untrusted: false,
         run_mode: RunMode::Shell,
         reach: GrantScope::default(),
@@ -372,6 +373,7 @@ pub(crate) fn sandboxes_of(engine: &Engine, facts: &TurnScope) -> Vec<SandboxSet
     sandboxes
 }
 
+/// Returns the verdict for the decision of a policy.
 fn verdict(agent: &str, decision: &PolicyDecision) -> PermissionVerdict {
     let why = if decision.action == PermissionAction::Allow {
         String::new()
@@ -421,11 +423,13 @@ enum DenialRemedy {
     Approve,
 }
 
+/// Returns the error for a denied call. `remedy`: the remedy in the suggestion; `rule`: the rule that
+/// would allow the call.
 fn denied(
     context: &ToolCallContext,
     tool: &RegisteredTool,
     why: &str,
-    way: DenialRemedy,
+    remedy: DenialRemedy,
     rule: Option<&str>,
 ) -> ToolError {
     let agent = &context.facts.instance.agent;
@@ -441,7 +445,7 @@ fn denied(
             " and of the agents that call it"
         }
     );
-    let suggestion = match way {
+    let suggestion = match remedy {
         DenialRemedy::Rule => {
             format!("The user can allow it: {rule}. `gdn policy explain` shows which rule decides.")
         }

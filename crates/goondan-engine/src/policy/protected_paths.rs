@@ -66,36 +66,37 @@ pub(crate) struct RedirectionTargets {
 }
 
 impl RedirectionTargets {
-    /// Parses the redirections of the lines in `arguments`. More than `most` paths count as
+    /// Parses the redirections of the lines in `arguments`. More than `max_paths` paths count as
     /// unknown.
-    pub(crate) fn of(marked: &MarkedArguments, arguments: &JsonObject, most: usize) -> Self {
-        let mut found = RedirectionTargets::default();
+    pub(crate) fn of(marked: &MarkedArguments, arguments: &JsonObject, max_paths: usize) -> Self {
+        let mut targets = RedirectionTargets::default();
         for name in &marked.commands {
             let Some(line) = arguments.get(name).and_then(Value::as_str) else {
                 continue;
             };
             match shell::opened(line) {
-                Some(opened) => found
+                Some(opened) => targets
                     .all
-                    .extend(opened.into_iter().map(|one| (name.clone(), one))),
-                None => found.are_unclear = true,
+                    .extend(opened.into_iter().map(|file| (name.clone(), file))),
+                None => targets.are_unclear = true,
             }
         }
-        if found
+        if targets
             .all
             .iter()
             .map(|(_, opened)| opened.paths.len())
             .sum::<usize>()
-            > most
+            > max_paths
         {
-            found = RedirectionTargets {
+            targets = RedirectionTargets {
                 all: Vec::new(),
                 are_unclear: true,
             };
         }
-        found
+        targets
     }
 
+    /// Returns `true` if the call has no redirection, neither known nor unknown.
     pub(crate) fn is_empty(&self) -> bool {
         self.all.is_empty() && !self.are_unclear
     }
@@ -103,10 +104,10 @@ impl RedirectionTargets {
     /// Returns the named paths if the lines start in one of `folders`.
     fn named<'a>(&'a self, folders: &'a [PathBuf]) -> impl Iterator<Item = NamedPath<'a>> {
         self.all.iter().map(move |(argument, opened)| {
-            let whole = folders
+            let paths = folders
                 .iter()
                 .flat_map(|folder| opened.paths.iter().map(|path| folder.join(path)));
-            let places = whole
+            let targets = paths
                 .flat_map(|path| [folded(&path), real(&path)])
                 .map(Cow::Owned)
                 .collect();
@@ -118,7 +119,7 @@ impl RedirectionTargets {
             NamedPath {
                 argument,
                 given: &opened.file,
-                places,
+                places: targets,
                 redirection: Some(permission),
             }
         })
@@ -131,58 +132,59 @@ fn folded(path: &Path) -> PathBuf {
         .map_or_else(|| path.to_owned(), |text| PathBuf::from(shell::fold(text)))
 }
 
-/// Returns the protected paths among `paths` and the targets of `redirections`. Command lines start
-/// in one of `line_folders`. Accesses the file system.
+/// Returns the protected paths among `paths` and the targets of `redirections`. Relative targets are
+/// resolved against each of `line_folders`, the directories in which the command line may start.
+/// Accesses the file system.
 pub(crate) fn find(
-    ground: &PathEnvironment<'_>,
+    environment: &PathEnvironment<'_>,
     paths: &PathArguments,
     redirections: &RedirectionTargets,
     line_folders: &[PathBuf],
 ) -> Vec<ProtectedPath> {
-    let (root, folder) = (real(ground.bundle.root()), real(ground.workdir));
+    let (root, folder) = (real(environment.bundle.root()), real(environment.workdir));
     // A project may contain the state directory, such as a project in the home directory. The state
     // is not part of the project.
-    let state = ground.own_folder.ancestors().nth(2).map(real);
-    let own = real(ground.own_folder);
-    let of_bundle = LazyCell::new(|| of_bundle(ground.bundle, &root));
-    let place_of = |path: &Path| {
+    let state = environment.own_folder.ancestors().nth(2).map(real);
+    let own = real(environment.own_folder);
+    let of_bundle = LazyCell::new(|| of_bundle(environment.bundle, &root));
+    let protection_of = |path: &Path| {
         if state.as_ref().is_some_and(|state| path.starts_with(state)) {
             return None;
         }
         let base = base(path, &root, &folder, &own)?;
         let by_name = by_name(base, path)
-            .filter(|(_, why)| *why != ProtectionReason::Own || !ground.is_builtin);
+            .filter(|(_, why)| *why != ProtectionReason::Own || !environment.is_builtin);
         let decides = || base == root || is_ignore_file_above(path, &root);
         let by_name = by_name.or_else(|| decides().then(|| resources(path)).flatten());
-        let by_name = by_name.or_else(|| instructions(ground.bundle, path));
+        let by_name = by_name.or_else(|| instructions(environment.bundle, path));
         by_name.or_else(|| {
             of_bundle
                 .iter()
-                .find(|(place, _)| is_in(path, place))
+                .find(|(protected, _)| is_in(path, protected))
                 .cloned()
         })
     };
-    let about = |named: NamedPath<'_>| {
-        let (path, (place, why)) = named
+    let to_protected = |named: NamedPath<'_>| {
+        let (path, (protected, why)) = named
             .places
             .iter()
-            .find_map(|path| Some((path, place_of(path)?)))?;
+            .find_map(|path| Some((path, protection_of(path)?)))?;
         let path = path.strip_prefix(&folder).unwrap_or(path).display();
         // A rule about a redirection begins with the redirection operator.
-        let sign = named
+        let operator = named
             .redirection
             .and_then(|_| named.given.get(..2))
             .unwrap_or_default();
-        let seen = place.strip_prefix(&folder).ok().map(lower);
-        let names = seen
+        let relative_name = protected.strip_prefix(&folder).ok().map(lowercase_text);
+        let names = relative_name
             .into_iter()
-            .chain([lower(&place)])
+            .chain([lowercase_text(&protected)])
             .filter(|name| !name.is_empty());
         Some(ProtectedPath {
             argument: named.argument.to_owned(),
             given: named.given.to_owned(),
-            path: format!("{sign}{path}"),
-            names: names.map(|name| format!("{sign}{name}")).collect(),
+            path: format!("{operator}{path}"),
+            names: names.map(|name| format!("{operator}{name}")).collect(),
             why,
             redirection: named.redirection,
         })
@@ -199,7 +201,7 @@ pub(crate) fn find(
     let line_folders: Vec<PathBuf> = line_folders.iter().map(|folder| real(folder)).collect();
     of_arguments
         .chain(redirections.named(&line_folders))
-        .filter_map(about)
+        .filter_map(to_protected)
         .collect()
 }
 
@@ -243,9 +245,9 @@ fn instructions(bundle: &Bundle, path: &Path) -> Option<(PathBuf, ProtectionReas
         .agents()
         .values()
         .flat_map(|agent| &agent.spec.instructions)
-        .flat_map(|found| &found.names);
+        .flat_map(|files| &files.names);
     names
-        .any(|known| known.to_lowercase() == name.to_lowercase())
+        .any(|used| used.to_lowercase() == name.to_lowercase())
         .then(|| (path.to_owned(), ProtectionReason::Instructions))
 }
 
@@ -401,17 +403,19 @@ impl ProtectedPath {
     }
 }
 
+/// Returns `path` with links resolved; `path` itself if that fails.
 fn real(path: &Path) -> PathBuf {
     real_path(path).unwrap_or_else(|_| path.to_owned())
 }
 
-/// Returns `true` if `path` is `place` or below it. Ignores case, so that the protection works on
+/// Returns `true` if `path` is `ancestor` or below it. Ignores case, so that the protection works on
 /// every file system.
-fn is_in(path: &Path, place: &Path) -> bool {
-    Path::new(&lower(path)).starts_with(lower(place))
+fn is_in(path: &Path, ancestor: &Path) -> bool {
+    Path::new(&lowercase_text(path)).starts_with(lowercase_text(ancestor))
 }
 
-fn lower(path: &Path) -> String {
+/// Returns `path` as text in lower case.
+fn lowercase_text(path: &Path) -> String {
     path.to_string_lossy().to_lowercase()
 }
 

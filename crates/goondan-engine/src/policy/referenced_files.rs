@@ -31,32 +31,33 @@ const MAX_STRING_DEPTH: usize = 3;
 /// Returns the files that the lines name if they run in one of `folders`. `None` if there are too
 /// many words or the line cannot be split into words.
 pub(super) fn files(lines: &[String], folders: &[PathBuf]) -> Option<BTreeSet<PathBuf>> {
-    let mut named = ReferencedWords::default();
+    let mut referenced = ReferencedWords::default();
     for line in lines {
-        named.line(line)?;
+        referenced.add_line(line)?;
     }
-    if named.words.len() > MAX_WORDS || named.changes > MAX_DIR_CHANGES {
+    if referenced.words.len() > MAX_WORDS || referenced.changes > MAX_DIR_CHANGES {
         return None;
     }
     let home = std::env::home_dir();
-    let place = |folder: &PathBuf, word: &String| match word.strip_prefix("~/").zip(home.as_ref()) {
+    let resolve = |folder: &PathBuf, word: &String| match word.strip_prefix("~/").zip(home.as_ref())
+    {
         Some((below, home)) => home.join(below),
         None => folder.join(word),
     };
     let below = |folder: &PathBuf| {
-        named
+        referenced
             .words
             .iter()
-            .map(|word| place(folder, word))
+            .map(|word| resolve(folder, word))
             .collect::<Vec<_>>()
     };
     let mut all = folders.to_vec();
-    let mut known: BTreeSet<PathBuf> = all
+    let mut visited: BTreeSet<PathBuf> = all
         .iter()
         .filter_map(|folder| folder.canonicalize().ok())
         .collect();
     // A line may change into a directory before it names a file, and from there into the next one.
-    for _ in 0..named.changes.max(1) {
+    for _ in 0..referenced.changes.max(1) {
         let inside: Vec<PathBuf> = all
             .iter()
             .flat_map(below)
@@ -65,7 +66,7 @@ pub(super) fn files(lines: &[String], folders: &[PathBuf]) -> Option<BTreeSet<Pa
         all.extend(
             inside
                 .into_iter()
-                .filter(|path| path.canonicalize().is_ok_and(|real| known.insert(real))),
+                .filter(|path| path.canonicalize().is_ok_and(|real| visited.insert(real))),
         );
         if all.len() > MAX_SEARCHED_DIRS {
             return None;
@@ -88,24 +89,25 @@ struct ReferencedWords {
 }
 
 impl ReferencedWords {
-    /// Adds the words of a line; `None` if it cannot be split into words.
-    fn line(&mut self, line: &str) -> Option<()> {
+    /// Adds the words of a command line; `None` if it cannot be split into words.
+    fn add_line(&mut self, line: &str) -> Option<()> {
         match command_line::parse(line) {
-            Ok(script) => self.script(line, &script),
+            Ok(script) => self.add_script(line, &script),
             Err(_) => {
                 let words = shell_words::words(line)?;
                 self.changes += words
                     .iter()
                     .filter(|word| ["cd", "pushd"].contains(&word.as_str()))
                     .count();
-                words.iter().for_each(|word| self.word(word));
-                self.text(line, 0);
+                words.iter().for_each(|word| self.add_word(word));
+                self.add_text(line, 0);
             }
         }
         Some(())
     }
 
-    fn script(&mut self, line: &str, script: &CommandScript) {
+    /// Adds the words of all commands that can read files.
+    fn add_script(&mut self, line: &str, script: &CommandScript) {
         let parts = shell::parts(line);
         let commands = script.commands();
         // No word precedes the name, such as a variable that makes the program load a file.
@@ -135,28 +137,30 @@ impl ReferencedWords {
                 command
                     .words
                     .iter()
-                    .for_each(|word| self.word(&known(word)));
+                    .for_each(|word| self.add_word(&known(word)));
                 command
                     .assignments
                     .iter()
-                    .for_each(|(_, value)| self.word(value));
+                    .for_each(|(_, value)| self.add_word(value));
             }
         }
         let read = parts
             .iter()
             .filter_map(|part| part.file.as_ref()?.strip_prefix("< "));
         read.filter(|_| !counting.is_empty())
-            .for_each(|path| self.word(path));
+            .for_each(|path| self.add_word(path));
     }
 
-    /// Adds a word in all forms a program may read: complete, split, and as a nested script.
-    fn word(&mut self, word: &str) {
-        self.pieces(word);
-        self.text(word, 0);
+    /// Adds the file names that a word may contain: the word, its parts (split at `=`, `,` and
+    /// `:`), and the words of a script in it.
+    fn add_word(&mut self, word: &str) {
+        self.add_pieces(word);
+        self.add_text(word, 0);
     }
 
-    /// Adds a word and its remains after separators or option prefixes.
-    fn pieces(&mut self, word: &str) {
+    /// Adds a word, and the parts of the word that can be a path: after separators and option
+    /// prefixes.
+    fn add_pieces(&mut self, word: &str) {
         const SEPARATORS: [&[char]; 7] = [
             &['='],
             &[','],
@@ -166,15 +170,15 @@ impl ReferencedWords {
             &[',', ':'],
             &['=', ',', ':'],
         ];
-        let wholes = [Some(word), word.split_once('=').map(|(_, rest)| rest)];
-        let cut = |whole: &'_ str| -> Vec<String> {
-            let cut = SEPARATORS.iter().flat_map(|ends| whole.split(*ends));
-            std::iter::once(whole)
+        let texts = [Some(word), word.split_once('=').map(|(_, rest)| rest)];
+        let cut = |text: &'_ str| -> Vec<String> {
+            let cut = SEPARATORS.iter().flat_map(|ends| text.split(*ends));
+            std::iter::once(text)
                 .chain(cut)
                 .map(str::to_owned)
                 .collect()
         };
-        for piece in wholes.into_iter().flatten().flat_map(cut) {
+        for piece in texts.into_iter().flatten().flat_map(cut) {
             let behind_letter = piece.strip_prefix('-').and_then(|rest| rest.get(1..));
             let behind_signs = piece.trim_start_matches(['-', '=', '+', '?', '@']);
             let all = [Some(piece.as_str()), behind_letter, Some(behind_signs)];
@@ -188,14 +192,14 @@ impl ReferencedWords {
     }
 
     /// Adds the words of a string that may be a script in any language.
-    fn text(&mut self, text: &str, depth: usize) {
+    fn add_text(&mut self, text: &str, depth: usize) {
         let is_end = |c: char| c.is_whitespace() || ";&|<>()[]{}'\"`\\".contains(c);
         if depth > MAX_STRING_DEPTH || !text.contains(is_end) {
             return;
         }
         for word in shell_words::words(text).unwrap_or_default() {
-            self.pieces(&word);
-            self.text(&word, depth + 1);
+            self.add_pieces(&word);
+            self.add_text(&word, depth + 1);
         }
         // Quotes may have another meaning in that language, so the string is also split without
         // them.
@@ -206,7 +210,7 @@ impl ReferencedWords {
                 starts.push(at);
                 for start in starts.iter().rev().take(MAX_JOINED_PIECES) {
                     let joined = text.get(*start..at + name.len()).unwrap_or_default();
-                    self.pieces(&joined.replace(['\'', '"', '\\'], ""));
+                    self.add_pieces(&joined.replace(['\'', '"', '\\'], ""));
                 }
             }
             at += piece.len();
@@ -226,6 +230,7 @@ fn known(word: &CommandWord) -> String {
     word.pieces.iter().map(of).collect()
 }
 
+/// Returns a pattern as text, with `*` for each unknown part.
 fn text(atoms: &[PatternAtom]) -> String {
     atoms
         .iter()

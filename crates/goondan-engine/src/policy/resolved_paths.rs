@@ -31,14 +31,14 @@ pub struct ApprovalReason {
 }
 
 impl ResolvedPaths {
-    /// Resolves the paths of a call in `ground`. Accesses the file system.
+    /// Resolves the path arguments of a call in `environment`. Accesses the file system.
     pub fn of(
-        ground: &PathEnvironment<'_>,
+        environment: &PathEnvironment<'_>,
         marked: &MarkedArguments,
         arguments: &JsonObject,
     ) -> Self {
         ResolvedPaths::with(
-            ground,
+            environment,
             marked,
             arguments,
             &RedirectionTargets::of(marked, arguments, MAX_CALL_PATHS),
@@ -47,21 +47,21 @@ impl ResolvedPaths {
 
     /// Works like [`ResolvedPaths::of`], with parsed redirections.
     pub(crate) fn with(
-        ground: &PathEnvironment<'_>,
+        environment: &PathEnvironment<'_>,
         marked: &MarkedArguments,
         arguments: &JsonObject,
         redirections: &RedirectionTargets,
     ) -> Self {
-        let paths = PathArguments::within(ground.workdir, marked, arguments);
-        let given = marked
+        let paths = PathArguments::within(environment.workdir, marked, arguments);
+        let stated_folders = marked
             .folders
             .iter()
-            .filter_map(|name| Some(ground.workdir.join(arguments.get(name)?.as_str()?)));
-        let mut folders: Vec<PathBuf> = given.collect();
+            .filter_map(|name| Some(environment.workdir.join(arguments.get(name)?.as_str()?)));
+        let mut folders: Vec<PathBuf> = stated_folders.collect();
         if folders.is_empty() {
-            folders.push(ground.workdir.to_owned());
+            folders.push(environment.workdir.to_owned());
         }
-        let protected = protected_paths::find(ground, &paths, redirections, &folders);
+        let protected = protected_paths::find(environment, &paths, redirections, &folders);
         ResolvedPaths {
             arguments: paths,
             protected,
@@ -82,8 +82,9 @@ impl ResolvedPaths {
         &self.arguments
     }
 
-    /// Returns the reason if a call that `decision` allows requires an approval: it names a
-    /// protected path that no rule of `permissions` names.
+    /// Returns the reason why a call that `decision` allows requires an approval anyway: the call
+    /// names a protected path that no rule of `permissions` names. `None` if it requires no
+    /// approval.
     pub fn asked_about(
         &self,
         permissions: Option<&Permissions>,
@@ -95,18 +96,19 @@ impl ResolvedPaths {
         }
         // A command that a shell may run can open such files anyway.
         let is_direct = matches!(decision.run_mode(), RunMode::Direct(_));
-        let is_open = |place: &&ProtectedPath| {
-            let is_opened = is_direct || !place.is_redirected_to();
-            is_opened && place.concerns(question.needs) && !place.is_named(permissions, decision)
+        let is_unapproved = |path: &&ProtectedPath| {
+            let is_opened = is_direct || !path.is_redirected_to();
+            is_opened && path.concerns(question.needs) && !path.is_named(permissions, decision)
         };
-        let open = self.protected.iter().find(is_open);
-        let unclear = || "it changes directory too often to resolve its redirections".to_owned();
-        let why = open
+        let unapproved = self.protected.iter().find(is_unapproved);
+        let unclear_reason =
+            || "it changes directory too often to resolve its redirections".to_owned();
+        let why = unapproved
             .map(ProtectedPath::reason)
-            .or_else(|| (is_direct && self.are_unclear).then(unclear))?;
+            .or_else(|| (is_direct && self.are_unclear).then(unclear_reason))?;
         Some(ApprovalReason {
             why,
-            rule: open.map(|open| open.rule(question.tool_name)),
+            rule: unapproved.map(|unapproved| unapproved.rule(question.tool_name)),
         })
     }
 }

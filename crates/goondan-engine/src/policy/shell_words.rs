@@ -41,14 +41,17 @@ struct ShellWordReader<'a> {
 }
 
 impl ShellWordReader<'_> {
+    /// Ends the current word, if there is one.
     fn end(&mut self) {
         self.words.extend(self.word.take());
     }
 
+    /// Appends text to the current word; begins a word if there is none.
     fn push(&mut self, text: &str) {
         self.word.get_or_insert_default().push_str(text);
     }
 
+    /// Handles one character outside quotes; `None` if quotes are ambiguous.
     fn take(&mut self, next: char) -> Option<()> {
         match next {
             '\\' => match self.rest.next()? {
@@ -69,9 +72,9 @@ impl ShellWordReader<'_> {
                 (!quoted.contains('\\')).then(|| self.push(&quoted))?;
             }
             '$' if self.rest.peek() == Some(&'{') => {
-                let named = self.until('}')?;
-                (!is_quoted(&named) && !named.contains(['`', '(']))
-                    .then(|| self.push(&format!("${named}}}")))?;
+                let variable = self.until('}')?;
+                (!is_quoted(&variable) && !variable.contains(['`', '(']))
+                    .then(|| self.push(&format!("${variable}}}")))?;
             }
             '$' if self.rest.peek() == Some(&'"') => {}
             '#' if self.word.is_none() => while self.rest.next_if(|c| *c != '\n').is_some() {},
@@ -86,11 +89,14 @@ impl ShellWordReader<'_> {
         Some(())
     }
 
+    /// Returns `true` if no quote follows. Cached, because this only changes from `false` to
+    /// `true`.
     fn has_plain_rest(&mut self) -> bool {
         self.is_rest_plain = self.is_rest_plain || !self.rest.clone().any(|c| QUOTES.contains(&c));
         self.is_rest_plain
     }
 
+    /// Reads the text up to `end`, without it; `None` if `end` is missing.
     fn until(&mut self, end: char) -> Option<String> {
         let mut text = String::new();
         loop {
@@ -125,13 +131,13 @@ fn quoted(rest: &mut Peekable<Chars<'_>>) -> Option<String> {
                 substitution(rest, &mut text, 0)?;
             }
             '$' if rest.peek() == Some(&'{') => {
-                let mut named = String::from("$");
+                let mut variable = String::from("$");
                 while let Some(c) = rest.next_if(|c| *c != '}') {
-                    named.push(c);
+                    variable.push(c);
                 }
-                named.push(rest.next()?);
-                (!is_quoted(&named) && !named.contains(['`', '(']))
-                    .then(|| text.push_str(&named))?;
+                variable.push(rest.next()?);
+                (!is_quoted(&variable) && !variable.contains(['`', '(']))
+                    .then(|| text.push_str(&variable))?;
             }
             c => text.push(c),
         }

@@ -21,8 +21,8 @@ pub(crate) fn is_untrusted(engine: &Engine, tool: &RegisteredTool) -> bool {
         .any(|permission| tool.spec.permissions.contains(permission))
 }
 
-/// Returns the tool whose untrusted output `instance` read first; `None` if it has read none or the
-/// policy is off. An unreadable flag counts as set.
+/// Returns the tool whose untrusted output `instance` read first; `None` if the conversation
+/// contains no untrusted output or the policy is off. An unreadable flag counts as set.
 pub(crate) async fn of(engine: &Engine, instance: &InstanceId) -> Option<String> {
     if engine.generation.load().policy.untrusted.is_empty() {
         return None;
@@ -37,8 +37,8 @@ pub(crate) async fn of(engine: &Engine, instance: &InstanceId) -> Option<String>
                 .to_owned()
         }),
         Err(error) => {
-            tracing::warn!(%instance, %error, "can't read whether the conversation contains \
-                untrusted output");
+            tracing::warn!(%instance, %error, "could not read whether the conversation \
+                contains untrusted content; assuming that it does");
             Some("a tool".to_owned())
         }
     }
@@ -50,7 +50,7 @@ pub(crate) async fn mark(
     instance: &InstanceId,
     origin: &str,
 ) -> Result<(), StoreError> {
-    let mark = |found: Option<Value>| found.is_none().then(|| json!({ "origin": origin }));
+    let mark = |current: Option<Value>| current.is_none().then(|| json!({ "origin": origin }));
     update(&*engine.store, instance, STATE, mark).await
 }
 
@@ -67,7 +67,8 @@ pub(crate) async fn copy(
     }
 }
 
-/// Taints the conversation of `to` if `from` is tainted and sends it a message.
+/// Taints the conversation of `to`, which receives a message, if the conversation of `from` is
+/// tainted.
 pub(crate) async fn pass_on(
     engine: &Engine,
     from: &InstanceId,

@@ -26,12 +26,12 @@ impl SwarmRuntime {
         let Some(messages) = up_to(&messages, message_id) else {
             return Ok(None);
         };
-        let known = self
+        let source_meta = self
             .instances()
             .await
             .into_iter()
             .find(|meta| meta.id() == *source);
-        let (cwd, narrowing) = known.map_or((None, None), |meta| (meta.cwd, meta.narrowing));
+        let (cwd, narrowing) = source_meta.map_or((None, None), |meta| (meta.cwd, meta.narrowing));
         // The key is new and unpublished, so no other task can open the conversation.
         let id = InstanceId::new(
             &*source.agent,
@@ -81,8 +81,8 @@ impl SwarmRuntime {
 
     /// Removes a failed event from the dead letters without retrying it.
     pub async fn discard(&self, instance: &InstanceId, event_id: &str) -> Result<(), SubmitError> {
-        let found = failed_events::find(&self.engine, instance, event_id).await?;
-        found.ok_or_else(|| SubmitError::NoSuchEvent {
+        let failed_event = failed_events::find(&self.engine, instance, event_id).await?;
+        failed_event.ok_or_else(|| SubmitError::NoSuchEvent {
             instance: instance.clone(),
             event: event_id.to_owned(),
         })?;

@@ -44,7 +44,7 @@ use goondan_core::reserved_names;
 use node::NodeRole;
 pub use node::{EngineNodeParts, WorkerControl, work};
 
-/// Parts of a runtime: those of every node and those of the leader.
+/// Parts of a runtime: the parts of every node and the parts of only the leader.
 pub struct RuntimeParts {
     /// Parts that every node has.
     pub node: EngineNodeParts,
@@ -111,7 +111,8 @@ pub struct ExternalInput {
     pub text: String,
     /// Attachments that follow the text, such as images.
     pub files: Vec<Attachment>,
-    /// Earlier messages from elsewhere. They open the conversation if it is still empty.
+    /// Earlier messages from elsewhere. They become the beginning of an empty conversation;
+    /// otherwise they are ignored.
     pub history: Vec<MessageData>,
     /// Text added to the system prompt for this turn.
     pub instructions: Option<String>,
@@ -210,8 +211,8 @@ impl SwarmRuntime {
         let _ = self.engine.commands.send(OrchestratorCommand::Swapped);
     }
 
-    /// Publishes an event about the whole swarm, under its entry agent and the key `*`. It is not
-    /// part of any conversation's file.
+    /// Publishes an event about the whole swarm, under its entry agent and the key `*`. The event
+    /// is not part of a conversation's file.
     pub fn announce(&self, kind: RuntimeEventKind) {
         let clock = &self.engine.clock;
         let event = RuntimeEvent {
@@ -277,8 +278,8 @@ impl SwarmRuntime {
         instance: &InstanceId,
         event_id: &str,
     ) -> Result<AcceptedEvent, SubmitError> {
-        let found = failed_events::find(&self.engine, instance, event_id).await;
-        let mut event = found?.ok_or_else(|| SubmitError::NoSuchEvent {
+        let failed_event = failed_events::find(&self.engine, instance, event_id).await;
+        let mut event = failed_event?.ok_or_else(|| SubmitError::NoSuchEvent {
             instance: instance.clone(),
             event: event_id.to_owned(),
         })?;
@@ -288,6 +289,8 @@ impl SwarmRuntime {
         Ok(accepted)
     }
 
+    /// Sends an event to the orchestrator. The returned receivers yield the acceptance and the
+    /// result.
     fn submit(&self, event: AgentEvent) -> Result<SubmittedEvent, SubmitError> {
         let (event_id, trace_id) = (event.id.clone(), event.trace.trace_id.clone());
         let (waiter, result) = oneshot::channel();
@@ -387,7 +390,7 @@ impl SwarmRuntime {
     /// Returns the state of an event. `None`: the event was never accepted, or its result has
     /// expired.
     pub async fn find(&self, event_id: &str) -> Option<EventState> {
-        let (answer, found) = oneshot::channel();
+        let (answer, state) = oneshot::channel();
         self.engine
             .commands
             .send(OrchestratorCommand::Find {
@@ -395,7 +398,7 @@ impl SwarmRuntime {
                 answer,
             })
             .ok()?;
-        found.await.ok()?
+        state.await.ok()?
     }
 
     /// Returns the events of an instance with a sequence greater than `after`, oldest first.
@@ -407,7 +410,8 @@ impl SwarmRuntime {
         self.engine.store.events(instance, after).await
     }
 
-    /// Returns a sequence number between the events of earlier processes and those of this one.
+    /// Returns a sequence number that is greater than those of earlier processes and less than
+    /// those of this process.
     pub fn sequence_at_start(&self) -> u64 {
         self.engine.bus.sequence_at_start()
     }
@@ -415,12 +419,12 @@ impl SwarmRuntime {
     /// Waits until no turn runs and no event is queued in the given trace, or until the swarm ends.
     /// Does not wait for a turn whose result could not be stored.
     pub async fn settled(&self, trace_id: &str) {
-        let (answer, told) = oneshot::channel();
+        let (answer, settled) = oneshot::channel();
         let _ = self.engine.commands.send(OrchestratorCommand::Settled {
             trace_id: trace_id.to_owned(),
             answer,
         });
-        let _ = told.await;
+        let _ = settled.await;
     }
 
     /// Returns the metadata of all instances, oldest first.
@@ -438,12 +442,12 @@ impl SwarmRuntime {
 
     /// Returns true if the instance exists.
     pub async fn has_instance(&self, instance: &InstanceId) -> bool {
-        let (answer, known) = oneshot::channel();
+        let (answer, exists) = oneshot::channel();
         let command = OrchestratorCommand::Has {
             instance: instance.clone(),
             answer,
         };
-        self.engine.commands.send(command).is_ok() && known.await.unwrap_or(false)
+        self.engine.commands.send(command).is_ok() && exists.await.unwrap_or(false)
     }
 
     /// Returns the stored conversation of `instance`.
@@ -470,7 +474,7 @@ impl SwarmRuntime {
     }
 
     /// Stops accepting inputs, waits up to `grace` for running turns, then cancels them. Returns
-    /// when all have ended.
+    /// when all turns have ended.
     pub async fn shutdown(&self, grace: Duration) {
         // If the orchestrator is gone, the swarm has already shut down.
         let _ = self

@@ -38,11 +38,12 @@ pub struct EngineNodeParts {
     pub clock: Arc<dyn Clock>,
     /// Removes secrets from everything that is persisted.
     pub redactor: SecretRedactor,
-    /// True if this system can sandbox the programs of a call. Approvals of a program require it.
+    /// True if this system can sandbox the programs of a call. Approvals of a program require a
+    /// sandbox.
     pub has_sandbox: bool,
     /// Working directory of all tools; overrides the agents' own.
     pub workdir: Option<PathBuf>,
-    /// Decides which trace headers model and tool servers receive.
+    /// Decides which trace headers are sent to model servers and tool servers.
     pub tracing: Arc<dyn TracePolicy>,
     /// Notified when an instance is evicted.
     pub observer: Arc<dyn InstanceObserver>,
@@ -52,7 +53,7 @@ pub struct EngineNodeParts {
 pub struct WorkerControl {
     /// Replacement generations.
     pub generations: UnboundedReceiver<Arc<Generation>>,
-    /// Stops the node from accepting turns and lets it leave when its own turns are over.
+    /// Stops the node from accepting turns and lets it leave when its turns are over.
     pub leave: CancellationToken,
 }
 
@@ -68,6 +69,7 @@ pub(super) struct NodeRole {
 }
 
 impl EngineNodeParts {
+    /// Creates the engine of a node with this role.
     pub(super) fn engine(self, role: NodeRole) -> Arc<Engine> {
         let EngineNodeParts {
             generation,

@@ -36,12 +36,12 @@ use goondan_core::tool_allowlist::ToolAllowlist;
 /// Maximum time without a heartbeat of the called agent if the request sets no time-out (rule A2).
 const DEFAULT_REQUEST_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 
-/// Agents, as one tool call or extension accesses them.
+/// Access of one tool call or extension to other agents.
 pub(crate) struct AgentCalls {
     pub(crate) engine: Arc<Engine>,
     pub(crate) facts: Arc<TurnScope>,
-    /// Position of the call in its turn. Event ids are derived from it, so that a call that runs
-    /// again sends the same events.
+    /// Position of the call in the turn. Event ids are derived from the position, so that a call
+    /// that runs again sends the same events.
     place: String,
     trace: TraceContext,
     cancel: CancellationToken,
@@ -51,6 +51,7 @@ pub(crate) struct AgentCalls {
 }
 
 impl AgentCalls {
+    /// Creates the access of a tool during a call.
     pub(crate) fn of_call(context: &ToolCallContext, cancel: CancellationToken) -> Self {
         AgentCalls {
             engine: Arc::clone(&context.engine),
@@ -125,17 +126,19 @@ impl AgentCalls {
         })
     }
 
+    /// Returns the position of the call in the turn; the ids of the call's requests are derived
+    /// from this position.
     pub(crate) fn place(&self) -> &str {
         &self.place
     }
 
-    /// Combines `wanted` with the tool restrictions of the calling turn, which cannot be widened
+    /// Combines `requested` with the tool restrictions of the calling turn, which cannot be widened
     /// (rule S1b).
-    fn narrowed(&self, wanted: Option<&ToolAllowlist>) -> Option<ToolAllowlist> {
-        ToolAllowlist::intersection(self.facts.narrowing.as_ref(), wanted)
+    fn narrowed(&self, requested: Option<&ToolAllowlist>) -> Option<ToolAllowlist> {
+        ToolAllowlist::intersection(self.facts.narrowing.as_ref(), requested)
     }
 
-    /// Submits `event` and waits until it is durable.
+    /// Submits `event` and waits until the event is durable.
     async fn submit(
         &self,
         event: AgentEvent,
@@ -157,18 +160,18 @@ impl AgentCalls {
             .map_err(ToolError::from)
     }
 
-    /// Resolves the working directory of a spawned instance. It must be inside the caller's own
-    /// directory (rule S1b).
+    /// Resolves the working directory of a spawned instance. The directory must be inside the
+    /// caller's own directory (rule S1b).
     fn folder_inside(&self, cwd: &str) -> Result<String, ToolError> {
         let folder = real_path(&self.facts.workdir).unwrap_or_else(|_| self.facts.workdir.clone());
         match real_path(&folder.join(cwd)) {
-            Ok(inside) if inside.starts_with(&folder) => Ok(inside.display().to_string()),
+            Ok(real) if real.starts_with(&folder) => Ok(real.display().to_string()),
             _ => Err(ToolError::new(format!(
                 "`{cwd}` is outside the working directory {}",
                 folder.display()
             ))
             .code(Code::TOOL_PATH_ESCAPE)
-            .suggest("Use a directory inside it.")),
+            .suggest("Use a directory inside the working directory.")),
         }
     }
 
@@ -182,6 +185,7 @@ impl AgentCalls {
         metas.await.map_err(|_| stopped())
     }
 
+    /// Withdraws an event that this caller no longer waits for.
     fn abandon(&self, event_id: String, reason: &str) {
         let command = OrchestratorCommand::Abandon {
             event_id,
@@ -200,15 +204,15 @@ impl AgentCalls {
         limit: Duration,
     ) -> Result<TurnResult, ToolError> {
         let target = &event.target.agent;
-        let (other, own) = (
+        let (target_activity, caller_activities) = (
             self.engine.lives.of(&event.target),
             [&self.life, &self.facts.life],
         );
-        let _waiting = own.map(|life| life.wait_for(&other));
+        let _waiting = caller_activities.map(|life| life.wait_for(&target_activity));
         tokio::select! {
             result = answer => result.map_err(|_| stopped()),
-            () = other.forward_approvals(own) => unreachable!("it holds for as long as this waits"),
-            () = other.silence(limit) => {
+            () = target_activity.forward_approvals(caller_activities) => unreachable!("it holds for as long as this waits"),
+            () = target_activity.silence(limit) => {
                 self.abandon(event.id.clone(), "the request timed out");
                 let message = format!("agent {target} sent no answer and no progress for {} \
                     ms", limit.as_millis());
@@ -224,6 +228,7 @@ impl AgentCalls {
     }
 }
 
+/// Returns the error for untrusted input that could not be marked as untrusted.
 fn taint_failed(error: StoreError) -> ToolError {
     ToolError::new(format!(
         "the message is untrusted, and recording that failed: {error}"
@@ -344,10 +349,10 @@ impl AgentToolRuntime for AgentCalls {
 
     async fn list(&self, include_all: bool) -> Result<Vec<SpawnedInstanceInfo>, ToolError> {
         let metas = self.metas().await?;
-        let own = Some(&self.facts.instance);
+        let own_id = Some(&self.facts.instance);
         let listed = metas
             .into_iter()
-            .filter(|meta| include_all || (meta.owner.as_ref() == own && !is_retired(meta)));
+            .filter(|meta| include_all || (meta.owner.as_ref() == own_id && !is_retired(meta)));
         Ok(listed
             .map(crate::delivery::orchestrator::describe)
             .collect())
@@ -382,6 +387,7 @@ impl AgentToolRuntime for AgentCalls {
     }
 }
 
+/// Returns `true` for a retired instance.
 fn is_retired(meta: &InstanceMeta) -> bool {
     meta.status == InstanceStatus::Retired
 }
@@ -396,6 +402,7 @@ impl From<SubmitError> for ToolError {
     }
 }
 
+/// Returns the error for a request after the orchestrator has stopped.
 pub(crate) fn stopped() -> ToolError {
     ToolError::new("the swarm is stopping").code(Code::SWARM_STOPPING)
 }

@@ -38,7 +38,7 @@ use goondan_core::run_mode::RunMode;
 use goondan_core::schema::{ArgumentSchema, InvalidArguments};
 use goondan_core::tool_allowlist::ToolAllowlist;
 
-/// Time that a cancelled handler gets to clean up before it is dropped.
+/// Time that a cancelled handler has to clean up; then the handler is dropped.
 const CANCEL_GRACE: Duration = Duration::from_secs(2);
 
 /// Maximum characters of an error message if no tool sets a limit.
@@ -138,6 +138,7 @@ impl ToolCallContext {
         &self.facts.turn_id
     }
 
+    /// Publishes a runtime event of this call.
     pub(crate) fn publish(&self, kind: RuntimeEventKind) {
         self.engine
             .bus
@@ -234,7 +235,7 @@ pub(crate) async fn core(context: &mut ToolCallContext) -> ToolCallResult {
             .facts
             .narrowing
             .as_ref()
-            .is_none_or(|left| left.allows(tool.builtin.as_deref()))
+            .is_none_or(|narrowing| narrowing.allows(tool.builtin.as_deref()))
     };
     let Some(tool) = context
         .catalog
@@ -282,12 +283,14 @@ pub(crate) fn checked_arguments(
     schema.check(&call.input).map_err(invalid_arguments)
 }
 
+/// Returns the error for arguments that do not match the schema.
 fn invalid_arguments(invalid: InvalidArguments) -> ToolError {
     ToolError::new(invalid.message)
         .code(Code::TOOL_INVALID_ARGS)
         .suggest(invalid.suggestion)
 }
 
+/// Returns the error for an unavailable tool, with a similar name and all names.
 fn not_in_catalog(context: &ToolCallContext) -> ToolError {
     let names: Vec<&str> = context.catalog.names().collect();
     let near = goondan_spec::closest(&context.call.tool_name, &names);
@@ -365,6 +368,7 @@ async fn taint_output(
     Ok(output)
 }
 
+/// Returns the error for a call that exceeded its time limit.
 fn timed_out(tool: &RegisteredTool) -> ToolError {
     ToolError::new(format!(
         "{} did not finish within {} ms",
@@ -378,11 +382,13 @@ fn timed_out(tool: &RegisteredTool) -> ToolError {
     ))
 }
 
+/// Returns the error for a cancelled call.
 fn cancelled(tool: &RegisteredTool) -> ToolError {
     ToolError::new(format!("{} was cancelled before it finished", tool.name))
         .code(Code::TOOL_CANCELLED)
 }
 
+/// Returns the error for a tool that panicked, with the panic message.
 fn panicked(tool: &RegisteredTool, panic: &(dyn std::any::Any + Send)) -> ToolError {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let text = text
@@ -393,6 +399,7 @@ fn panicked(tool: &RegisteredTool, panic: &(dyn std::any::Any + Send)) -> ToolEr
         .suggest("This is a bug in the tool. Try other arguments or another tool.")
 }
 
+/// Creates the context that a tool receives for this call.
 pub(crate) fn tool_context(
     context: &ToolCallContext,
     tool: &RegisteredTool,
@@ -420,6 +427,8 @@ pub(crate) fn tool_context(
     }
 }
 
+/// Returns the result of a successful call. An output over the limit is cut, and its full text is
+/// saved in a file.
 async fn succeeded(
     context: &ToolCallContext,
     tool: &RegisteredTool,
@@ -454,7 +463,7 @@ async fn succeeded(
             Some(cut) => {
                 if let Err(error) = save(&path, &context.engine.redactor.text(&cut.whole)).await {
                     tracing::warn!(path = %path.display(), %error, "failed to save the full text \
-                        of a truncated output");
+                        of a truncated output; it is lost");
                 }
                 cut.output
             }
@@ -463,6 +472,7 @@ async fn succeeded(
     result
 }
 
+/// Writes a private file; creates its directory if necessary.
 async fn save(path: &std::path::Path, text: &str) -> std::io::Result<()> {
     let (path, text) = (path.to_owned(), text.to_owned());
     let write = move || {
@@ -475,6 +485,7 @@ async fn save(path: &std::path::Path, text: &str) -> std::io::Result<()> {
         .map_err(std::io::Error::other)?
 }
 
+/// Returns the result of a failed call; its message has at most `limit` characters.
 pub(crate) fn failed(call: &ToolCall, limit: usize, error: ToolError) -> ToolCallResult {
     ToolCallResult {
         tool_call_id: call.tool_call_id.clone(),

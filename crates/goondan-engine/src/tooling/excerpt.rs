@@ -36,6 +36,7 @@ pub(crate) struct ValueExcerpt {
     pub(crate) is_cut: bool,
 }
 
+/// Returns an excerpt of a value for events: without secrets, and within the size limits.
 pub(crate) fn excerpt(redactor: &SecretRedactor, value: &Value) -> ValueExcerpt {
     let mut cutter = ExcerptBuilder {
         redactor,
@@ -57,53 +58,57 @@ struct ExcerptBuilder<'a> {
 }
 
 impl ExcerptBuilder<'_> {
+    /// Returns the excerpt of a value at this depth.
     fn value(&mut self, value: &Value, depth: usize) -> Value {
         self.room = self.room.saturating_sub(VALUE_OVERHEAD_CHARS);
         match value {
             Value::String(text) => Value::String(self.text(text)),
             Value::Array(_) | Value::Object(_) if depth >= MAX_EXCERPT_DEPTH => self.left_out(),
             Value::Array(items) => {
-                let mut kept: Vec<Value> = Vec::new();
+                let mut excerpt: Vec<Value> = Vec::new();
                 for item in items {
-                    if self.is_full(kept.len()) {
-                        kept.push(self.left_out());
+                    if self.is_full(excerpt.len()) {
+                        excerpt.push(self.left_out());
                         break;
                     }
-                    kept.push(self.value(item, depth + 1));
+                    excerpt.push(self.value(item, depth + 1));
                 }
-                Value::Array(kept)
+                Value::Array(excerpt)
             }
             Value::Object(fields) => {
-                let mut kept = Map::new();
+                let mut excerpt = Map::new();
                 for (name, field) in fields {
-                    if self.is_full(kept.len()) {
-                        kept.insert(OMISSION_MARKER.to_owned(), self.left_out());
+                    if self.is_full(excerpt.len()) {
+                        excerpt.insert(OMISSION_MARKER.to_owned(), self.left_out());
                         break;
                     }
                     let name = self.name(name);
-                    kept.insert(name, self.value(field, depth + 1));
+                    excerpt.insert(name, self.value(field, depth + 1));
                 }
-                Value::Object(kept)
+                Value::Object(excerpt)
             }
             Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
         }
     }
 
+    /// Returns `true` if a list with this number of entries must end.
     fn is_full(&self, entries: usize) -> bool {
         entries >= MAX_EXCERPT_ENTRIES || self.room == 0
     }
 
+    /// Returns the marker for an omitted value and marks the excerpt as cut.
     fn left_out(&mut self) -> Value {
         self.is_cut = true;
         OMISSION_MARKER.into()
     }
 
+    /// Returns a field name without secrets, cut to its limit.
     fn name(&mut self, name: &str) -> String {
         let name = self.redactor.text(name);
-        let kept = head(&name, MAX_FIELD_NAME_CHARS);
-        self.is_cut |= kept.len() < name.len();
-        self.room = self.room.saturating_sub(kept.len());
-        kept.to_owned()
+        let shown = head(&name, MAX_FIELD_NAME_CHARS);
+        self.is_cut |= shown.len() < name.len();
+        self.room = self.room.saturating_sub(shown.len());
+        shown.to_owned()
     }
 
     /// Removes secrets before truncating: a truncated secret would no longer be recognized.
@@ -111,7 +116,7 @@ impl ExcerptBuilder<'_> {
         let text = self.redactor.text(text);
         let length = text.chars().count();
         let room = self.room.min(HEAD_CHARS + TAIL_CHARS);
-        let kept = match length <= room {
+        let shown = match length <= room {
             true => text.into_owned(),
             false => {
                 self.is_cut = true;
@@ -119,7 +124,7 @@ impl ExcerptBuilder<'_> {
             }
         };
         self.room = self.room.saturating_sub(length.min(room));
-        kept
+        shown
     }
 }
 

@@ -88,18 +88,20 @@ impl EmbeddingModels for AgentCalls {
 }
 
 impl AgentCalls {
+    /// Returns the planned Model resource `name`, or an error with the names of all models.
     fn model(&self, name: &str) -> Result<ModelPlan, ToolError> {
         let generation = self.engine.generation.load();
         let planned = generation.model(name).ok_or_else(|| {
-            let known = generation.models().collect::<Vec<_>>().join(", ");
+            let names = generation.models().collect::<Vec<_>>().join(", ");
             let error = ToolError::new(format!("there is no Model resource `{name}`"))
                 .code(Code::MODEL_NOT_FOUND);
-            error.suggest(format!("the models are: {known}"))
+            error.suggest(format!("the models are: {names}"))
         })?;
         planned.clone().map_err(|error| of_model(&error))
     }
 }
 
+/// Converts the error of a model for a tool.
 fn of_model(error: &ModelError) -> ToolError {
     ToolError {
         suggestion: error.suggestion.clone(),
@@ -113,6 +115,7 @@ pub(crate) fn record_name(name: &str) -> String {
     format!("tool.{name}")
 }
 
+/// Converts the error of the store for a tool.
 pub(crate) fn of_store(error: StoreError) -> ToolError {
     ToolError::new(error.to_string())
         .code(Code::STORE)

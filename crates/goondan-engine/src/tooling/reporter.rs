@@ -29,6 +29,7 @@ pub(crate) struct ToolCallReporter {
 }
 
 impl ToolCallReporter {
+    /// Creates the reporter of a tool call.
     pub(crate) fn of(context: &ToolCallContext, tool: &RegisteredTool) -> Self {
         ToolCallReporter {
             engine: Arc::clone(&context.engine),
@@ -46,6 +47,7 @@ impl ToolCallReporter {
 struct UpdateRate(Option<(Instant, u32)>);
 
 impl UpdateRate {
+    /// Counts an update; `false` if more than the maximum number of updates came within a second.
     fn allows(&mut self, now: Instant) -> bool {
         match &mut self.0 {
             Some((since, count)) if now.duration_since(*since) < Duration::from_secs(1) => {
@@ -89,6 +91,7 @@ pub(crate) struct ExtensionLog {
 }
 
 impl ExtensionLog {
+    /// Creates the log of an extension.
     pub(crate) fn of(context: &TurnContext, extension: &str) -> Self {
         ExtensionLog {
             engine: Arc::clone(&context.engine),

@@ -17,14 +17,14 @@ const ANNOTATION_KEYWORDS: [&str; 6] = [
 const NAMED_SCHEMA_KEYWORDS: [&str; 4] =
     ["properties", "patternProperties", "$defs", "definitions"];
 
-/// Describes how the arguments of `stated` differ from those of `own`, or returns `None` if they
+/// Describes how the arguments of `stated` differ from those of `declared`, or returns `None` if they
 /// are equal.
-pub(crate) fn difference(own: &Value, stated: &Value) -> Option<String> {
-    let (own, stated) = (bare(own), bare(stated));
-    if own == stated {
+pub(crate) fn difference(declared: &Value, stated: &Value) -> Option<String> {
+    let (declared, stated) = (bare(declared), bare(stated));
+    if declared == stated {
         return None;
     }
-    let (owns, states) = (properties(&own), properties(&stated));
+    let (declared_properties, stated_properties) = (properties(&declared), properties(&stated));
     let names = |names: BTreeSet<&String>| {
         names
             .iter()
@@ -32,34 +32,35 @@ pub(crate) fn difference(own: &Value, stated: &Value) -> Option<String> {
             .collect::<Vec<_>>()
             .join(", ")
     };
-    let (has, says) = (
-        owns.keys().collect::<BTreeSet<_>>(),
-        states.keys().collect::<BTreeSet<_>>(),
+    let (declared_names, stated_names) = (
+        declared_properties.keys().collect::<BTreeSet<_>>(),
+        stated_properties.keys().collect::<BTreeSet<_>>(),
     );
-    let lacking: BTreeSet<&String> = has.difference(&says).copied().collect();
-    let strange: BTreeSet<&String> = says.difference(&has).copied().collect();
-    let changed: BTreeSet<&String> = has
-        .intersection(&says)
+    let missing: BTreeSet<&String> = declared_names.difference(&stated_names).copied().collect();
+    let unknown: BTreeSet<&String> = stated_names.difference(&declared_names).copied().collect();
+    let changed: BTreeSet<&String> = declared_names
+        .intersection(&stated_names)
         .copied()
-        .filter(|name| owns[*name] != states[*name])
+        .filter(|name| declared_properties[*name] != stated_properties[*name])
         .collect();
     let parts = [
-        (lacking, "missing"),
-        (strange, "unknown to the library:"),
+        (missing, "missing"),
+        (unknown, "unknown to the library:"),
         (changed, "different type or range for"),
     ];
-    let told: Vec<String> = parts
+    let differences: Vec<String> = parts
         .into_iter()
-        .filter(|(found, _)| !found.is_empty())
-        .map(|(found, what)| format!("{what} {}", names(found)))
+        .filter(|(group, _)| !group.is_empty())
+        .map(|(group, label)| format!("{label} {}", names(group)))
         .collect();
-    Some(if told.is_empty() {
+    Some(if differences.is_empty() {
         "different required arguments or other keywords".to_owned()
     } else {
-        told.join("; ")
+        differences.join("; ")
     })
 }
 
+/// Returns the properties of a schema; empty if it declares none.
 fn properties(schema: &Value) -> Map<String, Value> {
     schema
         .get("properties")
@@ -81,11 +82,12 @@ fn bare(schema: &Value) -> Value {
     }
 }
 
+/// Returns a keyword of a schema without annotations; `None` for a keyword that changes nothing.
 fn keyword(key: &String, value: &Value) -> Option<(String, Value)> {
     match value {
         _ if ANNOTATION_KEYWORDS.contains(&key.as_str()) => None,
-        Value::Object(named) if NAMED_SCHEMA_KEYWORDS.contains(&key.as_str()) => {
-            let bare = named
+        Value::Object(schemas) if NAMED_SCHEMA_KEYWORDS.contains(&key.as_str()) => {
+            let bare = schemas
                 .iter()
                 .map(|(name, schema)| (name.clone(), bare(schema)))
                 .collect();

@@ -122,6 +122,7 @@ fn load(skill: &Skill, root: &Path, workdir: &Path) -> Result<Value, ToolError> 
     Ok(Value::Object(output))
 }
 
+/// Returns the text of a skill file for the model.
 fn read_file(skill: &Skill, root: &Path, file: &str) -> Result<Value, ToolError> {
     let text = text_in(&folder(skill, root)?, file)?;
     Ok(json!({"skill": skill.name, "file": file, "text": text}))
@@ -148,13 +149,14 @@ fn folder(skill: &Skill, root: &Path) -> Result<SkillDirectory, ToolError> {
     }
 }
 
+/// Returns the error for a path outside the skill's directory.
 fn escapes(path: &str) -> ToolError {
     ToolError::new(format!("`{path}` is not in the skill's directory"))
         .code(Code::TOOL_PATH_ESCAPE)
         .suggest("Use the path of a skill file, relative to the skill's directory.")
 }
 
-/// Reads a file in `folder`. Fails if dots or links lead out of it.
+/// Reads a file in `folder`. Fails if `..` or links lead out of the directory.
 fn text_in(folder: &SkillDirectory, file: &str) -> Result<String, ToolError> {
     let is_plain = Path::new(file)
         .components()
@@ -212,6 +214,8 @@ fn name_files(directory: &DirectoryHandle, above: &str, depth: usize, files: &mu
     }
 }
 
+/// Returns a path with `/` as the separator; `None` for an empty path or a path that is not
+/// Unicode.
 fn slashed(path: &Path) -> Option<String> {
     let parts: Option<Vec<&str>> = path
         .components()

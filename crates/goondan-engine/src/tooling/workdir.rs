@@ -14,10 +14,10 @@ use super::dispatch::ToolCallContext;
 /// every call, because links in its path may have changed since it was configured.
 pub(super) async fn prepare_workdir(context: &ToolCallContext) -> Result<PathBuf, ToolError> {
     let workdir = &context.facts.workdir;
-    let real = inside(context.facts.anchor.as_deref(), workdir)?;
+    let real = resolve_inside(context.facts.anchor.as_deref(), workdir)?;
     if !workdir.is_dir() {
         let is_own = *workdir == context.engine.store.workdir(&context.facts.instance);
-        make(workdir, is_own).await.map_err(|cause| {
+        create_workdir(workdir, is_own).await.map_err(|cause| {
             ToolError::new(format!(
                 "failed to create the working directory {}: {cause}",
                 workdir.display()
@@ -28,16 +28,18 @@ pub(super) async fn prepare_workdir(context: &ToolCallContext) -> Result<PathBuf
     Ok(if cfg!(unix) { real } else { workdir.clone() })
 }
 
-/// The instance's own directory is private state; any other directory belongs to the project.
-async fn make(workdir: &Path, is_own: bool) -> io::Result<()> {
+/// Creates `workdir`. With `is_own`, only this user can access it: the instance's own directory is
+/// private state. Any other directory belongs to the project and gets the usual permissions.
+async fn create_workdir(workdir: &Path, is_own: bool) -> io::Result<()> {
     match is_own {
         true => private_files::create_directory(workdir),
         false => tokio::fs::create_dir_all(workdir).await,
     }
 }
 
-/// Resolves links in `workdir`. Fails if the result is outside `anchor`.
-fn inside(anchor: Option<&Path>, workdir: &Path) -> Result<PathBuf, ToolError> {
+/// Resolves links in `workdir`, which need not exist. Fails if the result is outside `anchor`, the
+/// directory that must contain it.
+fn resolve_inside(anchor: Option<&Path>, workdir: &Path) -> Result<PathBuf, ToolError> {
     let real = real_path(workdir).unwrap_or_else(|_| workdir.to_owned());
     if anchor.is_some_and(|anchor| !real.starts_with(anchor)) {
         let message = format!(
@@ -70,16 +72,19 @@ mod tests {
             std::os::unix::fs::symlink(target, anchor.join(name)).unwrap();
         }
         for name in ["up", "root", "later", "up/x"] {
-            assert!(inside(Some(&anchor), &anchor.join(name)).is_err(), "{name}");
+            assert!(
+                resolve_inside(Some(&anchor), &anchor.join(name)).is_err(),
+                "{name}"
+            );
         }
         assert_eq!(
-            inside(Some(&anchor), &anchor.join("down")).unwrap(),
+            resolve_inside(Some(&anchor), &anchor.join("down")).unwrap(),
             anchor.join("sub")
         );
         // A directory that was resolved when it was configured must stay free of links.
         let named = anchor.join("moved");
-        assert!(inside(Some(&named), &named).is_ok());
+        assert!(resolve_inside(Some(&named), &named).is_ok());
         std::os::unix::fs::symlink("/", &named).unwrap();
-        assert!(inside(Some(&named), &named).is_err());
+        assert!(resolve_inside(Some(&named), &named).is_err());
     }
 }

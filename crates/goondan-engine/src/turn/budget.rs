@@ -35,6 +35,7 @@ impl UsageTotals {
         }
     }
 
+    /// Adds the usage of a model call: tokens and cost, and a step if it was one.
     pub(crate) fn add(&self, spending: &UsageIncrement) {
         match spending.is_step {
             true => self.add_step(spending.usage),
@@ -43,6 +44,7 @@ impl UsageTotals {
         self.add_cost(spending.cost.as_ref());
     }
 
+    /// Adds a step and its tokens.
     pub(crate) fn add_step(&self, usage: TokenUsage) {
         self.steps.fetch_add(1, Ordering::Relaxed);
         self.add_tokens(usage);
@@ -64,9 +66,9 @@ impl UsageTotals {
         }
     }
 
-    /// Fails if `budget` allows no further step. `whose` is the budget's path in the error, such as
+    /// Fails if `budget` allows no further step. `budget_field` is the budget's path in the error, such as
     /// `policy.budget`.
-    pub(crate) fn check(&self, budget: &BudgetLimits, whose: &str) -> Result<(), TurnError> {
+    pub(crate) fn check(&self, budget: &BudgetLimits, budget_field: &str) -> Result<(), TurnError> {
         let tokens = (
             self.tokens.load(Ordering::Relaxed),
             budget.max_tokens,
@@ -82,12 +84,12 @@ impl UsageTotals {
             budget.max_duration.as_ref().map(Duration::as_secs),
             "maxDurationSeconds",
         );
-        for (used, most, field) in [tokens, steps, seconds] {
-            if let Some(most) = most.filter(|most| used >= *most) {
+        for (used, limit, field) in [tokens, steps, seconds] {
+            if let Some(limit) = limit.filter(|limit| used >= *limit) {
                 return Err(exceeded(
                     &used.to_string(),
-                    &most.to_string(),
-                    &format!("{whose}.{field}"),
+                    &limit.to_string(),
+                    &format!("{budget_field}.{field}"),
                 ));
             }
         }
@@ -97,7 +99,7 @@ impl UsageTotals {
                 .unwrap_or_else(PoisonError::into_inner)
                 .as_ref(),
             budget,
-            whose,
+            budget_field,
         )
     }
 }
@@ -106,23 +108,24 @@ impl UsageTotals {
 pub(crate) fn check_cost(
     paid: Option<&UsageCost>,
     budget: &BudgetLimits,
-    whose: &str,
+    budget_field: &str,
 ) -> Result<(), TurnError> {
-    let (Some(paid), Some(most)) = (paid, budget.max_cost) else {
+    let (Some(paid), Some(max_cost)) = (paid, budget.max_cost) else {
         return Ok(());
     };
-    if paid.amount < most {
+    if paid.amount < max_cost {
         return Ok(());
     }
     Err(exceeded(
         &format!("{:.4}", paid.amount),
-        &format!("{most} {}", paid.currency),
-        &format!("{whose}.maxCost"),
+        &format!("{max_cost} {}", paid.currency),
+        &format!("{budget_field}.maxCost"),
     ))
 }
 
-fn exceeded(used: &str, most: &str, field: &str) -> TurnError {
-    let message = format!("the budget is used up: {used} of {most} (`{field}`)");
+/// Returns the error for a used-up budget.
+fn exceeded(used: &str, limit: &str, field: &str) -> TurnError {
+    let message = format!("the budget is used up: {used} of {limit} (`{field}`)");
     TurnError::new(Code::BUDGET_EXCEEDED, message).suggest(format!(
         "Raise `{field}` of the Swarm, or start the run again."
     ))

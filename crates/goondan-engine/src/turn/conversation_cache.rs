@@ -31,6 +31,7 @@ impl<L> Default for ConversationCache<L> {
 }
 
 impl ConversationCache {
+    /// Caches the conversation of an instance.
     pub(crate) fn put(&mut self, id: &InstanceId, log: ConversationLog) {
         let messages = log.conversation.messages().len();
         self.keep(id, log, messages);
@@ -45,6 +46,7 @@ impl<L> ConversationCache<L> {
         Some(log)
     }
 
+    /// Adds an entry, then evicts the least recently used entries over the limits.
     fn keep(&mut self, id: &InstanceId, log: L, messages: usize) {
         drop(self.take(id));
         self.logs.push(id.clone(), (log, messages));

@@ -16,6 +16,7 @@ use goondan_core::tool_allowlist::ToolAllowlist;
 const RELOAD_TOOL_PREFIX: &str = "self-restart__";
 
 impl Engine {
+    /// Returns an agent of the current generation, or an error with the names of all agents.
     pub(crate) fn known_agent(&self, name: &str) -> Result<Arc<AgentPlan>, SubmitError> {
         let generation = self.generation.load();
         if let Some(agent) = generation.agent(name) {
@@ -32,6 +33,7 @@ impl Engine {
         })
     }
 
+    /// Returns a usable model of the current generation, or an error.
     pub(crate) fn known_model(&self, name: &str) -> Result<ModelPlan, SubmitError> {
         let (generation, model) = (self.generation.load(), name.to_owned());
         match generation.model(name) {
@@ -61,6 +63,7 @@ impl Engine {
         })
     }
 
+    /// Returns the fixed data of the turn that handles `event`.
     pub(crate) fn facts(
         &self,
         agent: Arc<AgentPlan>,

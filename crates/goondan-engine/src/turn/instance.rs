@@ -45,7 +45,7 @@ pub(crate) struct TurnEnd {
     pub(crate) result: TurnResult,
     /// Ids of the handled events; empty if the outcome could not be stored.
     pub(crate) handled: Vec<String>,
-    /// Answer to an asynchronous request. The store has already accepted it.
+    /// Answer to an asynchronous request. The store has already accepted the answer.
     pub(crate) answer: Option<AgentEvent>,
     pub(crate) warm: Option<ConversationLog>,
     pub(crate) meta: InstanceMeta,
@@ -53,6 +53,7 @@ pub(crate) struct TurnEnd {
     pub(crate) cost: Option<UsageCost>,
 }
 
+/// Runs one turn, from the opening of the conversation to its stored end.
 pub(crate) async fn handle(start: TurnStart) -> TurnEnd {
     let TurnStart {
         engine,
@@ -113,6 +114,8 @@ pub(crate) async fn handle(start: TurnStart) -> TurnEnd {
     end
 }
 
+/// Opens the conversation and the journal of a turn. A new instance is stored first; `warm` is the
+/// cached conversation.
 async fn open(
     engine: &Engine,
     facts: &TurnScope,
@@ -134,6 +137,7 @@ async fn open(
     Ok((log, journal))
 }
 
+/// Reads the conversation from the store.
 async fn load(engine: &Engine, facts: &TurnScope) -> Result<ConversationLog, StoreError> {
     let lease = engine.store.claim(&facts.instance).await?;
     let mut store = engine.store.open(lease).await?;
@@ -188,6 +192,8 @@ fn turn_after_base(stored: &StoredConversation) -> Option<&str> {
     })
 }
 
+/// Returns a message with interrupted results for all calls without a result; `None` if every call
+/// has a result.
 fn results_for_unanswered(conversation: &Conversation, now: DateTime<Utc>) -> Option<Message> {
     let calls = conversation.unanswered_calls();
     let last = conversation.last().filter(|_| !calls.is_empty())?;
@@ -299,12 +305,14 @@ async fn end_turn(
         .store
         .close_journal(&facts.instance, &facts.turn_id)
         .await;
-    closed.unwrap_or_else(
-        |error| tracing::warn!(instance = %facts.instance, %error, "a journal was not cleared"),
-    );
+    closed.unwrap_or_else(|error| {
+        tracing::warn!(instance = %facts.instance, %error, "could not clear the journal of a \
+            finished turn; it is never read again")
+    });
     Ok(Some(log))
 }
 
+/// Returns the result of a turn whose conversation could not be opened.
 fn not_begun(facts: &TurnScope, error: &StoreError) -> TurnResult {
     failed_result(facts.turn_id.clone(), store_failed(error))
 }

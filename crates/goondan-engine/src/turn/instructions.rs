@@ -62,12 +62,12 @@ pub(super) async fn append_instructions(
     if !is_recorded && (is_behind || places.is_empty()) {
         return Ok(());
     }
-    let found = if is_recorded {
+    let files = if is_recorded {
         Vec::new()
     } else {
         find_new_instructions(turn, places).await
     };
-    if !is_recorded && found.is_empty() {
+    if !is_recorded && files.is_empty() {
         return Ok(());
     }
     let effect = TurnEffect {
@@ -78,21 +78,22 @@ pub(super) async fn append_instructions(
     };
     let outcome = turn
         .journal
-        .run(effect, Box::pin(async move { found }))
+        .run(effect, Box::pin(async move { files }))
         .await;
-    let EffectOutcome::Done { value: found, .. } = outcome.map_err(|error| store_failed(&error))?
+    let EffectOutcome::Done { value: files, .. } = outcome.map_err(|error| store_failed(&error))?
     else {
         unreachable!("an interrupted effect runs again")
     };
-    append(turn, found).await
+    append(turn, files).await
 }
 
-async fn append(turn: &mut TurnContext, found: Vec<NestedInstructions>) -> Result<(), TurnError> {
-    let told: JsonObject = found
+/// Appends a message with the instruction files, and their fingerprints as metadata.
+async fn append(turn: &mut TurnContext, files: Vec<NestedInstructions>) -> Result<(), TurnError> {
+    let fingerprints: JsonObject = files
         .iter()
         .map(|file| (file.name.clone(), json!(file.fingerprint)))
         .collect();
-    let text = found.into_iter().fold(
+    let text = files.into_iter().fold(
         INSTRUCTIONS_HEADING.to_owned(),
         |mut text,
          NestedInstructions {
@@ -114,7 +115,8 @@ async fn append(turn: &mut TurnContext, found: Vec<NestedInstructions>) -> Resul
             text
         },
     );
-    let metadata = JsonObject::from_iter([(INSTRUCTIONS_KEY.to_owned(), Value::Object(told))]);
+    let metadata =
+        JsonObject::from_iter([(INSTRUCTIONS_KEY.to_owned(), Value::Object(fingerprints))]);
     turn.append_with(
         MessageRole::User,
         vec![MessagePart::text(text)],
@@ -166,7 +168,7 @@ async fn find_new_instructions(
         turn.facts.agent.instructions.clone(),
     );
     let messages = turn.conversation().history();
-    let found = tokio::task::spawn_blocking(move || {
+    let files = tokio::task::spawn_blocking(move || {
         let Ok(workdir) = real_path(&workdir) else {
             return Vec::new();
         };
@@ -178,22 +180,25 @@ async fn find_new_instructions(
                 .flat_map(|(_, _, paths)| paths)
                 .for_each(|path| folders.extend(below(&workdir, path)));
         }
-        let found = folders
+        let files = folders
             .iter()
             .filter_map(|folder| find(&workdir, folder, &names));
-        fit(found.filter(|file| !is_told(&messages, file)).collect())
+        fit(files
+            .filter(|file| !is_in_conversation(&messages, file))
+            .collect())
     });
     // Unreadable files are skipped.
-    found.await.unwrap_or_default()
+    files.await.unwrap_or_default()
 }
 
-fn is_told(messages: &[std::sync::Arc<Message>], file: &NestedInstructions) -> bool {
+/// Returns `true` if the conversation contains this version of the file.
+fn is_in_conversation(messages: &[std::sync::Arc<Message>], file: &NestedInstructions) -> bool {
     let fingerprint = json!(file.fingerprint);
-    let told = messages
+    let newest_first = messages
         .iter()
         .rev()
         .filter_map(|message| message.metadata.get(INSTRUCTIONS_KEY)?.get(&file.name));
-    told.into_iter().next() == Some(&fingerprint)
+    newest_first.into_iter().next() == Some(&fingerprint)
 }
 
 /// Returns the directories from the working directory (exclusive) to `path`. Stops at nested
@@ -220,6 +225,8 @@ fn below(workdir: &Path, path: &Path) -> Vec<PathBuf> {
     folders
 }
 
+/// Reads the first instruction file of a directory. `None` if the directory has none, or if the
+/// file is empty, unreadable or a link out of the working directory.
 fn find(workdir: &Path, folder: &Path, names: &[String]) -> Option<NestedInstructions> {
     let path = names
         .iter()
@@ -254,13 +261,13 @@ fn find(workdir: &Path, folder: &Path, names: &[String]) -> Option<NestedInstruc
 }
 
 /// Truncates the files to the limit; the deepest directories take precedence.
-fn fit(mut found: Vec<NestedInstructions>) -> Vec<NestedInstructions> {
+fn fit(mut files: Vec<NestedInstructions>) -> Vec<NestedInstructions> {
     let mut room = MAX_NESTED_INSTRUCTION_BYTES;
-    for file in found.iter_mut().rev() {
+    for file in files.iter_mut().rev() {
         let end = file.text.floor_char_boundary(room.min(file.text.len()));
         file.cut = file.text.len() - end;
         file.text.truncate(end);
         room -= end;
     }
-    found
+    files
 }

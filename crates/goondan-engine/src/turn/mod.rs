@@ -56,17 +56,19 @@ struct LateResponseQueue {
 }
 
 impl LateResponses {
+    /// Adds a response and notifies the turn.
     pub(crate) fn put(&self, event: AgentEvent) {
         self.events().push(event);
         self.0.came.notify_one();
     }
 
+    /// Removes and returns all responses.
     pub(crate) fn take(&self) -> Vec<AgentEvent> {
         std::mem::take(&mut *self.events())
     }
 
-    /// Returns the answers after the first `count`. Used for a turn on another node, which takes
-    /// them there.
+    /// Returns the answers after the first `count`. Used for a turn on another node, which receives
+    /// the answers in messages.
     pub(crate) fn after_first(&self, count: usize) -> Vec<AgentEvent> {
         self.events().iter().skip(count).cloned().collect()
     }
@@ -76,15 +78,18 @@ impl LateResponses {
         self.0.came.notified().await;
     }
 
+    /// Returns `true` if no response is waiting.
     fn is_empty(&self) -> bool {
         self.events().is_empty()
     }
 
+    /// Removes the responses with these ids.
     pub(crate) fn forget(&self, ids: &HashSet<&str>) {
         self.events()
             .retain(|event| !ids.contains(event.id.as_str()));
     }
 
+    /// Returns the responses, locked.
     fn events(&self) -> MutexGuard<'_, Vec<AgentEvent>> {
         self.0.events.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -134,6 +139,7 @@ pub(crate) struct AnswerFallback {
 }
 
 impl AnswerFallback {
+    /// Returns the answer tool; `None` while the model answers as text.
     pub(crate) fn active_tool(&self) -> Option<&Arc<RegisteredTool>> {
         self.tool.as_ref().filter(|_| self.is_active)
     }
@@ -182,20 +188,21 @@ impl TurnContext {
         self.log_event(event).await
     }
 
+    /// Stores a message event, then applies it to the conversation and passes it to the extensions.
     async fn log_event(&mut self, event: MessageEvent) -> Result<(), TurnError> {
         self.log
             .store
             .append(&event)
             .await
             .map_err(|error| store_failed(&error))?;
-        let told = self
+        let extension_event = self
             .facts
             .layers
             .transcript()
             .map(|transcript| (transcript, event.clone()));
         match self.log.conversation.apply(event) {
             Ok(()) => {
-                if let Some((transcript, event)) = told {
+                if let Some((transcript, event)) = extension_event {
                     transcript.push(event);
                 }
             }
@@ -203,14 +210,14 @@ impl TurnContext {
                 code = Code::MESSAGE_TARGET_NOT_FOUND.as_str(),
                 instance = %self.facts.instance,
                 target_id = missing.target_id,
-                "a message event changed nothing"
+                "a message event changed nothing: its target message does not exist"
             ),
         }
         Ok(())
     }
 
     /// Creates a text message of a middleware with the next id of the turn. Use
-    /// [`TurnContext::emit`] to add it.
+    /// [`TurnContext::emit`] to add the message.
     pub fn new_message(
         &mut self,
         role: MessageRole,
@@ -235,6 +242,7 @@ impl TurnContext {
         self.emit(MessageEvent::Append { message }).await
     }
 
+    /// Appends a message without metadata and returns it.
     pub(crate) async fn append(
         &mut self,
         role: MessageRole,
@@ -245,6 +253,7 @@ impl TurnContext {
             .await
     }
 
+    /// Appends a message and returns it.
     pub(crate) async fn append_with(
         &mut self,
         role: MessageRole,
@@ -262,6 +271,7 @@ impl TurnContext {
         ))
     }
 
+    /// Creates a message with the next id of this turn.
     fn numbered(
         &mut self,
         role: MessageRole,
@@ -322,7 +332,7 @@ impl TurnContext {
         );
         let catalog = self.facts.layers.catalog(catalog);
         let catalog = match &self.facts.narrowing {
-            Some(left) => catalog.filtered(|tool| left.allows(tool.builtin.as_deref())),
+            Some(narrowing) => catalog.filtered(|tool| narrowing.allows(tool.builtin.as_deref())),
             None => catalog,
         };
         let fallback = self.progress.answer_fallback.active_tool();
@@ -332,6 +342,7 @@ impl TurnContext {
         }
     }
 
+    /// Publishes a runtime event of this turn.
     fn publish(&self, kind: RuntimeEventKind) {
         self.engine
             .bus
@@ -375,6 +386,7 @@ impl TurnContext {
     }
 }
 
+/// Returns the id of the journal effect for the model call of a step.
 pub(crate) fn model_effect(step: u32) -> String {
     format!("step-{step}/model")
 }
@@ -519,6 +531,7 @@ pub(crate) async fn steps(context: &mut TurnContext) -> Result<TurnOutcome, Turn
     })
 }
 
+/// Appends a message that asks the model for an answer that is not empty.
 async fn remind_of_empty_answer(context: &mut TurnContext) -> Result<(), TurnError> {
     context.progress.empty_answers += 1;
     if context.progress.empty_answers >= MAX_EMPTY_ANSWERS {
@@ -533,6 +546,7 @@ async fn remind_of_empty_answer(context: &mut TurnContext) -> Result<(), TurnErr
         .map(drop)
 }
 
+/// Returns the error of a cancelled turn.
 pub(crate) fn cancelled() -> TurnError {
     TurnError::new(Code::TURN_CANCELLED, "the turn was cancelled")
 }

@@ -25,7 +25,7 @@ use goondan_core::ports::model::{
     TokenUsage,
 };
 
-/// First wait between two attempts. It doubles after each attempt, up to [`MAX_RETRY_WAIT`].
+/// First wait between two attempts. The wait doubles after each attempt, up to [`MAX_RETRY_WAIT`].
 const FIRST_RETRY_WAIT: Duration = Duration::from_millis(500);
 const MAX_RETRY_WAIT: Duration = Duration::from_secs(30);
 
@@ -138,6 +138,7 @@ impl<'a> ModelCall<'a> {
         }
     }
 
+    /// Calls the model; retries errors that may be temporary.
     async fn attempts(&self) -> Result<ModelAnswer, ModelError> {
         let mut retries = 0;
         let mut first_failure = None;
@@ -169,6 +170,7 @@ impl<'a> ModelCall<'a> {
         retries < max_retries || is_starting
     }
 
+    /// Logs a retry and publishes it.
     fn report_retry(&self, error: &ModelError, attempt: u32, wait: Duration) {
         let (instance, name) = (&self.request.instance, &self.model.name);
         tracing::info!(%instance, model = %name.model, %error, ?wait, attempt, "Retrying a model \
@@ -240,6 +242,7 @@ impl<'a> ModelCall<'a> {
         }
     }
 
+    /// Calls the model once and publishes the streamed text.
     async fn attempt(&self) -> Result<ModelAnswer, ModelError> {
         self.wait_for_room().await;
         let begun = Instant::now();
@@ -310,6 +313,7 @@ impl<'a> ModelCall<'a> {
         })
     }
 
+    /// Publishes a piece of text, unless it is empty.
     fn show_text(&self, delta: String) {
         if !delta.is_empty() {
             self.publish(|instance, turn_id| SwarmEvent::Text {
@@ -320,6 +324,7 @@ impl<'a> ModelCall<'a> {
         }
     }
 
+    /// Publishes a piece of reasoning, unless it is empty.
     fn show_reasoning(&self, delta: String) {
         if !delta.is_empty() {
             self.publish(|instance, turn_id| SwarmEvent::Reasoning {
@@ -330,6 +335,7 @@ impl<'a> ModelCall<'a> {
         }
     }
 
+    /// Publishes an event, unless the call is not shown.
     fn publish(&self, event: impl FnOnce(InstanceId, String) -> SwarmEvent) {
         if let Some(bus) = self.bus {
             bus.publish(event(
@@ -352,6 +358,7 @@ fn wait_before_retry(error: &ModelError, retries: u32) -> Duration {
         .unwrap_or_else(|| with_jitter(back_off(retries).min(longest)))
 }
 
+/// Returns the wait before a retry: doubled each time, up to the maximum.
 fn back_off(retries: u32) -> Duration {
     FIRST_RETRY_WAIT
         .saturating_mul(1_u32.checked_shl(retries).unwrap_or(u32::MAX))
@@ -377,6 +384,7 @@ fn check_size(bytes: &mut usize, more: usize) -> Result<(), ModelError> {
     Err(ModelError::new(ModelErrorKind::Protocol, message))
 }
 
+/// Returns the size of a part of an answer in bytes; 0 for parts that are not limited.
 fn part_bytes(part: &MessagePart) -> usize {
     match part {
         MessagePart::Text { text, .. } | MessagePart::Reasoning { text, .. } => text.len(),
@@ -403,6 +411,7 @@ fn with_unique_ids(mut parts: Vec<MessagePart>) -> Vec<MessagePart> {
     parts
 }
 
+/// Converts the error of a model call to the error of the turn.
 pub(crate) fn turn_error(error: ModelError) -> TurnError {
     TurnError {
         suggestion: error.suggestion,

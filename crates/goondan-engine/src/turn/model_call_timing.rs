@@ -12,18 +12,19 @@ use crate::turn::model_call::{ModelAnswer, ModelCall, ModelCallError, turn_error
 use crate::turn::prompt_excerpt::prompt_excerpt;
 use goondan_core::event::{RuntimeEventKind, ShownModelCall};
 
-/// Progress of a model call. It outlives the call, which may be dropped at any point.
+/// Progress of a model call. Separate from the call, which may be dropped at any point.
 #[derive(Debug, Default)]
 pub(crate) struct ModelCallTiming(Mutex<AttemptTiming>);
 
 #[derive(Debug, Clone, Copy, Default)]
 struct AttemptTiming {
     retries: u32,
-    /// From the start of the last attempt to the first part of its answer.
+    /// Time from the start of the last attempt to the first part of the answer.
     first: Option<Duration>,
 }
 
 impl ModelCallTiming {
+    /// Counts a retry; the time to the first token starts again.
     pub(crate) fn record_retry(&self) {
         let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         *taken = AttemptTiming {
@@ -42,6 +43,7 @@ impl ModelCallTiming {
             .get_or_insert_with(|| begun.elapsed());
     }
 
+    /// Returns the times of the current attempt.
     fn taken(&self) -> AttemptTiming {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -55,6 +57,7 @@ pub(crate) struct ModelCallStart {
 }
 
 impl ModelCallStart {
+    /// Records the start of a model call.
     pub(crate) fn now(engine: &Engine) -> Self {
         ModelCallStart {
             at: engine.clock.now(),
@@ -97,6 +100,7 @@ impl ModelCallStart {
             .runtime(&call.request.instance, &call.trace, kind);
     }
 
+    /// Returns the data of a model call for its event; `answer` is `None` for a failed call.
     fn shown(
         self,
         engine: &Engine,

@@ -49,7 +49,7 @@ fn newest<'m>(
     redactor: &SecretRedactor,
 ) -> Vec<MessageData> {
     let mut room = MAX_EXCERPT_BYTES;
-    let mut kept: Vec<MessageData> = newest_first
+    let mut messages: Vec<MessageData> = newest_first
         .map(|message| {
             let mut content: Vec<MessagePart> = message.content.iter().map(without_data).collect();
             content.iter_mut().for_each(|part| clean(redactor, part));
@@ -65,10 +65,11 @@ fn newest<'m>(
             fits
         })
         .collect();
-    kept.reverse();
-    kept
+    messages.reverse();
+    messages
 }
 
+/// Copies a part of a message; a file is copied without its content.
 fn without_data(part: &MessagePart) -> MessagePart {
     match part {
         MessagePart::File(file) => MessagePart::File(goondan_core::ports::tool::Attachment {
@@ -80,6 +81,7 @@ fn without_data(part: &MessagePart) -> MessagePart {
     }
 }
 
+/// Removes secrets and provider metadata from a part.
 fn clean(redactor: &SecretRedactor, part: &mut MessagePart) {
     match part {
         MessagePart::Text {

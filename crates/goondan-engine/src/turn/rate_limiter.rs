@@ -24,7 +24,7 @@ const WAIT_HEARTBEAT_INTERVAL: Duration = Duration::from_secs(10);
 /// Usage of the last minute.
 #[derive(Debug, Default)]
 pub(crate) struct RateLimiter {
-    /// Held by the first waiting caller; the others queue for it.
+    /// Locked by the first waiting caller; the other callers queue for the lock.
     line: tokio::sync::Mutex<()>,
     taken: Mutex<RateWindow>,
 }
@@ -100,6 +100,7 @@ impl RateLimiter {
         }
     }
 
+    /// Returns the recorded usage, locked.
     fn taken(&self) -> MutexGuard<'_, RateWindow> {
         // A panic cannot leave the lists in an inconsistent state.
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
@@ -129,10 +130,10 @@ impl RateWindow {
         forget(&mut self.cost, now);
         let tokens = limits
             .tokens_per_minute
-            .and_then(|most| full_until(&self.tokens, most));
+            .and_then(|limit| full_until(&self.tokens, limit));
         let cost = limits
             .cost_per_minute
-            .and_then(|most| full_until(&self.cost, most));
+            .and_then(|limit| full_until(&self.cost, limit));
         let full = |limit, until: Option<Instant>| until.map(|until| RateLimitHit { limit, until });
         [
             self.requests_full(limits),
@@ -144,9 +145,10 @@ impl RateWindow {
         .max_by_key(|full| full.until)
     }
 
+    /// Returns the request limit if it prevents a request now; `None` if it does not.
     fn requests_full(&self, limits: RateLimits) -> Option<RateLimitHit> {
-        let most = usize::try_from(limits.requests_per_minute?).unwrap_or(usize::MAX);
-        let too_many = self.requests.len().checked_sub(most)?;
+        let max_requests = usize::try_from(limits.requests_per_minute?).unwrap_or(usize::MAX);
+        let too_many = self.requests.len().checked_sub(max_requests)?;
         self.requests.get(too_many).map(|at| RateLimitHit {
             limit: "requestsPerMinute",
             until: *at + RATE_WINDOW,
@@ -162,14 +164,14 @@ fn forget<T>(used: &mut VecDeque<(Instant, T)>, now: Instant) {
 }
 
 /// Returns the time until which the usage exceeds the limit.
-fn full_until<T>(used: &VecDeque<(Instant, T)>, most: T) -> Option<Instant>
+fn full_until<T>(used: &VecDeque<(Instant, T)>, limit: T) -> Option<Instant>
 where
     T: Copy + PartialOrd + Sum + SubAssign,
 {
     let mut sum: T = used.iter().map(|(_, amount)| *amount).sum();
     let mut until = None;
     for (at, amount) in used {
-        if sum < most {
+        if sum < limit {
             break;
         }
         sum -= *amount;

@@ -39,7 +39,7 @@ const MAX_CALLS_PER_ANSWER: usize = 1_000;
 /// A running step, as middleware receives it.
 pub struct StepContext<'a> {
     turn: &'a mut TurnContext,
-    /// Index of the step in its turn, from 0.
+    /// Index of the step in the turn, from 0.
     pub index: u32,
     /// Tools that the model is offered and may call in this step.
     pub catalog: ToolCatalog,
@@ -54,8 +54,8 @@ pub struct StepContext<'a> {
 /// Result of a step.
 #[derive(Debug, Clone)]
 pub struct StepOutcome {
-    /// True if another step follows. The core sets it if the model called tools; middleware may
-    /// change it.
+    /// True if another step follows. The core sets this field if the model called tools; middleware
+    /// may change it.
     pub should_continue: bool,
     /// Message of the model; `None` for an empty answer.
     pub message: Option<Arc<Message>>,
@@ -83,10 +83,12 @@ impl StepContext<'_> {
         self.turn.current_catalog()
     }
 
+    /// Returns the id of the journal effect `what` of this step.
     fn effect(&self, what: &str) -> String {
         format!("step-{}/{what}", self.index)
     }
 
+    /// Publishes a runtime event of this step.
     fn publish(&self, kind: RuntimeEventKind) {
         self.turn
             .engine
@@ -245,6 +247,8 @@ fn cut_calls(message: &Message, finish_reason: &ModelFinishReason) -> Vec<ToolCa
         .collect()
 }
 
+/// Calls the model. If the server rejects the answer schema, calls the model again with the answer
+/// tool.
 async fn ask_model(context: &mut StepContext<'_>) -> Result<ModelAnswer, TurnError> {
     let error = match call_model(context, "model").await? {
         Ok(answer) => return Ok(answer),
@@ -305,8 +309,8 @@ async fn call_model(
     journaled(turn, effect, call, &agent.models[1..]).await
 }
 
-/// Calls the model, and the `others` in order if it fails. Journaled once per turn: a resumed turn
-/// gets the recorded answer.
+/// Calls the model; if that fails, calls the `others` in order. Journaled once per turn: a resumed
+/// turn gets the recorded answer.
 pub(crate) async fn journaled(
     turn: &TurnContext,
     effect_id: String,
@@ -363,7 +367,7 @@ pub(crate) async fn journaled(
 
 /// Calls one model and publishes the result.
 async fn ask(turn: &TurnContext, call: &ModelCall<'_>) -> Result<ModelAnswer, ModelCallError> {
-    let asked = ModelCallStart::now(&turn.engine);
+    let call_start = ModelCallStart::now(&turn.engine);
     let mut answer = turn.engine.outcome_of(call.run()).await;
     if let Ok(answer) = &mut answer {
         redact_answer(&turn.engine.redactor, answer);
@@ -371,7 +375,7 @@ async fn ask(turn: &TurnContext, call: &ModelCall<'_>) -> Result<ModelAnswer, Mo
     if let Err(ModelCallError::Failed(error)) = &mut answer {
         name_retry_time(error, call.model.max_retry_wait, turn.engine.clock.now());
     }
-    asked.publish_result(&turn.engine, call, &answer);
+    call_start.publish_result(&turn.engine, call, &answer);
     answer
 }
 
@@ -423,14 +427,16 @@ async fn run_calls(
     results.into_iter().collect()
 }
 
+/// Returns the error for a call over the limit of calls per answer.
 fn too_many_calls() -> ToolError {
     ToolError::new(format!(
         "the call was not run: the limit is {MAX_CALLS_PER_ANSWER} calls per answer"
     ))
     .code(Code::TOOL_TOO_MANY_CALLS)
-    .suggest("Repeat it with fewer calls at a time.")
+    .suggest("Send fewer calls at a time.")
 }
 
+/// Runs the tool call at `index` of the answer, unless its result is in the journal.
 async fn run_call(
     context: &StepContext<'_>,
     message: &Arc<Message>,
@@ -511,10 +517,11 @@ pub(crate) fn interrupted_result(call: &ToolCall) -> ToolCallResult {
         call.tool_name
     ))
     .code(Code::TOOL_INTERRUPTED)
-    .suggest("Check its effects before you call it again.");
+    .suggest("Check the effects of the call before you repeat it.");
     dispatch::failed(call, usize::MAX, error)
 }
 
+/// Publishes and returns the result of a call that was interrupted and must not run again.
 fn interrupted(context: &StepContext<'_>, trace: &TraceContext, call: &ToolCall) -> ToolCallResult {
     let result = interrupted_result(call);
     let kind = RuntimeEventKind::ToolCompleted {
@@ -552,6 +559,7 @@ pub(crate) fn result_parts(result: &ToolCallResult) -> impl Iterator<Item = Mess
         .chain(result.attachments.iter().cloned().map(MessagePart::File))
 }
 
+/// Creates a message with the current time.
 pub(crate) fn message(
     id: String,
     role: MessageRole,

@@ -293,7 +293,7 @@ function askFor(run, name, payload) {
 
 async function next(run) {
   if (run.hasNext) {
-    run.broken = new Fault('next', '`next` was called a second time', 'Call it once, and keep its result.');
+    run.broken = new Fault('next', '`next` was called a second time', 'Call `next` once, and keep its result.');
     throw Object.assign(new Error(run.broken.message), { code: 'E_EXT_NEXT' });
   }
   run.hasNext = true;

@@ -405,7 +405,7 @@ class LayerRun:
 
     def next(self):
         if self.has_next:
-            self.broken = Fault("next", "`next` was called a second time", "Call it once, and keep its result.")
+            self.broken = Fault("next", "`next` was called a second time", "Call `next` once, and keep its result.")
             raise ToolError(str(self.broken), code="E_EXT_NEXT")
         self.has_next = True
         answer = self._asked("next", self.changes())

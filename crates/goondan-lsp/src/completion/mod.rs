@@ -118,7 +118,7 @@ pub(crate) fn complete<H: LspHost>(
         .into_iter()
         .map(|offer| documented(offer, context.seen));
     let items: Vec<CompletionItem> = documented
-        .map(|offer| item(offer, range, server.snippets))
+        .map(|offer| completion_item(offer, range, server.snippets))
         .collect();
     Ok(json!({ "isIncomplete": is_incomplete, "items": items }))
 }
@@ -132,6 +132,7 @@ fn limit_offers(offers: &mut Vec<CompletionOffer>, written: &str) {
     }
 }
 
+/// Adds the exports of a tool as documentation to the offer for that tool.
 fn documented(mut offer: CompletionOffer, seen: Option<&LoadedProject>) -> CompletionOffer {
     let tool = offer
         .tool
@@ -143,7 +144,13 @@ fn documented(mut offer: CompletionOffer, seen: Option<&LoadedProject>) -> Compl
     offer
 }
 
-fn item(offer: CompletionOffer, range: gen_lsp_types::Range, snippets: bool) -> CompletionItem {
+/// Converts an offer to an LSP item that replaces `range`. Without `snippets`, placeholders are
+/// removed.
+fn completion_item(
+    offer: CompletionOffer,
+    range: gen_lsp_types::Range,
+    snippets: bool,
+) -> CompletionItem {
     let is_snippet = snippets && offer.text.contains('$');
     let new_text = if is_snippet {
         offer.text
@@ -211,24 +218,26 @@ fn keys<H: LspHost>(
     here: Option<&PathStep>,
     is_written: bool,
 ) -> Vec<CompletionOffer> {
-    let taken: Vec<&str> = context.cursor.scan.keys(path).collect();
+    let existing_keys: Vec<&str> = context.cursor.scan.keys(path).collect();
     let own = match here {
         Some(PathStep::Key(name)) => Some(name.as_str()),
         _ => None,
     };
-    let is_free = |name: &str| own == Some(name) || !taken.contains(&name);
+    let is_free = |name: &str| own == Some(name) || !existing_keys.contains(&name);
     let fields = shape
         .fields()
         .into_iter()
         .filter(|field| is_free(field.name));
-    let offers = fields.map(|field| key(&field, is_written, context.cursor.scan.in_flow));
+    let offers = fields.map(|field| key_offer(&field, is_written, context.cursor.scan.in_flow));
     let settings = values::settings(context, path)
         .into_iter()
         .filter(|offer| is_free(&offer.label));
     offers.chain(settings).collect()
 }
 
-fn key(field: &FieldSchema<'_>, is_written: bool, in_flow: bool) -> CompletionOffer {
+/// Offers a field name with the beginning of its value. `is_written`: a value already follows, so
+/// only the name is inserted.
+fn key_offer(field: &FieldSchema<'_>, is_written: bool, in_flow: bool) -> CompletionOffer {
     let name = field.name;
     let text = match (is_written, in_flow, field.shape.form()) {
         (true, ..) => name.to_owned(),
@@ -259,7 +268,7 @@ fn items<H: LspHost>(
     match fields {
         Some(fields) if !fields.is_empty() => {
             for field in &fields {
-                let mut offer = key(field, false, false);
+                let mut offer = key_offer(field, false, false);
                 // Lines below the first field of an item are indented by its dash.
                 offer.text = format!("- {}", offer.text.replace('\n', "\n  "));
                 offer.label = format!("- {}", offer.label);
@@ -282,6 +291,7 @@ fn items<H: LspHost>(
     offers
 }
 
+/// Adds `before`, such as a dash, to the label and the inserted text.
 fn dashed(offer: CompletionOffer, before: &str) -> CompletionOffer {
     CompletionOffer {
         label: format!("{before}{}", offer.label),
@@ -290,6 +300,7 @@ fn dashed(offer: CompletionOffer, before: &str) -> CompletionOffer {
     }
 }
 
+/// Offers a template for each resource kind.
 fn templates() -> impl Iterator<Item = CompletionOffer> {
     TEMPLATES.iter().map(|template| CompletionOffer {
         detail: Some(template.description.to_owned()),
@@ -299,6 +310,7 @@ fn templates() -> impl Iterator<Item = CompletionOffer> {
     })
 }
 
+/// Returns the label of the template for a resource kind.
 fn label(kind: Kind) -> String {
     format!("kind: {kind}")
 }

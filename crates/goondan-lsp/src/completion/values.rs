@@ -99,6 +99,7 @@ pub(crate) fn exports_listed(tool: &Tool) -> String {
     tool.exports.iter().map(line).collect()
 }
 
+/// Returns the first sentence of the first line.
 fn first_sentence(text: &str) -> &str {
     let line = text.trim().lines().next().unwrap_or_default();
     line.split_inclusive(". ")
@@ -169,6 +170,8 @@ fn events<H: LspHost>(context: &CompletionContext<'_, H>) -> Vec<CompletionOffer
         .collect()
 }
 
+/// Returns the Connector that the Connection under the cursor refers to; `None` if it does not
+/// exist.
 fn connector<'c, H: LspHost>(
     context: &CompletionContext<'c, H>,
 ) -> Option<&'c goondan_spec::kinds::Connector> {
@@ -206,6 +209,7 @@ pub(super) fn settings<H: LspHost>(
     known.iter().map(offer).collect()
 }
 
+/// Offers the names of the environment variables of the project.
 fn variables<H: LspHost>(context: &CompletionContext<'_, H>) -> Vec<CompletionOffer> {
     let names = context
         .root

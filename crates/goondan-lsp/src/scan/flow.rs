@@ -64,9 +64,9 @@ impl FlowScanner<'_, '_> {
         let word = text[start..end].trim_end();
         let word_range = start..start + word.len();
         let is_colon = text[end..self.scanner.end].starts_with(':');
-        if let Some(inner) = self.inner(path, start, depth) {
+        if let Some(inner) = self.nested_collection(path, start, depth) {
             self.scanner
-                .spot(path.clone(), None, Some(start..start), start..start);
+                .record_element(path.clone(), None, Some(start..start), start..start);
             return self.skip_space(inner);
         }
         if is_colon && !word.is_empty() {
@@ -85,10 +85,10 @@ impl FlowScanner<'_, '_> {
         match is_list {
             true => self
                 .scanner
-                .spot(path.clone(), None, Some(word_range), start..end),
+                .record_element(path.clone(), None, Some(word_range), start..end),
             false => self
                 .scanner
-                .spot(path.clone(), Some(word_range), None, start..end),
+                .record_element(path.clone(), Some(word_range), None, start..end),
         }
         end
     }
@@ -103,8 +103,8 @@ impl FlowScanner<'_, '_> {
     ) -> usize {
         let start = self.skip_space(colon + 1);
         let text = self.scanner.text;
-        if let Some(inner) = self.inner(path, start, depth) {
-            self.scanner.spot(
+        if let Some(inner) = self.nested_collection(path, start, depth) {
+            self.scanner.record_element(
                 path.clone(),
                 Some(key),
                 Some(start..inner),
@@ -118,11 +118,18 @@ impl FlowScanner<'_, '_> {
         }
         let value = start..start + text[start..end].trim_end().len();
         self.scanner
-            .spot(path.clone(), Some(key), Some(value), colon + 1..end);
+            .record_element(path.clone(), Some(key), Some(value), colon + 1..end);
         end
     }
 
-    fn inner(&mut self, path: &mut Vec<PathStep>, at: usize, depth: usize) -> Option<usize> {
+    /// Scans a collection at `at` and returns its end; `None` if there is none, or if it is nested
+    /// too deep.
+    fn nested_collection(
+        &mut self,
+        path: &mut Vec<PathStep>,
+        at: usize,
+        depth: usize,
+    ) -> Option<usize> {
         let opens = self.scanner.text[at..self.scanner.end].starts_with(['{', '[']);
         (opens && depth < MAX_FLOW_DEPTH).then(|| self.collection(path, at, depth + 1))
     }

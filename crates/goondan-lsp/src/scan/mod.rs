@@ -112,12 +112,12 @@ pub(crate) fn scan(text: &str, part: Range<usize>, cursor: usize) -> DocumentSca
         found: DocumentScan::default(),
     };
     for (start, line) in lines(text, part.clone()) {
-        scanner.line(start, line);
+        scanner.scan_line(start, line);
     }
     // A trailing line end is followed by an empty line, which `lines` does not return.
     let ends = part.is_empty() || text[..part.end].ends_with('\n');
     if ends && cursor == part.end {
-        scanner.line(part.end, "");
+        scanner.scan_line(part.end, "");
     }
     scanner.found
 }
@@ -141,7 +141,8 @@ struct IndentScanner<'t> {
 }
 
 impl IndentScanner<'_> {
-    fn line(&mut self, start: usize, line: &str) {
+    /// Scans a line of block style that starts at byte `start`.
+    fn scan_line(&mut self, start: usize, line: &str) {
         if start < self.flow_end {
             return;
         }
@@ -182,7 +183,7 @@ impl IndentScanner<'_> {
             if rest.is_empty() {
                 let place = start + after.min(line.len());
                 let zone = start + at + 1..place;
-                return self.spot(self.path(), None, Some(place..place), zone);
+                return self.record_element(self.path(), None, Some(place..place), zone);
             }
             at = after;
         }
@@ -196,7 +197,7 @@ impl IndentScanner<'_> {
         }
         match split_key(rest) {
             Some((name, colon)) => self.key(start + at, at, name, colon, rest),
-            None if rest.starts_with(['{', '[']) => self.flow_from(start + at, indent),
+            None if rest.starts_with(['{', '[']) => self.scan_flow(start + at, indent),
             None => {
                 if !is_item {
                     self.close_frames(at);
@@ -204,7 +205,7 @@ impl IndentScanner<'_> {
                 let word = start + at..start + at + rest.trim_end().len();
                 let value = is_item.then(|| word.clone());
                 let zone = word.start..start + at + rest.len();
-                self.spot(self.path(), (!is_item).then_some(word), value, zone);
+                self.record_element(self.path(), (!is_item).then_some(word), value, zone);
             }
         }
     }
@@ -227,13 +228,15 @@ impl IndentScanner<'_> {
             self.block = Some(indent);
         }
         let key = Some(start..start + name.len());
-        self.spot(self.path(), key, Some(value..value + written.len()), zone);
+        self.record_element(self.path(), key, Some(value..value + written.len()), zone);
         if written.starts_with(['{', '[']) {
-            self.flow_from(value, indent);
+            self.scan_flow(value, indent);
         }
     }
 
-    fn flow_from(&mut self, at: usize, indent: usize) {
+    /// Scans the flow collection (`{…}` or `[…]`) at byte `at`; later lines are skipped up to its
+    /// end.
+    fn scan_flow(&mut self, at: usize, indent: usize) {
         let mut path = self.path();
         self.flow_end = FlowScanner {
             scanner: self,
@@ -275,6 +278,7 @@ impl IndentScanner<'_> {
         }
     }
 
+    /// Returns the path to the innermost open block.
     fn path(&self) -> Vec<PathStep> {
         self.frames.iter().map(|frame| frame.step.clone()).collect()
     }
@@ -288,7 +292,8 @@ impl IndentScanner<'_> {
             .collect()
     }
 
-    fn spot(
+    /// Records an element. `zone` is the byte range where the cursor counts as inside the element.
+    fn record_element(
         &mut self,
         path: Vec<PathStep>,
         key: Option<Range<usize>>,

@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 
 use crate::client::{Client, everything, file_of, offset, position, uri};
 
-/// Every site at which a resource is named: the file, the text around it with the name in `<>`, and what is named.
+/// Every site at which a resource is named: the file, the text around it with the name in `<>`, and
+/// what is named.
 const SITES: [(&str, &str, &str); 17] = [
     ("goondan.yaml", "modelRef: Model/<main>", "Model"),
     ("goondan.yaml", "- ref: Model/<spare>", "Model"),

@@ -80,8 +80,8 @@ impl RemoteAgent {
 
     /// Returns the cached card, or fetches it.
     pub(super) async fn card(&self) -> Result<Arc<AgentCard>, ToolError> {
-        let mut known = self.card.lock().await;
-        if let Some((at, card)) = &*known
+        let mut cache = self.card.lock().await;
+        if let Some((at, card)) = &*cache
             && at.elapsed() < CARD_MAX_AGE
         {
             return Ok(Arc::clone(card));
@@ -100,7 +100,7 @@ impl RemoteAgent {
             self.unreachable(&format!("has an unusable agent card at {address}: {why}"))
         })?;
         let card = Arc::new(card);
-        *known = Some((Instant::now(), Arc::clone(&card)));
+        *cache = Some((Instant::now(), Arc::clone(&card)));
         Ok(card)
     }
 
@@ -109,6 +109,7 @@ impl RemoteAgent {
         *self.card.lock().await = None;
     }
 
+    /// Fetches the agent card as JSON.
     async fn fetch(&self, address: &str) -> Result<Value, ToolError> {
         let client = http::client()
             .await
@@ -146,6 +147,7 @@ impl RemoteAgent {
         self.sent(request).await
     }
 
+    /// Sends a request. Fails unless the status is a success.
     async fn sent(&self, request: RequestBuilder) -> Result<Response, ToolError> {
         let response = request.headers(self.headers.clone()).send().await;
         let response = response
@@ -155,12 +157,12 @@ impl RemoteAgent {
             return Ok(response);
         }
         let address = response.url().clone();
-        let words = self
+        let text = self
             .body(response, MAX_CARD_BYTES)
             .await
             .unwrap_or_default();
-        let words = escaped_error_text(&String::from_utf8_lossy(&words));
-        let refused = self.unreachable(&format!("returned {status} at {address}: {words}"));
+        let text = escaped_error_text(&String::from_utf8_lossy(&text));
+        let refused = self.unreachable(&format!("returned {status} at {address}: {text}"));
         Err(match status {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
                 refused.suggest("The swarm operator must check `headers` in `spec.a2a`.")
@@ -169,14 +171,18 @@ impl RemoteAgent {
         })
     }
 
-    /// Reads a body of limited size.
-    pub(super) async fn body(&self, response: Response, most: usize) -> Result<Vec<u8>, ToolError> {
+    /// Reads the body of a response. Fails if the body is longer than `max_bytes`.
+    pub(super) async fn body(
+        &self,
+        response: Response,
+        max_bytes: usize,
+    ) -> Result<Vec<u8>, ToolError> {
         let (mut bytes, mut stream) = (Vec::new(), response.bytes_stream());
         while let Some(chunk) = stream.next().await {
             let chunk = chunk.map_err(|error| {
                 self.invalid_answer(&format!("sent an incomplete answer: {}", causes(&error)))
             })?;
-            if bytes.len() + chunk.len() > most {
+            if bytes.len() + chunk.len() > max_bytes {
                 return Err(self.invalid_answer("sent an answer that is too large"));
             }
             bytes.extend_from_slice(&chunk);
@@ -184,27 +190,28 @@ impl RemoteAgent {
         Ok(bytes)
     }
 
-    fn unreachable(&self, what: &str) -> ToolError {
-        error(Code::A2A_CONNECT, &self.name, what)
+    /// Creates the error for an agent that cannot be reached or refuses a request.
+    fn unreachable(&self, problem: &str) -> ToolError {
+        error(Code::A2A_CONNECT, &self.name, problem)
     }
 
     /// Creates the error for an invalid answer.
-    pub(super) fn invalid_answer(&self, what: &str) -> ToolError {
-        error(Code::A2A_PROTOCOL, &self.name, what)
+    pub(super) fn invalid_answer(&self, problem: &str) -> ToolError {
+        error(Code::A2A_PROTOCOL, &self.name, problem)
     }
 }
 
 /// Formats the causes without the URL, which may contain a key.
 fn causes(error: &reqwest::Error) -> String {
     let mut source = std::error::Error::source(error);
-    let mut words = if source.is_none() {
+    let mut text = if source.is_none() {
         error.to_string()
     } else {
         String::new()
     };
     while let Some(cause) = source {
-        words = cause.to_string();
+        text = cause.to_string();
         source = cause.source();
     }
-    words
+    text
 }

@@ -42,6 +42,7 @@ pub(super) struct A2aCall<'a> {
 }
 
 impl<'a> A2aCall<'a> {
+    /// Reads the arguments `message`, `conversation` and `task` of the tool call.
     pub(super) fn new(agent: &'a RemoteAgent, ctx: &'a ToolContext, input: &'a JsonObject) -> Self {
         let text = |name: &str| input.get(name).and_then(Value::as_str);
         A2aCall {
@@ -59,7 +60,7 @@ impl<'a> A2aCall<'a> {
     /// agent.
     pub(super) async fn run(mut self) -> Result<ToolOutput, ToolError> {
         let (agent, cancelled) = (self.agent, self.ctx.cancellation.clone());
-        let mut named = self.named.subscribe();
+        let mut task_id = self.named.subscribe();
         let ended = {
             let mut asking = std::pin::pin!(self.ask());
             let done = tokio::select! {
@@ -70,13 +71,16 @@ impl<'a> A2aCall<'a> {
                 Some(done) => Ok(done),
                 // The message may be in transit, so the agent may still begin a task.
                 None => {
-                    let name = async {
+                    // Waits until the agent reports the id; `None` without a task.
+                    let reported_id = async {
                         tokio::select! {
                             _ = &mut asking => None,
-                            named = named.wait_for(Option::is_some) => named.ok().and_then(|id| id.clone()),
+                            known = task_id.wait_for(Option::is_some) => {
+                                known.ok().and_then(|id| id.clone())
+                            }
                         }
                     };
-                    Err(tokio::time::timeout(CANCEL_TIMEOUT, name)
+                    Err(tokio::time::timeout(CANCEL_TIMEOUT, reported_id)
                         .await
                         .ok()
                         .flatten())
@@ -101,6 +105,8 @@ impl<'a> A2aCall<'a> {
         }
     }
 
+    /// Sends the message and waits for the end of the task. If a response is lost, queries the task
+    /// instead.
     async fn ask(&mut self) -> Result<(), ToolError> {
         let card = self.agent.card().await?;
         // A call that is repeated after a crash has the same id. Agents that check it begin no
@@ -118,22 +124,26 @@ impl<'a> A2aCall<'a> {
             .message(&id, self.message, self.conversation, self.answers);
         // The task of an answer is already known, so it can be cancelled.
         self.task.id = self.answers.map(str::to_owned);
-        self.name();
-        let sent = match card.streams {
+        self.publish_task_id();
+        let outcome = match card.streams {
             true => self.stream(&card, params).await,
             false => self
                 .request(&card, A2aMethod::Send, params)
                 .await
                 .and_then(|result| self.take(&result)),
         };
-        if let Err(failure) = sent {
+        if let Err(failure) = outcome {
             let is_refusal = failure.code.as_deref() == Some(Code::A2A_REFUSED.as_str());
             if is_refusal || self.task.id.is_none() || self.answers.is_some() {
                 // The agent may have moved after its card was read.
                 self.agent.forget_card().await;
                 return Err(failure);
             }
-            tracing::debug!(tool = self.agent.name, %failure, "polling a task of another agent");
+            tracing::debug!(
+                tool = self.agent.name,
+                %failure,
+                "could not read another agent's response; polling its task instead"
+            );
         }
         self.wait(&card).await
     }
@@ -190,8 +200,8 @@ impl<'a> A2aCall<'a> {
             match self.request(card, A2aMethod::Get, json!({"id": id})).await {
                 Ok(task) => {
                     failures = 0;
-                    let told = self.task.take(A2aResult::Task(&task));
-                    self.tell(told);
+                    let message = self.task.take(A2aResult::Task(&task));
+                    self.report_progress(message);
                 }
                 Err(failure) => {
                     failures += 1;
@@ -205,6 +215,7 @@ impl<'a> A2aCall<'a> {
         Ok(())
     }
 
+    /// Sends a request and returns its result.
     async fn request(
         &self,
         card: &AgentCard,
@@ -227,17 +238,17 @@ impl<'a> A2aCall<'a> {
                 .invalid_answer(&format!("sent an answer that is not JSON: {failure}"))
         })?;
         if let Some(refusal) = response.get("error").filter(|error| !error.is_null()) {
-            let words = refusal
+            let message = refusal
                 .get("message")
                 .and_then(Value::as_str)
                 .unwrap_or("no reason given");
             let number = refusal.get("code").cloned().unwrap_or_default();
-            let what = format!(
+            let problem = format!(
                 "refused the request: {} ({})",
-                escaped_error_text(words),
+                escaped_error_text(message),
                 escaped_error_text(&number.to_string())
             );
-            return Err(error(Code::A2A_REFUSED, &self.agent.name, what));
+            return Err(error(Code::A2A_REFUSED, &self.agent.name, problem));
         }
         match response.get_mut("result").map(Value::take) {
             Some(result @ Value::Object(_)) => Ok(result),
@@ -245,44 +256,48 @@ impl<'a> A2aCall<'a> {
         }
     }
 
+    /// Applies a result to the task, and reports progress.
     fn take(&mut self, result: &Value) -> Result<(), ToolError> {
         let piece = A2aResult::read(result).ok_or_else(|| {
             self.agent
                 .invalid_answer("sent an answer that is not valid A2A")
         })?;
-        let told = self.task.take(piece);
-        self.name();
-        self.tell(told);
+        let message = self.task.take(piece);
+        self.publish_task_id();
+        self.report_progress(message);
         Ok(())
     }
 
     /// Publishes the task id for a possible cancellation.
-    fn name(&self) {
-        self.named.send_if_modified(|named| {
-            named.is_none() && {
-                *named = self.task.id.clone();
-                named.is_some()
+    fn publish_task_id(&self) {
+        self.named.send_if_modified(|task_id| {
+            task_id.is_none() && {
+                *task_id = self.task.id.clone();
+                task_id.is_some()
             }
         });
     }
 
     /// Reports a message of the agent as progress.
-    fn tell(&self, words: Option<String>) {
-        if let Some(words) = words.filter(|_| self.task.state() == A2aTaskState::Open) {
-            let words: String = words.chars().take(MAX_MESSAGE_CHARS).collect();
-            self.ctx
-                .progress
-                .update(&untrusted_text::line(words).to_string(), JsonObject::new());
+    fn report_progress(&self, message: Option<String>) {
+        // A finished task reports its result, not progress.
+        if let Some(message) = message.filter(|_| self.task.state() == A2aTaskState::Open) {
+            let message: String = message.chars().take(MAX_MESSAGE_CHARS).collect();
+            self.ctx.progress.update(
+                &untrusted_text::line(message).to_string(),
+                JsonObject::new(),
+            );
         }
     }
 
+    /// Converts the finished task to the output of the tool call. Fails if the task failed.
     fn output(self) -> Result<ToolOutput, ToolError> {
         let A2aCall { agent, task, .. } = self;
         let conversation = task.context.clone();
         let answer = task.answer();
         match task.state() {
             A2aTaskState::Failed => {
-                let words = if task.words.trim().is_empty() {
+                let reason = if task.words.trim().is_empty() {
                     "no reason given"
                 } else {
                     &task.words
@@ -290,7 +305,7 @@ impl<'a> A2aCall<'a> {
                 Err(error(
                     Code::A2A_TASK,
                     &agent.name,
-                    format_args!("failed the task: {}", escaped_error_text(words)),
+                    format_args!("failed the task: {}", escaped_error_text(reason)),
                 ))
             }
             A2aTaskState::Asks => Ok(ToolOutput {
@@ -308,14 +323,14 @@ impl<'a> A2aCall<'a> {
     }
 }
 
-/// Limits the size of a stream.
+/// Limits the size of a stream: fails after [`MAX_ANSWER_BYTES`].
 fn bounded<E: std::error::Error + Send + Sync + 'static>(
     stream: impl Stream<Item = Result<Bytes, E>>,
 ) -> impl Stream<Item = Result<Bytes, std::io::Error>> {
-    let mut left = MAX_ANSWER_BYTES;
+    let mut remaining_bytes = MAX_ANSWER_BYTES;
     stream.map(move |chunk| {
         let chunk = chunk.map_err(std::io::Error::other)?;
-        left = left
+        remaining_bytes = remaining_bytes
             .checked_sub(chunk.len())
             .ok_or_else(|| std::io::Error::other("the answer is larger than 16 MiB"))?;
         Ok(chunk)

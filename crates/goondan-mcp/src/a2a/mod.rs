@@ -47,8 +47,8 @@ impl A2aTools {
 }
 
 /// Creates an error about the agent of the Tool `name`.
-fn error(code: Code, name: &str, what: impl std::fmt::Display) -> ToolError {
-    ToolError::new(format!("the agent of Tool/{name} {what}")).code(code)
+fn error(code: Code, name: &str, problem: impl std::fmt::Display) -> ToolError {
+    ToolError::new(format!("the agent of Tool/{name} {problem}")).code(code)
 }
 
 #[async_trait]

@@ -44,14 +44,14 @@ impl A2aTask {
                         .iter()
                         .for_each(|artifact| self.add(artifact, false));
                 }
-                self.stand(task.get("status")?)
+                self.set_status(task.get("status")?)
             }
             A2aResult::Status(update) => {
-                self.name(update);
-                self.stand(update.get("status")?)
+                self.set_ids(update);
+                self.set_status(update.get("status")?)
             }
             A2aResult::Artifact(update) => {
-                self.name(update);
+                self.set_ids(update);
                 self.add(
                     update.get("artifact")?,
                     update.get("append") == Some(&Value::Bool(true)),
@@ -66,13 +66,15 @@ impl A2aTask {
         }
     }
 
-    fn name(&mut self, update: &Value) {
+    /// Copies the ids of an update, if they are not known yet.
+    fn set_ids(&mut self, update: &Value) {
         let text = |field: &str| update.get(field).and_then(Value::as_str).map(str::to_owned);
         self.id = self.id.take().or_else(|| text("taskId"));
         self.context = self.context.take().or_else(|| text("contextId"));
     }
 
-    fn stand(&mut self, status: &Value) -> Option<String> {
+    /// Sets the state. Returns the agent's message about the state, unless it is empty.
+    fn set_status(&mut self, status: &Value) -> Option<String> {
         self.state = Some(state(status));
         self.words = status
             .get("message")
@@ -81,6 +83,7 @@ impl A2aTask {
         Some(self.words.clone()).filter(|words| !words.trim().is_empty())
     }
 
+    /// Adds an artifact, or appends to or replaces the artifact with the same id.
     fn add(&mut self, artifact: &Value, append: bool) {
         let id = artifact
             .get("artifactId")
@@ -130,8 +133,10 @@ impl A2aTask {
     }
 }
 
-fn parts(of: &Value) -> Vec<Value> {
-    of.get("parts")
+/// Returns the parts of a message or an artifact.
+fn parts(object: &Value) -> Vec<Value> {
+    object
+        .get("parts")
         .and_then(Value::as_array)
         .cloned()
         .unwrap_or_default()

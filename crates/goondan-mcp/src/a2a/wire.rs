@@ -35,6 +35,7 @@ impl A2aProtocolVersion {
         }
     }
 
+    /// Returns the JSON-RPC method name of this version.
     fn method(self, method: A2aMethod) -> &'static str {
         match (self, method) {
             (A2aProtocolVersion::V03, A2aMethod::Send) => "message/send",
@@ -48,6 +49,7 @@ impl A2aProtocolVersion {
         }
     }
 
+    /// Creates a JSON-RPC request.
     pub(super) fn request(
         self,
         method: A2aMethod,
@@ -60,6 +62,7 @@ impl A2aProtocolVersion {
         json!({"jsonrpc": "2.0", "id": 1, "method": self.method(method), "params": params})
     }
 
+    /// Creates the parameters of a request that sends a text.
     pub(super) fn message(
         self,
         id: &str,

@@ -47,7 +47,7 @@ const SCHEMA_WORDS: [&str; 7] = [
     "structured output",
 ];
 
-/// Parts of messages that mean that a server, or the one behind a gateway, is starting.
+/// Parts of messages that mean that the server, or the server that a gateway calls, is starting.
 const STARTING_WORDS: [&str; 4] = [
     "loading",
     "connection error",
@@ -98,7 +98,7 @@ impl FailureContext {
         }
     }
 
-    /// Returns the error of a request or an answer that did not get through.
+    /// Returns the error for a request or an answer that did not get through.
     pub(crate) fn transport(&self, host: &str, error: &reqwest::Error) -> ModelError {
         let reason = error_chain(error);
         let failure = if error.is_builder() {
@@ -109,14 +109,14 @@ impl FailureContext {
                 false => ModelErrorKind::Connection,
             };
             let failure = ModelError::new(kind, format!("{host} is not reachable: {reason}."));
-            with_suggestion(failure, self.reach(host, &reason))
+            with_suggestion(failure, self.suggestion_to_reach(host, &reason))
         } else {
             connection(format!("The stream from {host} broke off: {reason}."))
         };
         self.without_secrets(failure)
     }
 
-    /// Returns the error of a request that cannot be sent.
+    /// Returns the error for a request that cannot be sent.
     pub(crate) fn unsendable(&self, host: &str, reason: &str) -> ModelError {
         self.without_secrets(configuration(
             format!("The request to {host} cannot be sent: {reason}."),
@@ -127,7 +127,8 @@ impl FailureContext {
         ))
     }
 
-    /// Returns the error of an HTTP status.
+    /// Converts an unsuccessful HTTP response to a model error. `sent_schema`: whether the request
+    /// had an output schema.
     pub(crate) fn status(
         &self,
         host: &str,
@@ -138,12 +139,13 @@ impl FailureContext {
     ) -> ModelError {
         let json: Value = serde_json::from_str(body).unwrap_or(Value::Null);
         let html = is_html(body);
-        if html
+        // Logins and redirections have better messages, which name the key or the new URL.
+        let is_wrong_url = html
             && is_permanent(status)
             && !matches!(status.as_u16(), 401 | 403)
-            && !status.is_redirection()
-        {
-            return self.html(host);
+            && !status.is_redirection();
+        if is_wrong_url {
+            return self.web_page_error(host);
         }
         let mut reported = match &json {
             Value::Null if html => ReportedError {
@@ -160,14 +162,14 @@ impl FailureContext {
         let location = headers
             .get(LOCATION)
             .and_then(|location| location.to_str().ok());
-        self.refused(host, status, &reported, location, sent_schema)
+        self.refused_error(host, status, &reported, location, sent_schema)
     }
 
-    /// Returns the error of one answer.
-    pub(crate) fn provider(&self, host: &str, error: ProviderError) -> ModelError {
+    /// Converts an error in a provider's answer to a model error without secrets.
+    pub(crate) fn provider_error(&self, host: &str, error: ProviderError) -> ModelError {
         let failure = match error {
-            ProviderError::Reported(reported) => self.reported(host, &reported),
-            ProviderError::Unreadable(error) if error.is_eof() => self.broken(host),
+            ProviderError::Reported(reported) => self.reported_error(host, &reported),
+            ProviderError::Unreadable(error) if error.is_eof() => self.broken_stream_error(host),
             ProviderError::Unreadable(error) => {
                 protocol(format!("{host} sent an event that is not JSON: {error}."))
             }
@@ -186,15 +188,15 @@ impl FailureContext {
         self.without_secrets(failure)
     }
 
-    /// Returns the error of a JSON body that reports one instead of a stream. Without a status, it mostly means that the
+    /// Returns the error for a JSON body that reports one instead of a stream. Without a status, it mostly means that the
     /// path does not exist, so a retry cannot help.
-    pub(crate) fn instead_of_stream(&self, host: &str, error: ProviderError) -> ModelError {
+    pub(crate) fn error_instead_of_stream(&self, host: &str, error: ProviderError) -> ModelError {
         let reported = match error {
             ProviderError::Reported(reported) => reported,
-            other => return self.provider(host, other),
+            other => return self.provider_error(host, other),
         };
         if reported.status.is_some() || is_quota(&reported) {
-            return self.provider(host, ProviderError::Reported(reported));
+            return self.provider_error(host, ProviderError::Reported(reported));
         }
         self.without_secrets(with_suggestion(
             protocol(format!(
@@ -205,18 +207,19 @@ impl FailureContext {
         ))
     }
 
-    fn reported(&self, host: &str, reported: &ReportedError) -> ModelError {
+    /// Returns the error for an answer in which the provider reported `reported`.
+    fn reported_error(&self, host: &str, reported: &ReportedError) -> ModelError {
         match reported
             .status
             .and_then(|status| StatusCode::from_u16(status).ok())
         {
-            Some(status) => self.refused(host, status, reported, None, false),
+            Some(status) => self.refused_error(host, status, reported, None, false),
             None if is_quota(reported) => {
                 let message = format!(
                     "{host} refused the request{}",
                     after_colon(&reported.message)
                 );
-                self.quota(402, message)
+                self.quota_error(402, message)
             }
             None => ModelError {
                 retry_after: reported.retry_after,
@@ -228,7 +231,8 @@ impl FailureContext {
         }
     }
 
-    fn refused(
+    /// Returns the error for a request that the provider answered with an error status.
+    fn refused_error(
         &self,
         host: &str,
         status: StatusCode,
@@ -238,12 +242,12 @@ impl FailureContext {
     ) -> ModelError {
         let message = format!(
             "{host} answered {}{}",
-            named(status),
+            code_and_reason(status),
             after_colon(&reported.message)
         );
         let code = status.as_u16();
         if is_quota(reported) && matches!(code, 400 | 402 | 403 | 429) || code == 402 {
-            return self.without_secrets(self.quota(code, message));
+            return self.without_secrets(self.quota_error(code, message));
         }
         let words = reported.message.to_lowercase();
         let is_starting =
@@ -262,14 +266,15 @@ impl FailureContext {
                     "Write `capabilities: {{structuredOutput: false}}` in {}.",
                     self.resource
                 )),
-                false => self.after_status(status, location),
+                false => self.suggestion_for_status(status, location),
             },
             retry_after: reported.retry_after,
             ..ModelError::new(kind, message)
         })
     }
 
-    fn quota(&self, status: u16, message: String) -> ModelError {
+    /// Returns the error for an account without credit.
+    fn quota_error(&self, status: u16, message: String) -> ModelError {
         with_suggestion(
             ModelError::new(ModelErrorKind::Quota(status), message),
             format!(
@@ -279,7 +284,8 @@ impl FailureContext {
         )
     }
 
-    fn after_status(&self, status: StatusCode, location: Option<&str>) -> Option<String> {
+    /// Returns the fix for an HTTP status, or `None` if there is no usual fix.
+    fn suggestion_for_status(&self, status: StatusCode, location: Option<&str>) -> Option<String> {
         match status.as_u16() {
             401 | 403 => Some(format!(
                 "Check the key, which comes from {}.",
@@ -289,7 +295,7 @@ impl FailureContext {
                 "Fetch the model with `ollama pull {}`.",
                 self.model
             )),
-            404 => Some(self.after_not_found()),
+            404 => Some(self.suggestion_for_not_found()),
             300..=399 => location.map(|to| {
                 format!(
                     "The URL moved to {to}. Use the new URL as `endpoint` of {}.",
@@ -300,7 +306,8 @@ impl FailureContext {
         }
     }
 
-    fn after_not_found(&self) -> String {
+    /// Returns the fix for a model or URL that does not exist.
+    fn suggestion_for_not_found(&self) -> String {
         let checks = format!(
             "Check `model` ({}) and `endpoint` of {}",
             self.model, self.resource
@@ -311,14 +318,14 @@ impl FailureContext {
         }
     }
 
-    /// Returns the error of a stream that ended before the answer did.
-    pub(crate) fn broken(&self, host: &str) -> ModelError {
+    /// Returns the error for a stream that ended before the answer did.
+    pub(crate) fn broken_stream_error(&self, host: &str) -> ModelError {
         connection(format!(
             "The stream broke off: {host} ended it before the answer was complete."
         ))
     }
 
-    /// Returns the error of a provider that sends nothing for too long.
+    /// Returns the error for a provider that sends nothing for too long.
     pub(crate) fn silent(&self, host: &str) -> ModelError {
         with_suggestion(
             connection(format!(
@@ -329,7 +336,7 @@ impl FailureContext {
         )
     }
 
-    /// Returns the error of an answer that exceeds a limit.
+    /// Returns the error for an answer that exceeds a limit.
     pub(crate) fn too_large(&self, host: &str, max_bytes: usize) -> ModelError {
         let mebibytes = max_bytes / (1024 * 1024);
         with_suggestion(
@@ -340,7 +347,7 @@ impl FailureContext {
         )
     }
 
-    /// Returns the error of a body that cannot be divided into events.
+    /// Returns the error for a body that cannot be divided into events.
     pub(crate) fn framing(&self, host: &str, error: &FramingError) -> ModelError {
         match error {
             FramingError::TooLong => self.too_large(host, limits::MAX_ANSWER_BYTES),
@@ -353,21 +360,21 @@ impl FailureContext {
         }
     }
 
-    /// Returns the error of an answer without embeddings.
+    /// Returns the error for an embeddings answer that cannot be used.
     pub(crate) fn embeddings(&self, host: &str, body: &str, error: ProviderError) -> ModelError {
         match error {
-            _ if is_html(body) => self.html(host),
+            _ if is_html(body) => self.web_page_error(host),
             ProviderError::Unreadable(error) if error.is_eof() => {
                 connection(format!("{host} sent an incomplete answer."))
             }
             ProviderError::Unreadable(error) => protocol(format!(
                 "The answer of {host} is not a list of embeddings: {error}."
             )),
-            error => self.provider(host, error),
+            error => self.provider_error(host, error),
         }
     }
 
-    /// Returns the error of embeddings that take too long.
+    /// Returns the error for an embeddings request that takes too long.
     pub(crate) fn no_embeddings_within(&self, host: &str, limit: Duration) -> ModelError {
         connection(format!(
             "{host} returned no embeddings within {} seconds.",
@@ -375,8 +382,8 @@ impl FailureContext {
         ))
     }
 
-    /// Returns the error of a web page instead of an answer.
-    pub(crate) fn html(&self, host: &str) -> ModelError {
+    /// Returns the error for a web page instead of an answer.
+    pub(crate) fn web_page_error(&self, host: &str) -> ModelError {
         with_suggestion(
             protocol(format!(
                 "{host} answered with a web page instead of JSON, so `endpoint` may be wrong."
@@ -385,10 +392,10 @@ impl FailureContext {
         )
     }
 
-    /// Returns the error of an answer without any event. `probe` is the start of the body, or the answer to a GET.
+    /// Returns the error for an answer without any event. `probe` is the start of the body, or the answer to a GET.
     pub(crate) fn without_events(&self, host: &str, probe: Option<ProbeAnswer>) -> ModelError {
         let failure = match probe {
-            Some(probe) if is_html(&probe.body) => self.html(host),
+            Some(probe) if is_html(&probe.body) => self.web_page_error(host),
             Some(probe) if probe.status == 200 && probe.body.trim_start().starts_with('{') => {
                 with_suggestion(
                     protocol(format!(
@@ -399,7 +406,7 @@ impl FailureContext {
                 )
             }
             _ => with_suggestion(
-                self.broken(host),
+                self.broken_stream_error(host),
                 format!(
                     "If the error recurs, check `endpoint` of {}.",
                     self.resource
@@ -409,7 +416,8 @@ impl FailureContext {
         self.without_secrets(failure)
     }
 
-    fn reach(&self, host: &str, reason: &str) -> String {
+    /// Returns the fix for a `host` that is not reachable because of `reason`.
+    fn suggestion_to_reach(&self, host: &str, reason: &str) -> String {
         if reason.contains("certificate") {
             return format!(
                 "This machine does not trust the certificate of {host}. Install the package \
@@ -433,6 +441,7 @@ impl FailureContext {
         }
     }
 
+    /// Redacts the key and the headers in `failure`.
     fn without_secrets(&self, mut failure: ModelError) -> ModelError {
         self.redactor.clean(&mut failure.message);
         failure
@@ -455,10 +464,12 @@ fn is_refused(error: &reqwest::Error) -> bool {
     false
 }
 
+/// Returns whether a retry cannot help after `status`.
 fn is_permanent(status: StatusCode) -> bool {
     !ModelError::new(ModelErrorKind::Status(status.as_u16()), "").is_transient()
 }
 
+/// Returns whether the provider reported an account without credit.
 fn is_quota(reported: &ReportedError) -> bool {
     let code = reported.code.as_deref().unwrap_or_default();
     let text = format!("{code} {}", reported.message).to_lowercase();
@@ -478,7 +489,7 @@ pub(crate) fn is_html(text: &str) -> bool {
 }
 
 /// Returns `429 Too Many Requests`, or only the number if it has no name.
-fn named(status: StatusCode) -> String {
+fn code_and_reason(status: StatusCode) -> String {
     match status.canonical_reason() {
         Some(reason) => format!("{} {reason}", status.as_u16()),
         None => status.as_u16().to_string(),
@@ -495,6 +506,7 @@ fn after_colon(words: &str) -> String {
     }
 }
 
+/// Returns the first characters of `text`, with an ellipsis if it is longer.
 fn clipped(text: &str) -> String {
     match text.char_indices().nth(MAX_MESSAGE_CHARS) {
         Some((end, _)) => format!("{} …", &text[..end]),

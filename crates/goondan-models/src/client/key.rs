@@ -31,6 +31,7 @@ pub(crate) fn find(
     }
 }
 
+/// Returns the key in the Model's `apiKey`.
 fn declared(
     model: &Resource<Model>,
     source: &ValueSource,
@@ -57,6 +58,8 @@ fn declared(
     })
 }
 
+/// Returns the key in the provider's variable. Fails if the provider requires a key and the
+/// variable is not set.
 fn usual(
     model: &Resource<Model>,
     provider: &ModelProvider,

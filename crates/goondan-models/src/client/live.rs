@@ -86,6 +86,8 @@ impl LiveClient {
             .await
     }
 
+    /// Sends a request. Fails if the status of the response is not a success. `sends_schema`:
+    /// whether the request has an output schema.
     async fn post(
         &self,
         url: Url,
@@ -142,6 +144,7 @@ impl LiveClient {
             .map_err(|reason| self.failures.unsendable(&self.host, &reason))
     }
 
+    /// Returns the headers of a model call, including its trace headers.
     fn headers_for(&self, request: &ModelRequest) -> Result<HeaderMap, ModelError> {
         let headers = self.headers.clone();
         let mut headers =

@@ -22,8 +22,8 @@ pub(crate) struct RequestBuilder {
     transcript_key: String,
     effort: Option<ReasoningEffort>,
     /// Fields of the Model's `options.body`, which take precedence.
-    own_fields: JsonObject,
-    heads: Mutex<Vec<CachedHead>>,
+    model_fields: JsonObject,
+    cached_heads: Mutex<Vec<CachedHead>>,
 }
 
 /// The fields of a body except the system prompt and the messages.
@@ -44,18 +44,19 @@ struct CachedHead {
 }
 
 impl RequestBuilder {
+    /// Creates a builder. Each request contains the `model_fields` unchanged.
     pub(crate) fn new(
         format: Arc<dyn WireFormat>,
         transcript_key: String,
         effort: Option<ReasoningEffort>,
-        own_fields: JsonObject,
+        model_fields: JsonObject,
     ) -> Self {
         RequestBuilder {
             format,
             transcript_key,
             effort,
-            own_fields,
-            heads: Mutex::default(),
+            model_fields,
+            cached_heads: Mutex::default(),
         }
     }
 
@@ -89,6 +90,8 @@ impl RequestBuilder {
         })
     }
 
+    /// Returns the field with the system prompt, with a comma before it; `None` if the format has
+    /// no such field or there is no prompt.
     fn system_field(
         &self,
         request: &ModelRequest,
@@ -130,7 +133,10 @@ impl RequestBuilder {
         if request.tools.is_empty() && !called.is_empty() {
             return self.encode_head(request, called, open_turn);
         }
-        let mut heads = self.heads.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut heads = self
+            .cached_heads
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let is_same =
             |known: &&CachedHead| known.open_turn == open_turn && known.belongs_to(request);
         if let Some(known) = heads.iter().find(is_same) {
@@ -165,7 +171,7 @@ impl RequestBuilder {
             called_tools,
             open_turn,
         });
-        merge_own_fields(&mut fields, &self.own_fields);
+        merge_own_fields(&mut fields, &self.model_fields);
         let has_messages = fields.contains_key(self.format.messages_field());
         let has_system = self
             .format

@@ -12,12 +12,12 @@ use reqwest::header::{HeaderName, HeaderValue};
 use crate::errors::configuration;
 use crate::provider::ModelProvider;
 
-/// Longest silence of a provider, if `options.timeoutSeconds` is absent.
+/// Maximum silence of a provider, if `options.timeoutSeconds` is absent.
 const DEFAULT_IDLE_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Options of a Model that its client follows.
 pub(crate) struct ClientSettings {
-    /// Longest time without an event, before the answer begins and between its pieces.
+    /// Maximum time without an event, before the answer begins and between its pieces.
     pub(crate) idle_timeout: Duration,
     pub(crate) headers: Vec<(HeaderName, Secret)>,
     /// Fields that are merged into every body.
@@ -70,7 +70,8 @@ pub(crate) fn wire_of(model: &Resource<Model>, provider: &ModelProvider) -> Prov
     wire_with(model, provider, model.spec.options.api)
 }
 
-/// OpenAI's format is chat or responses. A server at another address mostly accepts only chat.
+/// Returns the format for `model` with the option `api`, which selects one of OpenAI's formats.
+/// Servers at other addresses usually accept only the chat format.
 fn wire_with(
     model: &Resource<Model>,
     provider: &ModelProvider,
@@ -93,6 +94,7 @@ fn wire_with(
     }
 }
 
+/// Returns the headers in `options.headers` of `model`.
 fn headers(
     model: &Resource<Model>,
     environment: &Environment,

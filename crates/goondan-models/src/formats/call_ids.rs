@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 /// Length of call ids that Mistral accepts.
 const SHORT_ID_LENGTH: usize = 9;
 
-/// Longest call id that every provider accepts.
+/// Maximum length of a call id that every provider accepts.
 const MAX_ID_LENGTH: usize = 64;
 
 /// Characters of a digest that keep changed ids apart.

@@ -46,7 +46,7 @@ pub(crate) use transcript::{EncodedTranscript, TranscriptCache};
 /// Description of a tool that the conversation has called and that the agent no longer has.
 pub(crate) const FORMER_TOOL_DESCRIPTION: &str = "Not available any more.";
 
-/// A model behind a provider, as a format needs it.
+/// A model and its provider, as a format needs them.
 #[derive(Debug, Clone)]
 pub(crate) struct ModelTarget {
     pub(crate) provider: &'static ModelProvider,
@@ -85,7 +85,7 @@ pub(crate) struct RequestContext<'a> {
 pub(crate) enum EventFraming {
     /// Server-sent events; the event is the JSON of its `data` lines.
     ServerSentEvents,
-    /// One JSON value a line.
+    /// One JSON value per line.
     JsonLines,
     /// Amazon's binary event stream; the data is the JSON payload.
     AmazonEvents,

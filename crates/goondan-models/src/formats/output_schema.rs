@@ -41,18 +41,19 @@ const ACCEPTED_FORMATS: [&str; 9] = [
 /// they refuse become text in the description. Answers are checked against the schema as it was
 /// written.
 pub(crate) fn output_schema(schema: &Value) -> Value {
-    closed(&sent_schema(ProviderWireFormat::Anthropic, schema))
+    close_schema(&sent_schema(ProviderWireFormat::Anthropic, schema))
 }
 
-fn closed(schema: &Value) -> Value {
+/// Returns `schema` with closed objects, and with the refused keywords in the description.
+fn close_schema(schema: &Value) -> Value {
     let Value::Object(schema) = schema else {
         return schema.clone();
     };
     let (mut sent, mut refused) = (Map::new(), Map::new());
     for (key, value) in schema {
         match key.as_str() {
-            "oneOf" => sent.insert("anyOf".to_owned(), closed_list(value)),
-            key if is_accepted(key, value) => sent.insert(key.to_owned(), closed_value(key, value)),
+            "oneOf" => sent.insert("anyOf".to_owned(), close_list(value)),
+            key if is_accepted(key, value) => sent.insert(key.to_owned(), close_value(key, value)),
             _ => refused.insert(key.clone(), value.clone()),
         };
     }
@@ -65,6 +66,7 @@ fn closed(schema: &Value) -> Value {
     Value::Object(sent)
 }
 
+/// Returns whether the provider accepts the keyword `key` with `value`.
 fn is_accepted(key: &str, value: &Value) -> bool {
     match key {
         "format" => value
@@ -75,25 +77,28 @@ fn is_accepted(key: &str, value: &Value) -> bool {
     }
 }
 
-fn closed_value(key: &str, value: &Value) -> Value {
+/// Closes the schemas in the value of the keyword `key`.
+fn close_value(key: &str, value: &Value) -> Value {
     match (key, value) {
         ("properties" | "$defs" | "definitions", Value::Object(schemas)) => schemas
             .iter()
-            .map(|(name, schema)| (name.clone(), closed(schema)))
+            .map(|(name, schema)| (name.clone(), close_schema(schema)))
             .collect(),
-        ("items", _) => closed(value),
-        ("anyOf" | "allOf", _) => closed_list(value),
+        ("items", _) => close_schema(value),
+        ("anyOf" | "allOf", _) => close_list(value),
         _ => value.clone(),
     }
 }
 
-fn closed_list(value: &Value) -> Value {
+/// Closes each schema in a list.
+fn close_list(value: &Value) -> Value {
     match value {
-        Value::Array(schemas) => schemas.iter().map(closed).collect(),
+        Value::Array(schemas) => schemas.iter().map(close_schema).collect(),
         other => other.clone(),
     }
 }
 
+/// Adds the refused keywords to the description of the sent schema.
 fn describe(refused: Map<String, Value>, sent: &mut Map<String, Value>) {
     let rule = format!(
         "The value must satisfy this JSON Schema: {}",

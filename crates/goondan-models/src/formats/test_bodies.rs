@@ -17,7 +17,7 @@ use crate::client::RequestBuilder;
 use crate::provider::provider;
 use crate::testing::{message, request};
 
-/// Returns the model `model` behind the provider `name`.
+/// Returns the model `model` of the provider `name`.
 pub(crate) fn target(name: &str, model: &str) -> ModelTarget {
     ModelTarget {
         provider: provider(name).expect("a provider"),

@@ -82,6 +82,7 @@ impl CallAssembler {
         by_id().or(Some(last).filter(|_| has_late_id))
     }
 
+    /// Returns the call with the number `at`.
     pub(crate) fn get(&self, at: usize) -> Option<&PartialToolCall> {
         self.calls.get(at)
     }
@@ -138,6 +139,7 @@ impl PartialToolCall {
         })
     }
 
+    /// Appends a piece to the call.
     fn add(&mut self, piece: &CallPiece<'_>) {
         self.index = self.index.or(piece.index);
         if self.id.is_empty() {
@@ -149,7 +151,7 @@ impl PartialToolCall {
         self.arguments.push_str(piece.text());
     }
 
-    /// Names come whole, in pieces, or whole in every piece.
+    /// Adds the name of a piece. Names come whole, in pieces, or whole in every piece.
     fn add_name(&mut self, piece: &CallPiece<'_>) {
         let name = piece.name();
         if name.starts_with(&self.name) {
@@ -157,6 +159,8 @@ impl PartialToolCall {
         } else if self.arguments.is_empty() {
             self.name.push_str(name);
         }
+        // A name after complete arguments: the piece repeats this call's name, or begins another
+        // call of the same tool. The id is kept for that call.
         if is_complete(&self.arguments) {
             self.repeated = Some(piece.id().to_owned());
         }

@@ -26,8 +26,9 @@ pub(crate) struct TranscriptCache {
 /// The encoded messages of a conversation in one format.
 #[derive(Default)]
 pub(crate) struct EncodedTranscript {
-    /// Number of messages that are encoded, and the last one of them.
-    taken: usize,
+    /// Number of encoded messages.
+    encoded_count: usize,
+    /// The last encoded message.
     last: Option<Arc<Message>>,
     blocks: Vec<Bytes>,
     block: Vec<u8>,
@@ -44,8 +45,8 @@ struct EncodedMessage {
 impl TranscriptCache {
     /// Returns the transcript for `key`, which is empty when it is new.
     pub(crate) fn transcript(&mut self, key: &str) -> &mut EncodedTranscript {
-        let known = self.transcripts.iter().position(|(known, _)| known == key);
-        let at = known.unwrap_or_else(|| {
+        let position = self.transcripts.iter().position(|(known, _)| known == key);
+        let at = position.unwrap_or_else(|| {
             if self.transcripts.len() == MAX_TRANSCRIPTS {
                 self.transcripts.remove(0);
             }
@@ -58,22 +59,24 @@ impl TranscriptCache {
 }
 
 impl EncodedTranscript {
-    /// Encodes what is new in `messages`. A transcript of other messages starts again.
+    /// Encodes the messages that were added since the last call. If `messages` does not continue
+    /// the encoded messages, encodes all again.
     pub(crate) fn catch_up(&mut self, messages: &[Arc<Message>], format: &dyn WireFormat) {
         if !self.is_prefix_of(messages) {
             *self = EncodedTranscript::default();
         }
-        for message in &messages[self.taken..] {
+        for message in &messages[self.encoded_count..] {
             self.add(message, format);
         }
-        self.taken = messages.len();
+        self.encoded_count = messages.len();
         self.last = messages.last().cloned();
     }
 
-    /// Messages are only ever added, so the last encoded one vouches for those before it.
+    /// Returns whether `messages` begins with the encoded messages. Messages are only ever added,
+    /// so comparing the last encoded message is sufficient.
     fn is_prefix_of(&self, messages: &[Arc<Message>]) -> bool {
         let same = self
-            .taken
+            .encoded_count
             .checked_sub(1)
             .and_then(|last| messages.get(last));
         match (&self.last, same) {
@@ -83,6 +86,7 @@ impl EncodedTranscript {
         }
     }
 
+    /// Encodes one message.
     fn add(&mut self, message: &Message, format: &dyn WireFormat) {
         if message.data.role != MessageRole::Tool {
             let files = self.messages.take_files();
@@ -95,6 +99,7 @@ impl EncodedTranscript {
         }
     }
 
+    /// Encodes a complete message and shares the earlier messages that need no cache mark anymore.
     fn close(&mut self, draft: &DraftMessage, format: &dyn WireFormat) {
         self.recent.push_back(EncodedMessage::of(draft, format));
         let mark = format.cache_mark();

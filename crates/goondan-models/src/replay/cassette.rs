@@ -8,12 +8,12 @@ use super::entry::CassetteEntry;
 use crate::errors::configuration;
 use crate::files::read_inside;
 
-/// The option that names a cassette.
+/// The option with the path of a cassette.
 pub(super) const CASSETTE_FIELD: &str = "spec.options.cassette";
-/// The largest cassette, in bytes.
+/// Maximum size of a cassette, in bytes.
 const MAX_CASSETTE_BYTES: u64 = 256 * 1024 * 1024;
 
-/// The entries of the cassette at `path` below `root`. A last line that was cut off while it was written is left out.
+/// Returns the entries of the cassette at `path` below `root`. An incomplete last line is ignored.
 pub(crate) fn read(root: &Path, path: &str) -> Result<Vec<CassetteEntry>, ModelError> {
     let text = read_inside(root, path, MAX_CASSETTE_BYTES)
         .map_err(|error| error.within(CASSETTE_FIELD, None))?;

@@ -1,19 +1,19 @@
-//! Tells what differs between a request and the one on the cassette.
+//! Compares a request with a recorded request.
 
 use goondan_spec::Resource;
 use goondan_spec::kinds::{Model, RequestPart};
 
 use super::entry::{AskedMessage, RecordedRequest};
 
-/// How much of a text is shown, in characters.
+/// Maximum number of characters of a shown text.
 const MAX_SHOWN_CHARS: usize = 80;
 
-/// Parts of a request that need not be the same.
+/// Parts of a request that are not compared.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct IgnoredParts(Vec<RequestPart>);
 
 impl IgnoredParts {
-    /// The parts in `options.ignore` of `model`.
+    /// Returns the parts in `options.ignore` of `model`.
     pub(crate) fn of(model: &Resource<Model>) -> Self {
         IgnoredParts(model.spec.options.ignore.clone())
     }
@@ -22,47 +22,48 @@ impl IgnoredParts {
         self.0.contains(&part)
     }
 
-    /// Whether everything counts.
+    /// Returns whether all parts are compared.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-/// What differs in the parts that count, a phrase each; empty where nothing does.
+/// Returns one phrase per compared part in which the requests differ; empty if they are equal.
 pub(crate) fn differences(
     recorded: &RecordedRequest,
     now: &RecordedRequest,
     ignored: &IgnoredParts,
 ) -> Vec<String> {
-    let mut found = Vec::new();
+    let mut differences = Vec::new();
     if !ignored.has(RequestPart::System) && recorded.system != now.system {
         let (then, now) = (recorded.system.as_deref(), now.system.as_deref());
-        found.push(format!(
+        differences.push(format!(
             "the system prompt was {}, is {}",
-            shown(then.unwrap_or("")),
-            shown(now.unwrap_or(""))
+            quoted(then.unwrap_or("")),
+            quoted(now.unwrap_or(""))
         ));
     }
     if !ignored.has(RequestPart::Messages) {
-        found.extend(message_difference(&recorded.messages, &now.messages));
+        differences.extend(message_difference(&recorded.messages, &now.messages));
     }
     if !ignored.has(RequestPart::Tools) && recorded.tools != now.tools {
-        found.push(format!(
+        differences.push(format!(
             "the tools were [{}], are [{}]",
             recorded.tools.join(", "),
             now.tools.join(", ")
         ));
     }
     if !ignored.has(RequestPart::Params) && recorded.params != now.params {
-        found.push(format!(
+        differences.push(format!(
             "the params were {}, are {}",
             recorded.params, now.params
         ));
     }
-    found
+    differences
 }
 
-/// The first message that differs, or that there are more or fewer.
+/// Describes the first message that differs, or the different number of messages; `None` if all are
+/// equal.
 fn message_difference(recorded: &[AskedMessage], now: &[AskedMessage]) -> Option<String> {
     let differing = recorded.iter().zip(now).position(|(then, now)| then != now);
     match differing {
@@ -71,8 +72,8 @@ fn message_difference(recorded: &[AskedMessage], now: &[AskedMessage]) -> Option
             Some(format!(
                 "message {} was {}, is {}",
                 at + 1,
-                spoken(then),
-                spoken(now)
+                shown_message(then),
+                shown_message(now)
             ))
         }
         None if recorded.len() != now.len() => Some(format!(
@@ -84,18 +85,20 @@ fn message_difference(recorded: &[AskedMessage], now: &[AskedMessage]) -> Option
     }
 }
 
-fn spoken(message: &AskedMessage) -> String {
-    let whole = serde_json::to_value(message).unwrap_or_default();
-    let role = whole["role"].as_str().unwrap_or_default().to_owned();
+/// Returns the role and the text of a message, or its JSON if it has other content.
+fn shown_message(message: &AskedMessage) -> String {
+    let json = serde_json::to_value(message).unwrap_or_default();
+    let role = json["role"].as_str().unwrap_or_default().to_owned();
     let plain = message.calls.is_empty() && message.results.is_empty() && message.files.is_empty();
     if plain {
-        format!("{role} {}", shown(&message.text))
+        format!("{role} {}", quoted(&message.text))
     } else {
-        shown(&whole.to_string())
+        quoted(&json.to_string())
     }
 }
 
-fn shown(text: &str) -> String {
+/// Returns the beginning of `text` in backquotes.
+fn quoted(text: &str) -> String {
     match text.char_indices().nth(MAX_SHOWN_CHARS) {
         Some((end, _)) => format!("`{} …`", &text[..end]),
         None => format!("`{text}`"),

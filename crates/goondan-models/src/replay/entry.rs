@@ -11,21 +11,21 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-/// A question and its answer.
+/// A request and its answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CassetteEntry {
-    /// Who asked.
+    /// The calling agent.
     pub agent: String,
-    /// Changes with anything in the request that matters, descriptions and schemas of tools included.
+    /// Digest of the request, including the tools' descriptions and schemas.
     pub digest: String,
-    /// The request, for people and for telling what differs.
+    /// The request, for readers and for messages about differences.
     pub request: RecordedRequest,
     /// The answer, piece by piece.
     pub answer: Vec<RecordedPiece>,
 }
 
-/// What matters of a request: no message ids, no times.
+/// The compared content of a request, without message ids and times.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RecordedRequest {
@@ -44,7 +44,7 @@ pub struct RecordedRequest {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AskedMessage {
-    /// Who speaks.
+    /// The role of the author.
     pub role: MessageRole,
     /// All text.
     #[serde(skip_serializing_if = "String::is_empty", default)]
@@ -64,9 +64,9 @@ pub struct AskedMessage {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AskedResult {
-    /// The call that it answers.
+    /// Id of the call.
     pub tool_call_id: String,
-    /// How it ended.
+    /// The status of the call.
     pub status: ToolCallStatus,
     /// Present on `ok`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -95,7 +95,7 @@ pub enum RecordedPiece {
 }
 
 impl RecordedPiece {
-    /// Adds `chunk` to what is recorded so far.
+    /// Appends `chunk` to the recorded pieces.
     pub(crate) fn push(recorded: &mut Vec<RecordedPiece>, chunk: &ModelChunk) {
         match chunk {
             ModelChunk::Text(text) => recorded.push(RecordedPiece::Text(text.clone())),
@@ -104,6 +104,8 @@ impl RecordedPiece {
         }
     }
 
+    /// Appends the end of `answer`: only its usage if the recorded text and the calls are complete,
+    /// else the whole answer.
     fn push_end(recorded: &mut Vec<RecordedPiece>, answer: &CompletedAnswer) {
         let before = recorded.len();
         recorded.extend(answer.parts.iter().filter_map(|part| match part {
@@ -149,7 +151,7 @@ impl RecordedPiece {
 }
 
 impl RecordedRequest {
-    /// What matters of `request`.
+    /// Returns the compared content of `request`.
     pub fn of(request: &ModelRequest) -> Self {
         let params = &request.params;
         RecordedRequest {
@@ -165,12 +167,12 @@ impl RecordedRequest {
     }
 }
 
-/// The params in the layout of existing cassettes: three fields that are always there, and the others apart.
+/// Returns the params in the layout of existing cassettes: three fields that are always present,
+/// and the others under `other`.
 fn recorded_params(params: &ModelParams) -> Value {
     let mut other = params.to_json();
-    let mut taken = |name: &str| other.shift_remove(name).unwrap_or_default();
-    let (temperature, max_tokens, top_p) =
-        (taken("temperature"), taken("maxTokens"), taken("topP"));
+    let mut take = |name: &str| other.shift_remove(name).unwrap_or_default();
+    let (temperature, max_tokens, top_p) = (take("temperature"), take("maxTokens"), take("topP"));
     json!({"temperature": temperature, "maxTokens": max_tokens, "topP": top_p, "other": other})
 }
 
@@ -203,17 +205,18 @@ impl AskedMessage {
     }
 }
 
-/// A digest of a request with everything that matters.
+/// Returns the digest of a request, including the descriptions and schemas of its tools.
 pub(crate) fn digest(asked: &RecordedRequest, request: &ModelRequest) -> String {
-    let whole = json!({"asked": asked, "tools": &*request.tools});
-    digest_of(&canonical(&whole))
+    let content = json!({"asked": asked, "tools": &*request.tools});
+    digest_of(&canonical(&content))
 }
 
+/// Returns the first 8 bytes of the SHA-256 of `text` in hexadecimal.
 fn digest_of(text: &str) -> String {
     hex(&Sha256::digest(text.as_bytes())[..8])
 }
 
-/// JSON with sorted keys.
+/// Returns `value` as JSON with sorted keys.
 fn canonical(value: &Value) -> String {
     match value {
         Value::Object(fields) => {

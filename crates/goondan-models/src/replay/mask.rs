@@ -5,21 +5,22 @@ use goondan_spec::kinds::Model;
 use goondan_spec::{Environment, Resource, TextOrSource};
 use serde_json::Value;
 
-/// What must not be written down.
+/// Masks secrets in recorded data.
 #[derive(Clone, Default)]
 pub struct CassetteMask {
     redactor: SecretRedactor,
 }
 
 impl CassetteMask {
-    /// The values of variables that are named like secrets.
+    /// Creates a mask for the values of variables that are named like secrets.
     pub fn of_environment(environment: &Environment) -> Self {
         let mask = CassetteMask::default();
         mask.redactor.add_environment(environment);
         mask
     }
 
-    /// The key of `model`, the headers in its options, and variables that are named like secrets.
+    /// Creates a mask for the key of `model`, the headers in its options, and variables that are
+    /// named like secrets.
     pub(crate) fn of(model: &Resource<Model>, environment: &Environment) -> Self {
         let mask = CassetteMask::of_environment(environment);
         let key = model.spec.api_key.as_ref();
@@ -35,7 +36,7 @@ impl CassetteMask {
         mask
     }
 
-    /// `value` with every secret in it masked, in keys too.
+    /// Returns `value` with all secrets masked, including in keys.
     pub fn apply(&self, mut value: Value) -> Value {
         self.redactor.clean_value(&mut value);
         value

@@ -1,8 +1,9 @@
-//! Recorded traffic (rule M6): [`record`] writes what models were asked and what they answered to a cassette, and
-//! `provider: replay` plays it back without a network.
+//! Recorded model calls (rule M6): [`record`] writes requests and answers to a cassette, and
+//! `provider: replay` replays them without a network.
 //!
-//! A cassette is a file of JSON lines, one [`CassetteEntry`] a line, in the order in which the answers were complete. It holds
-//! no key: requests carry none, and values of variables that are named like secrets are masked wherever they appear.
+//! A cassette is a file of JSON lines with one [`CassetteEntry`] per line, in the order in which
+//! the answers were complete. It contains no key: requests have none, and the values of variables
+//! that are named like secrets are masked.
 
 mod cassette;
 mod compare;

@@ -1,4 +1,4 @@
-//! Plays a cassette back.
+//! Replays a cassette.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,14 +17,14 @@ use super::entry::{CassetteEntry, RecordedPiece, RecordedRequest, digest};
 use super::mask::CassetteMask;
 use crate::errors::configuration;
 
-/// The cassettes that are being played, by Model: one that a reload leaves alone goes on where it was.
+/// The cassettes in use, by Model. After a reload, an unchanged cassette continues at its position.
 #[derive(Debug, Default)]
 pub(crate) struct CassettePlayers {
     playing: Mutex<BTreeMap<ResourceId, Arc<CassettePlayer>>>,
 }
 
 impl CassettePlayers {
-    /// A client for `model`, whose provider is `replay`.
+    /// Returns a client for `model`, whose provider is `replay`.
     pub(crate) fn client(
         &self,
         model: &Resource<Model>,
@@ -42,8 +42,8 @@ impl CassettePlayers {
         let ignored = IgnoredParts::of(model);
         let mut playing = self.playing.lock().unwrap_or_else(PoisonError::into_inner);
         let player = match playing.get(&model.id) {
-            Some(known) if known.entries == entries && known.ignored == ignored => {
-                Arc::clone(known)
+            Some(player) if player.entries == entries && player.ignored == ignored => {
+                Arc::clone(player)
             }
             _ => {
                 let used = Mutex::new(vec![false; entries.len()]);
@@ -92,7 +92,8 @@ impl ModelClient for ReplayClient {
         Ok(futures::stream::iter(RecordedPiece::chunks(&entry.answer)).boxed())
     }
 
-    /// As it was recorded: where the answer was a call, the schema was the tool's.
+    /// Returns whether the recorded requests had an output schema. Otherwise the answer was
+    /// recorded as a call of the answer tool.
     fn is_schema_sent(&self) -> bool {
         !self
             .player
@@ -103,7 +104,7 @@ impl ModelClient for ReplayClient {
 }
 
 impl ReplayClient {
-    /// `asked` as it would have been written down.
+    /// Returns `asked` with the masks of a recording applied.
     fn masked(&self, asked: RecordedRequest) -> Result<RecordedRequest, ModelError> {
         let masked = serde_json::to_value(asked)
             .map(|asked| self.mask.apply(asked))
@@ -118,8 +119,8 @@ impl ReplayClient {
 }
 
 impl CassettePlayer {
-    /// The next entry of `agent`. Instances of an agent run side by side, so where the next one is for another
-    /// request, a later one that fits is taken instead.
+    /// Returns the next unused entry of `agent` and marks it as used. Instances of an agent run
+    /// concurrently, so if the next entry is for another request, a later entry that fits is used.
     fn next(
         &self,
         agent: &str,
@@ -133,36 +134,49 @@ impl CassettePlayer {
                 .enumerate()
                 .filter(|(_, entry)| entry.agent == agent)
         };
-        let mut left = of_agent().filter(|(at, _)| !used[*at]);
-        let Some(first) = left.next() else {
+        let mut unused = of_agent().filter(|(at, _)| !used[*at]);
+        let Some(first) = unused.next() else {
             return Err(self.at_its_end(agent, of_agent().count()));
         };
         let fitting = std::iter::once(first)
-            .chain(left)
-            .find(|(_, entry)| self.differs(entry, asked, digest).is_empty());
+            .chain(unused)
+            .find(|(_, entry)| self.differences_from(entry, asked, digest).is_empty());
         match fitting {
             Some((at, entry)) => {
                 used[at] = true;
                 Ok(entry)
             }
-            None => Err(self.mismatch(agent, first.0, &self.differs(first.1, asked, digest))),
+            None => {
+                let differences = self.differences_from(first.1, asked, digest);
+                Err(self.mismatch(agent, first.0, &differences))
+            }
         }
     }
 
-    fn differs(&self, entry: &CassetteEntry, asked: &RecordedRequest, digest: &str) -> Vec<String> {
-        let mut found = differences(&entry.request, asked, &self.ignored);
-        let exact = self.ignored.is_empty() && !self.was_masked(entry);
-        if found.is_empty() && exact && entry.digest != digest {
-            found.push("the descriptions or schemas of the tools differ".to_owned());
+    /// Returns a sentence per difference between the request `asked`, whose digest is `digest`, and
+    /// the recorded request.
+    fn differences_from(
+        &self,
+        entry: &CassetteEntry,
+        asked: &RecordedRequest,
+        digest: &str,
+    ) -> Vec<String> {
+        let mut differences = differences(&entry.request, asked, &self.ignored);
+        let is_digest_comparable = self.ignored.is_empty() && !self.was_masked(entry);
+        // The digest also covers the tools' descriptions and schemas, which the entry omits.
+        if differences.is_empty() && is_digest_comparable && entry.digest != digest {
+            differences.push("the descriptions or schemas of the tools differ".to_owned());
         }
-        found
+        differences
     }
 
-    /// Whether something in the entry was masked: then its digest, of the whole request, says nothing.
+    /// Returns whether the entry contains a mask. If so, the digest, which was computed from the
+    /// unmasked request, cannot be compared.
     fn was_masked(&self, entry: &CassetteEntry) -> bool {
         serde_json::to_string(&entry.request).is_ok_and(|text| text.contains("***"))
     }
 
+    /// Returns the error of a request after the last of the `recorded` answers.
     fn at_its_end(&self, agent: &str, recorded: usize) -> ModelError {
         configuration(
             format!(
@@ -173,6 +187,7 @@ impl CassettePlayer {
         )
     }
 
+    /// Returns the error of a request that differs from the entry `at`.
     fn mismatch(&self, agent: &str, at: usize, differences: &[String]) -> ModelError {
         configuration(
             format!(

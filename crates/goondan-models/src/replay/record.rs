@@ -20,17 +20,18 @@ use super::entry::{RecordedPiece, RecordedRequest, digest};
 use super::mask::CassetteMask;
 use crate::errors::configuration;
 
-/// A factory whose clients answer as those of `factory` do, and write every question and answer to a cassette at
-/// `path`. The file is begun anew with the first client. A call that is abandoned leaves no line.
+/// Returns a factory whose clients answer like those of `factory`, and write every request and
+/// answer to a cassette at `path`. The first client empties the file. A cancelled call is not
+/// recorded.
 ///
 /// # Errors
-/// The file can't be written.
+/// Fails if the file cannot be written.
 pub fn record(
     factory: Arc<dyn ModelFactory>,
     path: impl Into<PathBuf>,
 ) -> io::Result<Arc<dyn ModelFactory>> {
     let path = path.into();
-    // It may be what the project replays, and is emptied only once that was read.
+    // The project may replay this file, so it is emptied only after it was read.
     let file = private_files::options()
         .write(true)
         .create(true)
@@ -50,10 +51,10 @@ struct RecordingFactory {
     tape: Arc<CassetteFile>,
 }
 
-/// The file that is being written.
+/// A cassette file that is written.
 struct CassetteFile {
     path: PathBuf,
-    /// And whether it was begun.
+    /// The file, and whether it was already emptied.
     file: Mutex<(File, bool)>,
 }
 
@@ -75,7 +76,7 @@ impl ModelFactory for RecordingFactory {
 }
 
 impl CassetteFile {
-    /// Adds `text`; the first time the file is emptied.
+    /// Appends `text`. The first call empties the file.
     fn write(&self, text: &str) -> Result<(), ModelError> {
         let mut tape = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let (file, has_begun) = &mut *tape;
@@ -132,7 +133,7 @@ impl ModelClient for RecordingClient {
     }
 }
 
-/// `stream`, written down when it is complete, and not a moment later than its last chunk is passed on.
+/// Returns `stream`, whose complete answer is recorded before the last chunk is forwarded.
 fn recorded(
     stream: ModelStream,
     take: RecordingEntry,
@@ -140,31 +141,33 @@ fn recorded(
     let mut take = Some(take);
     stream
         .map(move |item| {
-            let Some(mut going) = take.take() else {
+            let Some(mut entry) = take.take() else {
                 return item;
             };
             match &item {
-                Ok(chunk) => RecordedPiece::push(&mut going.answer, chunk),
-                Err(error) => going.answer.push(RecordedPiece::Error(error.clone())),
+                Ok(chunk) => RecordedPiece::push(&mut entry.answer, chunk),
+                Err(error) => entry.answer.push(RecordedPiece::Error(error.clone())),
             }
             if matches!(item, Ok(ModelChunk::Finish(_)) | Err(_)) {
-                going.write()?;
+                entry.write()?;
             } else {
-                take = Some(going);
+                take = Some(entry);
             }
             item
         })
         .boxed()
 }
 
-/// An entry in the making.
+/// An entry whose answer is not complete yet.
 struct RecordingEntry {
     tape: Arc<CassetteFile>,
     mask: CassetteMask,
+    /// The agent, the request and its digest.
     head: (String, RecordedRequest, String),
     answer: Vec<RecordedPiece>,
 }
 
+/// Returns the agent, the compared content of the request, and its digest.
 fn record_head(request: &ModelRequest) -> (String, RecordedRequest, String) {
     let asked = RecordedRequest::of(request);
     let digest = digest(&asked, request);
@@ -172,6 +175,7 @@ fn record_head(request: &ModelRequest) -> (String, RecordedRequest, String) {
 }
 
 impl RecordingEntry {
+    /// Writes the entry to the cassette, masked.
     fn write(self) -> Result<(), ModelError> {
         let (agent, asked, digest) = self.head;
         let entry: Value =

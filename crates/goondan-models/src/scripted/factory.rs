@@ -1,4 +1,4 @@
-//! Replies in place of every Model.
+//! A factory that replaces every Model by a script.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,7 +10,8 @@ use goondan_spec::{Environment, Resource};
 
 use super::{ModelScript, RequestLog, ScriptReply, ScriptState, ScriptedClient};
 
-/// Gives every Model the same script. Clones share positions and log: hand one to each restart of a swarm.
+/// Gives every Model the same script. Clones share the positions and the log, so use a clone for
+/// each restart of a swarm.
 #[derive(Debug, Clone)]
 pub struct ScriptedFactory {
     script: Arc<ModelScript>,
@@ -19,7 +20,7 @@ pub struct ScriptedFactory {
 }
 
 impl ScriptedFactory {
-    /// Replies by agent, in the order of that agent's model calls.
+    /// Creates a factory with replies by agent, in the order of the agent's model calls.
     pub fn new(replies: BTreeMap<String, Vec<ScriptReply>>) -> Self {
         ScriptedFactory::from_script(ModelScript {
             agents: replies,
@@ -27,7 +28,7 @@ impl ScriptedFactory {
         })
     }
 
-    /// A whole script, rules included.
+    /// Creates a factory with a script.
     pub fn from_script(script: ModelScript) -> Self {
         ScriptedFactory {
             script: Arc::new(script),
@@ -36,12 +37,12 @@ impl ScriptedFactory {
         }
     }
 
-    /// How far each agent is.
+    /// Returns the positions of the agents in the script.
     pub fn state(&self) -> Arc<ScriptState> {
         Arc::clone(&self.state)
     }
 
-    /// What the models were asked.
+    /// Returns the log of the requests.
     pub fn requests(&self) -> Arc<RequestLog> {
         Arc::clone(&self.log)
     }

@@ -1,7 +1,8 @@
-//! The scripted model (rule M6): answers come from a script instead of a network, so that everything runs without a key.
+//! The scripted model (rule M6): answers come from a script instead of a network, so no key is
+//! needed.
 //!
-//! [`ModelScript`] and [`ScriptReply`] are the format, [`ScriptedFactory`] puts replies in place of every Model (conformance cases
-//! do), and `provider: scripted` reads a script from a Model resource.
+//! [`ModelScript`] and [`ScriptReply`] are the format. [`ScriptedFactory`] replaces every Model by
+//! a script, as in conformance tests. `provider: scripted` reads a script from a Model resource.
 
 mod factory;
 mod play;
@@ -26,41 +27,42 @@ pub use script::{
 use crate::errors::configuration;
 use template::ReplyContext;
 
-/// How often each agent, or each instance with a list of its own, has asked. It outlives the clients that share it, so a script goes on where it was after a
-/// reload or a restart of the swarm.
+/// Number of model calls so far, by agent, or by instance if the script has a list for the
+/// instance. Clients share the numbers, so a script continues after a reload or a restart of the
+/// swarm.
 #[derive(Debug, Default)]
 pub struct ScriptState {
     asked: Mutex<BTreeMap<String, usize>>,
 }
 
 impl ScriptState {
-    /// How often `agent` has asked so far.
+    /// Returns the number of calls by `agent` so far.
     pub fn asked(&self, agent: &str) -> usize {
         locked(&self.asked).get(agent).copied().unwrap_or(0)
     }
 
-    /// Counts a call of `agent` and says which one it is, from 0.
+    /// Counts a call by `agent` and returns its index, from 0.
     fn next(&self, agent: &str) -> usize {
-        let mut asked = locked(&self.asked);
-        let count = asked.entry(agent.to_owned()).or_default();
+        let mut counts = locked(&self.asked);
+        let count = counts.entry(agent.to_owned()).or_default();
         *count += 1;
         *count - 1
     }
 }
 
-/// Every request that was made, in the order in which the calls began; also those that failed or were cut off.
+/// All requests in the order in which the calls began, including failed and cancelled calls.
 #[derive(Debug, Default)]
 pub struct RequestLog {
     requests: Mutex<Vec<ModelRequest>>,
 }
 
 impl RequestLog {
-    /// All requests so far.
+    /// Returns all requests so far.
     pub fn all(&self) -> Vec<ModelRequest> {
         locked(&self.requests).clone()
     }
 
-    /// The requests that `agent` made so far.
+    /// Returns the requests of `agent` so far.
     pub fn of(&self, agent: &str) -> Vec<ModelRequest> {
         locked(&self.requests)
             .iter()
@@ -94,33 +96,35 @@ impl ModelClient for ScriptedClient {
         play::play(reply, &scene, &request, source == ReplySource::Rule).await
     }
 
-    /// A script says what its author wants.
+    /// Returns true, because the script decides what its answers contain.
     fn is_schema_sent(&self) -> bool {
         true
     }
 }
 
-/// Which part of a script a reply comes from.
+/// The part of a script that contains a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ReplySource {
-    /// An agent's list: it is used once.
+    /// An agent's list; the reply is used once.
     List,
-    /// A rule or the default: it may be used again and again.
+    /// A rule or the default; the reply may be used repeatedly.
     Rule,
 }
 
 impl ModelScript {
-    /// The list that an instance takes its replies from: its own, else that of its agent.
+    /// Returns the name of the list with the replies for `instance`: its own list, else that of its
+    /// agent.
     fn list_of(&self, instance: &InstanceId) -> String {
-        let own = instance.to_string();
-        if self.agents.contains_key(&own) {
-            own
+        let instance_list = instance.to_string();
+        if self.agents.contains_key(&instance_list) {
+            instance_list
         } else {
             instance.agent.clone()
         }
     }
 
-    /// The reply to the call at `position`: the list, then the rules, then the default.
+    /// Returns the reply to the call with the index `position`: from the list, else from the rules,
+    /// else the default. Fails if there is none.
     fn reply(
         &self,
         request: &ModelRequest,
@@ -149,12 +153,13 @@ impl ModelScript {
 }
 
 impl RuleCondition {
+    /// Returns whether all conditions hold for the request.
     fn holds(&self, request: &ModelRequest, scene: &ReplyContext<'_>) -> bool {
-        let spoke_last = request.messages.last().map(|message| message.data.role);
+        let last_role = request.messages.last().map(|message| message.data.role);
         self.agent
             .as_ref()
             .is_none_or(|agent| *agent == request.instance.agent)
-            && self.role.is_none_or(|role| spoke_last == Some(role.into()))
+            && self.role.is_none_or(|role| last_role == Some(role.into()))
             && self
                 .contains
                 .as_ref()
@@ -175,11 +180,12 @@ impl From<LastRole> for goondan_core::message::MessageRole {
     }
 }
 
-fn exhausted(agent: &str, asked: usize) -> ModelError {
-    let times = if asked == 1 {
+/// Returns the error of the `count`th call by `agent`, for which the script has no reply.
+fn exhausted(agent: &str, count: usize) -> ModelError {
+    let times = if count == 1 {
         "once".to_owned()
     } else {
-        format!("{asked} times")
+        format!("{count} times")
     };
     configuration(
         format!(
@@ -189,7 +195,7 @@ fn exhausted(agent: &str, asked: usize) -> ModelError {
     )
 }
 
-/// The data behind `mutex`. No code here panics while it holds a lock, so a poisoned one is still sound.
+/// Locks `mutex`. No code here panics while it holds a lock, so a poisoned lock is still sound.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -14,10 +14,11 @@ use super::script::{ReplyError, ScriptReply};
 use super::template::ReplyContext;
 use crate::errors::connection;
 
-/// The longest piece that text streams in by default, in bytes, unless a single word is longer.
+/// Length in bytes from which a piece of streamed text ends with the next word, by default.
 const MAX_PIECE_BYTES: usize = 16;
 
-/// Plays `reply`. With `renumber`, call ids that the conversation has used already get a number behind them.
+/// Converts `reply` to a stream. With `renumber`, a number is appended to call ids that the
+/// conversation already contains.
 pub(crate) async fn play(
     reply: &ScriptReply,
     scene: &ReplyContext<'_>,
@@ -29,7 +30,7 @@ pub(crate) async fn play(
         tokio::time::sleep(Duration::from_millis(reply.delay_ms)).await;
     }
     if let Some(error) = &reply.error {
-        return Err(refusal(error));
+        return Err(status_error(error));
     }
     let answer = answer?;
     if let Some(error) = declined(&answer) {
@@ -48,7 +49,8 @@ pub(crate) async fn play(
     Ok(futures::stream::iter(items).boxed())
 }
 
-fn refusal(error: &ReplyError) -> ModelError {
+/// Returns the error of a reply with an HTTP status.
+fn status_error(error: &ReplyError) -> ModelError {
     let mut refusal = ModelError::new(
         ModelErrorKind::Status(error.status),
         format!("{} {}", error.status, error.message),
@@ -57,6 +59,7 @@ fn refusal(error: &ReplyError) -> ModelError {
     refusal
 }
 
+/// Renders the templates of `reply` and returns the complete answer.
 fn answer(
     reply: &ScriptReply,
     scene: &ReplyContext<'_>,
@@ -141,10 +144,11 @@ fn deltas(answer: &CompletedAnswer, count: Option<usize>) -> Vec<ModelChunk> {
     chunks
 }
 
-/// Gives out call ids. Lists mean what they say; a rule that fires again and again needs a fresh id each time.
+/// Assigns call ids. Replies of lists keep their ids; a rule that applies repeatedly needs a new id
+/// each time.
 struct CallIdSource<'a> {
     request: &'a ModelRequest,
-    /// Those of this answer.
+    /// Ids in this answer so far.
     given: Vec<String>,
     renumber: bool,
 }
@@ -158,7 +162,7 @@ impl<'a> CallIdSource<'a> {
         }
     }
 
-    /// Those of the conversation and of this answer.
+    /// Returns the ids in the conversation and in this answer.
     fn used(&self) -> impl Iterator<Item = &str> {
         let calls = self
             .request
@@ -170,11 +174,16 @@ impl<'a> CallIdSource<'a> {
             .chain(self.given.iter().map(String::as_str))
     }
 
-    fn pick(&mut self, wanted: &str) -> String {
-        let stem = if wanted.is_empty() { "call" } else { wanted };
-        let keep = !wanted.is_empty() && (!self.renumber || self.used().all(|id| id != wanted));
+    /// Returns the id for a call whose script has the id `scripted`, which may be empty.
+    fn pick(&mut self, scripted: &str) -> String {
+        let stem = if scripted.is_empty() {
+            "call"
+        } else {
+            scripted
+        };
+        let keep = !scripted.is_empty() && (!self.renumber || self.used().all(|id| id != scripted));
         let id = if keep {
-            wanted.to_owned()
+            scripted.to_owned()
         } else {
             self.fresh(stem)
         };
@@ -182,21 +191,21 @@ impl<'a> CallIdSource<'a> {
         id
     }
 
-    /// `stem` with the first number that is free. One pass over the conversation, and a text only for the id itself.
+    /// Returns `stem` with the first unused number appended. `stem` itself counts as number 1.
     fn fresh(&self, stem: &str) -> String {
         let number_of = |id: &str| match id.strip_prefix(stem)? {
             "" => Some(1),
             rest => rest.strip_prefix('-')?.parse::<usize>().ok(),
         };
-        let taken: HashSet<usize> = self.used().filter_map(number_of).collect();
+        let used: HashSet<usize> = self.used().filter_map(number_of).collect();
         let free = (1..)
-            .find(|number| !taken.contains(number))
+            .find(|number| !used.contains(number))
             .expect("numbers do not run out");
         format!("{stem}-{free}")
     }
 }
 
-/// Text cut behind its words, so that it arrives bit by bit.
+/// Cuts `text` after words, so that it arrives in pieces.
 fn words(text: &str) -> Vec<&str> {
     let mut pieces = Vec::new();
     let mut start = 0;
@@ -213,7 +222,7 @@ fn words(text: &str) -> Vec<&str> {
     pieces
 }
 
-/// Text cut into at most `count` pieces of as equal a length as its characters allow.
+/// Cuts `text` into at most `count` pieces with about the same number of characters.
 fn even_pieces(text: &str, count: usize) -> Vec<&str> {
     let length = text.chars().count();
     let count = count.clamp(1, length.max(1));

@@ -1,4 +1,4 @@
-//! `provider: scripted`: the script that a Model resource names or holds.
+//! `provider: scripted`: reads the script of a Model resource, from a file or from its options.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,22 +13,22 @@ use super::{ModelScript, ScriptReply, ScriptState, ScriptedClient, locked};
 use crate::errors::configuration;
 use crate::files::read_inside;
 
-/// The option that names a script.
+/// The option with the path of a script.
 const SCRIPT_FIELD: &str = "spec.options.script";
-/// The largest script, in bytes: as for any YAML file of a bundle.
+/// Maximum size of a script, in bytes, as for any YAML file of a bundle.
 const MAX_SCRIPT_BYTES: u64 = 1024 * 1024;
 
-/// What the scripted model says when nobody wrote it a script.
+/// Reply of a scripted model without a script.
 const ECHO_REPLY: &str = "You said: {{ input }}\n\nI am the scripted model and repeat your input. \
     Script my replies in `options.script`, or set another `provider` to use a real model.";
 
-/// The scripts that are being played, by Model: a script that a reload leaves alone goes on where it was.
+/// The scripts in use, by Model. After a reload, an unchanged script continues at its position.
 #[derive(Debug, Default)]
 pub(crate) struct PlayingScripts {
     playing: Mutex<BTreeMap<ResourceId, PlayingScript>>,
 }
 
-/// A script and how far it is.
+/// A script and the positions in it.
 #[derive(Debug, Clone)]
 struct PlayingScript {
     script: Arc<ModelScript>,
@@ -36,7 +36,7 @@ struct PlayingScript {
 }
 
 impl PlayingScripts {
-    /// A client for `model`, whose provider is `scripted`.
+    /// Returns a client for `model`, whose provider is `scripted`.
     pub(crate) fn client(
         &self,
         model: &Resource<Model>,
@@ -45,7 +45,7 @@ impl PlayingScripts {
         let script = script_of(model, root)?;
         let mut playing = locked(&self.playing);
         let current = match playing.get(&model.id) {
-            Some(known) if *known.script == script => known.clone(),
+            Some(current) if *current.script == script => current.clone(),
             _ => {
                 let fresh = PlayingScript {
                     script: Arc::new(script),
@@ -63,6 +63,7 @@ impl PlayingScripts {
     }
 }
 
+/// Returns the script of `model`; without a script, one that repeats the input.
 fn script_of(model: &Resource<Model>, root: &Path) -> Result<ModelScript, ModelError> {
     let inline = &model.spec.options.inline_script;
     match model.spec.options.script.as_deref() {
@@ -97,19 +98,20 @@ fn script_of(model: &Resource<Model>, root: &Path) -> Result<ModelScript, ModelE
     }
 }
 
+/// Description of the format, as a suggestion.
 const SCRIPT_SHAPE: &str = "a script has agents (lists of replies by agent), rules ({when, reply}) and \
     default; \
                      a reply has one of text, calls, rawCalls, error";
 
-/// Reads a script's text; the only place that knows how.
+/// Parses the script file `path`, whose content is `text`.
 fn parse_file(model: &ResourceId, path: &str, text: &str) -> Result<ModelScript, ModelError> {
     goondan_spec::yaml::from_str(text).map_err(|error| {
         let suggestion = error.suggestion.unwrap_or_else(|| SCRIPT_SHAPE.to_owned());
         let message = format!("the script of {model} is invalid: {}", error.message);
-        let place = error
+        let position = error
             .line
             .zip(error.column)
             .map(|(line, column)| (path.to_owned(), line, column));
-        configuration(message, suggestion).within(SCRIPT_FIELD, place)
+        configuration(message, suggestion).within(SCRIPT_FIELD, position)
     })
 }

@@ -1,4 +1,4 @@
-//! What a script says: its types, as they stand in YAML.
+//! The format of a script: its types, as in YAML.
 
 use std::collections::BTreeMap;
 
@@ -8,17 +8,17 @@ use goondan_spec::pattern_fault;
 use regex::Regex;
 use serde::{Deserialize, Deserializer};
 
-/// A whole script. An agent's own list comes first, then the rules, then the default.
+/// A script. A reply comes from the agent's list, else from the rules, else it is the default.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ModelScript {
-    /// Replies by agent, or by instance (`agent:key`), in the order of its model calls.
+    /// Replies by agent, or by instance (`agent:key`), in the order of the model calls.
     #[serde(default)]
     pub agents: BTreeMap<String, Vec<ScriptReply>>,
-    /// Replies by what was said last; the first rule that fits wins.
+    /// Replies with conditions on the request; the first rule that applies is used.
     #[serde(default)]
     pub rules: Vec<ScriptRule>,
-    /// The reply when nothing else fits.
+    /// The reply if the list has ended and no rule applies.
     #[serde(default)]
     pub default: Option<ScriptReply>,
 }
@@ -27,36 +27,36 @@ pub struct ModelScript {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ScriptRule {
-    /// All of its conditions must hold.
+    /// Conditions, all of which must hold.
     #[serde(default)]
     pub when: RuleCondition,
-    /// What is answered then.
+    /// The reply.
     pub reply: ScriptReply,
 }
 
-/// Conditions on the one who asks and on the last message.
+/// Conditions on the calling agent and on the last message.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RuleCondition {
-    /// The agent that asks.
+    /// The calling agent.
     #[serde(default)]
     pub agent: Option<String>,
-    /// Who spoke last.
+    /// The role of the last message.
     #[serde(default)]
     pub role: Option<LastRole>,
-    /// The last message's text contains this.
+    /// A string that the last message's text contains.
     #[serde(default)]
     pub contains: Option<String>,
-    /// The last message's text matches this regular expression somewhere.
+    /// A regular expression that matches somewhere in the last message's text.
     #[serde(default)]
     pub matches: Option<ScriptPattern>,
 }
 
-/// Who may have spoken last.
+/// Role of the last message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LastRole {
-    /// Whoever asks.
+    /// The user, or another agent.
     User,
     /// Tools, with their results.
     Tool,
@@ -68,7 +68,7 @@ pub enum LastRole {
 pub struct ScriptPattern(Regex);
 
 impl ScriptPattern {
-    /// Whether it fits somewhere in `text`.
+    /// Returns whether the expression matches somewhere in `text`.
     pub fn is_match(&self, text: &str) -> bool {
         self.0.is_match(text)
     }
@@ -94,28 +94,29 @@ impl TryFrom<String> for ScriptPattern {
     }
 }
 
-/// One answer of the scripted model: text, calls (with or without text), raw calls (likewise), or an error.
+/// One answer of the scripted model: text, calls or raw calls, both optionally with text, or an
+/// error.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ScriptReply {
     /// The text, a template.
     pub text: Option<String>,
     /// Tool calls; every string in their arguments is a template.
     pub calls: Vec<ScriptedCall>,
-    /// Tool calls whose arguments are sent as they stand, as text.
+    /// Tool calls whose arguments are unchanged text, which need not be JSON.
     pub raw_calls: Vec<RawToolCall>,
     /// Reasoning that precedes the text, a template.
     pub reasoning: Option<String>,
     /// The reason why the answer ends. Default: `stop`, or `toolCalls` if there are calls.
     pub finish_reason: Option<ModelFinishReason>,
-    /// The provider refuses.
+    /// The error that the provider returns.
     pub error: Option<ReplyError>,
-    /// How long the model thinks before it answers, in milliseconds.
+    /// Delay before the answer, in milliseconds.
     pub delay_ms: u64,
-    /// What the call cost.
+    /// The token counts of the call.
     pub usage: Option<TokenUsage>,
-    /// Into how many pieces the text is cut; by default it streams word by word.
+    /// Number of pieces into which the text is cut. Default: pieces of a few words.
     pub chunks: Option<usize>,
-    /// After how many pieces (of text, then calls) the stream breaks off.
+    /// Number of pieces after which the stream breaks off.
     pub break_after: Option<usize>,
 }
 
@@ -123,7 +124,7 @@ pub struct ScriptReply {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ScriptedCall {
-    /// Its id; one is made up where it is missing.
+    /// Id of the tool call; generated if the script has none.
     #[serde(default)]
     pub id: String,
     /// `resource__export`.
@@ -137,7 +138,7 @@ pub struct ScriptedCall {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RawToolCall {
-    /// Its id; one is made up where it is missing.
+    /// Id of the tool call; generated if the script has none.
     #[serde(default)]
     pub id: String,
     /// `resource__export`.
@@ -146,21 +147,21 @@ pub struct RawToolCall {
     pub args: String,
 }
 
-/// How a provider refuses.
+/// An error of the provider.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ReplyError {
     /// The HTTP status.
     pub status: u16,
-    /// The provider's words.
+    /// The provider's message.
     pub message: String,
-    /// How long the provider wants to be left alone, in milliseconds.
+    /// The provider's `Retry-After`, in milliseconds.
     #[serde(default)]
     pub retry_after_ms: Option<u64>,
 }
 
 impl ScriptReply {
-    /// A reply that is only text.
+    /// Creates a reply with only text.
     pub fn text(text: impl Into<String>) -> Self {
         ScriptReply {
             text: Some(text.into()),
@@ -168,6 +169,7 @@ impl ScriptReply {
         }
     }
 
+    /// Creates a reply without content.
     fn empty() -> Self {
         ScriptReply {
             text: None,
@@ -191,7 +193,7 @@ impl<'de> Deserialize<'de> for ScriptReply {
     }
 }
 
-/// The fields of a reply before it is known that they go together.
+/// The fields of a reply before their combination is checked.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct ReplyFields {
@@ -217,7 +219,7 @@ struct ReplyFields {
     break_after: Option<usize>,
 }
 
-/// Usage as a script gives it; the sum is ours.
+/// Token counts in a script. The total is computed.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct UsageFields {

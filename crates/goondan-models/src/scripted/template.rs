@@ -1,4 +1,4 @@
-//! Templates in replies: what comes out depends on what went in.
+//! Templates in replies, which are rendered with data of the request.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -15,33 +15,35 @@ use serde_json::Value;
 use crate::errors::configuration;
 use crate::formats::results::output_text;
 
-/// Instructions that one template may run; a loop that never ends becomes an error.
+/// Maximum number of instructions per template, so that an endless loop becomes an error.
 const TEMPLATE_FUEL: u64 = 1_000_000;
 
-/// What to do about a template that names what is not there.
+/// Suggestion for a template with an undefined name.
 const AVAILABLE_NAMES: &str =
     "available names: input, last, agent, turn, and results.CALL_ID with output or error";
 
-/// What a reply is an answer to. Only a template makes it look at the whole conversation.
+/// The request to which a reply is the answer. The whole conversation is evaluated only for
+/// templates.
 pub(crate) struct ReplyContext<'a> {
     request: &'a ModelRequest,
-    /// Text of the last message, whoever spoke.
+    /// Text of the last message, of any role.
     last: String,
     names: OnceLock<View>,
 }
 
-/// What a template can name.
+/// The variables of a template.
 #[derive(Debug, Serialize)]
 struct TemplateVariables<'a> {
     /// Text of the last user message.
     input: String,
-    /// Text of the last message, whoever spoke.
+    /// Text of the last message, of any role.
     last: &'a str,
-    /// Results of this conversation's tool calls, by call id; the latest where an id comes twice.
+    /// Results of this conversation's tool calls, by call id. If an id occurs twice, the latest
+    /// result.
     results: BTreeMap<&'a str, ResultView<'a>>,
-    /// Who asks.
+    /// The calling agent.
     agent: &'a str,
-    /// How many user messages there were.
+    /// Number of user messages so far.
     turn: usize,
 }
 
@@ -57,7 +59,7 @@ struct ResultView<'a> {
 }
 
 impl<'a> ReplyContext<'a> {
-    /// What `request` offers to a template.
+    /// Creates the context of `request`.
     pub(crate) fn of(request: &'a ModelRequest) -> Self {
         let last = request
             .messages
@@ -71,18 +73,19 @@ impl<'a> ReplyContext<'a> {
         }
     }
 
+    /// Returns the variables of templates, which the first call creates.
     fn names(&self) -> View {
         self.names
             .get_or_init(|| View::from(Serde(TemplateVariables::of(self.request, &self.last))))
             .clone()
     }
 
-    /// Text of the last message: what rules look at.
+    /// Returns the text of the last message, to which rules apply.
     pub(crate) fn last(&self) -> &str {
         &self.last
     }
 
-    /// `template` with everything filled in.
+    /// Renders `template`.
     pub(crate) fn text(&self, template: &str) -> Result<String, ModelError> {
         if !is_template(template) {
             return Ok(template.to_owned());
@@ -92,13 +95,14 @@ impl<'a> ReplyContext<'a> {
             .map_err(|error| self.broken(template, &error))
     }
 
-    /// `args` with every string in it filled in. A string that is one expression keeps the value's type.
+    /// Renders every string in `args`. A string that is one expression keeps the value's type.
     pub(crate) fn arguments(&self, args: &JsonObject) -> Result<JsonObject, ModelError> {
         args.iter()
             .map(|(key, value)| Ok((key.clone(), self.value(value)?)))
             .collect()
     }
 
+    /// Renders every string in `value`.
     fn value(&self, value: &Value) -> Result<Value, ModelError> {
         match value {
             Value::String(template) => match sole_expression(template) {
@@ -116,6 +120,7 @@ impl<'a> ReplyContext<'a> {
         }
     }
 
+    /// Returns the value of `expression`, which is the whole `template`.
     fn evaluate(&self, template: &str, expression: &str) -> Result<Value, ModelError> {
         let environment = environment();
         let value = environment
@@ -133,7 +138,8 @@ impl<'a> ReplyContext<'a> {
         })
     }
 
-    /// Why `template` can't be filled in. Mostly a call that it takes a result of has failed, or was never made.
+    /// Returns the error of a `template` that cannot be rendered. Usually a tool call whose result
+    /// the template uses failed or is missing.
     fn broken(&self, template: &str, error: &minijinja::Error) -> ModelError {
         let because =
             |why: String| format!("the script's template `{template}` cannot be rendered: {why}");
@@ -145,7 +151,7 @@ impl<'a> ReplyContext<'a> {
             .messages
             .iter()
             .flat_map(|message| message.tool_results())
-            .flat_map(view)
+            .flat_map(views_by_id)
             .collect();
         for id in results_named(template) {
             match results.get(id).map(|result| (result.tool, result.error)) {
@@ -176,7 +182,7 @@ impl<'a> ReplyContext<'a> {
     }
 }
 
-/// What is wrong with a template. Its name says nothing, for it has none.
+/// Describes the error in a template, without the placeholder name that the engine appends.
 fn fault(error: &minijinja::Error) -> String {
     let detail = error.detail().unwrap_or_default();
     if detail.starts_with("unexpected end of input") {
@@ -194,7 +200,7 @@ fn fault(error: &minijinja::Error) -> String {
         .to_owned()
 }
 
-/// The ids behind `results.` in a template.
+/// Returns the ids after `results.` in a template.
 fn results_named(template: &str) -> impl Iterator<Item = &str> {
     let is_of_a_name = |c: char| c.is_alphanumeric() || c == '_';
     let ends = template.split("results.").skip(1);
@@ -220,14 +226,14 @@ impl<'a> TemplateVariables<'a> {
                 .map(|message| message.text())
                 .unwrap_or_default(),
             last,
-            results: results.flat_map(view).collect(),
+            results: results.flat_map(views_by_id).collect(),
             agent: &request.instance.agent,
             turn: from_users().count(),
         }
     }
 }
 
-/// The message as text: what was said, or what the tools returned, a line a result.
+/// Returns the text of a message, or the tool results with one line per result.
 fn message_text(message: &Message) -> String {
     let results: Vec<String> = message.tool_results().map(result_text).collect();
     if results.is_empty() {
@@ -237,6 +243,7 @@ fn message_text(message: &Message) -> String {
     }
 }
 
+/// Returns the output, or the error as the model receives it.
 fn result_text(result: &ToolResultPart) -> String {
     match &result.error {
         Some(error) => error.to_model_text(),
@@ -244,8 +251,9 @@ fn result_text(result: &ToolResultPart) -> String {
     }
 }
 
-/// A result under its id, and under the id that the script gave where a rule had to number it (`c1-2` is also `c1`).
-fn view(result: &ToolResultPart) -> impl Iterator<Item = (&str, ResultView<'_>)> {
+/// Returns a result with its id, and also with the id in the script if a number was appended
+/// (`c1-2` is also `c1`).
+fn views_by_id(result: &ToolResultPart) -> impl Iterator<Item = (&str, ResultView<'_>)> {
     let id = result.tool_call_id.as_str();
     let numbered = id
         .rsplit_once('-')
@@ -266,6 +274,7 @@ fn view_of(result: &ToolResultPart) -> ResultView<'_> {
     }
 }
 
+/// Returns a template environment that reports undefined names and limits the work.
 fn environment() -> Environment<'static> {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::SemiStrict);
@@ -273,15 +282,16 @@ fn environment() -> Environment<'static> {
     environment
 }
 
+/// Returns whether `text` contains template syntax.
 fn is_template(text: &str) -> bool {
     ["{{", "{%", "{#"].iter().any(|mark| text.contains(mark))
 }
 
-/// The expression of `{{ expression }}` where there is nothing else around it.
+/// Returns the expression if `template` consists only of `{{ expression }}`.
 fn sole_expression(template: &str) -> Option<&str> {
     let inner = template.trim().strip_prefix("{{")?.strip_suffix("}}")?;
-    let alone = !is_template(inner) && !inner.contains("}}");
-    alone.then(|| {
+    let is_sole = !is_template(inner) && !inner.contains("}}");
+    is_sole.then(|| {
         inner
             .trim_start_matches(['-', '+'])
             .trim_end_matches(['-', '+'])

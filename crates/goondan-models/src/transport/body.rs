@@ -10,15 +10,16 @@ use http_body::{Frame, SizeHint};
 /// A body of shared pieces, whose length is known.
 pub(crate) struct SharedBody {
     pieces: std::vec::IntoIter<Bytes>,
+    /// Bytes in `pieces`.
     left: u64,
 }
 
 impl SharedBody {
     pub(crate) fn new(pieces: Vec<Bytes>) -> Self {
-        let left = pieces.iter().map(|piece| piece.len() as u64).sum();
+        let remaining_bytes = pieces.iter().map(|piece| piece.len() as u64).sum();
         SharedBody {
             pieces: pieces.into_iter(),
-            left,
+            left: remaining_bytes,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The HTTP clients that all model clients share. The first call makes them.
+//! The HTTP clients that all model clients share. The first call creates them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,13 +12,13 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(20);
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Idle connections to a host that are kept. As many agents may call a model at the same time.
+/// Maximum number of idle connections to a host. As many agents may call a model at the same time.
 const MAX_IDLE_CONNECTIONS: usize = 128;
 
 /// Variables that name a proxy for URLs without TLS.
 const PROXY_VARIABLES: [&str; 4] = ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
 
-/// Bytes of an unexpected answer that are read.
+/// Maximum number of bytes that are read of an unexpected answer.
 const MAX_PROBE_BYTES: usize = 2048;
 
 /// Shared HTTP clients. Clones share them.
@@ -27,8 +27,8 @@ pub(crate) struct HttpClients {
     shared: Arc<LazyClients>,
 }
 
-/// One client without TLS and one with it: reading the system's certificates takes most of the time of making a
-/// client, and a server on this machine needs none.
+/// A client without TLS and a client with TLS. Creating a client with TLS is slow, because it reads
+/// the system's certificates, and a server on this machine needs none.
 #[derive(Default)]
 struct LazyClients {
     plain: OnceCell<reqwest::Client>,
@@ -55,27 +55,28 @@ impl HttpClients {
         };
         // A proxy may require TLS itself.
         if !is_secure && !has_proxy() {
-            let made = || async {
+            let create = || async {
                 new_client(goondan_tls::without_certificates()).map_err(|error| error_chain(&error))
             };
             return self
                 .shared
                 .plain
-                .get_or_try_init(made)
+                .get_or_try_init(create)
                 .await
                 .map_err(unusable);
         }
         // Certificates are read from files, which would block a thread of the runtime.
-        let made = || async {
-            let made =
+        let create = || async {
+            let client =
                 tokio::task::spawn_blocking(|| new_client(goondan_tls::with_system_certificates()))
                     .await;
-            made.map_err(|error| error.to_string())?
+            client
+                .map_err(|error| error.to_string())?
                 .map_err(|error| error_chain(&error))
         };
         self.shared
             .secure
-            .get_or_try_init(made)
+            .get_or_try_init(create)
             .await
             .map_err(unusable)
     }
@@ -100,12 +101,14 @@ impl HttpClients {
     }
 }
 
+/// Returns whether a proxy for URLs without TLS is configured.
 fn has_proxy() -> bool {
     PROXY_VARIABLES
         .iter()
         .any(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()))
 }
 
+/// Creates a client that neither retries nor follows redirections.
 fn new_client(tls: rustls::ClientConfig) -> Result<reqwest::Client, reqwest::Error> {
     reqwest::Client::builder()
         .user_agent(concat!("goondan/", env!("CARGO_PKG_VERSION")))

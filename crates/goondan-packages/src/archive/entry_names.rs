@@ -38,6 +38,7 @@ pub(crate) fn parts(path: &[u8]) -> Result<Vec<&str>, &'static str> {
     Ok(parts)
 }
 
+/// Returns why a part of a path is not portable, as the end of a sentence.
 fn check(part: &str) -> Result<(), &'static str> {
     let is_odd = |c: char| c.is_control() || matches!(c, '<' | '>' | '"' | '|' | '?' | '*');
     match part {
@@ -61,6 +62,7 @@ fn check(part: &str) -> Result<(), &'static str> {
     }
 }
 
+/// Returns whether Windows reserves the name for a device, such as `con` or `com1.txt`.
 fn is_device(part: &str) -> bool {
     let stem = part
         .split('.')

@@ -55,6 +55,8 @@ pub fn pack_as_is(folder: &Path) -> Result<PackedArchive> {
     pack_files(folder, false)
 }
 
+/// Packs a directory into a reproducible archive. `by_rules`: applies the ignore rules of the
+/// package.
 fn pack_files(folder: &Path, by_rules: bool) -> Result<PackedArchive> {
     let files = find(folder, by_rules)?;
     let mut builder = Builder::new(
@@ -83,7 +85,7 @@ fn pack_files(folder: &Path, by_rules: bool) -> Result<PackedArchive> {
         if !wanted.is_empty() {
             unbundled.push((name.clone(), wanted));
         }
-        append(&mut builder, &name, &content, &metadata)
+        append_file(&mut builder, &name, &content, &metadata)
             .map_err(|error| PackageError::io("packed", &path, &error))?;
         listed.push((name, content.len() as u64));
     }
@@ -117,7 +119,8 @@ fn dependencies(text: &[u8]) -> Vec<String> {
         .collect()
 }
 
-fn append(
+/// Appends a file with normalized metadata: only the executable bit of the mode is kept.
+fn append_file(
     builder: &mut Builder<impl Write>,
     name: &str,
     content: &[u8],
@@ -133,6 +136,7 @@ fn append(
     builder.append_data(&mut header, format!("{ARCHIVE_TOP_DIR}/{name}"), content)
 }
 
+/// Returns whether the owner may execute the file.
 #[cfg(unix)]
 fn is_program(metadata: &Metadata) -> bool {
     use std::os::unix::fs::PermissionsExt as _;
@@ -188,7 +192,7 @@ fn find(folder: &Path, by_rules: bool) -> Result<Vec<(String, PathBuf)>> {
                     .suggest("rename it"),
             );
         }
-        if by_rules && is_key(entry.file_name().to_str().unwrap_or_default()) {
+        if by_rules && is_key_file(entry.file_name().to_str().unwrap_or_default()) {
             let message = format!("`{shown}` looks like a key file, so no archive was created.");
             return Err(PackageError::archive(message)
                 .suggest(format!("list it in `{IGNORE_FILE}`, or rename it")));
@@ -210,7 +214,8 @@ fn find(folder: &Path, by_rules: bool) -> Result<Vec<(String, PathBuf)>> {
     Ok(files)
 }
 
-fn is_key(name: &str) -> bool {
+/// Returns whether the file name suggests a private key.
+fn is_key_file(name: &str) -> bool {
     let name = name.to_lowercase();
     KEY_FILE_NAMES.contains(&name.as_str())
         || [".pem", ".key", ".p12", ".pfx"]

@@ -33,10 +33,10 @@ pub fn unpack(archive: &[u8], into: &Path) -> Result<()> {
             MAX_ARCHIVE_BYTES / 1024 / 1024
         )));
     }
-    let most = (archive.len() as u64)
+    let max_bytes = (archive.len() as u64)
         .saturating_mul(MAX_COMPRESSION_RATIO)
         .max(RATIO_CHECK_MIN_BYTES);
-    ArchiveUnpacker::new(into, true).run(GzDecoder::new(archive), most)
+    ArchiveUnpacker::new(into, true).run(GzDecoder::new(archive), max_bytes)
 }
 
 /// Unpacks a plain tar with all its directories, as git creates it from a commit.
@@ -69,10 +69,15 @@ impl<'p> ArchiveUnpacker<'p> {
         }
     }
 
-    fn run(mut self, source: impl Read, most: u64) -> Result<()> {
+    /// Unpacks all entries; reads at most `max_bytes` of tar data. Fails if the archive has no
+    /// file.
+    fn run(mut self, source: impl Read, max_bytes: u64) -> Result<()> {
         // Limits the number of empty entries as well.
-        let most = most.min(MAX_TAR_BYTES);
-        let mut archive = Archive::new(LimitedReader { source, left: most });
+        let max_bytes = max_bytes.min(MAX_TAR_BYTES);
+        let mut archive = Archive::new(LimitedReader {
+            source,
+            left: max_bytes,
+        });
         let mut entries = 0;
         for entry in archive.entries().map_err(|error| broken(&error))? {
             let mut entry = entry.map_err(|error| broken(&error))?;
@@ -82,7 +87,7 @@ impl<'p> ArchiveUnpacker<'p> {
                     "The archive has more than {MAX_PACKAGE_ENTRIES} entries."
                 )));
             }
-            self.entry(&mut entry)?;
+            self.unpack_entry(&mut entry)?;
         }
         match self.written.values().any(|(_, is_folder)| !is_folder) {
             true => Ok(()),
@@ -90,7 +95,8 @@ impl<'p> ArchiveUnpacker<'p> {
         }
     }
 
-    fn entry<R: Read>(&mut self, entry: &mut Entry<'_, R>) -> Result<()> {
+    /// Unpacks one entry. Rejects links, devices and paths that lead out of the directory.
+    fn unpack_entry<R: Read>(&mut self, entry: &mut Entry<'_, R>) -> Result<()> {
         let bytes = entry.path_bytes().into_owned();
         let shown = plain(
             &String::from_utf8_lossy(&bytes)
@@ -127,11 +133,12 @@ impl<'p> ArchiveUnpacker<'p> {
             return Err(refused("that directory is reserved for installed packages"));
         }
         for end in 1..parts.len() {
-            self.folder(&parts[..end]).map_err(|why| refused(&why))?;
+            self.create_folder(&parts[..end])
+                .map_err(|why| refused(&why))?;
         }
         match is_folder {
-            true => self.folder(parts).map_err(|why| refused(&why)),
-            false => self.file(parts, entry).map_err(|why| refused(&why)),
+            true => self.create_folder(parts).map_err(|why| refused(&why)),
+            false => self.write_file(parts, entry).map_err(|why| refused(&why)),
         }
     }
 
@@ -147,7 +154,8 @@ impl<'p> ArchiveUnpacker<'p> {
         }
     }
 
-    fn folder(&mut self, parts: &[&str]) -> Result<(), String> {
+    /// Creates a directory of the archive. Fails if another spelling of the path exists.
+    fn create_folder(&mut self, parts: &[&str]) -> Result<(), String> {
         match self.written.get(&entry_names::key(parts)) {
             Some((spelt, true)) if *spelt == parts.join("/") => return Ok(()),
             Some(_) => return Err("another entry has the same name on some systems".to_owned()),
@@ -158,7 +166,12 @@ impl<'p> ArchiveUnpacker<'p> {
         fs::create_dir(self.path(parts)).map_err(|error| format!("it cannot be written: {error}"))
     }
 
-    fn file<R: Read>(&mut self, parts: &[&str], entry: &mut Entry<'_, R>) -> Result<(), String> {
+    /// Writes a file of the archive. Fails if the path exists or the package is too large.
+    fn write_file<R: Read>(
+        &mut self,
+        parts: &[&str],
+        entry: &mut Entry<'_, R>,
+    ) -> Result<(), String> {
         if self
             .written
             .insert(entry_names::key(parts), (parts.join("/"), false))
@@ -205,6 +218,7 @@ fn create(path: &Path, is_program: bool) -> io::Result<File> {
     options.open(path)
 }
 
+/// Creates the error for an archive that cannot be read.
 fn broken(error: &io::Error) -> PackageError {
     PackageError::archive(format!("The archive cannot be read: {error}.")).suggest(
         "a package is a `.tgz` that contains a `goondan.yaml`; create one with `gdn package pack`",

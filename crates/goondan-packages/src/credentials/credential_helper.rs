@@ -41,8 +41,8 @@ pub(super) async fn ask(
     path: &str,
 ) -> Result<Option<BasicCredentials>, String> {
     let program = find(name, path)?;
-    let said = tokio::time::timeout(HELPER_TIMEOUT, run(&program, host)).await;
-    let (succeeded, said) = match said {
+    let output = tokio::time::timeout(HELPER_TIMEOUT, run(&program, host)).await;
+    let (succeeded, output) = match output {
         Err(_) => {
             return Err(format!(
                 "`{HELPER_PROGRAM_PREFIX}{name}` did not answer within {} s",
@@ -54,26 +54,26 @@ pub(super) async fn ask(
                 "`{HELPER_PROGRAM_PREFIX}{name}` cannot be run: {error}"
             ));
         }
-        Ok(Ok(said)) => said,
+        Ok(Ok(output)) => output,
     };
     if !succeeded {
-        let words: String = String::from_utf8_lossy(&said)
+        let reason: String = String::from_utf8_lossy(&output)
             .trim()
             .chars()
             .take(MAX_HELPER_ERROR_CHARS)
             .collect();
         // The protocol has no exit code for missing credentials.
-        return match words.contains("credentials not found") {
+        return match reason.contains("credentials not found") {
             true => Ok(None),
             false => Err(plain(&format!(
-                "`{HELPER_PROGRAM_PREFIX}{name}` failed: {words}"
+                "`{HELPER_PROGRAM_PREFIX}{name}` failed: {reason}"
             ))),
         };
     }
     // The answer may contain the password, so it is not repeated in the error.
-    let kept: HelperResponse = serde_json::from_slice(&said)
+    let response: HelperResponse = serde_json::from_slice(&output)
         .map_err(|_| format!("`{HELPER_PROGRAM_PREFIX}{name}` returned an invalid answer"))?;
-    match kept {
+    match response {
         HelperResponse { username, .. } if username == IDENTITY_TOKEN_USER => Err(format!(
             "`{HELPER_PROGRAM_PREFIX}{name}` returned an identity token, but gdn needs a user \
             name and a password"
@@ -105,6 +105,7 @@ fn find(name: &str, path: &str) -> Result<PathBuf, String> {
     found.ok_or_else(|| format!("`{file}`, which Docker's configuration uses, is not in PATH"))
 }
 
+/// Runs the helper for a host. Returns whether it succeeded, and its output up to a limit.
 async fn run(program: &Path, host: &str) -> std::io::Result<(bool, Vec<u8>)> {
     let mut command = Command::new(program);
     command
@@ -123,12 +124,12 @@ async fn run(program: &Path, host: &str) -> std::io::Result<(bool, Vec<u8>)> {
         // A program that does not read its input reports that with its exit code.
         let _ = stdin.write_all(server.as_bytes()).await;
     }
-    let mut said = Vec::new();
+    let mut output = Vec::new();
     if let Some(stdout) = child.stdout.take() {
         stdout
             .take(MAX_HELPER_RESPONSE_BYTES)
-            .read_to_end(&mut said)
+            .read_to_end(&mut output)
             .await?;
     }
-    Ok((child.wait().await?.success(), said))
+    Ok((child.wait().await?.success(), output))
 }

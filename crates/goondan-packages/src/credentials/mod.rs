@@ -114,6 +114,7 @@ impl RegistryCredentials {
         found
     }
 
+    /// Reads the logins of a Docker configuration file; ignores text that is not valid.
     fn read(&mut self, text: &str) {
         // A file in another format contains no credentials.
         let config: DockerConfig = serde_json::from_str(text).unwrap_or_default();
@@ -173,9 +174,11 @@ impl RegistryCredentials {
         }
     }
 
+    /// Returns the token for the registry at `address`; `None` if the user set it for another
+    /// registry.
     pub(crate) fn token_of(&self, address: &str) -> Option<&str> {
-        let (known, token) = self.registry.as_ref()?;
-        (known.trim_end_matches('/') == address.trim_end_matches('/')).then_some(token.as_str())
+        let (registry, token) = self.registry.as_ref()?;
+        (registry.trim_end_matches('/') == address.trim_end_matches('/')).then_some(token.as_str())
     }
 }
 

@@ -81,6 +81,7 @@ impl GitReference {
             || url::Url::parse(&self.url).is_ok_and(|url| crate::http::is_local(&url))
     }
 
+    /// Returns the reference to another revision of the same repository.
     fn at(&self, at: &str) -> GitReference {
         GitReference {
             url: self.url.clone(),
@@ -104,9 +105,9 @@ pub(super) async fn candidates(reference: &GitReference) -> Result<Vec<Candidate
             pin: ExactLocation::Git(reference.clone()),
         }]);
     }
-    let place = empty_folder()?;
+    let directory = empty_folder()?;
     let listed = git(
-        place.path(),
+        directory.path(),
         &["ls-remote", "--tags", "--refs", "--", &reference.url],
     )
     .await?;
@@ -132,9 +133,10 @@ pub(super) async fn candidates(reference: &GitReference) -> Result<Vec<Candidate
     }
 }
 
+/// Fetches one revision with the installed `git`, and packs its files.
 pub(super) async fn fetch(reference: &GitReference) -> Result<FetchedArchive> {
-    let place = empty_folder()?;
-    let folder = place.path();
+    let directory = empty_folder()?;
+    let folder = directory.path();
     git(folder, &["init", "--quiet", "--bare", "."]).await?;
     let info = folder.join("info");
     let written = fs::create_dir_all(&info)
@@ -149,8 +151,8 @@ pub(super) async fn fetch(reference: &GitReference) -> Result<FetchedArchive> {
         "--no-tags",
         "--no-recurse-submodules",
     ];
-    let alone = git(folder, &[&fetch[..], &["--", &reference.url, at]].concat()).await;
-    let wanted = match alone {
+    let single_fetch = git(folder, &[&fetch[..], &["--", &reference.url, at]].concat()).await;
+    let revision = match single_fetch {
         Ok(_) => "FETCH_HEAD".to_owned(),
         // Not every server permits fetching a commit by its id, so fetch all references.
         Err(error) if !is_commit(at) => return Err(error),
@@ -180,7 +182,7 @@ pub(super) async fn fetch(reference: &GitReference) -> Result<FetchedArchive> {
             "rev-parse",
             "--verify",
             "--end-of-options",
-            &format!("{wanted}^{{commit}}"),
+            &format!("{revision}^{{commit}}"),
         ],
     )
     .await?;
@@ -197,14 +199,16 @@ pub(super) async fn fetch(reference: &GitReference) -> Result<FetchedArchive> {
     })
 }
 
+/// Returns whether the revision is a full commit id.
 fn is_commit(at: &str) -> bool {
     at.len() >= 40 && at.chars().all(|c| c.is_ascii_hexdigit())
 }
 
+/// Converts the tar output of `git archive` to a package archive.
 fn repack(tar: &[u8]) -> Result<Vec<u8>> {
-    let place = empty_folder()?;
-    from_tar(tar, place.path())?;
-    Ok(pack(place.path())?.archive)
+    let directory = empty_folder()?;
+    from_tar(tar, directory.path())?;
+    Ok(pack(directory.path())?.archive)
 }
 
 /// Environment variables that select a repository.
@@ -218,6 +222,7 @@ const REPOSITORY_VARIABLES: [&str; 7] = [
     "GIT_NAMESPACE",
 ];
 
+/// Creates an empty temporary directory.
 fn empty_folder() -> Result<TempDir> {
     tempfile::tempdir().map_err(|error| PackageError::io("created", &std::env::temp_dir(), &error))
 }
@@ -273,20 +278,21 @@ async fn git(folder: &Path, arguments: &[&str]) -> Result<Vec<u8>> {
     if status.success() {
         return Ok(answer);
     }
-    let said = String::from_utf8_lossy(&complaints);
-    Err(
-        PackageError::source(format!("`git {what}` failed: {}.", failure_cause(&said)))
-            .suggest("check the URL, the tag, and your access to the repository"),
-    )
+    let error_output = String::from_utf8_lossy(&complaints);
+    Err(PackageError::source(format!(
+        "`git {what}` failed: {}.",
+        failure_cause(&error_output)
+    ))
+    .suggest("check the URL, the tag, and your access to the repository"))
 }
 
 /// Returns the cause of a git failure: the fatal message, or else the last line. Text after the
 /// fatal message is only advice.
-fn failure_cause(said: &str) -> &str {
-    let fatal = said
+fn failure_cause(output: &str) -> &str {
+    let fatal = output
         .lines()
         .find_map(|line| line.trim().strip_prefix("fatal: "));
-    let last = || said.lines().rfind(|line| !line.trim().is_empty());
+    let last = || output.lines().rfind(|line| !line.trim().is_empty());
     fatal
         .or_else(last)
         .unwrap_or("no error message")
@@ -303,18 +309,19 @@ async fn output(command: &mut Command) -> io::Result<(ExitStatus, Vec<u8>, Vec<u
     let (answer, complaints) = (child.stdout.take(), child.stderr.take());
     // Closing the pipe ends a program that writes more.
     let (answer, complaints) = tokio::try_join!(
-        up_to(answer, MAX_TAR_BYTES + 1),
-        up_to(complaints, MAX_ERROR_OUTPUT_BYTES)
+        read_up_to(answer, MAX_TAR_BYTES + 1),
+        read_up_to(complaints, MAX_ERROR_OUTPUT_BYTES)
     )?;
     Ok((child.wait().await?, answer, complaints))
 }
 
-async fn up_to(pipe: Option<impl AsyncRead + Unpin>, most: u64) -> io::Result<Vec<u8>> {
-    let mut kept = Vec::new();
+/// Reads at most `max_bytes` from a pipe; nothing if there is no pipe.
+async fn read_up_to(pipe: Option<impl AsyncRead + Unpin>, max_bytes: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
     if let Some(pipe) = pipe {
-        pipe.take(most).read_to_end(&mut kept).await?;
+        pipe.take(max_bytes).read_to_end(&mut bytes).await?;
     }
-    Ok(kept)
+    Ok(bytes)
 }
 
 #[cfg(test)]

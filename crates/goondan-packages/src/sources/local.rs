@@ -15,6 +15,7 @@ pub(super) async fn fetch(path: &Path, from: &Path) -> Result<FetchedArchive> {
         .map_err(|panic| PackageError::source(panic.to_string()))?
 }
 
+/// Packs a local directory or reads a local archive. `from` is the directory of the manifest.
 fn read(path: &Path, from: &Path) -> Result<FetchedArchive> {
     let metadata = path.metadata().map_err(|error| {
         PackageError::source(format!(

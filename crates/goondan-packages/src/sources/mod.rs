@@ -214,6 +214,7 @@ impl fmt::Display for PackageSource {
     }
 }
 
+/// Creates the error for a downloaded package that depends on a local directory.
 fn local_source_error(text: &str) -> PackageError {
     PackageError::source(format!(
         "A downloaded package depends on `{text}`, which is a source on this machine."

@@ -67,6 +67,7 @@ pub struct PackageDescription<'a> {
     pub tag: &'a str,
 }
 
+/// Returns the versions of a package in a registry. Ignores versions with an invalid number or URL.
 pub(super) async fn candidates(
     registry: &Url,
     name: &str,
@@ -76,7 +77,7 @@ pub(super) async fn candidates(
     let client = http::client().await?;
     let request = allow(client.get(address.clone()), registry, credentials);
     let answer = http::send(request, registry.as_str()).await?;
-    let body = accepted(answer, name, registry).await?;
+    let body = successful_body(answer, name, registry).await?;
     let metadata: RegistryMetadata = serde_json::from_slice(&body).map_err(|error| {
         PackageError::source(format!(
             "{registry} does not answer like a Goondan registry: {error}."
@@ -99,6 +100,8 @@ pub(super) async fn candidates(
     Ok(candidates)
 }
 
+/// Downloads an archive, and checks it against the `stated` integrity hash if there is one. Only
+/// the configured registry gets its token.
 pub(super) async fn fetch(
     url: &Url,
     stated: Option<&str>,
@@ -114,7 +117,7 @@ pub(super) async fn fetch(
     };
     let answer = http::send(request, url.as_str()).await?;
     if !answer.status().is_success() {
-        return Err(refused(answer.status(), url.as_str(), url));
+        return Err(refusal(answer.status(), url.as_str(), url));
     }
     let archive = http::body(answer, MAX_ARCHIVE_BYTES, url.as_str()).await?;
     if let Some(stated) = stated {
@@ -161,7 +164,7 @@ pub async fn publish(
         },
         dependencies: dependencies
             .iter()
-            .map(|one| (one.name.as_str(), one.range.as_str()))
+            .map(|dependency| (dependency.name.as_str(), dependency.range.as_str()))
             .collect(),
         dist_tags: BTreeMap::from([(about.tag, about.version.to_string())]),
         attachments: BTreeMap::from([(file, attachment)]),
@@ -179,15 +182,19 @@ pub async fn publish(
         return Err(PackageError::source(message)
             .suggest("increase `spec.version`; published versions cannot be changed"));
     }
-    accepted(answer, about.name, &registry).await.map(drop)
+    successful_body(answer, about.name, &registry)
+        .await
+        .map(drop)
 }
 
+/// Returns the metadata URL of a package.
 fn address_of(registry: &Url, name: &str) -> Result<Url> {
     let base = registry.as_str().trim_end_matches('/');
     let name: Vec<String> = name.split('/').map(escape).collect();
     http::parse(&format!("{base}/{}", name.join("/")))
 }
 
+/// Percent-encodes a part of a package name.
 fn escape(part: &str) -> String {
     url::form_urlencoded::byte_serialize(part.as_bytes()).collect()
 }
@@ -204,16 +211,18 @@ fn allow(
     }
 }
 
-async fn accepted(answer: reqwest::Response, name: &str, registry: &Url) -> Result<Vec<u8>> {
+/// Returns the response body. Fails if the status is not a success.
+async fn successful_body(answer: reqwest::Response, name: &str, registry: &Url) -> Result<Vec<u8>> {
     match answer.status() {
         status if status.is_success() => {
             http::body(answer, http::MAX_TEXT_RESPONSE_BYTES, registry.as_str()).await
         }
-        status => Err(refused(status, name, registry)),
+        status => Err(refusal(status, name, registry)),
     }
 }
 
-fn refused(status: StatusCode, what: &str, registry: &Url) -> PackageError {
+/// Creates the error for a response with an error status.
+fn refusal(status: StatusCode, what: &str, registry: &Url) -> PackageError {
     match status {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => PackageError::new(
             Code::PACKAGE_AUTH,

@@ -36,10 +36,12 @@ impl ShownRequests {
             .put(task.id.clone(), question.request.id.clone());
     }
 
+    /// Returns the id of the request that clients of this task saw last.
     fn last(&self, task: &TaskId) -> Option<String> {
         self.state().get(&task.id).cloned()
     }
 
+    /// Locks the state.
     fn state(&self) -> MutexGuard<'_, LruCache<String, String>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -48,12 +50,12 @@ impl ShownRequests {
 /// Returns the approval request as a message, as text and as data.
 pub(super) fn request_message(question: &ApprovalHandle) -> TaskMessage {
     let request = &question.request;
-    let words = format!(
+    let text = format!(
         "{}\n\nAnswer with once, conversation, always or deny.",
         request.to_plain_text()
     );
     let pieces = vec![
-        TaskPart::Text(words),
+        TaskPart::Text(text),
         TaskPart::Data(json!(QuestionBody::from(&**request))),
     ];
     TaskMessage {
@@ -77,17 +79,17 @@ pub(super) fn apply_answer(
         return Ok(());
     }
     let Some(oldest) = approvals::oldest_request(service, trace_id) else {
-        let words = "The task is running and accepts no messages. To start the next task of the \
+        let notice = "The task is running and accepts no messages. To start the next task of the \
             conversation, send the message with only the `contextId`.";
-        return Err(RpcError::unsupported(words));
+        return Err(RpcError::unsupported(notice));
     };
-    let Some((named, answer)) = read(message)? else {
+    let Some((requested_id, answer)) = read(message)? else {
         return Ok(());
     };
     let closed =
         "The approval request is no longer open. Get the task: its status shows the open request.";
-    let question = match named {
-        Some(named) => of_task(service, trace_id, &named)
+    let question = match requested_id {
+        Some(requested_id) => of_task(service, trace_id, &requested_id)
             .ok_or_else(|| RpcError::field("message.parts", closed))?,
         None if service.inner.a2a.last(id).as_ref() == Some(&oldest.request.id) => oldest,
         None => return Ok(()),

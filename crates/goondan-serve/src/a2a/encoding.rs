@@ -73,6 +73,7 @@ const STATES: [(TaskState, &str, &str); 6] = [
 ];
 
 impl TaskState {
+    /// Returns true if a task in this state is over.
     pub(super) fn is_terminal(self) -> bool {
         matches!(
             self,
@@ -82,6 +83,7 @@ impl TaskState {
 }
 
 impl ProtocolVersion {
+    /// Returns the name of a state in this version.
     pub(super) fn state(self, state: TaskState) -> &'static str {
         let row = STATES.iter().find(|(known, ..)| *known == state);
         match (row, self) {
@@ -91,6 +93,7 @@ impl ProtocolVersion {
         }
     }
 
+    /// Returns the state with this name, if any.
     pub(super) fn state_named(self, name: &str) -> Option<TaskState> {
         STATES
             .iter()
@@ -98,6 +101,7 @@ impl ProtocolVersion {
             .find(|state| self.state(*state) == name)
     }
 
+    /// Encodes a part.
     pub(super) fn piece(self, piece: &TaskPart) -> Value {
         match (self, piece) {
             (ProtocolVersion::V10, TaskPart::Text(text)) => json!({"text": text}),
@@ -117,19 +121,26 @@ impl ProtocolVersion {
         }
     }
 
+    /// Encodes parts.
     pub(super) fn pieces(self, pieces: &[TaskPart]) -> Vec<Value> {
         pieces.iter().map(|piece| self.piece(piece)).collect()
     }
 
-    pub(super) fn encode_message(self, said: &TaskMessage, task: &str, context: &str) -> Value {
-        let role = match (self, said.by) {
+    /// Encodes a message of the task `task` in the context `context`.
+    pub(super) fn encode_message(
+        self,
+        task_message: &TaskMessage,
+        task: &str,
+        context: &str,
+    ) -> Value {
+        let role = match (self, task_message.by) {
             (ProtocolVersion::V10, MessageSender::Client) => "ROLE_USER",
             (ProtocolVersion::V10, MessageSender::Agent) => "ROLE_AGENT",
             (ProtocolVersion::V03, MessageSender::Client) => "user",
             (ProtocolVersion::V03, MessageSender::Agent) => "agent",
         };
         let message = json!({
-            "messageId": said.id, "role": role, "taskId": task, "contextId": context, "parts": self.pieces(&said.pieces),
+            "messageId": task_message.id, "role": role, "taskId": task, "contextId": context, "parts": self.pieces(&task_message.pieces),
         });
         self.kind("message", message)
     }
@@ -152,6 +163,7 @@ impl ProtocolVersion {
         }
     }
 
+    /// Adds the field `kind`, which only version 0.3 has.
     fn kind(self, kind: &str, mut value: Value) -> Value {
         if self == ProtocolVersion::V03 {
             value["kind"] = kind.into();
@@ -160,6 +172,7 @@ impl ProtocolVersion {
     }
 }
 
+/// Sets a field if there is a value.
 pub(super) fn set(object: &mut Value, field: &str, value: Option<impl Into<Value>>) {
     if let Some(value) = value {
         object[field] = value.into();

@@ -18,9 +18,10 @@ const DEFAULT_PAGE_SIZE: usize = 50;
 /// Number of conversations searched, the most recently changed first.
 const MAX_LISTED_CONVERSATIONS: usize = 1_000;
 
-/// A task with the number of its last event.
+/// The number of a task's last event, then the task's id and the time of that event.
 type Row = (u64, (TaskId, chrono::DateTime<chrono::Utc>));
 
+/// Handles `ListTasks`: returns one page of the agent's tasks.
 pub(super) async fn page(
     service: &Service,
     agent: &str,
@@ -40,7 +41,7 @@ pub(super) async fn page(
             .map_err(|_| RpcError::field("pageToken", "`pageToken` is invalid."))?,
         None => u64::MAX,
     };
-    let wanted = match params
+    let requested_state = match params
         .text("status")?
         .filter(|status| *status != "TASK_STATE_UNSPECIFIED")
     {
@@ -71,24 +72,24 @@ pub(super) async fn page(
     let artifacts = params.0.get("includeArtifacts") == Some(&Value::Bool(true));
     let mut rows = all(service, agent, params.text("contextId")?).await;
     rows.retain(|(_, (_, changed))| since.is_none_or(|since| *changed >= since));
-    let mut known = Vec::new();
+    let mut matching = Vec::new();
     for (number, (id, _)) in rows {
         if let Some(found) = service.swarm().find(&id.id).await
-            && wanted
-                .is_none_or(|wanted| wanted == TaskStatus::of_found(service, &id, &found).state)
+            && requested_state
+                .is_none_or(|state| state == TaskStatus::of_found(service, &id, &found).state)
         {
-            known.push((number, id));
+            matching.push((number, id));
         }
     }
-    let total = known.len();
-    known.retain(|(number, _)| *number < before);
-    let next = if known.len() > size {
-        known[size - 1].0.to_string()
+    let total = matching.len();
+    matching.retain(|(number, _)| *number < before);
+    let next = if matching.len() > size {
+        matching[size - 1].0.to_string()
     } else {
         String::new()
     };
     let mut tasks = Vec::new();
-    for (_, id) in known.iter().take(size) {
+    for (_, id) in matching.iter().take(size) {
         if let Some(task) = Task::find(service, id).await {
             tasks.push(dialect.encode_task(task.write(dialect, history, artifacts)));
         }
@@ -99,6 +100,7 @@ pub(super) async fn page(
 /// Protocol states that tasks of this server never have.
 const UNUSED_TASK_STATES: [&str; 2] = ["TASK_STATE_REJECTED", "TASK_STATE_AUTH_REQUIRED"];
 
+/// Returns an empty page.
 fn nothing() -> Value {
     json!({"tasks": [], "nextPageToken": "", "pageSize": 0, "totalSize": 0})
 }
@@ -108,10 +110,10 @@ async fn all(service: &Service, agent: &str, context: Option<&str>) -> Vec<Row> 
     let mut metas = service.swarm().instances().await;
     metas.retain(|meta| {
         let InstanceId {
-            agent: of,
+            agent: owner,
             instance_key,
         } = meta.id();
-        of == agent && context.is_none_or(|context| context == instance_key)
+        owner == agent && context.is_none_or(|context| context == instance_key)
     });
     metas.sort_by_key(|meta| std::cmp::Reverse(meta.updated_at));
     let mut rows: Vec<Row> = Vec::new();

@@ -23,6 +23,7 @@ pub(super) struct IncomingMessage {
 }
 
 impl IncomingMessage {
+    /// Parses the parameters of a sent message.
     pub(super) fn read(
         params: RpcParams,
         dialect: ProtocolVersion,
@@ -123,6 +124,7 @@ pub(super) fn no_push() -> RpcError {
     RpcError::new(-32003, "PUSH_NOTIFICATION_NOT_SUPPORTED", message)
 }
 
+/// Returns the fields of an object; `None` for another value or null.
 fn object(value: Value) -> Option<JsonObject> {
     match value {
         Value::Object(fields) => Some(fields),
@@ -130,6 +132,7 @@ fn object(value: Value) -> Option<JsonObject> {
     }
 }
 
+/// Parses the part with this index.
 fn piece(part: &Value, dialect: ProtocolVersion, index: usize) -> Result<TaskPart, RpcError> {
     let name = format!("message.parts[{index}]");
     let text =

@@ -84,6 +84,7 @@ pub(crate) async fn agent_card(
     Ok(card_response(&service, &agent, &headers, &access))
 }
 
+/// Returns the card of an agent, or 304 if the client has this version of the card.
 fn card_response(
     service: &Service,
     agent: &str,
@@ -95,21 +96,21 @@ fn card_response(
         "\"{}\"",
         goondan::ids::hex(&Sha256::digest(card.to_string())[..8])
     );
-    let known = headers
+    let client_tags = headers
         .get(IF_NONE_MATCH)
         .and_then(|tags| tags.to_str().ok())
         .unwrap_or_default();
-    let is_known = known
+    let is_known = client_tags
         .split(',')
-        .any(|known| known.trim().trim_start_matches("W/") == tag);
-    let told = [
+        .any(|client_tag| client_tag.trim().trim_start_matches("W/") == tag);
+    let response_headers = [
         (ETAG, tag),
         (CACHE_CONTROL, "private, max-age=60".to_owned()),
         (VARY, rpc::VERSION_HEADER.to_owned()),
     ];
     match is_known {
-        true => (StatusCode::NOT_MODIFIED, told).into_response(),
-        false => (told, Json(card)).into_response(),
+        true => (StatusCode::NOT_MODIFIED, response_headers).into_response(),
+        false => (response_headers, Json(card)).into_response(),
     }
 }
 
@@ -153,6 +154,7 @@ pub(crate) async fn call(
         .unwrap_or_else(|error| error.answer(&id)))
 }
 
+/// Handles a parsed request.
 async fn answer_to(
     service: &Service,
     agent: &str,
@@ -168,44 +170,47 @@ async fn answer_to(
     let result = match operation {
         RpcOperation::Send => {
             let message = IncomingMessage::read(params, dialect)?;
-            let begun = send::begin(service, agent, &message, caller).await?;
-            let task = send::settled(service, begun, message.at_once).await?;
-            dialect.wrapped(ResultType::Task, task.write(dialect, message.history, true))
+            let started = send::begin(service, agent, &message, caller).await?;
+            let task = send::settled(service, started, message.at_once).await?;
+            dialect.wrapped(
+                ResultType::Task,
+                task.write(dialect, message.history, /* artifacts */ true),
+            )
         }
         RpcOperation::Stream => {
             let message = IncomingMessage::read(params, dialect)?;
-            let begun = send::begin(service, agent, &message, caller).await?;
-            let asked = StreamRequest {
+            let started = send::begin(service, agent, &message, caller).await?;
+            let stream_request = StreamRequest {
                 rpc: id,
                 dialect,
                 until: StreamEnd::Question,
                 history: message.history,
             };
-            return Ok(stream::respond(service, begun, asked).into_response());
+            return Ok(stream::respond(service, started, stream_request).into_response());
         }
         RpcOperation::Subscribe => {
-            let begun = StartedTask::known(service, task(params.task()?, agent)?).await?;
-            if find(service, &begun.id).await?.is_over() {
+            let started = StartedTask::known(service, task(params.task()?, agent)?).await?;
+            if find(service, &started.id).await?.is_over() {
                 return Err(RpcError::unsupported(
                     "The task is over and sends no more updates. Get the task instead.",
                 ));
             }
-            let asked = StreamRequest {
+            let stream_request = StreamRequest {
                 rpc: id,
                 dialect,
                 until: StreamEnd::End,
                 history: None,
             };
-            return Ok(stream::respond(service, begun, asked).into_response());
+            return Ok(stream::respond(service, started, stream_request).into_response());
         }
         RpcOperation::Get => {
             let history = params.number("historyLength")?;
             let task = find(service, &task(params.task()?, agent)?).await?;
-            dialect.encode_task(task.write(dialect, history, true))
+            dialect.encode_task(task.write(dialect, history, /* artifacts */ true))
         }
         RpcOperation::Cancel => {
             let task = cancel(service, &task(params.task()?, agent)?).await?;
-            dialect.encode_task(task.write(dialect, None, true))
+            dialect.encode_task(task.write(dialect, None, /* artifacts */ true))
         }
         RpcOperation::List => list::page(service, agent, &params, dialect).await?,
         RpcOperation::Push => return Err(message::no_push()),
@@ -216,16 +221,19 @@ async fn answer_to(
     Ok(Json(rpc::response(&id, &result)).into_response())
 }
 
+/// Parses a task id of this agent.
 fn task(id: &str, agent: &str) -> Result<TaskId, RpcError> {
     TaskId::read(id, agent).ok_or_else(|| RpcError::task_not_found(id))
 }
 
+/// Looks up a task; fails if the task is unknown.
 async fn find(service: &Service, id: &TaskId) -> Result<Task, RpcError> {
     Task::find(service, id)
         .await
         .ok_or_else(|| RpcError::task_not_found(&id.id))
 }
 
+/// Cancels a task and waits for its end, at most [`CANCEL_TIMEOUT`]. Fails if the task is over.
 async fn cancel(service: &Service, id: &TaskId) -> Result<Task, RpcError> {
     if !service.swarm().cancel_event(&id.id).await {
         let task = find(service, id).await?;

@@ -90,6 +90,7 @@ pub(super) struct RpcError {
 }
 
 impl RpcError {
+    /// Creates an error with a JSON-RPC code and an A2A reason.
     pub(super) fn new(code: i32, reason: &'static str, message: impl Into<String>) -> Self {
         RpcError {
             code,
@@ -108,6 +109,7 @@ impl RpcError {
         }
     }
 
+    /// Error for an unknown task id.
     pub(super) fn task_not_found(id: &str) -> Self {
         RpcError::new(
             -32001,
@@ -117,14 +119,17 @@ impl RpcError {
         .with("taskId", id)
     }
 
+    /// Error for an operation that this server does not support.
     pub(super) fn unsupported(message: impl Into<String>) -> Self {
         RpcError::new(-32004, "UNSUPPORTED_OPERATION", message)
     }
 
+    /// Error for content that this server does not support.
     pub(super) fn content(field: &str, message: impl Into<String>) -> Self {
         RpcError::new(-32005, "CONTENT_TYPE_NOT_SUPPORTED", message).with("field", field)
     }
 
+    /// Error for a swarm that stopped during the turn.
     pub(super) fn stopped() -> Self {
         let message = "The swarm stopped during the turn. The turn resumes at the next start; get \
             the task then.";
@@ -138,6 +143,7 @@ impl RpcError {
         self
     }
 
+    /// Encodes the error.
     fn body(&self) -> Value {
         let mut data = vec![json!({
             "@type": "type.googleapis.com/google.rpc.ErrorInfo",
@@ -154,15 +160,18 @@ impl RpcError {
         json!({"code": self.code, "message": self.message, "data": data})
     }
 
+    /// Encodes the error as a JSON-RPC response.
     pub(super) fn response(&self, id: &Value) -> Value {
         json!({"jsonrpc": "2.0", "id": id, "error": self.body()})
     }
 
+    /// Returns the error as an HTTP response.
     pub(super) fn answer(&self, id: &Value) -> Response {
         Json(self.response(id)).into_response()
     }
 }
 
+/// Encodes a result as a JSON-RPC response.
 pub(super) fn response(id: &Value, result: &Value) -> Value {
     json!({"jsonrpc": "2.0", "id": id, "result": result})
 }
@@ -259,7 +268,7 @@ impl RpcRequest {
             .map_err(|error| (id.clone(), error))?;
         let params = match fields.remove("params") {
             None | Some(Value::Null) => Map::new(),
-            Some(Value::Object(params)) if dialect == ProtocolVersion::V10 => named(params),
+            Some(Value::Object(params)) if dialect == ProtocolVersion::V10 => rename_fields(params),
             Some(Value::Object(params)) => params,
             Some(_) => return Err((id, RpcError::field("params", "`params` must be an object."))),
         };
@@ -272,32 +281,38 @@ impl RpcRequest {
     }
 }
 
-/// Renames fields to their JSON names. Parsers of protocol buffers also have to accept the names of
-/// the definition, such as `context_id` for `contextId`. The contents of `metadata` and `data`
-/// belong to the client and keep their names.
-fn named(fields: Map<String, Value>) -> Map<String, Value> {
+/// Renames the fields to their JSON names at every depth, for example `context_id` to `contextId`.
+/// Parsers of protocol buffers must accept both names. The contents of `metadata` and `data` belong
+/// to the client and keep their names.
+fn rename_fields(fields: Map<String, Value>) -> Map<String, Value> {
     let all: Vec<String> = fields.keys().cloned().collect();
-    let named = fields.into_iter().map(|(name, value)| {
-        let own = camel(&name);
+    let renamed = fields.into_iter().map(|(name, value)| {
+        let json_name = camel(&name);
         // If both names exist, the JSON name has priority.
-        let name = if all.contains(&own) { name } else { own };
+        let name = if all.contains(&json_name) {
+            name
+        } else {
+            json_name
+        };
         let value = match name.as_str() {
             "metadata" | "data" => value,
-            _ => named_within(value),
+            _ => rename_fields_within(value),
         };
         (name, value)
     });
-    named.collect()
+    renamed.collect()
 }
 
-fn named_within(value: Value) -> Value {
+/// Renames the fields of all objects in `value`.
+fn rename_fields_within(value: Value) -> Value {
     match value {
-        Value::Object(fields) => Value::Object(named(fields)),
-        Value::Array(items) => Value::Array(items.into_iter().map(named_within).collect()),
+        Value::Object(fields) => Value::Object(rename_fields(fields)),
+        Value::Array(items) => Value::Array(items.into_iter().map(rename_fields_within).collect()),
         other => other,
     }
 }
 
+/// Converts `snake_case` to `camelCase`.
 fn camel(name: &str) -> String {
     let mut words = name.split('_');
     let first = words.next().unwrap_or_default().to_owned();
@@ -330,6 +345,7 @@ pub(super) fn is_stated(headers: &HeaderMap, dialect: ProtocolVersion) -> bool {
     stated.is_some_and(|stated| stated == Some(dialect))
 }
 
+/// Returns the protocol version from the header, if any.
 fn stated(headers: &HeaderMap) -> Option<&str> {
     headers
         .get(VERSION_HEADER)
@@ -391,6 +407,7 @@ impl RpcParams {
         }
     }
 
+    /// Returns the task id of the request.
     pub(super) fn task(&self) -> Result<&str, RpcError> {
         self.text("id")?
             .ok_or_else(|| RpcError::field("id", "`id` must be the id of a task."))
@@ -434,6 +451,6 @@ mod tests {
             "contextId": "c", "page_size": 1, "pageSize": 2, "x": [{"returnImmediately": true}],
             "metadata": {"my_key": 1}, "parts": [{"mediaType": "a/b", "data": {"my_key": 1}}],
         });
-        assert_eq!(Value::Object(named(given)), wanted);
+        assert_eq!(Value::Object(rename_fields(given)), wanted);
     }
 }

@@ -45,9 +45,9 @@ pub(super) async fn begin(
         return continue_task(service, agent, task, message).await;
     }
     let id = TaskId::of(agent, message);
-    let place = match TurnSubscription::place(service, &id.id, &id.instance).await {
+    let new_input = match TurnSubscription::look_up(service, &id.id, &id.instance).await {
         InputLookup::Taken(watch) => return Ok(StartedTask { id, watch }),
-        InputLookup::Free(place) => place,
+        InputLookup::Free(new_input) => new_input,
     };
     let (text, files) = message.input();
     if text.trim().is_empty() && files.is_empty() {
@@ -67,7 +67,7 @@ pub(super) async fn begin(
     };
     Ok(StartedTask {
         id,
-        watch: place.send(input).await?,
+        watch: new_input.send(input).await?,
     })
 }
 
@@ -79,7 +79,7 @@ async fn continue_task(
     message: &IncomingMessage,
 ) -> Result<StartedTask, RpcError> {
     let id = TaskId::read(task, agent).ok_or_else(|| RpcError::task_not_found(task))?;
-    let found = service
+    let state = service
         .swarm()
         .find(&id.id)
         .await
@@ -94,15 +94,15 @@ async fn continue_task(
             "The task belongs to another context.",
         ));
     }
-    match found {
+    match state {
         SubmittedEventState::Open(turn) => {
             approval::apply_answer(service, &id, &turn.trace_id, message)?
         }
         SubmittedEventState::Over(_) if service.inner.given.has(&id.id, &message.id) => {}
         SubmittedEventState::Over(_) => {
-            let words = "The task is over. To start the next task of the conversation, send the \
+            let message = "The task is over. To start the next task of the conversation, send the \
                 message with only the `contextId`.";
-            return Err(RpcError::unsupported(words));
+            return Err(RpcError::unsupported(message));
         }
     }
     StartedTask::known(service, id).await
@@ -112,10 +112,10 @@ async fn continue_task(
 /// state.
 pub(super) async fn settled(
     service: &Service,
-    begun: StartedTask,
+    started: StartedTask,
     at_once: bool,
 ) -> Result<Task, RpcError> {
-    let StartedTask { id, watch } = begun;
+    let StartedTask { id, watch } = started;
     // Runs in its own task: a client that disconnects may return and find the approval request.
     let settling = tokio::spawn(watch.settled());
     // A failed wait has no more details to report.

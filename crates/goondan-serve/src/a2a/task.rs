@@ -42,39 +42,43 @@ impl TaskId {
             pieces,
             ..
         } = incoming;
-        let said = json!(ProtocolVersion::V10.pieces(pieces)).to_string();
+        let parts_json = json!(ProtocolVersion::V10.pieces(pieces)).to_string();
         let hash = derived_id(&[
             "a2a",
             agent,
             context.as_deref().unwrap_or_default(),
             id,
-            &said,
+            &parts_json,
         ]);
         let key = context.clone().unwrap_or_else(|| format!("a2a-{hash}"));
-        let place = URL_SAFE_NO_PAD.encode(json!([agent, key]).to_string());
+        let encoded_conversation = URL_SAFE_NO_PAD.encode(json!([agent, key]).to_string());
         TaskId {
-            id: format!("{TASK_ID_PREFIX}{hash}-{place}"),
+            id: format!("{TASK_ID_PREFIX}{hash}-{encoded_conversation}"),
             instance: InstanceId::new(agent, key),
         }
     }
 
     /// Parses a task id; `None` if this server did not create it for this agent.
     pub(super) fn read(id: &str, agent: &str) -> Option<Self> {
-        let (hash, place) = id.strip_prefix(TASK_ID_PREFIX)?.split_at_checked(24)?;
-        let place = URL_SAFE_NO_PAD.decode(place.strip_prefix('-')?).ok()?;
-        let (of, key): (String, String) = serde_json::from_slice(&place).ok()?;
-        let is_ours = of == agent && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
-        is_ours.then(|| TaskId {
+        let (hash, encoded_conversation) = id.strip_prefix(TASK_ID_PREFIX)?.split_at_checked(24)?;
+        let encoded_conversation = URL_SAFE_NO_PAD
+            .decode(encoded_conversation.strip_prefix('-')?)
+            .ok()?;
+        let (owner, key): (String, String) = serde_json::from_slice(&encoded_conversation).ok()?;
+        let is_valid = owner == agent && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
+        is_valid.then(|| TaskId {
             id: id.to_owned(),
-            instance: InstanceId::new(of, key),
+            instance: InstanceId::new(owner, key),
         })
     }
 
+    /// Returns the context id, which is the conversation key.
     pub(super) fn context(&self) -> &str {
         &self.instance.instance_key
     }
 }
 
+/// State of a task for the client.
 pub(super) struct Task {
     pub(super) id: TaskId,
     pub(super) status: TaskStatus,
@@ -110,8 +114,9 @@ impl TaskStatus {
         Some(json!({"finishReason": reason.as_str()}))
     }
 
-    pub(super) fn of_found(service: &Service, id: &TaskId, found: &SubmittedEventState) -> Self {
-        let turn = match found {
+    /// Returns the status of a submitted event.
+    pub(super) fn of_found(service: &Service, id: &TaskId, state: &SubmittedEventState) -> Self {
+        let turn = match state {
             SubmittedEventState::Over(result) => return TaskStatus::ended(result),
             SubmittedEventState::Open(turn) => turn,
         };
@@ -148,6 +153,7 @@ impl TaskStatus {
         }
     }
 
+    /// Encodes the status.
     pub(super) fn write(&self, id: &TaskId, dialect: ProtocolVersion) -> Value {
         let mut status = json!({"state": dialect.state(self.state)});
         let message = self
@@ -160,38 +166,40 @@ impl TaskStatus {
     }
 }
 
-pub(super) fn agent_message(id: &str, words: String) -> TaskMessage {
+/// Creates a status message of the agent.
+pub(super) fn agent_message(id: &str, text: String) -> TaskMessage {
     TaskMessage {
         id: format!("{id}-status"),
         by: MessageSender::Agent,
-        pieces: vec![TaskPart::Text(words)],
+        pieces: vec![TaskPart::Text(text)],
     }
 }
 
 impl Task {
+    /// Reads a task; `None` if its event is unknown.
     pub(super) async fn find(service: &Service, id: &TaskId) -> Option<Task> {
-        let found = service.swarm().find(&id.id).await?;
+        let state = service.swarm().find(&id.id).await?;
         let messages = service
             .swarm()
             .conversation(&id.instance)
             .await
             .unwrap_or_default();
         let turn_id = turn_id(&id.id);
-        let mine = messages
+        let own_messages = messages
             .iter()
             .map(|message| &**message)
             .filter(|message| is_message_of(&message.id, &turn_id));
-        let mine: Vec<&Message> = mine.collect();
-        let status = TaskStatus::of_found(service, id, &found);
-        let since = mine
+        let own_messages: Vec<&Message> = own_messages.collect();
+        let status = TaskStatus::of_found(service, id, &state);
+        let since = own_messages
             .last()
             .map(|message| json!(message.created_at))
             .filter(|_| status.state.is_terminal());
-        let answer = match &found {
+        let answer = match &state {
             SubmittedEventState::Over(result) => answer_of(result),
             SubmittedEventState::Open(_) => Vec::new(),
         };
-        let history = mine
+        let history = own_messages
             .iter()
             .filter_map(|message| to_task_message(message))
             .collect();
@@ -208,7 +216,7 @@ impl Task {
         let history = self
             .history
             .into_iter()
-            .filter(|said| said.by == MessageSender::Client)
+            .filter(|message| message.by == MessageSender::Client)
             .collect();
         Task {
             status: TaskStatus::of(TaskState::Submitted),
@@ -218,6 +226,7 @@ impl Task {
         }
     }
 
+    /// Returns true if the task is completed, canceled or failed.
     pub(super) fn is_over(&self) -> bool {
         self.status.state.is_terminal()
     }
@@ -235,10 +244,12 @@ impl Task {
             task["artifacts"] = json!([artifact(dialect, &self.answer)]);
         }
         set(&mut task, "metadata", self.status.metadata());
-        let skipped = history.map_or(0, |most| self.history.len().saturating_sub(most));
+        let skipped = history.map_or(0, |max_messages| {
+            self.history.len().saturating_sub(max_messages)
+        });
         let history: Vec<Value> = self.history[skipped..]
             .iter()
-            .map(|said| dialect.encode_message(said, id, self.id.context()))
+            .map(|message| dialect.encode_message(message, id, self.id.context()))
             .collect();
         if !history.is_empty() {
             task["history"] = history.into();
@@ -247,6 +258,7 @@ impl Task {
     }
 }
 
+/// Encodes the answer artifact.
 pub(super) fn artifact(dialect: ProtocolVersion, pieces: &[TaskPart]) -> Value {
     json!({"artifactId": ANSWER_ARTIFACT, "name": ANSWER_ARTIFACT, "parts": dialect.pieces(pieces)})
 }
@@ -261,6 +273,7 @@ pub(super) fn answer_of(result: &TurnResult) -> Vec<TaskPart> {
     message.map(pieces).unwrap_or_default()
 }
 
+/// Returns the text and the files of a message.
 fn pieces(message: &Message) -> Vec<TaskPart> {
     let piece = |part: &MessagePart| match part {
         MessagePart::Text { text, .. } if !text.is_empty() => Some(TaskPart::Text(text.clone())),
@@ -277,17 +290,17 @@ fn to_task_message(message: &Message) -> Option<TaskMessage> {
         MessageRole::Assistant => MessageSender::Agent,
         MessageRole::System | MessageRole::Tool => return None,
     };
-    let given = message
+    let client_id = message
         .metadata
         .get(CLIENT_MESSAGE_ID)
         .and_then(Value::as_str)
         .filter(|_| by == MessageSender::Client);
-    let said = TaskMessage {
-        id: given.unwrap_or(&message.id).to_owned(),
+    let task_message = TaskMessage {
+        id: client_id.unwrap_or(&message.id).to_owned(),
         by,
         pieces: pieces(message),
     };
-    (!said.pieces.is_empty()).then_some(said)
+    (!task_message.pieces.is_empty()).then_some(task_message)
 }
 
 #[cfg(test)]

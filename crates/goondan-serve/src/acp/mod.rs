@@ -60,16 +60,22 @@ pub async fn serve(
     input: impl AsyncRead + Send + 'static,
     output: impl AsyncWrite + Send + 'static,
 ) -> Result<(), AcpError> {
-    let (asks, mut asked) = mpsc::unbounded_channel();
+    let (requests, mut received_requests) = mpsc::unbounded_channel();
     let version = service.inner.version.clone();
     // Handlers only forward each request, in order of arrival: a slow request must not block the
     // others.
-    let pass = |asks: &mpsc::UnboundedSender<EditorRequest>, ask| {
-        asks.send(ask)
+    let pass = |requests: &mpsc::UnboundedSender<EditorRequest>, ask| {
+        requests
+            .send(ask)
             .map_err(|_| Error::internal_error().data("the server is stopping"))
     };
-    let (new, load, resume, list) = (asks.clone(), asks.clone(), asks.clone(), asks.clone());
-    let (close, prompt, cancel) = (asks.clone(), asks.clone(), asks.clone());
+    let (new, load, resume, list) = (
+        requests.clone(),
+        requests.clone(),
+        requests.clone(),
+        requests.clone(),
+    );
+    let (close, prompt, cancel) = (requests.clone(), requests.clone(), requests.clone());
     let agent_side = Agent
         .v1()
         .name("gdn")
@@ -118,8 +124,8 @@ pub async fn serve(
     let transport = ByteStreams::new(output.compat_write(), input.compat());
     let ended = agent_side
         .connect_with(transport, async |editor| {
-            SessionManager::new(service.clone(), agent, editor, asks)
-                .run(&mut asked)
+            SessionManager::new(service.clone(), agent, editor, requests)
+                .run(&mut received_requests)
                 .await;
             Ok(())
         })

@@ -38,6 +38,7 @@ const PERMISSION_OPTIONS: [(&str, &str, wire::PermissionOptionKind, ApprovalAnsw
     ),
 ];
 
+/// Returns the approval of one call for this duration.
 const fn allow(scope: ApprovalDuration) -> ApprovalAnswer {
     ApprovalAnswer::Allow {
         scope,
@@ -60,7 +61,7 @@ pub(super) fn ask(
         options.to_vec(),
     );
     let sent = editor.send_request(request);
-    let taken_back = sent.cancellation_handle();
+    let cancellation = sent.cancellation_handle();
     tokio::spawn(async move {
         let mut answered = std::pin::pin!(sent.block_task());
         tokio::select! {
@@ -68,19 +69,21 @@ pub(super) fn ask(
             () = question.ended() => {
                 // A disconnected editor needs no notice. A connected one still responds, and the
                 // response is ignored.
-                let _ = taken_back.cancel();
+                let _ = cancellation.cancel();
                 let _ = answered.await;
             }
         }
     });
 }
 
-/// Describes the call and its preview.
+/// Describes the call to approve: if the editor already shows the call, with the same id. Adds the
+/// requesting agent (if it is not the agent of the session), the reason and the preview.
 fn describe_call(session: &EditorSession, question: &ApprovalHandle) -> wire::ToolCallUpdate {
     let request = &question.request;
     let is_own = request.instance == session.instance;
-    let known = session.call(&request.tool_call_id).filter(|_| is_own);
-    let id = known.map_or_else(
+    // Call ids are unique only within a conversation.
+    let shown_id = session.call(&request.tool_call_id).filter(|_| is_own);
+    let id = shown_id.map_or_else(
         || call_id(&request.id, &request.tool_call_id),
         str::to_owned,
     );
@@ -91,20 +94,21 @@ fn describe_call(session: &EditorSession, question: &ApprovalHandle) -> wire::To
         arguments: &arguments,
         workdir: &session.workdir,
     };
-    let other = (!is_own).then(|| format!("Requested by the agent {}.", request.instance.agent));
-    let told = [
-        other.as_deref(),
+    let other_agent =
+        (!is_own).then(|| format!("Requested by the agent {}.", request.instance.agent));
+    let notes = [
+        other_agent.as_deref(),
         request.reason.as_deref(),
         request.preview.as_deref(),
     ];
-    let told: Vec<_> = told.into_iter().flatten().map(content).collect();
-    let fields = call.asked();
+    let notes: Vec<_> = notes.into_iter().flatten().map(content).collect();
+    let fields = call.permission_fields();
     wire::ToolCallUpdate::new(
         id,
-        if told.is_empty() {
+        if notes.is_empty() {
             fields
         } else {
-            fields.content(told)
+            fields.content(notes)
         },
     )
 }

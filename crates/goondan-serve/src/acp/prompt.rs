@@ -7,6 +7,7 @@ use goondan::ports::tool::Attachment;
 
 use super::session::EditorSession;
 
+/// Converts a prompt. Fails if the prompt is empty or contains unsupported content.
 pub(super) fn input(prompt: Vec<ContentBlock>, session: &EditorSession) -> Result<Input, Error> {
     let (mut texts, mut files) = (Vec::new(), Vec::new());
     for block in prompt {
@@ -66,6 +67,7 @@ fn directory_note(session: &EditorSession) -> Option<String> {
     })
 }
 
+/// Marks the text of an attached file.
 fn quoted(uri: &str, text: &str) -> String {
     format!(
         "<resource uri=\"{}\">\n{text}\n</resource>",
@@ -73,6 +75,7 @@ fn quoted(uri: &str, text: &str) -> String {
     )
 }
 
+/// Creates an attachment with the file name from `uri`.
 fn attachment(media_type: String, data: String, uri: Option<&str>) -> Attachment {
     let name = uri
         .and_then(|uri| uri.rsplit('/').next())
@@ -85,6 +88,7 @@ fn attachment(media_type: String, data: String, uri: Option<&str>) -> Attachment
     }
 }
 
+/// Returns the error for unsupported content.
 fn unknown() -> Error {
     Error::invalid_params().data("the prompt contains unsupported content")
 }

@@ -11,6 +11,7 @@ use goondan::ports::tool::Attachment;
 use super::session::EditorSession;
 use super::updates::{self, ShownCall};
 
+/// Sends the visible messages to the editor.
 pub(super) fn replay(messages: &[Arc<Message>], session: &EditorSession) {
     for message in messages {
         for part in &message.data.content {
@@ -21,6 +22,7 @@ pub(super) fn replay(messages: &[Arc<Message>], session: &EditorSession) {
     }
 }
 
+/// Converts a part of a message; `None` if the editor does not show the part.
 fn update(
     message: &Message,
     part: &MessagePart,
@@ -51,6 +53,8 @@ fn update(
     }
 }
 
+/// Creates the update for text or an image of a message; `None` for messages that only the model
+/// sees.
 fn said(role: MessageRole, chunk: wire::ContentChunk) -> Option<wire::SessionUpdate> {
     match role {
         MessageRole::User => Some(wire::SessionUpdate::UserMessageChunk(chunk)),
@@ -60,6 +64,7 @@ fn said(role: MessageRole, chunk: wire::ContentChunk) -> Option<wire::SessionUpd
     }
 }
 
+/// Converts an image; `None` for other files.
 fn picture(file: &Attachment) -> Option<wire::ContentChunk> {
     let image = wire::ImageContent::new(file.data.clone(), file.media_type.clone());
     file.media_type
@@ -67,6 +72,7 @@ fn picture(file: &Attachment) -> Option<wire::ContentChunk> {
         .then(|| wire::ContentChunk::new(wire::ContentBlock::Image(image)))
 }
 
+/// Converts a tool call.
 fn begun(call: &ToolCall, step_id: &str, session: &EditorSession) -> wire::SessionUpdate {
     let id = updates::call_id(step_id, &call.tool_call_id);
     let call = ShownCall {
@@ -78,12 +84,13 @@ fn begun(call: &ToolCall, step_id: &str, session: &EditorSession) -> wire::Sessi
     wire::SessionUpdate::ToolCall(call.begun(wire::ToolCallStatus::Pending))
 }
 
+/// Converts a tool result.
 fn ended(result: &ToolResultPart, step_id: &str) -> wire::SessionUpdate {
     let error = result.error.as_ref().map(|error| error.message.clone());
-    let words = error.or_else(|| result.output.as_ref().and_then(updates::words));
+    let text = error.or_else(|| result.output.as_ref().and_then(updates::words));
     let fields = wire::ToolCallUpdateFields::new()
         .status(updates::status(result.status))
-        .content(words.map(|words| vec![updates::content(&words)]))
+        .content(text.map(|text| vec![updates::content(&text)]))
         .raw_output(result.output.clone());
     wire::SessionUpdate::ToolCallUpdate(wire::ToolCallUpdate::new(
         updates::call_id(step_id, &result.tool_call_id),

@@ -28,6 +28,7 @@ pub(super) struct EditorSession {
 }
 
 impl EditorSession {
+    /// Creates a session. `cwd` is the editor's directory, `workdir` the agent's.
     pub(super) fn new(
         editor: ConnectionTo<Client>,
         instance: InstanceId,
@@ -46,6 +47,7 @@ impl EditorSession {
         }
     }
 
+    /// Returns the session id.
     pub(super) fn id(&self) -> wire::SessionId {
         wire::SessionId::new(&*self.instance.instance_key)
     }
@@ -55,6 +57,8 @@ impl EditorSession {
         self.calls.get(tool_call_id).map(String::as_str)
     }
 
+    /// Sends an update to the editor. A failure is ignored, because the manager detects a
+    /// disconnected editor.
     pub(super) fn send_update(&self, update: wire::SessionUpdate) {
         // The session manager detects a disconnected editor.
         let _ = self
@@ -74,8 +78,8 @@ impl EditorSession {
             SwarmEvent::TextReset { .. } => {
                 if self.has_spoken {
                     // Sent text cannot be revoked.
-                    let words = "The connection to the model broke. The answer starts again.";
-                    self.think(words, None);
+                    let text = "The connection to the model broke. The answer starts again.";
+                    self.think(text, None);
                 }
                 self.begin(format!("{}+", self.message));
             }
@@ -83,6 +87,7 @@ impl EditorSession {
         }
     }
 
+    /// Sends text of the answer.
     fn say(&mut self, text: &str) {
         self.has_spoken = true;
         let id = Some(self.message.as_str()).filter(|id| !id.is_empty());
@@ -91,11 +96,13 @@ impl EditorSession {
         )));
     }
 
+    /// Sends reasoning.
     fn think(&self, text: &str, id: Option<&String>) {
         let chunk = updates::text(text, id.map(String::as_str));
         self.send_update(wire::SessionUpdate::AgentThoughtChunk(chunk));
     }
 
+    /// Begins a message with this id.
     fn begin(&mut self, message: String) {
         (self.message, self.has_spoken) = (message, false);
     }
@@ -114,6 +121,7 @@ impl EditorSession {
         self.begin(String::new());
     }
 
+    /// Shows a runtime event.
     fn runtime(&mut self, event: &RuntimeEvent) {
         match &event.kind {
             RuntimeEventKind::StepStarted { step_id, .. } => self.begin(step_id.clone()),

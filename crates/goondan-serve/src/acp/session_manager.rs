@@ -40,6 +40,7 @@ pub(super) struct SessionManager {
     latest: Option<String>,
 }
 
+/// A prompt whose turn is not over.
 struct PendingPrompt {
     session: String,
     trace_id: String,
@@ -49,6 +50,7 @@ struct PendingPrompt {
 }
 
 impl SessionManager {
+    /// Creates the manager. `agent` is the agent of new sessions; `None` for the entry agent.
     pub(super) fn new(
         service: Service,
         agent: Option<String>,
@@ -70,7 +72,7 @@ impl SessionManager {
     }
 
     /// Runs until the editor disconnects or the swarm ends.
-    pub(super) async fn run(mut self, asked: &mut UnboundedReceiver<EditorRequest>) {
+    pub(super) async fn run(mut self, requests: &mut UnboundedReceiver<EditorRequest>) {
         let mut events = self.service.swarm().subscribe();
         let mut questions = self.service.inner.broker.listen();
         let (editor, ended) = (self.editor.clone(), self.service.inner.ended.clone());
@@ -78,7 +80,7 @@ impl SessionManager {
             tokio::select! {
                 biased;
                 Some(event) = events.recv() => self.handle_event(&event),
-                Some(ask) = asked.recv() => self.answer(ask).await,
+                Some(ask) = requests.recv() => self.answer(ask).await,
                 Some(question) = questions.next() => self.show_request(question),
                 () = editor.incoming_closed() => return,
                 () = ended.cancelled() => return,
@@ -86,16 +88,17 @@ impl SessionManager {
         }
     }
 
+    /// Handles a request of the editor.
     async fn answer(&mut self, ask: EditorRequest) {
-        let told = match ask {
+        let sent = match ask {
             EditorRequest::New(request, to) => to.respond_with_result(self.begin(request.cwd)),
             EditorRequest::Load(request, to) => {
                 let loaded = self.load(request.session_id, request.cwd).await;
                 to.respond_with_result(loaded.map(|()| wire::LoadSessionResponse::new()))
             }
             EditorRequest::Resume(request, to) => {
-                let known = self.open_known(&request.session_id, request.cwd).await;
-                to.respond_with_result(known.map(|_| wire::ResumeSessionResponse::new()))
+                let opened = self.open_existing(&request.session_id, request.cwd).await;
+                to.respond_with_result(opened.map(|_| wire::ResumeSessionResponse::new()))
             }
             EditorRequest::List(request, to) => to.respond(self.list(request.cwd).await),
             EditorRequest::Close(request, to) => {
@@ -113,9 +116,10 @@ impl SessionManager {
             }
         };
         // The loop detects a disconnected editor.
-        drop(told);
+        drop(sent);
     }
 
+    /// Returns the conversation with this key.
     fn instance(&self, key: &str) -> InstanceId {
         InstanceId::new(
             self.agent
@@ -125,6 +129,7 @@ impl SessionManager {
         )
     }
 
+    /// Creates a session with a random key.
     fn begin(&mut self, cwd: PathBuf) -> Result<wire::NewSessionResponse, Error> {
         let random: u64 = rand::rng().random();
         let key = format!("{SESSION_ID_PREFIX}{random:016x}");
@@ -132,6 +137,7 @@ impl SessionManager {
         Ok(wire::NewSessionResponse::new(key))
     }
 
+    /// Registers a session, and shows approval requests that had no session before.
     fn open(&mut self, key: &str, cwd: PathBuf) {
         let instance = self.instance(key);
         let workdir = self.service.swarm().workdir(&instance);
@@ -145,8 +151,9 @@ impl SessionManager {
             .for_each(|question| self.show_request(question));
     }
 
-    /// Opens a stored session. Sessions without any message are not stored.
-    async fn open_known(
+    /// Opens an existing session. A session that gdn created is accepted even if it is not stored
+    /// yet, because a session is stored with its first message.
+    async fn open_existing(
         &mut self,
         id: &wire::SessionId,
         cwd: PathBuf,
@@ -159,7 +166,7 @@ impl SessionManager {
             .await
             .iter()
             .any(|meta| meta.id() == instance);
-        if !is_stored && !is_ours(&id.0) {
+        if !is_stored && !was_issued_here(&id.0) {
             let unknown = Error::new(ErrorCode::RESOURCE_NOT_FOUND, "The session does not exist.");
             return Err(unknown.data(json!({"sessionId": id})));
         }
@@ -167,8 +174,9 @@ impl SessionManager {
         Ok(instance)
     }
 
+    /// Opens a session and replays its messages to the editor.
     async fn load(&mut self, id: wire::SessionId, cwd: PathBuf) -> Result<(), Error> {
-        let instance = self.open_known(&id, cwd).await?;
+        let instance = self.open_existing(&id, cwd).await?;
         let messages = self.service.swarm().conversation(&instance).await;
         let messages = messages.map_err(|error| Error::internal_error().data(error.to_string()))?;
         let Some(session) = self.sessions.get_mut(&*id.0) else {
@@ -200,6 +208,7 @@ impl SessionManager {
         wire::ListSessionsResponse::new(sessions.collect())
     }
 
+    /// Starts a turn. The prompt is answered at the end of the turn.
     async fn prompt(
         &mut self,
         request: wire::PromptRequest,
@@ -238,6 +247,7 @@ impl SessionManager {
         }
     }
 
+    /// Sends the input to the swarm.
     async fn submit(&self, input: Input) -> Result<goondan::Turn, SendError> {
         self.service.swarm().send(input).await
     }
@@ -258,13 +268,14 @@ impl SessionManager {
         });
     }
 
+    /// Cancels the prompts and the turn of a session.
     async fn cancel(&mut self, id: &wire::SessionId) {
         let swarm = self.service.swarm();
-        let mine = self
+        let session_prompts = self
             .prompts
             .iter()
             .filter(|(_, prompt)| *prompt.session == *id.0);
-        for (event_id, _) in mine {
+        for (event_id, _) in session_prompts {
             swarm.cancel_event(event_id).await;
         }
         // A turn may run that no prompt started.
@@ -273,6 +284,7 @@ impl SessionManager {
         }
     }
 
+    /// Passes an event to its session. The end of a turn answers its prompt.
     fn handle_event(&mut self, event: &SwarmEvent) {
         if let SwarmEvent::Runtime(event) = event
             && matches!(event.kind, RuntimeEventKind::TurnStarted { .. })
@@ -310,7 +322,7 @@ impl SessionManager {
     /// the latest session.
     fn show_request(&mut self, question: ApprovalHandle) {
         let instance = &question.request.instance;
-        let own = self
+        let own_session = self
             .sessions
             .iter()
             .find(|(_, session)| session.instance == *instance)
@@ -327,7 +339,7 @@ impl SessionManager {
                 .as_ref()
                 .filter(|key| self.sessions.contains_key(*key))
         };
-        match own
+        match own_session
             .or_else(of_chain)
             .or_else(latest)
             .and_then(|key| self.sessions.get(key))
@@ -339,11 +351,12 @@ impl SessionManager {
 }
 
 /// Returns true for an id in the form that [`SessionManager::begin`] creates.
-fn is_ours(id: &str) -> bool {
+fn was_issued_here(id: &str) -> bool {
     let digits = id.strip_prefix(SESSION_ID_PREFIX).unwrap_or_default();
     digits.len() == 16 && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
+/// Fails if the directory is not absolute.
 fn absolute(cwd: PathBuf) -> Result<PathBuf, Error> {
     match cwd.is_absolute() {
         true => Ok(cwd),
@@ -351,6 +364,7 @@ fn absolute(cwd: PathBuf) -> Result<PathBuf, Error> {
     }
 }
 
+/// Converts an error of the swarm for the editor.
 fn refusal(error: SendError) -> Error {
     let data = json!({"code": error.code.as_str(), "suggestion": error.suggestion});
     Error::new(ErrorCode::INTERNAL_ERROR, error.message).data(data)

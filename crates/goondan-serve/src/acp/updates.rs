@@ -60,7 +60,7 @@ impl ShownCall<'_> {
     }
 
     /// Returns the call as part of an approval request.
-    pub(super) fn asked(&self) -> wire::ToolCallUpdateFields {
+    pub(super) fn permission_fields(&self) -> wire::ToolCallUpdateFields {
         wire::ToolCallUpdateFields::new()
             .title(self.title())
             .name(self.tool.to_owned())
@@ -92,6 +92,7 @@ impl ShownCall<'_> {
         format!("{name}: {line}")
     }
 
+    /// Returns the files of the call.
     fn locations(&self) -> Vec<wire::ToolCallLocation> {
         let path = self.arguments.get("path").and_then(Value::as_str);
         path.map(|path| wire::ToolCallLocation::new(self.workdir.join(path)))
@@ -118,6 +119,7 @@ fn kind(tool: &str) -> wire::ToolKind {
     }
 }
 
+/// Converts the status of a call.
 pub(super) fn status(status: ToolCallStatus) -> wire::ToolCallStatus {
     match status {
         ToolCallStatus::Ok => wire::ToolCallStatus::Completed,
@@ -125,6 +127,7 @@ pub(super) fn status(status: ToolCallStatus) -> wire::ToolCallStatus {
     }
 }
 
+/// Returns the update for a finished call.
 pub(super) fn completed(ended: ToolCallStatus, shown: &ShownResult) -> wire::ToolCallUpdateFields {
     let error = shown
         .error
@@ -138,12 +141,14 @@ pub(super) fn completed(ended: ToolCallStatus, shown: &ShownResult) -> wire::Too
         .raw_output(Some(shown.output.clone()).filter(|output| !output.is_null()))
 }
 
+/// Returns the update for a failed call.
 pub(super) fn failed(message: &str) -> wire::ToolCallUpdateFields {
     wire::ToolCallUpdateFields::new()
         .status(wire::ToolCallStatus::Failed)
         .content(vec![content(message)])
 }
 
+/// Wraps a text.
 pub(super) fn content(text: &str) -> wire::ToolCallContent {
     wire::ToolCallContent::from(wire::ContentBlock::from(text.to_owned()))
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::wire::{CLIENT_MESSAGE_ID, QuestionBody};
 
-/// Returns a call id that is unique in its thread.
+/// Returns a call id that is unique in the AG-UI thread. Model call ids are unique only in a step.
 pub(super) fn call_id(step_id: &str, tool_call_id: &str) -> String {
     format!("{step_id}/{tool_call_id}")
 }
@@ -23,6 +23,7 @@ pub(super) fn call(id: &str, step_id: &str, tool: &str, arguments: &Value) -> [V
     ]
 }
 
+/// Returns the event for the result of a call.
 pub(super) fn result(call: &str, content: &str) -> Value {
     json!({
         "type": "TOOL_CALL_RESULT",
@@ -37,11 +38,12 @@ pub(super) fn result(call: &str, content: &str) -> Value {
 pub(super) fn shown(shown: &ShownResult) -> String {
     match &shown.error {
         Some(error) => format!("[{}] {}", error.code, error.message),
-        None => words(&shown.output),
+        None => plain_text(&shown.output),
     }
 }
 
-fn words(output: &Value) -> String {
+/// Returns an output as text; an empty string for null.
+fn plain_text(output: &Value) -> String {
     match output {
         Value::Null => String::new(),
         Value::String(text) => text.clone(),
@@ -123,6 +125,7 @@ pub(super) fn failed(code: &str, message: &str, suggestion: Option<&str>) -> Val
     json!({"type": "RUN_ERROR", "code": code, "message": format!("{message}{suggestion}")})
 }
 
+/// Returns the event with all messages of the conversation.
 pub(super) fn snapshot<'m>(messages: impl Iterator<Item = &'m Message>) -> Value {
     json!({"type": "MESSAGES_SNAPSHOT", "messages": messages.flat_map(written).collect::<Vec<_>>()})
 }
@@ -161,7 +164,7 @@ fn written(message: &Message) -> Vec<Value> {
             let results = message.tool_results().map(|result| {
                 let call = call_id(step_id, &result.tool_call_id);
                 let error = result.error.as_ref().map(|error| format!("[{}] {}", error.code, error.message));
-                let content = error.unwrap_or_else(|| result.output.as_ref().map(words).unwrap_or_default());
+                let content = error.unwrap_or_else(|| result.output.as_ref().map(plain_text).unwrap_or_default());
                 json!({"id": format!("{call}/result"), "role": "tool", "toolCallId": call, "content": content})
             });
             results.collect()
@@ -171,6 +174,7 @@ fn written(message: &Message) -> Vec<Value> {
     }
 }
 
+/// Encodes a user message: as text, or as a list if it has files.
 fn user_content(message: &Message, text: String) -> Value {
     let files = message.data.content.iter().filter_map(|part| match part {
         MessagePart::File(file) => Some(json!({

@@ -70,12 +70,14 @@ pub(super) struct ThreadMessages {
     pub(super) instructions: Option<String>,
 }
 
+/// Returns the error for an invalid body.
 fn wrong(message: impl Into<String>) -> ApiProblem {
     ApiProblem::new(Code::SERVE_REQUEST, message).suggest("/openapi.json describes every body.")
 }
 
 impl RunInput {
-    pub(super) fn said(&self) -> Result<ThreadMessages, ApiProblem> {
+    /// Splits the messages into history, new user messages and instructions.
+    pub(super) fn thread_messages(&self) -> Result<ThreadMessages, ApiProblem> {
         let role = |message: &JsonObject| {
             message
                 .get("role")
@@ -119,6 +121,7 @@ impl RunInput {
     }
 }
 
+/// Creates a history message.
 fn past(role: MessageRole, text: String, files: Vec<Attachment>) -> MessageData {
     let content = std::iter::once(MessagePart::text(text))
         .chain(files.into_iter().map(MessagePart::File))
@@ -202,10 +205,12 @@ mod tests {
 
     use super::*;
 
-    fn said(messages: Value) -> Result<ThreadMessages, ApiProblem> {
+    fn thread_messages(messages: Value) -> Result<ThreadMessages, ApiProblem> {
         let context = json!([{"description": "page", "value": "cart"}]);
         let body = json!({"threadId": "t", "runId": "r", "messages": messages, "context": context, "tools": [], "state": {}});
-        serde_json::from_value::<RunInput>(body).unwrap().said()
+        serde_json::from_value::<RunInput>(body)
+            .unwrap()
+            .thread_messages()
     }
 
     #[test]
@@ -215,7 +220,7 @@ mod tests {
         let call = json!({"id": "c", "role": "assistant", "toolCalls": []});
         let tool = json!({"id": "t", "role": "tool", "toolCallId": "x", "content": "result"});
         let answer = json!({"id": "a", "role": "assistant", "content": "yes"});
-        let read = said(json!([
+        let read = thread_messages(json!([
             user("1"),
             system,
             call,
@@ -229,13 +234,16 @@ mod tests {
         assert_eq!(read.instructions.as_deref(), Some("be kind\n\npage: cart"));
         let roles: Vec<_> = read.history.iter().map(|message| message.role).collect();
         assert_eq!(roles, [MessageRole::User, MessageRole::Assistant]);
-        assert_eq!(said(json!([user("1"), answer])).unwrap().text, "");
+        assert_eq!(
+            thread_messages(json!([user("1"), answer])).unwrap().text,
+            ""
+        );
     }
 
     #[test]
     fn files_come_with_their_bytes() {
         let with = |part: Value| {
-            said(
+            thread_messages(
                 json!([{"id": "1", "role": "user", "content": [{"type": "text", "text": "see"}, part]}]),
             )
         };

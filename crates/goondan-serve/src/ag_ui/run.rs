@@ -36,7 +36,7 @@ pub(super) async fn begin(
     }
     let hash = derived_id(&["ag-ui", agent, &input.thread_id, &input.run_id]);
     let event_id = format!("evt-agui-{hash}");
-    let place = match TurnSubscription::place(service, &event_id, &instance).await {
+    let new_input = match TurnSubscription::look_up(service, &event_id, &instance).await {
         InputLookup::Taken(watch) => {
             return Ok(StartedRun {
                 instance,
@@ -45,7 +45,7 @@ pub(super) async fn begin(
                 is_again: true,
             });
         }
-        InputLookup::Free(place) => place,
+        InputLookup::Free(new_input) => new_input,
     };
     if service.is_draining() {
         return Err(
@@ -65,30 +65,36 @@ pub(super) async fn begin(
             "Answer the approval request of the last run with `resume`, or repeat that run.",
         ));
     }
-    let said = input.said()?;
-    if said.text.trim().is_empty() && said.files.is_empty() {
+    let messages = input.thread_messages()?;
+    if messages.text.trim().is_empty() && messages.files.is_empty() {
         let problem = ApiProblem::new(Code::SERVE_REQUEST, "The run has no new user message.");
         return Err(problem.suggest("Put a user message at the end of `messages`."));
     }
     let is_known = service.swarm().has_instance(&instance).await;
-    let metadata = said.id.map(|id| (CLIENT_MESSAGE_ID.to_owned(), id.into()));
+    let metadata = messages
+        .id
+        .map(|id| (CLIENT_MESSAGE_ID.to_owned(), id.into()));
     let input = Input {
         output: None,
-        text: said.text,
-        files: said.files,
+        text: messages.text,
+        files: messages.files,
         agent: Some(instance.agent.clone()),
         instance_key: Some(instance.instance_key.clone()),
         id: Some(event_id.clone()),
         // A long history is stored only once.
-        history: if is_known { Vec::new() } else { said.history },
-        instructions: said.instructions,
+        history: if is_known {
+            Vec::new()
+        } else {
+            messages.history
+        },
+        instructions: messages.instructions,
         metadata: metadata.into_iter().collect::<JsonObject>(),
         caller,
     };
     Ok(StartedRun {
         instance,
         turn_id: turn_id(&event_id),
-        watch: place.send(input).await?,
+        watch: new_input.send(input).await?,
         is_again: false,
     })
 }
@@ -126,15 +132,16 @@ async fn resume_run(
         Some(turn_id) => turn_id,
         None => last_turn(service, &instance).await.ok_or_else(closed)?,
     };
-    let rest = turn_id.strip_prefix("turn-").unwrap_or(&turn_id);
-    let mut found = None;
-    for event_id in [format!("evt-{rest}"), rest.to_owned()] {
-        if found.is_none() {
-            found = TurnSubscription::begin(service, &event_id, &instance).await;
+    let event_suffix = turn_id.strip_prefix("turn-").unwrap_or(&turn_id);
+    let mut subscription = None;
+    // The event id is generated (`evt-…`) or chosen by a client.
+    for event_id in [format!("evt-{event_suffix}"), event_suffix.to_owned()] {
+        if subscription.is_none() {
+            subscription = TurnSubscription::begin(service, &event_id, &instance).await;
         }
     }
-    let watch = found.ok_or_else(closed)?;
-    let place = instance.to_string();
+    let watch = subscription.ok_or_else(closed)?;
+    let conversation = instance.to_string();
     let open: Vec<_> = approvals::open_requests(service, watch.trace_id()).collect();
     let mut chosen = Vec::new();
     for answer in answers {
@@ -154,12 +161,15 @@ async fn resume_run(
             }
             Some(question) => chosen.push((question, meaning)),
             // A repeated answer.
-            None if service.inner.given.has(&place, &answer.interrupt_id) => {}
+            None if service.inner.given.has(&conversation, &answer.interrupt_id) => {}
             None => return Err(closed()),
         }
     }
     for (question, meaning) in chosen {
-        service.inner.given.note(&place, &question.request.id);
+        service
+            .inner
+            .given
+            .note(&conversation, &question.request.id);
         // If another client answered first, its answer counts.
         question.answer(meaning);
     }

@@ -58,6 +58,7 @@ pub(super) fn refused(problem: &ApiProblem) -> Events {
     ))
 }
 
+/// Returns the stream of a run.
 pub(super) fn respond(service: &Service, input: &RunInput, run: StartedRun) -> Events {
     let StartedRun {
         instance,
@@ -98,7 +99,8 @@ impl TurnEncoder for RunStream {
         Ok(StreamFlow::More)
     }
 
-    /// Sends the missed text of a step.
+    /// Sends the missed text of a step. If the sent text is not the beginning of `text`, begins the
+    /// message again.
     async fn catch_up(&mut self, text: &str) -> Result<(), ClientGone> {
         let more = text.strip_prefix(&*self.said).map(str::to_owned);
         match more.filter(|_| self.message.is_some()) {
@@ -110,8 +112,11 @@ impl TurnEncoder for RunStream {
         }
     }
 
-    async fn event_published(&mut self, seen: &PublishedEvent) -> Result<StreamFlow, ClientGone> {
-        match &seen.event {
+    async fn event_published(
+        &mut self,
+        published: &PublishedEvent,
+    ) -> Result<StreamFlow, ClientGone> {
+        match &published.event {
             SwarmEvent::Text { turn_id, delta, .. } if *turn_id == self.turn_id => {
                 self.say(delta).await?
             }
@@ -179,11 +184,11 @@ impl TurnEncoder for RunStream {
 
     async fn stopped(&mut self) -> Result<(), ClientGone> {
         self.close().await?;
-        let words = "The swarm stopped during the turn. The turn resumes at the next start.";
+        let message = "The swarm stopped during the turn. The turn resumes at the next start.";
         self.out
             .send(&events::failed(
                 &Code::SWARM_STOPPED.to_string(),
-                words,
+                message,
                 None,
             ))
             .await
@@ -266,6 +271,7 @@ impl RunStream {
         }
     }
 
+    /// Sends text; opens a message if needed.
     async fn say(&mut self, delta: &str) -> Result<(), ClientGone> {
         if delta.is_empty() {
             return Ok(());
@@ -274,15 +280,16 @@ impl RunStream {
         let id = match &self.message {
             Some(id) => id.clone(),
             None => {
-                let step = self
+                let step_id = self
                     .step
                     .as_ref()
                     .map_or(&self.turn_id, |(step_id, _)| step_id);
-                // Sent text cannot be revoked, so a new message repeats it.
+                // Sent text cannot be revoked. If the step's text begins again, it is sent as a new
+                // message, which needs its own id.
                 let id = if self.resets == 0 {
-                    step.clone()
+                    step_id.clone()
                 } else {
-                    format!("{step}+{}", self.resets)
+                    format!("{step_id}+{}", self.resets)
                 };
                 self.out.send(&json!({"type": "TEXT_MESSAGE_START", "messageId": id, "role": "assistant"})).await?;
                 self.message = Some(id.clone());
@@ -296,6 +303,7 @@ impl RunStream {
             .await
     }
 
+    /// Sends reasoning; opens a reasoning message if needed.
     async fn reason(&mut self, delta: &str) -> Result<(), ClientGone> {
         if delta.is_empty() {
             return Ok(());
@@ -319,6 +327,7 @@ impl RunStream {
             .await
     }
 
+    /// Closes the open reasoning.
     async fn end_reasoning(&mut self) -> Result<(), ClientGone> {
         if let Some(id) = self.reasoning.take() {
             for event in events::reasoning_end(&id) {
@@ -328,7 +337,7 @@ impl RunStream {
         Ok(())
     }
 
-    /// Voids the step's text so far.
+    /// Voids the step's text so far, because the step sends its text again.
     async fn begin_again(&mut self) -> Result<(), ClientGone> {
         if self.message.is_some() {
             self.is_off = true;
@@ -337,6 +346,7 @@ impl RunStream {
         self.end_message().await
     }
 
+    /// Closes the open message.
     async fn end_message(&mut self) -> Result<(), ClientGone> {
         self.end_reasoning().await?;
         match self.message.take() {

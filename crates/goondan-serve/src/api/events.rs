@@ -51,9 +51,12 @@ pub(super) async fn events(
 
 /// Returns the position at which the stream starts. The header has priority: client libraries
 /// update it, but keep the query string of the first request.
-pub(super) fn after(headers: &HeaderMap, given: Option<u64>) -> Result<Option<u64>, ApiProblem> {
+pub(super) fn after(
+    headers: &HeaderMap,
+    query_value: Option<u64>,
+) -> Result<Option<u64>, ApiProblem> {
     let Some(last) = headers.get("last-event-id") else {
-        return Ok(given);
+        return Ok(query_value);
     };
     let number = last.to_str().ok().and_then(|last| last.trim().parse().ok());
     number.map(Some).ok_or_else(|| {

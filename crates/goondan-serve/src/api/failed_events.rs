@@ -17,13 +17,13 @@ pub(super) async fn list(
     QueryParams(filter): QueryParams<DeadLetterFilter>,
 ) -> Result<Json<DeadLettersBody>, ApiProblem> {
     let letters = service.swarm().dead_letters().await?;
-    let wanted = letters.iter().filter(|letter| {
+    let selected = letters.iter().filter(|letter| {
         filter
             .agent
             .as_ref()
             .is_none_or(|agent| *agent == letter.event.target.agent)
     });
-    let dead_letters = wanted
+    let dead_letters = selected
         .map(|letter| serde_json::to_value(letter).unwrap_or_default())
         .collect();
     Ok(Json(DeadLettersBody { dead_letters }))

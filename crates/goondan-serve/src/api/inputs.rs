@@ -52,16 +52,16 @@ pub(super) async fn send(
     }
     check(&body)?;
     let is_stream = wants_stream(&headers);
-    let known = match &body.id {
+    let earlier = match &body.id {
         Some(id) => service.swarm().find(id).await,
         None => None,
     };
     // Subscribes before the submission, so that the stream misses no event of a new input.
-    let live = (is_stream && known.is_none()).then(|| service.inner.hub.subscribe());
+    let live = (is_stream && earlier.is_none()).then(|| service.inner.hub.subscribe());
     let turn = accept(&service, body, caller(&headers)).await?;
-    let (followed, result) = match known {
+    let (followed, result) = match earlier {
         None => (FollowedInput::from(&turn), None),
-        Some(known) => same(known, &turn)?,
+        Some(earlier) => same(earlier, &turn)?,
     };
     if is_stream {
         let interest = EventFilter {
@@ -148,11 +148,11 @@ async fn accept(
 
 /// Returns the state to follow for an input that was accepted before and is submitted again.
 fn same(
-    known: SubmittedEventState,
-    again: &Turn,
+    earlier: SubmittedEventState,
+    turn: &Turn,
 ) -> Result<(FollowedInput, Option<TurnResult>), ApiProblem> {
-    match known {
-        SubmittedEventState::Open(first) if first.instance != again.instance => {
+    match earlier {
+        SubmittedEventState::Open(first) if first.instance != turn.instance => {
             let message = format!(
                 "Another input with this `id` was sent to the conversation {}.",
                 first.instance
@@ -161,7 +161,7 @@ fn same(
                 .suggest("Use a different id for each input."))
         }
         SubmittedEventState::Open(first) => Ok((FollowedInput::from(&first), None)),
-        SubmittedEventState::Over(result) => Ok((over(again.event_id.clone()), Some(*result))),
+        SubmittedEventState::Over(result) => Ok((over(turn.event_id.clone()), Some(*result))),
     }
 }
 
@@ -174,6 +174,7 @@ fn over(event_id: String) -> FollowedInput {
     }
 }
 
+/// Returns true if the client accepts an event stream.
 fn wants_stream(headers: &HeaderMap) -> bool {
     let accepted = headers
         .get_all(ACCEPT)
@@ -184,6 +185,7 @@ fn wants_stream(headers: &HeaderMap) -> bool {
         .any(|kind| kind.trim().starts_with("text/event-stream"))
 }
 
+/// Streams the input until its turn is over.
 fn stream(
     service: Service,
     followed: FollowedInput,
@@ -220,6 +222,7 @@ pub(super) async fn state(
         .map(|(followed, result)| Json(followed.state(result)))
 }
 
+/// Finds an input and its result, if the turn is over.
 async fn find(
     service: &Service,
     event_id: String,
@@ -277,6 +280,7 @@ pub(super) async fn events(
     Ok(stream(service, followed, interest, None))
 }
 
+/// Error for an unknown input.
 fn unknown() -> ApiProblem {
     ApiProblem::new(
         Code::SERVE_NOT_FOUND,
@@ -285,6 +289,7 @@ fn unknown() -> ApiProblem {
     .suggest("Use the `id` that the server returned when it accepted the input.")
 }
 
+/// Error for a swarm that ended before the turn.
 fn ended_first() -> ApiProblem {
     ApiProblem::new(Code::SWARM_STOPPED, "The swarm stopped during the turn.")
         .suggest("The turn resumes at the next start. Then repeat the request with the input id.")

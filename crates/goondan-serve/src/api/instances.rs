@@ -28,13 +28,13 @@ pub(super) async fn list(
     QueryParams(filter): QueryParams<InstanceFilter>,
 ) -> Result<Json<InstancesBody>, ApiProblem> {
     let metas = service.swarm().instances().await;
-    let wanted = metas.iter().filter(|meta| {
+    let selected = metas.iter().filter(|meta| {
         filter
             .agent
             .as_ref()
             .is_none_or(|agent| *agent == meta.agent)
     });
-    let mut instances: Vec<Value> = wanted
+    let mut instances: Vec<Value> = selected
         .map(|meta| serde_json::to_value(meta).unwrap_or_default())
         .collect();
     let excess = instances
@@ -155,6 +155,7 @@ pub(super) async fn fork(
     Ok((StatusCode::CREATED, Json(body)))
 }
 
+/// Returns the conversation; fails if the conversation does not exist.
 pub(super) async fn known(
     service: &Service,
     agent: String,

@@ -113,6 +113,7 @@ fn described(has_studio: bool, recorder: Option<Arc<dyn CaseRecorder>>) -> OpenA
     }
 }
 
+/// Routes of the HTTP API.
 pub(crate) fn router(service: Service, offer: ServerOptions) -> Router {
     let ServerOptions {
         access,
@@ -218,11 +219,13 @@ pub(crate) fn known(service: &Service, agent: &str) -> Result<(), ApiProblem> {
     )))
 }
 
+/// Error 404 for an unknown path.
 async fn nothing_there() -> ApiProblem {
     ApiProblem::new(Code::SERVE_NOT_FOUND, "There is nothing at this URL.")
         .suggest("/openapi.json lists all URLs.")
 }
 
+/// Error 405.
 async fn wrong_method() -> ApiProblem {
     let problem = ApiProblem::new(
         Code::SERVE_REQUEST,

@@ -32,14 +32,15 @@ enum SiteEntry {
 /// time. The file is therefore opened once, below the directory, and that descriptor is served.
 pub(super) async fn file(folder: PathBuf, request: Request) -> Response {
     let path = request.uri().path().to_owned();
-    let found = tokio::task::spawn_blocking(move || find(&folder, &path)).await;
-    match found.ok().flatten() {
+    let entry = tokio::task::spawn_blocking(move || find(&folder, &path)).await;
+    match entry.ok().flatten() {
         Some(SiteEntry::Page { file, path }) => serve(&file, &path, request).await,
         Some(SiteEntry::Directory) => add_slash(&request),
         None => super::nothing_there().await.into_response(),
     }
 }
 
+/// Serves a file of a mounted directory.
 async fn serve(file: &File, path: &Path, request: Request) -> Response {
     let media_type = mime_guess::from_path(path).first_or_octet_stream();
     let mut files = ServeFile::new_with_mime(served_path(file, path), &media_type);
@@ -56,14 +57,15 @@ async fn serve(file: &File, path: &Path, request: Request) -> Response {
     }
 }
 
-/// Returns a path that leads to the open file. Other systems than Linux have none that gives each
-/// reader a position of its own, so there the path is opened again.
+/// Returns a path that leads to the open file. Only Linux has such a path with a separate read
+/// position for each reader; on other systems, the original path is opened again.
 #[cfg(target_os = "linux")]
 fn served_path(file: &File, _path: &Path) -> PathBuf {
     use std::os::fd::AsRawFd as _;
     format!("/proc/self/fd/{}", file.as_raw_fd()).into()
 }
 
+/// Returns the path of the opened file.
 #[cfg(not(target_os = "linux"))]
 fn served_path(_file: &File, path: &Path) -> PathBuf {
     path.to_owned()

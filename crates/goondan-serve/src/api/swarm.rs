@@ -38,6 +38,7 @@ pub(super) async fn reload(State(service): State<Service>) -> Json<ReloadBody> {
     })
 }
 
+/// Encodes a diagnostic.
 fn as_json(diagnostic: &Diagnostic) -> Value {
     serde_json::to_value(diagnostic).unwrap_or_default()
 }

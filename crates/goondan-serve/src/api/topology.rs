@@ -31,12 +31,12 @@ pub(super) async fn topology(State(service): State<Service>) -> Json<TopologyBod
             .find(|agent| agent.id.name == *name);
         agents.extend(resource.map(|resource| agent(swarm, resource, catalog)));
     }
-    let asked = |model: &&ModelBody| {
+    let is_used = |model: &&ModelBody| {
         agents
             .iter()
             .any(|agent| agent.models.contains(&model.name))
     };
-    let models: Vec<ModelBody> = models(&bundle).iter().filter(asked).cloned().collect();
+    let models: Vec<ModelBody> = models(&bundle).iter().filter(is_used).cloned().collect();
     let tools = tools(
         &bundle,
         catalogs.into_iter().flat_map(|(_, catalog)| catalog),
@@ -50,6 +50,7 @@ pub(super) async fn topology(State(service): State<Service>) -> Json<TopologyBod
     })
 }
 
+/// Describes an agent.
 fn agent(swarm: &Swarm, resource: &Resource<Agent>, catalog: &[ToolDefinition]) -> AgentBody {
     let spec = &resource.spec;
     AgentBody {
@@ -69,6 +70,7 @@ fn agent(swarm: &Swarm, resource: &Resource<Agent>, catalog: &[ToolDefinition]) 
     }
 }
 
+/// Name of a permission action.
 fn action(action: PermissionAction) -> &'static str {
     match action {
         PermissionAction::Allow => "allow",
@@ -77,6 +79,7 @@ fn action(action: PermissionAction) -> &'static str {
     }
 }
 
+/// Describes the models.
 fn models(bundle: &Bundle) -> Vec<ModelBody> {
     let model = |name: &str, provider: &str, model: &str| ModelBody {
         name: name.to_owned(),
@@ -117,6 +120,7 @@ fn tools(bundle: &Bundle, offered: impl Iterator<Item = ToolDefinition>) -> Vec<
     exports.into_iter().map(body).collect()
 }
 
+/// Name of the kind of a tool.
 fn kind(entry: &ToolEntry) -> &'static str {
     match entry {
         ToolEntry::Builtin(_) => "builtin",

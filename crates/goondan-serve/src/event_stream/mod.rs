@@ -58,6 +58,7 @@ impl From<&Turn> for FollowedInput {
 }
 
 impl FollowedInput {
+    /// Returns the state of the input; `result` if its turn is over.
     pub(crate) fn state(&self, result: Option<TurnResult>) -> InputState {
         InputState {
             id: self.event_id.clone(),
@@ -101,6 +102,7 @@ pub(crate) struct EventStream {
 struct StreamClosed;
 
 impl EventStream {
+    /// Returns the event stream response.
     pub(crate) fn respond(self) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
         let (out, mut events) = mpsc::channel(STREAM_BUFFER_EVENTS);
         let ended = self.service.inner.ended.clone();
@@ -140,6 +142,7 @@ struct EventPump {
 }
 
 impl EventPump {
+    /// Sends stored events, then live events.
     async fn run(mut self) -> Result<(), StreamClosed> {
         if let Some(followed) = &self.feed.until {
             self.send_named("accepted", &followed.state(None)).await?;
@@ -198,13 +201,13 @@ impl EventPump {
                     has a gap");
                 Vec::new()
             });
-            let wanted = |event: &RuntimeEvent| {
+            let is_wanted = |event: &RuntimeEvent| {
                 self.is_selected(&event.instance(), Some(&event.trace.trace_id))
             };
             missed.extend(
                 stored
                     .into_iter()
-                    .filter(|event| event.sequence <= up_to && wanted(event)),
+                    .filter(|event| event.sequence <= up_to && is_wanted(event)),
             );
         }
         missed.sort_by_key(|event| event.sequence);
@@ -263,6 +266,7 @@ impl EventPump {
         Ok(())
     }
 
+    /// Sends live events until the stream ends or must read missed events from the store.
     async fn follow(
         &mut self,
         live: &mut Receiver<Arc<PublishedEvent>>,
@@ -272,8 +276,8 @@ impl EventPump {
             tokio::select! {
                 // Sends pending events before the end.
                 biased;
-                seen = live.recv() => match seen {
-                    Ok(seen) => if let Some(next) = self.pass_on(&seen).await? {
+                received = live.recv() => match received {
+                    Ok(received) => if let Some(next) = self.pass_on(&received).await? {
                         return Ok(next);
                     },
                     Err(RecvError::Lagged(_)) => return Ok(StreamStep::ReadAgain),
@@ -286,28 +290,33 @@ impl EventPump {
         }
     }
 
-    async fn pass_on(&mut self, seen: &PublishedEvent) -> Result<Option<StreamStep>, StreamClosed> {
+    /// Sends an event, if the client selected it. Returns the next step if the followed input is
+    /// over.
+    async fn pass_on(
+        &mut self,
+        published: &PublishedEvent,
+    ) -> Result<Option<StreamStep>, StreamClosed> {
         if let (
             SwarmEvent::TurnEnded {
                 event_id, result, ..
             },
             Some(followed),
-        ) = (&seen.event, &self.feed.until)
+        ) = (&published.event, &self.feed.until)
             && *event_id == followed.event_id
         {
             self.end((**result).clone()).await?;
             return Ok(Some(StreamStep::End));
         }
-        if let SwarmEvent::Runtime(event) = &seen.event {
+        if let SwarmEvent::Runtime(event) = &published.event {
             self.last = self.last.max(event.sequence);
         }
         if !self.is_selected(
-            &seen.instance(),
-            Some(seen.trace_id.as_deref().unwrap_or_default()),
+            &published.instance(),
+            Some(published.trace_id.as_deref().unwrap_or_default()),
         ) {
             return Ok(None);
         }
-        match (&seen.event, seen.line()) {
+        match (&published.event, published.line()) {
             (SwarmEvent::Runtime(event), line) => self.send_runtime(event, line).await?,
             (
                 SwarmEvent::Text { .. }
@@ -328,13 +337,15 @@ impl EventPump {
             trace_id: wanted,
             ..
         } = &self.feed.interest;
-        let is =
-            |wanted: &Option<String>, it: &str| wanted.as_deref().is_none_or(|wanted| wanted == it);
+        let is = |wanted: &Option<String>, actual: &str| {
+            wanted.as_deref().is_none_or(|wanted| wanted == actual)
+        };
         is(agent, &instance.agent)
             && is(instance_key, &instance.instance_key)
             && trace_id.is_none_or(|trace_id| is(wanted, trace_id))
     }
 
+    /// Sends an approval request, and later its end.
     async fn ask(&self, question: &ApprovalHandle) -> Result<(), StreamClosed> {
         self.send_named("approval.request", &QuestionBody::from(&*question.request))
             .await?;
@@ -352,6 +363,7 @@ impl EventPump {
         Ok(())
     }
 
+    /// Sends the result of the followed input.
     async fn end(&self, result: TurnResult) -> Result<(), StreamClosed> {
         let Some(followed) = &self.feed.until else {
             return Ok(());
@@ -360,6 +372,7 @@ impl EventPump {
             .await
     }
 
+    /// Sends a value as an event without an id.
     async fn send_named(&self, name: &str, body: &impl Serialize) -> Result<(), StreamClosed> {
         let data = serde_json::to_string(body).unwrap_or_default();
         self.send(
@@ -372,22 +385,25 @@ impl EventPump {
         .await
     }
 
+    /// Sends a runtime event with its sequence number as the id. `line` is its encoded form, if
+    /// any.
     async fn send_runtime(
         &mut self,
         event: &RuntimeEvent,
         line: Option<&EncodedEvent>,
     ) -> Result<(), StreamClosed> {
-        let made;
+        let encoded;
         let line = match line {
             Some(line) => line,
             None => {
-                made = EncodedEvent::of(&json!(event));
-                &made
+                encoded = EncodedEvent::of(&json!(event));
+                &encoded
             }
         };
         self.send(line, Some(event.sequence)).await
     }
 
+    /// Sends an encoded event.
     async fn send(&self, line: &EncodedEvent, id: Option<u64>) -> Result<(), StreamClosed> {
         self.out
             .send(event(line, id))
@@ -396,6 +412,7 @@ impl EventPump {
     }
 }
 
+/// Next step of a stream.
 enum StreamStep {
     /// The stream is over.
     End,
@@ -403,6 +420,7 @@ enum StreamStep {
     ReadAgain,
 }
 
+/// Creates a server-sent event.
 fn event(line: &EncodedEvent, id: Option<u64>) -> Event {
     let event = Event::default().event(&line.name).data(&line.data);
     match id {
@@ -411,6 +429,7 @@ fn event(line: &EncodedEvent, id: Option<u64>) -> Event {
     }
 }
 
+/// Waits for an approval request. Never returns without a listener.
 async fn next_question(listener: &mut Option<ApprovalListener>) -> Option<ApprovalHandle> {
     match listener {
         Some(listener) => listener.next().await,

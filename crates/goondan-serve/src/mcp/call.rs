@@ -79,6 +79,7 @@ fn caller(context: &RequestContext<RoleServer>) -> Option<CallerTrace> {
     }
 }
 
+/// Starts a turn with the arguments of the call.
 async fn begin(
     service: &Service,
     agent: String,
@@ -136,6 +137,7 @@ async fn resumed_turn(
     }
 }
 
+/// Error for a call state that this server did not create.
 fn unknown_state() -> ErrorData {
     ErrorData::invalid_params("`requestState` belongs to an unknown call", None)
 }
@@ -154,9 +156,9 @@ fn tool_result(result: &TurnResult, conversation: Option<String>) -> CallToolRes
                 content.extend(notice.map(|notice| ContentBlock::text(notice.sentences())));
                 data["finishReason"] = reason.as_str().into();
             }
-            let mut told = CallToolResult::success(content);
-            told.structured_content = Some(data);
-            told
+            let mut call_result = CallToolResult::success(content);
+            call_result.structured_content = Some(data);
+            call_result
         }
         Some(why) if result.finish_reason == FinishReason::MaxSteps => {
             failure(&format!("{} {text}", why.to_message()))
@@ -165,6 +167,7 @@ fn tool_result(result: &TurnResult, conversation: Option<String>) -> CallToolRes
     }
 }
 
+/// Creates the result of a failed call.
 fn failed(code: &str, message: &str, suggestion: Option<String>) -> CallToolResult {
     let suggestion = suggestion
         .map(|words| format!(" {words}"))
@@ -172,6 +175,7 @@ fn failed(code: &str, message: &str, suggestion: Option<String>) -> CallToolResu
     failure(&format!("[{code}] {message}{suggestion}"))
 }
 
-fn failure(words: &str) -> CallToolResult {
-    CallToolResult::error(vec![ContentBlock::text(words.trim_end().to_owned())])
+/// Creates an error result with this text.
+fn failure(message: &str) -> CallToolResult {
+    CallToolResult::error(vec![ContentBlock::text(message.trim_end().to_owned())])
 }

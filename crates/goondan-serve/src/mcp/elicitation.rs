@@ -30,6 +30,7 @@ pub(super) enum ElicitationSupport {
 }
 
 impl ElicitationSupport {
+    /// Reads how the client can prompt its user.
     pub(super) fn of(context: &RequestContext<RoleServer>) -> Self {
         let elicitation = context.client_capabilities().and_then(|it| it.elicitation);
         // Clients of the first revision with forms name neither form nor URL.
@@ -44,6 +45,7 @@ impl ElicitationSupport {
         }
     }
 
+    /// Returns true if the client can prompt its user.
     pub(super) fn can_ask(self) -> bool {
         self != ElicitationSupport::Not
     }
@@ -121,6 +123,7 @@ const APPROVAL_ANSWERS: [(&str, &str, ApprovalAnswer); 4] = [
     ("deny", "No", ApprovalAnswer::Deny),
 ];
 
+/// Creates the form with the approval answers.
 fn choice() -> ElicitationSchema {
     let options: Vec<Value> = APPROVAL_ANSWERS
         .iter()
@@ -137,8 +140,8 @@ fn choice() -> ElicitationSchema {
 }
 
 /// Converts the form. Everything except an explicit approval is a denial.
-fn meaning(told: &ElicitResult) -> ApprovalAnswer {
-    let word = told
+fn meaning(result: &ElicitResult) -> ApprovalAnswer {
+    let word = result
         .content
         .as_ref()
         .and_then(|content| content.get("answer"))
@@ -147,7 +150,7 @@ fn meaning(told: &ElicitResult) -> ApprovalAnswer {
         .iter()
         .find(|(answer, ..)| Some(*answer) == word)
         .map(|(.., answer)| *answer);
-    match told.action {
+    match result.action {
         ElicitationAction::Accept => chosen.unwrap_or(ApprovalAnswer::Deny),
         _ => ApprovalAnswer::Deny,
     }

@@ -36,10 +36,10 @@ pub async fn serve(
     output: impl AsyncWrite + Send + Unpin + 'static,
 ) -> Result<(), McpError> {
     let ended = service.inner.ended.child_token();
-    let begun =
+    let handshake =
         rmcp::service::serve_server_with_ct(AgentsAsTools(service.clone()), (input, output), ended)
             .await;
-    let running = match begun {
+    let running = match handshake {
         Ok(running) => running,
         // The client disconnected before the handshake.
         Err(rmcp::service::ServerInitializeError::ConnectionClosed(_)) => return Ok(()),

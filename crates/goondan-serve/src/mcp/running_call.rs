@@ -35,6 +35,7 @@ pub(super) struct RunningCall<'a> {
     /// Approval requests, by id, that may belong to this trace and were not sent yet.
     open: BTreeMap<String, ApprovalHandle>,
     progress: Option<ProgressReporter>,
+    /// Cancels the turn if the call ends before the turn.
     given_up: CancelOnDrop,
 }
 
@@ -68,6 +69,7 @@ impl Drop for CancelOnDrop {
 }
 
 impl<'a> RunningCall<'a> {
+    /// Follows the turn of a call.
     pub(super) fn new(
         service: &'a Service,
         turn: Turn,
@@ -112,21 +114,22 @@ impl<'a> RunningCall<'a> {
                     self.open.insert(question.request.id.clone(), question);
                 }
                 Some(()) = put.next() => {}
-                seen = live.recv() => match seen {
-                    Ok(seen) => self.report_progress(&seen).await,
+                received = live.recv() => match received {
+                    Ok(received) => self.report_progress(&received).await,
                     // Lost events are only missed progress.
                     Err(RecvError::Lagged(_)) => {}
                     Err(RecvError::Closed) => break CallEnd::SwarmGone,
                 }
             }
-            let mine = self.take_own_requests();
-            if !mine.is_empty() && self.asking == ElicitationSupport::ByCallingAgain {
-                approvals::park(listener.take(), &mine);
-                break CallEnd::Asks(elicitation::ask_for(&mine, event_id));
+            let own_requests = self.take_own_requests();
+            if !own_requests.is_empty() && self.asking == ElicitationSupport::ByCallingAgain {
+                approvals::park(listener.take(), &own_requests);
+                break CallEnd::Asks(elicitation::ask_for(&own_requests, event_id));
             }
             let peer = &self.context.peer;
             put.extend(
-                mine.into_iter()
+                own_requests
+                    .into_iter()
                     .map(|question| elicitation::put(peer.clone(), question)),
             );
         };
@@ -139,24 +142,26 @@ impl<'a> RunningCall<'a> {
     fn take_own_requests(&mut self) -> Vec<ApprovalHandle> {
         let (hub, trace_id) = (&self.service.inner.hub, &self.trace_id);
         let chain = |instance: &InstanceId| hub.chain_of(instance);
-        let mine = self.open.extract_if(.., |_, question| {
+        let own_requests = self.open.extract_if(.., |_, question| {
             question.end().is_some() || chain(&question.request.instance).as_ref() == Some(trace_id)
         });
-        mine.map(|(_, question)| question)
+        own_requests
+            .map(|(_, question)| question)
             .filter(|question| question.end().is_none())
             .collect()
     }
 
-    async fn report_progress(&mut self, seen: &PublishedEvent) {
-        if seen.trace_id.as_ref() != Some(&self.trace_id) {
+    /// Notifies the client, if the event belongs to the trace and the client requested progress.
+    async fn report_progress(&mut self, published: &PublishedEvent) {
+        if published.trace_id.as_ref() != Some(&self.trace_id) {
             return;
         }
         let Some(progress) = &mut self.progress else {
             return;
         };
-        if let Some(told) = progress.notification(&seen.event) {
+        if let Some(notification) = progress.notification(&published.event) {
             // A disconnected client abandons the call; its handler detects that.
-            let _ = self.context.peer.notify_progress(told).await;
+            let _ = self.context.peer.notify_progress(notification).await;
         }
     }
 }
@@ -165,10 +170,12 @@ impl<'a> RunningCall<'a> {
 struct ProgressReporter {
     token: ProgressToken,
     count: u32,
+    /// Time of the last message about model output.
     spoke: Option<Instant>,
 }
 
 impl ProgressReporter {
+    /// Creates the reporter for the client's progress token.
     fn new(token: ProgressToken) -> Self {
         ProgressReporter {
             token,
@@ -177,8 +184,9 @@ impl ProgressReporter {
         }
     }
 
+    /// Returns the progress message for an event, if any.
     fn notification(&mut self, event: &SwarmEvent) -> Option<ProgressNotificationParam> {
-        let words = match event {
+        let message = match event {
             SwarmEvent::Runtime(event) => progress::progress_line(event)?,
             SwarmEvent::Text { instance, .. } | SwarmEvent::Reasoning { instance, .. } => {
                 if self
@@ -189,15 +197,15 @@ impl ProgressReporter {
                 }
                 self.spoke = Some(Instant::now());
                 let is_text = matches!(event, SwarmEvent::Text { .. });
-                let what = if is_text { "writes" } else { "reasons" };
-                format!("{}: {what}", instance.agent)
+                let activity = if is_text { "writes" } else { "reasons" };
+                format!("{}: {activity}", instance.agent)
             }
             SwarmEvent::TextReset { .. } | SwarmEvent::TurnEnded { .. } => return None,
         };
         self.count += 1;
         Some(
             ProgressNotificationParam::new(self.token.clone(), f64::from(self.count))
-                .with_message(words),
+                .with_message(message),
         )
     }
 }

@@ -38,6 +38,7 @@ pub(super) fn agent(swarm: &Swarm, tool: &str) -> Option<String> {
     swarm.agents().into_iter().find(|agent| agent == name)
 }
 
+/// Describes the tool that calls an agent.
 fn tool(swarm: &Swarm, agent: &str, is_entry: bool) -> Tool {
     let about = swarm.description(agent);
     let role = if is_entry { ", the entry agent" } else { "" };
@@ -52,6 +53,7 @@ fn tool(swarm: &Swarm, agent: &str, is_entry: bool) -> Tool {
         .with_raw_output_schema(output())
 }
 
+/// JSON Schema of the arguments.
 fn input() -> Arc<JsonObject> {
     object(json!({
         "type": "object",
@@ -69,6 +71,7 @@ fn input() -> Arc<JsonObject> {
     }))
 }
 
+/// JSON Schema of the result.
 fn output() -> Arc<JsonObject> {
     object(json!({
         "type": "object",
@@ -86,6 +89,7 @@ fn output() -> Arc<JsonObject> {
     }))
 }
 
+/// Returns the fields of a JSON object.
 fn object(value: Value) -> Arc<JsonObject> {
     Arc::new(value.as_object().cloned().unwrap_or_default())
 }

@@ -67,6 +67,7 @@ pub(super) enum TrackEnd {
     Failed(OpenAiError),
 }
 
+/// Answer of a turn that is over.
 #[derive(Debug)]
 pub(super) struct FinishedAnswer {
     /// Reasoning and texts, at most one of each a step; then a refusal if there is one.
@@ -76,10 +77,12 @@ pub(super) struct FinishedAnswer {
 }
 
 impl FinishedAnswer {
+    /// Returns the texts of all steps.
     pub(super) fn text(&self) -> String {
         self.texts().join(STEP_TEXT_SEPARATOR)
     }
 
+    /// Returns the reasoning of all steps.
     pub(super) fn reasoning(&self) -> String {
         let reasoning = self.items.iter().filter_map(|item| match item {
             OutputItem::Reasoning(text) => Some(text.as_str()),
@@ -96,6 +99,7 @@ impl FinishedAnswer {
         })
     }
 
+    /// Returns the text of each step.
     fn texts(&self) -> Vec<&str> {
         let texts = self.items.iter().filter_map(|item| match item {
             OutputItem::Text(text) => Some(text.as_str()),
@@ -109,6 +113,7 @@ impl FinishedAnswer {
 pub(super) const STEP_TEXT_SEPARATOR: &str = "\n\n";
 
 impl AnswerBroadcast {
+    /// Creates the broadcast of a turn that has not begun.
     pub(super) fn new(event_id: &str) -> Self {
         AnswerBroadcast {
             event_id: event_id.to_owned(),
@@ -131,6 +136,7 @@ impl AnswerBroadcast {
         }
     }
 
+    /// Publishes the conversation of the turn.
     pub(super) fn accepted(&self, instance: &InstanceId) {
         self.state
             .send_modify(|state| state.instance = Some(instance.clone()));
@@ -159,7 +165,7 @@ impl AnswerBroadcast {
     }
 
     /// Returns the texts so far. They are complete if no event was missed.
-    pub(super) fn said(&self) -> Vec<String> {
+    pub(super) fn step_texts(&self) -> Vec<String> {
         self.state
             .borrow()
             .parts
@@ -206,6 +212,7 @@ impl AnswerBroadcast {
 }
 
 impl AnswerState {
+    /// Adds text to the current step.
     fn say(&mut self, delta: &str) {
         let is_new = self.parts.last().is_none_or(|saying| saying.is_over);
         match (&mut self.again, self.parts.last_mut()) {
@@ -225,6 +232,7 @@ impl AnswerState {
         }
     }
 
+    /// Adds reasoning to the current step.
     fn reason(&mut self, delta: &str) {
         let is_open = std::mem::replace(&mut self.is_reasoning, true);
         match self.reasoning.last_mut() {
@@ -239,7 +247,8 @@ impl AnswerState {
         }
     }
 
-    /// Begins a repeated model call in the same step.
+    /// Begins a repeated model call in the same step. Returns false, because readers need no
+    /// notice.
     fn restart_text(&mut self) -> bool {
         // Reasoning that was sent stays, and the reasoning of the next attempt is a second entry.
         self.is_reasoning = false;
@@ -249,6 +258,7 @@ impl AnswerState {
         false
     }
 
+    /// Ends the current step. Returns true if readers must be notified.
     fn step(&mut self) -> bool {
         self.is_void |= self.is_cut();
         self.again = None;
@@ -271,15 +281,16 @@ impl AnswerState {
     /// Adds missed text.
     fn complete(&mut self, parts: &[&str], is_exact: bool) {
         self.is_void |= self.is_cut();
-        let known = self.parts.len();
-        let fits = known <= parts.len()
+        let known_parts = self.parts.len();
+        let fits = known_parts <= parts.len()
             && self
                 .parts
                 .iter()
                 .zip(parts)
                 .enumerate()
                 .all(|(index, (saying, part))| {
-                    saying.text == *part || (index + 1 == known && part.starts_with(&saying.text))
+                    saying.text == *part
+                        || (index + 1 == known_parts && part.starts_with(&saying.text))
                 });
         match fits {
             true => {
@@ -324,6 +335,7 @@ pub(super) struct AnswerSubscriber {
     pub(super) track: Arc<AnswerBroadcast>,
     state: watch::Receiver<AnswerState>,
     part: usize,
+    /// Bytes of the part that were read.
     offset: usize,
     /// Position in the reasoning.
     entry: usize,
@@ -333,10 +345,12 @@ pub(super) struct AnswerSubscriber {
 }
 
 impl AnswerSubscriber {
+    /// Returns true if text was read.
     pub(super) fn has_begun(&self) -> bool {
         self.is_begun
     }
 
+    /// Returns true if reasoning was read.
     pub(super) fn has_reasoning(&self) -> bool {
         self.has_reasoning
     }
@@ -357,16 +371,18 @@ impl AnswerSubscriber {
         }
     }
 
+    /// Waits for the end of the turn.
     pub(super) async fn end(&mut self) -> Arc<TrackEnd> {
         let ended = self.state.wait_for(|state| state.end.is_some()).await;
         let end = ended.ok().and_then(|state| state.end.clone());
         end.unwrap_or_else(|| Arc::new(TrackEnd::Failed(OpenAiError::stopped())))
     }
 
+    /// Waits for the next update.
     pub(super) async fn next(&mut self) -> AnswerUpdate {
         loop {
-            if let Some(news) = self.news() {
-                return news;
+            if let Some(update) = self.available_update() {
+                return update;
             }
             if self.state.changed().await.is_err() {
                 return AnswerUpdate::End(Arc::new(TrackEnd::Failed(OpenAiError::stopped())));
@@ -374,7 +390,8 @@ impl AnswerSubscriber {
         }
     }
 
-    fn news(&mut self) -> Option<AnswerUpdate> {
+    /// Returns the next update that is already available, if any.
+    fn available_update(&mut self) -> Option<AnswerUpdate> {
         let state = self.state.borrow_and_update();
         if state.is_void && self.is_begun {
             return Some(AnswerUpdate::Void);
@@ -423,10 +440,10 @@ pub(super) fn items_of_turn<'a>(
     messages: impl IntoIterator<Item = &'a Message>,
     turn_id: &str,
 ) -> Vec<OutputItem> {
-    let own = messages
+    let turn_messages = messages
         .into_iter()
         .filter(|message| is_said_in(message, turn_id));
-    own.flat_map(items_of).collect()
+    turn_messages.flat_map(items_of).collect()
 }
 
 /// Returns the reasoning and the text of a message, without those that are empty.
@@ -443,6 +460,7 @@ pub(super) fn items_of(message: &Message) -> Vec<OutputItem> {
     items
 }
 
+/// Returns true if the message is an answer of this turn.
 fn is_said_in(message: &Message, turn_id: &str) -> bool {
     match &message.source {
         // Skips messages of the history that opened the conversation.

@@ -176,6 +176,7 @@ pub(super) async fn create(
 }
 
 impl ChatHead {
+    /// Encodes a complete answer.
     fn completion(&self, answer: &FinishedAnswer) -> Value {
         let mut message = json!({
             "role": "assistant",
@@ -202,6 +203,7 @@ impl ChatHead {
         })
     }
 
+    /// Encodes a chunk. `outcome` ends the choice.
     fn chunk(&self, delta: &Value, outcome: Option<AnswerOutcome>) -> Value {
         let finish_reason = outcome.map(AnswerOutcome::finish_reason);
         let choice = json!({
@@ -210,6 +212,7 @@ impl ChatHead {
         self.raw_chunk(json!([choice]))
     }
 
+    /// Encodes a chunk with these choices.
     fn raw_chunk(&self, choices: Value) -> Value {
         json!({
             "id": self.id,
@@ -221,6 +224,7 @@ impl ChatHead {
     }
 }
 
+/// Encodes the token usage.
 fn usage_body(usage: TokenUsage) -> Value {
     json!({
         "prompt_tokens": usage.prompt_tokens,
@@ -244,6 +248,7 @@ struct ChatChunks {
     entry: usize,
 }
 
+/// Converts chunks to an event stream.
 fn events(chunks: ChatChunks) -> impl Stream<Item = Result<Event, Infallible>> {
     futures::stream::unfold(
         (chunks, VecDeque::new()),
@@ -295,6 +300,7 @@ impl ChatChunks {
         })
     }
 
+    /// Encodes a chunk with more of a field.
     fn delta(&self, field: &str, text: &str) -> String {
         self.with_usage(self.head.chunk(&json!({field: text}), None), None)
     }
@@ -308,12 +314,14 @@ impl ChatChunks {
         chunk.to_string()
     }
 
+    /// Returns the chunks for the end of the turn.
     fn end(&mut self, end: &Arc<TrackEnd>) -> Vec<String> {
         let answer = match &**end {
             TrackEnd::Failed(error) => return self.fail(error),
             TrackEnd::Over(answer) => answer,
         };
         let mut chunks = Vec::new();
+        // Streamed parts are not sent again.
         let reasoning = Some(answer.reasoning()).filter(|_| !self.reader.has_reasoning());
         let text = Some(answer.text()).filter(|_| !self.reader.has_begun());
         let refusal = answer.refusal().map(str::to_owned);
@@ -337,11 +345,13 @@ impl ChatChunks {
         chunks
     }
 
+    /// Returns the chunks for a failed turn.
     fn fail(&mut self, error: &OpenAiError) -> Vec<String> {
         self.close();
         vec![json!({"error": error.body()}).to_string()]
     }
 
+    /// Ends the stream, and records that the client received the answer.
     fn close(&mut self) {
         if let Some(mut reading) = self.reading.take() {
             reading.delivered();

@@ -29,6 +29,8 @@ const RETRY_WINDOW: Duration = Duration::from_secs(120);
 /// Hash of a request's path, conversation key and body.
 pub(super) type Fingerprint = [u8; 32];
 
+/// Finds the conversation that a stateless request continues, and recent requests that a client may
+/// retry.
 pub(crate) struct ConversationIndex(Mutex<IndexState>);
 
 struct IndexState {
@@ -78,13 +80,13 @@ pub(super) struct ConversationHold {
 pub(super) enum TurnLookup {
     /// The event is new. Later requests join this turn.
     First(Arc<AnswerBroadcast>),
-    /// The turn runs.
+    /// The turn is already running. The request follows its broadcast.
     Joined(Arc<AnswerBroadcast>),
 }
 
 impl Default for ConversationIndex {
     fn default() -> Self {
-        let room = |most| NonZeroUsize::new(most).unwrap_or(NonZeroUsize::MIN);
+        let room = |size| NonZeroUsize::new(size).unwrap_or(NonZeroUsize::MIN);
         ConversationIndex(Mutex::new(IndexState {
             heads: LruCache::new(room(MAX_INDEXED_CONVERSATIONS)),
             hashes: HashMap::new(),
@@ -96,17 +98,18 @@ impl Default for ConversationIndex {
 }
 
 impl ConversationIndex {
-    fn kept(&self) -> MutexGuard<'_, IndexState> {
+    /// Locks the state.
+    fn lock_state(&self) -> MutexGuard<'_, IndexState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes the conversation with exactly these messages. It is unavailable to others until its
     /// position is set again.
     pub(super) fn take(self: &Arc<Self>, hash: HistoryHash) -> Option<ConversationHold> {
-        let mut kept = self.kept();
-        let instance = kept.heads.pop(&hash)?;
-        kept.hashes.remove(&instance);
-        let is_free = kept.held.insert(instance.clone());
+        let mut state = self.lock_state();
+        let instance = state.heads.pop(&hash)?;
+        state.hashes.remove(&instance);
+        let is_free = state.held.insert(instance.clone());
         is_free.then(|| ConversationHold {
             memory: Arc::clone(self),
             instance,
@@ -116,13 +119,13 @@ impl ConversationIndex {
 
     /// Takes a conversation at any position; `None` if another request is continuing it.
     pub(super) fn hold(self: &Arc<Self>, instance: &InstanceId) -> Option<ConversationHold> {
-        let mut kept = self.kept();
-        if !kept.held.insert(instance.clone()) {
+        let mut state = self.lock_state();
+        if !state.held.insert(instance.clone()) {
             return None;
         }
-        let hash = kept.hashes.remove(instance);
+        let hash = state.hashes.remove(instance);
         if let Some(hash) = &hash {
-            kept.heads.pop(hash);
+            state.heads.pop(hash);
         }
         Some(ConversationHold {
             memory: Arc::clone(self),
@@ -131,25 +134,28 @@ impl ConversationIndex {
         })
     }
 
+    /// Joins the running turn of this event, or registers a new turn.
     pub(super) fn enter(&self, event_id: &str) -> TurnLookup {
-        let mut kept = self.kept();
-        if let Some(track) = kept.tracks.get(event_id).and_then(Weak::upgrade) {
+        let mut state = self.lock_state();
+        if let Some(track) = state.tracks.get(event_id).and_then(Weak::upgrade) {
             return TurnLookup::Joined(track);
         }
         let track = Arc::new(AnswerBroadcast::new(event_id));
-        kept.tracks
+        state
+            .tracks
             .insert(event_id.to_owned(), Arc::downgrade(&track));
         TurnLookup::First(track)
     }
 
+    /// Removes the turn of this event, because it is over.
     pub(super) fn leave(&self, event_id: &str) {
-        self.kept().tracks.remove(event_id);
+        self.lock_state().tracks.remove(event_id);
     }
 
     /// Registers an attempt of a request with this event.
     pub(super) fn attempt(&self, fingerprint: Fingerprint, event_id: &str) -> AttemptReader {
-        let mut kept = self.kept();
-        let attempts = kept.attempts.get_or_insert_mut(fingerprint, Vec::new);
+        let mut state = self.lock_state();
+        let attempts = state.attempts.get_or_insert_mut(fingerprint, Vec::new);
         attempts.retain(|attempt| attempt.is_retriable());
         if let Some(attempt) = attempts.iter().find(|attempt| attempt.event_id == event_id) {
             attempt.set(AttemptState::Read);
@@ -178,8 +184,8 @@ impl ConversationIndex {
     /// Several clients may have sent the same bytes. An attempt with a broken connection is
     /// preferred, then one whose client still seems to read, then one with a delivered answer.
     pub(super) fn attempt_again(&self, fingerprint: &Fingerprint) -> Option<AttemptReader> {
-        let mut kept = self.kept();
-        let attempts = kept.attempts.get_mut(fingerprint)?;
+        let mut state = self.lock_state();
+        let attempts = state.attempts.get_mut(fingerprint)?;
         attempts.retain(|attempt| attempt.is_retriable());
         let of = |rank: fn(AttemptState) -> bool| {
             attempts.iter().rev().find(|attempt| rank(attempt.fate()))
@@ -196,16 +202,18 @@ impl ConversationIndex {
 
     #[cfg(test)]
     fn len(&self) -> (usize, usize, usize) {
-        let kept = self.kept();
-        (kept.heads.len(), kept.hashes.len(), kept.held.len())
+        let state = self.lock_state();
+        (state.heads.len(), state.hashes.len(), state.held.len())
     }
 }
 
 impl RequestAttempt {
+    /// Returns the state of the attempt.
     fn fate(&self) -> AttemptState {
         *self.fate.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Sets the state of the attempt.
     fn set(&self, fate: AttemptState) {
         *self.fate.lock().unwrap_or_else(PoisonError::into_inner) = fate;
     }
@@ -220,18 +228,22 @@ impl RequestAttempt {
 }
 
 impl AttemptReader {
+    /// Event id of the attempt.
     pub(super) fn event_id(&self) -> &str {
         &self.attempt.event_id
     }
 
+    /// Conversation of the attempt, once it is known.
     pub(super) fn instance(&self) -> Option<&InstanceId> {
         self.attempt.instance.get()
     }
 
+    /// Records the conversation.
     pub(super) fn accepted(&self, instance: &InstanceId) {
         self.attempt.instance.get_or_init(|| instance.clone());
     }
 
+    /// Records that the client received the whole answer.
     pub(super) fn delivered(&mut self) {
         self.is_delivered = true;
     }
@@ -265,13 +277,13 @@ impl ConversationHold {
 
 impl Drop for ConversationHold {
     fn drop(&mut self) {
-        let mut kept = self.memory.kept();
-        kept.held.remove(&self.instance);
+        let mut state = self.memory.lock_state();
+        state.held.remove(&self.instance);
         let Some(hash) = self.hash else { return };
-        kept.hashes.insert(self.instance.clone(), hash);
+        state.hashes.insert(self.instance.clone(), hash);
         // Replaces the conversation at the same position, or evicts the least recently used one.
-        if let Some((_, instance)) = kept.heads.push(hash, self.instance.clone()) {
-            kept.hashes.remove(&instance);
+        if let Some((_, instance)) = state.heads.push(hash, self.instance.clone()) {
+            state.hashes.remove(&instance);
         }
     }
 }

@@ -24,6 +24,7 @@ pub(crate) struct OpenAiError {
 }
 
 impl OpenAiError {
+    /// Creates an error without parameter and code.
     fn new(status: StatusCode, message: impl Into<String>) -> Self {
         OpenAiError {
             status,
@@ -34,6 +35,7 @@ impl OpenAiError {
         }
     }
 
+    /// Error for the value of the parameter `param`.
     pub(super) fn parameter(param: impl Into<String>, message: impl Into<String>) -> Self {
         OpenAiError {
             param: Some(param.into()),
@@ -41,18 +43,22 @@ impl OpenAiError {
         }
     }
 
+    /// Error for a request that is invalid as a whole.
     pub(super) fn request(message: impl Into<String>) -> Self {
         OpenAiError::new(StatusCode::BAD_REQUEST, message)
     }
 
+    /// Error 404.
     pub(super) fn not_found(message: impl Into<String>) -> Self {
         OpenAiError::new(StatusCode::NOT_FOUND, message)
     }
 
+    /// Error 405.
     pub(super) fn method(message: impl Into<String>) -> Self {
         OpenAiError::new(StatusCode::METHOD_NOT_ALLOWED, message)
     }
 
+    /// Sets the parameter that the error is about.
     #[must_use]
     pub(super) fn about(self, param: &str) -> Self {
         OpenAiError {
@@ -61,6 +67,7 @@ impl OpenAiError {
         }
     }
 
+    /// Sets the error code.
     #[must_use]
     pub(super) fn code(self, code: impl Into<String>) -> Self {
         OpenAiError {
@@ -69,6 +76,7 @@ impl OpenAiError {
         }
     }
 
+    /// Error for a swarm that stopped during the turn.
     pub(super) fn stopped() -> Self {
         let message = "The swarm stopped during the turn. The turn resumes at the next start.";
         OpenAiError::new(StatusCode::SERVICE_UNAVAILABLE, message).code(Code::SWARM_STOPPED)
@@ -95,6 +103,7 @@ impl OpenAiError {
         }
     }
 
+    /// Encodes the error.
     pub(super) fn body(&self) -> Value {
         json!({"message": self.message, "type": self.kind(), "param": self.param, "code": self.code})
     }
@@ -106,12 +115,12 @@ impl OpenAiError {
             StatusCode::TOO_MANY_REQUESTS => "rate_limit_exceeded",
             _ => "server_error",
         };
-        let ours = self
+        let code_prefix = self
             .code
             .as_ref()
             .map(|code| format!("[{code}] "))
             .unwrap_or_default();
-        json!({"code": code, "message": format!("{ours}{}", self.message)})
+        json!({"code": code, "message": format!("{code_prefix}{}", self.message)})
     }
 }
 

@@ -60,6 +60,7 @@ pub(super) fn wanted(
     }
 }
 
+/// Returns the JSON Schema from the request.
 fn schema(request: &OpenAiRequest, name: &str) -> Result<Value, OpenAiError> {
     let wrong = |message: String| OpenAiError::parameter(name, message).code("invalid_json_schema");
     let schema = request

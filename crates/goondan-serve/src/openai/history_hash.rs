@@ -24,21 +24,21 @@ impl HistoryHash {
 
     /// Adds a message. Clients trim answers, so whitespace around an answer does not count.
     #[must_use]
-    pub(super) fn and(self, said: &ChatEntry) -> Self {
+    pub(super) fn and(self, message: &ChatEntry) -> Self {
         let mut hash = Sha256::new();
         hash.update(self.0);
-        let is_answer = said.role == MessageRole::Assistant;
+        let is_answer = message.role == MessageRole::Assistant;
         hash.update([u8::from(is_answer)]);
         put(
             &mut hash,
             if is_answer {
-                said.text.trim()
+                message.text.trim()
             } else {
-                &said.text
+                &message.text
             }
             .as_bytes(),
         );
-        for file in &said.files {
+        for file in &message.files {
             put(&mut hash, file.media_type.as_bytes());
             put(&mut hash, file.data.as_bytes());
             put(
@@ -49,9 +49,10 @@ impl HistoryHash {
         HistoryHash(hash.finalize().into())
     }
 
+    /// Adds messages.
     #[must_use]
-    pub(super) fn and_all(self, said: &[ChatEntry]) -> Self {
-        said.iter().fold(self, HistoryHash::and)
+    pub(super) fn and_all(self, messages: &[ChatEntry]) -> Self {
+        messages.iter().fold(self, HistoryHash::and)
     }
 }
 

@@ -29,6 +29,7 @@ pub(super) struct ChatInput {
 }
 
 impl ChatEntry {
+    /// Creates a user message.
     pub(super) fn user(text: impl Into<String>) -> Self {
         ChatEntry {
             role: MessageRole::User,
@@ -37,6 +38,7 @@ impl ChatEntry {
         }
     }
 
+    /// Creates an assistant message.
     pub(super) fn assistant(text: impl Into<String>) -> Self {
         ChatEntry {
             role: MessageRole::Assistant,
@@ -45,6 +47,7 @@ impl ChatEntry {
         }
     }
 
+    /// Converts the entry to a message.
     pub(super) fn data(&self) -> MessageData {
         let text = Some(&self.text).filter(|text| !text.is_empty() || self.files.is_empty());
         let text = text.map(|text| MessagePart::text(text.clone()));
@@ -72,12 +75,12 @@ impl ChatEntry {
             MessagePart::File(file) => Some(file.clone()),
             _ => None,
         });
-        let said = ChatEntry {
+        let entry = ChatEntry {
             role: data.role,
             text,
             files: files.collect(),
         };
-        (!said.text.is_empty() || !said.files.is_empty()).then_some(said)
+        (!entry.text.is_empty() || !entry.files.is_empty()).then_some(entry)
     }
 }
 
@@ -85,7 +88,7 @@ impl ChatInput {
     /// Parses a list of messages. `param` is the name of the list in errors.
     pub(super) fn read(messages: &[Value], param: &str) -> Result<ChatInput, OpenAiError> {
         let mut instructions = Vec::new();
-        let mut said = Vec::new();
+        let mut entries = Vec::new();
         for (index, message) in messages.iter().enumerate() {
             let at = format!("{param}[{index}]");
             let Some(message) = message.as_object() else {
@@ -119,12 +122,12 @@ impl ChatInput {
                 "system" | "developer" => {
                     return Err(OpenAiError::parameter(at, "A system message must be text."));
                 }
-                "user" => said.push(ChatEntry {
+                "user" => entries.push(ChatEntry {
                     role: MessageRole::User,
                     text: content.text,
                     files: content.files,
                 }),
-                "assistant" => answer(&mut said, content),
+                "assistant" => answer(&mut entries, content),
                 other => {
                     let message = format!(
                         "The role `{other}` is not supported: agents call their own tools."
@@ -136,7 +139,7 @@ impl ChatInput {
         ChatInput {
             instructions: joined(&instructions),
             before: Vec::new(),
-            new: said,
+            new: entries,
         }
         .split(param)
     }
@@ -146,13 +149,13 @@ impl ChatInput {
         let answers = self
             .new
             .iter()
-            .rposition(|said| said.role == MessageRole::Assistant);
+            .rposition(|entry| entry.role == MessageRole::Assistant);
         let new = self.new.split_off(answers.map_or(0, |last| last + 1));
         self.before = std::mem::replace(&mut self.new, new);
         if self
             .new
             .iter()
-            .all(|said| said.text.is_empty() && said.files.is_empty())
+            .all(|entry| entry.text.is_empty() && entry.files.is_empty())
         {
             return Err(OpenAiError::parameter(
                 param,
@@ -167,21 +170,21 @@ impl ChatInput {
         let texts: Vec<String> = self
             .new
             .iter()
-            .map(|said| said.text.clone())
+            .map(|entry| entry.text.clone())
             .filter(|text| !text.is_empty())
             .collect();
         let files = self
             .new
             .iter()
-            .flat_map(|said| said.files.iter().cloned())
+            .flat_map(|entry| entry.files.iter().cloned())
             .collect();
         (joined(&texts).unwrap_or_default(), files)
     }
 }
 
 /// Appends an answer to the previous one: an answer may have one message for each step.
-fn answer(said: &mut Vec<ChatEntry>, MessageContent { text, files }: MessageContent) {
-    match said
+fn answer(entries: &mut Vec<ChatEntry>, MessageContent { text, files }: MessageContent) {
+    match entries
         .last_mut()
         .filter(|last| last.role == MessageRole::Assistant)
     {
@@ -192,7 +195,7 @@ fn answer(said: &mut Vec<ChatEntry>, MessageContent { text, files }: MessageCont
             last.text.push_str(&text);
             last.files.extend(files);
         }
-        None => said.push(ChatEntry {
+        None => entries.push(ChatEntry {
             role: MessageRole::Assistant,
             text,
             files,
@@ -212,11 +215,12 @@ struct MessageContent {
 }
 
 impl MessageContent {
+    /// Reads the content of a message. `at` is its path in the body, for errors.
     fn read(message: &Map<String, Value>, at: &str) -> Result<MessageContent, OpenAiError> {
         for calls in ["tool_calls", "function_call"] {
             if message.get(calls).is_some_and(|calls| !is_nothing(calls)) {
-                let words = "Client tool calls are not supported: agents call their own tools.";
-                return Err(OpenAiError::parameter(format!("{at}.{calls}"), words));
+                let message = "Client tool calls are not supported: agents call their own tools.";
+                return Err(OpenAiError::parameter(format!("{at}.{calls}"), message));
             }
         }
         let mut content = MessageContent::default();
@@ -238,6 +242,7 @@ impl MessageContent {
         Ok(content)
     }
 
+    /// Adds a content part.
     fn take(&mut self, part: &Value, at: &str) -> Result<(), OpenAiError> {
         let text = |name: &str| part.get(name).and_then(Value::as_str);
         match text("type").unwrap_or_default() {
@@ -287,6 +292,7 @@ pub(super) fn is_nothing(value: &Value) -> bool {
     }
 }
 
+/// Reads an image from a data URL.
 fn image(url: Option<&str>, at: &str) -> Result<Attachment, OpenAiError> {
     let Some(url) = url else {
         return Err(OpenAiError::parameter(
@@ -304,6 +310,7 @@ fn image(url: Option<&str>, at: &str) -> Result<Attachment, OpenAiError> {
     }
 }
 
+/// Reads a file.
 fn file(file: &Value, at: &str) -> Result<Attachment, OpenAiError> {
     let Some(data) = file.get("file_data").and_then(Value::as_str) else {
         let message = "Send a file as `file_data` with a data URL: this server neither stores nor \

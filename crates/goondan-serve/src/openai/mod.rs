@@ -48,6 +48,7 @@ use crate::service::Service;
 ))]
 pub(crate) struct OpenAiDocument;
 
+/// Routes of the OpenAI protocols.
 pub(crate) fn router(access: Arc<AccessPolicy>) -> Router<Service> {
     Router::new()
         .route("/models", get(models::list))
@@ -68,6 +69,7 @@ async fn guard(State(access): State<Arc<AccessPolicy>>, request: Request, next: 
     }
 }
 
+/// Error 404 for an unknown path.
 async fn nothing_there(uri: Uri) -> OpenAiError {
     let message = format!(
         "There is nothing at `/v1{}`. For the supported URLs, see {}.",
@@ -77,6 +79,7 @@ async fn nothing_there(uri: Uri) -> OpenAiError {
     OpenAiError::not_found(message).code("unknown_url")
 }
 
+/// Error 405.
 async fn wrong_method() -> OpenAiError {
     OpenAiError::method("This URL does not support the HTTP method.")
 }

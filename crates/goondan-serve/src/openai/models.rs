@@ -15,6 +15,7 @@ pub(super) fn agent(service: &Service, model: &str) -> Option<String> {
     agent.or_else(|| (swarm.name() == model).then(|| swarm.entry_agent()))
 }
 
+/// Returns the error for an unknown model.
 pub(super) fn unknown(service: &Service, model: &str) -> OpenAiError {
     let message = format!(
         "The model `{model}` does not exist. The models of this server are: {}.",
@@ -32,6 +33,7 @@ fn names(service: &Service) -> Vec<String> {
     swarm.into_iter().chain(agents).collect()
 }
 
+/// Encodes a model.
 fn body(service: &Service, name: &str) -> Value {
     json!({"id": name, "object": "model", "created": service.inner.openai_began, "owned_by": service.swarm().name()})
 }

@@ -28,6 +28,7 @@ impl AnswerOutcome {
         }
     }
 
+    /// Finish reason of the chat protocol.
     pub(super) fn finish_reason(self) -> &'static str {
         match self {
             AnswerOutcome::Complete => "stop",
@@ -36,6 +37,7 @@ impl AnswerOutcome {
         }
     }
 
+    /// Reason for an incomplete response; `None` for a complete response.
     pub(super) fn incomplete_reason(self) -> Option<&'static str> {
         match self {
             AnswerOutcome::Complete => None,

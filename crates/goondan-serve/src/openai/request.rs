@@ -37,6 +37,7 @@ pub(super) struct UnsupportedParam {
 }
 
 impl OpenAiRequest {
+    /// Parses the body of a request.
     pub(super) fn read(
         path: &str,
         headers: &HeaderMap,
@@ -104,6 +105,7 @@ impl OpenAiRequest {
         }
     }
 
+    /// Returns a string; `None` if it is absent.
     pub(super) fn text(&self, name: &str) -> Result<Option<&str>, OpenAiError> {
         let wrong = || OpenAiError::parameter(name, format!("`{name}` must be a string."));
         self.get(name)
@@ -111,12 +113,14 @@ impl OpenAiRequest {
             .transpose()
     }
 
+    /// Returns a boolean; `default` if it is absent.
     pub(super) fn flag(&self, name: &str, default: bool) -> Result<bool, OpenAiError> {
         let wrong = || OpenAiError::parameter(name, format!("`{name}` must be a boolean."));
         self.get(name)
             .map_or(Ok(default), |value| value.as_bool().ok_or_else(wrong))
     }
 
+    /// Returns a list; fails if it is absent.
     pub(super) fn list(&self, name: &str) -> Result<&[Value], OpenAiError> {
         let wrong = || OpenAiError::parameter(name, format!("`{name}` must be a list."));
         self.get(name)
@@ -212,6 +216,7 @@ impl OpenAiRequest {
         Ok((self.instance_key.clone().or(key), metadata))
     }
 
+    /// Returns the metadata of the request, unchanged.
     pub(super) fn metadata_as_given(&self) -> Value {
         self.get("metadata")
             .cloned()
@@ -219,6 +224,7 @@ impl OpenAiRequest {
     }
 }
 
+/// Error for a body that could not be read.
 fn unreadable(rejection: &BytesRejection) -> OpenAiError {
     if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
         return ApiProblem::new(

@@ -28,6 +28,7 @@ pub(super) struct ResponseStream {
 }
 
 impl ResponseStream {
+    /// Creates the events of a response.
     pub(super) fn new(
         head: ResponseHead,
         reader: AnswerSubscriber,
@@ -46,6 +47,7 @@ impl ResponseStream {
         }
     }
 
+    /// Returns the response stream.
     pub(super) fn respond(self) -> Response {
         let stream = futures::stream::unfold(self, |mut events| async move {
             while events.ready.is_empty() {
@@ -60,6 +62,7 @@ impl ResponseStream {
             .into_response()
     }
 
+    /// Adds the events of the next update to the queue. The first call adds the initial events.
     async fn advance(&mut self) {
         if !std::mem::replace(&mut self.is_begun, true) {
             for name in ["response.created", "response.in_progress"] {
@@ -77,6 +80,7 @@ impl ResponseStream {
         }
     }
 
+    /// Queues an event with the next sequence number.
     fn put(&mut self, name: &str, mut data: Value) {
         data["type"] = name.into();
         data["sequence_number"] = self.number.into();
@@ -99,7 +103,7 @@ impl ResponseStream {
     fn open(&mut self, item: OutputItem) -> usize {
         let (index, part) = (self.items.len(), part(&item));
         self.items.push(item);
-        let item = self.head.item(&self.items, index, false);
+        let item = self.head.item(&self.items, index, /* is_complete */ false);
         self.put(
             "response.output_item.added",
             json!({"output_index": index, "item": item}),
@@ -108,6 +112,7 @@ impl ResponseStream {
         index
     }
 
+    /// Queues an event with more text of an item.
     fn add(&mut self, index: usize, delta: &str) {
         let (name, text, more) = shape(&mut self.items[index]);
         text.push_str(delta);
@@ -116,6 +121,7 @@ impl ResponseStream {
         self.put_part(index, &format!("{name}.delta"), &fields);
     }
 
+    /// Queues the events that end an item.
     fn close_item(&mut self, index: usize) {
         let (name, text, more) = shape(&mut self.items[index]);
         let field = if name == REFUSAL_EVENT_PREFIX {
@@ -128,13 +134,14 @@ impl ResponseStream {
         self.put_part(index, &format!("{name}.done"), &fields);
         let part = part(&self.items[index]);
         self.put_part(index, "response.content_part.done", &[("part", part)]);
-        let item = self.head.item(&self.items, index, true);
+        let item = self.head.item(&self.items, index, /* is_complete */ true);
         self.put(
             "response.output_item.done",
             json!({"output_index": index, "item": item}),
         );
     }
 
+    /// Queues text of the answer; begins an item if needed.
     fn say(&mut self, delta: &str) {
         self.close_reasoning();
         let index = match self.open_text {
@@ -145,6 +152,7 @@ impl ResponseStream {
         self.add(index, delta);
     }
 
+    /// Queues reasoning; begins an item if needed.
     fn reason(&mut self, entry: usize, delta: &str) {
         if self.open_reasoning.is_some_and(|(_, open)| open != entry) {
             self.close_reasoning();
@@ -157,18 +165,21 @@ impl ResponseStream {
         self.add(index, delta);
     }
 
+    /// Ends the open text item.
     fn close_text(&mut self) {
         if let Some(index) = self.open_text.take() {
             self.close_item(index);
         }
     }
 
+    /// Ends the open reasoning item.
     fn close_reasoning(&mut self) {
         if let Some((index, _)) = self.open_reasoning.take() {
             self.close_item(index);
         }
     }
 
+    /// Queues the events for the end of the turn.
     fn end(&mut self, end: &TrackEnd) {
         self.close_reasoning();
         match end {
@@ -184,6 +195,7 @@ impl ResponseStream {
         }
     }
 
+    /// Queues the rest of the answer and the final response.
     fn complete(&mut self, answer: &FinishedAnswer) {
         self.close_text();
         for item in &answer.items {
@@ -221,6 +233,7 @@ impl ResponseStream {
         self.close();
     }
 
+    /// Ends the stream, and records that the client received the answer.
     fn close(&mut self) {
         if let Some(mut reading) = self.reading.take() {
             reading.delivered();

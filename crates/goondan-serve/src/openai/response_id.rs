@@ -14,6 +14,7 @@ pub(super) struct ResponseId {
 }
 
 impl ResponseId {
+    /// Encodes the id.
     pub(super) fn encode(&self) -> String {
         let InstanceId {
             agent,

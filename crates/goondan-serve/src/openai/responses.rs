@@ -188,8 +188,10 @@ pub(super) async fn show(
         .ok_or_else(unknown)?;
     let swarm = service.swarm();
     let result = match swarm.find(&id.event_id).await {
+        // The turn is running.
         Some(SubmittedEventState::Open(_)) => None,
         Some(SubmittedEventState::Over(result)) => Some(Some(*result)),
+        // The result is no longer kept, but the conversation may still exist.
         None => Some(None),
     };
     let messages = swarm
@@ -197,19 +199,19 @@ pub(super) async fn show(
         .await
         .map_err(ApiProblem::from)?;
     let turn_id = turn_id(&id.event_id);
-    let own: Vec<&Message> = messages
+    let turn_messages: Vec<&Message> = messages
         .iter()
         .map(|message| &**message)
         .filter(|message| is_message_of(&message.id, &turn_id))
         .collect();
-    let asked = own
+    let request_metadata = turn_messages
         .iter()
         .find_map(|message| message.metadata.get(RESPONSE_METADATA_KEY));
-    if asked.is_none() && result.is_some() {
+    if request_metadata.is_none() && result.is_some() {
         return Err(unknown());
     }
-    let head = ResponseHead::restore(&id, &own, asked);
-    let items = items_of_turn(own.iter().copied(), &turn_id);
+    let head = ResponseHead::restore(&id, &turn_messages, request_metadata);
+    let items = items_of_turn(turn_messages.iter().copied(), &turn_id);
     Ok(Json(match result {
         None => head.body(&[], &OpenAiResponseStatus::InProgress),
         Some(result) => head.over(items, result.as_ref()),
@@ -240,6 +242,7 @@ fn talk(request: &OpenAiRequest) -> Result<ChatInput, OpenAiError> {
     Ok(talk)
 }
 
+/// Parses the id of a previous response.
 fn previous_response(id: &str) -> Result<ResponseId, OpenAiError> {
     ResponseId::decode(id).ok_or_else(|| {
         OpenAiError::parameter(
@@ -252,11 +255,19 @@ fn previous_response(id: &str) -> Result<ResponseId, OpenAiError> {
 
 impl ResponseHead {
     /// Restores the fields of a response from its conversation.
-    fn restore(id: &ResponseId, own: &[&Message], asked: Option<&Value>) -> ResponseHead {
-        let created = own.first().map_or(0, |message| {
+    fn restore(
+        id: &ResponseId,
+        turn_messages: &[&Message],
+        request_metadata: Option<&Value>,
+    ) -> ResponseHead {
+        let created = turn_messages.first().map_or(0, |message| {
             u64::try_from(message.created_at.timestamp()).unwrap_or(0)
         });
-        let get = |name: &str| asked.and_then(|asked| asked.get(name)).cloned();
+        let get = |name: &str| {
+            request_metadata
+                .and_then(|request_metadata| request_metadata.get(name))
+                .cloned()
+        };
         let model = get("model").and_then(|model| model.as_str().map(str::to_owned));
         ResponseHead {
             id: id.clone(),
@@ -286,9 +297,10 @@ impl ResponseHead {
         }
     }
 
+    /// Encodes a response.
     pub(super) fn body(&self, items: &[OutputItem], status: &OpenAiResponseStatus<'_>) -> Value {
         let output: Vec<Value> = (0..items.len())
-            .map(|index| self.item(items, index, true))
+            .map(|index| self.item(items, index, /* is_complete */ true))
             .collect();
         let mut body = json!({
             "id": self.id.encode(),
@@ -356,6 +368,7 @@ impl ResponseHead {
     }
 }
 
+/// Encodes the content part of an item.
 pub(super) fn part(item: &OutputItem) -> Value {
     match item {
         OutputItem::Reasoning(text) => json!({"type": "reasoning_text", "text": text}),
@@ -367,6 +380,7 @@ pub(super) fn part(item: &OutputItem) -> Value {
 }
 
 impl OpenAiResponseStatus<'_> {
+    /// Name of the status.
     fn name(&self) -> &'static str {
         match self {
             OpenAiResponseStatus::InProgress => "in_progress",

@@ -124,6 +124,7 @@ fn identify(memory: &ConversationIndex, again: &RetryKey) -> (AttemptReader, boo
     )
 }
 
+/// Formats bytes as hexadecimal digits.
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -163,17 +164,20 @@ impl Drop for TurnRun {
 }
 
 impl TurnRun {
+    /// Runs until the turn is over or the swarm ends. `is_new`: the event was certainly not
+    /// submitted before.
     async fn run(self, is_new: bool) {
         let ended = self.service.inner.ended.clone();
         ended.run_until_cancelled(self.go(is_new)).await;
     }
 
+    /// Follows the turn of an earlier attempt, or starts a turn.
     async fn go(&self, is_new: bool) {
         if !is_new && self.follow_known().await {
             return;
         }
         match self.place().await {
-            Ok(place) => self.send(place).await,
+            Ok(target) => self.send(target).await,
             Err(error) => self.track.end(TrackEnd::Failed(error), true),
         }
     }
@@ -188,9 +192,9 @@ impl TurnRun {
                 self.follow(turn, None, &instance).await;
             }
             Some(SubmittedEventState::Over(result)) => {
-                let instance = self.where_it_was().await;
+                let instance = self.conversation_of_turn().await;
                 self.track.accepted(&instance);
-                let items = self.said(&result, &instance).await;
+                let items = self.items_of_result(&result, &instance).await;
                 self.track.end(TrackEnd::of(&result, items), false);
             }
             None => return false,
@@ -199,15 +203,18 @@ impl TurnRun {
     }
 
     /// Finds the conversation of a turn that is over.
-    async fn where_it_was(&self) -> InstanceId {
+    async fn conversation_of_turn(&self) -> InstanceId {
         let of_key = |key: &String| InstanceId::new(&*self.ask.agent, &**key);
-        let named = self.ask.instance_key.as_ref().map(of_key);
+        let requested = self.ask.instance_key.as_ref().map(of_key);
         let previous = self
             .ask
             .previous
             .as_ref()
             .map(|previous| previous.instance.clone());
-        for instance in [self.known.clone(), named, previous].into_iter().flatten() {
+        for instance in [self.known.clone(), requested, previous]
+            .into_iter()
+            .flatten()
+        {
             let messages = self
                 .service
                 .swarm()
@@ -224,7 +231,8 @@ impl TurnRun {
         new_instance(&self.ask.agent, &self.track.event_id)
     }
 
-    async fn send(&self, place: InputTarget) {
+    /// Submits the input and follows its turn. Then records the position of the conversation.
+    async fn send(&self, target: InputTarget) {
         let SubmitRequest {
             agent,
             talk,
@@ -239,9 +247,9 @@ impl TurnRun {
             text,
             files,
             agent: Some(agent.clone()),
-            instance_key: Some(place.instance.instance_key.clone()),
+            instance_key: Some(target.instance.instance_key.clone()),
             id: Some(self.track.event_id.clone()),
-            history: place.history,
+            history: target.history,
             instructions: talk.instructions.clone(),
             metadata: metadata.clone(),
             caller: caller.clone(),
@@ -251,22 +259,22 @@ impl TurnRun {
         let turn = match self.service.swarm().send(input).await {
             Ok(turn) => turn,
             Err(error) => {
-                if let Some(hold) = place.hold {
+                if let Some(hold) = target.hold {
                     hold.keep_position();
                 }
                 return self.track.end(TrackEnd::Failed(error.into()), true);
             }
         };
-        self.track.accepted(&place.instance);
-        let answer = self.follow(turn, live, &place.instance).await;
-        let hash = place
+        self.track.accepted(&target.instance);
+        let answer = self.follow(turn, live, &target.instance).await;
+        let hash = target
             .hash
             .zip(answer)
             .map(|(hash, answer)| hash.and(&ChatEntry::assistant(answer)));
-        match (place.hold, hash) {
+        match (target.hold, hash) {
             (Some(hold), hash) => hold.set_position(hash),
             (None, Some(hash)) => {
-                if let Some(hold) = self.service.inner.openai.hold(&place.instance) {
+                if let Some(hold) = self.service.inner.openai.hold(&target.instance) {
                     hold.set_position(Some(hash));
                 }
             }
@@ -291,11 +299,12 @@ impl TurnRun {
                 .end(TrackEnd::Failed(OpenAiError::stopped()), false);
             return None;
         };
-        let is_complete = is_exact && self.track.said().last() == Some(&result.response_text());
+        let is_complete =
+            is_exact && self.track.step_texts().last() == Some(&result.response_text());
         let items = if is_complete {
             self.track.items()
         } else {
-            self.said(&result, instance).await
+            self.items_of_result(&result, instance).await
         };
         let end = TrackEnd::of(&result, items);
         let text = match &end {
@@ -306,12 +315,12 @@ impl TurnRun {
         };
         self.track.end(end, is_exact);
         // The sent text counts, because the client sends it back in its next request.
-        let sent = (self.ask.stream && text.is_some()).then(|| {
+        let sent_text = (self.ask.stream && text.is_some()).then(|| {
             self.track
-                .said()
+                .step_texts()
                 .join(super::answer_stream::STEP_TEXT_SEPARATOR)
         });
-        sent.or(text)
+        sent_text.or(text)
     }
 
     /// Collects text until the turn is over. The flag is true if no event was missed.
@@ -321,21 +330,21 @@ impl TurnRun {
         mut live: Receiver<Arc<PublishedEvent>>,
     ) -> (Option<TurnResult>, bool) {
         let mut ended = std::pin::pin!(turn.result().fuse());
-        let mut known = None;
+        let mut result_so_far = None;
         loop {
-            let seen = tokio::select! {
-                seen = live.recv() => seen,
+            let received = tokio::select! {
+                received = live.recv() => received,
                 result = &mut ended => match result {
                     // Earlier text is still in the channel.
                     Some(result) => {
-                        known = Some(result);
+                        result_so_far = Some(result);
                         continue;
                     }
                     None => return (None, false),
                 },
             };
-            match seen {
-                Ok(seen) => match &seen.event {
+            match received {
+                Ok(received) => match &received.event {
                     SwarmEvent::TurnEnded {
                         event_id, result, ..
                     } if *event_id == self.track.event_id => {
@@ -344,7 +353,11 @@ impl TurnRun {
                     event => self.track.take(event),
                 },
                 Err(RecvError::Lagged(_) | RecvError::Closed) => {
-                    let result = if known.is_some() { known } else { ended.await };
+                    let result = if result_so_far.is_some() {
+                        result_so_far
+                    } else {
+                        ended.await
+                    };
                     return (result, false);
                 }
             }
@@ -352,13 +365,13 @@ impl TurnRun {
     }
 
     /// Returns the reasoning and the texts of a turn that is over.
-    async fn said(&self, result: &TurnResult, instance: &InstanceId) -> Vec<OutputItem> {
+    async fn items_of_result(&self, result: &TurnResult, instance: &InstanceId) -> Vec<OutputItem> {
         if result.step_count > 1
             && let Ok(messages) = self.service.swarm().conversation(instance).await
         {
-            let said = items_of_turn(messages.iter().map(|message| &**message), &result.turn_id);
-            if !said.is_empty() {
-                return said;
+            let items = items_of_turn(messages.iter().map(|message| &**message), &result.turn_id);
+            if !items.is_empty() {
+                return items;
             }
         }
         result
@@ -368,6 +381,7 @@ impl TurnRun {
             .unwrap_or_default()
     }
 
+    /// Selects the conversation for the input.
     async fn place(&self) -> Result<InputTarget, OpenAiError> {
         if let Some(previous) = &self.ask.previous {
             return self.continue_response(previous).await;
@@ -421,10 +435,12 @@ impl TurnRun {
         }
     }
 
+    /// Returns true if the conversation exists.
     async fn knows(&self, instance: &InstanceId) -> bool {
         self.service.swarm().has_instance(instance).await
     }
 
+    /// Returns a new conversation with this history.
     fn new_target(&self, history: Vec<MessageData>, hash: Option<HistoryHash>) -> InputTarget {
         InputTarget {
             instance: new_instance(&self.ask.agent, &self.track.event_id),
@@ -481,16 +497,16 @@ impl TurnRun {
             .chain(self.ask.talk.before.iter().cloned())
             .map(|said| said.data())
             .collect();
-        let place = self.new_target(history, None);
+        let target = self.new_target(history, None);
         swarm
-            .inherit(&previous.instance, &place.instance)
+            .inherit(&previous.instance, &target.instance)
             .await
             .map_err(ApiProblem::from)?;
-        Ok(place)
+        Ok(target)
     }
 }
 
-/// Keeps messages of users and agents, and skips those of extensions and the engine.
+/// Returns the data of a user or agent message; `None` for messages of extensions and the engine.
 fn visible(message: &Message) -> Option<MessageData> {
     use goondan::message::MessageSource::{Assistant, User};
     matches!(message.source, User | Assistant { .. }).then(|| message.data.clone())

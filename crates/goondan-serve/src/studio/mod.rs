@@ -137,6 +137,7 @@ async fn in_time(State(patience): State<Duration>, request: Request, next: Next)
         .unwrap_or_else(|_| late())
 }
 
+/// Returns a file of the studio, or 304 if the client has it.
 fn file(headers: &HeaderMap, name: &str) -> Response {
     let Some(place) = FILES.iter().position(|(known, ..)| *known == name) else {
         return ApiProblem::new(

@@ -47,8 +47,8 @@ impl SignIns {
     pub(crate) fn begin(&self, code: &str) -> Option<ServerToken> {
         let (now, mut inner) = (Instant::now(), self.inner());
         inner.codes.retain(|(_, until)| *until > now);
-        let place = inner.codes.iter().position(|(known, _)| known.is(code))?;
-        inner.codes.remove(place);
+        let position = inner.codes.iter().position(|(known, _)| known.is(code))?;
+        inner.codes.remove(position);
         let session = ServerToken::random();
         if inner.sessions.len() == MAX_SESSIONS {
             inner.sessions.pop_front();
@@ -65,6 +65,7 @@ impl SignIns {
         inner.sessions.len() < before
     }
 
+    /// Returns true for the token of an open session.
     pub(crate) fn has(&self, token: &str) -> bool {
         self.inner()
             .sessions
@@ -72,6 +73,7 @@ impl SignIns {
             .any(|session| session.is(token))
     }
 
+    /// Locks the state.
     fn inner(&self) -> MutexGuard<'_, SignInState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -148,8 +148,8 @@ pub struct DeadLettersBody {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ForkBody {
-    /// Last message that the new conversation keeps, with the results of its tool calls. Default:
-    /// the last message.
+    /// ID of the last message to copy into the new conversation. The results of its tool calls are
+    /// copied as well. Default: the last message of the original conversation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message_id: Option<String>,
 }

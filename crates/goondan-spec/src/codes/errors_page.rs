@@ -39,6 +39,7 @@ pub fn markdown() -> String {
     page
 }
 
+/// Formats the section of an error code as Markdown.
 fn entry(row: &CodeExplanation) -> String {
     let mut text = format!(
         "\n### {}\n\n{}\n\n**When.** {}\n",

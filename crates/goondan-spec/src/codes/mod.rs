@@ -171,6 +171,7 @@ impl ExampleLanguage {
     }
 }
 
+/// Creates an example with YAML that the loader rejects.
 const fn yaml(wrong: &'static str, right: &'static str) -> Option<CodeExample> {
     Some(CodeExample {
         form: ExampleLanguage::Yaml,
@@ -179,6 +180,7 @@ const fn yaml(wrong: &'static str, right: &'static str) -> Option<CodeExample> {
     })
 }
 
+/// Creates an example with YAML whose error occurs only at run time.
 const fn running(wrong: &'static str, right: &'static str) -> Option<CodeExample> {
     Some(CodeExample {
         form: ExampleLanguage::Running,
@@ -187,6 +189,7 @@ const fn running(wrong: &'static str, right: &'static str) -> Option<CodeExample
     })
 }
 
+/// Creates an example with a tool call.
 const fn call(wrong: &'static str, right: &'static str) -> Option<CodeExample> {
     Some(CodeExample {
         form: ExampleLanguage::Call,
@@ -195,6 +198,7 @@ const fn call(wrong: &'static str, right: &'static str) -> Option<CodeExample> {
     })
 }
 
+/// Creates an example with a shell command.
 const fn shell(wrong: &'static str, right: &'static str) -> Option<CodeExample> {
     Some(CodeExample {
         form: ExampleLanguage::Shell,

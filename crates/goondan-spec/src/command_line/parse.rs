@@ -13,6 +13,7 @@ use super::syntax_tree::{
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShellRequired(pub String);
 
+/// Returns the error for a command line that only a shell can run; `why` continues "the command …".
 fn needs_shell<T>(why: impl Into<String>) -> Result<T, ShellRequired> {
     Err(ShellRequired(why.into()))
 }
@@ -63,14 +64,17 @@ struct CommandParser<'a> {
 }
 
 impl CommandParser<'_> {
+    /// Returns the next character without consuming it.
     fn peek(&mut self) -> Option<char> {
         self.rest.peek().copied()
     }
 
+    /// Returns the character after the next one without consuming anything.
     fn peek_second(&self) -> Option<char> {
         self.rest.clone().nth(1)
     }
 
+    /// Consumes the next character if it is `expected`, and returns whether it was.
     fn take(&mut self, expected: char) -> bool {
         self.rest.next_if_eq(&expected).is_some()
     }
@@ -141,12 +145,14 @@ impl CommandParser<'_> {
         }
     }
 
+    /// Consumes the two characters of an operator and returns its condition.
     fn operator(&mut self, when: StepCondition) -> Result<Option<StepCondition>, ShellRequired> {
         self.rest.next();
         self.rest.next();
         Ok(Some(when))
     }
 
+    /// Reads commands that are connected by `|`.
     fn pipeline(&mut self) -> Result<Vec<PipelineStage>, ShellRequired> {
         let mut stages = vec![self.stage()?];
         while self.peek() == Some('|') && self.peek_second() != Some('|') {
@@ -160,6 +166,7 @@ impl CommandParser<'_> {
         Ok(stages)
     }
 
+    /// Reads a command, or a group in parentheses with its redirections.
     fn stage(&mut self) -> Result<PipelineStage, ShellRequired> {
         if self.peek() != Some('(') {
             return self.command();
@@ -200,6 +207,7 @@ impl CommandParser<'_> {
         Ok(script)
     }
 
+    /// Reads a command with its assignments, arguments and redirections.
     fn command(&mut self) -> Result<PipelineStage, ShellRequired> {
         let number = *self.numbers;
         *self.numbers += 1;
@@ -284,6 +292,7 @@ impl CommandParser<'_> {
         Some(name)
     }
 
+    /// Returns whether the next character ends a word.
     fn is_at_end_of_word(&mut self) -> bool {
         matches!(
             self.peek(),
@@ -291,6 +300,7 @@ impl CommandParser<'_> {
         )
     }
 
+    /// Reads a word, including its quoted parts.
     fn word(&mut self) -> Result<CommandWord, ShellRequired> {
         let mut word = WordBuilder::default();
         while !self.is_at_end_of_word() {
@@ -332,6 +342,7 @@ impl CommandParser<'_> {
         }
     }
 
+    /// Reads up to the closing single quote.
     fn single_quoted(&mut self) -> Result<String, ShellRequired> {
         let mut text = String::new();
         loop {
@@ -343,6 +354,7 @@ impl CommandParser<'_> {
         }
     }
 
+    /// Reads up to the closing double quote into `word`.
     fn double_quoted(&mut self, word: &mut WordBuilder) -> Result<(), ShellRequired> {
         word.text("");
         loop {
@@ -401,6 +413,7 @@ impl CommandParser<'_> {
         })
     }
 
+    /// Reads the target of a redirection to another stream, such as `2>&1`.
     fn duplicate(&mut self, stream: usize, append: bool) -> Result<StreamRedirect, ShellRequired> {
         let other = match self.rest.next() {
             Some('1') => 1,
@@ -416,11 +429,13 @@ impl CommandParser<'_> {
         })
     }
 
+    /// Skips spaces and tabs.
     fn skip_blanks(&mut self) {
         while self.rest.next_if(|c| matches!(c, ' ' | '\t')).is_some() {}
     }
 }
 
+/// Checks the path of a redirection. Rejects devices, directories and paths without a name.
 fn target(path: String, is_read: bool, append: bool) -> Result<RedirectTarget, ShellRequired> {
     let folded = path
         .split('/')
@@ -477,6 +492,7 @@ fn check_command(
     }
 }
 
+/// Accepts `cd` only with one literal directory name.
 fn check_cd(command: ShellCommand) -> Result<PipelineStage, ShellRequired> {
     let is_plain =
         command.words.len() == 2 && command.assignments.is_empty() && command.redirects.is_empty();
@@ -496,6 +512,7 @@ fn inner_command_line(command: &ShellCommand, name: &str) -> Option<String> {
     is_given.then(|| command.words[2].text()).flatten()
 }
 
+/// Parses the script of `sh -c SCRIPT` as a group.
 fn shell(
     command: ShellCommand,
     line: &str,
@@ -525,6 +542,7 @@ struct WordBuilder {
 }
 
 impl WordBuilder {
+    /// Appends text; joins it with preceding text.
     fn text(&mut self, more: &str) {
         match self.pieces.last_mut() {
             Some(WordPiece::Text(text)) => text.push_str(more),
@@ -532,10 +550,12 @@ impl WordBuilder {
         }
     }
 
+    /// Appends a character.
     fn char(&mut self, c: char) {
         self.text(c.encode_utf8(&mut [0; 4]));
     }
 
+    /// Appends a piece of the word, such as a pattern.
     fn piece(&mut self, piece: WordPiece) {
         self.pieces.push(piece);
     }
@@ -573,10 +593,12 @@ impl WordBuilder {
         }
     }
 
+    /// Returns whether the word is exactly this text.
     fn is_text(&self, expected: &str) -> bool {
         matches!(self.pieces.as_slice(), [WordPiece::Text(text)] if text == expected)
     }
 
+    /// Returns whether the word ends with these two characters.
     fn ends_with(&self, ends: [char; 2]) -> bool {
         matches!(self.pieces.last(), Some(WordPiece::Text(text)) if text.ends_with(ends))
     }

@@ -93,7 +93,8 @@ pub struct ShellCommand {
     pub number: usize,
     /// Assignments `NAME=value` before the command.
     pub assignments: Vec<(String, String)>,
-    /// Name and arguments. The name is always known.
+    /// The command's name and its arguments. The name is always literal text; arguments may contain
+    /// patterns and expansions.
     pub words: Vec<CommandWord>,
     /// Redirections, in order.
     pub redirects: Vec<StreamRedirect>,

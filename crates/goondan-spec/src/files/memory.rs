@@ -33,34 +33,35 @@ impl MemoryFiles {
     /// Adds a file.
     #[must_use]
     pub fn file(self, path: impl AsRef<Path>, content: impl Into<Vec<u8>>) -> Self {
-        self.with(path, MemoryEntry::File(content.into()))
+        self.with_entry(path, MemoryEntry::File(content.into()))
     }
 
     /// Adds an empty directory.
     #[must_use]
     pub fn directory(self, path: impl AsRef<Path>) -> Self {
-        self.with(path, MemoryEntry::Directory)
+        self.with_entry(path, MemoryEntry::Directory)
     }
 
     /// Adds a symbolic link. A relative `target` starts from the link's directory.
     #[must_use]
     pub fn link(self, path: impl AsRef<Path>, target: impl Into<PathBuf>) -> Self {
-        self.with(path, MemoryEntry::Link(target.into()))
+        self.with_entry(path, MemoryEntry::Link(target.into()))
     }
 
     /// Adds a file that is listed but fails to be read with `error`.
     #[must_use]
     pub fn unreadable(self, path: impl AsRef<Path>, error: ErrorKind) -> Self {
-        self.with(path, MemoryEntry::Unreadable(error))
+        self.with_entry(path, MemoryEntry::Unreadable(error))
     }
 
     /// Adds an entry that is neither a file nor a directory.
     #[must_use]
     pub fn device(self, path: impl AsRef<Path>) -> Self {
-        self.with(path, MemoryEntry::Device)
+        self.with_entry(path, MemoryEntry::Device)
     }
 
-    fn with(mut self, path: impl AsRef<Path>, entry: MemoryEntry) -> Self {
+    /// Adds an entry at a path.
+    fn with_entry(mut self, path: impl AsRef<Path>, entry: MemoryEntry) -> Self {
         self.entries.insert(normal(path.as_ref()), entry);
         self
     }
@@ -86,6 +87,8 @@ impl MemoryFiles {
         Ok(done)
     }
 
+    /// Returns the entry at a path; `None` for a directory that only other paths imply. Fails if
+    /// nothing is there.
     fn lookup(&self, path: &Path) -> io::Result<Option<&MemoryEntry>> {
         let path = self.resolve(path)?;
         match self.entries.get(&path) {
@@ -143,6 +146,7 @@ impl FileAccess for MemoryFiles {
     }
 }
 
+/// Returns the kind of an entry without following links.
 fn kind_of(entry: &MemoryEntry) -> FileKind {
     match entry {
         MemoryEntry::File(_) | MemoryEntry::Unreadable(_) => FileKind::File,

@@ -18,6 +18,7 @@ pub struct A2aAgent {
     pub headers: Vec<(String, McpValue)>,
 }
 
+/// Reads `a2a` of a Tool: the URL and the headers of the remote agent.
 pub(super) fn read(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<A2aAgent> {
     let mut fields = field.fields(findings)?;
     let url = fields

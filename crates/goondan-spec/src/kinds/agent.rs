@@ -121,6 +121,7 @@ const DEFAULT_PARALLEL_TOOL_CALLS: usize = 8;
 const INSTANCE_WORKDIR: &str = "instance";
 const PROJECT_WORKDIR: &str = "project";
 
+/// Decodes the spec of an Agent; `None` if a field is invalid.
 pub(crate) fn decode(
     spec: &FieldReader<'_>,
     scope: &DecodeScope<'_>,
@@ -245,6 +246,7 @@ fn read_own_prompt(
     }
 }
 
+/// Reads `tools`: the used Tools with their selected exports.
 fn read_tools(
     field: &FieldReader<'_>,
     scope: &DecodeScope<'_>,
@@ -257,11 +259,11 @@ fn read_tools(
             continue;
         };
         let tool = scope.resolve(&reference, Kind::Tool, findings);
-        let own = tool.as_ref().and_then(|id| scope.decoded().tools.get(id));
-        let own = own.map(|tool| &*tool.spec.exports).unwrap_or_default();
+        let decoded = tool.as_ref().and_then(|id| scope.decoded().tools.get(id));
+        let offered = decoded.map(|tool| &*tool.spec.exports).unwrap_or_default();
         let exports = fields
             .optional("exports")
-            .map(|field| export::read_selection(&field, own, findings));
+            .map(|field| export::read_selection(&field, offered, findings));
         let defer = fields
             .optional("defer")
             .and_then(|field| field.boolean(findings));
@@ -289,6 +291,7 @@ fn read_tools(
     Some(tools)
 }
 
+/// Reads `extensions`: the used Extensions with their config.
 fn read_extensions(
     field: &FieldReader<'_>,
     scope: &DecodeScope<'_>,
@@ -391,6 +394,7 @@ pub(super) fn note_tool(field: &FieldReader<'_>, tools: &[ToolUse], findings: &m
     }
 }
 
+/// Reads `workdir`: `instance`, `project`, `repository` or a directory.
 fn read_workdir(
     field: &FieldReader<'_>,
     scope: &DecodeScope<'_>,
@@ -435,7 +439,8 @@ fn read_workdir(
     }
 }
 
-/// Reads a path that leaves the bundle. The path must stay in the surrounding git repository.
+/// Decodes the path of a working directory outside the bundle. The directory must be in the git
+/// repository that contains the bundle.
 fn read_outside(
     field: &FieldReader<'_>,
     path: &str,

@@ -149,6 +149,7 @@ fn read_build(
     })
 }
 
+/// Reads `command` as a string or as a list of a program and its arguments.
 fn read_command(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<BuildCommand> {
     match &field.node.content {
         NodeContent::Text(_) => field
@@ -169,6 +170,7 @@ fn read_command(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Optio
     }
 }
 
+/// Reads a command that is a list; it runs without a shell.
 fn read_program(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<BuildCommand> {
     let items = field.filled_list("word: the program", findings)?;
     let words: Vec<Option<&str>> = items.iter().map(|item| item.text(findings)).collect();
@@ -183,6 +185,7 @@ fn read_program(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Optio
     })
 }
 
+/// Reads the working directory of the build.
 fn read_cwd(
     field: &FieldReader<'_>,
     scope: &DecodeScope<'_>,
@@ -203,6 +206,7 @@ fn read_cwd(
     None
 }
 
+/// Reads the patterns of the source files.
 fn read_sources(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<Vec<String>> {
     field.filled_list("glob", findings)?;
     let mut globs = Vec::new();
@@ -228,6 +232,7 @@ fn read_sources(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Optio
     Some(globs)
 }
 
+/// Reads the time limit of the build; `None` if it is missing or invalid.
 fn read_timeout(fields: &mut MapReader<'_>, findings: &mut DiagnosticSink) -> Option<Duration> {
     let timeout = fields
         .optional("timeoutMs")

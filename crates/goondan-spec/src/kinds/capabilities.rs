@@ -28,6 +28,7 @@ pub struct ModelCapabilities {
     pub embeddings: Option<bool>,
 }
 
+/// Reads `capabilities` of a Model.
 pub(super) fn read(
     field: &FieldReader<'_>,
     findings: &mut DiagnosticSink,

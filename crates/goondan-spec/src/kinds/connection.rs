@@ -29,7 +29,8 @@ pub struct Connection {
     pub secrets: BTreeMap<String, ValueSource>,
     /// Routing rules. The first match decides; without a match, the entry agent gets the event.
     pub ingress: Vec<IngressRule>,
-    /// Delivery of answers. `None` if it depends on the agents that get the events.
+    /// Delivery of answers. `None` if the field is not set; the tools of the receiving agents then
+    /// determine the delivery.
     pub reply: Option<ReplyMode>,
     /// Accepted senders. `None` applies the connector's default.
     pub allow: Option<ConnectionAccess>,
@@ -54,6 +55,7 @@ const REPLIES: [(&str, ReplyMode); 3] = [
     ("stream", ReplyMode::Stream),
 ];
 
+/// Decodes the spec of a Connection; `None` if a field is invalid.
 pub(crate) fn decode(
     spec: &FieldReader<'_>,
     scope: &DecodeScope<'_>,
@@ -80,7 +82,7 @@ pub(crate) fn decode(
         answers,
         findings,
     );
-    let config = values(
+    let config = read_settings(
         spec,
         &mut fields,
         "config",
@@ -88,7 +90,7 @@ pub(crate) fn decode(
         manifest.map(|known| &*known.config),
         reply,
     );
-    let secrets = values(
+    let secrets = read_settings(
         spec,
         &mut fields,
         "secrets",
@@ -163,7 +165,9 @@ fn read_reply(
     Some(Some(reply))
 }
 
-fn values(
+/// Reads the map `name`, and reports unknown and missing settings. `known` are the settings of the
+/// connector, if it is known; `reply` is the reply mode, which some settings depend on.
+fn read_settings(
     spec: &FieldReader<'_>,
     fields: &mut MapReader<'_>,
     name: &'static str,
@@ -245,6 +249,7 @@ fn check_value(
     }
 }
 
+/// Creates the error for a setting that the connector requires.
 fn missing_value(at: &FieldReader<'_>, map: &str, setting: &ConnectorSetting) -> crate::Diagnostic {
     let name = setting.name;
     let message = format!("`spec.{map}.{name}` is missing, and the connector needs it.");

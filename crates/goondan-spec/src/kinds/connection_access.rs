@@ -37,6 +37,8 @@ impl ConnectionAccess {
     }
 }
 
+/// Reads `allow`: the senders, channels and approvers. `None`, with an error, if the connector does
+/// not identify senders.
 pub(crate) fn read(
     field: &FieldReader<'_>,
     manifest: Option<&ConnectorManifest>,
@@ -74,6 +76,7 @@ pub(crate) fn read(
 
 type Ids = Option<BTreeSet<String>>;
 
+/// Reads a list of ids. The outer `None` means an invalid list, the inner one a missing list.
 fn read_ids(
     fields: &mut MapReader<'_>,
     name: &'static str,

@@ -37,6 +37,7 @@ pub enum ConnectorEntry {
 }
 
 impl Connector {
+    /// Creates the Connector of a built-in connector.
     pub(crate) fn from_manifest(manifest: &ConnectorManifest) -> Self {
         Connector {
             entry: ConnectorEntry::Builtin(manifest.name.clone()),
@@ -179,6 +180,7 @@ const PROPERTY_TYPES: [(&str, PropertyType); 3] = [
     ("boolean", PropertyType::Boolean),
 ];
 
+/// Decodes the spec of a Connector; `None` if a field is invalid.
 pub(crate) fn decode(
     spec: &FieldReader<'_>,
     scope: &DecodeScope<'_>,
@@ -251,14 +253,14 @@ fn check_events(
     if manifest.takes_any_event {
         return;
     }
-    let known: Vec<&str> = manifest
+    let emitted: Vec<&str> = manifest
         .events
         .iter()
         .map(|event| event.name.as_str())
         .collect();
     for event in events
         .iter()
-        .filter(|event| !known.contains(&event.name.as_str()))
+        .filter(|event| !emitted.contains(&event.name.as_str()))
     {
         let message = format!(
             "`{BUILTIN_PREFIX}{}` has no event `{}`.",
@@ -267,11 +269,12 @@ fn check_events(
         findings.add(
             field
                 .invalid(message)
-                .suggest(format!("use {}", alternatives(&known))),
+                .suggest(format!("use {}", alternatives(&emitted))),
         );
     }
 }
 
+/// Reads the declared events.
 fn read_events(
     field: &FieldReader<'_>,
     findings: &mut DiagnosticSink,
@@ -302,6 +305,7 @@ fn read_events(
     Some(events)
 }
 
+/// Reads the declared properties of an event: the type, and whether it is required.
 fn read_properties(
     field: &FieldReader<'_>,
     findings: &mut DiagnosticSink,

@@ -57,8 +57,8 @@ pub const SHELL_ENVIRONMENT_FORMAT: &str = "shell-environment";
 /// path (rule S1).
 pub const PATH_FORMAT: &str = "path";
 
-/// `format` of the directory in which a command line runs. It is also a [`PATH_FORMAT`]. Outside the
-/// working directory, a policy judges it like `cd` to that directory.
+/// `format` of the directory in which a command line runs. It is also a [`PATH_FORMAT`]. Outside
+/// the working directory, a policy judges it like `cd` to that directory.
 pub const SHELL_DIRECTORY_FORMAT: &str = "shell-folder";
 
 /// `format` of the program that interprets another argument. Only the common shells need no rule
@@ -69,7 +69,8 @@ pub const PROGRAM_FORMAT: &str = "program";
 /// applies to the argument.
 pub const PATH_TREE_FORMAT: &str = "path-tree";
 
-/// `format` of a patch for several files. A policy sees each path in it as a [`PATCHED_PATH_ARGUMENT`] argument.
+/// `format` of a patch for several files. A policy sees each path in it as a
+/// [`PATCHED_PATH_ARGUMENT`] argument.
 pub const PATCH_FORMAT: &str = "patch";
 
 /// Argument name under which a policy sees each path of a patch.
@@ -95,6 +96,7 @@ pub struct MarkedArguments {
 }
 
 impl MarkedArguments {
+    /// Adds the argument names of `other` that are not yet in the lists.
     fn add(&mut self, other: &MarkedArguments) {
         let lists = [
             (&mut self.commands, &other.commands),
@@ -124,29 +126,34 @@ impl ExportSpec {
         marked
     }
 
+    /// Returns the arguments whose schema has a `format` of gdn.
     fn marked_by_format(&self) -> MarkedArguments {
         let properties = self.parameters.get("properties").and_then(Value::as_object);
-        let named = |format: &str| -> Vec<String> {
+        let arguments_with = |format: &str| -> Vec<String> {
             let has_format =
                 |schema: &Value| schema.get("format").and_then(Value::as_str) == Some(format);
             let is_marked = |schema: &Value| {
                 has_format(schema)
                     || (format == PATH_FORMAT && schema.get("items").is_some_and(has_format))
             };
-            let named = properties
+            let marked = properties
                 .into_iter()
                 .flatten()
                 .filter(|(_, schema)| is_marked(schema));
-            named.map(|(name, _)| name.clone()).collect()
+            marked.map(|(name, _)| name.clone()).collect()
         };
         MarkedArguments {
-            commands: named(SHELL_COMMAND_FORMAT),
-            environments: named(SHELL_ENVIRONMENT_FORMAT),
-            paths: [named(PATH_FORMAT), named(SHELL_DIRECTORY_FORMAT)].concat(),
-            folders: named(SHELL_DIRECTORY_FORMAT),
-            programs: named(PROGRAM_FORMAT),
-            trees: named(PATH_TREE_FORMAT),
-            patches: named(PATCH_FORMAT),
+            commands: arguments_with(SHELL_COMMAND_FORMAT),
+            environments: arguments_with(SHELL_ENVIRONMENT_FORMAT),
+            paths: [
+                arguments_with(PATH_FORMAT),
+                arguments_with(SHELL_DIRECTORY_FORMAT),
+            ]
+            .concat(),
+            folders: arguments_with(SHELL_DIRECTORY_FORMAT),
+            programs: arguments_with(PROGRAM_FORMAT),
+            trees: arguments_with(PATH_TREE_FORMAT),
+            patches: arguments_with(PATCH_FORMAT),
         }
     }
 
@@ -170,6 +177,7 @@ impl ExportSpec {
     }
 }
 
+/// Removes a `format` that only gdn defines.
 fn remove_own_format(schema: &mut Value) {
     let Some(schema) = schema.as_object_mut() else {
         return;
@@ -221,6 +229,7 @@ const PERMISSIONS: [(&str, Permission); 4] = [
 ];
 
 impl Permission {
+    /// Reads a permission; `None`, with an error, if it does not exist.
     pub(super) fn read(
         field: &FieldReader<'_>,
         findings: &mut DiagnosticSink,
@@ -404,18 +413,18 @@ fn is_complete(
     stated: &ExportOverride,
     findings: &mut DiagnosticSink,
 ) -> bool {
-    let lacks = [
+    let missing = [
         ("description", stated.description.is_none()),
         ("parameters", stated.parameters.is_none()),
     ];
-    let lacks: Vec<&str> = lacks
+    let missing: Vec<&str> = missing
         .into_iter()
-        .filter(|(_, lacks)| *lacks)
+        .filter(|(_, missing)| *missing)
         .map(|(name, _)| name)
         .collect();
-    for name in &lacks {
+    for name in &missing {
         let message = format!(
-            "The export `{}` has no `{name}`, and its entry does not declare it.",
+            "The export `{}` sets no `{name}`, and the entry file of the tool declares none.",
             stated.name
         );
         let suggestion = match *name {
@@ -426,7 +435,7 @@ fn is_complete(
         };
         findings.add(item.invalid(message).suggest(suggestion));
     }
-    lacks.is_empty()
+    missing.is_empty()
 }
 
 impl ExportSpec {
@@ -439,6 +448,7 @@ impl ExportSpec {
     }
 }
 
+/// Reports an export name that the Tool does not have, with a suggestion.
 fn report_unknown_export(
     field: &FieldReader<'_>,
     name: &str,
@@ -453,6 +463,7 @@ fn report_unknown_export(
     });
 }
 
+/// Reads an item of `exports`. Returns its settings and the field of its name, for later errors.
 fn read_item<'n>(
     item: &FieldReader<'n>,
     scope: &DecodeScope<'_>,
@@ -501,6 +512,8 @@ fn read_item<'n>(
     Some((stated, name_field?))
 }
 
+/// Reads the name of an export; `None`, with an error, if it is not valid with the name of the
+/// Tool.
 fn read_name(field: &FieldReader<'_>, tool: &str, findings: &mut DiagnosticSink) -> Option<String> {
     let name = field.text(findings)?;
     let shown = excerpt(name, 80);
@@ -544,6 +557,7 @@ fn read_name(field: &FieldReader<'_>, tool: &str, findings: &mut DiagnosticSink)
     Some(name.to_owned())
 }
 
+/// Reads `description` or `descriptionFile`.
 fn read_description(
     fields: &mut MapReader<'_>,
     scope: &DecodeScope<'_>,
@@ -563,6 +577,7 @@ fn read_description(
     }
 }
 
+/// Reads a list of permissions.
 fn read_permissions(
     field: &FieldReader<'_>,
     findings: &mut DiagnosticSink,

@@ -40,6 +40,7 @@ pub enum ExtensionEntry {
 }
 
 impl Extension {
+    /// Creates the Extension of a built-in extension.
     pub(crate) fn from_builtin(name: &str, config: &JsonObject) -> Extension {
         let timeout = Duration::from_millis(DEFAULT_WORK_TIMEOUT_MS);
         Extension {
@@ -51,6 +52,7 @@ impl Extension {
     }
 }
 
+/// Decodes the spec of an Extension; `None` if a field is invalid.
 pub(crate) fn decode(
     spec: &FieldReader<'_>,
     scope: &DecodeScope<'_>,

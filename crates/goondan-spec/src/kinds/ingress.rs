@@ -74,6 +74,7 @@ impl RouteTargets {
     }
 }
 
+/// Reads `ingress`: the rules that select the agent and conversation of an event.
 pub(crate) fn read(
     field: &FieldReader<'_>,
     scope: &DecodeScope<'_>,
@@ -93,6 +94,7 @@ pub(crate) fn read(
     )
 }
 
+/// Reads a rule with its condition and its route.
 fn read_rule(
     item: &FieldReader<'_>,
     scope: &DecodeScope<'_>,
@@ -119,6 +121,7 @@ fn read_rule(
 
 type EventMatch = (Option<String>, BTreeMap<String, String>);
 
+/// Reads the condition of a rule.
 fn read_match(
     field: &FieldReader<'_>,
     targets: &RouteTargets,
@@ -135,26 +138,28 @@ fn read_match(
     Some((event, properties.unwrap_or_default()))
 }
 
+/// Reads an event name; reports a name that the connector does not declare.
 fn read_event(
     field: &FieldReader<'_>,
     targets: &RouteTargets,
     findings: &mut DiagnosticSink,
 ) -> Option<String> {
     let event = field.text(findings)?;
-    if let Some(known) = targets
+    if let Some(declared) = targets
         .events
         .as_ref()
-        .filter(|known| !known.iter().any(|name| name == event))
+        .filter(|declared| !declared.iter().any(|name| name == event))
     {
         let diagnostic = field.invalid(format!("The connector has no event `{event}`."));
-        findings.add(match closest(event, known) {
+        findings.add(match closest(event, declared) {
             Some(near) => field.did_you_mean(diagnostic, near),
-            None => diagnostic.suggest(format!("use {}", alternatives(known))),
+            None => diagnostic.suggest(format!("use {}", alternatives(declared))),
         });
     }
     Some(event.to_owned())
 }
 
+/// Reads the property values that an event must have.
 fn read_properties(
     field: &FieldReader<'_>,
     findings: &mut DiagnosticSink,
@@ -182,6 +187,7 @@ fn read_properties(
 
 type Route = (Option<ResourceId>, InstanceKeyRoute);
 
+/// Reads the agent and the conversation key of a route.
 fn read_route(
     field: &FieldReader<'_>,
     scope: &DecodeScope<'_>,
@@ -213,6 +219,7 @@ fn read_route(
     ))
 }
 
+/// Reads where the conversation key comes from: a fixed text, a property or the event.
 fn read_instance_key(
     fields: &mut MapReader<'_>,
     findings: &mut DiagnosticSink,

@@ -82,14 +82,17 @@ impl InstructionFile {
         block + "\n</instructions>"
     }
 
-    /// Cuts the contents to at most `most` bytes.
-    pub fn shorten(&mut self, most: usize) {
-        let end = self.text.floor_char_boundary(most.min(self.text.len()));
+    /// Cuts the contents to at most `max_bytes` bytes.
+    pub fn shorten(&mut self, max_bytes: usize) {
+        let end = self
+            .text
+            .floor_char_boundary(max_bytes.min(self.text.len()));
         self.cut += self.text.len() - end;
         self.text.truncate(end);
     }
 }
 
+/// Reads the file names in `instructions` and finds the files. Nearer files come last.
 pub(super) fn read(
     field: &FieldReader<'_>,
     workdir: &AgentWorkdir,
@@ -224,6 +227,7 @@ fn find_instructions(
     None
 }
 
+/// Returns whether the file is an environment file such as `.env.local`.
 fn is_env(path: &Path) -> bool {
     path.file_name().is_some_and(|name| {
         name.to_string_lossy()
@@ -232,6 +236,7 @@ fn is_env(path: &Path) -> bool {
     })
 }
 
+/// Returns whether the error means that the file does not exist.
 fn is_absent(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -239,6 +244,7 @@ fn is_absent(error: &io::Error) -> bool {
     )
 }
 
+/// Converts a relative path to one with `/` as the separator.
 fn to_slash_path(path: &Path) -> String {
     path.components()
         .map(|part| part.as_os_str().to_string_lossy())
@@ -246,6 +252,7 @@ fn to_slash_path(path: &Path) -> String {
         .join("/")
 }
 
+/// Creates the error for an instruction file that cannot be read.
 fn unreadable(field: &FieldReader<'_>, shown: &str, problem: FileReadError) -> Diagnostic {
     match problem {
         FileReadError::TooLarge => {

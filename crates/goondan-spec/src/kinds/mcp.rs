@@ -108,6 +108,7 @@ const ELICITATIONS: [(&str, ElicitationMode); 2] = [
     ("defaults", ElicitationMode::Defaults),
 ];
 
+/// Reads `mcp` of a Tool: a program or a URL.
 pub(super) fn read(
     field: &FieldReader<'_>,
     scope: &DecodeScope<'_>,
@@ -153,11 +154,11 @@ fn read_transport(
     ];
     let belongs = [("args", 0), ("env", 0), ("cwd", 0), ("headers", 1)];
     let of_way = belongs.map(|(name, way)| (fields.optional(name), way));
-    let mut given = ways
+    let mut transports = ways
         .iter()
         .enumerate()
         .filter_map(|(way, field)| Some((way, field.as_ref()?)));
-    let Some((way, first)) = given.next() else {
+    let Some((way, first)) = transports.next() else {
         let message = format!("`{}` does not define how to reach the server.", whole.path);
         findings.add(
             whole
@@ -166,7 +167,7 @@ fn read_transport(
         );
         return None;
     };
-    if let Some((_, second)) = given.next() {
+    if let Some((_, second)) = transports.next() {
         let message = format!(
             "A server has `{}` or `{}`, not both.",
             first.key, second.key
@@ -204,6 +205,7 @@ fn read_transport(
     }
 }
 
+/// Reads the command of a local MCP server.
 fn read_program(
     command: &FieldReader<'_>,
     args: Option<FieldReader<'_>>,
@@ -307,6 +309,7 @@ pub(super) fn read_url(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -
     Some(text)
 }
 
+/// Returns whether the host name is a loopback name or address.
 fn is_this_machine(host: &str) -> bool {
     let name = match host.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or_default(),
@@ -319,6 +322,7 @@ fn is_this_machine(host: &str) -> bool {
             .is_some_and(|rest| rest.split('.').count() == 3)
 }
 
+/// Reads `oauth`; `None` if a field is invalid.
 fn read_oauth(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<McpOauth> {
     let mut fields = field.fields(findings)?;
     let id = fields

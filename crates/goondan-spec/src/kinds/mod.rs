@@ -136,6 +136,7 @@ impl<'s> DecodeScope<'s> {
         self.base.connector(&connector.spec)
     }
 
+    /// Returns the resource that the field refers to; `None`, with an error, if there is none.
     pub(crate) fn resolve(
         &self,
         field: &FieldReader<'_>,

@@ -39,6 +39,7 @@ impl Model {
     }
 }
 
+/// Decodes the spec of a Model; `None` if a field is invalid.
 pub(crate) fn decode(spec: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<Model> {
     let mut fields = spec.fields(findings)?;
     let provider = fields.required("provider", findings).and_then(|field| {
@@ -49,7 +50,7 @@ pub(crate) fn decode(spec: &FieldReader<'_>, findings: &mut DiagnosticSink) -> O
         .required("model", findings)
         .and_then(|field| field.text(findings));
     let api_key = fields.read("apiKey", findings, value_source::read);
-    let endpoint = fields.read("endpoint", findings, url);
+    let endpoint = fields.read("endpoint", findings, read_url);
     let options = fields.read("options", findings, model_options::read);
     let capabilities = fields.read("capabilities", findings, capabilities::read);
     let pricing = fields.read("pricing", findings, pricing::read);
@@ -78,7 +79,8 @@ pub(crate) fn decode(spec: &FieldReader<'_>, findings: &mut DiagnosticSink) -> O
     })
 }
 
-fn url(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<String> {
+/// Reads a URL; `None`, with an error, if it is not valid.
+fn read_url(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<String> {
     let text = field.text(findings)?;
     let host = text
         .strip_prefix("https://")

@@ -16,6 +16,7 @@ pub(super) struct ModelConfig {
     pub(super) params: ModelParams,
 }
 
+/// Reads the model of an Agent, its fallbacks and its parameters.
 pub(super) fn read(
     field: &FieldReader<'_>,
     scope: &DecodeScope<'_>,
@@ -68,6 +69,7 @@ fn read_fallbacks(
     Some(models)
 }
 
+/// Reports a model whose prices have another currency than those of the `first` model.
 fn check_currency(
     model: &ResourceId,
     first: Option<&ResourceId>,
@@ -88,13 +90,13 @@ fn check_currency(
                 .as_str(),
         )
     };
-    if let Some((own, other)) = currency(model)
+    if let Some((currency_of_model, first_currency)) = currency(model)
         .zip(first.and_then(currency))
-        .filter(|(own, other)| own != other)
+        .filter(|(currency_of_model, first_currency)| currency_of_model != first_currency)
     {
         let message = format!(
-            "The prices of `{model}` are in {own}, but the prices of the first model are in \
-            {other}."
+            "The prices of `{model}` are in {currency_of_model}, but the prices of the first \
+            model are in {first_currency}."
         );
         findings.add(
             reference

@@ -83,6 +83,7 @@ impl ModelOptions {
     }
 }
 
+/// Reads `options` of a Model.
 pub(super) fn read(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<ModelOptions> {
     let mut fields = field.fields(findings)?;
     let max_retries = fields.read("maxRetries", findings, |field, findings| {
@@ -143,6 +144,8 @@ fn key_advice(key: &str) -> Option<KeyAdvice> {
     })
 }
 
+/// Joins the parts of a script. Returns `None` if one of them is invalid; missing parts are left
+/// out.
 fn collect_script(parts: [(&str, Option<Option<Value>>); 3]) -> Option<JsonObject> {
     let mut script = JsonObject::new();
     for (name, part) in parts {
@@ -153,6 +156,7 @@ fn collect_script(parts: [(&str, Option<Option<Value>>); 3]) -> Option<JsonObjec
     Some(script)
 }
 
+/// Reads a positive number of seconds.
 fn read_seconds(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<f64> {
     field.number(
         "more than 0 and at most 31536000",
@@ -161,6 +165,7 @@ fn read_seconds(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Optio
     )
 }
 
+/// Reads the name of the provider API.
 fn read_api(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<ModelApi> {
     field.one_of(
         &[("chat", ModelApi::Chat), ("responses", ModelApi::Responses)],
@@ -175,6 +180,7 @@ fn read_file(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<S
     field.text(findings).map(str::to_owned)
 }
 
+/// Reads the parts of a request that replay ignores.
 fn read_ignore(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<Vec<RequestPart>> {
     let words = [
         ("system", RequestPart::System),
@@ -198,6 +204,7 @@ fn read_script_part(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> O
     }
 }
 
+/// Reads additional HTTP headers.
 fn read_headers(
     field: &FieldReader<'_>,
     findings: &mut DiagnosticSink,

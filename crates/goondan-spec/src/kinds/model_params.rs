@@ -52,6 +52,7 @@ impl ModelParams {
     }
 }
 
+/// Reads `params` of a model.
 pub(super) fn read(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<ModelParams> {
     let mut fields = field.fields(findings)?;
     let temperature = fields.read("temperature", findings, |field, findings| {
@@ -109,6 +110,7 @@ fn other_name(key: &str) -> Option<KeyAdvice> {
         .then_some(KeyAdvice::Rename("maxTokens"))
 }
 
+/// Reads a penalty, a number from -2 to 2.
 fn read_penalty(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<f64> {
     field.number(
         "from -2 to 2",
@@ -117,6 +119,7 @@ fn read_penalty(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Optio
     )
 }
 
+/// Reads the stop sequences.
 fn read_stop(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<Vec<String>> {
     match &field.node.content {
         NodeContent::List(_) => {

@@ -34,6 +34,7 @@ pub enum AnswerMode {
 const ANSWER_MODES: [(&str, AnswerMode); 2] =
     [("native", AnswerMode::Native), ("tool", AnswerMode::Tool)];
 
+/// Reads `output` of an Agent: the schema of the answer, and how the provider enforces it.
 pub(super) fn read(
     field: &FieldReader<'_>,
     scope: &DecodeScope<'_>,
@@ -70,6 +71,7 @@ pub(super) fn read(
     })
 }
 
+/// Reads `mode`: `native` or `tool`.
 fn read_mode(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<AnswerMode> {
     let text = field.text(findings)?;
     let mode = ANSWER_MODES.into_iter().find(|(word, _)| *word == text);
@@ -84,6 +86,7 @@ fn read_mode(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<A
     mode.map(|(_, mode)| mode)
 }
 
+/// Reads the schema from a file.
 fn read_file(
     field: &FieldReader<'_>,
     scope: &DecodeScope<'_>,

@@ -87,6 +87,7 @@ pub(crate) fn decode(
     })
 }
 
+/// Reads the version; `None`, with an error, if it is not a semantic version.
 fn read_version(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<String> {
     let text = field.text(findings)?;
     if semver::Version::parse(text).is_err() {
@@ -105,6 +106,7 @@ fn read_version(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Optio
     Some(text.to_owned())
 }
 
+/// Reads the URL of the registry.
 fn read_registry(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<String> {
     let mut fields = field.fields(findings)?;
     let url = fields
@@ -114,6 +116,7 @@ fn read_registry(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Opti
     url.map(str::to_owned)
 }
 
+/// Reads the dependencies. `own` is the name of this package, which cannot depend on itself.
 fn read_dependencies(
     field: &FieldReader<'_>,
     own: &str,
@@ -153,6 +156,7 @@ fn read_dependencies(
     Some(dependencies)
 }
 
+/// Reads a version range.
 fn read_range(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<String> {
     let text = field.text(findings)?;
     if semver::VersionReq::parse(text).is_err() {
@@ -171,6 +175,7 @@ fn read_range(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<
     Some(text.to_owned())
 }
 
+/// Reads the source of a dependency.
 fn read_source(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<String> {
     let text = field.text(findings)?;
     if !SOURCE_PREFIXES.iter().any(|scheme| {
@@ -194,6 +199,7 @@ fn read_source(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option
     Some(text.to_owned())
 }
 
+/// Reads the name of a dependency; reports the name of this package.
 fn read_dependency_name(
     field: &FieldReader<'_>,
     own: &str,

@@ -79,6 +79,7 @@ const ACTIONS: [(&str, PermissionAction); 3] = [
     ("deny", PermissionAction::Deny),
 ];
 
+/// Reads `permissions` of an Agent.
 pub(super) fn read(
     field: &FieldReader<'_>,
     tools: &[ToolUse],
@@ -156,6 +157,7 @@ fn default_rules() -> [PermissionRule; 2] {
     })
 }
 
+/// Reads a rule with its pattern, its arguments and its decision.
 fn read_rule(
     item: &FieldReader<'_>,
     tools: &[ToolUse],
@@ -213,6 +215,7 @@ fn read_rule(
     Some(rule)
 }
 
+/// Reads the pattern for tool names.
 fn read_pattern(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<String> {
     let text = field.text(findings)?;
     if text.len() > MAX_PATTERN_BYTES {
@@ -246,6 +249,7 @@ fn read_tool_pattern(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> 
     Some(text)
 }
 
+/// Reads the patterns for arguments, by argument name.
 fn read_args(
     field: &FieldReader<'_>,
     findings: &mut DiagnosticSink,
@@ -293,7 +297,7 @@ fn known_arguments(
     tools: &[ToolUse],
     scope: &DecodeScope<'_>,
 ) -> Option<Vec<String>> {
-    let mut known = Vec::new();
+    let mut arguments = Vec::new();
     for used in tools {
         let exports = &scope.decoded().tools.get(&used.tool)?.spec.exports;
         if exports.is_empty() {
@@ -311,13 +315,13 @@ fn known_arguments(
         };
         for export in exports.iter().filter(about) {
             let properties = export.parameters.get("properties")?.as_object()?;
-            known.extend(properties.keys().cloned());
+            arguments.extend(properties.keys().cloned());
             if !export.marked_arguments().patches.is_empty() {
-                known.push(PATCHED_PATH_ARGUMENT.to_owned());
+                arguments.push(PATCHED_PATH_ARGUMENT.to_owned());
             }
         }
     }
-    (!known.is_empty()).then_some(known)
+    (!arguments.is_empty()).then_some(arguments)
 }
 
 #[derive(JsonSchema)]

@@ -50,16 +50,17 @@ impl ModelPricing {
     }
 }
 
+/// Reads `pricing` of a Model.
 pub(super) fn read(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<ModelPricing> {
     let mut fields = field.fields(findings)?;
     let input = fields
         .required("input", findings)
-        .and_then(|field| price(&field, findings));
-    let cached_input = fields.read("cachedInput", findings, price);
-    let cache_write = fields.read("cacheWrite", findings, price);
+        .and_then(|field| read_price(&field, findings));
+    let cached_input = fields.read("cachedInput", findings, read_price);
+    let cache_write = fields.read("cacheWrite", findings, read_price);
     let output = fields
         .required("output", findings)
-        .and_then(|field| price(&field, findings));
+        .and_then(|field| read_price(&field, findings));
     let currency = fields.read("currency", findings, FieldReader::text);
     fields.finish(findings);
     let (input, currency) = (input?, currency?.unwrap_or(DEFAULT_CURRENCY).to_owned());
@@ -72,7 +73,8 @@ pub(super) fn read(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Op
     })
 }
 
-fn price(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<f64> {
+/// Reads a price per million tokens.
+fn read_price(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<f64> {
     field.number(
         "0 or more",
         |price| price >= 0.0 && price.is_finite(),

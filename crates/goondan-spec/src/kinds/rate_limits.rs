@@ -25,6 +25,7 @@ impl RateLimits {
     }
 }
 
+/// Reads `rateLimits`; `None` if a limit is invalid.
 pub(super) fn read(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<RateLimits> {
     let mut fields = field.fields(findings)?;
     let requests = fields

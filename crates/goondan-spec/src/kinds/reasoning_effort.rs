@@ -52,6 +52,7 @@ impl ReasoningEffort {
     }
 }
 
+/// Reads the reasoning effort.
 pub(super) fn read(
     field: &FieldReader<'_>,
     findings: &mut DiagnosticSink,

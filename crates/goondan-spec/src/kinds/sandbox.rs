@@ -53,6 +53,7 @@ pub(crate) enum RuleSandboxShape {
     With(SandboxSettings),
 }
 
+/// Reads `sandbox` of a permission rule.
 pub(super) fn read_of_rule(
     field: &FieldReader<'_>,
     findings: &mut DiagnosticSink,
@@ -79,6 +80,7 @@ pub struct ProcessLimits {
     pub processes: Option<u64>,
 }
 
+/// Reads the sandbox settings in `permissions` of an Agent.
 pub(super) fn read(
     field: &FieldReader<'_>,
     findings: &mut DiagnosticSink,

@@ -129,12 +129,12 @@ impl ScriptRuntime {
         };
         if !module.language.runtimes().contains(&runtime) {
             let message = format!(
-                "`{}` is `{}`, which cannot run `{}`.",
+                "`{}` selects the runtime `{}`, which cannot run the file `{}`.",
                 field.path,
                 runtime.name(),
                 module.path
             );
-            let fit: Vec<&str> = module
+            let supported: Vec<&str> = module
                 .language
                 .runtimes()
                 .iter()
@@ -143,7 +143,7 @@ impl ScriptRuntime {
             findings.add(
                 field
                     .invalid(message)
-                    .suggest(format!("use {}", fit.join(", "))),
+                    .suggest(format!("use {}", supported.join(", "))),
             );
             return None;
         }

@@ -131,6 +131,7 @@ pub(super) fn prompt(skills: &[Skill]) -> Option<String> {
     Some(prompt + "\n</skills>")
 }
 
+/// Reads `skills` of an Agent and the files of the skills.
 pub(super) fn read(
     field: &FieldReader<'_>,
     scope: &DecodeScope<'_>,
@@ -230,12 +231,14 @@ fn folders(
     folders
 }
 
+/// Returns the name of the skill file in a directory; `None` if there is none.
 fn skill_file(folder: &str, scope: &DecodeScope<'_>) -> Option<&'static str> {
     SKILL_FILES
         .into_iter()
         .find(|name| scope.folder.is_file(&format!("{folder}/{name}")))
 }
 
+/// Reads a skill; `None`, with an error, if its file is invalid.
 fn read_skill(
     item: &FieldReader<'_>,
     folder: &str,
@@ -275,17 +278,17 @@ fn read_skill(
         }
     };
     findings.depends_on(file.clone());
-    let mut own = DiagnosticSink::about(file.clone());
-    let read = front_matter(&text, &mut own).and_then(|front| {
+    let mut skill_findings = DiagnosticSink::about(file.clone());
+    let read = front_matter(&text, &mut skill_findings).and_then(|front| {
         read_front(
             &front,
             folder.rsplit('/').next().unwrap_or(folder),
-            &mut own,
+            &mut skill_findings,
         )
     });
     // Another agent may have the same skill, but its errors are reported only once.
     findings.texts.push((file, text));
-    findings.diagnostics.extend(own.diagnostics);
+    findings.diagnostics.extend(skill_findings.diagnostics);
     let SkillFrontMatter {
         name: skill,
         description,
@@ -300,6 +303,7 @@ fn read_skill(
     })
 }
 
+/// Creates the error for a skill file that cannot be read.
 fn unreadable(file: &str, problem: &FileReadError) -> Diagnostic {
     let diagnostic = match problem {
         FileReadError::TooLarge => Diagnostic::new(
@@ -334,6 +338,7 @@ struct FrontMatter<'t> {
     root: YamlNode,
 }
 
+/// Returns the front matter; `None`, with an error, if it is missing or does not end.
 fn front_matter<'t>(text: &'t str, findings: &mut DiagnosticSink) -> Option<FrontMatter<'t>> {
     let mut missing = |message: &str, suggestion: &str| {
         let diagnostic = Diagnostic::new(Code::PARSE_ERROR, message).at(position_of_bytes(
@@ -365,6 +370,7 @@ fn front_matter<'t>(text: &'t str, findings: &mut DiagnosticSink) -> Option<Fron
     missing("The front matter does not end.", "end it with a line `---`")
 }
 
+/// Returns the first line without its line break.
 fn first_line(text: &str) -> &str {
     text.lines().next().unwrap_or_default()
 }
@@ -412,6 +418,8 @@ struct SkillFrontMatter {
     compatibility: Option<String>,
 }
 
+/// Reads the fields of the front matter. `folder` is the directory name, which the skill name must
+/// equal.
 fn read_front(
     front: &FrontMatter<'_>,
     folder: &str,
@@ -487,6 +495,7 @@ fn read_scalar(
     Some(text.trim().to_owned())
 }
 
+/// Reads the name of the skill; reports a name that differs from its directory.
 fn read_name(
     field: &FieldReader<'_>,
     folder: &str,

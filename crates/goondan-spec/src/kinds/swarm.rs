@@ -90,6 +90,7 @@ pub struct BudgetLimits {
     pub max_cost: Option<f64>,
 }
 
+/// Decodes the spec of a Swarm; `None` if a field is invalid.
 pub(crate) fn decode(
     spec: &FieldReader<'_>,
     scope: &DecodeScope<'_>,
@@ -180,17 +181,18 @@ fn read_agents(
     Some((agents, complete))
 }
 
+/// Reads `policy`; `None` if a field is invalid.
 fn read_policy(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<SwarmPolicy> {
     let mut fields = field.fields(findings)?;
     let defaults = SwarmPolicy::default();
     let policy = SwarmPolicy {
-        max_steps_per_turn: whole(&mut fields, "maxStepsPerTurn", findings)
+        max_steps_per_turn: read_positive(&mut fields, "maxStepsPerTurn", findings)
             .unwrap_or(defaults.max_steps_per_turn),
-        max_instances: whole(&mut fields, "maxInstances", findings)
+        max_instances: read_positive(&mut fields, "maxInstances", findings)
             .unwrap_or(defaults.max_instances),
-        max_concurrent_turns: whole(&mut fields, "maxConcurrentTurns", findings)
+        max_concurrent_turns: read_positive(&mut fields, "maxConcurrentTurns", findings)
             .unwrap_or(defaults.max_concurrent_turns),
-        max_call_depth: whole(&mut fields, "maxCallDepth", findings)
+        max_call_depth: read_positive(&mut fields, "maxCallDepth", findings)
             .unwrap_or(defaults.max_call_depth),
         lifecycle: read_lifecycle(&mut fields, findings),
         shutdown_grace: read_grace(&mut fields, findings).unwrap_or(defaults.shutdown_grace),
@@ -202,6 +204,7 @@ fn read_policy(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option
     Some(policy)
 }
 
+/// Reads how long idle conversations are kept.
 fn read_lifecycle(
     policy: &mut MapReader<'_>,
     findings: &mut DiagnosticSink,
@@ -213,20 +216,22 @@ fn read_lifecycle(
         return ConversationRetention::default();
     };
     let lifecycle = ConversationRetention {
-        ttl: seconds(&mut fields, "ttlSeconds", 1, findings),
-        gc_grace: seconds(&mut fields, "gcGraceSeconds", 0, findings),
+        ttl: read_seconds(&mut fields, "ttlSeconds", 1, findings),
+        gc_grace: read_seconds(&mut fields, "gcGraceSeconds", 0, findings),
     };
     fields.finish(findings);
     lifecycle
 }
 
+/// Reads the time that running turns have at the end of the swarm.
 fn read_grace(policy: &mut MapReader<'_>, findings: &mut DiagnosticSink) -> Option<Duration> {
     let mut fields = policy.optional("shutdown")?.fields(findings)?;
-    let grace = seconds(&mut fields, "gracePeriodSeconds", 0, findings);
+    let grace = read_seconds(&mut fields, "gracePeriodSeconds", 0, findings);
     fields.finish(findings);
     grace
 }
 
+/// Reads the permissions in `untrusted`; reports and skips invalid ones.
 fn read_untrusted(
     policy: &mut MapReader<'_>,
     findings: &mut DiagnosticSink,
@@ -241,6 +246,7 @@ fn read_untrusted(
         .collect()
 }
 
+/// Reads the limits of a budget.
 fn read_budget(
     policy: &mut MapReader<'_>,
     name: &'static str,
@@ -253,9 +259,9 @@ fn read_budget(
         return BudgetLimits::default();
     };
     let budget = BudgetLimits {
-        max_tokens: whole(&mut fields, "maxTokens", findings),
-        max_steps: whole(&mut fields, "maxSteps", findings),
-        max_duration: seconds(&mut fields, "maxDurationSeconds", 1, findings),
+        max_tokens: read_positive(&mut fields, "maxTokens", findings),
+        max_steps: read_positive(&mut fields, "maxSteps", findings),
+        max_duration: read_seconds(&mut fields, "maxDurationSeconds", 1, findings),
         max_cost: fields.optional("maxCost").and_then(|field| {
             field.number(
                 "more than 0",
@@ -305,7 +311,8 @@ fn check_prices(
     }
 }
 
-fn whole<T: TryFrom<u64>>(
+/// Reads a positive integer; `None` if the field is missing or invalid.
+fn read_positive<T: TryFrom<u64>>(
     fields: &mut MapReader<'_>,
     name: &'static str,
     findings: &mut DiagnosticSink,
@@ -313,7 +320,8 @@ fn whole<T: TryFrom<u64>>(
     fields.optional(name)?.unsigned_as(1, findings)
 }
 
-fn seconds(
+/// Reads a number of seconds that is at least `least`; `None` if the field is missing or invalid.
+fn read_seconds(
     fields: &mut MapReader<'_>,
     name: &'static str,
     least: u64,

@@ -149,6 +149,7 @@ impl Tool {
     }
 }
 
+/// Decodes the spec of a Tool; `None` if a field is invalid.
 pub(crate) fn decode(
     spec: &FieldReader<'_>,
     scope: &DecodeScope<'_>,
@@ -241,6 +242,7 @@ pub(crate) fn decode(
     })
 }
 
+/// Reads `runtime` of a script entry; `None`, with an error, if it is invalid.
 fn read_runtime(
     field: Option<FieldReader<'_>>,
     entry: Option<&mut ToolEntry>,
@@ -292,6 +294,7 @@ fn report_conflict<'n>(
     None
 }
 
+/// Returns the manifest of a built-in entry; `None` for other entries.
 fn builtin_manifest<'s>(
     entry: Option<&ToolEntry>,
     scope: &DecodeScope<'s>,
@@ -343,6 +346,7 @@ fn read_custom(
     }
 }
 
+/// Returns whether the program of a custom tool exists inside the bundle; reports it otherwise.
 fn check_program(
     custom: &CustomTool,
     folder: &str,
@@ -382,6 +386,8 @@ struct ToolCallLimits {
     timeout: Duration,
 }
 
+/// Reads the limits of a call: characters of output and error message, and time. Defaults come from
+/// the built-in manifest, if there is one.
 fn read_limits(
     fields: &mut MapReader<'_>,
     manifest: Option<&ToolManifest>,
@@ -412,6 +418,7 @@ fn read_limits(
     })
 }
 
+/// Reads a time limit in milliseconds.
 pub(super) fn read_timeout(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<u64> {
     let timeout = field.unsigned(1, findings)?;
     if timeout > MAX_TIMEOUT_MS {

@@ -45,8 +45,13 @@ impl<'n> SpecPositions<'n> {
         }
     }
 
-    /// Returns the position in the `parameters` of an export that `road` leads to.
-    fn parameters(&self, tool: &ResourceId, export: &str, road: &[String]) -> SchemaPosition {
+    /// Returns the position in the `parameters` of an export that `schema_path` leads to.
+    fn parameters(
+        &self,
+        tool: &ResourceId,
+        export: &str,
+        schema_path: &[String],
+    ) -> SchemaPosition {
         let by_id = self
             .by_id
             .get_or_init(|| self.specs.iter().copied().collect());
@@ -59,19 +64,21 @@ impl<'n> SpecPositions<'n> {
                 at: None,
             };
         };
-        let road = std::iter::once("parameters").chain(road.iter().map(String::as_str));
-        let field = road
+        let schema_path =
+            std::iter::once("parameters").chain(schema_path.iter().map(String::as_str));
+        let field = schema_path
             .clone()
             .fold(format!("spec.exports[{index}]"), |path, segment| {
                 format!("{path}.{segment}")
             });
         SchemaPosition {
             field,
-            at: Some(item.follow(road).at),
+            at: Some(item.follow(schema_path).at),
         }
     }
 }
 
+/// Returns an export and its index in `spec.exports`; `None` if the Tool does not declare it.
 fn find_export<'n>(spec: &'n YamlNode, name: &str) -> Option<(usize, &'n YamlNode)> {
     let NodeContent::List(items) = &spec.entry("exports")?.value.content else {
         return None;

@@ -13,6 +13,7 @@ use crate::kinds::{
 use crate::pattern::{PatternAtom, always_matches, atoms, may_match, pattern_atoms};
 use crate::text::{excerpt, list};
 
+/// Returns warnings about permission rules that have no effect.
 pub(super) fn lint(decoded: &DecodedResources) -> Vec<Diagnostic> {
     let swarms = swarms_by_agent(decoded);
     let mut reaches = HashMap::new();
@@ -35,8 +36,8 @@ pub(super) fn lint(decoded: &DecodedResources) -> Vec<Diagnostic> {
         };
         let tools = reaches
             .entry(group)
-            .or_insert_with(|| reachable(group, decoded));
-        found.extend(of_agent(agent, rules, tools, decoded));
+            .or_insert_with(|| reachable_tools(group, decoded));
+        found.extend(lint_agent(agent, rules, tools, decoded));
     }
     found
 }
@@ -48,6 +49,7 @@ enum AgentGroup<'d> {
     Swarms(&'d [&'d ResourceId]),
 }
 
+/// Returns the swarms of each agent.
 fn swarms_by_agent(decoded: &DecodedResources) -> HashMap<&ResourceId, Vec<&ResourceId>> {
     let mut by_agent: HashMap<_, Vec<_>> = HashMap::new();
     for swarm in decoded.swarms.values() {
@@ -58,7 +60,8 @@ fn swarms_by_agent(decoded: &DecodedResources) -> HashMap<&ResourceId, Vec<&Reso
     by_agent
 }
 
-fn of_agent(
+/// Returns warnings about the rules of one agent that have no effect.
+fn lint_agent(
     agent: &Resource<Agent>,
     rules: &[PermissionRule],
     tools: &ReachableTools,
@@ -69,12 +72,12 @@ fn of_agent(
         let later = rules.get(index + 1..).unwrap_or_default();
         let shadow = later.iter().find(|later| covers(later, rule));
         let problem = shadow
-            .map(shadowed)
+            .map(shadowed_problem)
             .or_else(|| without_tool(rule, tools))
             .or_else(|| unreachable_path(rule, agent, decoded));
         let problem = problem.or_else(|| unmatchable_command(rule, agent, decoded));
-        let about = problem.and_then(|problem| warning(agent, rule, index, problem));
-        found.extend(about);
+        let diagnostic = problem.and_then(|problem| warning(agent, rule, index, problem));
+        found.extend(diagnostic);
     }
     found
 }
@@ -84,6 +87,8 @@ struct RuleProblem {
     remedy: String,
 }
 
+/// Creates the warning for a rule; `None` if the rule is not written in a file. `index` counts
+/// inherited rules.
 fn warning(
     agent: &Resource<Agent>,
     rule: &PermissionRule,
@@ -109,7 +114,8 @@ fn warning(
     Some(diagnostic.field(field).suggest(problem.remedy))
 }
 
-fn shadowed(by: &PermissionRule) -> RuleProblem {
+/// Describes a rule that a later rule overrides completely.
+fn shadowed_problem(by: &PermissionRule) -> RuleProblem {
     let line = by
         .written
         .0
@@ -289,6 +295,7 @@ fn command_arguments(
         .collect()
 }
 
+/// Formats a list of tools.
 fn list_of(tools: &[&Resource<Tool>]) -> String {
     list(
         &tools
@@ -306,7 +313,8 @@ struct ReachableTools {
     resources: Vec<String>,
 }
 
-fn reachable(group: AgentGroup<'_>, decoded: &DecodedResources) -> ReachableTools {
+/// Returns the tools that the agents of the group can call.
+fn reachable_tools(group: AgentGroup<'_>, decoded: &DecodedResources) -> ReachableTools {
     let agents: HashSet<&ResourceId> = match group {
         AgentGroup::Alone(agent) => HashSet::from([agent]),
         AgentGroup::Swarms(swarms) => swarms

@@ -82,6 +82,7 @@ const PROVIDERS: [ProviderRules; 3] = [
     },
 ];
 
+/// Returns a warning for each export whose parameters a provider of the agent does not accept.
 pub(super) fn lint(decoded: &DecodedResources, places: &SpecPositions<'_>) -> Vec<Diagnostic> {
     let mut seen = BTreeSet::new();
     let mut found = Vec::new();
@@ -141,6 +142,7 @@ fn selected<'t>(tool: &'t Resource<Tool>, used: &ToolUse) -> impl Iterator<Item 
         .filter(chosen)
 }
 
+/// Creates the warning with the position of the schema, if the Tool is in a file.
 fn warning(
     provider: &ProviderRules,
     tool: &Resource<Tool>,
@@ -171,6 +173,7 @@ fn warning(
     }
 }
 
+/// Creates a reason why a provider rejects the schema at the path `road`.
 fn refusal(road: &[String], reason: impl Into<String>, remedy: &'static str) -> SchemaRefusal {
     SchemaRefusal {
         road: road.to_vec(),
@@ -179,21 +182,23 @@ fn refusal(road: &[String], reason: impl Into<String>, remedy: &'static str) -> 
     }
 }
 
-fn at_root(schema: &Value, keywords: &[&str]) -> Vec<SchemaRefusal> {
+/// Rejects the given keywords at the root of the schema.
+fn keywords_at_root(schema: &Value, keywords: &[&str]) -> Vec<SchemaRefusal> {
     let present = |keyword: &&&str| schema.get(**keyword).is_some();
-    let named = |keyword: &&str| {
-        let road = [(*keyword).to_owned()];
+    let reject = |keyword: &&str| {
+        let path = [(*keyword).to_owned()];
         refusal(
-            &road,
+            &path,
             format!("the root must not have `{keyword}`"),
             "move it into a property",
         )
     };
-    keywords.iter().filter(present).map(named).collect()
+    keywords.iter().filter(present).map(reject).collect()
 }
 
+/// Returns the reasons why OpenAI rejects the schema.
 fn openai(schema: &Value, model: &Model) -> Vec<SchemaRefusal> {
-    let mut found = at_root(schema, &["oneOf", "anyOf", "allOf", "enum", "not"]);
+    let mut found = keywords_at_root(schema, &["oneOf", "anyOf", "allOf", "enum", "not"]);
     found.extend(arrays_without_items(schema));
     if model.options.strict == Some(true) {
         found.extend(openai_strict(schema));
@@ -203,10 +208,11 @@ fn openai(schema: &Value, model: &Model) -> Vec<SchemaRefusal> {
 
 /// Returns whether `schema` satisfies OpenAI's strict mode.
 pub(crate) fn fits_strict_mode(schema: &Value) -> bool {
-    at_root(schema, &["oneOf", "anyOf", "allOf", "enum", "not"]).is_empty()
+    keywords_at_root(schema, &["oneOf", "anyOf", "allOf", "enum", "not"]).is_empty()
         && openai_strict(schema).is_empty()
 }
 
+/// Returns the reasons why OpenAI rejects the schema in strict mode.
 fn openai_strict(schema: &Value) -> Vec<SchemaRefusal> {
     const UNSUPPORTED: [&str; 8] = [
         "allOf",
@@ -220,10 +226,10 @@ fn openai_strict(schema: &Value) -> Vec<SchemaRefusal> {
     ];
     let mut found = Vec::new();
     let (mut properties, mut values) = (0, 0);
-    walk(schema, &mut |object, road| {
-        found.extend(unknown_format(
+    walk(schema, &mut |object, path| {
+        found.extend(unsupported_format(
             object,
-            road,
+            path,
             &STRICT_FORMATS,
             "strict mode does not support",
         ));
@@ -231,9 +237,9 @@ fn openai_strict(schema: &Value) -> Vec<SchemaRefusal> {
             .get("enum")
             .and_then(Value::as_array)
             .map_or(0, Vec::len);
-        found.extend(unsupported(
+        found.extend(unsupported_keywords(
             object,
-            road,
+            path,
             &UNSUPPORTED,
             "strict mode does not support",
         ));
@@ -243,7 +249,7 @@ fn openai_strict(schema: &Value) -> Vec<SchemaRefusal> {
         properties += named.len();
         if object.get("additionalProperties") != Some(&Value::Bool(false)) {
             found.push(refusal(
-                road,
+                path,
                 "strict mode requires `additionalProperties: false` in every object",
                 "add it",
             ));
@@ -259,23 +265,23 @@ fn openai_strict(schema: &Value) -> Vec<SchemaRefusal> {
             .collect();
         if !optional.is_empty() {
             let reason = format!(
-                "strict mode requires every property in `required`, but {} is missing",
+                "in strict mode, `required` must list every property, but {} is not listed",
                 list(&optional, 5)
             );
             found.push(refusal(
-                road,
+                path,
                 reason,
                 "add it to `required`, and allow null: `type: [string, \"null\"]`",
             ));
         }
-        if road
+        if path
             .iter()
             .filter(|segment| *segment == "properties")
             .count()
             >= MAX_STRICT_DEPTH
         {
             let reason = format!("strict mode allows at most {MAX_STRICT_DEPTH} levels of objects");
-            found.push(refusal(road, reason, "flatten the parameters"));
+            found.push(refusal(path, reason, "flatten the parameters"));
         }
     });
     if values > MAX_STRICT_ENUM_VALUES {
@@ -299,16 +305,17 @@ fn openai_strict(schema: &Value) -> Vec<SchemaRefusal> {
     found
 }
 
+/// Returns the reasons why Anthropic rejects the schema.
 fn anthropic(schema: &Value, _: &Model) -> Vec<SchemaRefusal> {
-    let mut found = at_root(schema, &["oneOf", "anyOf", "allOf"]);
-    walk(schema, &mut |object, road| {
-        let named = object.get("properties").and_then(Value::as_object);
-        for name in named
+    let mut found = keywords_at_root(schema, &["oneOf", "anyOf", "allOf"]);
+    walk(schema, &mut |object, path| {
+        let properties = object.get("properties").and_then(Value::as_object);
+        for name in properties
             .into_iter()
             .flat_map(Map::keys)
             .filter(|name| !is_anthropic_key(name))
         {
-            let road: Vec<String> = road
+            let path: Vec<String> = path
                 .iter()
                 .cloned()
                 .chain(["properties".to_owned(), name.clone()])
@@ -318,12 +325,13 @@ fn anthropic(schema: &Value, _: &Model) -> Vec<SchemaRefusal> {
                 not match",
                 excerpt(name, 80)
             );
-            found.push(refusal(&road, reason, "rename the property"));
+            found.push(refusal(&path, reason, "rename the property"));
         }
     });
     found
 }
 
+/// Returns whether Anthropic accepts the property name.
 fn is_anthropic_key(name: &str) -> bool {
     (1..=64).contains(&name.len())
         && name
@@ -358,30 +366,30 @@ const GEMINI_UNSUPPORTED_KEYWORDS: [&str; 20] = [
 /// there without harm, so they cause no warning.
 fn gemini(schema: &Value, _: &Model) -> Vec<SchemaRefusal> {
     let mut found = arrays_without_items(schema);
-    walk(schema, &mut |object, road| {
-        found.extend(unknown_format(
+    walk(schema, &mut |object, path| {
+        found.extend(unsupported_format(
             object,
-            road,
+            path,
             &GEMINI_FORMATS,
             "the provider does not support",
         ));
-        found.extend(unsupported(
+        found.extend(unsupported_keywords(
             object,
-            road,
+            path,
             &GEMINI_UNSUPPORTED_KEYWORDS,
             "the provider does not support",
         ));
         let kind = object.get("type");
         if kind.is_some_and(Value::is_array) {
             found.push(refusal(
-                road,
+                path,
                 "`type` must be one type, not a list",
                 "choose one; for null, write `nullable: true`",
             ));
         }
         if object.contains_key("enum") && kind.is_some_and(|kind| kind != "string") {
             found.push(refusal(
-                road,
+                path,
                 "`enum` is allowed only for strings",
                 "write the values as strings, with `type: string`",
             ));
@@ -390,9 +398,9 @@ fn gemini(schema: &Value, _: &Model) -> Vec<SchemaRefusal> {
             .get("properties")
             .and_then(Value::as_object)
             .is_none_or(Map::is_empty);
-        if !road.is_empty() && kind.is_some_and(|kind| kind == "object") && empty {
+        if !path.is_empty() && kind.is_some_and(|kind| kind == "object") && empty {
             found.push(refusal(
-                road,
+                path,
                 "an object must have properties",
                 "declare its properties, or make it a string",
             ));
@@ -401,29 +409,31 @@ fn gemini(schema: &Value, _: &Model) -> Vec<SchemaRefusal> {
     found
 }
 
-fn unsupported(
+/// Rejects the given keywords of an object; `says` begins the reason.
+fn unsupported_keywords(
     object: &Map<String, Value>,
-    road: &[String],
+    path: &[String],
     keywords: &[&str],
     says: &str,
 ) -> Vec<SchemaRefusal> {
     let present = object
         .keys()
         .filter(|keyword| keywords.contains(&keyword.as_str()));
-    let named = |keyword: &String| {
-        let road: Vec<String> = road.iter().cloned().chain([keyword.clone()]).collect();
+    let reject = |keyword: &String| {
+        let path: Vec<String> = path.iter().cloned().chain([keyword.clone()]).collect();
         refusal(
-            &road,
+            &path,
             format!("{says} `{keyword}`"),
             "state it in the description, and check it in the tool",
         )
     };
-    present.map(named).collect()
+    present.map(reject).collect()
 }
 
-fn unknown_format(
+/// Rejects a `format` that is not in `known`; `says` begins the reason.
+fn unsupported_format(
     object: &Map<String, Value>,
-    road: &[String],
+    path: &[String],
     known: &[&str],
     says: &str,
 ) -> Option<SchemaRefusal> {
@@ -431,18 +441,19 @@ fn unknown_format(
         .get("format")
         .and_then(Value::as_str)
         .filter(|format| !known.contains(format))?;
-    let road: Vec<String> = road.iter().cloned().chain(["format".to_owned()]).collect();
+    let path: Vec<String> = path.iter().cloned().chain(["format".to_owned()]).collect();
     let reason = format!("{says} the format `{}`", excerpt(format, 40));
     Some(refusal(
-        &road,
+        &path,
         reason,
         "state it in the description, and check it in the tool",
     ))
 }
 
+/// Rejects arrays that do not declare the type of their items.
 fn arrays_without_items(schema: &Value) -> Vec<SchemaRefusal> {
     let mut found = Vec::new();
-    walk(schema, &mut |object, road| {
+    walk(schema, &mut |object, path| {
         let is_array = object.get("type").is_some_and(|kind| {
             kind == "array"
                 || kind
@@ -451,7 +462,7 @@ fn arrays_without_items(schema: &Value) -> Vec<SchemaRefusal> {
         });
         if is_array && !object.contains_key("items") && !object.contains_key("prefixItems") {
             found.push(refusal(
-                road,
+                path,
                 "an array must declare the type of its items",
                 "add `items`",
             ));

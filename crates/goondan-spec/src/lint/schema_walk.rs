@@ -32,44 +32,46 @@ pub(super) fn walk<'s>(
     walk_at(schema, &mut Vec::new(), visit);
 }
 
+/// Visits a schema and its subschemas; `path` is the path of the schema.
 fn walk_at<'s>(
     schema: &'s Value,
-    road: &mut Vec<String>,
+    path: &mut Vec<String>,
     visit: &mut impl FnMut(&'s Map<String, Value>, &[String]),
 ) {
     let Some(object) = schema.as_object() else {
         return;
     };
-    visit(object, road);
+    visit(object, path);
     for (keyword, value) in object {
-        road.push(keyword.clone());
+        path.push(keyword.clone());
         match value {
             Value::Object(_) if SINGLE_SCHEMA_KEYWORDS.contains(&keyword.as_str()) => {
-                walk_at(value, road, visit)
+                walk_at(value, path, visit)
             }
             Value::Array(items) if SCHEMA_LIST_KEYWORDS.contains(&keyword.as_str()) => {
                 for (index, item) in items.iter().enumerate() {
-                    walk_child(item, index.to_string(), road, visit);
+                    walk_child(item, index.to_string(), path, visit);
                 }
             }
             Value::Object(named) if SCHEMA_MAP_KEYWORDS.contains(&keyword.as_str()) => {
                 for (name, item) in named {
-                    walk_child(item, name.clone(), road, visit);
+                    walk_child(item, name.clone(), path, visit);
                 }
             }
             _ => {}
         }
-        road.pop();
+        path.pop();
     }
 }
 
+/// Visits a subschema at `segment` below `path`.
 fn walk_child<'s>(
     schema: &'s Value,
     segment: String,
-    road: &mut Vec<String>,
+    path: &mut Vec<String>,
     visit: &mut impl FnMut(&'s Map<String, Value>, &[String]),
 ) {
-    road.push(segment);
-    walk_at(schema, road, visit);
-    road.pop();
+    path.push(segment);
+    walk_at(schema, path, visit);
+    path.pop();
 }

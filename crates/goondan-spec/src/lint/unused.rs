@@ -61,6 +61,7 @@ pub(super) fn lint(decoded: &DecodedResources) -> Vec<Diagnostic> {
     found
 }
 
+/// Returns a warning for each resource that nothing uses.
 fn unused<T: Send + Sync>(
     all: &Resources<T>,
     used: &HashSet<&ResourceId>,

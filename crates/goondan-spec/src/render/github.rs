@@ -9,6 +9,7 @@ pub fn github(diagnostics: &[Diagnostic]) -> String {
     diagnostics.iter().map(command).collect()
 }
 
+/// Formats a diagnostic as a GitHub Actions command.
 fn command(diagnostic: &Diagnostic) -> String {
     let mut properties = Vec::new();
     if let Some(file) = &diagnostic.file {
@@ -33,6 +34,7 @@ fn command(diagnostic: &Diagnostic) -> String {
     )
 }
 
+/// Escapes the message of a GitHub Actions command.
 fn data(text: &str) -> String {
     untrusted_text::lines(text)
         .to_string()
@@ -40,6 +42,7 @@ fn data(text: &str) -> String {
         .replace('\n', "%0A")
 }
 
+/// Escapes a property of a GitHub Actions command.
 fn property(text: &str) -> String {
     data(text).replace(':', "%3A").replace(',', "%2C")
 }

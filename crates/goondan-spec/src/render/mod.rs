@@ -49,6 +49,7 @@ pub fn summary(diagnostics: &[Diagnostic]) -> String {
     format!("{numbers}{place}{outcome}.")
 }
 
+/// Returns the name of the severity.
 fn severity(diagnostic: &Diagnostic) -> &'static str {
     match diagnostic.severity {
         Severity::Error => "error",

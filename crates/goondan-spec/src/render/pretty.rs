@@ -32,7 +32,7 @@ pub fn shown_each(diagnostics: &[Diagnostic], sources: &SourceTexts, color: bool
     };
     let mut text = String::new();
     for diagnostic in diagnostics.iter().take(MAX_SHOWN_DIAGNOSTICS) {
-        text.push_str(&one(diagnostic, sources, &renderer));
+        text.push_str(&render_one(diagnostic, sources, &renderer));
         text.push_str("\n\n");
     }
     if let Some(hidden) = diagnostics
@@ -45,7 +45,8 @@ pub fn shown_each(diagnostics: &[Diagnostic], sources: &SourceTexts, color: bool
     text
 }
 
-fn one(diagnostic: &Diagnostic, sources: &SourceTexts, renderer: &Renderer) -> String {
+/// Renders a diagnostic with its source lines.
+fn render_one(diagnostic: &Diagnostic, sources: &SourceTexts, renderer: &Renderer) -> String {
     let level = match diagnostic.severity {
         Severity::Error => Level::ERROR,
         Severity::Warning => Level::WARNING,
@@ -84,6 +85,7 @@ fn place(file: &str, at: Option<SourcePosition>, sources: &SourceTexts) -> Eleme
         .into()
 }
 
+/// Makes the text safe for a terminal and shortens it.
 fn cut(text: &str) -> String {
     untrusted_text::line(excerpt(text, MAX_MESSAGE_CHARS)).to_string()
 }
@@ -103,6 +105,7 @@ fn line_of(source: &str, at: SourcePosition) -> (String, Range<usize>) {
     (before + &marked + &after, mark)
 }
 
+/// Returns the source line of a position, and the range of the position in that line.
 fn raw_line_of(source: &str, at: SourcePosition) -> (&str, Range<usize>) {
     let start = source.floor_char_boundary(at.start.min(source.len()));
     let end = source.ceil_char_boundary(at.end.clamp(start, source.len()));

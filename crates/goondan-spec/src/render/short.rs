@@ -11,6 +11,7 @@ pub fn short(diagnostics: &[Diagnostic]) -> String {
     diagnostics.iter().map(line).collect()
 }
 
+/// Formats a diagnostic on one line.
 fn line(diagnostic: &Diagnostic) -> String {
     let mut line = String::new();
     // Writing to a String cannot fail.

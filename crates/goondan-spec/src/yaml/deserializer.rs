@@ -28,6 +28,7 @@ pub(super) struct YamlDeserializer<'n> {
 }
 
 impl<'n> YamlDeserializer<'n> {
+    /// Returns a deserializer of a part of the value.
     fn of(self, node: &'n YamlNode) -> Self {
         YamlDeserializer { node, ..self }
     }
@@ -40,6 +41,7 @@ impl<'n> YamlDeserializer<'n> {
         }
     }
 
+    /// Passes the value to the visitor with its own type.
     fn any<'de, V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, YamlError> {
         match &self.node.content {
             NodeContent::Null => visitor.visit_unit(),
@@ -66,6 +68,7 @@ impl<'n> YamlDeserializer<'n> {
         }
     }
 
+    /// Passes numbers and booleans as strings, as they are written.
     fn text<'de, V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, YamlError> {
         match &self.node.content {
             NodeContent::Number(number) => visitor.visit_string(self.written(number)),
@@ -75,6 +78,7 @@ impl<'n> YamlDeserializer<'n> {
     }
 }
 
+/// Passes a number with the narrowest type that fits.
 fn number<'de, V: Visitor<'de>>(number: &Number, visitor: V) -> Result<V::Value, YamlError> {
     match (number.as_u64(), number.as_i64(), number.as_f64()) {
         (Some(value), ..) => visitor.visit_u64(value),
@@ -249,6 +253,7 @@ struct Variant<'n> {
 }
 
 impl<'n> Variant<'n> {
+    /// Returns the content of the variant. Fails if it is missing.
     fn content(self) -> Result<YamlDeserializer<'n>, YamlError> {
         self.content
             .ok_or_else(|| YamlError::custom(format!("`{}` needs a value.", self.name)))
@@ -332,7 +337,7 @@ impl Error for YamlError {
     fn unknown_variant(name: &str, known: &'static [&'static str]) -> Self {
         YamlError::custom(format!(
             "`{name}` is unknown; known here: {}.",
-            names(known)
+            quoted_list(known)
         ))
     }
 
@@ -343,7 +348,7 @@ impl Error for YamlError {
             )),
             _ => YamlError::custom(format!(
                 "The field `{name}` is unknown; known here: {}.",
-                names(known)
+                quoted_list(known)
             )),
         }
     }
@@ -386,7 +391,8 @@ fn what(found: &Unexpected<'_>) -> String {
     }
 }
 
-fn names(known: &[&str]) -> String {
+/// Formats names in backquotes, separated by commas.
+fn quoted_list(known: &[&str]) -> String {
     known
         .iter()
         .map(|name| format!("`{name}`"))

@@ -4,6 +4,7 @@ use granit_parser::{ErrorKind, ScanError};
 
 use super::{MAX_ALIASED_BYTES, MAX_ALIASED_VALUES, MAX_NESTING_DEPTH, YamlError};
 
+/// Creates an error without a position.
 pub(super) fn error(message: impl Into<String>, suggestion: Option<&str>) -> YamlError {
     YamlError {
         message: message.into(),
@@ -13,6 +14,7 @@ pub(super) fn error(message: impl Into<String>, suggestion: Option<&str>) -> Yam
     }
 }
 
+/// Creates the error for a document that is nested too deep.
 pub(super) fn too_deep() -> YamlError {
     error(
         format!("Lists and maps are nested more than {MAX_NESTING_DEPTH} levels deep here."),
@@ -20,6 +22,7 @@ pub(super) fn too_deep() -> YamlError {
     )
 }
 
+/// Creates the error for aliases that expand to too many values.
 pub(super) fn too_many_aliases() -> YamlError {
     error(
         format!("The aliases of this document expand to more than {MAX_ALIASED_VALUES} values."),
@@ -27,14 +30,16 @@ pub(super) fn too_many_aliases() -> YamlError {
     )
 }
 
+/// Creates the error for aliases that expand to too much text.
 pub(super) fn too_large_aliases() -> YamlError {
-    let most = MAX_ALIASED_BYTES / (1024 * 1024);
+    let max_mib = MAX_ALIASED_BYTES / (1024 * 1024);
     error(
-        format!("The aliases of this document expand to more than {most} MiB."),
+        format!("The aliases of this document expand to more than {max_mib} MiB."),
         Some("move large strings to a file, or use fewer aliases"),
     )
 }
 
+/// Creates the error for a key that occurs twice.
 pub(super) fn duplicate_key(key: &str) -> YamlError {
     error(
         format!("The key `{key}` appears twice in the same map."),
@@ -42,6 +47,7 @@ pub(super) fn duplicate_key(key: &str) -> YamlError {
     )
 }
 
+/// Creates the error for an empty key.
 pub(super) fn key_is_empty() -> YamlError {
     error(
         "A key must be a string, but this key is empty.",
@@ -49,6 +55,7 @@ pub(super) fn key_is_empty() -> YamlError {
     )
 }
 
+/// Creates the error for a key that is a list or a map.
 pub(super) fn key_is_no_text() -> YamlError {
     error(
         "A key must be a string, but this key is a list or a map.",
@@ -56,6 +63,7 @@ pub(super) fn key_is_no_text() -> YamlError {
     )
 }
 
+/// Creates the error for `<<` with another value than a map.
 pub(super) fn merges_no_map() -> YamlError {
     error(
         "The merge key `<<` needs a map, or a list of maps.",
@@ -63,6 +71,7 @@ pub(super) fn merges_no_map() -> YamlError {
     )
 }
 
+/// Creates the error for an alias inside its own anchor.
 pub(super) fn inside_itself() -> YamlError {
     error(
         "The alias is inside the value that it refers to.",
@@ -70,6 +79,7 @@ pub(super) fn inside_itself() -> YamlError {
     )
 }
 
+/// Creates the error for text that ends in the middle of a value.
 pub(super) fn unfinished() -> YamlError {
     error(
         "The text ends in the middle of a value.",
@@ -168,6 +178,7 @@ const SYNTAX_ERRORS: &[(&str, &str, &str)] = &[
     ),
 ];
 
+/// Converts an error of the YAML parser.
 pub(super) fn syntax(found: &ScanError) -> YamlError {
     match found.kind() {
         ErrorKind::UnknownAnchor => error(
@@ -182,21 +193,23 @@ pub(super) fn syntax(found: &ScanError) -> YamlError {
     }
 }
 
-fn known_syntax_error(found: &str) -> YamlError {
-    if found.contains("recursion limit") || found.contains("nesting") {
+/// Replaces a message of the YAML parser by a clearer one, if there is one.
+fn known_syntax_error(parser_message: &str) -> YamlError {
+    if parser_message.contains("recursion limit") || parser_message.contains("nesting") {
         return too_deep();
     }
     match SYNTAX_ERRORS
         .iter()
-        .find(|(words, _, _)| found.contains(words))
+        .find(|(words, _, _)| parser_message.contains(words))
     {
         Some((_, message, suggestion)) => error(*message, Some(suggestion)),
-        None => error(format!("This is not YAML: {found}."), None),
+        None => error(format!("This is not YAML: {parser_message}."), None),
     }
 }
 
-fn unexpected_character(found: &str) -> YamlError {
-    let character = found
+/// Explains a character that cannot begin a value.
+fn unexpected_character(parser_message: &str) -> YamlError {
+    let character = parser_message
         .strip_prefix("unexpected character: `")
         .and_then(|rest| rest.strip_suffix('\''));
     match character {
@@ -215,6 +228,6 @@ fn unexpected_character(found: &str) -> YamlError {
             format!("A value cannot begin with `{character}`."),
             Some("put the text in quotes"),
         ),
-        None => known_syntax_error(found),
+        None => known_syntax_error(parser_message),
     }
 }

@@ -63,16 +63,18 @@ struct AnchoredNode {
 }
 
 impl<'t> NodeTreeReader<'t> {
+    /// Returns the next parser event.
     fn next(&mut self) -> Result<SpannedEvent<'t>, LocatedYamlError> {
         match self.parser.next() {
             Some(Ok(found)) => Ok(found),
-            Some(Err(error)) => Err(self.broken(&error)),
+            Some(Err(error)) => Err(self.syntax_error(&error)),
             // The parser ends after its `StreamEnd` event, and the caller stops at that event.
             None => Ok((Event::StreamEnd, Span::default())),
         }
     }
 
-    fn broken(&self, error: &ScanError) -> LocatedYamlError {
+    /// Converts a parser error; for a tab, the position of the tab is reported.
+    fn syntax_error(&self, error: &ScanError) -> LocatedYamlError {
         let (line, column) = (error.marker().line(), error.marker().col() + 1);
         let found = error_messages::syntax(error);
         match error
@@ -120,6 +122,7 @@ impl<'t> NodeTreeReader<'t> {
         }
     }
 
+    /// Reads the items of a list, up to the end event.
     fn list(&mut self, depth: usize) -> Result<NodeContent, LocatedYamlError> {
         let mut items = Vec::new();
         loop {
@@ -130,6 +133,7 @@ impl<'t> NodeTreeReader<'t> {
         }
     }
 
+    /// Reads the entries of a map, up to the end event, and applies `<<` merges.
     fn map(&mut self, depth: usize) -> Result<NodeContent, LocatedYamlError> {
         let mut entries: Vec<MapEntry> = Vec::new();
         let mut keys = HashSet::new();
@@ -164,6 +168,7 @@ impl<'t> NodeTreeReader<'t> {
         }
     }
 
+    /// Returns the text of a mapping key. Fails if the key is not a scalar.
     fn key(&mut self, event: Event<'t>, at: SourcePosition) -> Result<Cow<'t, str>, YamlError> {
         match event {
             Event::Scalar(value, style, anchor, tag) => {
@@ -198,6 +203,7 @@ impl<'t> NodeTreeReader<'t> {
         }
     }
 
+    /// Returns `node`, and remembers it if it has an anchor (`anchor` is not 0).
     fn collection(&mut self, anchor: usize, node: YamlNode) -> YamlNode {
         if anchor != 0 {
             self.record_anchor(anchor, &node, None);
@@ -205,23 +211,29 @@ impl<'t> NodeTreeReader<'t> {
         node
     }
 
-    fn record_anchor(&mut self, anchor: usize, node: &YamlNode, key: Option<Cow<'_, str>>) {
+    /// Remembers an anchored node for its aliases. `key_text` is the text of the node if an alias
+    /// may be used as a mapping key.
+    fn record_anchor(&mut self, anchor: usize, node: &YamlNode, key_text: Option<Cow<'_, str>>) {
         self.anchors.insert(
             anchor,
             AnchoredNode {
                 node: node.clone(),
-                key: key.map(Cow::into_owned),
+                key: key_text.map(Cow::into_owned),
                 size: measure(node),
             },
         );
     }
 
+    /// Returns a copy of the anchored node. Fails if the node contains itself, or if all copies
+    /// together exceed the limits.
     fn alias(
         &mut self,
         anchor: usize,
         at: SourcePosition,
         depth: usize,
     ) -> Result<YamlNode, LocatedYamlError> {
+        // The parser rejects undefined anchors, and an anchor is recorded when its node is
+        // complete. An unrecorded anchor therefore belongs to a node that is still being read.
         let Some(anchored) = self.anchors.get(&anchor) else {
             return Err(error_messages::inside_itself().at(at));
         };
@@ -249,6 +261,7 @@ fn child_depth(depth: usize, at: SourcePosition) -> Result<usize, LocatedYamlErr
     }
 }
 
+/// Fails unless the tag is missing or is the `expected` one.
 fn expect_tag(
     tag: Option<&Tag>,
     expected: &str,
@@ -260,10 +273,12 @@ fn expect_tag(
     }
 }
 
+/// Returns whether the event is the key `<<`, not in quotes.
 fn is_merge_key(event: &Event<'_>) -> bool {
     matches!(event, Event::Scalar(key, ScalarStyle::Plain, _, None) if key == "<<")
 }
 
+/// Fails unless the value of `<<` is a map or a list of maps.
 fn check_merged(value: &YamlNode) -> Result<(), LocatedYamlError> {
     let wrong = match &value.content {
         NodeContent::Null | NodeContent::Map(_) => None,
@@ -325,6 +340,7 @@ struct NodeSize {
     depth: usize,
 }
 
+/// Counts the values and text bytes of a node, including its children.
 fn measure(node: &YamlNode) -> NodeSize {
     match &node.content {
         NodeContent::List(items) => measure_all(items.iter()),
@@ -346,6 +362,7 @@ fn measure(node: &YamlNode) -> NodeSize {
     }
 }
 
+/// Counts the values and text bytes of a list or map from its children.
 fn measure_all<'n>(children: impl Iterator<Item = &'n YamlNode>) -> NodeSize {
     let empty = NodeSize {
         values: 2,
@@ -370,6 +387,7 @@ fn tab_below(text: &str, line: usize) -> Option<(usize, usize)> {
         .find_map(|(index, text)| Some((index + 1, column(text)? + 1)))
 }
 
+/// Converts a parser span to the position of its start and end in the source.
 fn position(span: &Span) -> SourcePosition {
     let (line, column) = (span.start.line().max(1), span.start.col() + 1);
     // A parser of a string always reports byte offsets.

@@ -11,6 +11,7 @@ use serde_json::Number;
 use super::{YamlError, error_messages};
 use crate::node::NodeContent;
 
+/// Returns the value of a scalar; only an unquoted scalar can be something else than a string.
 pub(super) fn content(
     value: &str,
     style: ScalarStyle,
@@ -43,6 +44,7 @@ fn is_text(tag: &Tag) -> bool {
     tag.core_suffix() == Some("str") || tag.original() == "!"
 }
 
+/// Creates the error for an unsupported tag.
 pub(super) fn bad_tag(tag: &Tag) -> YamlError {
     error_messages::error(
         format!("The tag `{}` is not supported here.", tag.original()),
@@ -50,6 +52,7 @@ pub(super) fn bad_tag(tag: &Tag) -> YamlError {
     )
 }
 
+/// Returns the value of a scalar with a tag. Fails if the value does not match the tag.
 fn tagged(value: &str, tag: &Tag) -> Result<NodeContent, YamlError> {
     let misplaced = || {
         let message = format!(
@@ -71,6 +74,7 @@ fn tagged(value: &str, tag: &Tag) -> Result<NodeContent, YamlError> {
     }
 }
 
+/// Returns the value of an unquoted scalar: null, a boolean, a number or a string.
 fn plain(value: &str) -> Result<NodeContent, YamlError> {
     let text = || NodeContent::Text(value.to_owned());
     if is_null(value) {
@@ -92,6 +96,7 @@ fn is_null(value: &str) -> bool {
     matches!(value, "" | "~" | "null" | "Null" | "NULL")
 }
 
+/// Parses a YAML boolean; `None` for other text.
 fn boolean(value: &str) -> Option<bool> {
     match value {
         "true" | "True" | "TRUE" => Some(true),
@@ -127,8 +132,8 @@ fn integer(value: &str) -> Option<Number> {
     }
 }
 
-/// Parses a number with a fraction, an exponent or more than 64 bits. Infinity and NaN are errors
-/// because JSON has neither.
+/// Parses a number with a fraction, an exponent or more than 64 bits; `None` for other text.
+/// Infinity and NaN are errors because JSON has neither.
 fn float(value: &str) -> Result<Option<Number>, YamlError> {
     let unsigned = value.strip_prefix(['+', '-']).unwrap_or(value);
     let not_finite = || error_messages::error(format!("`{value}` is not a finite number."), None);
@@ -137,6 +142,10 @@ fn float(value: &str) -> Result<Option<Number>, YamlError> {
         ".inf" | ".Inf" | ".INF" | ".nan" | ".NaN" | ".NAN"
     ) {
         return Err(not_finite());
+    }
+    // Rust also parses `nan`, `inf` and `infinity`, but only `.nan` and `.inf` are YAML numbers.
+    if unsigned.starts_with(|first: char| first.is_ascii_alphabetic()) {
+        return Ok(None);
     }
     match value.parse::<f64>() {
         Ok(number) => Number::from_f64(number).map(Some).ok_or_else(not_finite),

@@ -194,6 +194,39 @@ fn a_number_and_the_same_digits_as_text_are_one_key() {
     }
 }
 
+#[test]
+fn only_forms_with_a_dot_are_infinity_or_not_a_number() {
+    for word in [
+        "nan",
+        "NaN",
+        "inf",
+        "Inf",
+        "+inf",
+        "-inf",
+        "infinity",
+        "-Infinity",
+    ] {
+        let node = parse(word).unwrap().unwrap();
+        assert_eq!(node.content, NodeContent::Text(word.to_owned()));
+        let (error, _) = parse(&format!("!!float {word}")).unwrap_err();
+        assert!(
+            error.message.contains("does not match"),
+            "{word}: {}",
+            error.message
+        );
+    }
+    for word in [".nan", ".NaN", ".NAN", ".inf", "+.Inf", "-.INF", "1e999"] {
+        for text in [word.to_owned(), format!("!!float {word}")] {
+            let (error, _) = parse(&text).unwrap_err();
+            assert!(
+                error.message.contains("is not a finite number"),
+                "{text}: {}",
+                error.message
+            );
+        }
+    }
+}
+
 /// Returns whether a map has two keys with the same text, which our reader rejects.
 fn has_twins(node: &YamlNode) -> bool {
     match &node.content {

@@ -11,7 +11,8 @@ use goondan_spec::{
 };
 use proptest::prelude::*;
 
-/// What a file may hold. Several are equal once decoded, or but for the order of keys, which a model is shown.
+/// What a file may hold. Several are equal once decoded, or but for the order of keys, which a
+/// model is shown.
 const TOOLS: &[&str] = &[
     "",
     "# nothing yet\n",

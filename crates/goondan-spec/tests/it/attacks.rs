@@ -6,7 +6,8 @@ use super::support::{SOUND, load_files};
 use goondan_spec::MemoryFiles;
 use goondan_spec::render::pretty;
 
-/// Generous even for a machine that is busy: what is bounded takes a second, what is not takes for ever.
+/// Generous even for a machine that is busy: what is bounded takes a second, what is not takes for
+/// ever.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Lists of `width` aliases to the list before, `levels` times.

@@ -142,7 +142,8 @@ fn every_code_is_explained_in_sentences_and_once() {
     }
 }
 
-/// The rows of the table below a heading of `docs/yaml.md`: what is written in the first cell, and the second cell.
+/// The rows of the table below a heading of `docs/yaml.md`: what is written in the first cell, and
+/// the second cell.
 fn yaml_rows(heading: &str) -> Vec<(Vec<String>, String)> {
     let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/yaml.md"))
         .unwrap();

@@ -66,7 +66,8 @@ fn every_documented_field_passes_both() {
     }
 }
 
-/// The decoder names all fields that it asks for when it meets an unknown one, so the two lists can be compared.
+/// The decoder names all fields that it asks for when it meets an unknown one, so the two lists can
+/// be compared.
 #[test]
 fn schema_and_decoder_know_the_same_fields() {
     for (name, schema) in schemas() {
@@ -266,7 +267,8 @@ metadata: {name: c}
 spec: {entry: in.js, build: {command: make}, events: [{name: e, properties: {p: {type: string}}}]}
 ";
 
-/// Writes `default` where it is left out, in all maps that `path` leads to. Says whether there was any.
+/// Writes `default` where it is left out, in all maps that `path` leads to. Says whether there was
+/// any.
 fn fill_in(value: &mut Value, path: &[&str], default: &Value) -> bool {
     match path {
         [] => false,

@@ -96,7 +96,8 @@ fn nothing_outside_of_the_repository_is() {
     }
 }
 
-/// What an agent that works in `workdir` is told by files called `names`, each as its name, where it lies and its text.
+/// What an agent that works in `workdir` is told by files called `names`, each as its name, where
+/// it lies and its text.
 fn instructions(
     workdir: &str,
     names: &str,

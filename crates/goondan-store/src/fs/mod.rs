@@ -77,7 +77,7 @@ pub fn replace_durably_with(
     path: &Path,
     write: impl FnOnce(&mut FileWriter) -> io::Result<()>,
 ) -> io::Result<()> {
-    let (temporary, mut writer) = write_beside(fs, path, write)?;
+    let (temporary, mut writer) = write_temporary(fs, path, write)?;
     writer.file.sync()?;
     drop(writer);
     fs.rename(&temporary, path)
@@ -85,12 +85,14 @@ pub fn replace_durably_with(
 
 /// Replaces a file like [`replace_durably`], for contents that need not survive a power failure.
 pub fn replace(fs: &dyn FileSystem, path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let (temporary, writer) = write_beside(fs, path, |file| file.write_all(bytes))?;
+    let (temporary, writer) = write_temporary(fs, path, |file| file.write_all(bytes))?;
     drop(writer);
     fs.rename(&temporary, path)
 }
 
-fn write_beside(
+/// Writes the new content to `PATH.tmp` next to `path`. Returns the temporary path and its unsynced
+/// file.
+fn write_temporary(
     fs: &dyn FileSystem,
     path: &Path,
     write: impl FnOnce(&mut FileWriter) -> io::Result<()>,

@@ -127,11 +127,13 @@ fn comfortable() -> usize {
     })
 }
 
+/// Returns the number of files that may stay open without risking the process limit.
 #[cfg(not(unix))]
 fn comfortable() -> usize {
     256
 }
 
+/// Opens a file for reading and writing. With `new`, fails if the file exists.
 fn open(path: &Path, new: bool) -> io::Result<Box<dyn DataFile>> {
     let file = private_files::options()
         .read(true)

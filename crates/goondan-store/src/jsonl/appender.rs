@@ -50,6 +50,7 @@ impl FileAppender {
         &self.path
     }
 
+    /// Appends a value as one line of JSON, without syncing the file.
     pub(super) fn append<T: Serialize>(&mut self, value: &T) -> Result<(), StoreError> {
         self.append_all(std::iter::once(value))
     }
@@ -75,6 +76,7 @@ impl FileAppender {
         self.write_buffer()
     }
 
+    /// Writes the buffered lines to the end of the file; does nothing if there are none.
     fn write_buffer(&mut self) -> Result<(), StoreError> {
         if self.buffer.is_empty() {
             return Ok(());
@@ -85,6 +87,8 @@ impl FileAppender {
         Ok(())
     }
 
+    /// Writes the buffer to the end of the file. On an error, truncates the file to its previous
+    /// length.
     fn write(&mut self) -> io::Result<()> {
         let start = self.open()?;
         let file = self.file.as_mut().expect("opened above");
@@ -105,6 +109,8 @@ impl FileAppender {
         Ok(())
     }
 
+    /// Syncs the file and its directory entry. On an error, truncates the file to its synced
+    /// length.
     fn try_sync(&mut self) -> io::Result<()> {
         let end = self.open()?;
         let file = self.file.as_mut().expect("opened above");
@@ -121,11 +127,12 @@ impl FileAppender {
                 "it was deleted while it was in use",
             ));
         }
-        self.disk.put_name(&self.path, self.depth)?;
+        self.disk.sync_directories(&self.path, self.depth)?;
         self.synced = end;
         Ok(())
     }
 
+    /// Truncates the file to zero bytes; does nothing if the file does not exist.
     pub(super) fn clear(&mut self) -> Result<(), StoreError> {
         if self.file.is_none() && !self.disk.exists(&self.path) {
             return Ok(());
@@ -186,6 +193,8 @@ impl FileAppender {
         Ok(())
     }
 
+    /// Replaces the content in place, padded with line breaks to the old length so that a crash
+    /// leaves whole lines.
     fn try_overwrite(&mut self, bytes: &[u8]) -> io::Result<()> {
         let (before, end) = (self.open()?, bytes.len() as u64);
         let file = self.file.as_mut().expect("opened above");
@@ -216,6 +225,7 @@ impl FileAppender {
         self.synced = self.len();
     }
 
+    /// Closes the file and forgets its lengths, so that the next access opens it again.
     fn forget_file(&mut self) {
         self.file = None;
         self.end = None;
@@ -223,6 +233,7 @@ impl FileAppender {
         self.has_debris = false;
     }
 
+    /// Closes the file if the process has many open files.
     fn close_if_crowded(&mut self) {
         if self.disk.is_crowded() {
             self.close();
@@ -231,19 +242,19 @@ impl FileAppender {
 
     /// Opens the file, truncates it to its last complete line, and returns that offset.
     fn open(&mut self) -> io::Result<u64> {
-        let known = self.end;
+        let known_end = self.end;
         let file = self.open_unread()?;
-        let end = match known {
+        let end = match known_end {
             Some(end) => end,
             None => end_of_last_line(file)?,
         };
-        if self.has_debris || known.is_none() {
+        if self.has_debris || known_end.is_none() {
             let file = self.file.as_mut().expect("opened above");
             if file.len()? != end {
                 file.set_len(end)?;
             }
         }
-        if known.is_none() {
+        if known_end.is_none() {
             self.synced = end;
         }
         self.end = Some(end);
@@ -251,6 +262,7 @@ impl FileAppender {
         Ok(end)
     }
 
+    /// Opens the file if it is closed. Fails if the file was deleted since.
     fn open_unread(&mut self) -> io::Result<&mut dyn DataFile> {
         if self.file.is_none() {
             let opened = self.disk.open(&self.path)?;
@@ -266,6 +278,7 @@ impl FileAppender {
         Ok(&mut **self.file.as_mut().expect("opened above"))
     }
 
+    /// Creates the error for a failed operation on the file, such as "append to".
     fn failed(&self, doing: &str, cause: io::Error) -> StoreError {
         StoreError::file(doing, &self.path, cause)
     }

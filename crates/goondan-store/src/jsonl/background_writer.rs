@@ -58,6 +58,7 @@ struct PendingWrites {
 }
 
 impl BackgroundWriter {
+    /// Starts the writer thread. Fails if the system cannot start a thread.
     pub(super) fn start(disk: Arc<SyncedDisk>, workspace: PathBuf) -> std::io::Result<Self> {
         let files = RuntimeEventFiles::new(Arc::clone(&disk), workspace.clone());
         let (waiting, metas) = (Mutex::default(), Mutex::default());
@@ -68,9 +69,9 @@ impl BackgroundWriter {
             wake: Condvar::new(),
             metas,
         });
-        let of_writer = Arc::clone(&shared);
+        let thread_shared = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("gdn-background".to_owned());
-        let writer = thread.spawn(move || of_writer.run(files))?;
+        let writer = thread.spawn(move || thread_shared.run(files))?;
         Ok(BackgroundWriter {
             shared,
             writer: Mutex::new(Some(writer)),
@@ -92,6 +93,7 @@ impl BackgroundWriter {
         }
     }
 
+    /// Queues the metadata of an instance; the writer thread writes it after a short delay.
     pub(super) fn put_meta_soon(&self, meta: InstanceMeta) {
         let mut waiting = self.shared.waiting();
         waiting.metas.insert(meta.id(), meta);
@@ -170,6 +172,7 @@ impl BackgroundShared {
         self.metas.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Writes queued events and metadata until the writer is closed.
     fn run(&self, mut files: RuntimeEventFiles) {
         loop {
             let due = self.wait();
@@ -177,7 +180,7 @@ impl BackgroundShared {
             if due.dropped > 0 {
                 tracing::warn!(
                     dropped = due.dropped,
-                    "runtime events were not written: the disk is too slow"
+                    "the disk is too slow; runtime events are missing from the log"
                 );
             }
             if due.metas {
@@ -236,6 +239,8 @@ impl BackgroundShared {
         }
     }
 
+    /// Writes all queued metadata. Failures are logged; the next change of the instance writes it
+    /// again.
     fn write_metas(&self) {
         let _metas = self.metas();
         let metas = std::mem::take(&mut self.waiting().metas);
@@ -246,6 +251,7 @@ impl BackgroundShared {
         }
     }
 
+    /// Writes the metadata of an instance.
     fn write_meta(&self, meta: &InstanceMeta) -> Result<(), StoreError> {
         instance_directories::put_meta(
             &self.disk,
@@ -265,10 +271,12 @@ struct DueWrites {
 }
 
 impl PendingWrites {
+    /// Returns whether the writer must not wait for the next due time.
     fn is_urgent(&self) -> bool {
         self.is_over || !self.close.is_empty() || !self.flush.is_empty()
     }
 
+    /// Returns the time of the next write; `None` if nothing is queued.
     fn next_due(&self) -> Option<Instant> {
         [self.events_due, self.metas_due]
             .into_iter()
@@ -276,6 +284,7 @@ impl PendingWrites {
             .min()
     }
 
+    /// Takes all queued events, and says whether the queued metadata is due at `now`.
     fn take(&mut self, now: Instant) -> DueWrites {
         let metas = self.is_over || self.metas_due.is_some_and(|due| due <= now);
         if metas {

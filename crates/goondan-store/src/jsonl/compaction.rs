@@ -19,6 +19,8 @@ pub(super) struct TakenUp {
     pub(super) closed_in: Option<String>,
 }
 
+/// Reads the log and returns the state of the workspace, the number of records, and the boot id of
+/// a clean shutdown at its end.
 pub(super) fn take_up(fs: &dyn FileSystem, path: &Path) -> io::Result<TakenUp> {
     let read = |line: &JsonlFileLine<'_>| line.value::<InboxRecord>(path);
     let mut held = WalState::default();

@@ -44,6 +44,7 @@ impl JsonlConversation {
         }
     }
 
+    /// Returns the files. Fails if a cancelled call has taken them.
     fn files(&mut self) -> Result<&mut ConversationFiles, StoreError> {
         self.files.as_mut().ok_or(StoreError::Closed)
     }
@@ -68,7 +69,7 @@ impl JsonlConversation {
 impl OpenConversation for JsonlConversation {
     async fn load(&mut self) -> Result<StoredConversation, StoreError> {
         let files = self.files()?;
-        match files.are_there() {
+        match files.exist() {
             true => self.blocking(|files| files.load()).await,
             false => Ok(StoredConversation::default()),
         }
@@ -162,12 +163,14 @@ impl ConversationFiles {
         }
     }
 
-    fn are_there(&self) -> bool {
+    /// Returns whether the conversation has a messages file or an events file.
+    fn exist(&self) -> bool {
         [&self.base, &self.events]
             .iter()
             .any(|file| self.shared.disk.exists(file.path()))
     }
 
+    /// Reads the messages and events from their files.
     fn load(&self) -> Result<StoredConversation, StoreError> {
         read(&self.shared.disk, self.base.path(), self.events.path())
     }
@@ -234,6 +237,8 @@ impl ConversationFiles {
         Ok(())
     }
 
+    /// Replaces all messages. `is_carried`: the log also contains them, so the file is overwritten
+    /// in place.
     fn rewrite(&mut self, messages: &[Arc<Message>], is_carried: bool) -> Result<(), StoreError> {
         let path = self.base.path().to_owned();
         let mut bytes = Vec::new();
@@ -254,6 +259,7 @@ impl ConversationFiles {
     }
 }
 
+/// Reads the messages and events of a conversation.
 pub(super) fn read(
     disk: &SyncedDisk,
     base: &Path,
@@ -271,6 +277,7 @@ pub(super) fn read(
     })
 }
 
+/// Reads the values of a JSON Lines file, with its position and warnings.
 fn read_lines<T: serde::de::DeserializeOwned>(
     disk: &SyncedDisk,
     path: &Path,

@@ -67,6 +67,7 @@ impl DirtyCheckpoints {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns the path of the messages file of a conversation.
     fn base(&self, id: &InstanceId) -> PathBuf {
         layout::instance_dir(&self.workspace, id).join(layout::BASE)
     }
@@ -187,7 +188,8 @@ impl DirtyCheckpoints {
                 }),
                 // The inbox continues to carry this conversation.
                 Err(error) => {
-                    tracing::warn!(%instance, %error, "failed to sync a conversation to disk")
+                    tracing::warn!(%instance, %error, "could not sync a conversation; the inbox \
+                        keeps its messages")
                 }
             }
         }
@@ -202,6 +204,7 @@ impl DirtyCheckpoints {
         }
     }
 
+    /// Syncs the messages file of a conversation; does nothing if the conversation was deleted.
     fn sync_base(&self, id: &InstanceId) -> Result<(), StoreError> {
         let path = self.base(id);
         if !self.disk.exists(&path) {
@@ -211,8 +214,11 @@ impl DirtyCheckpoints {
         // A turn may append to the file at the same time, so do nothing but sync it here.
         let opened = self.disk.open(&path);
         let synced = opened.and_then(|mut opened| self.disk.sync(&mut *opened.file));
-        let named = synced.and_then(|()| self.disk.put_name(&path, layout::INSTANCE_FILE_DEPTH));
-        named.map_err(|cause| StoreError::file("sync", &path, cause))
+        let result = synced.and_then(|()| {
+            self.disk
+                .sync_directories(&path, layout::INSTANCE_FILE_DEPTH)
+        });
+        result.map_err(|cause| StoreError::file("sync", &path, cause))
     }
 
     /// Writes the carried folds into the bases. A base ends after its last fold, unless a power
@@ -249,15 +255,15 @@ impl DirtyCheckpoints {
             .rposition(|carried| carried.fold.is_whole)
             .unwrap_or_default()..];
         let start = folds.first().map_or(0, |first| first.fold.at);
-        let mut wanted = Vec::new();
+        let mut missing = Vec::new();
         for carried in folds {
-            lines::encode(&mut wanted, &carried.fold.messages)?;
+            lines::encode(&mut missing, &carried.fold.messages)?;
         }
-        let carried = wanted.len() as u64;
+        let carried = missing.len() as u64;
         let found = self.disk.read_if_there(path)?.unwrap_or_default();
-        let kept = usize::try_from(start).unwrap_or(usize::MAX);
-        match found.get(kept..) {
-            Some(rest) if rest == wanted => return Ok(carried),
+        let kept_bytes = usize::try_from(start).unwrap_or(usize::MAX);
+        match found.get(kept_bytes..) {
+            Some(rest) if rest == missing => return Ok(carried),
             Some(_) => {}
             None => {
                 tracing::warn!(path = %path.display(), "a conversation file is shorter than its \
@@ -267,11 +273,12 @@ impl DirtyCheckpoints {
         }
         let mut file = self.disk.open(path)?.file;
         file.set_len(start)?;
-        file.write_at(start, &wanted)?;
+        file.write_at(start, &missing)?;
         Ok(carried)
     }
 }
 
+/// Creates the log record that states: all messages of the conversation are on disk.
 fn settled(id: &InstanceId) -> InboxRecord {
     InboxRecord::Settled {
         folds: vec![SettledFold {

@@ -17,8 +17,8 @@ use goondan_core::tool_allowlist::ToolAllowlist;
 /// Prefix of directories that are being deleted. No key is encoded to a name with a leading dot.
 const DELETED_PREFIX: &str = ".deleted-";
 
-/// Name of the second copy of an instance's permission restriction. No extension can have this
-/// name.
+/// Name of the record with the second copy of an instance's tool allowlist. No extension can have
+/// this name.
 const NARROWING_NAME: &str = "gdn.narrowing";
 
 /// Number of directories between the workspace and metadata: `instances/<instance>/`.
@@ -45,15 +45,16 @@ pub(super) fn put_meta(
             .iter()
             .any(|file| disk.exists(&dir.join(file)))
     };
-    let says_how = meta.cwd.is_some() || meta.narrowing.is_some();
-    keep_narrowing(disk, dir, meta)?;
-    let is_promise = says_how || (meta.status != InstanceStatus::Processing && !has_conversation());
-    let written = match is_promise {
+    let has_settings = meta.cwd.is_some() || meta.narrowing.is_some();
+    write_allowlist_copy(disk, dir, meta)?;
+    let must_sync =
+        has_settings || (meta.status != InstanceStatus::Processing && !has_conversation());
+    let written = match must_sync {
         // The old file states the same settings, so a power failure may restore it.
         true if disk.has_names(&path) => replace_durably(&**disk, &path, &bytes),
         true => disk
             .replace(&path, &bytes)
-            .and_then(|()| disk.put_name(&path, METADATA_DEPTH)),
+            .and_then(|()| disk.sync_directories(&path, METADATA_DEPTH)),
         false => overwrite(&**disk, &path, bytes),
     };
     written.map_err(|cause| StoreError::file("write", &path, cause))
@@ -69,9 +70,13 @@ fn overwrite(fs: &dyn FileSystem, path: &Path, mut bytes: Vec<u8>) -> std::io::R
     file.write_at(0, &bytes)
 }
 
-/// Permission restrictions are stored twice. If the metadata is lost, the instance must not regain
-/// permissions.
-fn keep_narrowing(disk: &SyncedDisk, dir: &Path, meta: &InstanceMeta) -> Result<(), StoreError> {
+/// Writes a second copy of the instance's tool allowlist, unless a copy exists. If the metadata is
+/// lost, the instance must not regain permissions.
+fn write_allowlist_copy(
+    disk: &SyncedDisk,
+    dir: &Path,
+    meta: &InstanceMeta,
+) -> Result<(), StoreError> {
     let Some(narrowing) = &meta.narrowing else {
         return Ok(());
     };
@@ -81,16 +86,18 @@ fn keep_narrowing(disk: &SyncedDisk, dir: &Path, meta: &InstanceMeta) -> Result<
     }
 }
 
-/// Reads the second copy of the restriction. An unreadable copy permits nothing.
-fn kept_narrowing(disk: &SyncedDisk, dir: &Path) -> Option<ToolAllowlist> {
+/// Reads the second copy of the instance's tool allowlist. Returns `None` if there is no copy, so
+/// that all tools are allowed. An unreadable copy allows no tool.
+fn read_allowlist_copy(disk: &SyncedDisk, dir: &Path) -> Option<ToolAllowlist> {
     if !key_values::exists(&**disk, dir, NARROWING_NAME) {
         return None;
     }
-    let kept = key_values::read(&**disk, dir, NARROWING_NAME)
+    let record = key_values::read(&**disk, dir, NARROWING_NAME)
         .ok()
         .flatten();
     Some(
-        kept.and_then(|kept| serde_json::from_value(kept.value).ok())
+        record
+            .and_then(|record| serde_json::from_value(record.value).ok())
             .unwrap_or_else(|| ToolAllowlist::of_exports([""; 0])),
     )
 }
@@ -108,14 +115,17 @@ pub(super) fn list(disk: &SyncedDisk, workspace: &Path) -> Result<Vec<InstanceMe
 
 /// Returns the metadata of the instance in `folder`, rebuilt as in [`list`] if necessary.
 pub(super) fn find(disk: &SyncedDisk, folder: &Path) -> Option<InstanceMeta> {
-    read_meta(&**disk, folder).or_else(|| rebuild(disk, folder))
+    read_meta(&**disk, folder).or_else(|| rebuild_meta(disk, folder))
 }
 
+/// Reads the metadata of an instance; `None` if the file is missing or invalid.
 fn read_meta(fs: &dyn FileSystem, dir: &Path) -> Option<InstanceMeta> {
     serde_json::from_slice(&fs.read(&dir.join(layout::METADATA)).ok()?).ok()
 }
 
-fn rebuild(disk: &SyncedDisk, dir: &Path) -> Option<InstanceMeta> {
+/// Recreates lost metadata from the conversation and the directory name. Returns `None` if there is
+/// no conversation, or if the name does not contain the whole instance key.
+fn rebuild_meta(disk: &SyncedDisk, dir: &Path) -> Option<InstanceMeta> {
     let (first, last) = lifetime(&**disk, dir)?;
     let Some(id) = name_of(&**disk, dir) else {
         tracing::warn!(folder = %dir.display(), "a conversation was skipped: its metadata is \
@@ -132,7 +142,7 @@ fn rebuild(disk: &SyncedDisk, dir: &Path) -> Option<InstanceMeta> {
         owner: None,
         cwd: None,
         retired_at: None,
-        narrowing: kept_narrowing(disk, dir),
+        narrowing: read_allowlist_copy(disk, dir),
         spending: Default::default(),
     };
     if let Err(error) = put_meta(disk, dir, &meta) {
@@ -193,7 +203,7 @@ pub(super) fn all_of_name(
     let folders = disk
         .folders(&instances)
         .map_err(|cause| StoreError::file("list", &instances, cause))?;
-    let mut found = Vec::new();
+    let mut records = Vec::new();
     for folder in folders
         .iter()
         .filter(|folder| !is_deleted(folder) && key_values::exists(&**disk, folder, name))
@@ -202,10 +212,10 @@ pub(super) fn all_of_name(
             .map(|meta| meta.id())
             .or_else(|| name_of(&**disk, folder));
         if let (Some(id), Some(record)) = (id, key_values::read(&**disk, folder, name)?) {
-            found.push((id, record));
+            records.push((id, record));
         }
     }
-    Ok(found)
+    Ok(records)
 }
 
 /// Deletes an instance directory. An atomic rename comes first, then the contents are removed.
@@ -235,19 +245,21 @@ fn deletion_path(fs: &dyn FileSystem, dir: &Path) -> PathBuf {
         .expect("there are endless numbers")
 }
 
+/// Returns whether a deletion has renamed the directory.
 fn is_deleted(folder: &Path) -> bool {
     folder
         .file_name()
         .is_some_and(|name| name.to_string_lossy().starts_with(DELETED_PREFIX))
 }
 
+/// Removes directories of deleted instances that an earlier process left.
 pub(super) fn finish_deletions(fs: &dyn FileSystem, workspace: &Path) {
     let folders = fs
         .folders(&workspace.join(layout::INSTANCES))
         .unwrap_or_default();
     for folder in folders.iter().filter(|folder| is_deleted(folder)) {
         if let Err(error) = fs.remove_folder(folder) {
-            tracing::warn!(folder = %folder.display(), %error, "failed to remove all files of a \
+            tracing::warn!(folder = %folder.display(), %error, "could not remove some files of a \
                 deleted instance");
         }
     }

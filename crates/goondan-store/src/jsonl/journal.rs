@@ -46,11 +46,13 @@ impl JournalFiles {
         }
     }
 
+    /// Creates an appender for the journal file of an instance; does not open the file.
     fn appender(&self, instance: &InstanceId) -> FileAppender {
         let path = layout::instance_dir(&self.workspace, instance).join(layout::JOURNAL);
         FileAppender::new(Arc::clone(&self.disk), path, layout::INSTANCE_FILE_DEPTH)
     }
 
+    /// Takes the kept appender of an empty journal; `None` if there is none.
     fn take_empty(&self, instance: &InstanceId) -> Option<FileAppender> {
         self.empty
             .lock()
@@ -58,7 +60,8 @@ impl JournalFiles {
             .remove(instance)
     }
 
-    fn remember(&self, instance: &InstanceId, appender: FileAppender) {
+    /// Keeps the appender of an empty journal for the next turn of the instance.
+    fn keep_empty(&self, instance: &InstanceId, appender: FileAppender) {
         let mut empty = self.empty.lock().unwrap_or_else(PoisonError::into_inner);
         if empty.len() >= MAX_EMPTY_JOURNALS {
             empty.clear();
@@ -66,12 +69,14 @@ impl JournalFiles {
         empty.insert(instance.clone(), appender);
     }
 
+    /// Registers the journal as the running journal of its instance.
     fn begin(&self, instance: &InstanceId, journal: JsonlTurnJournal) -> Arc<dyn TurnJournal> {
         self.running()
             .insert(instance.clone(), Arc::clone(&journal.appender));
         Arc::new(journal)
     }
 
+    /// Locks the appenders of the running turns.
     fn running(&self) -> MutexGuard<'_, HashMap<InstanceId, Arc<Mutex<FileAppender>>>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -113,6 +118,7 @@ impl JournalFiles {
         ))
     }
 
+    /// Clears the journal of an instance after its turn.
     pub(super) fn close(&self, instance: &InstanceId) -> Result<(), StoreError> {
         let running = self.running().remove(instance);
         let Some(mut appender) =
@@ -122,7 +128,7 @@ impl JournalFiles {
         };
         appender.clear()?;
         appender.close();
-        self.remember(instance, appender);
+        self.keep_empty(instance, appender);
         Ok(())
     }
 }
@@ -201,6 +207,7 @@ pub enum JournalRecord<S = String, V = Value> {
 }
 
 impl JournalRecord {
+    /// Returns the turn that the record belongs to.
     fn turn_id(&self) -> &str {
         match self {
             JournalRecord::Intent { turn_id, .. } | JournalRecord::Outcome { turn_id, .. } => {
@@ -241,6 +248,8 @@ impl JsonlTurnJournal {
         self.write(&record, !may_repeat).await
     }
 
+    /// Records the outcome of an effect. The outcome of the first model call is written together
+    /// with the next record.
     async fn finish(&self, effect: &TurnEffect, value: &Value) -> Result<(), StoreError> {
         let record = JournalRecord::Outcome {
             turn_id: &*self.turn_id,
@@ -254,6 +263,7 @@ impl JsonlTurnJournal {
             .await
     }
 
+    /// Locks the lines that are not written yet.
     fn held(&self) -> MutexGuard<'_, Option<Vec<u8>>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -38,6 +38,7 @@ pub(super) fn exists(fs: &dyn FileSystem, instance: &Path, name: &str) -> bool {
     fs.exists(&path(instance, name))
 }
 
+/// Writes a record durably. Fails if the file or its directory entry cannot be synced.
 pub(super) fn write(
     disk: &SyncedDisk,
     instance: &Path,
@@ -45,9 +46,9 @@ pub(super) fn write(
     value: &Value,
 ) -> Result<(), StoreError> {
     let path = path(instance, name);
-    let written = disk.replace(&path, format!("{value:#}\n").as_bytes());
-    let named = written.and_then(|()| disk.put_name(&path, layout::INSTANCE_FILE_DEPTH));
-    named.map_err(|cause| StoreError::file("write", &path, cause))
+    disk.replace(&path, format!("{value:#}\n").as_bytes())
+        .and_then(|()| disk.sync_directories(&path, layout::INSTANCE_FILE_DEPTH))
+        .map_err(|cause| StoreError::file("write", &path, cause))
 }
 
 /// Equal contents have the same version, because replacing equal contents loses nothing.

@@ -59,12 +59,14 @@ pub fn workspace_id(swarm_instance_key: &str) -> String {
     }
 }
 
+/// Returns the directory of a workspace.
 pub fn workspace_dir(state_root: &Path, swarm_instance_key: &str) -> PathBuf {
     state_root
         .join(WORKSPACES)
         .join(workspace_id(swarm_instance_key))
 }
 
+/// Returns the directory of an instance.
 pub fn instance_dir(workspace: &Path, id: &InstanceId) -> PathBuf {
     workspace.join(INSTANCES).join(file_name(&id.to_string()))
 }
@@ -93,14 +95,14 @@ pub fn file_name(key: &str) -> String {
 pub fn key_of(name: &str) -> Option<String> {
     let mut key = Vec::with_capacity(name.len());
     let mut rest = name.as_bytes();
-    while let Some((first, behind)) = rest.split_first() {
+    while let Some((first, remainder)) = rest.split_first() {
         if *first == b'%' {
-            let digits = std::str::from_utf8(behind.get(..2)?).ok()?;
+            let digits = std::str::from_utf8(remainder.get(..2)?).ok()?;
             key.push(u8::from_str_radix(digits, 16).ok()?);
-            rest = &behind[2..];
+            rest = &remainder[2..];
         } else {
             key.push(*first);
-            rest = behind;
+            rest = remainder;
         }
     }
     let key = String::from_utf8(key).ok()?;
@@ -117,6 +119,7 @@ pub fn instance_id(folder: &str) -> Option<InstanceId> {
 /// True on platforms whose file systems ignore the case of names.
 const IGNORES_NAME_CASE: bool = cfg!(any(windows, target_os = "macos"));
 
+/// Shortens a long file name and adds a hash of the whole key.
 fn shortened_name(name: &str, key: &str) -> String {
     let digest = Sha256::digest(key.as_bytes());
     let hash = hex(&digest[..16]);

@@ -52,6 +52,7 @@ pub(super) fn read<T: DeserializeOwned>(
     }
 }
 
+/// Appends each value to `bytes` as one line of JSON.
 pub(super) fn encode<T: Serialize>(
     bytes: &mut Vec<u8>,
     values: impl IntoIterator<Item = T>,
@@ -100,6 +101,7 @@ impl LineReader<BufReader<FileReader>> {
 }
 
 impl<S: BufRead> LineReader<S> {
+    /// Creates a reader at the beginning of a source.
     fn of(source: S) -> Self {
         LineReader {
             source,
@@ -109,6 +111,7 @@ impl<S: BufRead> LineReader<S> {
         }
     }
 
+    /// Returns the next line, including an incomplete last line; `None` at the end.
     pub(super) fn next(&mut self) -> io::Result<Option<JsonlFileLine<'_>>> {
         self.line.clear();
         let length = self.source.read_until(b'\n', &mut self.line)?;
@@ -151,6 +154,8 @@ impl Read for FileReader {
     }
 }
 
+/// Parses all lines. Invalid lines become warnings; `sound_until` is the end of the valid lines
+/// before the first of them.
 fn parse<T: DeserializeOwned>(bytes: &[u8], path: &Path) -> io::Result<ParsedLines<T>> {
     let mut lines = ParsedLines::new();
     let mut is_sound = true;

@@ -112,6 +112,7 @@ fn is_alive(file: &mut File) -> bool {
     }
 }
 
+/// Returns the process id in the lock file; `None` if the file cannot be read.
 fn read_holder_pid(file: &mut File) -> Option<u32> {
     let mut text = String::new();
     // Some systems prevent reading a locked file; the holder is then unknown.
@@ -121,6 +122,7 @@ fn read_holder_pid(file: &mut File) -> Option<u32> {
     text.trim().parse().ok()
 }
 
+/// Describes the process that holds the lock, for messages.
 fn holder(file: &mut File) -> String {
     read_holder_pid(file).map_or_else(
         || "another process".to_owned(),

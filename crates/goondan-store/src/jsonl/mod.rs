@@ -133,6 +133,7 @@ impl JsonlStore {
         })
     }
 
+    /// Returns the directory of an instance.
     fn instance_dir(&self, id: &InstanceId) -> PathBuf {
         layout::instance_dir(&self.dir, id)
     }
@@ -145,6 +146,7 @@ impl Drop for JsonlStore {
     }
 }
 
+/// Returns what an interrupted turn left in the journal and events of an instance.
 fn traces(fs: &dyn FileSystem, dir: &Path) -> TurnRemains {
     let events =
         lines::read::<MessageEvent>(fs, &dir.join(layout::EVENTS)).map(|lines| lines.values);
@@ -156,6 +158,7 @@ fn traces(fs: &dyn FileSystem, dir: &Path) -> TurnRemains {
     }
 }
 
+/// Creates the instances directory of a workspace.
 fn make_folder(fs: &dyn FileSystem, dir: &Path) -> Result<(), StoreError> {
     let instances = dir.join(layout::INSTANCES);
     fs.make_folder(&instances)

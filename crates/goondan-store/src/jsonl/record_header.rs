@@ -63,6 +63,7 @@ struct FoldOutline {
 }
 
 impl RecordHeader<'_> {
+    /// Extracts the facts that the index needs, without decoding messages and results.
     pub(super) fn note(&self) -> serde_json::Result<RecordFacts> {
         Ok(match self.record {
             WalRecordKind::Accepted => {
@@ -98,6 +99,7 @@ impl RecordHeader<'_> {
     }
 }
 
+/// Extracts id, target and last caller of an event.
 fn event(text: &RawValue) -> serde_json::Result<EventNote> {
     let EventOutline {
         id,
@@ -111,6 +113,7 @@ fn event(text: &RawValue) -> serde_json::Result<EventNote> {
     })
 }
 
+/// Extracts the instance of a checkpoint, and whether it contains all messages.
 fn fold(text: &RawValue) -> serde_json::Result<FoldNote> {
     let FoldOutline { instance, is_whole } = serde_json::from_str(text.get())?;
     Ok(FoldNote { instance, is_whole })

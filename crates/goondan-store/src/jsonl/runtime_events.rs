@@ -38,6 +38,7 @@ impl RuntimeEventFiles {
         RuntimeEventFiles::of_size(MAX_EVENT_FILE_BYTES, disk, workspace)
     }
 
+    /// Creates the files with another maximum size, for tests.
     fn of_size(max_bytes: u64, disk: Arc<SyncedDisk>, workspace: PathBuf) -> Self {
         RuntimeEventFiles {
             disk,
@@ -48,16 +49,19 @@ impl RuntimeEventFiles {
         }
     }
 
+    /// Writes events to the files of their instances. Failures are logged once per instance.
     pub(super) fn append(&mut self, events: &[Arc<RuntimeEvent>]) {
         for batch in events.chunks(MAX_BATCH_EVENTS) {
             self.write(batch);
         }
     }
 
+    /// Closes the event file of an instance, so that the file can be deleted.
     pub(super) fn close(&mut self, id: &InstanceId) {
         self.files.remove(id);
     }
 
+    /// Writes a batch of events, grouped by instance.
     fn write(&mut self, batch: &[Arc<RuntimeEvent>]) {
         for (id, events) in by_instance(batch) {
             if self.files.len() >= MAX_OPEN_FILES && !self.files.contains_key(&id) {
@@ -71,7 +75,8 @@ impl RuntimeEventFiles {
                 Ok(()) => drop(self.failing.remove(&id)),
                 Err(error) => {
                     if self.failing.insert(id.clone()) {
-                        tracing::warn!(instance = %id, %error, "runtime events are not written");
+                        tracing::warn!(instance = %id, %error, "could not write runtime events; \
+                            they are missing from the log");
                     }
                 }
             }
@@ -92,6 +97,7 @@ impl RuntimeEventFiles {
             .map_err(|cause| StoreError::file("put aside", &path, cause))
     }
 
+    /// Returns the event file of an instance; opens the file on its first use.
     fn file(&mut self, id: &InstanceId) -> &mut FileAppender {
         let (disk, workspace): (_, &Path) = (&self.disk, &self.workspace);
         self.files.entry(id.clone()).or_insert_with(|| {

@@ -31,7 +31,9 @@ struct SyncedNames {
 }
 
 impl SyncedNames {
-    fn made_in(&mut self, folder: &Path) -> &mut u64 {
+    /// Returns the counter of created files for a directory. Directories with equal hashes share a
+    /// counter.
+    fn creation_count(&mut self, folder: &Path) -> &mut u64 {
         let mut hasher = DefaultHasher::new();
         folder.hash(&mut hasher);
         let counter = hasher.finish() % self.made.len() as u64;
@@ -55,6 +57,7 @@ impl SyncedDisk {
         })
     }
 
+    /// Syncs a file, and remembers how long that took.
     pub(super) fn sync(&self, file: &mut dyn DataFile) -> io::Result<()> {
         let begin = Instant::now();
         file.sync()?;
@@ -70,6 +73,7 @@ impl SyncedDisk {
         u128::from(self.last_sync.load(Ordering::Relaxed)) < QUICK_SYNC_TIME.as_micros()
     }
 
+    /// Locks the names that are known to be synced.
     fn named(&self) -> MutexGuard<'_, SyncedNames> {
         self.named.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -107,11 +111,12 @@ impl SyncedDisk {
         replaced
     }
 
+    /// Marks the directory of `path` as not synced.
     fn forget_names(&self, path: &Path) {
         if let Some(folder) = path.parent() {
-            let mut named = self.named();
-            *named.made_in(folder) += 1;
-            named.folders.remove(folder);
+            let mut synced = self.named();
+            *synced.creation_count(folder) += 1;
+            synced.folders.remove(folder);
         }
     }
 
@@ -123,22 +128,22 @@ impl SyncedDisk {
 
     /// Makes a file name durable if it may not be. The names of up to `depth` parent directories
     /// are synced as well.
-    pub(super) fn put_name(&self, path: &Path, depth: usize) -> io::Result<()> {
+    pub(super) fn sync_directories(&self, path: &Path, depth: usize) -> io::Result<()> {
         let Some(folder) = path.parent().filter(|_| !self.has_names(path)) else {
             return Ok(());
         };
-        let made = *self.named().made_in(folder);
+        let creations = *self.named().creation_count(folder);
         path.ancestors()
             .skip(1)
             .take(depth)
             .try_for_each(|folder| self.fs.sync_folder(folder))?;
-        let mut named = self.named();
-        if named.folders.len() >= MAX_NAMED_FOLDERS {
+        let mut synced = self.named();
+        if synced.folders.len() >= MAX_NAMED_FOLDERS {
             // Forgetting durable names is cheap: each costs one extra sync.
-            named.folders.clear();
+            synced.folders.clear();
         }
-        if *named.made_in(folder) == made {
-            named.folders.insert(folder.to_owned());
+        if *synced.creation_count(folder) == creations {
+            synced.folders.insert(folder.to_owned());
         }
         Ok(())
     }

@@ -97,6 +97,8 @@ impl InboxWal {
         InboxWal::open_with(disk, path, MIN_COMPACTION_BYTES)
     }
 
+    /// Opens the log and returns its pending state. `worth_compacting`: size in bytes from which
+    /// the log is compacted.
     fn open_with(
         disk: Arc<SyncedDisk>,
         path: &Path,
@@ -279,6 +281,8 @@ impl WalShared {
         self.file.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Writes queued records until the log is closed, and compacts the file when that is
+    /// worthwhile.
     fn run(&self) {
         loop {
             let is_idle = |queue: &mut WalQueue| match queue.at_work {
@@ -323,6 +327,7 @@ impl WalShared {
 }
 
 impl WalQueue {
+    /// Takes up to [`MAX_BATCH_RECORDS`] queued records.
     fn take_batch(&mut self) -> Vec<WalAppend> {
         let rest = self.jobs.split_off(self.jobs.len().min(MAX_BATCH_RECORDS));
         std::mem::replace(&mut self.jobs, rest)
@@ -343,7 +348,8 @@ impl WalFile {
         match self.compact(disk, &path) {
             Ok(kept) => self.check_at = self.worth_compacting.max(kept * 3),
             Err(error) => {
-                tracing::warn!(path = %path.display(), %error, "the inbox was not compacted");
+                tracing::warn!(path = %path.display(), %error, "could not compact the inbox; \
+                    retrying later");
                 self.check_at = before + self.worth_compacting;
             }
         }
@@ -369,6 +375,7 @@ impl WalFile {
     }
 }
 
+/// Encodes a record as one line of JSON.
 fn line_of(record: &InboxRecord) -> io::Result<Vec<u8>> {
     let mut line = Vec::new();
     lines::encode(&mut line, [record])?;

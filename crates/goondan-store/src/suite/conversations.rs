@@ -51,11 +51,13 @@ pub(super) const CHECKS: &[Check] = &[
     }),
 ];
 
+/// Returns the conversation that a newly opened store has on disk.
 async fn stored(subject: &dyn ReopenableWorkspace) -> StoredConversation {
     let store = subject.open();
     again(async || store.read(&instance("k")).await).await
 }
 
+/// Opens the conversation of instance `k`; retries failed calls.
 async fn open(store: &dyn Store) -> RetryingConversation {
     let lease = again(async || store.claim(&instance("k")).await).await;
     let mut conversation = again(async || store.open(lease.clone()).await).await;
@@ -86,6 +88,7 @@ impl RetryingConversation {
     }
 }
 
+/// Returns the ids of the stored messages.
 fn ids(stored: &StoredConversation) -> Vec<&str> {
     stored
         .base
@@ -94,16 +97,19 @@ fn ids(stored: &StoredConversation) -> Vec<&str> {
         .collect()
 }
 
+/// A new workspace has no messages.
 async fn empty(subject: &dyn ReopenableWorkspace) {
     assert_eq!(stored(subject).await, StoredConversation::default());
 }
 
+/// Reading a missing conversation creates no instance.
 async fn looking(subject: &dyn ReopenableWorkspace) {
     stored(subject).await;
     let store = subject.open();
     assert_eq!(again(async || store.instances().await).await, []);
 }
 
+/// Events come back as they were appended.
 async fn events(subject: &dyn ReopenableWorkspace) {
     let events = [
         append("m0"),
@@ -125,6 +131,7 @@ async fn events(subject: &dyn ReopenableWorkspace) {
     assert_eq!(stored(subject).await.events, events);
 }
 
+/// Discarded events do not come back.
 async fn discarded(subject: &dyn ReopenableWorkspace) {
     let store = subject.open();
     let mut conversation = open(&*store).await;
@@ -135,6 +142,7 @@ async fn discarded(subject: &dyn ReopenableWorkspace) {
     assert_eq!(stored(subject).await.events, [append("m1")]);
 }
 
+/// A checkpoint of new messages adds them and removes the events.
 async fn fold_append(subject: &dyn ReopenableWorkspace) {
     let store = subject.open();
     let mut conversation = open(&*store).await;
@@ -148,6 +156,7 @@ async fn fold_append(subject: &dyn ReopenableWorkspace) {
     assert_eq!(stored.base, messages(&["m0"]));
 }
 
+/// A checkpoint of the whole conversation replaces the messages.
 async fn fold_rewrite(subject: &dyn ReopenableWorkspace) {
     let store = subject.open();
     let mut conversation = open(&*store).await;
@@ -167,6 +176,7 @@ async fn fold_rewrite(subject: &dyn ReopenableWorkspace) {
     assert_eq!((ids(&stored), stored.events.len()), (vec!["m1", "m2"], 0));
 }
 
+/// Many checkpoints in a row keep all messages since the last rewrite.
 async fn many_turns(subject: &dyn ReopenableWorkspace) {
     let store = subject.open();
     let mut conversation = open(&*store).await;
@@ -193,6 +203,7 @@ async fn many_turns(subject: &dyn ReopenableWorkspace) {
     );
 }
 
+/// A checkpoint that is repeated after a crash changes nothing.
 async fn repeated(subject: &dyn ReopenableWorkspace) {
     let events = [append("m0"), append("m1")];
     {
@@ -220,6 +231,7 @@ async fn repeated(subject: &dyn ReopenableWorkspace) {
     assert_eq!(ids(&stored(subject).await), ["m0", "m1"]);
 }
 
+/// A handle accepts events after a checkpoint.
 async fn goes_on(subject: &dyn ReopenableWorkspace) {
     let store = subject.open();
     let mut conversation = open(&*store).await;
@@ -235,6 +247,7 @@ async fn goes_on(subject: &dyn ReopenableWorkspace) {
     );
 }
 
+/// The end of a turn stores its result, its answer, its messages and the metadata.
 async fn ends(subject: &dyn ReopenableWorkspace) {
     let (asker, id) = (instance("asker"), instance("k"));
     let (question, answer) = (event_by("question", &asker, &id), event("answer", &asker));
@@ -259,6 +272,7 @@ async fn ends(subject: &dyn ReopenableWorkspace) {
     assert_eq!(again(async || store.instances().await).await, [meta(&id)]);
 }
 
+/// Several turns can end on the same handle.
 async fn end_in_turn(subject: &dyn ReopenableWorkspace) {
     let store = subject.open();
     let mut conversation = open(&*store).await;
@@ -293,6 +307,7 @@ async fn end_in_turn(subject: &dyn ReopenableWorkspace) {
     );
 }
 
+/// A handle whose lease was taken over cannot change anything.
 async fn fenced(subject: &dyn ReopenableWorkspace) {
     if !subject.fences() {
         return;

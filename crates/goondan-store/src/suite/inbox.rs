@@ -46,6 +46,7 @@ pub(super) const CHECKS: &[Check] = &[
     ),
 ];
 
+/// Appends the records, reopens the store and returns the recovered state.
 async fn after(
     subject: &dyn ReopenableWorkspace,
     records: impl IntoIterator<Item = LogRecord>,
@@ -58,11 +59,13 @@ async fn after(
     recovered(subject).await
 }
 
+/// Opens the store and returns the recovered state.
 async fn recovered(subject: &dyn ReopenableWorkspace) -> RecoveredState {
     let store = subject.open();
     again(async || store.recover().await).await
 }
 
+/// Returns the ids of the pending events.
 fn ids(recovered: &RecoveredState) -> Vec<&str> {
     recovered
         .pending
@@ -71,10 +74,12 @@ fn ids(recovered: &RecoveredState) -> Vec<&str> {
         .collect()
 }
 
+/// A new workspace has no pending events.
 async fn empty(subject: &dyn ReopenableWorkspace) {
     assert_eq!(recovered(subject).await, RecoveredState::default());
 }
 
+/// Pending events come back in the order of their acceptance.
 async fn in_order(subject: &dyn ReopenableWorkspace) {
     let events: Vec<_> = (0..50)
         .map(|n| event(&format!("e{n}"), &instance(&format!("k{}", n % 3))))
@@ -84,6 +89,7 @@ async fn in_order(subject: &dyn ReopenableWorkspace) {
     assert_eq!(recovered.begun, [""; 0]);
 }
 
+/// The ticket of a record settles only after the tickets of all earlier records.
 async fn tickets_in_order(subject: &dyn ReopenableWorkspace) {
     let store = subject.open();
     let records = (0..100).map(|n| accepted(&event(&format!("e{n}"), &instance("k"))));
@@ -99,6 +105,7 @@ async fn tickets_in_order(subject: &dyn ReopenableWorkspace) {
     );
 }
 
+/// A handled event is not pending, and its result is kept.
 async fn done_is_done(subject: &dyn ReopenableWorkspace) {
     let (one, two) = (event("one", &instance("k")), event("two", &instance("k")));
     let recovered = after(subject, [accepted(&one), accepted(&two), done(&one)]).await;
@@ -113,18 +120,21 @@ async fn done_is_done(subject: &dyn ReopenableWorkspace) {
     );
 }
 
+/// A withdrawn event is neither pending nor handled.
 async fn withdrawn_is_gone(subject: &dyn ReopenableWorkspace) {
     let (one, two) = (event("one", &instance("k")), event("two", &instance("k")));
     let recovered = after(subject, [accepted(&one), accepted(&two), withdrawn(&one)]).await;
     assert_eq!((ids(&recovered), recovered.handled.len()), (vec!["two"], 0));
 }
 
+/// An event that is accepted again after its withdrawal is pending.
 async fn accepted_again(subject: &dyn ReopenableWorkspace) {
     let one = event("one", &instance("k"));
     let recovered = after(subject, [accepted(&one), withdrawn(&one), accepted(&one)]).await;
     assert_eq!(ids(&recovered), ["one"]);
 }
 
+/// An event that is accepted twice is pending only once.
 async fn accepted_twice(subject: &dyn ReopenableWorkspace) {
     let one = event("one", &instance("k"));
     let recovered = after(subject, [accepted(&one), accepted(&one)]).await;
@@ -133,6 +143,7 @@ async fn accepted_twice(subject: &dyn ReopenableWorkspace) {
     assert_eq!(ids(&recovered), [""; 0]);
 }
 
+/// The answer of a turn is pending as soon as the turn is recorded.
 async fn answers(subject: &dyn ReopenableWorkspace) {
     let (question, answer) = (
         event("question", &instance("b")),
@@ -151,6 +162,7 @@ async fn answers(subject: &dyn ReopenableWorkspace) {
     assert_eq!(ids(&recovered), [""; 0]);
 }
 
+/// The end of a turn marks all events that joined it as handled.
 async fn joined(subject: &dyn ReopenableWorkspace) {
     let (one, two) = (event("one", &instance("k")), event("two", &instance("k")));
     let event_ids = vec!["one".to_owned(), "two".to_owned()];
@@ -171,11 +183,13 @@ async fn joined(subject: &dyn ReopenableWorkspace) {
 /// More events than a store has to remember.
 const MANY_INPUTS: usize = 10_100;
 
+/// Creates records of more handled events than a store keeps.
 fn many_done() -> impl Iterator<Item = LogRecord> {
     let events = (0..MANY_INPUTS).map(|n| event(&format!("x{n}"), &instance("other")));
     events.flat_map(|event| [accepted(&event), done(&event)])
 }
 
+/// A result is kept as long as the turn that requested it may ask again.
 async fn results_that_are_needed(subject: &dyn ReopenableWorkspace) {
     let asker = instance("asker");
     let turn = event("turn", &asker);
@@ -184,11 +198,14 @@ async fn results_that_are_needed(subject: &dyn ReopenableWorkspace) {
         .into_iter()
         .chain(many_done());
     let recovered = after(subject, records).await;
-    let kept = recovered
+    let handled = recovered
         .handled
         .iter()
         .find(|handled| handled.event_id == "question");
-    assert_eq!(kept.and_then(|kept| kept.needed_by.as_ref()), Some(&asker));
+    assert_eq!(
+        handled.and_then(|handled| handled.needed_by.as_ref()),
+        Some(&asker)
+    );
     assert!(
         recovered.handled.len() < MANY_INPUTS,
         "{} results are remembered",

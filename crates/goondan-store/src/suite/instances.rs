@@ -38,10 +38,12 @@ pub(super) const CHECKS: &[Check] = &[
     }),
 ];
 
+/// Stores metadata; retries failed calls.
 async fn put(store: &dyn Store, meta: &InstanceMeta) {
     again(async || store.put_instance(meta).await).await;
 }
 
+/// Opens a conversation; retries failed calls.
 async fn open(store: &dyn Store, id: &InstanceId) -> Box<dyn OpenConversation> {
     let lease = again(async || store.claim(id).await).await;
     let mut conversation = again(async || store.open(lease.clone()).await).await;
@@ -49,25 +51,30 @@ async fn open(store: &dyn Store, id: &InstanceId) -> Box<dyn OpenConversation> {
     conversation
 }
 
+/// Adds messages to a conversation.
 async fn fold(store: &dyn Store, id: &InstanceId, ids: &[&str]) {
     let (mut conversation, messages) = (open(store, id).await, messages(ids));
     again(async || conversation.fold(BaseChange::Append(&messages)).await).await;
 }
 
+/// Reads a conversation.
 async fn stored(store: &dyn Store, id: &InstanceId) -> StoredConversation {
     again(async || store.read(id).await).await
 }
 
+/// Returns the metadata of all instances.
 async fn instances(store: &dyn Store) -> Vec<InstanceMeta> {
     again(async || store.instances().await).await
 }
 
+/// Returns the value of a record; `None` if there is none.
 async fn value(store: &dyn Store, id: &InstanceId, name: &str) -> Option<serde_json::Value> {
     again(async || store.get(id, name).await)
         .await
         .map(|record| record.value)
 }
 
+/// Metadata comes back as it was stored last.
 async fn metas(subject: &dyn ReopenableWorkspace) {
     let plain = meta(&instance("plain"));
     let rich = InstanceMeta {
@@ -96,6 +103,7 @@ async fn metas(subject: &dyn ReopenableWorkspace) {
     assert_eq!(found, [plain, rich]);
 }
 
+/// An instance can be found by its id, and all instances page by page.
 async fn one_and_all(subject: &dyn ReopenableWorkspace) {
     let store = subject.open();
     let find = async |id: &InstanceId| again(async || store.instance(id).await).await;
@@ -117,7 +125,7 @@ async fn one_and_all(subject: &dyn ReopenableWorkspace) {
     let (one, event) = (&ids[7], event("e", &ids[7]));
     again(async || store.append(accepted(&event)).await).await;
     let mut conversation = open(&*store, one).await;
-    let (turn, known) = (
+    let (turn, new_meta) = (
         finished(&event),
         InstanceMeta {
             updated_at: Utc::now(),
@@ -126,11 +134,11 @@ async fn one_and_all(subject: &dyn ReopenableWorkspace) {
     );
     again(async || {
         conversation
-            .end_turn(turn.clone(), BaseChange::Append(&[]), known.clone())
+            .end_turn(turn.clone(), BaseChange::Append(&[]), new_meta.clone())
             .await
     })
     .await;
-    assert_eq!(find(one).await, Some(known), "the end of a turn says so");
+    assert_eq!(find(one).await, Some(new_meta), "the end of a turn says so");
     let (mut found, mut last) = (Vec::new(), None);
     loop {
         let some = again(async || store.instances_behind(last.as_ref()).await).await;
@@ -139,13 +147,14 @@ async fn one_and_all(subject: &dyn ReopenableWorkspace) {
         found.extend(some.iter().map(InstanceMeta::id));
     }
     found.sort();
-    let mut wanted = ids.clone();
-    wanted.sort();
-    assert_eq!(found, wanted, "each of them, once");
+    let mut expected_ids = ids.clone();
+    expected_ids.sort();
+    assert_eq!(found, expected_ids, "each of them, once");
     again(async || store.delete_instance(&ids[0]).await).await;
     assert_eq!(find(&ids[0]).await, None);
 }
 
+/// Different keys are different instances, including keys that are no valid file names.
 async fn keys(subject: &dyn ReopenableWorkspace) {
     let long = "x".repeat(5_000);
     let keys = [
@@ -174,12 +183,17 @@ async fn keys(subject: &dyn ReopenableWorkspace) {
     assert_eq!(instances(&*store).await.len(), keys.len());
     for key in keys {
         let base = stored(&*store, &instance(key)).await.base;
-        assert_eq!(base, messages(&[key]), "the conversation of {key:?}");
+        assert_eq!(
+            base,
+            messages(&[key]),
+            "the store must return the conversation of {key:?}"
+        );
     }
     let other = InstanceId::new("b", "main");
     assert!(stored(&*store, &other).await.base.is_empty());
 }
 
+/// A deleted instance is gone, and its id can be used again.
 async fn delete(subject: &dyn ReopenableWorkspace) {
     let (doomed, other) = (instance("doomed"), instance("other"));
     let store = subject.open();
@@ -193,8 +207,8 @@ async fn delete(subject: &dyn ReopenableWorkspace) {
     }
     assert!(again(async || store.delete_instance(&doomed).await).await);
     assert_eq!(instances(&*store).await, [meta(&other)]);
-    let left = stored(&*store, &doomed).await;
-    assert_eq!((left.base.len(), left.events.len()), (0, 0));
+    let remaining = stored(&*store, &doomed).await;
+    assert_eq!((remaining.base.len(), remaining.events.len()), (0, 0));
     assert_eq!(
         (
             value(&*store, &doomed, "x").await,
@@ -210,6 +224,7 @@ async fn delete(subject: &dyn ReopenableWorkspace) {
     assert_eq!(stored(&*store, &doomed).await.base, messages(&["new"]));
 }
 
+/// A record comes back as it was stored.
 async fn records(subject: &dyn ReopenableWorkspace) {
     let id = instance("k");
     let store = subject.open();
@@ -232,6 +247,7 @@ async fn records(subject: &dyn ReopenableWorkspace) {
     assert_eq!(value(&*store, &instance("other"), "x").await, None);
 }
 
+/// A record is replaced only if it has the expected version.
 async fn compare_and_set(subject: &dyn ReopenableWorkspace) {
     let id = instance("k");
     let store = subject.open();
@@ -253,6 +269,7 @@ async fn compare_and_set(subject: &dyn ReopenableWorkspace) {
     assert_eq!(value(&*store, &id, "x").await, Some(json!(3)));
 }
 
+/// Concurrent updates of a record are all kept.
 async fn concurrent_updates(subject: &dyn ReopenableWorkspace) {
     let id = instance("k");
     let store = subject.open();
@@ -275,6 +292,7 @@ async fn concurrent_updates(subject: &dyn ReopenableWorkspace) {
     assert_eq!(numbers, Some(20));
 }
 
+/// All records with a name are found, with their instances.
 async fn records_of_a_name(subject: &dyn ReopenableWorkspace) {
     let store = subject.open();
     for key in ["one", "two", "three"] {

@@ -13,6 +13,7 @@ use goondan_core::message::{
 use goondan_core::ports::model::TokenUsage;
 use goondan_core::ports::store::{FinishedTurn, InstanceMeta, InstanceStatus, LogRecord};
 
+/// Returns the id of an instance with the key `key`.
 pub fn instance(key: &str) -> InstanceId {
     InstanceId::new("a", key)
 }
@@ -48,10 +49,12 @@ pub fn event_by(id: &str, by: &InstanceId, target: &InstanceId) -> AgentEvent {
     }
 }
 
+/// Creates the record that accepts an event.
 pub fn accepted(event: &AgentEvent) -> LogRecord {
     LogRecord::Accepted(Box::new(event.clone()))
 }
 
+/// Creates the record of a finished turn for an event.
 pub fn done(event: &AgentEvent) -> LogRecord {
     done_with(event, None)
 }
@@ -64,6 +67,7 @@ pub fn done_with(event: &AgentEvent, answer: Option<AgentEvent>) -> LogRecord {
     }))
 }
 
+/// Creates a finished turn for an event.
 pub fn finished(event: &AgentEvent) -> FinishedTurn {
     FinishedTurn {
         turn_id: event.turn_id(),
@@ -74,6 +78,7 @@ pub fn finished(event: &AgentEvent) -> FinishedTurn {
     }
 }
 
+/// Creates the result of a turn for an event.
 pub fn result(event: &AgentEvent) -> TurnResult {
     TurnResult {
         turn_id: event.turn_id(),
@@ -90,6 +95,7 @@ pub fn result(event: &AgentEvent) -> TurnResult {
     }
 }
 
+/// Creates the record that withdraws an event.
 pub fn withdrawn(event: &AgentEvent) -> LogRecord {
     LogRecord::Withdrawn {
         event_id: event.id.clone(),
@@ -97,6 +103,7 @@ pub fn withdrawn(event: &AgentEvent) -> LogRecord {
     }
 }
 
+/// Creates a message with a text.
 pub fn message(id: &str, role: MessageRole) -> Message {
     Message {
         id: id.to_owned(),
@@ -110,18 +117,21 @@ pub fn message(id: &str, role: MessageRole) -> Message {
     }
 }
 
+/// Creates messages with the given ids.
 pub fn messages(ids: &[&str]) -> Vec<Arc<Message>> {
     ids.iter()
         .map(|id| Arc::new(message(id, MessageRole::User)))
         .collect()
 }
 
+/// Creates the event that appends a message.
 pub fn append(id: &str) -> MessageEvent {
     MessageEvent::Append {
         message: message(id, MessageRole::User),
     }
 }
 
+/// Creates metadata of an idle instance.
 pub fn meta(id: &InstanceId) -> InstanceMeta {
     InstanceMeta {
         status: InstanceStatus::Idle,

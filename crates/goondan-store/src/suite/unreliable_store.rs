@@ -68,14 +68,15 @@ impl UnreliableStore {
         )
     }
 
+    /// Wraps a store; `line` delays and fails calls.
     fn with_line(store: Arc<dyn Store>, line: FaultInjector) -> Self {
         let line = Arc::new(line);
         let (records, mut waiting) = unbounded_channel::<(LogRecord, DurabilityResolver)>();
-        let (behind, slow) = (Arc::clone(&store), Arc::clone(&line));
+        let (inner, slow) = (Arc::clone(&store), Arc::clone(&line));
         tokio::spawn(async move {
             while let Some((record, receipt)) = waiting.recv().await {
                 match slow.travel().await {
-                    Ok(()) => receipt.settle(behind.append(record).await),
+                    Ok(()) => receipt.settle(inner.append(record).await),
                     Err(error) => receipt.settle(Err(error)),
                 }
             }

@@ -343,7 +343,8 @@ impl ModelFactory for Models {
 
 #[async_trait]
 impl ModelClient for Models {
-    /// An input is answered with calls first, and then with text; everything else, and what begins with `quiet`, with text.
+    /// An input is answered with calls first, and then with text; everything else, and what begins
+    /// with `quiet`, with text.
     async fn stream(&self, request: ModelRequest) -> Result<ModelStream, ModelError> {
         let parts = match (
             &*request.instance.agent,

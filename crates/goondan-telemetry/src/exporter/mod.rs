@@ -31,7 +31,9 @@ const MAX_RETRY_DELAY: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub struct TelemetryExporter {
     queue: Arc<SpanQueue>,
+    /// Requests the end of the tasks.
     ending: CancellationToken,
+    /// Tasks that collect and send spans; `None` once they are awaited.
     working: Mutex<Option<(JoinHandle<()>, JoinHandle<()>)>>,
 }
 
@@ -62,30 +64,30 @@ impl TelemetryExporter {
             delay: settings.delay,
             failures: 0,
         };
-        let collected = CancellationToken::new();
-        let collecting = tokio::spawn(collector.run(ending.clone(), collected.clone()));
-        let sending = tokio::spawn(sender.run(collected));
+        let collector_done = CancellationToken::new();
+        let collector_task = tokio::spawn(collector.run(ending.clone(), collector_done.clone()));
+        let sender_task = tokio::spawn(sender.run(collector_done));
         Some(TelemetryExporter {
             queue,
             ending,
-            working: Mutex::new(Some((collecting, sending))),
+            working: Mutex::new(Some((collector_task, sender_task))),
         })
     }
 
     /// Exports the remaining spans and ends. Waits for the endpoint only a limited time.
     pub async fn end(&self) {
         self.ending.cancel();
-        let working = self
+        let tasks = self
             .working
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .take();
-        let Some((collecting, sending)) = working else {
+        let Some((collector_task, sender_task)) = tasks else {
             return;
         };
         // A panic is already reported, so the result is not needed.
-        let _ = collecting.await;
-        let _ = sending.await;
+        let _ = collector_task.await;
+        let _ = sender_task.await;
         match self.dropped() {
             0 => {}
             dropped => tracing::info!(
@@ -110,7 +112,9 @@ struct SpanCollector {
 }
 
 impl SpanCollector {
-    async fn run(mut self, ending: CancellationToken, collected: CancellationToken) {
+    /// Converts events until the swarm ends or `ending` is cancelled, then cancels
+    /// `collector_done`.
+    async fn run(mut self, ending: CancellationToken, collector_done: CancellationToken) {
         loop {
             tokio::select! {
                 biased;
@@ -124,9 +128,10 @@ impl SpanCollector {
         while let Ok(event) = self.events.try_recv() {
             self.note(&event);
         }
-        collected.cancel();
+        collector_done.cancel();
     }
 
+    /// Queues the span that the event ends, if its trace is exported.
     fn note(&mut self, event: &SwarmEvent) {
         let SwarmEvent::Runtime(event) = event else {
             return;
@@ -140,6 +145,7 @@ impl SpanCollector {
     }
 }
 
+/// Task that sends queued spans in batches.
 struct BatchSender {
     poster: OtlpClient,
     resource: OtlpResource,
@@ -151,24 +157,26 @@ struct BatchSender {
 }
 
 impl BatchSender {
-    async fn run(mut self, collected: CancellationToken) {
-        while !collected.is_cancelled() {
+    /// Exports a batch when it is full or the delay is over, and the rest once all spans are
+    /// collected.
+    async fn run(mut self, collector_done: CancellationToken) {
+        while !collector_done.is_cancelled() {
             tokio::select! {
-                () = collected.cancelled() => break,
+                () = collector_done.cancelled() => break,
                 () = self.queue.first() => {}
             }
             tokio::select! {
-                () = collected.cancelled() => break,
+                () = collector_done.cancelled() => break,
                 () = self.queue.full() => {}
                 () = sleep(self.delay) => {}
             }
-            self.send_batch(&collected).await;
+            self.send_batch(&collector_done).await;
         }
         self.send_the_rest().await;
     }
 
     /// Exports the next batch. Retries transient errors until the swarm ends.
-    async fn send_batch(&mut self, collected: &CancellationToken) {
+    async fn send_batch(&mut self, collector_done: &CancellationToken) {
         let mut spans = self.queue.take();
         loop {
             let count = spans.len();
@@ -176,7 +184,7 @@ impl BatchSender {
             let Err(error) = self.post(&request).await else {
                 return;
             };
-            if !error.is_transient || collected.is_cancelled() {
+            if !error.is_transient || collector_done.is_cancelled() {
                 return self.queue.drop_spans(count);
             }
             let wait = error
@@ -184,7 +192,7 @@ impl BatchSender {
                 .unwrap_or_else(|| back_off(self.failures))
                 .min(MAX_RETRY_DELAY);
             tokio::select! {
-                () = collected.cancelled() => {}
+                () = collector_done.cancelled() => {}
                 () = sleep(wait) => {}
             }
             spans = request
@@ -196,6 +204,7 @@ impl BatchSender {
         }
     }
 
+    /// Exports the remaining spans within a time limit, and drops the rest.
     async fn send_the_rest(&mut self) {
         let wait = if self.failures > 0 {
             FINAL_EXPORT_TIMEOUT_IF_DOWN
@@ -223,15 +232,17 @@ impl BatchSender {
         }
     }
 
+    /// Creates a request with the spans.
     fn request(&self, spans: Vec<OtlpSpan>) -> TracesRequest {
         request(&self.resource, &self.scope, spans)
     }
 
+    /// Sends a request, and logs rejected spans and changes of the endpoint's availability.
     async fn post(&mut self, request: &TracesRequest) -> Result<(), ExportError> {
         match self.poster.post(request).await {
-            Ok(left_out) => {
-                if let Some(left_out) = left_out {
-                    let (count, reason) = (left_out.rejected, left_out.error_message);
+            Ok(rejection) => {
+                if let Some(rejection) = rejection {
+                    let (count, reason) = (rejection.rejected, rejection.error_message);
                     tracing::warn!(count, reason, "telemetry: the OTLP endpoint rejected spans");
                 }
                 if self.failures > 0 {
@@ -254,15 +265,16 @@ impl BatchSender {
     fn report_failure(&mut self, reason: &str) {
         self.failures += 1;
         if self.failures == 1 {
-            let place = self.poster.display_url();
+            let url = self.poster.display_url();
             tracing::warn!(
-                "telemetry: the export to the OTLP endpoint {place} failed ({reason}); turns \
+                "telemetry: the export to the OTLP endpoint {url} failed ({reason}); turns \
                 continue without telemetry"
             );
         }
     }
 }
 
+/// Returns the wait after this many consecutive failures.
 fn back_off(failures: u32) -> Duration {
     let doubled = 1_u32
         .checked_shl(failures.saturating_sub(1))

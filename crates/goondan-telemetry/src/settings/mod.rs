@@ -28,7 +28,7 @@ const DEFAULT_REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct TelemetrySettings {
     /// Endpoint for spans. Default: none.
     pub traces: Option<OtlpEndpoint>,
-    /// Resource attributes, in addition to those of gdn.
+    /// Resource attributes, in addition to gdn's own.
     pub resource: BTreeMap<String, String>,
     /// Selection of traces.
     pub sampler: TraceSampler,
@@ -51,9 +51,9 @@ pub struct TelemetrySettings {
 pub struct OtlpEndpoint {
     /// Complete URL.
     pub url: Url,
-    /// How it is encoded.
+    /// Encoding of the messages.
     pub protocol: OtlpProtocol,
-    /// Go along with each request: they may hold keys.
+    /// Headers of each request. Their values may be keys.
     pub headers: Vec<(String, Secret)>,
     /// Time limit of an export.
     pub timeout: Duration,
@@ -90,25 +90,25 @@ impl TelemetrySettings {
             return None;
         }
         let traces = variables.endpoint("TRACES", "v1/traces");
-        let settings = TelemetrySettings {
+        let resource = variables.resource();
+        let sampler = variables.sampler();
+        let queue = variables
+            .number("OTEL_BSP_MAX_QUEUE_SIZE", DEFAULT_QUEUE_SPANS)
+            .max(1);
+        let batch = variables
+            .number("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", DEFAULT_BATCH_SPANS)
+            .max(1);
+        let delay = variables.millis("OTEL_BSP_SCHEDULE_DELAY", DEFAULT_SCHEDULE_DELAY);
+        Some(TelemetrySettings {
             traces,
-            resource: variables.resource(),
-            sampler: variables.sampler(),
+            resource,
+            sampler,
             caller_decides: variables.caller_decides(),
             content: variables.content(),
-            queue: variables
-                .number("OTEL_BSP_MAX_QUEUE_SIZE", DEFAULT_QUEUE_SPANS)
-                .max(1),
-            batch: variables
-                .number("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", DEFAULT_BATCH_SPANS)
-                .max(1),
-            delay: variables.millis("OTEL_BSP_SCHEDULE_DELAY", DEFAULT_SCHEDULE_DELAY),
-            problems: Vec::new(),
-        };
-        Some(TelemetrySettings {
-            batch: settings.batch.min(settings.queue),
+            queue,
+            batch: batch.min(queue),
+            delay,
             problems: variables.problems,
-            ..settings
         })
     }
 
@@ -132,17 +132,21 @@ impl TelemetrySettings {
 /// forwarded unchanged.
 impl TracePolicy for TelemetrySettings {
     fn caller(&self, span: &TraceContext) -> Option<CallerTrace> {
-        let (own, state) = span.external_context();
-        let told = |is_sampled| CallerTrace {
-            traceparent: TraceParent::of(own.trace_id(), own.span_id(), is_sampled),
+        let (external_context, state) = span.external_context();
+        let caller_trace = |is_sampled| CallerTrace {
+            traceparent: TraceParent::of(
+                external_context.trace_id(),
+                external_context.span_id(),
+                is_sampled,
+            ),
             tracestate: state.map(str::to_owned),
         };
         match self.takes(span) {
-            true => Some(told(true)),
+            true => Some(caller_trace(true)),
             false => Some(
                 ForwardCallerTrace
                     .caller(span)
-                    .unwrap_or_else(|| told(false)),
+                    .unwrap_or_else(|| caller_trace(false)),
             ),
         }
     }
@@ -170,6 +174,7 @@ impl TraceSampler {
     }
 }
 
+/// Reader of variables that collects warnings about invalid values.
 struct EnvironmentReader<'a> {
     get: &'a dyn Fn(&str) -> Option<String>,
     problems: Vec<String>,
@@ -183,11 +188,13 @@ impl EnvironmentReader<'_> {
             .filter(|value| !value.is_empty())
     }
 
+    /// Returns whether the variable is `true`.
     fn flag(&self, name: &str) -> bool {
         self.text(name)
             .is_some_and(|value| value.eq_ignore_ascii_case("true"))
     }
 
+    /// Returns the integer in a variable, or the default. An invalid value is reported.
     fn number(&mut self, name: &str, default: usize) -> usize {
         let Some(text) = self.text(name) else {
             return default;
@@ -200,6 +207,7 @@ impl EnvironmentReader<'_> {
         })
     }
 
+    /// Returns the duration in a variable, in milliseconds, or the default.
     fn millis(&mut self, name: &str, default: Duration) -> Duration {
         let millis = self.number(
             name,
@@ -219,6 +227,8 @@ impl EnvironmentReader<'_> {
             .find_map(|name| self.text(&name).map(|value| (name, value)))
     }
 
+    /// Returns the endpoint for a signal; `None` if none is set or a setting is invalid. `path` is
+    /// appended to a URL for all signals.
     fn endpoint(&mut self, signal: &str, path: &str) -> Option<OtlpEndpoint> {
         let exporter = format!("OTEL_{signal}_EXPORTER");
         match self.text(&exporter).as_deref() {
@@ -259,6 +269,7 @@ impl EnvironmentReader<'_> {
         })
     }
 
+    /// Returns the protocol for a signal; `None` if the variable is invalid.
     fn protocol(&mut self, signal: &str) -> Option<OtlpProtocol> {
         match self.of_signal(signal, "PROTOCOL") {
             None => Some(OtlpProtocol::Protobuf),
@@ -273,6 +284,7 @@ impl EnvironmentReader<'_> {
         }
     }
 
+    /// Returns the headers for a signal.
     fn headers(&mut self, signal: &str) -> Vec<(String, Secret)> {
         let Some((name, text)) = self.of_signal(signal, "HEADERS") else {
             return Vec::new();
@@ -292,11 +304,11 @@ impl EnvironmentReader<'_> {
             .map(str::trim)
             .filter(|pair| !pair.is_empty())
         {
-            let read = pair.split_once('=').and_then(|(key, value)| {
+            let parsed = pair.split_once('=').and_then(|(key, value)| {
                 let value = percent_decode_str(value.trim()).decode_utf8().ok()?;
                 Some((key.trim().to_owned(), value.into_owned())).filter(|(key, _)| !key.is_empty())
             });
-            match read {
+            match parsed {
                 Some(pair) => pairs.push(pair),
                 // The value can contain a key, so it is not shown.
                 None => self.problems.push(format!(
@@ -307,6 +319,7 @@ impl EnvironmentReader<'_> {
         pairs
     }
 
+    /// Returns the resource attributes.
     fn resource(&mut self) -> BTreeMap<String, String> {
         let text = self.text("OTEL_RESOURCE_ATTRIBUTES").unwrap_or_default();
         let mut resource: BTreeMap<_, _> = self
@@ -320,6 +333,7 @@ impl EnvironmentReader<'_> {
         resource
     }
 
+    /// Returns the sampler. An invalid setting is reported, and all traces are sent.
     fn sampler(&mut self) -> TraceSampler {
         let name = self.text("OTEL_TRACES_SAMPLER").unwrap_or_default();
         match name.strip_prefix("parentbased_").unwrap_or(&name) {
@@ -350,6 +364,7 @@ impl EnvironmentReader<'_> {
         }
     }
 
+    /// Returns whether the sampling decision of a caller applies (`parentbased_`, the default).
     fn caller_decides(&self) -> bool {
         self.text("OTEL_TRACES_SAMPLER")
             .is_none_or(|name| name.starts_with("parentbased_"))

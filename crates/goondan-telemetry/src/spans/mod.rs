@@ -79,10 +79,10 @@ impl SpanAssembler {
             }
             Kind::StepStarted { .. } => self.begin(event).and(None),
             Kind::ToolCalled { arguments, .. } => {
-                let shown = self.content.then(|| content(arguments)).flatten();
+                let shown_arguments = self.content.then(|| content(arguments)).flatten();
                 self.begin(event)?
                     .attributes
-                    .maybe("gen_ai.tool.call.arguments", shown);
+                    .maybe("gen_ai.tool.call.arguments", shown_arguments);
                 None
             }
             Kind::ApprovalRequested { approval_id, .. } => {
@@ -115,6 +115,7 @@ impl SpanAssembler {
         }
     }
 
+    /// Opens the span of the event, or returns it if it is already open.
     fn begin(&mut self, event: &RuntimeEvent) -> Option<&mut OpenSpan> {
         if self.open.len() >= MAX_OPEN_SPANS {
             self.forget_the_oldest();
@@ -133,6 +134,7 @@ impl SpanAssembler {
         )
     }
 
+    /// Drops the older half of the open spans.
     fn forget_the_oldest(&mut self) {
         let mut times: Vec<_> = self.open.values().map(|open| open.began).collect();
         times.sort_unstable();
@@ -163,6 +165,7 @@ impl SpanAssembler {
         None
     }
 
+    /// Returns the span of a model call, whose start and end are in one event.
     fn model_call(
         &mut self,
         event: &RuntimeEvent,
@@ -194,8 +197,8 @@ impl SpanAssembler {
         );
         attributes.usage(call.token_usage, call.cost.as_ref());
         attributes.set("goondan.model.retries", call.retries);
-        if let Some(words) = call.said.as_ref().filter(|_| self.content) {
-            message_attributes::add_content(&mut attributes, words, reason);
+        if let Some(content) = call.said.as_ref().filter(|_| self.content) {
+            message_attributes::add_content(&mut attributes, content, reason);
         }
         self.set_turn_model(event, call, provider);
         let kind = if names::is_inside(&call.provider) {
@@ -332,12 +335,15 @@ impl SpanAssembler {
         })
     }
 
-    fn result(&self, attributes: &mut SpanAttributes, shown: &ShownResult) {
+    /// Adds the result of a tool call, if content is included.
+    fn result(&self, attributes: &mut SpanAttributes, tool_result: &ShownResult) {
         if self.content {
-            attributes.maybe("gen_ai.tool.call.result", content(&shown.output));
+            attributes.maybe("gen_ai.tool.call.result", content(&tool_result.output));
         }
     }
 
+    /// Closes the span of the event and returns it. Without a known start, the start is computed
+    /// from the duration.
     fn end(&mut self, event: &RuntimeEvent, mut ending: SpanEnd) -> Option<OtlpSpan> {
         let open = self.open.remove(&event.trace.span_id);
         let began = open
@@ -384,6 +390,7 @@ impl SpanAssembler {
     }
 }
 
+/// Adds the attributes of an ended turn.
 fn turn(attributes: &mut SpanAttributes, turn_id: &str, reason: &str) {
     attributes.set("gen_ai.operation.name", "invoke_agent");
     attributes
@@ -391,6 +398,7 @@ fn turn(attributes: &mut SpanAttributes, turn_id: &str, reason: &str) {
         .set("goondan.turn.finish_reason", reason);
 }
 
+/// Adds the attributes of an ended tool call.
 fn tool(attributes: &mut SpanAttributes, name: &str, call: &str) {
     attributes
         .set("gen_ai.operation.name", "execute_tool")
@@ -400,6 +408,7 @@ fn tool(attributes: &mut SpanAttributes, name: &str, call: &str) {
         .set("gen_ai.tool.call.id", call);
 }
 
+/// Returns the error code and message; `_OTHER` if the code is unknown.
 fn failure(code: Option<&String>, message: &str) -> (String, String) {
     (
         code.cloned().unwrap_or_else(|| "_OTHER".to_owned()),
@@ -407,6 +416,7 @@ fn failure(code: Option<&String>, message: &str) -> (String, String) {
     )
 }
 
+/// Returns the finish reason as an attribute value.
 fn reason(reason: FinishReason) -> &'static str {
     match reason {
         FinishReason::TextResponse => "text_response",
@@ -421,6 +431,7 @@ fn content(value: &Value) -> Option<String> {
     (!value.is_null()).then(|| value.to_string())
 }
 
+/// Returns the time `millis` milliseconds before `end`.
 fn before(end: DateTime<Utc>, millis: u64) -> DateTime<Utc> {
     let duration = i64::try_from(millis)
         .ok()
@@ -430,6 +441,7 @@ fn before(end: DateTime<Utc>, millis: u64) -> DateTime<Utc> {
         .unwrap_or(end)
 }
 
+/// Creates the span of a unit of work, which ends with `event`.
 fn span(
     event: &RuntimeEvent,
     began: DateTime<Utc>,
@@ -452,15 +464,15 @@ fn span(
             code: SpanStatus::ERROR_CODE,
         }
     });
-    let (seen, state) = event.trace.external_context();
+    let (external_context, state) = event.trace.external_context();
     let caller = event
         .trace
         .caller
         .as_deref()
         .map(|caller| caller.traceparent.span_id());
     OtlpSpan {
-        trace_id: bytes(seen.trace_id()),
-        span_id: bytes(seen.span_id()),
+        trace_id: bytes(external_context.trace_id()),
+        span_id: bytes(external_context.span_id()),
         trace_state: state.unwrap_or_default().to_owned(),
         parent_span_id: event
             .trace
@@ -476,7 +488,11 @@ fn span(
         attributes: attributes.done(),
         events,
         status,
-        flags: if seen.is_sampled() { SAMPLED_FLAG } else { 0 },
+        flags: if external_context.is_sampled() {
+            SAMPLED_FLAG
+        } else {
+            0
+        },
     }
 }
 

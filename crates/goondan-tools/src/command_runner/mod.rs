@@ -118,6 +118,7 @@ struct CommandLineRun<'a> {
 }
 
 impl<'a> CommandLineRun<'a> {
+    /// Runs the steps of `script` in order. Returns the exit status of the last step that ran.
     fn script<'s>(
         self,
         script: &'s CommandScript,
@@ -142,6 +143,8 @@ impl<'a> CommandLineRun<'a> {
         })
     }
 
+    /// Runs the stages of a step concurrently, connected by pipes. Returns the exit status of the
+    /// last stage.
     async fn step(self, step: &ScriptStep, scope: &mut CommandState) -> io::Result<ExitStatus> {
         if let [only] = step.stages.as_slice() {
             return self.stage(only, scope).await;
@@ -149,17 +152,19 @@ impl<'a> CommandLineRun<'a> {
         let mut stages = Vec::new();
         let mut input = None;
         for (index, stage) in step.stages.iter().enumerate() {
-            let mut own = scope.clone();
+            let mut stage_scope = scope.clone();
             if let Some(input) = input.take() {
-                own.streams.set(0, input);
+                stage_scope.streams.set(0, input);
             }
             if index + 1 < step.stages.len() {
                 let (reader, writer) = io::pipe()?;
                 input = Some(StreamTarget::Reader(Arc::new(reader)));
-                own.streams.set(1, StreamTarget::Writer(Arc::new(writer)));
+                stage_scope
+                    .streams
+                    .set(1, StreamTarget::Writer(Arc::new(writer)));
             }
             // Dropping its pipe ends at its end notifies the neighboring commands.
-            stages.push(async move { self.stage(stage, &mut own).await });
+            stages.push(async move { self.stage(stage, &mut stage_scope).await });
         }
         let ends = join_all(stages).await;
         ends.into_iter()
@@ -167,6 +172,7 @@ impl<'a> CommandLineRun<'a> {
             .unwrap_or_else(|| Ok(failed_with(0)))
     }
 
+    /// Runs `cd`, a command, or a group.
     async fn stage(
         self,
         stage: &PipelineStage,
@@ -181,34 +187,44 @@ impl<'a> CommandLineRun<'a> {
         }
     }
 
+    /// Runs a group. Changes of the directory and the streams apply only inside the group.
     async fn group(self, group: &CommandGroup, scope: &CommandState) -> io::Result<ExitStatus> {
-        let mut own = scope.clone();
-        if let Err(reason) = own
-            .streams
-            .redirect(self.line, &scope.folder, &group.redirects)?
+        let mut group_scope = scope.clone();
+        if let Err(reason) =
+            group_scope
+                .streams
+                .redirect(self.line, &scope.folder, &group.redirects)?
         {
-            return own.streams.report_error(reason, FAILURE_EXIT_CODE).await;
+            return group_scope
+                .streams
+                .report_error(reason, FAILURE_EXIT_CODE)
+                .await;
         }
-        self.script(&group.script, &mut own).await
+        self.script(&group.script, &mut group_scope).await
     }
 
+    /// Runs `cd`: changes the directory of `scope`.
     async fn change_folder(
         self,
         command: &ShellCommand,
         scope: &mut CommandState,
     ) -> io::Result<ExitStatus> {
-        let given = command.cd_target().unwrap_or_default();
-        let folder = by_text(&scope.folder.join(&given));
+        let target = command.cd_target().unwrap_or_default();
+        let folder = by_text(&scope.folder.join(&target));
         if !folder.is_dir() {
             return scope
                 .streams
-                .report_error(format!("cd: no such directory: {given}"), FAILURE_EXIT_CODE)
+                .report_error(
+                    format!("cd: no such directory: {target}"),
+                    FAILURE_EXIT_CODE,
+                )
                 .await;
         }
         scope.folder = folder;
         Ok(failed_with(0))
     }
 
+    /// Expands the words of a command, redirects its streams, and runs the program.
     async fn command(self, command: &ShellCommand, scope: &CommandState) -> io::Result<ExitStatus> {
         let mut words = Vec::new();
         for word in &command.words {
@@ -219,12 +235,12 @@ impl<'a> CommandLineRun<'a> {
             return streams.report_error(reason, FAILURE_EXIT_CODE).await;
         }
         let name = command.name();
-        let found = match self.line.find(&name, &scope.folder) {
-            Ok(found) => found,
+        let program = match self.line.find(&name, &scope.folder) {
+            Ok(program) => program,
             Err((reason, code)) => return streams.report_error(reason, code).await,
         };
         let mut started = process::command(
-            &found.path,
+            &program.path,
             &scope.folder,
             self.line.environment(command, &scope.folder),
         );
@@ -244,7 +260,7 @@ impl<'a> CommandLineRun<'a> {
             .find(|inner| self.line.is_elsewhere(inner, &scope.folder))
         {
             return streams
-                .report_error(elsewhere(other), NOT_STARTED_EXIT_CODE)
+                .report_error(wrong_directory_message(other), NOT_STARTED_EXIT_CODE)
                 .await;
         }
         let beside: Vec<FoundProgram> = inner
@@ -258,7 +274,7 @@ impl<'a> CommandLineRun<'a> {
             .map_or(&[][..], Vec::as_slice);
         let (launcher, ctx) = (&self.line.launcher, &self.line.ctx);
         let mut contained = launcher
-            .confine_command(started, ctx, &found, &beside, contained)
+            .confine_command(started, ctx, &program, &beside, contained)
             .map_err(io::Error::other)?;
         streams.assign_to(&mut contained.command)?;
         let group = Processes::spawn_patiently(contained).await;
@@ -298,14 +314,14 @@ impl CommandLineRunner {
         environment
     }
 
-    /// Returns the directories to search for programs, without those that an agent can write to.
+    /// Returns the `PATH` for programs, without directories that an agent can write to.
     fn path(&self) -> OsString {
-        let given = self
+        let path = self
             .environment
             .get(OsStr::new("PATH"))
             .cloned()
             .unwrap_or_default();
-        let folders: Vec<PathBuf> = program_files::folders(&given, &[&self.ctx.workdir]).collect();
+        let folders: Vec<PathBuf> = program_files::folders(&path, &[&self.ctx.workdir]).collect();
         std::env::join_paths(folders).unwrap_or_default()
     }
 
@@ -326,12 +342,12 @@ impl CommandLineRunner {
     /// Finds the program of a name, or returns the message and exit code of a shell.
     fn find(&self, name: &str, folder: &Path) -> Result<FoundProgram, (String, u8)> {
         if !name.contains('/') {
-            let found = program_files::on_path(name, &self.path(), &[&self.ctx.workdir])
+            let program = program_files::on_path(name, &self.path(), &[&self.ctx.workdir])
                 .map(FoundProgram::at);
-            return found.ok_or_else(|| (format!("{name}: not found"), NOT_FOUND_EXIT_CODE));
+            return program.ok_or_else(|| (format!("{name}: not found"), NOT_FOUND_EXIT_CODE));
         }
         if self.is_elsewhere(name, folder) {
-            return Err((elsewhere(name), NOT_STARTED_EXIT_CODE));
+            return Err((wrong_directory_message(name), NOT_STARTED_EXIT_CODE));
         }
         let path = folder.join(name);
         if !path.exists() {
@@ -344,7 +360,8 @@ impl CommandLineRunner {
     }
 }
 
-fn elsewhere(name: &str) -> String {
+/// Returns the message about a program whose path was permitted only in the working directory.
+fn wrong_directory_message(name: &str) -> String {
     format!("{name}: not started, because the permission was for a file in the working directory")
 }
 

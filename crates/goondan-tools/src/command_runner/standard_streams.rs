@@ -29,6 +29,7 @@ pub(super) enum StreamTarget {
 }
 
 impl StreamTarget {
+    /// Returns the stream for a child process.
     fn stdio(&self) -> io::Result<Stdio> {
         Ok(match self {
             StreamTarget::Null => Stdio::null(),
@@ -38,6 +39,7 @@ impl StreamTarget {
         })
     }
 
+    /// Writes `text`, if the target accepts output. Errors are ignored.
     fn write(&self, text: &str) {
         // A closed reader is not an error of the command.
         let _ = match self {
@@ -61,9 +63,10 @@ impl StandardStreams {
         StandardStreams([input, output, errors])
     }
 
+    /// Replaces stream `number`: 0 for input, 1 for output, 2 for errors. Ignores other numbers.
     pub(super) fn set(&mut self, number: usize, stream: StreamTarget) {
-        if let Some(place) = self.0.get_mut(number) {
-            *place = stream;
+        if let Some(current) = self.0.get_mut(number) {
+            *current = stream;
         }
     }
 
@@ -135,8 +138,8 @@ enum RedirectionMode {
     Appending,
 }
 
-/// Opens a file at its checked place: below the working directory, whatever links exist, or exactly
-/// at a path outside that a rule permits.
+/// Opens the file of a redirection at its checked place: below the working directory, whatever
+/// links exist, or exactly at a path outside that a rule permits. Returns the reason if this fails.
 fn opened(
     line: &CommandLineRunner,
     folder: &Path,
@@ -144,7 +147,7 @@ fn opened(
     what: RedirectionMode,
     in_sandbox: bool,
 ) -> Result<StreamTarget, String> {
-    let place = folder.join(path);
+    let absolute = folder.join(path);
     let failed = |error: &io::Error| match error.kind() {
         io::ErrorKind::PermissionDenied if in_sandbox => {
             format!("{path}: the sandbox of the command, the tool or an agent denies access")
@@ -152,82 +155,83 @@ fn opened(
         _ => format!("{path}: {}", reason(error)),
     };
     let file = match line.stays && is_path_inside(path) {
-        true => open_in_workdir(line, &place, what).map_err(|error| error.to_string()),
-        false => open_anywhere(&place, what).map_err(|error| failed(&error)),
+        true => open_in_workdir(line, &absolute, what).map_err(|error| error.to_string()),
+        false => open_anywhere(&absolute, what).map_err(|error| failed(&error)),
     };
     Ok(StreamTarget::File(Arc::new(file?)))
 }
 
+/// Opens a file inside the working directory. Fails if `path` leads to a protected file and its
+/// name does not show that.
 fn open_in_workdir(
     line: &CommandLineRunner,
-    place: &Path,
-    what: RedirectionMode,
+    path: &Path,
+    mode: RedirectionMode,
 ) -> Result<File, ToolError> {
     let root = FileRoot::of(&line.ctx)?;
-    let given = place;
-    let place = root.resolve(&place.to_string_lossy())?;
+    let resolved = root.resolve(&path.to_string_lossy())?;
     // A link or a directory may lead to a protected file, for which a direct redirection would need
     // an approval.
-    let below = root.relative(&place.path).to_string_lossy();
-    let is_hidden = match what {
+    let below = root.relative(&resolved.path).to_string_lossy();
+    let is_protected = match mode {
         RedirectionMode::Reading => shell::is_secret(&below),
         RedirectionMode::Writing | RedirectionMode::Appending => shell::is_protected(&below),
     };
-    if is_hidden && !is_named(given) {
+    if is_protected && !has_protected_name(path) {
         let message = format!(
             "`{}` is protected, but was not checked as a protected path",
-            place.path.display()
+            resolved.path.display()
         );
         return Err(ToolError::new(message).code(Code::TOOL_DENIED));
     }
-    match what {
-        RedirectionMode::Reading => root.open(&place).map(|(file, _)| file),
-        RedirectionMode::Writing => root.open_to_write(&place),
-        RedirectionMode::Appending => root.open_to_append(&place),
+    match mode {
+        RedirectionMode::Reading => root.open(&resolved).map(|(file, _)| file),
+        RedirectionMode::Writing => root.open_to_write(&resolved),
+        RedirectionMode::Appending => root.open_to_append(&resolved),
     }
 }
 
 /// Returns true if the last component of a path is a protected name, which users can see.
-fn is_named(given: &Path) -> bool {
-    given
-        .file_name()
+fn has_protected_name(path: &Path) -> bool {
+    path.file_name()
         .is_some_and(|name| shell::is_protected(&name.to_string_lossy()))
 }
 
-fn open_anywhere(place: &Path, what: RedirectionMode) -> io::Result<File> {
-    let place = without_links(place)?;
+/// Opens a regular file at exactly this path, without links.
+fn open_anywhere(path: &Path, mode: RedirectionMode) -> io::Result<File> {
+    let path = without_links(path)?;
     // Such files refer to objects of the opening process, such as its terminal.
     if ["/dev", "/proc", "/sys"]
         .iter()
-        .any(|folder| place.starts_with(folder))
+        .any(|folder| path.starts_with(folder))
     {
         return Err(io::Error::other("not a regular file"));
     }
-    let how = match what {
+    let open_mode = match mode {
         RedirectionMode::Reading => FileOpenMode::Read,
         RedirectionMode::Writing => FileOpenMode::Write,
         RedirectionMode::Appending => FileOpenMode::Append,
     };
-    let file = open_without_links(&place, how)?;
+    let file = open_without_links(&path, open_mode)?;
     if !file.metadata()?.is_file() {
         return Err(io::Error::other("not a regular file"));
     }
-    if matches!(what, RedirectionMode::Writing) {
+    if matches!(mode, RedirectionMode::Writing) {
         file.set_len(0)?;
     }
     Ok(file)
 }
 
 /// Returns a path whose directories contain no links, so that it does not lead elsewhere.
-fn without_links(place: &Path) -> io::Result<PathBuf> {
-    let place = super::by_text(place);
+fn without_links(path: &Path) -> io::Result<PathBuf> {
+    let path = super::by_text(path);
     let leads_away = || io::Error::other("a symbolic link leads elsewhere");
-    let (Some(folder), Some(name)) = (place.parent(), place.file_name()) else {
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(leads_away());
     };
-    let is_link = place
+    let is_link = path
         .symlink_metadata()
-        .is_ok_and(|about| about.is_symlink());
+        .is_ok_and(|metadata| metadata.is_symlink());
     if is_link || folder.canonicalize()? != folder {
         Err(leads_away())
     } else {

@@ -81,38 +81,40 @@ impl CommandLineRun<'_> {
     }
 }
 
+/// Converts bytes to an argument.
 #[cfg(unix)]
 fn argument(text: Vec<u8>) -> OsString {
     std::os::unix::ffi::OsStringExt::from_vec(text)
 }
 
+/// Converts bytes to an argument, with replacement characters for invalid text.
 #[cfg(not(unix))]
 fn argument(text: Vec<u8>) -> OsString {
     String::from_utf8_lossy(&text).into_owned().into()
 }
 
-/// One component of a path, in pieces.
+/// A component of a path, in pieces.
 type Part = Vec<WordPiece>;
 
 /// Returns the files that match a pattern, in byte order; the pattern itself if none matches.
 fn names(word: &CommandWord, folder: &Path, roots: &[PathBuf]) -> Vec<OsString> {
-    let (mut found, parts) = (vec![OsString::new()], parts(word));
+    let (mut matches, parts) = (vec![OsString::new()], parts(word));
     for (index, part) in parts.iter().enumerate() {
         if index > 0 {
-            found.iter_mut().for_each(|name| name.push("/"));
+            matches.iter_mut().for_each(|name| name.push("/"));
         }
         let is_last = index + 1 == parts.len();
-        found = found
+        matches = matches
             .iter()
             .flat_map(|before| matching_entries(before, part, folder, roots, is_last))
             .take(MAX_MATCHED_NAMES)
             .collect();
     }
-    found.sort();
-    if found.is_empty() {
+    matches.sort();
+    if matches.is_empty() {
         vec![literal(word)]
     } else {
-        found
+        matches
     }
 }
 
@@ -160,15 +162,15 @@ fn matching_entries(
     is_last: bool,
 ) -> Vec<OsString> {
     let joined = |name: &std::ffi::OsStr| {
-        let mut whole = before.clone();
-        whole.push(name);
-        whole
+        let mut path = before.clone();
+        path.push(name);
+        path
     };
-    let place = |name: &OsString| folder.join(PathBuf::from(name));
+    let absolute = |name: &OsString| folder.join(PathBuf::from(name));
     if let Some(name) = literal_text(part) {
-        let whole = joined(name.as_ref());
-        let is_there = whole.is_empty() || place(&whole).symlink_metadata().is_ok();
-        return if is_there { vec![whole] } else { Vec::new() };
+        let path = joined(name.as_ref());
+        let is_there = path.is_empty() || absolute(&path).symlink_metadata().is_ok();
+        return if is_there { vec![path] } else { Vec::new() };
     }
     let Some(matcher) = matcher(part) else {
         return Vec::new();
@@ -177,7 +179,7 @@ fn matching_entries(
     let inside = if before.is_empty() {
         folder.to_owned()
     } else {
-        place(before)
+        absolute(before)
     };
     // Patterns are expanded only in the sandboxes of agents, so limit them to directories that the
     // line may use.
@@ -189,7 +191,7 @@ fn matching_entries(
     let fitting = entries.filter(|entry| {
         let name = entry.file_name();
         let is_hidden = hides && name.as_encoded_bytes().starts_with(b".");
-        !is_hidden && matcher.is_match(&name) && (is_last || place(&joined(&name)).is_dir())
+        !is_hidden && matcher.is_match(&name) && (is_last || absolute(&joined(&name)).is_dir())
     });
     fitting.map(|entry| joined(&entry.file_name())).collect()
 }

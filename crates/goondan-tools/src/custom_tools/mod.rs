@@ -138,6 +138,7 @@ impl CustomToolsState {
         }
     }
 
+    /// Returns the directory of the tools with `scope`. Fails if there is no home directory.
     fn folder_of(&self, ctx: &ToolContext, scope: CustomToolScope) -> Result<PathBuf, ToolError> {
         match scope {
             CustomToolScope::Project => Ok(ctx.project_dir.join(PROJECT_TOOLS_DIR)),
@@ -151,11 +152,11 @@ impl CustomToolsState {
 
     /// Finds the tool by its name. The name is compared, and never used as a path.
     async fn find(&self, ctx: &ToolContext, name: &str) -> Result<FoundCustomTool, ToolError> {
-        let mut found = self.scan(ctx).await?;
-        if let Some(index) = found.iter().position(|found| found.name == name) {
-            return Ok(found.swap_remove(index));
+        let mut tools = self.scan(ctx).await?;
+        if let Some(index) = tools.iter().position(|tool| tool.name == name) {
+            return Ok(tools.swap_remove(index));
         }
-        let names: Vec<&str> = found.iter().map(|found| found.name.as_str()).collect();
+        let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
         let names = if names.is_empty() {
             "none".to_owned()
         } else {
@@ -166,6 +167,7 @@ impl CustomToolsState {
             .suggest(format!("custom tools: {names}")))
     }
 
+    /// Returns all custom tools, including unusable tools.
     async fn scan(&self, ctx: &ToolContext) -> Result<Vec<FoundCustomTool>, ToolError> {
         let folders = self.folders(ctx);
         blocking(move || Ok(tool_catalog::scan(&folders))).await
@@ -233,37 +235,37 @@ impl ToolOperation for CreateCustomTool {
             .scan(ctx)
             .await?
             .iter()
-            .any(|found| found.name == self.name)
+            .any(|tool| tool.name == self.name)
         {
-            return Err(exists(&self.name));
+            return Err(exists_error(&self.name));
         }
-        let shelf = settings.folder_of(ctx, self.scope)?;
+        let parent = settings.folder_of(ctx, self.scope)?;
         let project = ctx.project_dir.clone();
-        blocking(move || self.make(&shelf, &project)).await
+        blocking(move || self.make(&parent, &project)).await
     }
 }
 
 impl CreateCustomTool {
-    /// Creates the files in the directory `shelf`.
-    fn make(&self, shelf: &Path, project: &Path) -> Result<ToolOutput, ToolError> {
+    /// Creates the files in a new directory below `parent`.
+    fn make(&self, parent: &Path, project: &Path) -> Result<ToolOutput, ToolError> {
         // A link in the place of the project's directory must not lead out of the project. The user
         // may place the user directory anywhere.
         let (root, above) = match self.scope {
             CustomToolScope::Project => (FileRoot::at(project)?, format!("{PROJECT_TOOLS_DIR}/")),
             CustomToolScope::User => {
-                let made = std::fs::create_dir_all(shelf);
-                made.map_err(|error| {
+                let created = std::fs::create_dir_all(parent);
+                created.map_err(|error| {
                     errors::io(
-                        format_args!("create the directory `{}`", shelf.display()),
+                        format_args!("create the directory `{}`", parent.display()),
                         &error,
                     )
                 })?;
-                (FileRoot::at(shelf)?, String::new())
+                (FileRoot::at(parent)?, String::new())
             }
         };
         let folder = root.resolve(&format!("{above}{}", self.name))?;
         if folder.path.symlink_metadata().is_ok() {
-            return Err(exists(&self.name));
+            return Err(exists_error(&self.name));
         }
         let scaffold = scaffold(self.template, &self.name, &self.description);
         for (path, content, executable) in &scaffold.files {
@@ -283,7 +285,8 @@ impl CreateCustomTool {
     }
 }
 
-fn exists(name: &str) -> ToolError {
+/// Returns the error of a tool name that is in use.
+fn exists_error(name: &str) -> ToolError {
     ToolError::new(format!("`{name}` already exists"))
         .code(Code::TOOL_CUSTOM_TOOL_EXISTS)
         .suggest("use another name, or edit the existing files")
@@ -330,11 +333,11 @@ impl ToolOperation for RunCustomTool {
         ctx: &ToolContext,
         settings: &CustomToolsState,
     ) -> Result<Option<String>, ToolError> {
-        let found = settings.find(ctx, &self.tool_name).await?;
+        let tool = settings.find(ctx, &self.tool_name).await?;
         let arguments = Value::Object(self.arguments);
         Ok(Some(format!(
             "runs the program of {} with {arguments}",
-            found.folder.display()
+            tool.folder.display()
         )))
     }
 
@@ -400,7 +403,12 @@ impl ToolOperation for ListCustomTools {
         ctx: &ToolContext,
         settings: &CustomToolsState,
     ) -> Result<ToolOutput, ToolError> {
-        let tools: Vec<Value> = settings.scan(ctx).await?.into_iter().map(shown).collect();
+        let tools: Vec<Value> = settings
+            .scan(ctx)
+            .await?
+            .into_iter()
+            .map(tool_json)
+            .collect();
         Ok(titled(
             format!("{} custom tools", tools.len()),
             json!({"count": tools.len(), "tools": tools}),
@@ -408,20 +416,20 @@ impl ToolOperation for ListCustomTools {
     }
 }
 
-/// Returns a tool for the list.
-fn shown(found: FoundCustomTool) -> Value {
-    match found.tool {
+/// Returns the JSON of a tool for the model.
+fn tool_json(entry: FoundCustomTool) -> Value {
+    match entry.tool {
         Ok(tool) => json!({
-            "name": found.name,
+            "name": entry.name,
             "available": true,
             "description": tool.manifest.description,
             "version": tool.manifest.version,
             "usage": tool.manifest.usage,
             "parameters": tool.manifest.parameters,
-            "folder": found.folder,
+            "folder": entry.folder,
         }),
         Err(reason) => {
-            json!({"name": found.name, "available": false, "reason": reason.to_string(), "folder": found.folder})
+            json!({"name": entry.name, "available": false, "reason": reason.to_string(), "folder": entry.folder})
         }
     }
 }

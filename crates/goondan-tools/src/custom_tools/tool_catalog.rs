@@ -15,7 +15,7 @@ pub(crate) const TOOL_MANIFEST_FILE: &str = "tool.yaml";
 pub(crate) struct FoundCustomTool {
     /// Name of the directory, which is also the name of the tool.
     pub(crate) name: String,
-    /// Absolute path.
+    /// Absolute path of the directory that contains the tool.
     pub(crate) folder: PathBuf,
     /// The tool with its program, or the reason why it is unusable.
     pub(crate) tool: Result<UsableCustomTool, UnusableToolError>,
@@ -49,7 +49,7 @@ pub(crate) struct UsableCustomTool {
 /// Returns the custom tools below `folders`, sorted by name. If a name occurs twice, the earlier
 /// directory has precedence.
 pub(super) fn scan(folders: &[PathBuf]) -> Vec<FoundCustomTool> {
-    let mut found: Vec<FoundCustomTool> = Vec::new();
+    let mut tools: Vec<FoundCustomTool> = Vec::new();
     for folder in folders {
         let entries = std::fs::read_dir(folder)
             .into_iter()
@@ -62,9 +62,9 @@ pub(super) fn scan(folders: &[PathBuf]) -> Vec<FoundCustomTool> {
                 .join(TOOL_MANIFEST_FILE)
                 .symlink_metadata()
                 .is_ok();
-            if is_tool && !found.iter().any(|other| other.name == name) {
-                let tool = named(&entry.path(), &name);
-                found.push(FoundCustomTool {
+            if is_tool && !tools.iter().any(|other| other.name == name) {
+                let tool = inspect_named(&entry.path(), &name);
+                tools.push(FoundCustomTool {
                     name,
                     folder: entry.path(),
                     tool,
@@ -72,12 +72,12 @@ pub(super) fn scan(folders: &[PathBuf]) -> Vec<FoundCustomTool> {
             }
         }
     }
-    found.sort_by(|left, right| left.name.cmp(&right.name));
-    found
+    tools.sort_by(|left, right| left.name.cmp(&right.name));
+    tools
 }
 
-/// Returns the tool in `folder`, whose name must be that of the directory.
-fn named(folder: &Path, name: &str) -> Result<UsableCustomTool, UnusableToolError> {
+/// Returns the tool in `folder`. Fails if the tool's name is not `name`, the name of the directory.
+fn inspect_named(folder: &Path, name: &str) -> Result<UsableCustomTool, UnusableToolError> {
     let ready = inspect(folder)?;
     if ready.manifest.name != name {
         return Err(UnusableToolError::OtherName {
@@ -114,7 +114,7 @@ fn is_library(program: &Path) -> bool {
     program.extension().is_some_and(|extension| {
         ["so", "dylib", "dll"]
             .iter()
-            .any(|known| extension == *known)
+            .any(|library_extension| extension == *library_extension)
     })
 }
 

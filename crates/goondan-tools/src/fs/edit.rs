@@ -55,10 +55,10 @@ impl ToolOperation for EditFile {
     ) -> Result<Option<String>, ToolError> {
         let root = roots.of(ctx)?;
         blocking(move || {
-            let place = root.resolve(&self.path)?;
-            let before = read_text(&root, &place)?;
-            let (after, _) = edited(&place.given, &before, &self.old_text, &self.new_text)?;
-            Ok(Some(diff(&place.given, &before, &after)))
+            let resolved = root.resolve(&self.path)?;
+            let before = read_text(&root, &resolved)?;
+            let (after, _) = edited(&resolved.given, &before, &self.old_text, &self.new_text)?;
+            Ok(Some(diff(&resolved.given, &before, &after)))
         })
         .await
     }
@@ -66,16 +66,16 @@ impl ToolOperation for EditFile {
     async fn run(self, ctx: &ToolContext, roots: &ExtraRoots) -> Result<ToolOutput, ToolError> {
         let root = roots.of(ctx)?;
         blocking(move || {
-            let place = root.resolve(&self.path)?;
-            let before = read_text(&root, &place)?;
-            let (after, line) = edited(&place.given, &before, &self.old_text, &self.new_text)?;
-            replace(&root, &place, after.as_bytes())?;
+            let resolved = root.resolve(&self.path)?;
+            let before = read_text(&root, &resolved)?;
+            let (after, line) = edited(&resolved.given, &before, &self.old_text, &self.new_text)?;
+            replace(&root, &resolved, after.as_bytes())?;
             let diff = crate::diff::unified(&before, &after, 2);
             let metadata = DiffStat::of_hunks(&diff).metadata();
-            let output = json!({"path": root.relative(&place.path), "line": line, "diff": diff});
+            let output = json!({"path": root.relative(&resolved.path), "line": line, "diff": diff});
             Ok(ToolOutput {
                 metadata,
-                ..titled(format!("Edited {}", place.given), output)
+                ..titled(format!("Edited {}", resolved.given), output)
             })
         })
         .await
@@ -107,19 +107,20 @@ fn edited(path: &str, text: &str, old: &str, new: &str) -> Result<(String, usize
     }
 }
 
+/// Returns `text` with CRLF line ends.
 fn windows_lines(text: &str) -> String {
     text.replace("\r\n", "\n").replace('\n', "\r\n")
 }
 
 /// Returns all positions of `part` in `text`, including overlapping ones.
 fn occurrences(text: &str, part: &str) -> Vec<usize> {
-    let mut found = Vec::new();
+    let mut positions = Vec::new();
     let mut from = 0;
     while let Some(at) = text[from..].find(part) {
-        found.push(from + at);
+        positions.push(from + at);
         from += at + part.chars().next().map_or(1, char::len_utf8);
     }
-    found
+    positions
 }
 
 /// Returns the line number of a position, starting at 1.
@@ -127,18 +128,19 @@ fn line_of(text: &str, at: usize) -> usize {
     text[..at].matches('\n').count() + 1
 }
 
-fn ambiguous(path: &str, text: &str, found: &[usize]) -> ToolError {
-    let lines: Vec<String> = found
+/// Returns the error of a text that occurs more than once.
+fn ambiguous(path: &str, text: &str, positions: &[usize]) -> ToolError {
+    let lines: Vec<String> = positions
         .iter()
         .take(MAX_LISTED_LINE_NUMBERS)
         .map(|at| line_of(text, *at).to_string())
         .collect();
-    let and_more = if found.len() > MAX_LISTED_LINE_NUMBERS {
+    let and_more = if positions.len() > MAX_LISTED_LINE_NUMBERS {
         " and more"
     } else {
         ""
     };
-    let (count, lines) = (found.len(), lines.join(", "));
+    let (count, lines) = (positions.len(), lines.join(", "));
     ToolError::new(format!(
         "old_text occurs {count} times in `{path}`, on lines {lines}{and_more}; nothing was changed"
     ))

@@ -39,11 +39,11 @@ impl ToolOperation for GlobFiles {
         let cancellation = ctx.cancellation.clone();
         blocking(move || {
             let glob = PathGlob::new(&self.pattern)?;
-            let place = root.resolve(&self.path)?;
-            root.open_directory(&place)
+            let resolved = root.resolve(&self.path)?;
+            root.open_directory(&resolved)
                 .map_err(|error| errors::io(format_args!("search `{}`", self.path), &error))?;
-            let fits = |file: &Path| glob.fits(file.strip_prefix(&place.path).unwrap_or(file));
-            let fitting = files(&root, &place.path, &cancellation, fits);
+            let fits = |file: &Path| glob.fits(file.strip_prefix(&resolved.path).unwrap_or(file));
+            let fitting = files(&root, &resolved.path, &cancellation, fits);
             let mut found: Vec<(Reverse<SystemTime>, PathBuf)> = fitting
                 .into_iter()
                 .filter_map(|file| Some((Reverse(root.look_at_found(&file)?.modified), file)))

@@ -61,6 +61,7 @@ impl ToolOperation for GrepFiles {
 }
 
 impl GrepFiles {
+    /// Searches the files and returns the matching lines.
     fn search(
         &self,
         root: &FileRoot,
@@ -76,12 +77,12 @@ impl GrepFiles {
                 ))
             })?;
         let include = self.include.as_deref().map(PathGlob::new).transpose()?;
-        let place = root.resolve(&self.path)?;
-        let metadata = std::fs::symlink_metadata(&place.path);
+        let resolved = root.resolve(&self.path)?;
+        let metadata = std::fs::symlink_metadata(&resolved.path);
         metadata.map_err(|error| errors::io(format_args!("search `{}`", self.path), &error))?;
         let fits = |file: &Path| {
-            let below = file.strip_prefix(&place.path).unwrap_or(file);
-            // A file that was named directly has an empty path below itself.
+            let below = file.strip_prefix(&resolved.path).unwrap_or(file);
+            // If `path` is a file, the path below it is empty.
             let below = if below.as_os_str().is_empty() {
                 root.relative(file)
             } else {
@@ -90,7 +91,7 @@ impl GrepFiles {
             include.as_ref().is_none_or(|glob| glob.fits(below))
         };
         let hits = Mutex::new(SearchResults::new(self.max_matches));
-        visit(root, &place.path, cancellation, || {
+        visit(root, &resolved.path, cancellation, || {
             let (mut searcher, matcher) = (searcher(usize::from(self.context)), matcher.clone());
             let (hits, fits) = (&hits, &fits);
             move |file: &Path| {
@@ -104,28 +105,29 @@ impl GrepFiles {
                 }
             }
         });
-        let mut found = GrepOutput {
+        let mut output = GrepOutput {
             most: self.max_matches,
             ..GrepOutput::default()
         };
         for (file, lines) in lock(&hits).files() {
-            if !found.take(&root.relative(file).display().to_string(), lines) {
+            if !output.take(&root.relative(file).display().to_string(), lines) {
                 break;
             }
         }
-        Ok(found)
+        Ok(output)
     }
 
-    fn text(&self, found: GrepOutput) -> String {
-        if found.matches == 0 {
+    /// Returns the result for the model, with a note if there may be more matches.
+    fn text(&self, output: GrepOutput) -> String {
+        if output.matches == 0 {
             return format!("[No matches in `{}`.]", self.path);
         }
-        let mut text = found.text;
-        if found.full {
+        let mut text = output.text;
+        if output.full {
             let _ = write!(
                 text,
                 "[There may be more: stopped after {} matching lines. Narrow the search.]",
-                found.matches
+                output.matches
             );
         }
         text
@@ -136,6 +138,7 @@ impl GrepFiles {
 struct GrepOutput {
     text: String,
     matches: u32,
+    /// Maximum number of matches.
     most: u32,
     /// True if the limit is reached.
     full: bool,

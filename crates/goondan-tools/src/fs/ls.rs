@@ -31,12 +31,13 @@ impl ToolOperation for ListFolder {
     async fn run(self, ctx: &ToolContext, roots: &ExtraRoots) -> Result<ToolOutput, ToolError> {
         let root = roots.of(ctx)?;
         blocking(move || {
-            let place = root.resolve(&self.path)?;
+            let resolved = root.resolve(&self.path)?;
             let entries = root
-                .open_directory(&place)
+                .open_directory(&resolved)
                 .and_then(|directory| directory.entries())
                 .map_err(|error| errors::io(format_args!("list `{}`", self.path), &error))?;
-            let mut entries: Vec<(bool, String, Value)> = entries.into_iter().map(entry).collect();
+            let mut entries: Vec<(bool, String, Value)> =
+                entries.into_iter().map(describe_entry).collect();
             entries.sort_by(|left, right| (!left.0, &left.1).cmp(&(!right.0, &right.1)));
             let total = entries.len();
             let shown: Vec<Value> = entries
@@ -45,7 +46,7 @@ impl ToolOperation for ListFolder {
                 .map(|(_, _, entry)| entry)
                 .collect();
             let mut output =
-                json!({"path": root.relative(&place.path), "count": total, "entries": shown});
+                json!({"path": root.relative(&resolved.path), "count": total, "entries": shown});
             if total > MAX_LISTED_ENTRIES {
                 output["note"] = json!(format!(
                     "the first {MAX_LISTED_ENTRIES} of {total} entries; use fs__glob to find the others"
@@ -57,14 +58,14 @@ impl ToolOperation for ListFolder {
     }
 }
 
-/// Returns true for a directory, its name, and its JSON.
-fn entry((name, metadata): (OsString, EntryMetadata)) -> (bool, String, Value) {
+/// Returns whether the entry is a directory, its name, and its JSON.
+fn describe_entry((name, metadata): (OsString, EntryMetadata)) -> (bool, String, Value) {
     let name = name.to_string_lossy().into_owned();
-    let shown = match metadata.kind {
+    let json = match metadata.kind {
         DirectoryEntryKind::Folder => json!({"name": name, "type": "dir"}),
         DirectoryEntryKind::File => json!({"name": name, "type": "file", "size": metadata.size}),
         DirectoryEntryKind::Link => json!({"name": name, "type": "link"}),
         DirectoryEntryKind::Other => json!({"name": name, "type": "other"}),
     };
-    (metadata.kind == DirectoryEntryKind::Folder, name, shown)
+    (metadata.kind == DirectoryEntryKind::Folder, name, json)
 }

@@ -49,22 +49,22 @@ impl ToolOperation for ReadFilePage {
     async fn run(self, ctx: &ToolContext, roots: &ExtraRoots) -> Result<ToolOutput, ToolError> {
         let root = roots.of(ctx)?;
         blocking(move || {
-            let place = root.resolve(&self.path)?;
-            let (file, metadata) = root.open(&place)?;
-            let failed = |error| errors::io(format_args!("read `{}`", place.given), &error);
+            let resolved = root.resolve(&self.path)?;
+            let (file, metadata) = root.open(&resolved)?;
+            let failed = |error| errors::io(format_args!("read `{}`", resolved.given), &error);
             let mut reader = BufReader::with_capacity(TYPE_DETECTION_BYTES, file);
             let start = reader.fill_buf().map_err(failed)?;
             match (detect_encoding(start), kind_of(start)) {
                 (FileEncoding::Text, _) => {}
                 (FileEncoding::Foreign(encoding), None) => {
-                    return Err(encoding_error(&place.given, encoding));
+                    return Err(encoding_error(&resolved.given, encoding));
                 }
-                (_, kind) => return describe(&place, reader, metadata.len(), kind),
+                (_, kind) => return describe(&resolved, reader, metadata.len(), kind),
             }
             let page = self.page(&mut reader).map_err(failed)?;
             Ok(titled(
-                format!("Read {}", place.given),
-                self.text(&place, page)?.into(),
+                format!("Read {}", resolved.given),
+                self.text(&resolved, page)?.into(),
             ))
         })
         .await
@@ -111,7 +111,7 @@ impl ReadFilePage {
     }
 
     /// Returns the page for the model, with a note about remaining lines.
-    fn text(&self, place: &ResolvedPath, page: TextPage) -> Result<String, ToolError> {
+    fn text(&self, resolved: &ResolvedPath, page: TextPage) -> Result<String, ToolError> {
         let TextPage {
             mut text,
             seen,
@@ -128,7 +128,7 @@ impl ReadFilePage {
         } else if count == 0 {
             let message = format!(
                 "`{}` has {seen} lines: there is no line at offset {}",
-                place.given, self.offset
+                resolved.given, self.offset
             );
             return Err(
                 errors::invalid(message).suggest("offset is the number of lines to skip, from 0")
@@ -164,7 +164,7 @@ impl TextPage {
 
 /// Describes a file that is not text. Attaches an image if it is small enough.
 fn describe(
-    place: &ResolvedPath,
+    resolved: &ResolvedPath,
     mut reader: BufReader<File>,
     size: u64,
     kind: Option<&'static str>,
@@ -172,16 +172,16 @@ fn describe(
     let media_type = kind.unwrap_or("application/octet-stream");
     let text = format!(
         "[{} is a binary file ({media_type}, {size} bytes).]",
-        place.given
+        resolved.given
     );
-    let mut output = titled(format!("Looked at {}", place.given), text.into());
+    let mut output = titled(format!("Looked at {}", resolved.given), text.into());
     if media_type.starts_with("image/") && size <= MAX_IMAGE_BYTES {
         let mut bytes = Vec::new();
         reader
             .rewind()
             .and_then(|()| reader.take(MAX_IMAGE_BYTES).read_to_end(&mut bytes))
-            .map_err(|error| errors::io(format_args!("read `{}`", place.given), &error))?;
-        let name = place
+            .map_err(|error| errors::io(format_args!("read `{}`", resolved.given), &error))?;
+        let name = resolved
             .path
             .file_name()
             .map(|name| name.to_string_lossy().into_owned());

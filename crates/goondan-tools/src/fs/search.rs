@@ -25,17 +25,18 @@ pub(super) enum SearchResultLine {
 /// The results of the first files in path order, up to a number of matches. Files are added in any
 /// order.
 pub(super) struct SearchResults {
+    /// Number of matches after which later files are dropped.
     most: usize,
     files: BTreeMap<PathBuf, Vec<SearchResultLine>>,
     matches: usize,
 }
 
 impl SearchResults {
-    /// Creates a collection for at least `most` matches, if they exist, and those of one excess
-    /// file.
-    pub(super) fn new(most: u32) -> Self {
+    /// Creates a collection for at least `min_matches` matches, if they exist, and the matches of
+    /// one further file.
+    pub(super) fn new(min_matches: u32) -> Self {
         SearchResults {
-            most: usize::try_from(most).unwrap_or(usize::MAX),
+            most: usize::try_from(min_matches).unwrap_or(usize::MAX),
             files: BTreeMap::new(),
             matches: 0,
         }
@@ -52,11 +53,11 @@ impl SearchResults {
 
     /// Adds the matches of a file, and drops files that follow enough matches.
     pub(super) fn add(&mut self, file: &Path, lines: Vec<SearchResultLine>) {
-        let found = matches(&lines);
-        if found == 0 || !self.may_include(file) {
+        let new_matches = matches(&lines);
+        if new_matches == 0 || !self.may_include(file) {
             return;
         }
-        self.matches += found;
+        self.matches += new_matches;
         self.files.insert(file.to_owned(), lines);
         while let Some(last) = self.files.last_entry() {
             let without = self.matches - matches(last.get());
@@ -68,6 +69,7 @@ impl SearchResults {
         }
     }
 
+    /// Returns the files with their lines, in path order.
     pub(super) fn files(&self) -> impl Iterator<Item = (&Path, &[SearchResultLine])> {
         self.files
             .iter()
@@ -75,6 +77,7 @@ impl SearchResults {
     }
 }
 
+/// Returns the number of matching lines.
 fn matches(lines: &[SearchResultLine]) -> usize {
     lines
         .iter()
@@ -97,11 +100,11 @@ pub(super) fn search_file(
     searcher: &mut Searcher,
     matcher: &RegexMatcher,
     file: &File,
-    most: u32,
+    max_matches: u32,
 ) -> Vec<SearchResultLine> {
     let mut lines = MatchCollector {
         lines: Vec::new(),
-        left: u64::from(most) + 1,
+        left: u64::from(max_matches) + 1,
     };
     let _ = searcher.search_file(matcher, file, &mut lines);
     lines.lines
@@ -109,6 +112,7 @@ pub(super) fn search_file(
 
 struct MatchCollector {
     lines: Vec<SearchResultLine>,
+    /// Number of matches that are still collected.
     left: u64,
 }
 

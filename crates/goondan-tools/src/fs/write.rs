@@ -33,13 +33,13 @@ impl ToolOperation for WriteWholeFile {
     ) -> Result<Option<String>, ToolError> {
         let root = roots.of(ctx)?;
         blocking(move || {
-            let place = root.resolve(&self.path)?;
-            let before = if place.path.exists() {
-                read_text(&root, &place)?
+            let resolved = root.resolve(&self.path)?;
+            let before = if resolved.path.exists() {
+                read_text(&root, &resolved)?
             } else {
                 String::new()
             };
-            Ok(Some(diff(&place.given, &before, &self.content)))
+            Ok(Some(diff(&resolved.given, &before, &self.content)))
         })
         .await
     }
@@ -47,15 +47,16 @@ impl ToolOperation for WriteWholeFile {
     async fn run(self, ctx: &ToolContext, roots: &ExtraRoots) -> Result<ToolOutput, ToolError> {
         let root = roots.of(ctx)?;
         blocking(move || {
-            let place = root.resolve(&self.path)?;
-            root.create_parents(&place)?;
-            let created = !place.path.exists();
+            let resolved = root.resolve(&self.path)?;
+            root.create_parents(&resolved)?;
+            let created = !resolved.path.exists();
             // If the previous contents are not text or too large, lines are not counted.
-            let before = if created { Some(String::new()) } else { read_text(&root, &place).ok() };
-            replace(&root, &place, self.content.as_bytes())?;
-            let output = json!({"path": root.relative(&place.path), "bytes": self.content.len(), "created": created});
+            let before =
+                if created { Some(String::new()) } else { read_text(&root, &resolved).ok() };
+            replace(&root, &resolved, self.content.as_bytes())?;
+            let output = json!({"path": root.relative(&resolved.path), "bytes": self.content.len(), "created": created});
             let metadata = before.map(|before| DiffStat::of_texts(&before, &self.content).metadata()).unwrap_or_default();
-            Ok(ToolOutput { metadata, ..titled(format!("Wrote {}", place.given), output) })
+            Ok(ToolOutput { metadata, ..titled(format!("Wrote {}", resolved.given), output) })
         })
         .await
     }

@@ -142,8 +142,8 @@ impl ToolOperation for JsonFlatten {
     }
 }
 
-/// Appends `items` to `result`, with arrays flattened `depth` levels deep. The parser limits the
-/// nesting.
+/// Appends `items` to `result`, with arrays flattened `depth` levels deep. The recursion is safe,
+/// because the parser limits the nesting of arrays.
 fn flatten(items: Vec<Value>, depth: u32, result: &mut Vec<Value>) {
     for item in items {
         match item {
@@ -153,6 +153,7 @@ fn flatten(items: Vec<Value>, depth: u32, result: &mut Vec<Value>) {
     }
 }
 
+/// Parses a JSON document.
 fn parse(data: &str) -> Result<Value, ToolError> {
     serde_json::from_str(data).map_err(|error| {
         errors::invalid(format!("data is not valid JSON: {error}"))
@@ -160,6 +161,7 @@ fn parse(data: &str) -> Result<Value, ToolError> {
     })
 }
 
+/// Returns the default path, which selects the whole document.
 fn whole() -> String {
     ".".to_owned()
 }

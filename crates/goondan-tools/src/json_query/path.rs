@@ -50,6 +50,7 @@ fn parse(path: &str) -> Result<Vec<String>, String> {
     Ok(segments)
 }
 
+/// Splits a name off the beginning of `rest`.
 fn name(rest: &str) -> Result<(String, &str), String> {
     let end = rest.find(['.', '[', ']']).unwrap_or(rest.len());
     if end == 0 {

@@ -37,7 +37,7 @@ struct StoredVector {
 }
 
 impl VectorCache {
-    /// Returns a vector for each text, in order.
+    /// Returns a vector for each text, in order. Requests vectors that are not cached from `model`.
     pub(super) async fn of(
         &self,
         power: &dyn EmbeddingModels,
@@ -47,24 +47,24 @@ impl VectorCache {
     ) -> Result<Vec<Arc<[f32]>>, ToolError> {
         let identity = power.identity(model)?;
         let file = folder.map(|folder| folder.join(format!("{}.jsonl", hash(&identity, ""))));
-        let mut known = self.known.lock().await;
-        if known.is_none() {
+        let mut cached = self.known.lock().await;
+        if cached.is_none() {
             let file = file.clone();
-            *known =
+            *cached =
                 Some(blocking(move || Ok(file.map(|file| read(&file)).unwrap_or_default())).await?);
         }
-        let known = known.get_or_insert_with(HashMap::new);
+        let vectors_by_key = cached.get_or_insert_with(HashMap::new);
         let keys: Vec<String> = texts.iter().map(|text| hash(&identity, text)).collect();
-        let mut wanted: Vec<(&String, &String)> = keys
+        let mut missing: Vec<(&String, &String)> = keys
             .iter()
             .zip(texts)
-            .filter(|(key, _)| !known.contains_key(*key))
+            .filter(|(key, _)| !vectors_by_key.contains_key(*key))
             .collect();
-        wanted.sort_unstable();
-        wanted.dedup();
-        for batch in wanted.chunks(MAX_TEXTS_PER_REQUEST) {
-            let asked = batch.iter().map(|(_, text)| (*text).clone()).collect();
-            let vectors = power.embed(model, asked).await?;
+        missing.sort_unstable();
+        missing.dedup();
+        for batch in missing.chunks(MAX_TEXTS_PER_REQUEST) {
+            let texts = batch.iter().map(|(_, text)| (*text).clone()).collect();
+            let vectors = power.embed(model, texts).await?;
             if vectors.len() != batch.len() {
                 let message = format!(
                     "Model/{model} returned {} vectors for {} texts",
@@ -78,19 +78,19 @@ impl VectorCache {
                 .zip(vectors)
                 .map(|((key, _), vector)| ((*key).clone(), vector.into()))
                 .collect();
-            known.extend(new.iter().cloned());
+            vectors_by_key.extend(new.iter().cloned());
             let file = file.clone();
-            let keep = move || {
+            let store = move || {
                 if let Some(file) = file {
                     append(&file, &new);
                 }
                 Ok(())
             };
-            blocking(keep).await?;
+            blocking(store).await?;
         }
         Ok(keys
             .iter()
-            .filter_map(|key| known.get(key).cloned())
+            .filter_map(|key| vectors_by_key.get(key).cloned())
             .collect())
     }
 }
@@ -114,6 +114,7 @@ pub(super) fn cosine_similarity(a: &[f32], b: &[f32]) -> f64 {
     }
 }
 
+/// Returns the cache key of `text` for `model`.
 fn hash(model: &str, text: &str) -> String {
     let digest = Sha256::new()
         .chain_update(model.len().to_le_bytes())
@@ -134,6 +135,7 @@ fn read(file: &Path) -> HashMap<String, Arc<[f32]>> {
         .collect()
 }
 
+/// Decodes Base64 of little-endian floats; `None` if it is invalid.
 fn decode(text: &str) -> Option<Arc<[f32]>> {
     let bytes = STANDARD.decode(text).ok()?;
     let (floats, rest) = bytes.as_chunks::<4>();
@@ -148,10 +150,15 @@ fn decode(text: &str) -> Option<Arc<[f32]>> {
 /// Appends vectors to a file. If this fails, they are requested again later.
 fn append(file: &Path, vectors: &[(String, Arc<[f32]>)]) {
     if let Err(error) = try_append(file, vectors) {
-        tracing::warn!(file = %file.display(), %error, "cannot store vectors");
+        tracing::warn!(
+            file = %file.display(),
+            %error,
+            "could not store vectors; they are requested again next time"
+        );
     }
 }
 
+/// Appends vectors to a file. A file that is too large is emptied first.
 fn try_append(file: &Path, vectors: &[(String, Arc<[f32]>)]) -> std::io::Result<()> {
     file.parent()
         .map_or(Ok(()), private_files::create_directory)?;

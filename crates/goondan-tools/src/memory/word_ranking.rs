@@ -56,6 +56,7 @@ pub(super) fn rank(texts: &[&str], query: &str) -> Vec<(usize, f64)> {
     scores
 }
 
+/// Returns the stems of the words in `text`.
 fn words(stemmer: &Stemmer, text: &str) -> Vec<String> {
     let text = text.to_lowercase();
     let words = text

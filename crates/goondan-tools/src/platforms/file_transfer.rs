@@ -95,18 +95,18 @@ impl DownloadOptions {
                 .map(str::to_owned)
         };
         let media_type = header("content-type");
-        let picture = media_type
+        let image_type = media_type
             .clone()
             .filter(|media_type| media_type.starts_with("image/"));
         let data_url = media_type.as_ref().filter(|_| self.include_data_url);
         // Base64 is a third larger than the file, so encode only on demand.
-        let is_wanted = self.include_base64 || data_url.is_some() || picture.is_some();
+        let is_wanted = self.include_base64 || data_url.is_some() || image_type.is_some();
         let encoded = if is_wanted {
             STANDARD.encode(&response.body)
         } else {
             String::new()
         };
-        let own = json!({
+        let file_facts = json!({
             "ok": true,
             "contentType": media_type,
             "sizeBytes": response.body.len(),
@@ -116,11 +116,11 @@ impl DownloadOptions {
             "base64": self.include_base64.then_some(&encoded),
             "dataUrl": data_url.map(|media_type| format!("data:{media_type};base64,{encoded}")),
         });
-        facts.extend(own.as_object().cloned().unwrap_or_default());
+        facts.extend(file_facts.as_object().cloned().unwrap_or_default());
         let mut output = titled("Fetched a file", Value::Object(facts));
         output
             .attachments
-            .extend(picture.map(|media_type| Attachment {
+            .extend(image_type.map(|media_type| Attachment {
                 media_type,
                 data: encoded,
                 name: None,
@@ -128,16 +128,17 @@ impl DownloadOptions {
         Ok(output)
     }
 
+    /// Writes the file to `save_path`. Returns its absolute path, or `None` without `save_path`.
     async fn save(&self, ctx: &ToolContext, content: Vec<u8>) -> Result<Option<String>, ToolError> {
         let Some(path) = self.save_path.clone() else {
             return Ok(None);
         };
         let root = FileRoot::of(ctx)?;
         blocking(move || {
-            let place = root.resolve(&path)?;
-            root.create_parents(&place)?;
-            replace(&root, &place, &content)?;
-            Ok(Some(place.path.to_string_lossy().into_owned()))
+            let resolved = root.resolve(&path)?;
+            root.create_parents(&resolved)?;
+            replace(&root, &resolved, &content)?;
+            Ok(Some(resolved.path.to_string_lossy().into_owned()))
         })
         .await
     }
@@ -162,8 +163,8 @@ impl UploadedFile {
     ) -> Result<UploadedFile, ToolError> {
         let root = FileRoot::of(ctx)?;
         blocking(move || {
-            let place = root.resolve(&path)?;
-            let (file, metadata) = root.open(&place)?;
+            let resolved = root.resolve(&path)?;
+            let (file, metadata) = root.open(&resolved)?;
             let too_large = || {
                 let error = ToolError::new(format!(
                     "`{path}` has more than {MAX_SENT_FILE_BYTES} bytes"
@@ -187,18 +188,19 @@ impl UploadedFile {
             if content.len() as u64 > MAX_SENT_FILE_BYTES {
                 return Err(too_large());
             }
-            let own = place
+            let file_name = resolved
                 .path
                 .file_name()
                 .map(|name| name.to_string_lossy().into_owned());
             Ok(UploadedFile {
-                name: name.or(own).unwrap_or_else(|| "file".to_owned()),
+                name: name.or(file_name).unwrap_or_else(|| "file".to_owned()),
                 content,
             })
         })
         .await
     }
 
+    /// Returns the file as a part of a form.
     pub(super) fn part(self) -> Part {
         Part::bytes(self.content).file_name(self.name)
     }

@@ -259,14 +259,15 @@ impl PlatformClient {
         }
     }
 
+    /// Returns the headers of a request. If `signed`, they contain the token.
     fn headers(&self, signed: bool) -> Result<HeaderMap, ToolError> {
-        let named = |(name, value): &(&'static str, &'static str)| {
+        let header = |(name, value): &(&'static str, &'static str)| {
             (
                 HeaderName::from_static(name),
                 HeaderValue::from_static(value),
             )
         };
-        let mut headers: HeaderMap = self.platform.headers.iter().map(named).collect();
+        let mut headers: HeaderMap = self.platform.headers.iter().map(header).collect();
         if signed {
             let value =
                 HeaderValue::try_from(format!("{} {}", self.platform.scheme, self.token()?));
@@ -293,20 +294,23 @@ impl PlatformClient {
         })
     }
 
-    /// Creates the error for a refused operation.
-    fn refused(&self, method: &str, status: StatusCode, said: Option<&str>) -> ToolError {
-        let said: String = said
+    /// Returns the error of an operation that the platform refused with `message`.
+    fn refused(&self, method: &str, status: StatusCode, message: Option<&str>) -> ToolError {
+        let message: String = message
             .unwrap_or_default()
             .chars()
             .take(MAX_ERROR_CHARS)
             .collect();
-        let said = if said.is_empty() {
+        let message = if message.is_empty() {
             format!("status {status}")
         } else {
-            said
+            message
         };
-        let error = ToolError::new(format!("{} refused {method}: {said}", self.platform.name))
-            .code(Code::TOOL_HTTP);
+        let error = ToolError::new(format!(
+            "{} refused {method}: {message}",
+            self.platform.name
+        ))
+        .code(Code::TOOL_HTTP);
         match status {
             StatusCode::TOO_MANY_REQUESTS => error.suggest("try again later"),
             _ => error,
@@ -346,6 +350,7 @@ fn emojis(one: Option<String>, several: Vec<String>, clean: fn(&str) -> &str) ->
     all
 }
 
+/// Returns the error of a call without an emoji.
 fn no_emoji() -> ToolError {
     errors::invalid("pass `emoji` or a non-empty `emojis`")
 }

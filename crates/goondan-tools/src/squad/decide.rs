@@ -57,6 +57,7 @@ impl ToolOperation for ProposeDecision {
 }
 
 impl ProposeDecision {
+    /// Writes the decision to a new file of the inbox.
     fn write(&self, folder: &SquadDirectory) -> Result<String, String> {
         let agent = plain_name("an agent", &self.agent_name)?;
         let category = serde_json::json!(self.category);

@@ -35,6 +35,8 @@ impl ToolOperation for MergeDecisions {
     }
 }
 
+/// Moves the proposed decisions in the files `wanted`, or all, from the inbox to the list of
+/// decisions.
 fn merge(folder: &SquadDirectory, wanted: Option<Vec<String>>) -> Result<String, String> {
     let files = match wanted {
         Some(files) => files,
@@ -52,8 +54,8 @@ fn merge(folder: &SquadDirectory, wanted: Option<Vec<String>>) -> Result<String,
         return Ok("The inbox has no decisions.".to_owned());
     }
     // Sort by the first line, which contains the date.
-    proposals.sort_by(|one, other| {
-        (one.0.lines().next(), &one.1).cmp(&(other.0.lines().next(), &other.1))
+    proposals.sort_by(|left, right| {
+        (left.0.lines().next(), &left.1).cmp(&(right.0.lines().next(), &right.1))
     });
     folder.update(DECISIONS_FILE, |decisions| {
         append_proposals(

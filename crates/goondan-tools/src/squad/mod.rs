@@ -91,6 +91,7 @@ struct SquadTools {
 }
 
 impl SquadTools {
+    /// Returns the squad directory of the project.
     fn folder(&self, ctx: &ToolContext) -> SquadDirectory {
         SquadDirectory::new(ctx.project_dir.clone(), self.settings.dir.clone())
     }
@@ -126,6 +127,7 @@ impl SquadTools {
     }
 }
 
+/// Returns the conversation that made the call.
 fn caller(ctx: &ToolContext) -> InstanceId {
     InstanceId::new(&*ctx.agent_name, &*ctx.instance_key)
 }

@@ -155,6 +155,8 @@ impl RouteWork {
     }
 }
 
+/// Returns the input for the agent: its charter, its history and the context. Fails if the agent
+/// has no charter.
 fn instructions(
     folder: &SquadDirectory,
     agent: &str,
@@ -163,15 +165,15 @@ fn instructions(
     let agent = plain_name("an agent", agent)?;
     let path = format!("agents/{agent}/charter.md");
     let Some(charter) = folder.read(&path)? else {
-        let known = folder.folders_with("agents", "charter.md")?.join(", ");
-        let known = if known.is_empty() {
+        let agents = folder.folders_with("agents", "charter.md")?.join(", ");
+        let agents = if agents.is_empty() {
             "none".to_owned()
         } else {
-            known
+            agents
         };
         return Err(format!(
             "Agent \"{agent}\" was not found: there is no charter at {path}. Agents with a \
-            charter: {known}."
+            charter: {agents}."
         ));
     };
     let history = folder

@@ -21,7 +21,7 @@ const MAX_STORED_SESSIONS: usize = 100;
 /// Maximum number of remembered sessions.
 const MAX_REMEMBERED_SESSIONS: usize = 500;
 
-/// The sessions of a swarm, oldest first.
+/// The conversations to which the squad tools of a swarm routed work, oldest first.
 #[derive(Default)]
 pub(crate) struct RoutedSessions {
     table: Mutex<RoutedSessionTable>,
@@ -40,9 +40,10 @@ struct RoutedSessionTable {
 #[derive(Debug, Clone)]
 pub(super) struct RoutedSession {
     number: u64,
-    /// The conversation that routed it.
+    /// The conversation that routed the session.
     owner: InstanceId,
-    /// True if an earlier process routed it. A waiting caller routes it again with the same key.
+    /// True if an earlier process routed the session. A waiting caller routes it again with the
+    /// same key.
     is_restored: bool,
     pub(super) told: RoutedSessionRecord,
 }
@@ -51,7 +52,7 @@ pub(super) struct RoutedSession {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct RoutedSessionRecord {
     pub(super) agent: String,
-    /// Key of its conversation; empty until it exists.
+    /// Key of the session's conversation; empty until it exists.
     pub(super) key: String,
     pub(super) state: RoutedSessionState,
     pub(super) opened: DateTime<Utc>,
@@ -106,11 +107,12 @@ impl AwaitedSession {
 
 impl Drop for AwaitedSession {
     fn drop(&mut self) {
-        lock(&self.sessions.table).change(self.number, |told| told.set_state(self.end));
+        lock(&self.sessions.table).change(self.number, |record| record.set_state(self.end));
     }
 }
 
 impl RoutedSessionRecord {
+    /// Sets the state and the time of the change.
     fn set_state(&mut self, state: RoutedSessionState) {
         self.state = state;
         self.changed = Utc::now();
@@ -118,6 +120,7 @@ impl RoutedSessionRecord {
 }
 
 impl RoutedSessionTable {
+    /// Applies `change` to the session `number`, if it is still remembered.
     fn change(&mut self, number: u64, change: impl FnOnce(&mut RoutedSessionRecord)) {
         if let Some(session) = self
             .sessions
@@ -129,7 +132,7 @@ impl RoutedSessionTable {
     }
 
     /// Adds a session and returns its number.
-    fn add(&mut self, owner: InstanceId, told: RoutedSessionRecord, is_restored: bool) -> u64 {
+    fn add(&mut self, owner: InstanceId, record: RoutedSessionRecord, is_restored: bool) -> u64 {
         if self.sessions.len() >= MAX_REMEMBERED_SESSIONS
             && let Some(oldest) = self
                 .sessions
@@ -143,7 +146,7 @@ impl RoutedSessionTable {
             number: self.opened,
             owner,
             is_restored,
-            told,
+            told: record,
         });
         self.opened
     }
@@ -192,15 +195,16 @@ impl RoutedSessions {
         table
             .sessions
             .retain(|session| session.number == turn.number || session.told.key != key);
-        table.change(turn.number, |told| key.clone_into(&mut told.key));
+        table.change(turn.number, |record| key.clone_into(&mut record.key));
     }
 
     /// Marks sessions without a waiting call as finished if `is_busy` is false for their key.
     pub(super) fn finish_idle(&self, is_busy: impl Fn(&str) -> bool) {
         let mut table = lock(&self.table);
-        let told = table.sessions.iter_mut().map(|session| &mut session.told);
-        told.filter(|told| told.state == RoutedSessionState::Started && !is_busy(&told.key))
-            .for_each(|told| told.set_state(RoutedSessionState::Completed));
+        let records = table.sessions.iter_mut().map(|session| &mut session.told);
+        records
+            .filter(|record| record.state == RoutedSessionState::Started && !is_busy(&record.key))
+            .for_each(|record| record.set_state(RoutedSessionState::Completed));
     }
 
     /// Returns all remembered sessions, oldest first.
@@ -215,20 +219,20 @@ impl RoutedSessions {
     /// Loads the sessions of earlier programs, once. No call of this program waits for them.
     pub(super) async fn restore(&self, state: &dyn ToolStateStore) -> Result<(), ToolError> {
         let read = async {
-            let mut kept = Vec::new();
+            let mut records = Vec::new();
             for (owner, value) in state.everywhere(SQUAD_STATE_NAME).await? {
                 // An unreadable value was edited by hand, and counts as empty.
-                let told: Vec<RoutedSessionRecord> =
+                let stored: Vec<RoutedSessionRecord> =
                     serde_json::from_value(value).unwrap_or_default();
-                kept.extend(told.into_iter().map(|told| (owner.clone(), told)));
+                records.extend(stored.into_iter().map(|record| (owner.clone(), record)));
             }
-            kept.sort_by_key(|(_, told)| told.opened);
+            records.sort_by_key(|(_, record)| record.opened);
             let mut table = lock(&self.table);
-            for (owner, mut told) in kept {
-                if told.state == RoutedSessionState::Active {
-                    told.state = RoutedSessionState::Started;
+            for (owner, mut record) in records {
+                if record.state == RoutedSessionState::Active {
+                    record.state = RoutedSessionState::Started;
                 }
-                table.add(owner, told, true);
+                table.add(owner, record, true);
             }
             Ok(())
         };
@@ -245,14 +249,16 @@ impl RoutedSessions {
         state.save(SQUAD_STATE_NAME, self.stored_value(owner)).await
     }
 
+    /// Returns the newest sessions of `owner` that have a conversation, for the store.
     fn stored_value(&self, owner: &InstanceId) -> Value {
         let table = lock(&self.table);
-        let own = table
+        let sessions = table
             .sessions
             .iter()
             .filter(|session| session.owner == *owner && !session.told.key.is_empty());
-        let mut own: Vec<&RoutedSessionRecord> = own.map(|session| &session.told).collect();
-        own.drain(..own.len().saturating_sub(MAX_STORED_SESSIONS));
-        json!(own)
+        let mut records: Vec<&RoutedSessionRecord> =
+            sessions.map(|session| &session.told).collect();
+        records.drain(..records.len().saturating_sub(MAX_STORED_SESSIONS));
+        json!(records)
     }
 }

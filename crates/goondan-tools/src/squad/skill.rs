@@ -74,6 +74,7 @@ impl SquadSkillTool {
     }
 }
 
+/// Lists the skills with their descriptions.
 fn list(folder: &SquadDirectory) -> Result<String, String> {
     let skills = folder.folders_with("skills", SKILL_FILE_NAME)?;
     if skills.is_empty() {
@@ -93,12 +94,14 @@ fn list(folder: &SquadDirectory) -> Result<String, String> {
     Ok(format!("**Available Skills ({}):**{lines}", skills.len()))
 }
 
+/// Returns the content of a skill.
 fn read(folder: &SquadDirectory, name: &str) -> Result<String, String> {
     folder
         .read(&format!("skills/{name}/{SKILL_FILE_NAME}"))?
         .ok_or_else(|| format!("There is no skill \"{name}\"; use `list` to see all skills."))
 }
 
+/// Joins the words of `text` with single spaces.
 fn in_one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -128,6 +131,7 @@ fn with_description(name: &str, description: &str, content: &str) -> Result<Stri
     ))
 }
 
+/// Creates or replaces a skill.
 fn write(
     folder: &SquadDirectory,
     name: &str,

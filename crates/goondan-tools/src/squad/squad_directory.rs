@@ -51,6 +51,7 @@ impl SquadDirectory {
         read_text(&root, &place).map(Some).map_err(failure_text)
     }
 
+    /// Replaces or creates a file and its parent directories.
     pub(super) fn write(&self, path: &str, content: &str) -> Result<(), String> {
         let (root, place) = self.place(path)?;
         root.create_parents(&place)
@@ -96,13 +97,13 @@ impl SquadDirectory {
             .into_iter()
             .flatten()
             .filter_map(Result::ok);
-        let wanted = entries.filter(|entry| {
+        let matching = entries.filter(|entry| {
             entry
                 .path()
                 .extension()
-                .is_some_and(|found| found == extension)
+                .is_some_and(|actual| actual == extension)
         });
-        let mut names: Vec<String> = wanted
+        let mut names: Vec<String> = matching
             .map(|entry| entry.file_name().to_string_lossy().into_owned())
             .collect();
         names.sort();

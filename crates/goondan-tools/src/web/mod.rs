@@ -99,12 +99,12 @@ impl ToolOperation for FetchWebPage {
         }
         let (format, offset) = (self.format, self.offset);
         // Converting a large page takes time.
-        blocking(move || shown(response, format, offset)).await
+        blocking(move || tool_result(response, format, offset)).await
     }
 }
 
-/// Creates the result of a call.
-fn shown(
+/// Creates the result of a web tool call, as the model receives it.
+fn tool_result(
     response: HttpToolResponse,
     format: WebPageFormat,
     offset: usize,
@@ -141,6 +141,7 @@ fn shown(
     Ok(output)
 }
 
+/// Creates the result for an image, with the image as attachment.
 fn image(response: &HttpToolResponse, media_type: &str) -> ToolOutput {
     let text = format!(
         "[{} is an image ({media_type}, {} bytes).]",

@@ -86,7 +86,7 @@ impl ConnectorFile {
 pub struct UnusableConnection {
     /// Name of the Connection.
     pub name: String,
-    /// Complete sentence.
+    /// Reason why the connection cannot run, as a complete sentence.
     pub problem: String,
 }
 
@@ -96,7 +96,7 @@ pub(crate) fn unusable(
     connection: &Resource<Connection>,
     environment: &Environment,
 ) -> Option<String> {
-    BoundConnection::of(bundle, connection, environment)?
+    BoundConnection::with_values(bundle, connection, environment)?
         .err()
         .map(|unusable| unusable.problem)
 }
@@ -118,7 +118,7 @@ impl BoundConnection {
         let tool = base_connector(&name)
             .filter(|_| file.is_none())
             .and_then(|manifest| manifest.tool);
-        let answers_by_tool = tool.is_some_and(|tool| all_have(bundle, connection, tool));
+        let answers_by_tool = tool.is_some_and(|tool| all_receivers_have(bundle, connection, tool));
         let default = if answers_by_tool {
             ReplyMode::None
         } else {
@@ -142,20 +142,25 @@ impl BoundConnection {
         })
     }
 
-    /// Returns a connection with its values; see [`BoundConnection::without_values`].
-    fn of(
+    /// Returns a connection with its settings and secrets, or the reason why it cannot run. Returns
+    /// `None` if its Connector does not exist.
+    fn with_values(
         bundle: &Bundle,
         connection: &Resource<Connection>,
         environment: &Environment,
     ) -> Option<Result<BoundConnection, UnusableConnection>> {
         let bound = BoundConnection::without_values(bundle, connection)?;
         let spec = &connection.spec;
-        let known = base_connector(&bound.connector).filter(|_| bound.file.is_none());
-        let (config, secrets) =
-            known.map_or((&[][..], &[][..]), |known| (&known.config, &known.secrets));
-        let how = (bound.reply, spec.config.contains_key("apiBaseUrl"));
-        let values = values(&spec.config, config, how, environment)
-            .and_then(|config| Ok((config, values(&spec.secrets, secrets, how, environment)?)));
+        // A connector with a file has no built-in manifest, and so no known settings.
+        let manifest = base_connector(&bound.connector).filter(|_| bound.file.is_none());
+        let (known_config, known_secrets) = manifest.map_or((&[][..], &[][..]), |manifest| {
+            (&manifest.config, &manifest.secrets)
+        });
+        let (reply, has_other_server) = (bound.reply, spec.config.contains_key("apiBaseUrl"));
+        let resolve =
+            |sources, known| resolve_values(sources, known, (reply, has_other_server), environment);
+        let values = resolve(&spec.config, known_config)
+            .and_then(|config| Ok((config, resolve(&spec.secrets, known_secrets)?)));
         Some(match values {
             Ok((config, secrets)) => Ok(BoundConnection {
                 config,
@@ -192,14 +197,14 @@ impl BoundConnection {
 }
 
 impl Swarm {
-    /// Runs the file of `bound` until it ends; `desk` handles its requests.
+    /// Runs the file of `bound` until it ends; `host` handles its requests.
     ///
     /// # Errors
     /// Fails if the connector cannot start or fails, or if its process exits.
     pub async fn run_connector(
         &self,
         bound: &BoundConnection,
-        desk: Arc<dyn ConnectorHost>,
+        host: Arc<dyn ConnectorHost>,
     ) -> Result<(), ToolError> {
         let Some(ConnectorFile {
             id, entry, root, ..
@@ -207,7 +212,7 @@ impl Swarm {
         else {
             return Ok(());
         };
-        let expose = |values: &BTreeMap<String, Secret>| {
+        let exposed = |values: &BTreeMap<String, Secret>| {
             values
                 .iter()
                 .map(|(name, value)| (name.clone(), value.expose().to_owned()))
@@ -216,12 +221,12 @@ impl Swarm {
         let values = ConnectorValues {
             connection: bound.name.clone(),
             connector: bound.connector.clone(),
-            config: expose(&bound.config),
-            secrets: expose(&bound.secrets),
+            config: exposed(&bound.config),
+            secrets: exposed(&bound.secrets),
         };
         self.inner()
             .tools
-            .run_connector((id, entry), root, values, desk)
+            .run_connector((id, entry), root, values, host)
             .await
     }
 
@@ -234,73 +239,80 @@ impl Swarm {
         };
         bundle
             .connections_of(&swarm.id)
-            .filter_map(|connection| BoundConnection::of(&bundle, connection, &environment))
+            .filter_map(|connection| {
+                BoundConnection::with_values(&bundle, connection, &environment)
+            })
             .collect()
     }
 }
 
 /// Returns true if every agent that receives events of `connection` has the built-in tool `tool`.
-fn all_have(bundle: &Bundle, connection: &Resource<Connection>, tool: &str) -> bool {
+fn all_receivers_have(bundle: &Bundle, connection: &Resource<Connection>, tool: &str) -> bool {
     let swarm = match &connection.spec.swarm {
         Some(swarm) => bundle.swarms().get(swarm),
         None => bundle.swarms().values().next(),
     };
     let entry = swarm.map(|swarm| &swarm.spec.entry_agent);
     let rules = &connection.spec.ingress;
-    let routed = rules
+    let routed_agents = rules
         .iter()
         .filter_map(|rule| rule.agent.as_ref().or(entry));
     // Unmatched events go to the entry agent. With routing rules for all events, it receives none.
     let mut agents: Vec<&ResourceId> = if rules.is_empty() {
         entry.into_iter().collect()
     } else {
-        routed.collect()
+        routed_agents.collect()
     };
     agents.dedup();
-    let is_it = |id: &ResourceId| {
+    let is_the_tool = |id: &ResourceId| {
         bundle
             .tools()
             .get(id)
-            .is_some_and(|found| found.spec.entry == ToolEntry::Builtin(tool.to_owned()))
+            .is_some_and(|definition| definition.spec.entry == ToolEntry::Builtin(tool.to_owned()))
     };
-    let has = |agent: &&ResourceId| {
+    let has_tool = |agent: &&ResourceId| {
         bundle
             .agents()
             .get(*agent)
-            .is_some_and(|agent| agent.spec.tools.iter().any(|used| is_it(&used.tool)))
+            .is_some_and(|agent| agent.spec.tools.iter().any(|used| is_the_tool(&used.tool)))
     };
-    !agents.is_empty() && agents.iter().all(has)
+    !agents.is_empty() && agents.iter().all(has_tool)
 }
 
-/// Resolves the value sources. Literal values are checked when the file is loaded; values from
-/// variables are checked here.
-fn values(
+/// Resolves the value sources, and checks the values of `known` settings. Returns the reason as a
+/// complete sentence if a value is missing or invalid.
+///
+/// Needed settings without a source get their customary variable. `reply` decides which settings are
+/// needed; `has_other_server` is true if the connection uses another server than the platform.
+fn resolve_values(
     sources: &BTreeMap<String, ValueSource>,
     known: &[ConnectorSetting],
-    (reply, is_elsewhere): (ReplyMode, bool),
+    (reply, has_other_server): (ReplyMode, bool),
     environment: &Environment,
 ) -> Result<BTreeMap<String, Secret>, String> {
-    let missing = |name: &str, tried: &[String]| {
+    let missing = |name: &str, variables: &[String]| {
         format!(
             "The value of `{name}` is missing: {} is not set.",
-            tried.join(" or ")
+            variables.join(" or ")
         )
     };
     let mut sources = sources.clone();
-    // Unset values come from the customary variables. Those belong to the platform, and must not be
-    // sent to another server.
+    // The customary variables contain secrets of the platform, which another server must not get.
     for setting in known
         .iter()
-        .filter(|_| !is_elsewhere)
+        .filter(|_| !has_other_server)
         .filter(|setting| !sources.contains_key(setting.name))
         .collect::<Vec<_>>()
     {
-        let is_replaced = setting
+        let is_replaced_by_other = setting
             .unless
             .is_some_and(|other| sources.contains_key(other));
         let is_needed = setting.need == SettingRequirement::Always
             || (setting.need == SettingRequirement::ForReplies && reply != ReplyMode::None);
-        let Some(variable) = setting.variable.filter(|_| is_needed && !is_replaced) else {
+        let Some(variable) = setting
+            .variable
+            .filter(|_| is_needed && !is_replaced_by_other)
+        else {
             continue;
         };
         sources.insert(
@@ -311,7 +323,7 @@ fn values(
     let value = |(name, source): (&String, &ValueSource)| {
         let value = environment
             .resolve(source, name)
-            .map_err(|tried| missing(name, &tried))?;
+            .map_err(|variables| missing(name, &variables))?;
         let setting = known.iter().find(|setting| setting.name == name);
         setting
             .map_or(Ok(()), |setting| (setting.check)(value.expose()))
@@ -340,6 +352,7 @@ pub(crate) fn manifests() -> Vec<ConnectorManifest> {
     ]
 }
 
+/// Declares the connector for webhooks.
 fn webhook() -> ConnectorManifest {
     ConnectorManifest {
         takes_any_event: true,
@@ -349,19 +362,20 @@ fn webhook() -> ConnectorManifest {
     }
 }
 
+/// Declares the connector that sends an input on schedule.
 fn cron() -> ConnectorManifest {
     ConnectorManifest {
         config: vec![
             needed("schedule", |text| {
                 CronSchedule::parse(text, "UTC")
                     .map(drop)
-                    .map_err(|error| wrong(&error))
+                    .map_err(|error| invalid_value(&error))
             }),
-            needed("text", filled),
+            needed("text", not_empty),
             optional("timezone", |zone| {
                 CronSchedule::parse("0 0 * * *", zone)
                     .map(drop)
-                    .map_err(|error| wrong(&error))
+                    .map_err(|error| invalid_value(&error))
             }),
         ],
         ..manifest("cron", &[("cron_tick", &["scheduledAt"])])
@@ -369,10 +383,11 @@ fn cron() -> ConnectorManifest {
 }
 
 /// Formats an error without the full stop at its end.
-fn wrong(error: &impl std::fmt::Display) -> String {
+fn invalid_value(error: &impl std::fmt::Display) -> String {
     format!("is wrong: {}", error.to_string().trim_end_matches('.'))
 }
 
+/// Declares the connector that reads typed lines.
 fn cli() -> ConnectorManifest {
     ConnectorManifest {
         takes_any_event: true,
@@ -381,17 +396,18 @@ fn cli() -> ConnectorManifest {
     }
 }
 
+/// Declares the Telegram connector.
 fn telegram() -> ConnectorManifest {
     ConnectorManifest {
         config: vec![
             optional("apiBaseUrl", address).also(&["TELEGRAM_API_BASE_URL"]),
             optional("webhookUrl", public_address),
             optional("files", files),
-            optional("pollTimeoutSeconds", |text| within(text, 0, 50))
+            optional("pollTimeoutSeconds", |text| integer_within(text, 0, 50))
                 .also(&["TELEGRAM_POLL_TIMEOUT_SECONDS"]),
         ],
         secrets: vec![
-            needed("botToken", filled)
+            needed("botToken", not_empty)
                 .also(&["TELEGRAM_BOT_TOKEN", "BOT_TOKEN", "TELEGRAM_TOKEN"])
                 .with_variable("TELEGRAM_BOT_TOKEN"),
         ],
@@ -418,6 +434,7 @@ fn telegram() -> ConnectorManifest {
     }
 }
 
+/// Declares the Slack connector.
 fn slack() -> ConnectorManifest {
     let properties: &[&str] = &[
         "channelId",
@@ -436,7 +453,8 @@ fn slack() -> ConnectorManifest {
                 _ => Err("must be `all` or `mention`".to_owned()),
             })
             .also(&["SLACK_MESSAGE_MODE"]),
-            optional("port", |text| within(text, 1, 65_535)).also(&["SLACK_WEBHOOK_PORT", "PORT"]),
+            optional("port", |text| integer_within(text, 1, 65_535))
+                .also(&["SLACK_WEBHOOK_PORT", "PORT"]),
             optional("path", |path| match path.starts_with('/') {
                 true => Ok(()),
                 false => Err("must begin with `/`".to_owned()),
@@ -449,7 +467,7 @@ fn slack() -> ConnectorManifest {
                 .with_variable("SLACK_SIGNING_SECRET")
                 .unless("appToken"),
             optional("appToken", app_token).also(&["SLACK_APP_TOKEN"]),
-            for_replies("botToken", filled)
+            for_replies("botToken", not_empty)
                 .also(&["SLACK_BOT_TOKEN", "SLACK_TOKEN"])
                 .with_variable("SLACK_BOT_TOKEN"),
         ],
@@ -465,6 +483,7 @@ fn slack() -> ConnectorManifest {
     }
 }
 
+/// Declares the GitHub connector.
 fn github() -> ConnectorManifest {
     let properties: &[&str] = &["repository", "action", "number", "ref", "sender"];
     let events = [
@@ -477,7 +496,7 @@ fn github() -> ConnectorManifest {
         config: vec![optional("apiBaseUrl", address)],
         secrets: vec![
             needed("webhookSecret", signing_key),
-            for_replies("token", filled),
+            for_replies("token", not_empty),
         ],
         answers: true,
         asks: true,
@@ -487,6 +506,7 @@ fn github() -> ConnectorManifest {
     }
 }
 
+/// Declares the Discord connector.
 fn discord() -> ConnectorManifest {
     let properties: &[&str] = &["command", "channelId", "guildId", "userId", "username"];
     ConnectorManifest {
@@ -537,21 +557,26 @@ fn manifest(name: &str, events: &[(&str, &[&str])]) -> ConnectorManifest {
     }
 }
 
+/// Check of a value. The error completes the sentence "The value of `name` …".
 type ValueCheck = fn(&str) -> Result<(), String>;
 
+/// Declares a value that is always required.
 fn needed(name: &'static str, check: ValueCheck) -> ConnectorSetting {
     ConnectorSetting::new(name, SettingRequirement::Always, check)
 }
 
+/// Declares a value that is required if the connection sends replies.
 fn for_replies(name: &'static str, check: ValueCheck) -> ConnectorSetting {
     ConnectorSetting::new(name, SettingRequirement::ForReplies, check)
 }
 
+/// Declares an optional value.
 fn optional(name: &'static str, check: ValueCheck) -> ConnectorSetting {
     ConnectorSetting::new(name, SettingRequirement::Never, check)
 }
 
-fn filled(text: &str) -> Result<(), String> {
+/// Rejects a blank value.
+fn not_empty(text: &str) -> Result<(), String> {
     if text.trim().is_empty() {
         Err("must not be empty".to_owned())
     } else {
@@ -577,6 +602,7 @@ fn files(text: &str) -> Result<(), String> {
     }
 }
 
+/// Requires an HTTP or HTTPS URL with a host.
 fn address(text: &str) -> Result<(), String> {
     let host = text
         .strip_prefix("https://")
@@ -611,6 +637,7 @@ fn app_token(text: &str) -> Result<(), String> {
     }
 }
 
+/// Requires the name of an HTTP header.
 fn header_name(text: &str) -> Result<(), String> {
     let is_name = !text.is_empty()
         && text
@@ -623,9 +650,10 @@ fn header_name(text: &str) -> Result<(), String> {
     }
 }
 
-fn within(text: &str, least: u64, most: u64) -> Result<(), String> {
+/// Requires an integer from `min` to `max`.
+fn integer_within(text: &str, min: u64, max: u64) -> Result<(), String> {
     match text.parse::<u64>() {
-        Ok(number) if (least..=most).contains(&number) => Ok(()),
-        _ => Err(format!("must be an integer from {least} to {most}")),
+        Ok(number) if (min..=max).contains(&number) => Ok(()),
+        _ => Err(format!("must be an integer from {min} to {max}")),
     }
 }

@@ -31,9 +31,10 @@ impl ServerSpawner for ServerDialer {
             runtime: None,
         };
         let mut started = self.0.start(&command).await?;
+        // The output of the server is our input, and the reverse.
         let (Some(input), Some(output)) = (started.stdout.take(), started.stdin.take()) else {
             return Err(ToolError::new(
-                "its standard input and output could not be opened",
+                "the standard input and output of the server program could not be opened",
             ));
         };
         Ok(ProgramStreams {
@@ -45,6 +46,7 @@ impl ServerSpawner for ServerDialer {
     }
 }
 
+/// Running server program.
 struct SandboxedServer(ServerProgram);
 
 #[async_trait]

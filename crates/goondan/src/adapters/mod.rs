@@ -106,19 +106,19 @@ impl EntryToolSource {
         (id, entry): (&ResourceId, &ConnectorEntry),
         bundle_root: &Path,
         values: ConnectorValues,
-        desk: Arc<dyn ConnectorHost>,
+        host: Arc<dyn ConnectorHost>,
     ) -> Result<(), ToolError> {
         match entry {
             ConnectorEntry::Builtin(_) => Ok(()),
             ConnectorEntry::Module(module) => {
                 self.modules
-                    .run_connector(id, module, bundle_root, values, desk)
+                    .run_connector(id, module, bundle_root, values, host)
                     .await
             }
             ConnectorEntry::Library(path) => {
                 let libraries = self.hosted.as_ref().unwrap_or(&self.libraries);
                 libraries
-                    .run_connector(id, path, bundle_root, values, desk)
+                    .run_connector(id, path, bundle_root, values, host)
                     .await
             }
         }
@@ -148,6 +148,7 @@ impl EntryToolSource {
         }
     }
 
+    /// Opens a library in this process, or in its own process (`isolation: process`).
     async fn open_library(
         &self,
         tool: &Resource<Tool>,

@@ -26,13 +26,16 @@ impl HostPrograms for HostStarter {
             }),
         };
         let mut started = self.0.start(&command).await?;
+        // The output of the process is our input, and the reverse.
         let (input, output, printed) = (
             started.stdout.take(),
             started.stdin.take(),
             started.stderr.take(),
         );
         let (Some(input), Some(output), Some(printed)) = (input, output, printed) else {
-            return Err(ToolError::new("its standard streams could not be opened"));
+            return Err(ToolError::new(
+                "the standard streams of the runtime process could not be opened",
+            ));
         };
         let (input, output, printed) = (Box::new(input), Box::new(output), Box::new(printed));
         Ok(RuntimeStreams {
@@ -44,6 +47,7 @@ impl HostPrograms for HostStarter {
     }
 }
 
+/// Running runtime process.
 struct SandboxedHost(ServerProgram);
 
 #[async_trait]

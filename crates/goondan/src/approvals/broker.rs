@@ -17,6 +17,7 @@ pub struct ApprovalBroker {
     state: Arc<Mutex<BrokerState>>,
 }
 
+/// Open requests and registered clients, each by number.
 #[derive(Default)]
 struct BrokerState {
     next: u64,
@@ -34,6 +35,7 @@ struct RegisteredClient {
 type RequestFilter = Box<dyn Fn(&ApprovalRequest) -> bool + Send + Sync>;
 
 impl RegisteredClient {
+    /// Sends the request to the client, if its filter accepts the request.
     fn tell(&self, question: &ApprovalHandle) {
         if (self.takes)(&question.request) {
             // The client can disconnect before it is removed.
@@ -90,16 +92,16 @@ impl ApprovalBroker {
     ) -> ApprovalListener {
         let mut state = self.state();
         let (sender, questions) = mpsc::unbounded_channel();
-        let there = RegisteredClient {
+        let client = RegisteredClient {
             questions: sender,
             takes: Box::new(takes),
         };
         state
             .open
             .values()
-            .for_each(|open| there.tell(&open.question));
-        let number = state.number();
-        state.listeners.insert(number, there);
+            .for_each(|open| client.tell(&open.question));
+        let number = state.next_number();
+        state.listeners.insert(number, client);
         ApprovalListener {
             number,
             questions,
@@ -130,17 +132,22 @@ impl ApprovalBroker {
         Some(answer)
     }
 
+    /// Locks the state.
     fn state(&self) -> MutexGuard<'_, BrokerState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl BrokerState {
+    /// Returns whether a client accepts the request.
     fn has_listener_for(&self, request: &ApprovalRequest) -> bool {
-        self.listeners.values().any(|there| (there.takes)(request))
+        self.listeners
+            .values()
+            .any(|client| (client.takes)(request))
     }
 
-    fn number(&mut self) -> u64 {
+    /// Returns a new number, which is unique in this broker.
+    fn next_number(&mut self) -> u64 {
         self.next += 1;
         self.next
     }
@@ -149,14 +156,14 @@ impl BrokerState {
 #[async_trait]
 impl Approver for ApprovalBroker {
     async fn ask(&self, request: ApprovalRequest) -> ApprovalAnswer {
-        let (answer, told) = oneshot::channel();
+        let (answer_sender, answer_receiver) = oneshot::channel();
         let question = {
             let mut state = self.state();
             if !state.has_listener_for(&request) {
                 return ApprovalAnswer::NobodyThere;
             }
             let question = ApprovalHandle {
-                number: state.number(),
+                number: state.next_number(),
                 request: Arc::new(request),
                 end: Arc::default(),
                 ended: CancellationToken::new(),
@@ -165,18 +172,18 @@ impl Approver for ApprovalBroker {
             state
                 .listeners
                 .values()
-                .for_each(|there| there.tell(&question));
+                .for_each(|client| client.tell(&question));
             state.open.insert(
                 question.number,
                 UnansweredApproval {
                     question: question.clone(),
-                    answer,
+                    answer: answer_sender,
                 },
             );
             question
         };
         let _withdrawn = WaitingRequester(&question);
-        told.await.unwrap_or(ApprovalAnswer::NobodyThere)
+        answer_receiver.await.unwrap_or(ApprovalAnswer::NobodyThere)
     }
 }
 
@@ -192,9 +199,9 @@ impl Drop for WaitingRequester<'_> {
 impl ApprovalHandle {
     /// Answers the request. Returns false if it is already answered or withdrawn.
     pub fn answer(&self, answer: ApprovalAnswer) -> bool {
-        let asker = self.broker.end(self.number, ApprovalEnd::Answered);
+        let requester = self.broker.end(self.number, ApprovalEnd::Answered);
         // A requester that disconnects at this moment needs no answer.
-        asker.map(|asker| asker.send(answer)).is_some()
+        requester.map(|requester| requester.send(answer)).is_some()
     }
 
     /// Returns the end state, or `None` while the request is open.
@@ -217,17 +224,17 @@ impl ApprovalListener {
 
 impl Drop for ApprovalListener {
     fn drop(&mut self) {
-        let hopeless = {
+        let without_client = {
             let mut state = self.broker.state();
             state.listeners.remove(&self.number);
             let open = std::mem::take(&mut state.open);
-            let (kept, hopeless): (BTreeMap<_, _>, BTreeMap<_, _>) = open
+            let (with_client, without_client): (BTreeMap<_, _>, BTreeMap<_, _>) = open
                 .into_iter()
                 .partition(|(_, open)| state.has_listener_for(&open.question.request));
-            state.open = kept;
-            hopeless
+            state.open = with_client;
+            without_client
         };
-        for UnansweredApproval { question, answer } in hopeless.into_values() {
+        for UnansweredApproval { question, answer } in without_client.into_values() {
             let _ = question.end.set(ApprovalEnd::Withdrawn);
             question.ended.cancel();
             let _ = answer.send(ApprovalAnswer::NobodyThere);

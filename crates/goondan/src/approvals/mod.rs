@@ -57,6 +57,7 @@ struct ApprovalFileStamp {
 }
 
 impl ApprovalFileStamp {
+    /// Returns the current stamp of the file; `None` if it can't be read.
     fn of(path: &Path) -> Option<ApprovalFileStamp> {
         let metadata = std::fs::metadata(path).ok()?;
         Some(ApprovalFileStamp {
@@ -97,11 +98,11 @@ impl ApprovalFile {
     fn read(
         &self,
     ) -> Result<MutexGuard<'_, CachedApprovals>, Box<dyn std::error::Error + Send + Sync>> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cached = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let stamp = ApprovalFileStamp::of(&self.path);
-        if stamp != known.stamp {
+        if stamp != cached.stamp {
             // An unreadable file allows nothing.
-            *known = CachedApprovals::default();
+            *cached = CachedApprovals::default();
             let content = match std::fs::read_to_string(&self.path) {
                 Ok(text) => parse(&text)?,
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -109,9 +110,9 @@ impl ApprovalFile {
                 }
                 Err(error) => return Err(error.into()),
             };
-            *known = CachedApprovals { content, stamp };
+            *cached = CachedApprovals { content, stamp };
         }
-        Ok(known)
+        Ok(cached)
     }
 
     /// Changes the approvals of the project under a file lock.
@@ -120,6 +121,7 @@ impl ApprovalFile {
             .map_err(|cause| StoreError::file("write", &self.path, cause))
     }
 
+    /// Changes the approvals of the project, and writes the file.
     fn try_change(
         &self,
         change: impl FnOnce(&mut Vec<ApprovalGrant>),
@@ -127,44 +129,44 @@ impl ApprovalFile {
         std::fs::create_dir_all(self.path.parent().unwrap_or(Path::new(".")))?;
         let lock = File::create(self.path.with_extension("lock"))?;
         lock.lock()?;
-        let mut known = self.read()?;
+        let mut cached = self.read()?;
         change(
-            known
+            cached
                 .content
                 .projects
                 .entry(self.project.clone())
                 .or_default(),
         );
-        self.write(&known.content)?;
-        known.stamp = ApprovalFileStamp::of(&self.path);
+        self.write(&cached.content)?;
+        cached.stamp = ApprovalFileStamp::of(&self.path);
         Ok(())
     }
 
-    /// Revokes approvals. The next such call needs a new approval.
+    /// Revokes the approvals `revoked`. The next such call needs a new approval.
     ///
     /// # Errors
     /// Fails if the file cannot be read or written.
-    pub fn forget(&self, taken: &[ApprovalGrant]) -> Result<(), StoreError> {
-        self.change(|grants| grants.retain(|grant| !taken.contains(grant)))
+    pub fn forget(&self, revoked: &[ApprovalGrant]) -> Result<(), StoreError> {
+        self.change(|grants| grants.retain(|grant| !revoked.contains(grant)))
     }
 
     /// Warns once that the approvals file of an older version is ignored.
     fn warn_about_old_file(&self, root: &Path) {
-        let old = root.join(OLD_APPROVALS_FILE);
-        let Ok(known) = self.read() else { return };
-        if known.content.projects.contains_key(&self.project) || !old.exists() {
+        let old_file = root.join(OLD_APPROVALS_FILE);
+        let Ok(cached) = self.read() else { return };
+        if cached.content.projects.contains_key(&self.project) || !old_file.exists() {
             return;
         }
         tracing::warn!(
             "{} is no longer read: approvals are now in {}. gdn asks again for the calls that the \
                 old file allows; remove the file.",
-            old.display(),
+            old_file.display(),
             self.path.display()
         );
-        drop(known);
+        drop(cached);
         if let Err(error) = self.change(|_| {}) {
-            tracing::debug!(%error, "failed to write the approvals file; the warning repeats at \
-                the next start");
+            tracing::debug!(%error, "failed to write the approvals file; the warning about the old \
+                approvals file repeats at the next start");
         }
     }
 
@@ -174,8 +176,8 @@ impl ApprovalFile {
         for (project, grants) in &content.projects {
             // JSON is valid YAML. One line per approval is easy to read and to delete.
             let project = serde_json::to_string(project).map_err(std::io::Error::other)?;
-            let none = if grants.is_empty() { " []" } else { "" };
-            text.push_str(&format!("  {project}:{none}\n"));
+            let empty_list = if grants.is_empty() { " []" } else { "" };
+            text.push_str(&format!("  {project}:{empty_list}\n"));
             for grant in grants {
                 let line = serde_json::to_string(grant).map_err(std::io::Error::other)?;
                 text.push_str(&format!("    - {line}\n"));
@@ -248,26 +250,28 @@ pub fn of_conversation(
 pub async fn forget_of_conversation(
     workspace: &Workspace,
     id: &InstanceId,
-    taken: &[ApprovalGrant],
+    revoked: &[ApprovalGrant],
 ) -> Result<(), OpenWorkspaceError> {
     let store = JsonlStore::open(&workspace.dir)?;
-    let left = of_conversation(workspace, id)
+    let remaining = of_conversation(workspace, id)
         .map_err(|cause| StoreError::file("read", &workspace.instance_dir(id), cause))?;
-    let left: Vec<ApprovalGrant> = left
+    let remaining: Vec<ApprovalGrant> = remaining
         .into_iter()
-        .filter(|grant| !taken.contains(grant))
+        .filter(|grant| !revoked.contains(grant))
         .collect();
     update(&store, id, APPROVALS_RECORD, |_| {
-        Some(serde_json::json!(left))
+        Some(serde_json::json!(remaining))
     })
     .await?;
     Ok(())
 }
 
+/// Parses the content of the file.
 fn parse(text: &str) -> Result<ApprovalFileContent, YamlError> {
     goondan_spec::yaml::from_str(text)
 }
 
+/// Returns the error of an approvals file that can't be read.
 fn unusable(path: &Path, cause: &dyn std::error::Error) -> Diagnostic {
     let message = format!(
         "The approvals in {} can't be read: {cause}.",

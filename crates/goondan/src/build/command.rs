@@ -27,17 +27,18 @@ const KEPT_OUTPUT_BYTES: usize = 32 * 1024;
 /// Maximum length of an output line, in bytes; longer lines are truncated.
 const MAX_OUTPUT_LINE_BYTES: usize = 8 * 1024;
 
-/// Runs a build in the project at `root`.
+/// Runs a build in the project at `root`. Returns how the build ended, and its output; `on_line` is
+/// called with each output line.
 pub(super) async fn run(
     root: &Path,
     build: &BuildSettings,
     cancellation: &CancellationToken,
-    heard: &mut (dyn FnMut(&str) + Send),
+    on_line: &mut (dyn FnMut(&str) + Send),
 ) -> (BuildEnd, String) {
-    let mut kept = TruncatedOutput::default();
+    let mut output = TruncatedOutput::default();
     let mut child = match start(root, build) {
         Ok(child) => child,
-        Err(why) => return (BuildEnd::NotStarted(why), String::new()),
+        Err(reason) => return (BuildEnd::NotStarted(reason), String::new()),
     };
     let (sender, mut lines) = mpsc::channel(64);
     forward(child.stdout().take(), sender.clone());
@@ -46,20 +47,21 @@ pub(super) async fn run(
         let mut ending = std::pin::pin!(end_of(&mut *child, build.timeout, cancellation));
         loop {
             tokio::select! {
-                Some(line) = lines.recv() => kept.take(&line, heard),
+                Some(line) = lines.recv() => output.add_line(&line, on_line),
                 end = &mut ending => break end,
             }
         }
     };
     let rest = async {
         while let Some(line) = lines.recv().await {
-            kept.take(&line, heard);
+            output.add_line(&line, on_line);
         }
     };
     let _ = timeout(OUTPUT_DRAIN_TIMEOUT, rest).await;
-    (end, kept.text())
+    (end, output.text())
 }
 
+/// Starts the build command in its own process group.
 fn start(root: &Path, build: &BuildSettings) -> Result<Box<dyn ChildWrapper>, String> {
     let folder = build
         .cwd
@@ -92,6 +94,7 @@ fn start(root: &Path, build: &BuildSettings) -> Result<Box<dyn ChildWrapper>, St
         })
 }
 
+/// Returns the command that runs the line in a shell.
 #[cfg(unix)]
 fn shell(line: &str) -> Command {
     let mut command = Command::new("/bin/sh");
@@ -99,6 +102,7 @@ fn shell(line: &str) -> Command {
     command
 }
 
+/// Returns the command that runs the line in the command interpreter.
 #[cfg(not(unix))]
 fn shell(line: &str) -> Command {
     let mut command = Command::new("cmd");
@@ -113,7 +117,7 @@ async fn end_of(
     cancellation: &CancellationToken,
 ) -> BuildEnd {
     let end = tokio::select! {
-        status = child.wait() => return status.map_or_else(|error| BuildEnd::NotStarted(error.to_string()), ended),
+        status = child.wait() => return status.map_or_else(|error| BuildEnd::NotStarted(error.to_string()), end_of_status),
         () = tokio::time::sleep(limit) => BuildEnd::TimedOut(limit),
         () = cancellation.cancelled() => BuildEnd::Cancelled,
     };
@@ -126,7 +130,8 @@ async fn end_of(
     end
 }
 
-fn ended(status: ExitStatus) -> BuildEnd {
+/// Converts the exit status of the command.
+fn end_of_status(status: ExitStatus) -> BuildEnd {
     if status.success() {
         BuildEnd::Built
     } else {
@@ -153,18 +158,18 @@ fn forward(stream: Option<impl AsyncRead + Unpin + Send + 'static>, lines: mpsc:
 /// the end of the stream.
 async fn next_line(stream: &mut (impl AsyncBufReadExt + Unpin), line: &mut Vec<u8>) -> Option<()> {
     line.clear();
-    let mut any = false;
+    let mut has_bytes = false;
     loop {
-        let piece = stream.fill_buf().await.ok()?;
-        if piece.is_empty() {
-            return any.then_some(());
+        let buffered = stream.fill_buf().await.ok()?;
+        if buffered.is_empty() {
+            return has_bytes.then_some(());
         }
-        any = true;
-        let end = piece.iter().position(|byte| *byte == b'\n');
-        let text = &piece[..end.unwrap_or(piece.len())];
+        has_bytes = true;
+        let end = buffered.iter().position(|byte| *byte == b'\n');
+        let text = &buffered[..end.unwrap_or(buffered.len())];
         line.extend_from_slice(&text[..text.len().min(MAX_OUTPUT_LINE_BYTES - line.len())]);
-        let used = end.map_or(piece.len(), |end| end + 1);
-        stream.consume(used);
+        let consumed_bytes = end.map_or(buffered.len(), |end| end + 1);
+        stream.consume(consumed_bytes);
         if end.is_some() {
             line.pop_if(|last| *last == b'\r');
             return Some(());
@@ -182,8 +187,9 @@ struct TruncatedOutput {
 }
 
 impl TruncatedOutput {
-    fn take(&mut self, line: &str, heard: &mut (dyn FnMut(&str) + Send)) {
-        heard(line);
+    /// Passes the line to `on_line`, and keeps it if it is among the first or last lines.
+    fn add_line(&mut self, line: &str, on_line: &mut (dyn FnMut(&str) + Send)) {
+        on_line(line);
         if self.tail.is_empty() && self.head.len() + line.len() < KEPT_OUTPUT_BYTES {
             self.head.push_str(line);
             self.head.push('\n');
@@ -199,6 +205,7 @@ impl TruncatedOutput {
         }
     }
 
+    /// Returns the kept lines, with a notice about the omitted ones.
     fn text(self) -> String {
         let mut text = self.head;
         if self.left_out > 0 {

@@ -101,6 +101,7 @@ impl ToolBuilds {
         ToolBuilds::new(&project.root, &[])
     }
 
+    /// Creates the builds of the tools in the project at `root`.
     fn new(root: &Path, builds: &[ToolBuild]) -> Self {
         let root = std::path::absolute(root).unwrap_or_else(|_| root.to_owned());
         let buildable = |plan: &ToolBuild| BuildableTool {
@@ -128,10 +129,11 @@ impl ToolBuilds {
             .into_iter()
             .map(|path| sources::plain(&self.root, path.as_ref()))
             .collect();
-        let touched = |tool: &&BuildableTool| changed.iter().any(|path| tool.sources.contain(path));
+        let is_affected =
+            |tool: &&BuildableTool| changed.iter().any(|path| tool.sources.contain(path));
         self.tools
             .iter()
-            .filter(touched)
+            .filter(is_affected)
             .map(|tool| &tool.plan)
             .collect()
     }
@@ -159,15 +161,15 @@ impl ToolBuilds {
         tree
     }
 
-    /// Runs one build. `heard` is called with each output line of both streams.
+    /// Runs one build. `on_line` is called with each output line of both streams.
     pub async fn run(
         &self,
         tool: &ToolBuild,
         cancellation: &CancellationToken,
-        heard: &mut (dyn FnMut(&str) + Send),
+        on_line: &mut (dyn FnMut(&str) + Send),
     ) -> BuildOutcome {
         let started = Instant::now();
-        let (end, output) = command::run(&self.root, &tool.build, cancellation, heard).await;
+        let (end, output) = command::run(&self.root, &tool.build, cancellation, on_line).await;
         let duration = started.elapsed();
         BuildOutcome {
             tool: tool.tool.clone(),

@@ -48,7 +48,7 @@ impl BuildSourceRule {
         if plan.build.sources.is_empty() {
             let entry = plain(root, Path::new(&plan.entry));
             return BuildSourceRule::Below {
-                folder: folder.unwrap_or_else(|| around(root, &entry)),
+                folder: folder.unwrap_or_else(|| build_directory(root, &entry)),
                 entry,
             };
         }
@@ -57,7 +57,7 @@ impl BuildSourceRule {
             plan.build
                 .sources
                 .iter()
-                .filter_map(|glob| stated(&start, glob))
+                .filter_map(|glob| start_and_matcher(&start, glob))
                 .collect(),
         )
     }
@@ -86,9 +86,10 @@ impl BuildSourceRule {
     }
 }
 
-/// A glob may start with `../`, because a library can be built from a sibling directory of the
-/// project.
-fn stated(start: &Path, glob: &str) -> Option<(PathBuf, GlobMatcher)> {
+/// Returns the directory in which a glob starts, and the matcher for paths below it; `None` for an
+/// invalid glob. A glob may start with `../`, because a library can be built from a sibling
+/// directory of the project.
+fn start_and_matcher(start: &Path, glob: &str) -> Option<(PathBuf, GlobMatcher)> {
     let (mut folder, mut rest) = (start.to_owned(), glob);
     loop {
         if let Some(after) = rest.strip_prefix("./") {
@@ -109,7 +110,7 @@ fn stated(start: &Path, glob: &str) -> Option<(PathBuf, GlobMatcher)> {
 }
 
 /// Returns the nearest build directory around the entry, at most the project directory.
-fn around(root: &Path, entry: &Path) -> PathBuf {
+fn build_directory(root: &Path, entry: &Path) -> PathBuf {
     let nearest = entry.parent().unwrap_or(root);
     let is_project = |folder: &&Path| {
         BUILD_ROOT_FILES
@@ -126,6 +127,8 @@ fn around(root: &Path, entry: &Path) -> PathBuf {
         .to_owned()
 }
 
+/// Returns whether a path may be a source: no build output, no editor file, and no file of the
+/// bundle.
 fn looks_like_a_source(relative: &Path) -> bool {
     let text = |component: Component<'_>| component.as_os_str().to_string_lossy().into_owned();
     let parts: Vec<String> = relative.components().map(text).collect();
@@ -136,35 +139,35 @@ fn looks_like_a_source(relative: &Path) -> bool {
         .extension()
         .and_then(|extension| extension.to_str())
         .unwrap_or_default();
-    let of_an_editor = name.starts_with('.') || name.starts_with('#') || name.ends_with('~');
-    let made = folders
+    let is_editor_file = name.starts_with('.') || name.starts_with('#') || name.ends_with('~');
+    let is_in_output_directory = folders
         .iter()
         .any(|folder| folder.starts_with('.') || OUTPUT_DIRECTORIES.contains(&folder.as_str()));
-    !of_an_editor
-        && !made
+    !is_editor_file
+        && !is_in_output_directory
         && !OUTPUT_EXTENSIONS.contains(&extension)
         && !BUNDLE_EXTENSIONS.contains(&extension)
 }
 
 /// Joins `root` and `path` and removes the dots.
 pub(super) fn plain(root: &Path, path: &Path) -> PathBuf {
-    let mut whole = PathBuf::new();
+    let mut plain_path = PathBuf::new();
     for component in root.join(path).components() {
         match component {
             Component::CurDir => {}
             Component::ParentDir => {
-                whole.pop();
+                plain_path.pop();
             }
-            part => whole.push(part),
+            part => plain_path.push(part),
         }
     }
-    whole
+    plain_path
 }
 
 /// Collects possible source files and their directories in `folder`. Skips build output and
 /// everything below `ignored`.
-pub(super) fn walk(folder: &Path, ignored: &Path, found: &mut SourceTree) {
-    if folder.starts_with(ignored) || !found.folders.insert(folder.to_owned()) {
+pub(super) fn walk(folder: &Path, ignored: &Path, tree: &mut SourceTree) {
+    if folder.starts_with(ignored) || !tree.folders.insert(folder.to_owned()) {
         return;
     }
     // An unreadable directory has no sources that a build could read.
@@ -178,10 +181,10 @@ pub(super) fn walk(folder: &Path, ignored: &Path, found: &mut SourceTree) {
             // Links to directories are not followed, so the walk is finite.
             Ok(kind) if kind.is_dir() => {
                 if !name.starts_with('.') && !OUTPUT_DIRECTORIES.contains(&&*name) {
-                    walk(&entry.path(), ignored, found);
+                    walk(&entry.path(), ignored, tree);
                 }
             }
-            Ok(_) => found.files.push(entry.path()),
+            Ok(_) => tree.files.push(entry.path()),
             Err(_) => {}
         }
     }

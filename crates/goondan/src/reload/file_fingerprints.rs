@@ -25,10 +25,10 @@ impl FingerprintCache {
     /// omitted.
     pub(crate) fn of(&self, bundle: &Bundle) -> Fingerprints {
         // Thousands of tools can share one library.
-        let mut known = HashMap::new();
+        let mut fingerprints_by_file = HashMap::new();
         let mut fingerprint = |id: &ResourceId, files: Vec<String>| {
             let of_file = |file: String| {
-                known
+                fingerprints_by_file
                     .entry(file)
                     .or_insert_with_key(|file| self.of_file(&bundle.root().join(file)))
                     .clone()
@@ -71,6 +71,7 @@ impl FingerprintCache {
         contents
     }
 
+    /// Returns the fingerprint of a file, from the cache if the file is large and unchanged.
     fn of_file(&self, path: &Path) -> Fingerprint {
         let PathStamp::File(stamp) = PathStamp::of(path) else {
             return Fingerprint::default();
@@ -80,7 +81,7 @@ impl FingerprintCache {
         }
         let mut large = self.large.lock().unwrap_or_else(PoisonError::into_inner);
         match large.get(path) {
-            Some((known, fingerprint)) if *known == stamp => fingerprint.clone(),
+            Some((cached_stamp, fingerprint)) if *cached_stamp == stamp => fingerprint.clone(),
             _ => {
                 let fingerprint = read(path);
                 large.insert(path.to_owned(), (stamp, fingerprint.clone()));
@@ -97,6 +98,7 @@ fn read(path: &Path) -> Fingerprint {
         .unwrap_or_default()
 }
 
+/// Returns the files of the tool's entry, relative to the project.
 fn files_of(tool: &Tool) -> Vec<String> {
     match &tool.entry {
         ToolEntry::Builtin(_) | ToolEntry::A2a(_) => Vec::new(),

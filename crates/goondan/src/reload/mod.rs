@@ -139,23 +139,25 @@ impl Swarm {
 
     /// Reloads like [`Swarm::reload`]. Returns the read files, and true if the reload succeeded.
     pub(crate) async fn reload_for(&self, cause: ReloadCause) -> (ReloadInputs, bool) {
-        let (outcome, looked) = self.reload_once(cause).await;
-        (looked, outcome.result.is_ok())
+        let (outcome, inputs) = self.reload_once(cause).await;
+        (inputs, outcome.result.is_ok())
     }
 
+    /// Reloads the swarm, and notifies subscribers if something changed, failed, or was requested.
+    /// Returns the outcome, and the files and builds that the reload depends on.
     async fn reload_once(&self, cause: ReloadCause) -> (Arc<ReloadOutcome>, ReloadInputs) {
         let inner = self.inner();
         let mut state = inner.reloading.lock().await;
         let started = Instant::now();
         let mut outcome = ReloadOutcome::begin(cause);
-        let read = self.read(cause).await;
+        let source = self.read(cause).await;
         outcome.timing.load = started.elapsed();
-        outcome.sources = read.project.sources;
-        let wanted = matches!(cause, ReloadCause::Asked) || state.is_broken;
-        let bundle = checked(
-            read.project.bundle,
-            read.project.diagnostics,
-            read.environment,
+        outcome.sources = source.project.sources;
+        let is_requested = matches!(cause, ReloadCause::Asked) || state.is_broken;
+        let bundle = usable_bundle(
+            source.project.bundle,
+            source.project.diagnostics,
+            source.environment,
             &mut outcome.warnings,
         );
         let before = inner.runtime.generation().number;
@@ -167,7 +169,7 @@ impl Swarm {
             Err(diagnostics) => Err(diagnostics),
         };
         if matches!(cause, ReloadCause::Watch { is_hasty: true, .. }) && outcome.result.is_err() {
-            return (Arc::new(outcome), read.looked);
+            return (Arc::new(outcome), source.looked);
         }
         state.is_broken = outcome.result.is_err();
         let is_new = outcome
@@ -175,17 +177,18 @@ impl Swarm {
             .as_ref()
             .is_ok_and(|number| *number != before);
         let outcome = Arc::new(outcome);
-        let is_told = is_new || wanted || outcome.result.is_err();
-        if is_told {
+        let is_reported = is_new || is_requested || outcome.result.is_err();
+        if is_reported {
             self.tell(ReloadNews::Reloaded(Arc::clone(&outcome)));
             state.told += 1;
             self.record_reload(&state, notifications::last_reload(state.told, &outcome))
                 .await;
         }
         drop(state);
-        (outcome, read.looked)
+        (outcome, source.looked)
     }
 
+    /// Reads the project and its variables without planning them. A rejected project has no bundle.
     async fn read(&self, cause: ReloadCause) -> ReloadSource {
         let (swarm, root) = (Arc::clone(self.inner()), self.root());
         run_blocking(move || {
@@ -218,7 +221,7 @@ impl Swarm {
                         builds: ToolBuilds::none_of(&project),
                     };
                     ReloadSource {
-                        project: refused(project, refusals),
+                        project: rejected_project(project, refusals),
                         environment,
                         looked,
                     }
@@ -228,6 +231,8 @@ impl Swarm {
         .await
     }
 
+    /// Plans the bundle and swaps in the new generation. Returns the number of the current
+    /// generation, which stays the same if nothing changed.
     async fn plan_and_swap(
         &self,
         bundle: Arc<Bundle>,
@@ -245,12 +250,12 @@ impl Swarm {
             .await
             .map_err(|problem| vec![problem])?;
         let basis = self.basis(&bundle, &environment, state.basis.clone()).await;
-        let none = BundleSnapshot::default();
+        let empty_snapshot = BundleSnapshot::default();
         let changes = diff(
             state
                 .basis
                 .as_ref()
-                .map_or(&none, |before| before.snapshot()),
+                .map_or(&empty_snapshot, |before| before.snapshot()),
             basis.snapshot(),
         );
         let serving = inner.runtime.generation();
@@ -265,7 +270,7 @@ impl Swarm {
             _ => HashSet::new(),
         };
         let number = serving.number + 1;
-        let beside = Some(ServingGeneration {
+        let serving_generation = Some(ServingGeneration {
             generation: &serving,
             unchanged: &unchanged,
         });
@@ -276,7 +281,7 @@ impl Swarm {
             number,
             &inner.ports,
             &environment,
-            beside,
+            serving_generation,
             &inner.redactor,
         )
         .await?;
@@ -304,6 +309,8 @@ impl Swarm {
         Ok(number)
     }
 
+    /// Computes the basis of the bundle for comparisons. `before` is the previous basis, which
+    /// shares unchanged data.
     async fn basis(
         &self,
         bundle: &Arc<Bundle>,
@@ -350,17 +357,19 @@ impl Swarm {
         self.inner().runtime.generation().bundle.root().to_owned()
     }
 
+    /// Returns the directory for state.
     pub(crate) fn state_root(&self) -> PathBuf {
         self.inner().state_root.0.clone()
     }
 
+    /// Returns a handle that does not keep the swarm alive.
     pub(crate) fn downgrade(&self) -> Weak<SwarmInner> {
         Arc::downgrade(self.inner())
     }
 }
 
 /// Replaces the bundle of a rejected project with the reasons.
-fn refused(project: Project, refusals: Vec<Diagnostic>) -> Project {
+fn rejected_project(project: Project, refusals: Vec<Diagnostic>) -> Project {
     let diagnostics = project.diagnostics.into_iter().chain(refusals).collect();
     Project {
         bundle: None,
@@ -370,7 +379,7 @@ fn refused(project: Project, refusals: Vec<Diagnostic>) -> Project {
 }
 
 /// Returns the bundle with its environment, or all errors of both.
-fn checked(
+fn usable_bundle(
     bundle: Option<Arc<Bundle>>,
     diagnostics: Vec<Diagnostic>,
     environment: Result<Environment, Diagnostic>,

@@ -54,14 +54,14 @@ impl Swarm {
     }
 
     /// Notifies all subscribers. A failed build is also published as an event.
-    pub(crate) fn tell(&self, news: ReloadNews) {
+    pub(crate) fn tell(&self, event: ReloadNews) {
         let inner = self.inner();
-        match &news {
-            ReloadNews::Reloaded(outcome) => inner.runtime.announce(event(outcome)),
+        match &event {
+            ReloadNews::Reloaded(outcome) => inner.runtime.announce(reload_event(outcome)),
             ReloadNews::Built(outcome)
                 if !outcome.is_built() && outcome.end != BuildEnd::Cancelled =>
             {
-                inner.runtime.announce(build_failed(outcome));
+                inner.runtime.announce(build_failed_event(outcome));
             }
             ReloadNews::Built(_) | ReloadNews::Building { .. } => {}
         }
@@ -70,11 +70,12 @@ impl Swarm {
             .0
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        listeners.retain(|listener| listener.send(news.clone()).is_ok());
+        listeners.retain(|listener| listener.send(event.clone()).is_ok());
     }
 }
 
-fn event(outcome: &ReloadOutcome) -> RuntimeEventKind {
+/// Returns the event of an ended reload.
+fn reload_event(outcome: &ReloadOutcome) -> RuntimeEventKind {
     let duration = outcome.timing.total_ms();
     match &outcome.result {
         Ok(generation) => RuntimeEventKind::ReloadCompleted {
@@ -97,7 +98,8 @@ fn event(outcome: &ReloadOutcome) -> RuntimeEventKind {
     }
 }
 
-fn build_failed(outcome: &BuildOutcome) -> RuntimeEventKind {
+/// Returns the event of a failed build, with the last lines of its output.
+fn build_failed_event(outcome: &BuildOutcome) -> RuntimeEventKind {
     let lines: Vec<&str> = outcome.output.lines().collect();
     let end = lines[lines.len().saturating_sub(MAX_EVENT_OUTPUT_LINES)..].join("\n");
     let message = format!(

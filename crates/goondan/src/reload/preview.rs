@@ -57,12 +57,12 @@ impl SwarmBuilder {
         let tools = self.tool_sources(&root, &environment);
         tools.mcp().keep_quiet();
         let ports = tools.ports(self.models);
-        let planned = plan(&self.bundle, swarm, 1, &ports, &environment, None).await;
-        let problems = match &planned {
+        let plan_result = plan(&self.bundle, swarm, 1, &ports, &environment, None).await;
+        let problems = match &plan_result {
             Ok(generation) => generation.warnings.clone(),
             Err(problems) => problems.clone(),
         };
-        drop(planned);
+        drop(plan_result);
         tools.shutdown().await;
         problems
             .into_iter()
@@ -73,15 +73,15 @@ impl SwarmBuilder {
     /// Plans the bundle like a reload, including its libraries, and compares it with the current or
     /// last generation. Starts and writes nothing.
     pub async fn preview(self) -> Result<ReloadPreview, PreviewError> {
-        let refused = |problem: Diagnostic| PreviewError::Diagnostics(vec![problem]);
+        let to_error = |problem: Diagnostic| PreviewError::Diagnostics(vec![problem]);
         let environment = self
             .variables
             .read(&OsFiles, self.bundle.root())
-            .map_err(refused)?;
+            .map_err(to_error)?;
         let swarm = self
             .bundle
             .choose_swarm(self.swarm.as_deref())
-            .map_err(refused)?;
+            .map_err(to_error)?;
         let root = StateRoot::find(self.state_root.as_deref());
         let workspace = self
             .workspace
@@ -95,11 +95,11 @@ impl SwarmBuilder {
         }
         let environment = secrets::complete(&self.bundle, &swarm.id, environment)
             .await
-            .map_err(refused)?;
+            .map_err(to_error)?;
         let tools = self.tool_sources(&root, &environment);
         tools.mcp().keep_quiet();
         let ports = tools.ports(self.models);
-        let planned = plan_swarm(
+        let plan_result = plan_swarm(
             &self.bundle,
             swarm,
             last.generation + 1,
@@ -109,7 +109,7 @@ impl SwarmBuilder {
             &self.redactor,
         )
         .await;
-        drop(planned.map_err(PreviewError::Diagnostics)?);
+        drop(plan_result.map_err(PreviewError::Diagnostics)?);
         tools.shutdown().await;
         let snapshot = BundleSnapshot::of(
             &self.bundle,

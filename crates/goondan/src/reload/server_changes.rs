@@ -56,6 +56,8 @@ impl Swarm {
         self.tell(ReloadNews::Reloaded(Arc::new(outcome)));
     }
 
+    /// Plans the bundle with the changed tools of its MCP servers, and swaps in the generation.
+    /// Returns its number.
     async fn swap_planned_again(
         &self,
         bundle: &Arc<Bundle>,
@@ -70,7 +72,7 @@ impl Swarm {
             .values()
             .map(|tool| tool.id.clone())
             .collect();
-        let beside = Some(ServingGeneration {
+        let serving_generation = Some(ServingGeneration {
             generation: &serving,
             unchanged: &unchanged,
         });
@@ -81,7 +83,7 @@ impl Swarm {
             number,
             ports,
             environment,
-            beside,
+            serving_generation,
             &inner.redactor,
         )
         .await?;
@@ -100,7 +102,7 @@ fn changes(bundle: &Bundle, swarm: &Resource<SwarmSpec>, tools: &[ResourceId]) -
         .agents
         .iter()
         .filter_map(|id| bundle.agents().get(id));
-    let concerned = agents.filter(|agent| {
+    let affected_agents = agents.filter(|agent| {
         agent
             .spec
             .tools
@@ -116,7 +118,9 @@ fn changes(bundle: &Bundle, swarm: &Resource<SwarmSpec>, tools: &[ResourceId]) -
     };
     ReloadPlan {
         changed: tools.iter().map(ToString::to_string).collect(),
-        agents: concerned.map(|agent| change(&agent.id.name)).collect(),
+        agents: affected_agents
+            .map(|agent| change(&agent.id.name))
+            .collect(),
         ..ReloadPlan::default()
     }
 }

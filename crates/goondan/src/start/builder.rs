@@ -173,7 +173,7 @@ impl SwarmBuilder {
         self
     }
 
-    /// Sets the store of permanent approvals. Default: [`crate::approvals::FILE`] in the workspace.
+    /// Sets the store of permanent approvals. Default: [`crate::approvals::APPROVALS_FILE`] in the workspace.
     #[must_use]
     pub fn approvals(mut self, book: Arc<dyn ApprovalStore>) -> Self {
         self.approvals = Some(book);
@@ -289,7 +289,7 @@ impl SwarmBuilder {
     }
 
     /// Starts the swarm like [`SwarmBuilder::start`], with a subscription that includes every
-    /// event, also those of resumed turns.
+    /// event, including the events of resumed turns.
     pub async fn start_watched(
         mut self,
     ) -> Result<(Swarm, UnboundedReceiver<SwarmEvent>), StartError> {
@@ -469,6 +469,7 @@ impl SwarmBuilder {
         }
     }
 
+    /// Creates the state of the started swarm.
     fn inner(
         self,
         first: FirstGeneration,
@@ -513,6 +514,7 @@ struct FirstGeneration {
     generation: Arc<Generation>,
 }
 
+/// Opens the store in the files of the workspace. Fails if another process holds the workspace.
 async fn open_store(workspace: &Workspace) -> Result<Arc<dyn Store>, StartError> {
     let dir = workspace.dir.clone();
     Ok(Arc::new(
@@ -522,6 +524,7 @@ async fn open_store(workspace: &Workspace) -> Result<Arc<dyn Store>, StartError>
     ))
 }
 
+/// Returns the absolute path, or the path itself if the current directory is unknown.
 fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }

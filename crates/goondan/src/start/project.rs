@@ -66,7 +66,7 @@ pub(crate) fn load_again(path: &Path, files: &dyn FileAccess, known: &KnownFiles
         known,
     );
     Project {
-        root: folder(path),
+        root: project_directory(path),
         bundle: loaded.bundle.map(Arc::new),
         diagnostics: loaded.diagnostics,
         sources: loaded.sources,
@@ -98,7 +98,7 @@ pub(crate) fn base_connector(name: &str) -> Option<&'static ConnectorManifest> {
     BUILTIN_PACKAGE
         .connectors
         .iter()
-        .find(|known| known.name == name)
+        .find(|manifest| manifest.name == name)
 }
 
 /// Returns a built-in export without the overrides of a Tool.
@@ -106,8 +106,10 @@ pub(crate) fn base_export(tool: &str, export: &str) -> Option<&'static ExportSpe
     let tool = BUILTIN_PACKAGE
         .tools
         .iter()
-        .find(|known| known.name == tool)?;
-    tool.exports.iter().find(|known| known.name == export)
+        .find(|tool_manifest| tool_manifest.name == tool)?;
+    tool.exports
+        .iter()
+        .find(|tool_manifest| tool_manifest.name == export)
 }
 
 /// File names that identify a project directory.
@@ -136,7 +138,8 @@ pub fn repository(folder: &Path) -> Option<PathBuf> {
     goondan_spec::repository_around(&OsFiles, &real).map(Path::to_owned)
 }
 
-fn folder(path: &Path) -> PathBuf {
+/// Returns the directory of the project. `path` may also be its goondan.yaml.
+fn project_directory(path: &Path) -> PathBuf {
     if path.is_dir() {
         return path.to_owned();
     }

@@ -36,14 +36,14 @@ pub(crate) async fn complete(
         if environment.resolve(&source, &key).is_ok() || !is_plain(&name) || !is_plain(&key) {
             continue;
         }
-        let mut found = None;
+        let mut secret = None;
         if let Some(folder) = environment.get(SECRETS_DIR_VARIABLE) {
-            found = in_folder(Path::new(folder), &name, &key)?;
+            secret = read_from_folder(Path::new(folder), &name, &key)?;
         }
-        if found.is_none() && environment.get(KEYRING_VARIABLE) == Some("1") {
-            found = in_keyring(&name, &key).await?;
+        if secret.is_none() && environment.get(KEYRING_VARIABLE) == Some("1") {
+            secret = in_keyring(&name, &key).await?;
         }
-        if let Some(value) = found {
+        if let Some(value) = secret {
             environment.set_secret(&name, &key, value);
         }
     }
@@ -56,22 +56,23 @@ fn is_plain(name: &str) -> bool {
     !name.starts_with(['.', '-']) && !name.is_empty() && name.chars().all(plain)
 }
 
-/// Reads a secret file. An unreadable file is an error, because otherwise the secret would seem to
-/// be missing.
-fn in_folder(folder: &Path, name: &str, key: &str) -> Result<Option<String>, Diagnostic> {
-    let places: [PathBuf; 2] = [folder.join(name).join(key), folder.join(name)];
-    let Some(place) = places.iter().find(|place| place.is_file()) else {
+/// Reads a secret from the file `<folder>/<name>/<key>`, or else from `<folder>/<name>`. Returns
+/// `None` if neither file exists, or if the file is blank. An unreadable file is an error, because
+/// otherwise the secret would seem to be missing.
+fn read_from_folder(folder: &Path, name: &str, key: &str) -> Result<Option<String>, Diagnostic> {
+    let paths: [PathBuf; 2] = [folder.join(name).join(key), folder.join(name)];
+    let Some(path) = paths.iter().find(|path| path.is_file()) else {
         return Ok(None);
     };
     let unusable = |cause: String| {
         let message = format!(
             "The secret `Secret/{name}` can't be read from {}: {cause}.",
-            place.display()
+            path.display()
         );
         Diagnostic::new(Code::ENV_MISSING, message)
             .suggest("make it a small text file that your user can read")
     };
-    let size = place
+    let size = path
         .metadata()
         .map_err(|error| unusable(error.to_string()))?
         .len();
@@ -80,7 +81,7 @@ fn in_folder(folder: &Path, name: &str, key: &str) -> Result<Option<String>, Dia
             "it is larger than {MAX_SECRET_FILE_BYTES} bytes"
         )));
     }
-    let text = std::fs::read_to_string(place).map_err(|error| unusable(error.to_string()))?;
+    let text = std::fs::read_to_string(path).map_err(|error| unusable(error.to_string()))?;
     Ok(Some(text.trim_end_matches(['\r', '\n']).to_owned()).filter(|text| !text.trim().is_empty()))
 }
 
@@ -147,6 +148,7 @@ async fn in_keyring(name: &str, key: &str) -> Result<Option<String>, Diagnostic>
     )))
 }
 
+/// Returns the error of a keyring that can't be used; `cause` completes the sentence.
 fn no_keyring(cause: &str) -> Diagnostic {
     let message =
         format!("`{KEYRING_VARIABLE}=1` selects the keyring of the operating system, but {cause}.");
@@ -166,12 +168,12 @@ mod tests {
         std::fs::create_dir(folder.path().join("slack")).unwrap();
         std::fs::write(folder.path().join("slack/token"), "abc\n").unwrap();
         std::fs::write(folder.path().join("openai"), "sk-1").unwrap();
-        let found = |name, key| in_folder(folder.path(), name, key).unwrap();
+        let found = |name, key| read_from_folder(folder.path(), name, key).unwrap();
         assert_eq!(found("slack", "token").as_deref(), Some("abc"));
         assert_eq!(found("openai", "apiKey").as_deref(), Some("sk-1"));
         assert_eq!(found("slack", "other"), None);
         std::fs::write(folder.path().join("big"), vec![b'x'; 70_000]).unwrap();
-        assert!(in_folder(folder.path(), "big", "k").is_err());
+        assert!(read_from_folder(folder.path(), "big", "k").is_err());
     }
 
     #[test]

@@ -41,6 +41,7 @@ pub struct Swarm {
     inner: Arc<SwarmInner>,
 }
 
+/// State that all handles of a swarm share.
 pub(crate) struct SwarmInner {
     pub(crate) node: Option<LeadingNode>,
     pub(crate) runtime: SwarmRuntime,
@@ -134,6 +135,7 @@ pub struct Turn {
 }
 
 impl Turn {
+    /// Creates the handle of an accepted input.
     fn of(accepted: AcceptedEvent, instance: InstanceId) -> Self {
         let AcceptedEvent {
             event_id,
@@ -169,7 +171,7 @@ pub enum SubmittedEventState {
 pub struct SendError {
     /// Stable error code, such as `AGENT_NOT_FOUND`.
     pub code: Code,
-    /// Complete sentence.
+    /// Reason why the input was rejected, as a complete sentence.
     pub message: String,
     /// Fix, if there is one.
     pub suggestion: Option<String>,
@@ -325,7 +327,8 @@ impl Swarm {
         self.inner.runtime.events(instance, after).await
     }
 
-    /// Returns a sequence number between the events of earlier processes and those of this one.
+    /// Returns a sequence number that is higher than the numbers of events of earlier processes, and
+    /// lower than the numbers of events of this process.
     pub fn sequence_at_start(&self) -> u64 {
         self.inner.runtime.sequence_at_start()
     }
@@ -410,7 +413,7 @@ impl Swarm {
         let agent = bundle
             .agents()
             .values()
-            .find(|known| known.id.name == agent)?;
+            .find(|resource| resource.id.name == agent)?;
         agent
             .spec
             .output
@@ -475,14 +478,17 @@ impl Swarm {
         self.inner.runtime.kill();
     }
 
+    /// Creates a handle of the swarm.
     pub(crate) fn of(inner: Arc<SwarmInner>) -> Self {
         Swarm { inner }
     }
 
+    /// Returns the state that all handles share.
     pub(crate) fn inner(&self) -> &Arc<SwarmInner> {
         &self.inner
     }
 
+    /// Returns the conversation of an input, with defaults for the agent and the key.
     fn instance(&self, agent: Option<&str>, instance_key: Option<&str>) -> InstanceId {
         let agent = agent.map_or_else(|| self.entry_agent(), str::to_owned);
         InstanceId::new(agent, instance_key.unwrap_or(DEFAULT_INSTANCE_KEY))

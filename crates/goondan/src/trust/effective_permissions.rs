@@ -31,21 +31,22 @@ impl<'b> AgentCallers<'b> {
     }
 
     /// Returns the agents that can call `agent`, because they share a swarm with it.
-    pub fn of_agent(&self, agent: &ResourceId) -> impl Iterator<Item = &'b Resource<Agent>> {
+    pub fn callers_of(&self, agent: &ResourceId) -> impl Iterator<Item = &'b Resource<Agent>> {
         let swarms = self.bundle.swarms().values();
         let swarms: Vec<_> = swarms
             .map(|swarm| &swarm.spec.agents)
             .filter(|agents| agents.contains(agent))
             .collect();
-        let others = self
+        let other_agents = self
             .agents
             .iter()
             .copied()
             .filter(move |caller| caller.id != *agent);
-        others.filter(move |caller| swarms.iter().any(|agents| agents.contains(&caller.id)))
+        other_agents.filter(move |caller| swarms.iter().any(|agents| agents.contains(&caller.id)))
     }
 }
 
+/// Returns whether one of the agent's built-in tools can reach other agents.
 fn reaches_others(bundle: &Bundle, agent: &Agent) -> bool {
     agent.tools.iter().any(|used| {
         let ToolEntry::Builtin(name) = &bundle.tools()[&used.tool].spec.entry else {
@@ -54,16 +55,16 @@ fn reaches_others(bundle: &Bundle, agent: &Agent) -> bool {
         let Some((_, reaching)) = REACHING_EXPORTS.iter().find(|(tool, _)| tool == name) else {
             return false;
         };
-        let offered = bundle.tools()[&used.tool]
+        let export_names = bundle.tools()[&used.tool]
             .spec
             .exports
             .iter()
             .map(|export| &export.name);
-        let mut chosen = offered.filter(|name| {
+        let mut used_exports = export_names.filter(|name| {
             used.exports
                 .as_ref()
                 .is_none_or(|names| names.contains(name))
         });
-        chosen.any(|name| reaching.contains(&name.as_str()))
+        used_exports.any(|name| reaching.contains(&name.as_str()))
     })
 }

@@ -44,6 +44,7 @@ pub struct TrustList {
     folder: PathBuf,
 }
 
+/// Content of the trust list file.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TrustListContent {
@@ -76,6 +77,7 @@ impl TrustList {
         Ok(self.read()?.packages)
     }
 
+    /// Reads the list; empty if the file does not exist.
     fn read(&self) -> io::Result<TrustListContent> {
         match fs::read(self.path()) {
             Ok(bytes) => Ok(serde_json::from_slice(&bytes)?),
@@ -95,7 +97,7 @@ impl TrustList {
         {
             return Ok(());
         }
-        content.packages.retain(|known| !added.contains(known));
+        content.packages.retain(|trusted| !added.contains(trusted));
         content.packages.extend(added.iter().cloned());
         self.write(content)
     }
@@ -104,12 +106,12 @@ impl TrustList {
     pub fn remove_package(&self, name: &str) -> io::Result<bool> {
         let mut content = self.read()?;
         let before = content.packages.len();
-        content.packages.retain(|known| known.name != name);
-        let is_less = content.packages.len() < before;
-        if is_less {
+        content.packages.retain(|trusted| trusted.name != name);
+        let was_listed = content.packages.len() < before;
+        if was_listed {
             self.write(content)?;
         }
-        Ok(is_less)
+        Ok(was_listed)
     }
 
     /// Returns the entry that covers the project in `root`: its directory or a parent. A list
@@ -137,12 +139,12 @@ impl TrustList {
             since: Utc::now(),
         };
         let mut content = self.read()?;
-        if let Some(known) = content
+        if let Some(trusted) = content
             .folders
             .iter()
-            .find(|known| known.path == added.path)
+            .find(|trusted| trusted.path == added.path)
         {
-            return Ok(known.clone());
+            return Ok(trusted.clone());
         }
         content.folders.push(added.clone());
         self.write(content)?;
@@ -153,12 +155,12 @@ impl TrustList {
     pub fn remove(&self, folder: &Path) -> io::Result<bool> {
         let (folder, mut content) = (canonical(folder), self.read()?);
         let before = content.folders.len();
-        content.folders.retain(|known| known.path != folder);
-        let is_less = content.folders.len() < before;
-        if is_less {
+        content.folders.retain(|trusted| trusted.path != folder);
+        let was_listed = content.folders.len() < before;
+        if was_listed {
             self.write(content)?;
         }
-        Ok(is_less)
+        Ok(was_listed)
     }
 
     /// Replaces the list atomically.

@@ -22,6 +22,7 @@ pub(crate) struct FileContentCache {
     known: Mutex<HashMap<PathBuf, CachedFileContent>>,
 }
 
+/// Content of a file, and the stamp that it was read with.
 #[derive(Debug, Clone)]
 struct CachedFileContent {
     stamp: FileStamp,
@@ -41,11 +42,11 @@ impl FileContentCache {
         let PathStamp::File(stamp) = stamp else {
             return read();
         };
-        let known = self.lock().get(path).cloned();
-        if let Some(known) =
-            known.filter(|known| known.stamp == *stamp && known.bytes.len() as u64 <= limit)
+        let cached = self.lock().get(path).cloned();
+        if let Some(cached) =
+            cached.filter(|cached| cached.stamp == *stamp && cached.bytes.len() as u64 <= limit)
         {
-            return Ok(known.bytes.to_vec());
+            return Ok(cached.bytes.to_vec());
         }
         let now = SystemTime::now();
         let bytes = read()?;
@@ -53,17 +54,18 @@ impl FileContentCache {
             && bytes.len() as u64 <= limit
             && bytes.len() <= MAX_CACHED_CONTENT_BYTES
         {
-            let known = CachedFileContent {
+            let cached = CachedFileContent {
                 stamp: stamp.clone(),
                 bytes: bytes.as_slice().into(),
             };
-            self.lock().insert(path.to_owned(), known);
+            self.lock().insert(path.to_owned(), cached);
         } else {
             self.lock().remove(path);
         }
         Ok(bytes)
     }
 
+    /// Locks the cached contents.
     fn lock(&self) -> MutexGuard<'_, HashMap<PathBuf, CachedFileContent>> {
         // A panic of another holder cannot leave the map inconsistent.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
@@ -76,24 +78,27 @@ mod tests {
 
     use super::*;
 
-    /// Reads through `texts`, and returns true if the file itself was read.
-    fn read(texts: &FileContentCache, path: &Path) -> (Vec<u8>, bool) {
-        let mut looked = false;
-        let read = || {
-            looked = true;
+    /// Maximum number of bytes that the tests read.
+    const LIMIT: u64 = 100;
+
+    /// Reads the file through the cache. Returns its content, and true if the file itself was read.
+    fn read(cache: &FileContentCache, path: &Path) -> (Vec<u8>, bool) {
+        let mut was_read = false;
+        let read_file = || {
+            was_read = true;
             fs::read(path)
         };
-        let bytes = texts
-            .of(path, &PathStamp::of(path), 100, read)
+        let bytes = cache
+            .of(path, &PathStamp::of(path), LIMIT, read_file)
             .expect("the file is there");
-        (bytes, looked)
+        (bytes, was_read)
     }
 
     #[test]
     fn a_file_that_changed_just_now_is_read_each_time() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
-        let texts = FileContentCache::default();
+        let cache = FileContentCache::default();
         fs::write(&path, "one").unwrap();
         let times = fs::FileTimes::new().set_modified(SystemTime::now() - Duration::from_secs(60));
         File::options()
@@ -103,8 +108,8 @@ mod tests {
             .set_times(times)
             .unwrap();
         // The modification time is set back, but the change time is recent.
-        assert_eq!(read(&texts, &path), (b"one".to_vec(), true));
-        assert_eq!(read(&texts, &path), (b"one".to_vec(), true));
+        assert_eq!(read(&cache, &path), (b"one".to_vec(), true));
+        assert_eq!(read(&cache, &path), (b"one".to_vec(), true));
     }
 
     #[test]
@@ -115,15 +120,15 @@ mod tests {
         let PathStamp::File(stamp) = PathStamp::of(&path) else {
             panic!("a file")
         };
-        let known = CachedFileContent {
+        let cached = CachedFileContent {
             stamp,
             bytes: b"one".as_slice().into(),
         };
-        let texts = FileContentCache {
-            known: Mutex::new(HashMap::from([(path.clone(), known)])),
+        let cache = FileContentCache {
+            known: Mutex::new(HashMap::from([(path.clone(), cached)])),
         };
-        assert_eq!(read(&texts, &path), (b"one".to_vec(), false));
+        assert_eq!(read(&cache, &path), (b"one".to_vec(), false));
         fs::write(&path, "three").unwrap();
-        assert_eq!(read(&texts, &path), (b"three".to_vec(), true));
+        assert_eq!(read(&cache, &path), (b"three".to_vec(), true));
     }
 }

@@ -35,6 +35,7 @@ struct ChangeNotification {
     writes: Option<(PathBuf, bool)>,
 }
 
+/// Source of notifications.
 enum NotificationSource {
     /// Notifications of the operating system. The identity of each watched directory detects a
     /// replacement at the same path.
@@ -116,11 +117,11 @@ impl ChangeNotifications {
         };
         let outermost = root
             .parent()
-            .map(|above| (above.to_owned(), root.to_owned()));
+            .map(|parent| (parent.to_owned(), root.to_owned()));
         *scope.lock().unwrap_or_else(PoisonError::into_inner) =
             NotificationFilter { outermost, names };
-        if let Err(deaf) = rearm(watcher, armed, folders) {
-            warn(&deaf, poll);
+        if let Err(error) = rearm(watcher, armed, folders) {
+            warn(&error, poll);
             self.source = NotificationSource::Clock;
             self.every = poll;
         }
@@ -129,7 +130,7 @@ impl ChangeNotifications {
     /// Waits for the next notification or timer event and returns its time.
     pub(crate) async fn next(&mut self) -> Instant {
         tokio::select! {
-            Some(notice) = self.received.recv() => self.take(notice),
+            Some(notice) = self.received.recv() => self.note_write(notice),
             () = tokio::time::sleep(self.every) => Instant::now(),
         }
     }
@@ -139,17 +140,18 @@ impl ChangeNotifications {
     pub(crate) async fn wait_until_written(&mut self, limit: Duration) {
         let end = tokio::time::Instant::now() + limit;
         while let Ok(notice) = self.received.try_recv() {
-            self.take(notice);
+            self.note_write(notice);
         }
         while !self.written.is_empty() {
             tokio::select! {
-                Some(notice) = self.received.recv() => drop(self.take(notice)),
+                Some(notice) = self.received.recv() => drop(self.note_write(notice)),
                 () = tokio::time::sleep_until(end) => return,
             }
         }
     }
 
-    fn take(&mut self, notice: ChangeNotification) -> Instant {
+    /// Updates the set of files that are being written, and returns the time of the notification.
+    fn note_write(&mut self, notice: ChangeNotification) -> Instant {
         match notice.writes {
             Some((path, true)) => drop(self.written.insert(path)),
             Some((path, false)) => drop(self.written.remove(&path)),
@@ -164,7 +166,7 @@ impl ChangeNotifications {
         loop {
             let silence = tokio::time::Instant::now() + quiet;
             tokio::select! {
-                Some(notice) = self.received.recv() => drop(self.take(notice)),
+                Some(notice) = self.received.recv() => drop(self.note_write(notice)),
                 () = tokio::time::sleep_until(silence.min(end)) => {
                     // Not every platform reports the end of a write, and notifications can be lost.
                     self.written.clear();
@@ -175,20 +177,21 @@ impl ChangeNotifications {
     }
 }
 
+/// Starts the notifications of the operating system. `scope` filters the events.
 fn listen(
     sender: UnboundedSender<ChangeNotification>,
     scope: Arc<Mutex<NotificationFilter>>,
 ) -> notify::Result<RecommendedWatcher> {
     notify::recommended_watcher(move |event: notify::Result<Event>| {
-        let is_news = match &event {
+        let is_relevant = match &event {
             Ok(event) => scope
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
-                .is_news(event),
+                .is_relevant(event),
             // Events were lost, so the files must be compared.
             Err(_) => true,
         };
-        if is_news {
+        if is_relevant {
             // The receiver is only dropped when the watch ends.
             let writes = event.ok().and_then(|event| writes(&event));
             let _ = sender.send(ChangeNotification {
@@ -212,7 +215,8 @@ fn writes(event: &Event) -> Option<(PathBuf, bool)> {
 }
 
 impl NotificationFilter {
-    fn is_news(&self, event: &Event) -> bool {
+    /// Returns whether an event may mean a change that matters.
+    fn is_relevant(&self, event: &Event) -> bool {
         let is_change = match event.kind {
             // Only the end of a write counts as access, not a read.
             EventKind::Access(access) => access == AccessKind::Close(AccessMode::Write),
@@ -224,13 +228,14 @@ impl NotificationFilter {
                 || event.paths.iter().any(|path| self.covers(path, event.kind)))
     }
 
+    /// Returns whether an event of this path matters.
     fn covers(&self, path: &Path, kind: EventKind) -> bool {
         let is_content = matches!(
             kind,
             EventKind::Modify(ModifyKind::Data(_)) | EventKind::Access(_)
         );
         match (&self.outermost, &self.names) {
-            (Some((above, root)), _) if path.parent() == Some(above) => path == root,
+            (Some((parent, root)), _) if path.parent() == Some(parent) => path == root,
             // Excludes log files, which change continuously.
             (_, Some(names)) if is_content => {
                 let is_yaml = path
@@ -243,21 +248,22 @@ impl NotificationFilter {
     }
 }
 
+/// Watches exactly `folders`. Fails if the system limit is reached.
 fn rearm(
     watcher: &mut RecommendedWatcher,
     armed: &mut HashMap<PathBuf, (u64, u64)>,
     folders: &BTreeSet<PathBuf>,
 ) -> Result<(), WatchUnavailable> {
     // A replaced directory is no longer watched, even if its path exists again.
-    let is_gone = |path: &PathBuf, known: &(u64, u64)| {
-        !folders.contains(path) || folder_identity(path) != Some(*known)
+    let is_gone = |path: &PathBuf, identity: &(u64, u64)| {
+        !folders.contains(path) || folder_identity(path) != Some(*identity)
     };
-    let gone: Vec<PathBuf> = armed
+    let outdated: Vec<PathBuf> = armed
         .iter()
-        .filter(|(path, known)| is_gone(path, known))
+        .filter(|(path, identity)| is_gone(path, identity))
         .map(|(path, _)| path.clone())
         .collect();
-    for path in gone {
+    for path in outdated {
         // The operating system may have removed the watch already.
         let _ = watcher.unwatch(&path);
         armed.remove(&path);
@@ -283,6 +289,7 @@ fn rearm(
     Ok(())
 }
 
+/// Returns whether the error is a limit of the operating system.
 fn is_exhausted(error: &notify::Error) -> bool {
     match &error.kind {
         ErrorKind::MaxFilesWatch => true,
@@ -299,6 +306,7 @@ fn is_exhausted(error: &notify::Error) -> bool {
 /// `EMFILE` on Unix.
 const TOO_MANY_OPEN_FILES: i32 = 24;
 
+/// Warns that gdn polls instead.
 fn warn(WatchUnavailable(error): &WatchUnavailable, poll: Duration) {
     tracing::warn!(
         %error,
@@ -332,21 +340,21 @@ mod tests {
         let event = |kind, path: &str| Event::new(kind).add_path(PathBuf::from(path));
         let open = EventKind::Access(AccessKind::Open(AccessMode::Any));
         let created = EventKind::Create(notify::event::CreateKind::Any);
-        assert!(!scope.is_news(&event(open, "/a/project/x")));
-        assert!(scope.is_news(&event(
+        assert!(!scope.is_relevant(&event(open, "/a/project/x")));
+        assert!(scope.is_relevant(&event(
             EventKind::Access(AccessKind::Close(AccessMode::Write)),
             "/a/project/x"
         )));
-        assert!(scope.is_news(&event(created, "/a/project")));
-        assert!(!scope.is_news(&event(
+        assert!(scope.is_relevant(&event(created, "/a/project")));
+        assert!(!scope.is_relevant(&event(
             EventKind::Modify(ModifyKind::Data(DataChange::Any)),
             "/a/project/log"
         )));
-        assert!(scope.is_news(&event(
+        assert!(scope.is_relevant(&event(
             EventKind::Modify(ModifyKind::Data(DataChange::Any)),
             "/a/project/new.yaml"
         )));
-        assert!(!scope.is_news(&event(created, "/a/other")));
-        assert!(scope.is_news(&event(created, "/elsewhere/.env")));
+        assert!(!scope.is_relevant(&event(created, "/a/other")));
+        assert!(scope.is_relevant(&event(created, "/elsewhere/.env")));
     }
 }

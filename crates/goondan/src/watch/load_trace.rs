@@ -52,6 +52,7 @@ impl<'t> RecordingFiles<'t> {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Locks the trace.
     fn lock(&self) -> MutexGuard<'_, LoadTrace> {
         // A panic of another holder cannot leave the maps inconsistent.
         self.trace.lock().unwrap_or_else(PoisonError::into_inner)
@@ -60,9 +61,10 @@ impl<'t> RecordingFiles<'t> {
 
 impl FileAccess for RecordingFiles<'_> {
     fn kind(&self, path: &Path) -> io::Result<FileKind> {
-        let looked = fs::metadata(path);
-        self.lock().note_as(path, || PathStamp::from(&looked));
-        looked.map(|metadata| FileKind::from(metadata.file_type()))
+        let metadata_result = fs::metadata(path);
+        self.lock()
+            .note_as(path, || PathStamp::from(&metadata_result));
+        metadata_result.map(|metadata| FileKind::from(metadata.file_type()))
     }
 
     fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
@@ -79,7 +81,7 @@ impl FileAccess for RecordingFiles<'_> {
         let names = OsFiles.list(path);
         let relevant = names
             .as_deref()
-            .map(|names| relevant(path, names))
+            .map(|names| relevant_names(path, names))
             .unwrap_or_default();
         self.lock().folders.insert(absolute(path), relevant);
         names
@@ -97,10 +99,10 @@ impl LoadTrace {
     }
 
     /// Returns the recorded stamp of `path`, or records the current one.
-    fn note_as(&mut self, path: &Path, looks: impl FnOnce() -> PathStamp) -> PathStamp {
+    fn note_as(&mut self, path: &Path, current_stamp: impl FnOnce() -> PathStamp) -> PathStamp {
         self.files
             .entry(absolute(path))
-            .or_insert_with(looks)
+            .or_insert_with(current_stamp)
             .clone()
     }
 
@@ -129,13 +131,14 @@ impl LoadTrace {
 
     /// Returns the names of the recorded files, and of the targets of links.
     pub(crate) fn names(&self) -> HashSet<OsString> {
-        let behind = self
+        let link_targets = self
             .files
             .keys()
             .filter(|path| path.is_symlink())
             .filter_map(|path| path.canonicalize().ok());
-        let all = self.files.keys().cloned().chain(behind);
-        all.filter_map(|path| Some(path.file_name()?.to_owned()))
+        let paths = self.files.keys().cloned().chain(link_targets);
+        paths
+            .filter_map(|path| Some(path.file_name()?.to_owned()))
             .collect()
     }
 
@@ -148,7 +151,7 @@ impl LoadTrace {
         let folders = self
             .folders
             .iter()
-            .filter(|(path, names)| names_now(path) != **names);
+            .filter(|(path, names)| current_names(path) != **names);
         let changed = files
             .map(|(path, _)| path)
             .chain(folders.map(|(path, _)| path));
@@ -162,21 +165,21 @@ impl LoadTrace {
     /// link.
     pub(crate) fn folders(&self, root: &Path, ignored: &Path) -> BTreeSet<PathBuf> {
         let root = absolute(root);
-        let top = root.parent().unwrap_or(&root);
-        let mut folders = BTreeSet::from([top.to_owned(), root.clone()]);
+        let outermost = root.parent().unwrap_or(&root);
+        let mut folders = BTreeSet::from([outermost.to_owned(), root.clone()]);
         folders.extend(self.folders.keys().cloned());
         for path in self.files.keys() {
             // An environment file can be in any directory.
             folders.extend(
                 path.parent()
-                    .filter(|folder| !folder.starts_with(top))
+                    .filter(|folder| !folder.starts_with(outermost))
                     .map(Path::to_owned),
             );
-            let above = path
+            let parents = path
                 .ancestors()
                 .skip(1)
-                .take_while(|folder| folder.starts_with(top));
-            for folder in above {
+                .take_while(|folder| folder.starts_with(outermost));
+            for folder in parents {
                 if !folders.insert(folder.to_owned()) && folder != root {
                     break;
                 }
@@ -184,37 +187,40 @@ impl LoadTrace {
         }
         folders.retain(|folder| !folder.starts_with(ignored) && folder.is_dir());
         // Links are followed, because changes can occur in the target directory.
-        let behind: Vec<PathBuf> = folders
+        let folder_targets: Vec<PathBuf> = folders
             .iter()
             .filter_map(|folder| folder.canonicalize().ok())
             .collect();
-        let behind_files = self.files.keys().filter(|path| path.is_symlink());
-        let behind_files =
-            behind_files.filter_map(|path| Some(path.canonicalize().ok()?.parent()?.to_owned()));
-        folders.extend(behind_files);
-        folders.extend(behind);
+        let link_targets = self.files.keys().filter(|path| path.is_symlink());
+        let link_targets =
+            link_targets.filter_map(|path| Some(path.canonicalize().ok()?.parent()?.to_owned()));
+        folders.extend(link_targets);
+        folders.extend(folder_targets);
         folders
     }
 }
 
-fn names_now(folder: &Path) -> BTreeSet<String> {
+/// Returns the relevant names that the directory contains now; none if it can't be listed.
+fn current_names(folder: &Path) -> BTreeSet<String> {
     OsFiles
         .list(folder)
-        .map(|names| relevant(folder, &names))
+        .map(|names| relevant_names(folder, &names))
         .unwrap_or_default()
 }
 
-fn relevant(folder: &Path, names: &[(String, FileKind)]) -> BTreeSet<String> {
+/// Returns the names that may affect the bundle.
+fn relevant_names(folder: &Path, names: &[(String, FileKind)]) -> BTreeSet<String> {
     let parent = folder
         .file_name()
         .and_then(|name| name.to_str())
         .unwrap_or_default();
-    let matter = names
+    let relevant = names
         .iter()
         .filter(|(name, kind)| may_affect_bundle(parent, name, *kind));
-    matter.map(|(name, _)| name.clone()).collect()
+    relevant.map(|(name, _)| name.clone()).collect()
 }
 
+/// Returns the absolute path, or the path itself if the current directory is unknown.
 fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }

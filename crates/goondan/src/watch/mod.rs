@@ -1,8 +1,8 @@
 //! Hot reload from the file system (rule R1): watches the files of a running swarm and reloads it
 //! when they change.
 //!
-//! Each load records the files that it accessed ([`trace`]). A notification from the operating
-//! system ([`notices`]) triggers a comparison of these files. If a file differs and is stable, the
+//! Each load records the files that it accessed (`load_trace`). A notification from the operating
+//! system (`fs_events`) triggers a comparison of these files. If a file differs and is stable, the
 //! swarm reloads. The new load determines the next files to watch.
 
 pub(crate) mod file_cache;
@@ -138,6 +138,7 @@ struct WatchedFiles {
 }
 
 impl WatchedFiles {
+    /// Returns the directories to watch.
     fn folders(&self) -> BTreeSet<PathBuf> {
         let mut folders = self.trace.folders(&self.root, &self.ignored);
         folders.extend(self.sources.folders().iter().cloned());
@@ -153,6 +154,7 @@ impl WatchedFiles {
             .then(|| self.trace.names())
     }
 
+    /// Returns the changed files, except those of the swarm's own state.
     fn changed(&self) -> Vec<PathBuf> {
         self.trace.changed(&self.ignored)
     }
@@ -166,6 +168,7 @@ impl WatchedFiles {
     }
 }
 
+/// Task of a running watch.
 struct WatchTask {
     swarm: Weak<SwarmInner>,
     notices: ChangeNotifications,
@@ -175,6 +178,7 @@ struct WatchTask {
 }
 
 impl WatchTask {
+    /// Watches until the swarm ends or `cancellation` is cancelled, then ends the builds.
     async fn run_until(mut self, cancellation: CancellationToken) {
         tokio::select! {
             () = cancellation.cancelled() => {}
@@ -183,6 +187,7 @@ impl WatchTask {
         self.builder.end().await;
     }
 
+    /// Reloads the swarm after each change, until the swarm ends.
     async fn run(&mut self) {
         // The bundle was loaded before the watch started. One more load finds the changes since
         // then.
@@ -207,14 +212,14 @@ impl WatchTask {
                 // New directories and their files may have appeared before they were watched.
                 self.arm().await;
             }
-            let hasty = self.reload_complete_files(noticed).await;
+            let early_reload = self.reload_complete_files(noticed).await;
             self.notices
                 .wait_until_quiet(self.options.settle, MAX_BURST_WAIT)
                 .await;
             let ((outdated, builds), changed) =
                 self.look(|sight| (sight.outdated(), sight.changed())).await;
             self.builder.enqueue_builds(outdated, &builds);
-            if hasty == Some(false) || !changed.is_empty() {
+            if early_reload == Some(false) || !changed.is_empty() {
                 self.wait_for_libraries(&changed).await;
                 tracing::debug!(?changed, "files have changed");
                 let cause = ReloadCause::Watch {
@@ -233,13 +238,13 @@ impl WatchTask {
     async fn reload_complete_files(&mut self, noticed: Instant) -> Option<bool> {
         self.notices.wait_until_written(self.options.settle).await;
         let changed = self.look(|sight| sight.changed()).await;
-        let is_whole = |path: &PathBuf| {
+        let is_complete = |path: &PathBuf| {
             !is_library(path)
                 && path
                     .metadata()
                     .is_ok_and(|metadata| metadata.is_dir() || metadata.len() > 0)
         };
-        if changed.is_empty() || !changed.iter().all(is_whole) {
+        if changed.is_empty() || !changed.iter().all(is_complete) {
             return None;
         }
         tracing::debug!(?changed, "files have changed");
@@ -254,15 +259,16 @@ impl WatchTask {
     /// Reloads the project. Returns true on success, and `None` if the swarm has ended.
     async fn reload(&mut self, cause: ReloadCause) -> Option<bool> {
         let inner = self.swarm.upgrade()?;
-        let (looked, is_taken_up) = Swarm::of(inner).reload_for(cause).await;
+        let (inputs, is_successful) = Swarm::of(inner).reload_for(cause).await;
         self.look(|sight| {
-            sight.trace = looked.trace;
-            sight.sources.replace_builds(looked.builds);
+            sight.trace = inputs.trace;
+            sight.sources.replace_builds(inputs.builds);
         })
         .await;
-        Some(is_taken_up)
+        Some(is_successful)
     }
 
+    /// Watches the directories of the current files.
     async fn arm(&mut self) {
         let (folders, names, root) = self
             .look(|sight| (sight.folders(), sight.names(), sight.root.clone()))
@@ -279,6 +285,7 @@ impl WatchTask {
         run_blocking(move || look(&mut sight.lock().unwrap_or_else(PoisonError::into_inner))).await
     }
 
+    /// Waits until the changed libraries are stable, but at most [`MAX_LINK_WAIT`].
     async fn wait_for_libraries(&self, changed: &[PathBuf]) {
         let libraries: Vec<&PathBuf> = changed.iter().filter(|path| is_library(path)).collect();
         let end = Instant::now() + MAX_LINK_WAIT;
@@ -294,11 +301,13 @@ impl WatchTask {
     }
 }
 
+/// Returns whether the path has the suffix of a dynamic library.
 fn is_library(path: &Path) -> bool {
     let suffix = path.extension().and_then(|suffix| suffix.to_str());
     matches!(suffix, Some("so" | "dylib" | "dll"))
 }
 
+/// Returns the absolute path, or the path itself if the current directory is unknown.
 fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }

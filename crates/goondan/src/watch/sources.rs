@@ -17,7 +17,9 @@ use crate::start::swarm::{Swarm, SwarmInner};
 /// Sources of a project's tools, as of the last comparison.
 pub(super) struct WatchedToolSources {
     builds: ToolBuilds,
+    /// Stamps of the source files at the last comparison.
     files: BTreeMap<PathBuf, PathStamp>,
+    /// Directories that contain sources.
     folders: BTreeSet<PathBuf>,
 }
 
@@ -39,7 +41,7 @@ impl WatchedToolSources {
         self.builds = builds;
     }
 
-    /// Returns the builds.
+    /// Returns the builds whose sources are watched.
     pub(super) fn builds(&self) -> &ToolBuilds {
         &self.builds
     }
@@ -98,7 +100,7 @@ impl ToolBuildRunner {
             .extend(tools.into_iter().map(|build| (build.tool.clone(), build)));
         if self.running.is_none() && !self.waiting.is_empty() {
             let tools: Vec<ToolBuild> = std::mem::take(&mut self.waiting).into_values().collect();
-            let work = run(
+            let work = run_builds(
                 self.swarm.clone(),
                 builds.clone(),
                 tools,
@@ -122,13 +124,14 @@ impl ToolBuildRunner {
             return std::future::pending().await;
         };
         if let Err(error) = running.await {
-            tracing::error!(%error, "building failed; this is a bug in gdn");
+            tracing::error!(%error, "the task that builds tools panicked; this is a bug in gdn");
         }
         self.running = None;
     }
 }
 
-async fn run(
+/// Runs the builds one after the other, and notifies the subscribers of the swarm.
+async fn run_builds(
     swarm: Weak<SwarmInner>,
     builds: ToolBuilds,
     tools: Vec<ToolBuild>,
@@ -138,16 +141,16 @@ async fn run(
         if cancellation.is_cancelled() {
             return;
         }
-        let tell = |news| {
+        let notify = |event| {
             if let Some(swarm) = swarm.upgrade() {
-                Swarm::of(swarm).tell(news);
+                Swarm::of(swarm).tell(event);
             }
         };
-        tell(ReloadNews::Building {
+        notify(ReloadNews::Building {
             tool: tool.tool.clone(),
             command: tool.build.command.to_string(),
         });
         let outcome = builds.run(&tool, &cancellation, &mut |_| {}).await;
-        tell(ReloadNews::Built(outcome.into()));
+        notify(ReloadNews::Built(outcome.into()));
     }
 }

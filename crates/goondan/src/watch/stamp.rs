@@ -32,8 +32,8 @@ impl PathStamp {
 }
 
 impl From<&io::Result<Metadata>> for PathStamp {
-    fn from(looked: &io::Result<Metadata>) -> Self {
-        match looked {
+    fn from(metadata: &io::Result<Metadata>) -> Self {
+        match metadata {
             Err(_) => PathStamp::Nothing,
             Ok(metadata) if metadata.is_dir() => PathStamp::Folder,
             Ok(metadata) => PathStamp::File(FileStamp {
@@ -49,10 +49,10 @@ impl FileStamp {
     /// Returns true if the file was unchanged for longer than `age` before `now`. Returns false on
     /// platforms without a change time, because a modification time can be set.
     pub(crate) fn is_older_than(&self, age: Duration, now: SystemTime) -> bool {
-        let touched = [self.modified, self.identity.touched()];
-        touched.iter().all(|at| {
+        let change_times = [self.modified, self.identity.touched()];
+        change_times.iter().all(|at| {
             at.and_then(|at| now.duration_since(at).ok())
-                .is_some_and(|past| past > age)
+                .is_some_and(|age_of_change| age_of_change > age)
         })
     }
 }
@@ -70,6 +70,7 @@ pub(crate) struct FileIdentity {
 }
 
 impl FileIdentity {
+    /// Returns the identity of the file.
     #[cfg(unix)]
     fn of(metadata: &Metadata) -> Self {
         use std::os::unix::fs::MetadataExt;
@@ -80,6 +81,7 @@ impl FileIdentity {
         }
     }
 
+    /// Returns the time of the last metadata change; `None` before the Unix epoch.
     #[cfg(unix)]
     fn touched(&self) -> Option<SystemTime> {
         let (seconds, nanoseconds) = (
@@ -90,11 +92,13 @@ impl FileIdentity {
             .checked_add(Duration::from_secs(seconds) + Duration::from_nanos(nanoseconds))
     }
 
+    /// Returns an empty identity, because this platform has none.
     #[cfg(not(unix))]
     fn of(_: &Metadata) -> Self {
         FileIdentity {}
     }
 
+    /// Returns `None`, because this platform records no such time.
     #[cfg(not(unix))]
     fn touched(&self) -> Option<SystemTime> {
         None

@@ -61,7 +61,7 @@ pub enum AdoptError {
     /// The workspace already belongs to the project's swarm.
     #[error("the workspace {} already belongs to this project", .0.id)]
     Own(Workspace),
-    /// The database has no such workspace, or it is empty.
+    /// The database does not contain the workspace, or the workspace is empty.
     #[error("the database has no workspace {}, or the workspace is empty", .0.id)]
     Nothing(Workspace),
     /// A running swarm holds one of the workspaces, or one is unusable.
@@ -135,14 +135,14 @@ impl StateRoot {
         bundle: &Bundle,
         swarm: &Resource<Swarm>,
     ) -> io::Result<Result<Workspace, WorkspaceOwner>> {
-        let (own, me) = (
+        let (workspace, project) = (
             self.workspace_of(bundle, swarm),
             WorkspaceOwner::of(bundle, swarm),
         );
-        let stranger = own
+        let other_owner = workspace
             .owner()?
-            .filter(|owner| swarm.spec.instance_key.is_none() && owner.path != me.path);
-        Ok(stranger.map_or(Ok(own), Err))
+            .filter(|owner| swarm.spec.instance_key.is_none() && owner.path != project.path);
+        Ok(other_owner.map_or(Ok(workspace), Err))
     }
 
     /// Returns the workspaces of the project in the directory `root`: those that its swarms use,
@@ -154,26 +154,30 @@ impl StateRoot {
             .flat_map(|bundle| bundle.swarms().values().map(move |swarm| (bundle, swarm)));
         let root = canonical(root);
         // A project can set the name of a workspace that another project created.
-        let is_own = |workspace: &Workspace| {
+        let is_not_foreign = |workspace: &Workspace| {
             workspace
                 .owner()
                 .ok()
                 .flatten()
                 .is_none_or(|owner| owner.path == root)
         };
-        let used = swarms.map(|(bundle, swarm)| self.workspace_of(bundle, swarm));
-        let mut found: Vec<Workspace> = used.filter(is_own).collect();
-        let says_so = |workspace: &Workspace| {
+        let used_workspaces = swarms.map(|(bundle, swarm)| self.workspace_of(bundle, swarm));
+        let mut workspaces: Vec<Workspace> = used_workspaces.filter(is_not_foreign).collect();
+        let names_project_as_owner = |workspace: &Workspace| {
             workspace
                 .owner()
                 .ok()
                 .flatten()
                 .is_some_and(|owner| owner.path == root)
         };
-        found.extend(self.workspaces()?.into_iter().filter(says_so));
-        found.sort_by(|a, b| a.id.cmp(&b.id));
-        found.dedup();
-        Ok(found)
+        workspaces.extend(
+            self.workspaces()?
+                .into_iter()
+                .filter(names_project_as_owner),
+        );
+        workspaces.sort_by(|a, b| a.id.cmp(&b.id));
+        workspaces.dedup();
+        Ok(workspaces)
     }
 
     /// Returns state that the project may have had earlier: under its swarm's name only, in another
@@ -186,34 +190,36 @@ impl StateRoot {
         if swarm.spec.instance_key.is_some() {
             return Ok(Vec::new());
         }
-        let (me, shared) = (
+        let (project, shared_workspace) = (
             WorkspaceOwner::of(bundle, swarm),
             self.workspace(&swarm.id.name),
         );
-        let used: Vec<Workspace> = bundle
+        let current_workspaces: Vec<Workspace> = bundle
             .swarms()
             .values()
             .map(|swarm| self.workspace_of(bundle, swarm))
             .collect();
-        let mut found = Vec::new();
+        let mut stale = Vec::new();
         for workspace in self
             .workspaces()?
             .into_iter()
-            .filter(|workspace| !used.contains(workspace))
+            .filter(|workspace| !current_workspaces.contains(workspace))
         {
             match workspace.owner()? {
-                None if workspace == shared => found.push(StaleState::Shared(workspace)),
-                Some(owner) if owner.path == me.path => found.push(StaleState::Renamed(workspace)),
+                None if workspace == shared_workspace => stale.push(StaleState::Shared(workspace)),
+                Some(owner) if owner.path == project.path => {
+                    stale.push(StaleState::Renamed(workspace))
+                }
                 Some(owner)
-                    if (&owner.name, &owner.swarm) == (&me.name, &me.swarm)
+                    if (&owner.name, &owner.swarm) == (&project.name, &project.swarm)
                         && !owner.is_there() =>
                 {
-                    found.push(StaleState::Moved(workspace, owner));
+                    stale.push(StaleState::Moved(workspace, owner));
                 }
                 _ => {}
             }
         }
-        Ok(found)
+        Ok(stale)
     }
 
     /// Returns the workspace of a project's swarm if it may adopt `from`.
@@ -223,19 +229,19 @@ impl StateRoot {
         bundle: &Bundle,
         swarm: &Resource<Swarm>,
     ) -> Result<Workspace, AdoptError> {
-        let (me, own) = (
+        let (project, own_workspace) = (
             WorkspaceOwner::of(bundle, swarm),
             self.workspace_of(bundle, swarm),
         );
-        if *from == own {
-            return Err(AdoptError::Own(own));
+        if *from == own_workspace {
+            return Err(AdoptError::Own(own_workspace));
         }
         match from
             .owner()?
-            .filter(|owner| owner.path != me.path && owner.is_there())
+            .filter(|owner| owner.path != project.path && owner.is_there())
         {
             Some(owner) => Err(AdoptError::Owned(from.clone(), owner)),
-            None => Ok(own),
+            None => Ok(own_workspace),
         }
     }
 
@@ -247,31 +253,35 @@ impl StateRoot {
         bundle: &Bundle,
         swarm: &Resource<Swarm>,
     ) -> Result<Option<Workspace>, AdoptError> {
-        let (me, own) = (
+        let (project, own_workspace) = (
             WorkspaceOwner::of(bundle, swarm),
             self.adopter_of(from, bundle, swarm)?,
         );
         // Opened to verify that no swarm runs in them, then closed, because some platforms cannot
         // rename open directories.
         drop(JsonlStore::open(&from.dir)?);
-        let aside = own.dir.exists().then(|| self.free_workspace(&own));
-        if let Some(aside) = &aside {
-            drop(JsonlStore::open(&own.dir)?);
-            fs::rename(&own.dir, &aside.dir)?;
+        let previous_workspace = own_workspace
+            .dir
+            .exists()
+            .then(|| self.free_workspace(&own_workspace));
+        if let Some(previous_workspace) = &previous_workspace {
+            drop(JsonlStore::open(&own_workspace.dir)?);
+            fs::rename(&own_workspace.dir, &previous_workspace.dir)?;
             // Its ID still shows the project. Without an owner, it does not count as one of the
             // project's workspaces.
-            aside.disown()?;
+            previous_workspace.disown()?;
         }
-        fs::rename(&from.dir, &own.dir)?;
-        own.write_owner(&me)?;
-        Ok(aside)
+        fs::rename(&from.dir, &own_workspace.dir)?;
+        own_workspace.write_owner(&project)?;
+        Ok(previous_workspace)
     }
 
     /// Returns a new workspace with a name derived from `workspace`.
     fn free_workspace(&self, workspace: &Workspace) -> Workspace {
-        let named = |number: usize| self.workspace(&format!("{}-aside-{number}", workspace.id));
+        let numbered_workspace =
+            |number: usize| self.workspace(&format!("{}-aside-{number}", workspace.id));
         (1..)
-            .map(named)
+            .map(numbered_workspace)
             .find(|candidate| !candidate.dir.exists())
             .expect("numbers do not end")
     }
@@ -289,8 +299,9 @@ impl StaleState {
 }
 
 impl Workspace {
-    /// Returns the project that the workspace belongs to. Returns `None` for a workspace of an
-    /// earlier version, an import, or a record damaged by a power failure.
+    /// Returns the project that the workspace belongs to. Returns `None` if no owner is recorded
+    /// (an import or an earlier version created the workspace), or if a power failure damaged the
+    /// record.
     pub fn owner(&self) -> io::Result<Option<WorkspaceOwner>> {
         match fs::read(self.dir.join(OWNER_FILE)) {
             Ok(bytes) => Ok(serde_json::from_slice(&bytes).ok()),
@@ -302,11 +313,12 @@ impl Workspace {
     /// Records the owner, unless another existing project owns the workspace.
     pub(crate) fn claim(&self, owner: &WorkspaceOwner) -> io::Result<()> {
         match self.owner()? {
-            Some(before) if before.path == owner.path || before.is_there() => Ok(()),
+            Some(recorded) if recorded.path == owner.path || recorded.is_there() => Ok(()),
             _ => self.write_owner(owner),
         }
     }
 
+    /// Deletes the record of the owner, if there is one.
     fn disown(&self) -> io::Result<()> {
         match fs::remove_file(self.dir.join(OWNER_FILE)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -314,6 +326,7 @@ impl Workspace {
         }
     }
 
+    /// Records the owner of the workspace.
     fn write_owner(&self, owner: &WorkspaceOwner) -> io::Result<()> {
         private_files::replace(
             &self.dir.join(OWNER_FILE),

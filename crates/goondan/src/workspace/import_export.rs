@@ -62,9 +62,9 @@ impl Workspace {
         input: &mut dyn BufRead,
     ) -> Result<Vec<InstanceMeta>, ImportFailed> {
         // Read first, so that an invalid stream creates no workspace.
-        let read = InstanceExport::read(target, input)?;
+        let imported = InstanceExport::read(target, input)?;
         let store = JsonlStore::open(&self.dir)?;
-        Ok(read.put_in(&store).await?)
+        Ok(imported.put_in(&store).await?)
     }
 }
 
@@ -77,15 +77,16 @@ pub(crate) fn write(
 ) -> io::Result<()> {
     let masked: Vec<Arc<Message>> = messages
         .iter()
-        .map(|message| masked(message, mask).map(Arc::new))
+        .map(|message| with_masked_values(message, mask).map(Arc::new))
         .collect::<io::Result<_>>()?;
     instance_export::export(meta, &masked, out)
 }
 
-fn masked(message: &Message, mask: &CassetteMask) -> io::Result<Message> {
+/// Returns the message with the values of `mask` hidden in its content and metadata.
+fn with_masked_values(message: &Message, mask: &CassetteMask) -> io::Result<Message> {
     let mut value = serde_json::to_value(message)?;
-    for place in ["/data/content", "/metadata"] {
-        if let Some(part) = value.pointer_mut(place) {
+    for pointer in ["/data/content", "/metadata"] {
+        if let Some(part) = value.pointer_mut(pointer) {
             *part = mask.apply(std::mem::replace(part, Value::Null));
         }
     }

@@ -31,7 +31,7 @@ pub struct StateRoot(pub PathBuf);
 impl StateRoot {
     /// Returns `explicit`, or the state root from the environment.
     pub fn find(explicit: Option<&Path>) -> StateRoot {
-        let stated = || {
+        let from_environment = || {
             std::env::var_os("GOONDAN_STATE_ROOT")
                 .filter(|path| !path.is_empty())
                 .map(PathBuf::from)
@@ -43,7 +43,7 @@ impl StateRoot {
         };
         let path = explicit
             .map(Path::to_owned)
-            .or_else(stated)
+            .or_else(from_environment)
             .unwrap_or_else(home);
         StateRoot(std::path::absolute(&path).unwrap_or(path))
     }
@@ -71,7 +71,7 @@ impl StateRoot {
     /// Returns all workspaces, sorted by ID.
     pub fn workspaces(&self) -> io::Result<Vec<Workspace>> {
         let mut workspaces = Vec::new();
-        for dir in folders(&self.0.join(layout::WORKSPACES))? {
+        for dir in subdirectories(&self.0.join(layout::WORKSPACES))? {
             if let Some(id) = dir.file_name().and_then(|name| name.to_str()) {
                 workspaces.push(Workspace {
                     id: id.to_owned(),
@@ -147,7 +147,7 @@ impl Workspace {
     /// Returns all instances, newest change first.
     pub fn instances(&self) -> io::Result<Vec<InstanceSummary>> {
         let mut summaries = Vec::new();
-        for dir in folders(&self.dir.join(layout::INSTANCES))? {
+        for dir in subdirectories(&self.dir.join(layout::INSTANCES))? {
             // An interrupted creation leaves a directory without metadata.
             if let Ok(meta) = read_meta(&dir) {
                 let is_at_work = self.is_at_work(&meta.id());
@@ -166,7 +166,7 @@ impl Workspace {
     /// but no turn yet.
     pub fn instances_with_events(&self) -> io::Result<Vec<InstanceId>> {
         let mut ids = Vec::new();
-        for dir in folders(&self.dir.join(layout::INSTANCES))? {
+        for dir in subdirectories(&self.dir.join(layout::INSTANCES))? {
             match read_meta(&dir) {
                 Ok(meta) => ids.push(meta.id()),
                 Err(_) => {
@@ -185,8 +185,8 @@ impl Workspace {
         // Read in this order: a turn that is checkpointed in between appears twice, which `restore`
         // detects, but is never missed.
         let (events, mut warnings) = read_lines(&dir.join(layout::EVENTS))?;
-        let (base, more) = read_lines(&dir.join(layout::BASE))?;
-        warnings.extend(more);
+        let (base, base_warnings) = read_lines(&dir.join(layout::BASE))?;
+        warnings.extend(base_warnings);
         let stored = StoredConversation {
             base,
             events,
@@ -235,6 +235,7 @@ impl Workspace {
         Ok(JsonlStore::open(&self.dir)?.delete_instance(id).await?)
     }
 
+    /// Returns the metadata of an instance; `None` if it does not exist.
     pub(crate) fn meta(&self, id: &InstanceId) -> io::Result<Option<InstanceMeta>> {
         match read_meta(&layout::instance_dir(&self.dir, id)) {
             Ok(meta) => Ok(Some(meta)),
@@ -265,7 +266,9 @@ impl Workspace {
                     may_repeat,
                 } => {
                     // A repetition by a resumed turn replaces the effect.
-                    effects.retain(|known| (&known.turn_id, &known.effect) != (&turn_id, &effect));
+                    effects.retain(|earlier| {
+                        (&earlier.turn_id, &earlier.effect) != (&turn_id, &effect)
+                    });
                     effects.push(UnfinishedEffect {
                         turn_id,
                         effect,
@@ -278,10 +281,12 @@ impl Workspace {
                 JournalRecord::Outcome {
                     turn_id, effect, ..
                 } => {
-                    let done = effects
+                    let finished = effects
                         .iter_mut()
-                        .find(|known| known.turn_id == turn_id && known.effect == effect);
-                    done.into_iter().for_each(|known| known.has_outcome = true);
+                        .find(|earlier| earlier.turn_id == turn_id && earlier.effect == effect);
+                    finished
+                        .into_iter()
+                        .for_each(|earlier| earlier.has_outcome = true);
                 }
             }
         }
@@ -298,6 +303,7 @@ fn read_meta(dir: &Path) -> io::Result<InstanceMeta> {
     }
 }
 
+/// Returns an instance in the form for lists.
 pub(crate) fn summary(meta: &InstanceMeta, is_at_work: bool, messages: usize) -> InstanceSummary {
     let status = match meta.status {
         // The stored status does not change with each turn.
@@ -315,7 +321,8 @@ pub(crate) fn summary(meta: &InstanceMeta, is_at_work: bool, messages: usize) ->
     }
 }
 
-fn folders(path: &Path) -> io::Result<Vec<PathBuf>> {
+/// Returns the subdirectories; none if the directory does not exist.
+fn subdirectories(path: &Path) -> io::Result<Vec<PathBuf>> {
     let entries = match fs::read_dir(path) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),

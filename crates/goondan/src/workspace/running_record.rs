@@ -85,7 +85,7 @@ impl GenerationRecorder {
         basis: &SnapshotBasis,
         last_reload: Option<LastReload>,
     ) {
-        let last = LastGeneration {
+        let record = LastGeneration {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             generation,
             swarm: self.swarm.name.clone(),
@@ -95,7 +95,7 @@ impl GenerationRecorder {
             last_reload,
             snapshot: basis.without_values(&self.swarm),
         };
-        if let Err(error) = last.write(&self.workspace) {
+        if let Err(error) = record.write(&self.workspace) {
             tracing::warn!(%error, "failed to record the running configuration; `gdn reload` \
                 can't compare with it");
         }

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::bus::Events;
 use super::layer::LayerContext;
 use super::session::{ConversationBuses, LayerFn, RegisteredSession};
-use super::{MessageResources, request};
+use super::{MessageResources, base_call_request};
 use crate::sdk::context::{Logger, ToolContext};
 use crate::sdk::export::Tool;
 use crate::wire::{Kept, LayerEntry, LayerKind, OfferedTool, Register, Registered, ToolError};
@@ -27,7 +27,7 @@ pub struct ExtensionApi {
 
 impl ExtensionApi {
     pub(super) fn new(told: Register, buses: &ConversationBuses, means: MessageResources) -> Self {
-        let context = means.context(request(&told, None));
+        let context = means.context(base_call_request(&told, None));
         ExtensionApi {
             context,
             project_dir: PathBuf::from(&told.project_dir),
@@ -118,6 +118,7 @@ impl ExtensionApi {
         self.tools.push(tool);
     }
 
+    /// Ends the registration. Returns the session, and its description for the host.
     pub(super) fn into_session(self) -> (RegisteredSession, Registered) {
         let offered = self.tools.iter().map(|tool| OfferedTool {
             name: tool.export.name.clone(),
@@ -144,7 +145,7 @@ pub struct State(Arc<Mutex<ExtensionStateValue>>);
 
 struct ExtensionStateValue {
     value: Value,
-    /// True if the host does not have this value yet.
+    /// True if the value was set since it was last sent to the host.
     is_news: bool,
 }
 
@@ -177,11 +178,11 @@ impl State {
         };
     }
 
-    /// Returns the value if the host does not have it yet, once.
+    /// Returns the value if it changed since the last call of this function, else `None`.
     pub(super) fn news(&self) -> Option<Kept> {
-        let mut held = self.lock();
-        std::mem::take(&mut held.is_news).then(|| Kept {
-            value: held.value.clone(),
+        let mut state = self.lock();
+        std::mem::take(&mut state.is_news).then(|| Kept {
+            value: state.value.clone(),
         })
     }
 

@@ -134,6 +134,7 @@ impl Events {
         self.retain(|_, owner| owner != self.owner);
     }
 
+    /// Keeps the listeners for which `keep` returns true.
     fn retain(&self, keep: impl Fn(u64, u64) -> bool) {
         let mut gone = Vec::new();
         for known in self.bus.lock().by_name.values_mut() {

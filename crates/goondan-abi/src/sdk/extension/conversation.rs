@@ -68,6 +68,7 @@ impl Conversation {
         Ok(())
     }
 
+    /// Appends a change to the conversation.
     pub(super) fn push(&mut self, event: Value) {
         self.events.push(event);
     }

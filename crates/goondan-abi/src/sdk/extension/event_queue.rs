@@ -43,12 +43,14 @@ impl ExtensionEventQueue {
         }
     }
 
+    /// Runs the listeners of the queued events, in order.
     fn tell(&self) {
         while let Some((session, event)) = self.next() {
             session.happened(&event);
         }
     }
 
+    /// Removes the next event; `None` if the queue is empty.
     fn next(&self) -> Option<(Arc<RegisteredSession>, Value)> {
         let mut waiting = self.lock();
         let next = waiting.events.pop_front();

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::conversation::Conversation;
 use super::session::RegisteredSession;
-use super::{MessageResources, request};
+use super::{MessageResources, base_call_request};
 use crate::sdk::context::{Logger, ToolContext};
 use crate::wire::{
     AgentRequest, Changes, Ended, JsonObject, LayerRun, NextRequest, SendRequest, ToolError,
@@ -33,7 +33,7 @@ pub struct LayerContext<'a> {
     /// The tools offered to the model in a step: `name`, `description`, `parameters`. Only these
     /// tools can be called.
     pub tool_catalog: Vec<Value>,
-    /// The values of those three fields that the host has.
+    /// The values of `metadata`, `args` and the tool catalog that the host has.
     known: JsonObject,
     emitted: Vec<Value>,
     has_next: bool,
@@ -47,7 +47,7 @@ impl<'a> LayerContext<'a> {
         run: LayerRun,
         means: MessageResources,
     ) -> Self {
-        let base = means.context(request(&session.told, Some(&run)));
+        let base = means.context(base_call_request(&session.told, Some(&run)));
         let mut fields = run.context;
         let metadata = match fields.remove("metadata") {
             Some(Value::Object(metadata)) => metadata,
@@ -239,12 +239,12 @@ impl<'a> LayerContext<'a> {
     pub fn next(&mut self) -> Result<Value, ToolError> {
         if std::mem::replace(&mut self.has_next, true) {
             let error = ToolError::new("`next` was called a second time").code(code::NEXT);
-            let error = error.suggest("Call it once, and keep its result.");
+            let error = error.suggest("Call `next` once, and keep its result.");
             self.broken = Some(error.clone());
             return Err(error);
         }
         let changes = self.changes();
-        let asked = self.ask(
+        let reply = self.ask(
             operation::LAYER_NEXT,
             &NextRequest {
                 changes,
@@ -256,7 +256,7 @@ impl<'a> LayerContext<'a> {
             result,
             metadata,
             news,
-        } = serde_json::from_value(asked)?;
+        } = serde_json::from_value(reply)?;
         self.session.hear(news)?;
         self.known
             .insert("metadata".to_owned(), Value::Object(metadata.clone()));
@@ -264,6 +264,7 @@ impl<'a> LayerContext<'a> {
         Ok(result)
     }
 
+    /// Converts the return value of the layer to the message for the host.
     pub(super) fn end(mut self, returned: Result<Value, ToolError>) -> Ended {
         let returned = match self.broken.take() {
             Some(error) => Err(error),
@@ -287,6 +288,7 @@ impl<'a> LayerContext<'a> {
         }
     }
 
+    /// Sends the request `name` to the host and blocks until its reply.
     fn ask(&self, name: &str, payload: &impl Serialize) -> Result<Value, ToolError> {
         pollster::block_on(self.base.ask(name, payload))
     }
@@ -311,6 +313,7 @@ impl<'a> LayerContext<'a> {
         }
     }
 
+    /// Returns a unique message id.
     fn new_id(&self) -> String {
         let now = SystemTime::now()
             .duration_since(UNIX_EPOCH)

@@ -33,6 +33,7 @@ use crate::wire::{
 /// Registers the layers and tools of an extension, once per conversation.
 pub type RegisterFn = fn(&mut ExtensionApi) -> Result<(), ToolError>;
 
+/// The registrations of an extension, by number.
 pub(super) struct ExtensionSessions {
     register: RegisterFn,
     sessions: Mutex<HashMap<u64, Arc<RegisteredSession>>>,
@@ -40,7 +41,7 @@ pub(super) struct ExtensionSessions {
     heard: Arc<ExtensionEventQueue>,
 }
 
-/// The means to process a message.
+/// The call of a message, and the links to the host.
 pub(super) struct MessageResources {
     pub(super) call: u64,
     pub(super) cancellation: Arc<CancellationSignal>,
@@ -73,8 +74,8 @@ impl ExtensionSessions {
     /// Removes a registration.
     pub(super) fn forget(&self, session: u64) {
         // Dropped without the lock, because the session may own values with foreign code.
-        let gone = self.lock().remove(&session);
-        drop(gone);
+        let removed = self.lock().remove(&session);
+        drop(removed);
     }
 
     /// Queues an event for a registration.
@@ -85,6 +86,7 @@ impl ExtensionSessions {
         }
     }
 
+    /// Processes a message of the host. Returns its result.
     pub(super) fn run(&self, message: ExtensionMessage, means: MessageResources) -> Ended {
         match message {
             ExtensionMessage::Register(message) => self.register(message, means),
@@ -105,6 +107,7 @@ impl ExtensionSessions {
         }
     }
 
+    /// Runs the `register` function for a conversation.
     fn register(&self, message: Register, means: MessageResources) -> Ended {
         let number = message.session;
         let mut api = ExtensionApi::new(message, &self.buses, means);
@@ -125,6 +128,7 @@ impl ExtensionSessions {
         }
     }
 
+    /// Returns a registration. Fails if it does not exist.
     fn session(&self, number: u64) -> Result<Arc<RegisteredSession>, ToolError> {
         let unknown = || ToolError::new(format!("unknown registration {number}"));
         self.lock().get(&number).cloned().ok_or_else(unknown)
@@ -135,7 +139,7 @@ impl ExtensionSessions {
     }
 }
 
-/// Returns an end with an error.
+/// Returns the end of a host message whose processing failed with `error`.
 fn failed(error: ToolError) -> Ended {
     Ended {
         error: Some(error),
@@ -143,8 +147,9 @@ fn failed(error: ToolError) -> Ended {
     }
 }
 
-/// Creates the call request that contexts of a registration or a layer's run are based on.
-fn request(register: &Register, run: Option<&LayerRun>) -> CallRequest {
+/// Creates the call request from which an extension's context is made: for its registration if `run`
+/// is `None`, else for one run of a layer.
+fn base_call_request(register: &Register, run: Option<&LayerRun>) -> CallRequest {
     let text = |name: &str| {
         let field = run.and_then(|run| run.context.get(name));
         field

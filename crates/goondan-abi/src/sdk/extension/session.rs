@@ -22,6 +22,7 @@ pub(super) type LayerFn =
 pub(super) struct ConversationBuses(Mutex<HashMap<(String, String), Weak<ConversationBus>>>);
 
 impl ConversationBuses {
+    /// Returns the event bus of a conversation, which the first call creates.
     pub(super) fn events(&self, agent: &str, key: &str) -> Events {
         let mut buses = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         buses.retain(|_, bus| bus.strong_count() > 0);
@@ -70,6 +71,7 @@ impl RegisteredSession {
         }
     }
 
+    /// Runs a middleware layer for one request of the host. Fails if the layer is unknown or fails.
     pub(super) fn layer(&self, mut run: LayerRun, means: MessageResources) -> Ended {
         let Some(layer) = self.layers.get(run.layer) else {
             return failed(ToolError::new(format!("unknown layer {}", run.layer)));
@@ -82,6 +84,7 @@ impl RegisteredSession {
         context.end(returned)
     }
 
+    /// Runs a tool of the extension, and returns how the call ended.
     pub(super) fn call(&self, mut request: CallRequest, means: MessageResources) -> Ended {
         let Some(tool) = self.tools.get(&request.export) else {
             return failed(ToolError::new(format!(
@@ -114,9 +117,10 @@ impl RegisteredSession {
         self.events.news()
     }
 
+    /// Applies changes that the host sent to the state and the conversation.
     pub(super) fn hear(&self, mut news: News) -> Result<(), ToolError> {
-        if let Some(kept) = news.state.take() {
-            self.state.put_back(kept);
+        if let Some(state) = news.state.take() {
+            self.state.put_back(state);
         }
         self.conversation().apply_news(news)
     }

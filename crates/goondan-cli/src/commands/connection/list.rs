@@ -33,13 +33,14 @@ struct ConnectionRow {
     failed: Vec<OutboxReply>,
 }
 
+/// Shows the connections with their state, failed replies and senders waiting for approval.
 pub(super) fn run(
-    place: &ConnectionTargetArgs,
+    target: &ConnectionTargetArgs,
     state_root: &StateRoot,
     output: &CommandOutput,
 ) -> Result<(), CliError> {
-    let found = place.find(state_root, output)?;
-    let rows = rows(&found)?;
+    let connections = target.find(state_root, output)?;
+    let rows = connection_rows(&connections)?;
     if output.json {
         return output.json_pretty(&rows);
     }
@@ -69,11 +70,17 @@ pub(super) fn run(
     for line in table.lines() {
         output.line(&line)?;
     }
-    rows.iter().try_for_each(|row| details(row, place, output))
+    rows.iter()
+        .try_for_each(|row| print_details(row, target, output))
 }
 
-fn rows(found: &SwarmConnections) -> Result<Vec<ConnectionRow>, CliError> {
-    let is_running = found.workspace.running_process().unwrap_or(None).is_some();
+/// Reads the state of each connection of the swarm.
+fn connection_rows(connections: &SwarmConnections) -> Result<Vec<ConnectionRow>, CliError> {
+    let is_running = connections
+        .workspace
+        .running_process()
+        .unwrap_or(None)
+        .is_some();
     let row =
         |connection: &std::sync::Arc<goondan::spec::Resource<goondan::spec::kinds::Connection>>| {
             let name = connection.id.name.clone();
@@ -83,9 +90,9 @@ fn rows(found: &SwarmConnections) -> Result<Vec<ConnectionRow>, CliError> {
                 approved,
                 owed,
                 failed,
-            } = found.shelf(&name).look()?;
+            } = connections.shelf(&name).look()?;
             let connector = connection.spec.connector.name.clone();
-            let (state, why) = state(status, is_running);
+            let (state, why) = shown_state(status, is_running);
             io::Result::Ok(ConnectionRow {
                 name,
                 connector,
@@ -97,11 +104,15 @@ fn rows(found: &SwarmConnections) -> Result<Vec<ConnectionRow>, CliError> {
                 failed,
             })
         };
-    Ok(found.all().map(row).collect::<io::Result<_>>()?)
+    Ok(connections.all().map(row).collect::<io::Result<_>>()?)
 }
 
-/// Returns the state to show. A recorded state other than `unusable` counts only during a run.
-fn state(status: Option<ConnectionStatus>, is_running: bool) -> (&'static str, Option<String>) {
+/// Returns the state to show, and the reason for it. A recorded state other than `unusable` is only
+/// current while the swarm runs; without a run, the connection is stopped.
+fn shown_state(
+    status: Option<ConnectionStatus>,
+    is_running: bool,
+) -> (&'static str, Option<String>) {
     let Some(status) = status else {
         return ("never ran", None);
     };
@@ -114,9 +125,10 @@ fn state(status: Option<ConnectionStatus>, is_running: bool) -> (&'static str, O
     }
 }
 
-fn details(
+/// Prints the error of a connection, its senders waiting for approval, and its failed replies.
+fn print_details(
     row: &ConnectionRow,
-    place: &ConnectionTargetArgs,
+    target: &ConnectionTargetArgs,
     output: &CommandOutput,
 ) -> Result<(), CliError> {
     if let Some(why) = &row.why {
@@ -129,7 +141,7 @@ fn details(
                 "gdn connection approve {} {}{}",
                 row.name,
                 quoted(id),
-                place.options()
+                target.options()
             );
             output.note(&format!(
                 "  {}  {}  ({})",

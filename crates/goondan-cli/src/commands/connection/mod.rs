@@ -70,6 +70,7 @@ struct ConnectionApproveArgs {
     place: ConnectionTargetArgs,
 }
 
+/// A swarm of the project, whose connections a command uses.
 struct SwarmConnections {
     bundle: Arc<Bundle>,
     swarm: ResourceId,
@@ -95,6 +96,7 @@ impl ConnectionTargetArgs {
         .concat()
     }
 
+    /// Loads the project and finds the swarm with its workspace.
     fn find(
         &self,
         state_root: &StateRoot,
@@ -112,10 +114,12 @@ impl ConnectionTargetArgs {
 }
 
 impl SwarmConnections {
+    /// Returns the connections of the swarm.
     fn all(&self) -> impl Iterator<Item = &Arc<Resource<Connection>>> {
         self.bundle.connections_of(&self.swarm)
     }
 
+    /// Returns the connection with this name. Fails and lists the names if there is none.
     fn connection(&self, name: &str) -> Result<&Arc<Resource<Connection>>, CliError> {
         self.all()
             .find(|connection| connection.id.name == name)
@@ -141,6 +145,7 @@ impl SwarmConnections {
             })
     }
 
+    /// Returns the connection with its connector's settings, without the values of variables.
     fn bound(&self, connection: &Resource<Connection>) -> Result<BoundConnection, CliError> {
         BoundConnection::without_values(&self.bundle, connection).ok_or_else(|| {
             let message = format!("`{}` does not exist.", connection.spec.connector);
@@ -149,11 +154,13 @@ impl SwarmConnections {
         })
     }
 
+    /// Returns the directory with the state of a connection.
     fn shelf(&self, name: &str) -> ConnectionStateDir {
         ConnectionStateDir::of(&self.workspace.dir, name)
     }
 }
 
+/// Runs the selected subcommand.
 pub(crate) fn run(
     args: &ConnectionArgs,
     state_root: &StateRoot,
@@ -166,29 +173,30 @@ pub(crate) fn run(
     }
 }
 
+/// Approves a sender. Fails if the connection accepts its senders without approval.
 fn approve(
     args: &ConnectionApproveArgs,
     state_root: &StateRoot,
     output: &CommandOutput,
 ) -> Result<(), CliError> {
-    let found = args.place.find(state_root, output)?;
-    let connection = found.connection(&args.name)?;
+    let connections = args.place.find(state_root, output)?;
+    let connection = connections.connection(&args.name)?;
     let sender = args.sender.trim();
-    if let Some(why) = needs_no_approval(&found.bound(connection)?) {
+    if let Some(reason) = needs_no_approval(&connections.bound(connection)?) {
         let suggestion = "Nothing was changed. `spec.allow.senders` of a Connection lists the \
             allowed senders; `gdn connection list` shows the senders waiting for approval.";
-        let message = format!("The connection needs no approval of senders. {why}");
+        let message = format!("The connection needs no approval of senders. {reason}");
         return Err(CliError::usage(message).suggest(suggestion));
     }
-    let is_new = found.shelf(&connection.id.name).approve(sender)?;
+    let is_new = connections.shelf(&connection.id.name).approve(sender)?;
     if output.json {
         return output
             .json_line(&json!({"connection": args.name, "sender": sender, "isNew": is_new}));
     }
-    let words = if is_new {
+    let outcome = if is_new {
         "is approved"
     } else {
         "was already approved"
     };
-    output.note(&format!("{} {words}.", untrusted_text::line(sender)))
+    output.note(&format!("{} {outcome}.", untrusted_text::line(sender)))
 }

@@ -30,18 +30,19 @@ pub(super) fn run(
     state_root: &StateRoot,
     output: &CommandOutput,
 ) -> Result<(), CliError> {
-    let found = args.place.find(state_root, output)?;
-    let connection = found.connection(&args.name)?;
-    let bound = found.bound(connection)?;
-    let wrong = |problem: String| {
+    let connections = args.place.find(state_root, output)?;
+    let connection = connections.connection(&args.name)?;
+    let bound = connections.bound(connection)?;
+    let invalid_event = |problem: String| {
         CliError::usage(problem)
             .suggest("Write it as `--event '{\"text\": \"Hi\", \"properties\": {\"a\": \"b\"}}'`.")
     };
-    let given = args.event.as_deref().map(serde_json::from_str).transpose();
-    let given = given.map_err(|error| wrong(format!("The event is not JSON: {error}.")))?;
-    let event = sample(&bound, given.as_ref()).map_err(wrong)?;
+    let overrides = args.event.as_deref().map(serde_json::from_str).transpose();
+    let overrides =
+        overrides.map_err(|error| invalid_event(format!("The event is not JSON: {error}.")))?;
+    let event = sample(&bound, overrides.as_ref()).map_err(invalid_event)?;
     let route = route(&bound.ingress, &event);
-    let entry = found.bundle.swarms()[&found.swarm]
+    let entry = connections.bundle.swarms()[&connections.swarm]
         .spec
         .entry_agent
         .name
@@ -56,6 +57,7 @@ pub(super) fn run(
     print_route(&event, &route, &agent, output)
 }
 
+/// Prints the event and the agent and conversation that receive it.
 fn print_route(
     event: &PlatformEvent,
     route: &EventRoute,

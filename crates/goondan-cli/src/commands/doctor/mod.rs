@@ -48,6 +48,7 @@ enum CheckStatus {
     Fail,
 }
 
+/// Result of one check.
 #[derive(Debug, Serialize)]
 struct HealthCheck {
     name: &'static str,
@@ -86,7 +87,9 @@ pub(crate) fn run(
     if output.json {
         output.json_pretty(&checks)?;
     } else {
-        checks.iter().try_for_each(|check| show(check, output))?;
+        checks
+            .iter()
+            .try_for_each(|check| print_check(check, output))?;
     }
     match checks.iter().any(|check| check.status == CheckStatus::Fail) {
         true => Err(CliError::shown(CommandExit::Failure)),
@@ -94,7 +97,8 @@ pub(crate) fn run(
     }
 }
 
-fn show(check: &HealthCheck, output: &CommandOutput) -> Result<(), CliError> {
+/// Prints the result of a check with its suggestion.
+fn print_check(check: &HealthCheck, output: &CommandOutput) -> Result<(), CliError> {
     let (colour, word) = match check.status {
         CheckStatus::Ok => (style::GOOD, "ok  "),
         CheckStatus::Warn => (style::WARNING, "warn"),
@@ -114,6 +118,7 @@ fn show(check: &HealthCheck, output: &CommandOutput) -> Result<(), CliError> {
     }
 }
 
+/// Creates the result of a check, without a suggestion.
 fn check(name: &'static str, status: CheckStatus, detail: impl Into<String>) -> HealthCheck {
     HealthCheck {
         name,
@@ -124,12 +129,14 @@ fn check(name: &'static str, status: CheckStatus, detail: impl Into<String>) -> 
 }
 
 impl HealthCheck {
+    /// Adds a suggestion for the user.
     fn suggest(mut self, suggestion: impl Into<String>) -> Self {
         self.suggestion = Some(suggestion.into());
         self
     }
 }
 
+/// Reports the version of gdn and the platform. Never fails.
 fn version() -> HealthCheck {
     let (os, machine) = (std::env::consts::OS, std::env::consts::ARCH);
     check(
@@ -143,48 +150,46 @@ fn version() -> HealthCheck {
 /// If the directory does not exist, the probe is written to its nearest existing ancestor.
 fn state(state_root: &StateRoot) -> HealthCheck {
     let folder = &state_root.0;
-    let there = folder
+    let existing = folder
         .ancestors()
         .find(|path| path.symlink_metadata().is_ok())
         .unwrap_or(folder);
-    let probe = there.join(format!(".doctor-{}", std::process::id()));
-    let written =
+    let probe = existing.join(format!(".doctor-{}", std::process::id()));
+    let probe_result =
         private_files::write(&probe, b"probe").and_then(|()| std::fs::remove_file(&probe));
-    let shown = folder.display();
-    if let Err(error) = written {
+    let path = folder.display();
+    if let Err(error) = probe_result {
         return check(
             "state root",
             CheckStatus::Fail,
-            format!("{shown} can't be written: {}", reason(&error)),
+            format!("{path} can't be written: {}", reason(&error)),
         )
         .suggest("Choose another directory with --state-root or GOONDAN_STATE_ROOT.");
     }
-    if there != folder {
+    if existing != folder {
         return check(
             "state root",
             CheckStatus::Ok,
-            format!("{shown} can be created"),
+            format!("{path} can be created"),
         );
     }
-    let open = |why: &str| {
+    let readable_by_others = |why: &str| {
         check(
             "state root",
             CheckStatus::Warn,
-            format!("{shown} is readable by other users{why}"),
+            format!("{path} is readable by other users{why}"),
         )
     };
     match private_files::access(folder) {
-        Ok(DirectoryAccess::Others) => open("").suggest(format!(
-            "Run `chmod go= {}`; the next command that runs a swarm also does so.",
+        Ok(DirectoryAccess::Others) => readable_by_others("").suggest(format!(
+            "Run `chmod go= {}`; the next command that runs a swarm also corrects the access.",
             quoted(&folder.to_string_lossy())
         )),
-        Ok(DirectoryAccess::Everybody) => open(": it is a shared directory")
+        Ok(DirectoryAccess::Everybody) => readable_by_others(": it is a shared directory")
             .suggest("Choose a private directory with --state-root or GOONDAN_STATE_ROOT."),
-        Ok(DirectoryAccess::Owner) | Err(_) => check(
-            "state root",
-            CheckStatus::Ok,
-            format!("{shown} is writable"),
-        ),
+        Ok(DirectoryAccess::Owner) | Err(_) => {
+            check("state root", CheckStatus::Ok, format!("{path} is writable"))
+        }
     }
 }
 
@@ -247,10 +252,11 @@ fn libraries() -> HealthCheck {
     )
 }
 
+/// Checks the project at `path`: errors, workspaces, trust, variables, servers and runtimes.
 fn project_checks(path: &Path, state_root: &StateRoot) -> Vec<HealthCheck> {
     let is_project = path.is_file() || goondan::manifest_in(path).is_some();
     if !is_project {
-        let nothing = format!("no goondan.yaml in {}", folder(path));
+        let nothing = format!("no goondan.yaml in {}", directory_name(path));
         return vec![
             check("project", CheckStatus::Warn, nothing).suggest("Create one with `gdn init`."),
             provider_keys(),
@@ -271,7 +277,11 @@ fn project_checks(path: &Path, state_root: &StateRoot) -> Vec<HealthCheck> {
             check(
                 "project",
                 CheckStatus::Fail,
-                format!("{} has {}", folder(path), count_phrase(errors, "error")),
+                format!(
+                    "{} has {}",
+                    directory_name(path),
+                    count_phrase(errors, "error")
+                ),
             )
             .suggest(format!(
                 "List them with `gdn validate {}`.",
@@ -285,10 +295,10 @@ fn project_checks(path: &Path, state_root: &StateRoot) -> Vec<HealthCheck> {
                 CheckStatus::Warn
             };
             let detail = match warnings {
-                0 => format!("{} is valid", folder(path)),
+                0 => format!("{} is valid", directory_name(path)),
                 _ => format!(
                     "{} is valid, with {}",
-                    folder(path),
+                    directory_name(path),
                     count_phrase(warnings, "warning")
                 ),
             };
@@ -304,7 +314,8 @@ fn project_checks(path: &Path, state_root: &StateRoot) -> Vec<HealthCheck> {
     }
 }
 
-fn folder(path: &Path) -> String {
+/// Returns the path for a message.
+fn directory_name(path: &Path) -> String {
     if path == Path::new(".") {
         "this directory".to_owned()
     } else {
@@ -312,21 +323,23 @@ fn folder(path: &Path) -> String {
     }
 }
 
+/// Returns `1 error`, `2 errors` and so on.
 fn count_phrase(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
+/// Checks whether the project is trusted for everything that it requests.
 fn trust_check(trust: &TrustSettings, project: &Project) -> HealthCheck {
     let is_given = trust.is_given(&project.root);
     match trust.open_wants(project) {
         Err(error) => check("trust", CheckStatus::Fail, error.message),
         Ok(wants) if wants.is_empty() => {
-            let why = if is_given.unwrap_or(false) {
+            let state = if is_given.unwrap_or(false) {
                 "is trusted"
             } else {
                 "requests nothing that needs trust"
             };
-            check("trust", CheckStatus::Ok, format!("the project {why}"))
+            check("trust", CheckStatus::Ok, format!("the project {state}"))
         }
         Ok(wants) => {
             let detail = match is_given.unwrap_or(false) {
@@ -343,13 +356,13 @@ fn trust_check(trust: &TrustSettings, project: &Project) -> HealthCheck {
             let commands: Vec<String> = folders
                 .map(|folder| format!("`{}`", trust_command(&folder)))
                 .collect();
-            let list = if commands.len() == 1 {
+            let effect = if commands.len() == 1 {
                 "lists them and trusts the project"
             } else {
                 "list them and trust the directories"
             };
             check("trust", CheckStatus::Warn, detail)
-                .suggest(format!("{} {list}.", commands.join(" and ")))
+                .suggest(format!("{} {effect}.", commands.join(" and ")))
         }
     }
 }
@@ -358,17 +371,17 @@ fn trust_check(trust: &TrustSettings, project: &Project) -> HealthCheck {
 fn workspaces(bundle: &Bundle, state_root: &StateRoot) -> Vec<HealthCheck> {
     let mut checks = Vec::new();
     for swarm in bundle.swarms().values() {
-        let own = state_root.workspace_of(bundle, swarm);
+        let workspace = state_root.workspace_of(bundle, swarm);
         checks.push(check(
             "workspace",
             CheckStatus::Ok,
-            format!("{} stores its state in `{}`", swarm.id, own.id),
+            format!("{} stores its state in `{}`", swarm.id, workspace.id),
         ));
-        let elsewhere = stale_state::stale_state_notices(state_root, bundle, swarm);
+        let stale_notices = stale_state::stale_state_notices(state_root, bundle, swarm);
         checks.extend(
-            elsewhere
-                .into_iter()
-                .map(|[what, remedy]| check("workspace", CheckStatus::Warn, what).suggest(remedy)),
+            stale_notices.into_iter().map(|[notice, remedy]| {
+                check("workspace", CheckStatus::Warn, notice).suggest(remedy)
+            }),
         );
     }
     checks
@@ -414,7 +427,7 @@ fn servers(bundle: &Bundle) -> Vec<HealthCheck> {
         true => bundle.root().join(command).is_file(),
         false => std::env::split_paths(&path).any(|folder| folder.join(command).is_file()),
     };
-    let look = |tool: &Resource<Tool>| {
+    let server_check = |tool: &Resource<Tool>| {
         let ToolEntry::Mcp(server) = &tool.spec.entry else {
             return None;
         };
@@ -436,10 +449,11 @@ fn servers(bundle: &Bundle) -> Vec<HealthCheck> {
     bundle
         .tools()
         .values()
-        .filter_map(|tool| look(tool))
+        .filter_map(|tool| server_check(tool))
         .collect()
 }
 
+/// Checks that the API key of at least one model provider is set.
 fn provider_keys() -> HealthCheck {
     let environment = Environment::of_process();
     let set: Vec<&str> = PROVIDER_KEYS

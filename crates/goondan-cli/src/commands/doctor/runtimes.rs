@@ -9,19 +9,21 @@ use super::{CheckStatus, HealthCheck, check};
 
 const NODE_NAME: &str = "Node.js";
 
-/// Returns a row per installed runtime, and one row for the others, since no project needs all.
+/// Returns a row per installed runtime, and one row that lists the missing runtimes. The missing
+/// runtimes are no warning, since no project needs all runtimes.
 pub(super) fn installed() -> Vec<HealthCheck> {
     // Programs in the current directory don't count, like those of a project.
-    let here = std::env::current_dir().unwrap_or_default();
-    let (found, missing): (Vec<_>, Vec<_>) = goondan::start::checks::runtimes(&here)
+    let current_dir = std::env::current_dir().unwrap_or_default();
+    let (found, missing): (Vec<_>, Vec<_>) = goondan::start::checks::runtimes(&current_dir)
         .into_iter()
         .partition(|(_, program)| program.is_some());
     let mut checks: Vec<HealthCheck> = found
         .into_iter()
         .filter_map(|(name, program)| {
             let program = program?;
-            let version = version(&program).unwrap_or_else(|| "(unknown version)".to_owned());
-            let lacks = if name == NODE_NAME && !reads_typescript(&version) {
+            let version =
+                program_version(&program).unwrap_or_else(|| "(unknown version)".to_owned());
+            let limitation = if name == NODE_NAME && !reads_typescript(&version) {
                 ", without TypeScript support"
             } else {
                 ""
@@ -29,7 +31,7 @@ pub(super) fn installed() -> Vec<HealthCheck> {
             Some(check(
                 "runtime",
                 CheckStatus::Ok,
-                format!("{name} {version} is {}{lacks}", program.display()),
+                format!("{name} {version} is {}{limitation}", program.display()),
             ))
         })
         .collect();
@@ -46,12 +48,12 @@ pub(super) fn installed() -> Vec<HealthCheck> {
 
 /// Returns a warning per tool whose runtime is missing.
 pub(super) fn missing(bundle: &Bundle) -> Vec<HealthCheck> {
-    let is_missing = |(_, why): &(_, Option<(String, String)>)| why.is_some();
+    let is_missing = |(_, problem): &(_, Option<(String, String)>)| problem.is_some();
     let rows = goondan::start::checks::modules(bundle)
         .into_iter()
         .filter(is_missing);
-    rows.filter_map(|(tool, why)| {
-        let (message, remedy) = why?;
+    rows.filter_map(|(tool, problem)| {
+        let (message, remedy) = problem?;
         Some(
             check(
                 "module",
@@ -67,18 +69,18 @@ pub(super) fn missing(bundle: &Bundle) -> Vec<HealthCheck> {
 /// Returns why this machine can't run TypeScript tools, without a full stop; `None` if it can.
 /// Starts Node.js to get its version.
 pub(in crate::commands) fn typescript_problem() -> Option<String> {
-    let here = std::env::current_dir().unwrap_or_default();
-    let found = goondan::start::checks::runtimes(&here);
-    let program = |wanted: &str| {
-        found
+    let current_dir = std::env::current_dir().unwrap_or_default();
+    let runtimes = goondan::start::checks::runtimes(&current_dir);
+    let program = |wanted_name: &str| {
+        runtimes
             .iter()
-            .find(|(name, _)| *name == wanted)
+            .find(|(name, _)| *name == wanted_name)
             .and_then(|(_, program)| program.clone())
     };
     // Bun is preferred to Node.js, and Node.js to Deno.
     match (program("Bun"), program(NODE_NAME)) {
         (Some(_), _) => None,
-        (None, Some(node)) => version(&node)
+        (None, Some(node)) => program_version(&node)
             .filter(|version| !reads_typescript(version))
             .map(|version| format!("Node.js {version} can't run TypeScript")),
         (None, None) => program("Deno")
@@ -102,15 +104,16 @@ fn reads_typescript(version: &str) -> bool {
     }
 }
 
-/// Returns the version that a program prints for `--version`.
-fn version(program: &Path) -> Option<String> {
-    let said = Command::new(program)
+/// Returns the version that a program prints for `--version`, without a leading `v`; `None` if the
+/// program can't be run or prints no version.
+fn program_version(program: &Path) -> Option<String> {
+    let output = Command::new(program)
         .arg("--version")
         .stdin(Stdio::null())
         .stderr(Stdio::null())
         .output()
         .ok()?;
-    let text = String::from_utf8(said.stdout).ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
     let word = text
         .lines()
         .next()?

@@ -57,7 +57,7 @@ pub(crate) fn run(
     state_root: &StateRoot,
     output: &CommandOutput,
 ) -> Result<(), CliError> {
-    let name = name(args)?;
+    let name = project_name(args)?;
     let files = args.template.files(&name);
     if !args.force {
         refuse_existing(&args.folder, &files)?;
@@ -68,7 +68,7 @@ pub(crate) fn run(
     refuse_file(&args.folder)?;
     let is_new = is_empty_directory(&args.folder);
     for file in &files {
-        write(&args.folder, file)?;
+        write_file(&args.folder, file)?;
     }
     if args.git {
         git_init(&args.folder)?;
@@ -108,13 +108,13 @@ fn next_commands(
         let yellow = style::WARNING;
         output.note(&format!(
             "{yellow}warning{yellow:#}: `{}` already existed, and its name makes it part of the \
-                project.\n  Create the project in its own directory, such as `gdn init swarm`, \
-                or add the file to .gitignore.",
+                project.\n  Create the project in its own directory, for example with `gdn init \
+                swarm`, or add the file to .gitignore, so that gdn ignores it.",
             untrusted_text::line(foreign)
         ))?;
     }
-    let wants = TrustSettings::new(state_root, false).open_wants(&project)?;
-    Ok(if wants.is_empty() {
+    let missing_permissions = TrustSettings::new(state_root, false).open_wants(&project)?;
+    Ok(if missing_permissions.is_empty() {
         Vec::new()
     } else {
         vec!["trust"]
@@ -122,7 +122,7 @@ fn next_commands(
 }
 
 /// Returns the given name if it is valid, or one derived from the directory name.
-fn name(args: &InitArgs) -> Result<String, CliError> {
+fn project_name(args: &InitArgs) -> Result<String, CliError> {
     if let Some(name) = &args.name {
         return match is_name(name) {
             true => Ok(name.clone()),
@@ -142,13 +142,14 @@ fn name(args: &InitArgs) -> Result<String, CliError> {
     Ok(name_from(folder))
 }
 
+/// Returns whether the text is a valid resource name (rule L6).
 pub(super) fn is_name(text: &str) -> bool {
     let starts = text.starts_with(|c: char| c.is_ascii_lowercase());
     let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     starts && text.len() <= MAX_NAME_LENGTH && text.chars().all(allowed)
 }
 
-/// Derives a valid name; `my-swarm` if no character can be used.
+/// Derives a valid project name from `text`; `my-swarm` if `text` contains no usable character.
 fn name_from(text: &str) -> String {
     let lower = text.to_ascii_lowercase();
     let hyphenated: String = lower
@@ -203,6 +204,8 @@ fn refuse_file(folder: &Path) -> Result<(), CliError> {
     }
 }
 
+/// Fails if the directory already contains a manifest or a file of the template. An existing
+/// .gitignore is allowed.
 fn refuse_existing(folder: &Path, files: &[TemplateFile]) -> Result<(), CliError> {
     let manifests = MANIFEST_FILES.iter().copied();
     let mut names = manifests.chain(files.iter().map(|file| file.path));
@@ -216,6 +219,7 @@ fn refuse_existing(folder: &Path, files: &[TemplateFile]) -> Result<(), CliError
     }
 }
 
+/// Fails if the directory is not in a git repository.
 fn refuse_outside_of_a_repository(folder: &Path) -> Result<(), CliError> {
     match goondan::start::project::repository(folder) {
         Some(_) => Ok(()),
@@ -230,11 +234,12 @@ fn refuse_outside_of_a_repository(folder: &Path) -> Result<(), CliError> {
     }
 }
 
-fn write(folder: &Path, file: &TemplateFile) -> Result<(), CliError> {
+/// Writes a template file and creates its directory. Appends to an existing .gitignore.
+fn write_file(folder: &Path, file: &TemplateFile) -> Result<(), CliError> {
     let path = folder.join(file.path);
     let parent = path.parent().unwrap_or(folder);
     let write = || match file.is_added_to() && path.exists() {
-        true => std::fs::write(&path, added(std::fs::read(&path)?, &file.text)),
+        true => std::fs::write(&path, with_missing_lines(std::fs::read(&path)?, &file.text)),
         false => std::fs::write(&path, &file.text),
     };
     std::fs::create_dir_all(parent)
@@ -249,8 +254,8 @@ fn write(folder: &Path, file: &TemplateFile) -> Result<(), CliError> {
         })
 }
 
-/// Appends the lines of `more` that `content` lacks.
-fn added(mut content: Vec<u8>, more: &str) -> Vec<u8> {
+/// Returns `content` with the lines of `more` that it lacks appended.
+fn with_missing_lines(mut content: Vec<u8>, more: &str) -> Vec<u8> {
     let text = String::from_utf8_lossy(&content).into_owned();
     for line in more
         .lines()
@@ -265,6 +270,7 @@ fn added(mut content: Vec<u8>, more: &str) -> Vec<u8> {
     content
 }
 
+/// Makes the directory a git repository.
 fn git_init(folder: &Path) -> Result<(), CliError> {
     let status = Command::new("git")
         .args(["init", "--quiet"])
@@ -288,6 +294,7 @@ fn git_init(folder: &Path) -> Result<(), CliError> {
     }
 }
 
+/// Prints the created files and the commands to run next.
 fn report(
     args: &InitArgs,
     name: &str,
@@ -303,14 +310,14 @@ fn report(
         );
     }
     let good = style::GOOD;
-    let place = untrusted_text::line(quoted(&args.folder.to_string_lossy())).to_string();
-    let what = if args.folder == Path::new(".") {
+    let shell_path = untrusted_text::line(quoted(&args.folder.to_string_lossy())).to_string();
+    let name_or_path = if args.folder == Path::new(".") {
         name.to_owned()
     } else {
-        place.clone()
+        shell_path.clone()
     };
     output.line(&format!(
-        "{good}Created{good:#} {what} from the template {template}, {} files:",
+        "{good}Created{good:#} {name_or_path} from the template {template}, {} files:",
         paths.len()
     ))?;
     for path in &paths {
@@ -319,10 +326,10 @@ fn report(
     let has_cases = paths.iter().any(|path| path.ends_with(".case.yaml"));
     let next = next.into_iter().chain(has_cases.then_some("test"));
     let next: String = next
-        .map(|command| format!("\n  gdn {command} {place}"))
+        .map(|command| format!("\n  gdn {command} {shell_path}"))
         .collect();
     output.line(&format!(
-        "\nNext:\n  gdn validate {place}{next}\n  gdn run {place} --input \"Hello\""
+        "\nNext:\n  gdn validate {shell_path}{next}\n  gdn run {shell_path} --input \"Hello\""
     ))
 }
 
@@ -357,7 +364,11 @@ mod tests {
             (b".env.local\r\n.env\r\n", b".env.local\r\n.env\r\n"),
             (b"caf\xe9", b"caf\xe9\n.env\n.env.local\n"),
         ] {
-            assert_eq!(added(before.to_vec(), more), after, "{before:?}");
+            assert_eq!(
+                with_missing_lines(before.to_vec(), more),
+                after,
+                "{before:?}"
+            );
         }
     }
 

@@ -28,6 +28,7 @@ pub(super) enum ProjectTemplate {
 /// File that is never overwritten: missing lines are appended.
 pub(super) const GITIGNORE: &str = ".gitignore";
 
+/// File of a template.
 #[derive(Debug)]
 pub(super) struct TemplateFile {
     /// Path relative to the project directory.
@@ -111,10 +112,12 @@ impl ProjectTemplate {
         }
     }
 
+    /// Returns whether the agents of this template work in a git repository around the project.
     pub(super) fn works_in_repository(self) -> bool {
         matches!(self, ProjectTemplate::Repository | ProjectTemplate::Coding)
     }
 
+    /// Returns the files of the template, with the project name filled in.
     pub(super) fn files(self, name: &str) -> Vec<TemplateFile> {
         let files = match self {
             ProjectTemplate::Default => DEFAULT_FILES,

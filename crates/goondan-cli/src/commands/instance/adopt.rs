@@ -53,28 +53,29 @@ pub(super) async fn run(
             (from, adopted)
         }
     };
-    let aside = adopted.map_err(|error| refused(&error))?;
-    let own = state_root.workspace_of(&bundle, swarm);
+    let previous_workspace = adopted.map_err(|error| adopt_error(&error))?;
+    let own_workspace = state_root.workspace_of(&bundle, swarm);
     if output.json {
-        let aside = aside.map(|workspace| workspace.id);
+        let previous_workspace = previous_workspace.map(|workspace| workspace.id);
         return output
-            .json_pretty(&json!({ "workspace": own.id, "adopted": from.id, "aside": aside }));
+            .json_pretty(&json!({ "workspace": own_workspace.id, "adopted": from.id, "aside": previous_workspace }));
     }
     output.line(&format!(
         "The workspace `{}` now belongs to this project, with the id `{}`.",
-        from.id, own.id
+        from.id, own_workspace.id
     ))?;
-    match aside {
-        Some(aside) => output.line(&format!(
+    match previous_workspace {
+        Some(previous_workspace) => output.line(&format!(
             "The project's previous state is in the workspace `{}`.",
-            aside.id
+            previous_workspace.id
         )),
         None => Ok(()),
     }
 }
 
-fn refused(error: &AdoptError) -> CliError {
-    let refused = CliError::failure(
+/// Converts the error, and suggests how to continue.
+fn adopt_error(error: &AdoptError) -> CliError {
+    let base_error = CliError::failure(
         Code::WORKSPACE_ERROR,
         format!("{}.", in_sentence_case(&error.to_string())),
     );
@@ -82,14 +83,14 @@ fn refused(error: &AdoptError) -> CliError {
         AdoptError::Workspace(error) => not_opened(error),
         AdoptError::Held(error) => store::unusable(error),
         AdoptError::Store(error) => store::failed(error),
-        AdoptError::Nothing(_) => refused
+        AdoptError::Nothing(_) => base_error
             .suggest("Nothing was changed. List all conversations with `gdn instance list --all`."),
-        AdoptError::Owned(workspace, _) => refused.suggest(format!(
+        AdoptError::Owned(workspace, _) => base_error.suggest(format!(
             "Nothing was changed. Copy conversations with `gdn instance export --all --workspace \
             {}{}` and `gdn instance import`.",
             workspace.id,
             suggested_command::state_root()
         )),
-        AdoptError::Own(_) | AdoptError::Io(_) => refused.suggest("Nothing was changed."),
+        AdoptError::Own(_) | AdoptError::Io(_) => base_error.suggest("Nothing was changed."),
     }
 }

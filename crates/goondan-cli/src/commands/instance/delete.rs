@@ -36,13 +36,13 @@ pub(super) async fn run(
     let database = args.store.database()?;
     let all = instances::all(database.as_ref(), state_root, &scope).await?;
     let Some(found) = instances::choose(&all, name)? else {
-        let of = instances::of(&scope);
+        let in_scope = instances::scope_suffix(&scope);
         return output.note(&format!(
-            "There is no conversation `{}`{of}; nothing was deleted.",
+            "There is no conversation `{}`{in_scope}; nothing was deleted.",
             untrusted_text::line(name)
         ));
     };
-    if !args.force && !confirmed(&found)? {
+    if !args.force && !ask_for_confirmation(&found)? {
         return output.note("Nothing was deleted.");
     }
     let id = &found.summary.id;
@@ -68,7 +68,8 @@ pub(super) async fn run(
     output.note(&format!("Deleted {}.", untrusted_text::line(found.name())))
 }
 
-fn confirmed(found: &FoundConversation) -> Result<bool, CliError> {
+/// Asks the user whether to delete the conversation. Fails without a terminal.
+fn ask_for_confirmation(found: &FoundConversation) -> Result<bool, CliError> {
     if !CommandOutput::stdin_is_terminal() {
         return Err(CliError::usage(
             "Deletion requires confirmation, and there is no terminal for the prompt.",

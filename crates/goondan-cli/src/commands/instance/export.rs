@@ -45,7 +45,7 @@ pub(super) async fn run(
     let scope = args.scope.scope(false, state_root, output)?;
     let database = args.store.database()?;
     let all = instances::all(database.as_ref(), state_root, &scope).await?;
-    let found = chosen(args, &scope, all)?;
+    let found = select_conversations(args, &scope, all)?;
     let mask = CassetteMask::of_environment(&environment(&scope)?);
     match &args.output {
         None if CommandOutput::stdout_is_terminal() => {
@@ -71,7 +71,9 @@ pub(super) async fn run(
     }
 }
 
-fn chosen(
+/// Returns the conversation that the arguments name, or all. Fails if there is none, or if several
+/// workspaces have a conversation of the same name.
+fn select_conversations(
     args: &InstanceExportArgs,
     scope: &ConversationScope,
     all: Vec<FoundConversation>,
@@ -94,7 +96,10 @@ fn chosen(
         )),
         None if all.is_empty() => Err(CliError::failure(
             Code::INSTANCE_NOT_FOUND,
-            format!("There are no conversations{}.", instances::of(scope)),
+            format!(
+                "There are no conversations{}.",
+                instances::scope_suffix(scope)
+            ),
         )),
         None => Ok(all),
     }
@@ -128,13 +133,15 @@ async fn write_file(
         return Err(unwritten(io::ErrorKind::IsADirectory.into()));
     }
     // The original error names a temporary file, which means nothing to the user.
-    let made = tempfile::NamedTempFile::new_in(folder);
-    let mut file = made.map_err(|error| unwritten(error.kind().into()))?;
+    let created = tempfile::NamedTempFile::new_in(folder);
+    let mut file = created.map_err(|error| unwritten(error.kind().into()))?;
     write_all(database, found, mask, file.as_file_mut()).await?;
     file.persist(path).map_err(|error| unwritten(error.error))?;
     Ok(())
 }
 
+/// Writes the conversations to `out`, one after the other. Fails if a conversation was deleted
+/// since the list was read.
 async fn write_all(
     database: Option<&Database>,
     found: &[FoundConversation],
@@ -161,13 +168,13 @@ async fn write_all(
                     .then_some(text)
             }
         };
-        let gone = || {
+        let deleted_error = || {
             instances::unknown(
                 &ConversationScope::Workspace(found.workspace.id.clone()),
                 &found.name(),
             )
         };
-        out.write_all(&text.ok_or_else(gone)?)?;
+        out.write_all(&text.ok_or_else(deleted_error)?)?;
     }
     Ok(out.flush()?)
 }

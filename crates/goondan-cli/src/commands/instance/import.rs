@@ -39,6 +39,7 @@ pub(super) struct InstanceImportArgs {
     store: StoreArgs,
 }
 
+/// Parses `AGENT:KEY`.
 fn instance_id(text: &str) -> Result<InstanceId, String> {
     match text.split_once(':') {
         Some((agent, key)) if !agent.is_empty() && !key.is_empty() => {
@@ -55,11 +56,11 @@ pub(super) async fn run(
     output: &CommandOutput,
 ) -> Result<(), CliError> {
     let database = args.store.database()?;
-    let workspace = workspace(args, database.as_ref(), state_root, output).await?;
+    let workspace = target_workspace(args, database.as_ref(), state_root, output).await?;
     state_root.prepare_or_warn();
     let mut input: Box<dyn BufRead> = match args.file.to_str() {
         Some("-") => Box::new(io::stdin().lock()),
-        _ => Box::new(BufReader::new(file(&args.file)?)),
+        _ => Box::new(BufReader::new(open_file(&args.file)?)),
     };
     let imported = match &database {
         Some(database) => {
@@ -74,7 +75,7 @@ pub(super) async fn run(
         }
         None => workspace.import(args.target.clone(), &mut input).await,
     };
-    let imported = imported.map_err(|error| failed(&error))?;
+    let imported = imported.map_err(|error| import_error(&error))?;
     let ids: Vec<String> = imported.iter().map(|meta| meta.id().to_string()).collect();
     if output.json {
         return output
@@ -87,19 +88,22 @@ pub(super) async fn run(
     ))
 }
 
-fn file(path: &Path) -> Result<File, CliError> {
-    let what = format!("The file `{}`", path.display());
+/// Opens the file to import. Fails if it is a directory.
+fn open_file(path: &Path) -> Result<File, CliError> {
+    let name = format!("The file `{}`", path.display());
     // A directory can also be opened, and only reading it fails.
     match path.is_dir() {
         true => Err(input_files::unreadable(
-            &what,
+            &name,
             &io::ErrorKind::IsADirectory.into(),
         )),
-        false => input_files::open(path, &what),
+        false => input_files::open(path, &name),
     }
 }
 
-async fn workspace(
+/// Returns the workspace to import into: the stated one, the project's, or the only one that
+/// exists.
+async fn target_workspace(
     args: &InstanceImportArgs,
     database: Option<&Database>,
     state_root: &StateRoot,
@@ -145,18 +149,19 @@ async fn workspace(
     }
 }
 
-fn failed(error: &ImportFailed) -> CliError {
-    let refused = CliError::failure(
+/// Converts the error, and suggests how to continue.
+fn import_error(error: &ImportFailed) -> CliError {
+    let base_error = CliError::failure(
         error.code(),
         format!("{}.", in_sentence_case(&error.to_string())),
     );
     match error {
         ImportFailed::Workspace(error) => not_opened(error),
-        ImportFailed::Import(ImportError::Exists(_)) => refused.suggest(
+        ImportFailed::Import(ImportError::Exists(_)) => base_error.suggest(
             "Nothing was imported. Choose another name with `--as AGENT:KEY`, or delete the \
                 existing conversation first.",
         ),
-        ImportFailed::Import(ImportError::Store(_)) => refused,
-        ImportFailed::Import(_) => refused.suggest("Nothing was imported."),
+        ImportFailed::Import(ImportError::Store(_)) => base_error,
+        ImportFailed::Import(_) => base_error.suggest("Nothing was imported."),
     }
 }

@@ -77,6 +77,7 @@ fn project(found: &FoundConversation) -> Option<PathBuf> {
         .map(|owner| owner.path)
 }
 
+/// Lists conversations as a table or as JSON, latest first.
 pub(super) async fn run(
     args: &InstanceListArgs,
     state_root: &StateRoot,
@@ -98,9 +99,9 @@ pub(super) async fn run(
         return output.json_pretty(&found.iter().map(InstanceRow::from).collect::<Vec<_>>());
     }
     if found.is_empty() {
-        return output.note(&nothing(&scope));
+        return output.note(&no_conversations_message(&scope));
     }
-    for line in table(&found, matches!(scope, ConversationScope::Everywhere)).lines() {
+    for line in conversation_table(&found, matches!(scope, ConversationScope::Everywhere)).lines() {
         output.line(&line)?;
     }
     if hidden > 0 {
@@ -112,15 +113,20 @@ pub(super) async fn run(
     Ok(())
 }
 
-fn nothing(scope: &ConversationScope) -> String {
+/// Returns the message for an empty list.
+fn no_conversations_message(scope: &ConversationScope) -> String {
     let hint = match scope {
         ConversationScope::Project(..) => " List the conversations of all projects with `--all`.",
         ConversationScope::Everywhere | ConversationScope::Workspace(_) => "",
     };
-    format!("No conversations found{}.{hint}", instances::of(scope))
+    format!(
+        "No conversations found{}.{hint}",
+        instances::scope_suffix(scope)
+    )
 }
 
-fn table(found: &[FoundConversation], with_projects: bool) -> TextTable {
+/// Formats the conversations as a table; `with_projects` adds a column with their projects.
+fn conversation_table(found: &[FoundConversation], with_projects: bool) -> TextTable {
     let mut heads = vec![
         "INSTANCE",
         "WORKSPACE",

@@ -71,6 +71,7 @@ struct InstanceTargetArgs {
 }
 
 impl InstanceTargetArgs {
+    /// Returns where to search for the conversation: a project, a workspace, or everywhere.
     fn scope(
         &self,
         state_root: &StateRoot,
@@ -82,14 +83,14 @@ impl InstanceTargetArgs {
 
 /// Error of a workspace that can't be opened for exclusive access.
 pub(super) fn not_opened(error: &OpenWorkspaceError) -> CliError {
-    let refused = CliError::failure(
+    let base_error = CliError::failure(
         Code::WORKSPACE_ERROR,
         format!("{}.", in_sentence_case(&error.to_string())),
     );
     match error {
-        OpenWorkspaceError::Locked(LockError::Held { .. }) => refused
+        OpenWorkspaceError::Locked(LockError::Held { .. }) => base_error
             .suggest("Nothing was changed. Wait until that process ends, or stop it with Ctrl-C."),
-        _ => refused,
+        _ => base_error,
     }
 }
 
@@ -101,6 +102,7 @@ pub(super) fn in_sentence_case(message: &str) -> String {
     })
 }
 
+/// Runs the selected subcommand.
 pub(crate) fn run(
     args: &InstanceArgs,
     state_root: &StateRoot,

@@ -43,6 +43,7 @@ pub(super) async fn run(
     watched(async |signals| start(args, signals, state_root, output).await).await
 }
 
+/// Starts the swarm, or connects to the process that runs it, and retries the events.
 async fn start(
     args: &InstanceRetryArgs,
     signals: SignalReceiver,
@@ -61,8 +62,9 @@ async fn start(
     let mut session = match RunSession::start(launch, signals, state_root, output).await {
         Ok(session) => session,
         Err(NotStarted::Elsewhere(remote, signals)) => {
-            let there = RemoteSession::begin(*remote, "retry", &args.start, signals, output)?;
-            return retry_there(args, there, state_root, output).await;
+            let remote_session =
+                RemoteSession::begin(*remote, "retry", &args.start, signals, output)?;
+            return retry_remotely(args, remote_session, state_root, output).await;
         }
         Err(not_started) => return Err(not_started.into()),
     };
@@ -84,6 +86,7 @@ async fn start(
     }
 }
 
+/// Reports that the conversation has no failed events.
 fn nothing_failed(id: &InstanceId, output: &CommandOutput) -> Result<(), CliError> {
     output.note(&format!(
         "{} has no failed events, so there is nothing to retry.",
@@ -92,31 +95,31 @@ fn nothing_failed(id: &InstanceId, output: &CommandOutput) -> Result<(), CliErro
 }
 
 /// Retries the events in the process that runs the swarm.
-async fn retry_there(
+async fn retry_remotely(
     args: &InstanceRetryArgs,
-    mut there: RemoteSession,
+    mut remote_session: RemoteSession,
     state_root: &StateRoot,
     output: &CommandOutput,
 ) -> Result<(), CliError> {
-    let (id, events) = failed_events(args, there.workspace(), state_root).await?;
+    let (id, events) = failed_events(args, remote_session.workspace(), state_root).await?;
     if events.is_empty() {
         return nothing_failed(&id, output);
     }
-    let mut failed = LastTurnError::default();
+    let mut last_error = LastTurnError::default();
     for event in &events {
         let mut view = if output.json {
             TurnView::silent()
         } else {
             TurnView::text(output)
         };
-        let ended = there.retry(&id, event, &mut view).await?;
-        view.end(&ended.result)?;
+        let outcome = remote_session.retry(&id, event, &mut view).await?;
+        view.end(&outcome.result)?;
         if output.json {
-            output.json_line(&ended.report())?;
+            output.json_line(&outcome.report())?;
         }
-        failed.note(turn_error(&ended.result), output)?;
+        last_error.note(turn_error(&outcome.result), output)?;
     }
-    failed.0.map_or(Ok(()), Err)
+    last_error.0.map_or(Ok(()), Err)
 }
 
 /// Error of the last failed turn. Earlier errors are written at once.
@@ -124,6 +127,7 @@ async fn retry_there(
 struct LastTurnError(Option<CliError>);
 
 impl LastTurnError {
+    /// Stores the error, if any. An error stored before is written to standard error.
     fn note(&mut self, error: Option<CliError>, output: &CommandOutput) -> Result<(), CliError> {
         if let Some(error) = error
             && let Some(earlier) = self.0.replace(error)
@@ -148,7 +152,7 @@ async fn failed_events(
         .ok_or_else(|| instances::unknown(&scope, &args.name))?
         .summary
         .id;
-    let letters = match (&args.event, database) {
+    let dead_letters = match (&args.event, database) {
         (Some(event), _) => return Ok((id, vec![event.clone()])),
         (None, None) => workspace.dead_letters(&id)?,
         (None, Some(database)) => {
@@ -164,7 +168,10 @@ async fn failed_events(
     };
     Ok((
         id,
-        letters.into_iter().map(|letter| letter.event.id).collect(),
+        dead_letters
+            .into_iter()
+            .map(|letter| letter.event.id)
+            .collect(),
     ))
 }
 
@@ -175,7 +182,7 @@ async fn retry_all(
     events: &[String],
     output: &CommandOutput,
 ) -> Result<Option<CliError>, CliError> {
-    let mut failed = LastTurnError::default();
+    let mut last_error = LastTurnError::default();
     for event in events {
         if session.is_stopping() {
             break;
@@ -195,7 +202,7 @@ async fn retry_all(
         if output.json {
             output.json_line(&followed.report(session))?;
         }
-        failed.note(error, output)?;
+        last_error.note(error, output)?;
     }
-    Ok(failed.0)
+    Ok(last_error.0)
 }

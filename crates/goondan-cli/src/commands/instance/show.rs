@@ -32,6 +32,7 @@ pub(super) struct InstanceShowArgs {
     last: Option<usize>,
 }
 
+/// Stored content of the conversation to show.
 struct ShownConversation {
     found: FoundConversation,
     messages: Vec<Arc<Message>>,
@@ -40,7 +41,8 @@ struct ShownConversation {
     letters: Vec<DeadLetter>,
 }
 
-fn look_at_files(
+/// Reads the conversation from the files of the state root.
+fn read_from_files(
     args: &InstanceShowArgs,
     state_root: &StateRoot,
     output: &CommandOutput,
@@ -63,7 +65,8 @@ fn look_at_files(
     })
 }
 
-async fn look_into(
+/// Reads the conversation from a database.
+async fn read_from_database(
     database: &Database,
     args: &InstanceShowArgs,
     state_root: &StateRoot,
@@ -73,18 +76,18 @@ async fn look_into(
     let all = instances::in_database(database, state_root, &scope).await?;
     let found = instances::choose(&all, name)?.ok_or_else(|| instances::unknown(&scope, name))?;
     let id = &found.summary.id;
-    let looking = database
+    let reader = database
         .look(&found.workspace)
         .await
         .map_err(|error| store::unusable(&error))?;
-    let read = async {
+    let reading = async {
         Ok((
-            looking.conversation(id).await?,
-            looking.unfinished(id).await?,
-            looking.dead_letters(id).await?,
+            reader.conversation(id).await?,
+            reader.unfinished(id).await?,
+            reader.dead_letters(id).await?,
         ))
     };
-    let (messages, effects, letters) = read.await.map_err(|error| store::failed(&error))?;
+    let (messages, effects, letters) = reading.await.map_err(|error| store::failed(&error))?;
     Ok(ShownConversation {
         found,
         messages,
@@ -94,6 +97,7 @@ async fn look_into(
     })
 }
 
+/// Shows a conversation with its unfinished effects and failed events.
 pub(super) async fn run(
     args: &InstanceShowArgs,
     state_root: &StateRoot,
@@ -106,8 +110,8 @@ pub(super) async fn run(
         effects,
         letters,
     } = match args.store.database()? {
-        Some(database) => look_into(&database, args, state_root, output).await?,
-        None => look_at_files(args, state_root, output)?,
+        Some(database) => read_from_database(&database, args, state_root, output).await?,
+        None => read_from_files(args, state_root, output)?,
     };
     if let Some(last) = args.last {
         messages.drain(..messages.len().saturating_sub(last));
@@ -125,15 +129,16 @@ pub(super) async fn run(
     for warning in &warnings {
         output.note(&format!("warning: {}", untrusted_text::line(warning)))?;
     }
-    heading(&found, output)?;
+    print_heading(&found, output)?;
     messages
         .iter()
-        .try_for_each(|message| show(message, output))?;
+        .try_for_each(|message| print_message(message, output))?;
     unfinished::show_effects(&effects, output)?;
     unfinished::show_dead_letters(&found, &letters, output)
 }
 
-fn heading(found: &FoundConversation, output: &CommandOutput) -> Result<(), CliError> {
+/// Prints the name, workspace, status and size of the conversation.
+fn print_heading(found: &FoundConversation, output: &CommandOutput) -> Result<(), CliError> {
     let (bold, faint) = (style::HEADING, style::FAINT);
     let summary = &found.summary;
     output.line(&format!(
@@ -146,8 +151,9 @@ fn heading(found: &FoundConversation, output: &CommandOutput) -> Result<(), CliE
     ))
 }
 
-fn show(message: &Message, output: &CommandOutput) -> Result<(), CliError> {
-    let (name, role) = (style::NAME, role(message.data.role));
+/// Prints the parts of a message. Opaque parts, which only a model provider can read, are omitted.
+fn print_message(message: &Message, output: &CommandOutput) -> Result<(), CliError> {
+    let (name, role) = (style::NAME, role_name(message.data.role));
     for part in &message.data.content {
         let text = match part {
             MessagePart::Opaque { .. } => continue,
@@ -156,7 +162,7 @@ fn show(message: &Message, output: &CommandOutput) -> Result<(), CliError> {
             MessagePart::Text { text, .. } => text.clone(),
             MessagePart::ToolCall(call) => format!("→ {} {}", call.tool_name, call.input),
             MessagePart::ToolResult(result) => {
-                format!("← {} {}", result.tool_name, outcome(result))
+                format!("← {} {}", result.tool_name, result_text(result))
             }
             MessagePart::File(file) => format!(
                 "({}, {} characters of Base64)",
@@ -172,7 +178,8 @@ fn show(message: &Message, output: &CommandOutput) -> Result<(), CliError> {
     Ok(())
 }
 
-fn role(role: MessageRole) -> &'static str {
+/// Returns the displayed name of the role.
+fn role_name(role: MessageRole) -> &'static str {
     match role {
         MessageRole::System => "system",
         MessageRole::User => "user",
@@ -181,7 +188,8 @@ fn role(role: MessageRole) -> &'static str {
     }
 }
 
-fn outcome(result: &ToolResultPart) -> String {
+/// Returns the output or the error of a tool call as text.
+fn result_text(result: &ToolResultPart) -> String {
     match (&result.status, &result.output, &result.error) {
         (ToolCallStatus::Ok, Some(serde_json::Value::String(text)), _) => text.clone(),
         (ToolCallStatus::Ok, Some(value), _) => value.to_string(),

@@ -15,6 +15,7 @@ use crate::instances::FoundConversation;
 use crate::output::{CommandOutput, shorten, style};
 use crate::suggested_command;
 
+/// Returns the effects as JSON objects.
 pub(super) fn as_json(effects: &[UnfinishedEffect]) -> Vec<Value> {
     let value = |effect: &UnfinishedEffect| {
         json!({
@@ -44,10 +45,12 @@ pub(super) fn show_effects(
         untrusted_text::line(&first.turn_id)
     ))?;
     for effect in effects {
-        let Some(what) = words(effect) else { continue };
+        let Some(description) = effect_text(effect) else {
+            continue;
+        };
         if effect.is_uncertain() {
             output.line(&format!(
-                "{warning}uncertain:{warning:#}  {what} may or may not have happened"
+                "{warning}uncertain:{warning:#}  {description} may or may not have happened"
             ))?;
         } else {
             let state = match (effect.has_outcome, effect.may_repeat) {
@@ -55,14 +58,14 @@ pub(super) fn show_effects(
                 (false, true) => "again:",
                 (false, false) => "begun:",
             };
-            output.line(&format!("{state:<11} {what}"))?;
+            output.line(&format!("{state:<11} {description}"))?;
         }
     }
     Ok(())
 }
 
-/// Describes an effect; `None` for effects internal to the engine.
-fn words(effect: &UnfinishedEffect) -> Option<String> {
+/// Describes an effect, such as a tool call; `None` for effects internal to the engine.
+fn effect_text(effect: &UnfinishedEffect) -> Option<String> {
     match effect.kind {
         EffectKind::ToolCall => {
             let name = effect.intent["toolName"].as_str().unwrap_or("a tool");
@@ -85,7 +88,7 @@ fn words(effect: &UnfinishedEffect) -> Option<String> {
 }
 
 /// Returns the command that retries the events. It names the project if run in another directory.
-fn retry(found: &FoundConversation) -> String {
+fn retry_command(found: &FoundConversation) -> String {
     let owner = found
         .workspace
         .owner()
@@ -94,8 +97,8 @@ fn retry(found: &FoundConversation) -> String {
         .map(|owner| owner.path);
     let is_here = |path: &PathBuf| {
         std::env::current_dir()
-            .and_then(|here| here.canonicalize())
-            .is_ok_and(|here| here.starts_with(path))
+            .and_then(|current_dir| current_dir.canonicalize())
+            .is_ok_and(|current_dir| current_dir.starts_with(path))
     };
     let project = owner.filter(|path| !is_here(path));
     let project = project
@@ -118,7 +121,7 @@ pub(super) fn show_dead_letters(
     if letters.is_empty() {
         return Ok(());
     }
-    let retry = untrusted_text::line(retry(found)).to_string();
+    let retry = untrusted_text::line(retry_command(found)).to_string();
     output.line(&format!(
         "\n{bold}Failed events{bold:#} {faint}retry with `{retry}`{faint:#}"
     ))?;
@@ -133,9 +136,9 @@ pub(super) fn show_dead_letters(
             untrusted_text::line(&error.code),
         );
         output.line(&format!(
-            "{id}  {faint}{}{faint:#}  {}",
-            local(*failed_at),
-            shorten(&event.input)
+            "{id}  {faint}{failed_at}{faint:#}  {input}",
+            failed_at = local(*failed_at),
+            input = shorten(&event.input)
         ))?;
         output.line(&format!(
             "  {red}{code}{red:#}: {}",

@@ -86,14 +86,14 @@ pub(crate) async fn run(
     output: &CommandOutput,
 ) -> Result<(), CliError> {
     let scope = args.scope.scope(args.all, state_root, output)?;
-    let mut seen = SeenEvents::default();
-    let mut events = read(args, state_root, &scope, &mut seen).await?;
-    let most = args.lines.unwrap_or(if args.otlp {
+    let mut read_positions = SeenEvents::default();
+    let mut events = read(args, state_root, &scope, &mut read_positions).await?;
+    let max_events = args.lines.unwrap_or(if args.otlp {
         usize::MAX
     } else {
         DEFAULT_LINE_LIMIT
     });
-    events.drain(..events.len().saturating_sub(most));
+    events.drain(..events.len().saturating_sub(max_events));
     if events.is_empty() && !args.follow {
         return output.note(&format!(
             "No events found{}.",
@@ -105,7 +105,7 @@ pub(crate) async fn run(
     }
     events.iter().try_for_each(|event| show(event, output))?;
     match args.follow {
-        true => follow(args, state_root, &scope, &mut seen, output).await,
+        true => follow(args, state_root, &scope, &mut read_positions, output).await,
         false => Ok(()),
     }
 }
@@ -115,7 +115,7 @@ async fn follow(
     args: &LogsArgs,
     state_root: &StateRoot,
     scope: &ConversationScope,
-    seen: &mut SeenEvents,
+    read_positions: &mut SeenEvents,
     output: &CommandOutput,
 ) -> Result<(), CliError> {
     loop {
@@ -123,7 +123,7 @@ async fn follow(
             () = tokio::time::sleep(POLL_INTERVAL) => {}
             _ = tokio::signal::ctrl_c() => return Ok(()),
         }
-        read(args, state_root, scope, seen)
+        read(args, state_root, scope, read_positions)
             .await?
             .iter()
             .try_for_each(|event| show(event, output))?;
@@ -168,49 +168,51 @@ async fn read(
     args: &LogsArgs,
     state_root: &StateRoot,
     scope: &ConversationScope,
-    seen: &mut SeenEvents,
+    read_positions: &mut SeenEvents,
 ) -> Result<Vec<RuntimeEvent>, CliError> {
-    let mut fresh = match args.store.database()? {
-        Some(database) => read_database(&database, args, state_root, scope, seen).await?,
-        None => read_files(args, state_root, scope, seen)?,
+    let mut new_events = match args.store.database()? {
+        Some(database) => read_database(&database, args, state_root, scope, read_positions).await?,
+        None => read_files(args, state_root, scope, read_positions)?,
     };
     if let Some(trace) = &args.trace {
-        fresh.retain(|event| {
+        new_events.retain(|event| {
             event.trace.trace_id == *trace || event.trace.external_context().0.trace_id() == trace
         });
     }
-    fresh.sort_by_key(|event| event.timestamp);
-    Ok(fresh)
+    new_events.sort_by_key(|event| event.timestamp);
+    Ok(new_events)
 }
 
+/// Returns whether the arguments select events of this conversation.
 fn is_wanted(args: &LogsArgs, id: &InstanceId) -> bool {
-    let wanted =
-        |want: &Option<String>, name: &str| want.as_deref().is_none_or(|want| want == name);
-    wanted(&args.agent, &id.agent) && wanted(&args.instance_key, &id.instance_key)
+    let matches_filter =
+        |filter: &Option<String>, name: &str| filter.as_deref().is_none_or(|filter| filter == name);
+    matches_filter(&args.agent, &id.agent) && matches_filter(&args.instance_key, &id.instance_key)
 }
 
+/// Reads the events that were added to the database since the last call.
 async fn read_database(
     database: &Database,
     args: &LogsArgs,
     state_root: &StateRoot,
     scope: &ConversationScope,
-    seen: &mut SeenEvents,
+    read_positions: &mut SeenEvents,
 ) -> Result<Vec<RuntimeEvent>, CliError> {
-    let mut fresh = Vec::new();
+    let mut new_events = Vec::new();
     for found in instances::in_database(database, state_root, scope).await? {
         let id = &found.summary.id;
         if !is_wanted(args, id) {
             continue;
         }
-        let looking = database
+        let reader = database
             .look(&found.workspace)
             .await
             .map_err(|error| store::unusable(&error))?;
-        let last = seen
+        let last = read_positions
             .last
             .entry(found.workspace.instance_dir(id))
             .or_default();
-        let events = looking
+        let events = reader
             .events(id, *last)
             .await
             .map_err(|error| store::failed(&error))?;
@@ -218,18 +220,19 @@ async fn read_database(
             .iter()
             .map(|event| event.sequence)
             .fold(*last, u64::max);
-        fresh.extend(events);
+        new_events.extend(events);
     }
-    Ok(fresh)
+    Ok(new_events)
 }
 
+/// Reads the events that were added to the event files since the last call.
 fn read_files(
     args: &LogsArgs,
     state_root: &StateRoot,
     scope: &ConversationScope,
-    seen: &mut SeenEvents,
+    read_positions: &mut SeenEvents,
 ) -> Result<Vec<RuntimeEvent>, CliError> {
-    let mut fresh = Vec::new();
+    let mut new_events = Vec::new();
     for (workspace, id) in instances::with_events(state_root, scope)? {
         if !is_wanted(args, &id) {
             continue;
@@ -238,22 +241,26 @@ fn read_files(
         let bytes = paths
             .each_ref()
             .map(|path| std::fs::metadata(path).map_or(0, |metadata| metadata.len()));
-        let mark = seen.files.entry(workspace.instance_dir(&id)).or_default();
-        if bytes == mark.bytes {
+        let position = read_positions
+            .files
+            .entry(workspace.instance_dir(&id))
+            .or_default();
+        if bytes == position.bytes {
             continue;
         }
         let [older, newer] = workspace.runtime_events(&id)?;
-        let known = mark.known(bytes);
-        *mark = ReadPosition {
+        let already_read = position.known(bytes);
+        *position = ReadPosition {
             events: older.len() + newer.len(),
             older: older.len(),
             bytes,
         };
-        fresh.extend(older.into_iter().chain(newer).skip(known));
+        new_events.extend(older.into_iter().chain(newer).skip(already_read));
     }
-    Ok(fresh)
+    Ok(new_events)
 }
 
+/// Prints an event as one line, or as JSON.
 pub(crate) fn show(event: &RuntimeEvent, output: &CommandOutput) -> Result<(), CliError> {
     if output.json {
         return output.json_line(event);
@@ -287,11 +294,11 @@ fn fields(event: &Value) -> String {
     let rest = fields
         .iter()
         .filter(|(name, _)| !UNREPEATED_FIELDS.contains(&name.as_str()));
-    let words = rest.map(|(name, value)| match value {
+    let parts = rest.map(|(name, value)| match value {
         Value::String(text) => format!(" {name}={}", untrusted_text::line(text)),
         other => format!(" {name}={}", untrusted_text::line(other)),
     });
-    words.collect()
+    parts.collect()
 }
 
 #[cfg(test)]

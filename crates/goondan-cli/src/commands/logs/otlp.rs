@@ -23,13 +23,13 @@ pub(super) async fn send(events: &[RuntimeEvent], output: &CommandOutput) -> Res
             .iter()
             .try_for_each(|request| output.json_line(request));
     }
-    let endpoint = settings.traces.clone().ok_or_else(no_receiver)?;
+    let endpoint = settings.traces.clone().ok_or_else(no_endpoint_error)?;
     let spans: usize = requests.iter().map(|request| request.spans().count()).sum();
     if spans == 0 {
         return output.note("There are no finished turns to send.");
     }
-    let place = post(endpoint, &requests).await?;
-    output.note(&format!("Sent {spans} spans to {place}."))
+    let endpoint_url = post(endpoint, &requests).await?;
+    output.note(&format!("Sent {spans} spans to {endpoint_url}."))
 }
 
 /// Posts all requests and returns the endpoint.
@@ -38,11 +38,11 @@ async fn post(
     requests: &[goondan::start::telemetry::otlp::TracesRequest],
 ) -> Result<String, CliError> {
     let poster = OtlpClient::new(endpoint);
-    let place = poster.display_url();
+    let endpoint_url = poster.display_url();
     let refused = |reason: &str| {
         CliError::failure(
             Code::TELEMETRY_RECEIVER,
-            format!("The OTLP endpoint {place} rejected the spans: {reason}."),
+            format!("The OTLP endpoint {endpoint_url} rejected the spans: {reason}."),
         )
         .suggest(
             "Check `OTEL_EXPORTER_OTLP_ENDPOINT`: it must name the HTTP port of the collector, \
@@ -50,20 +50,21 @@ async fn post(
         )
     };
     for request in requests {
-        let left_out = poster
+        let rejection = poster
             .post(request)
             .await
             .map_err(|error| refused(&error.message))?;
-        if let Some(left_out) = left_out {
-            return Err(refused(&left_out.error_message));
+        if let Some(rejection) = rejection {
+            return Err(refused(&rejection.error_message));
         }
     }
-    Ok(place)
+    Ok(endpoint_url)
 }
 
-fn no_receiver() -> CliError {
+/// Returns the error of a missing OTLP endpoint.
+fn no_endpoint_error() -> CliError {
     CliError::configuration("No OTLP endpoint is set.").suggest(
-        "Set `OTEL_EXPORTER_OTLP_ENDPOINT`, such as to http://localhost:4318; `--json` prints the \
-        spans instead.",
+        "Set `OTEL_EXPORTER_OTLP_ENDPOINT`, for example to http://localhost:4318; `--json` prints \
+        the spans instead.",
     )
 }

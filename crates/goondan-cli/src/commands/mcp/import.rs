@@ -37,10 +37,12 @@ pub(super) struct McpImportArgs {
     write: bool,
 }
 
+/// Converts the servers of another program's configuration to Tools. Prints or writes their YAML,
+/// with notes on each server.
 pub(super) fn run(args: &McpImportArgs, output: &CommandOutput) -> Result<(), CliError> {
     let file = match &args.file {
         Some(file) => file.clone(),
-        None => find(&args.project)?,
+        None => find_configuration(&args.project)?,
     };
     let what = format!("`{}`", file.display());
     let text = input_files::read_text(input_files::open(&file, &what)?, &what)?;
@@ -51,8 +53,11 @@ pub(super) fn run(args: &McpImportArgs, output: &CommandOutput) -> Result<(), Cl
         CliError::configuration(format!("`{}` lists no MCP servers: {why}.", file.display()))
             .suggest("Name a file with `mcpServers`, such as .mcp.json.")
     })?;
-    for (own, why) in &left_out {
-        output.note(&format!("{}: skipped: {why}", untrusted_text::line(own)))?;
+    for (server_name, reason) in &left_out {
+        output.note(&format!(
+            "{}: skipped: {reason}",
+            untrusted_text::line(server_name)
+        ))?;
     }
     if found.is_empty() {
         let message = format!(
@@ -77,30 +82,32 @@ pub(super) fn run(args: &McpImportArgs, output: &CommandOutput) -> Result<(), Cl
         output.foreign(&yaml)?;
     }
     if args.write {
-        write(&args.project, &yaml, output)?;
+        write_tools(&args.project, &yaml, output)?;
     }
     found.iter().try_for_each(|one| print_notes(one, output))
 }
 
-fn find(project: &Path) -> Result<PathBuf, CliError> {
+/// Finds the first known configuration file in the project. Fails if there is none.
+fn find_configuration(project: &Path) -> Result<PathBuf, CliError> {
     let found = KNOWN_FILES
         .iter()
         .map(|name| project.join(name))
         .find(|file| file.is_file());
     found.ok_or_else(|| {
-        let place = match project == Path::new(".") {
+        let directory = match project == Path::new(".") {
             true => "This directory".to_owned(),
             false => format!("`{}`", project.display()),
         };
         CliError::usage(format!(
-            "{place} has none of the files {}.",
+            "{directory} has none of the files {}.",
             KNOWN_FILES.join(", ")
         ))
         .suggest("Name the file: gdn mcp import ~/.cursor/mcp.json")
     })
 }
 
-fn write(project: &Path, yaml: &str, output: &CommandOutput) -> Result<(), CliError> {
+/// Writes the YAML to tools/mcp.yaml. Fails if the file exists.
+fn write_tools(project: &Path, yaml: &str, output: &CommandOutput) -> Result<(), CliError> {
     let target = project.join(OUTPUT_FILE);
     let failed = |error: std::io::Error| {
         let message = format!(
@@ -123,20 +130,21 @@ fn write(project: &Path, yaml: &str, output: &CommandOutput) -> Result<(), CliEr
     ))
 }
 
-fn print_notes(one: &ImportedServer, output: &CommandOutput) -> Result<(), CliError> {
-    for note in &one.notes {
+/// Prints the notes on a server, and the variables that the server needs.
+fn print_notes(server: &ImportedServer, output: &CommandOutput) -> Result<(), CliError> {
+    for note in &server.notes {
         output.note(&format!(
             "{}: {}",
-            untrusted_text::line(&one.own),
+            untrusted_text::line(&server.own),
             untrusted_text::line(note)
         ))?;
     }
-    match one.variables.as_slice() {
+    match server.variables.as_slice() {
         [] => Ok(()),
-        some => output.note(&format!(
+        variables => output.note(&format!(
             "{}: needs {}",
-            untrusted_text::line(&one.own),
-            untrusted_text::line(some.join(", "))
+            untrusted_text::line(&server.own),
+            untrusted_text::line(variables.join(", "))
         )),
     }
 }

@@ -15,6 +15,7 @@ use super::{McpTargetArgs, ProjectMcpServers};
 use crate::exit::{CliError, CommandExit};
 use crate::output::{CommandOutput, style};
 
+/// Arguments of `gdn mcp list`.
 #[derive(Debug, Args)]
 pub(crate) struct McpListArgs {
     #[command(flatten)]
@@ -30,16 +31,17 @@ pub(crate) type McpLookResult = (Arc<Resource<Tool>>, Result<CatalogLookup, Tool
 /// Connects to all servers in parallel.
 pub(crate) async fn reach(servers: &ProjectMcpServers) -> Vec<McpLookResult> {
     let root = servers.bundle.root();
-    let look = |tool: &Arc<Resource<Tool>>| {
+    let query = |tool: &Arc<Resource<Tool>>| {
         let tool = Arc::clone(tool);
         async move {
-            let look = servers.tools.query_server(&tool, root).await;
-            (tool, look)
+            let query = servers.tools.query_server(&tool, root).await;
+            (tool, query)
         }
     };
-    futures::future::join_all(servers.all().map(look)).await
+    futures::future::join_all(servers.all().map(query)).await
 }
 
+/// Lists the servers. With `--connect`, connects to them and fails if a server can't be reached.
 pub(super) async fn run(
     args: &McpListArgs,
     state_root: &StateRoot,
@@ -54,15 +56,20 @@ pub(super) async fn run(
             .collect(),
         false => servers
             .all()
-            .map(|tool| McpServerRow::remembered(&servers, tool))
+            .map(|tool| McpServerRow::from_cache(&servers, tool))
             .collect(),
     };
     if output.json {
-        output.json_pretty(&rows.iter().map(McpServerRow::json).collect::<Vec<Value>>())?;
+        output.json_pretty(
+            &rows
+                .iter()
+                .map(McpServerRow::to_json)
+                .collect::<Vec<Value>>(),
+        )?;
     } else if rows.is_empty() {
         output.note("The project has no MCP servers. Add a Tool with `spec.mcp`.")?;
     } else {
-        rows.iter().try_for_each(|row| row.show(output))?;
+        rows.iter().try_for_each(|row| row.print(output))?;
     }
     match rows.iter().any(|row| row.error.is_some()) {
         true => Err(CliError::shown(CommandExit::Failure)),
@@ -78,6 +85,7 @@ fn suggestion(error: Option<&ToolError>) -> Option<&str> {
         .filter(|suggestion| !suggestion.contains("gdn mcp list --connect"))
 }
 
+/// MCP server with its tools, for the output.
 struct McpServerRow {
     tool: Arc<Resource<Tool>>,
     catalog: Option<McpCatalog>,
@@ -87,6 +95,7 @@ struct McpServerRow {
 }
 
 impl McpServerRow {
+    /// Creates the row of a server from the result of a connection.
     fn reached(tool: Arc<Resource<Tool>>, look: Result<CatalogLookup, ToolError>) -> Self {
         match look {
             Ok(CatalogLookup { catalog, took }) => McpServerRow {
@@ -106,7 +115,8 @@ impl McpServerRow {
         }
     }
 
-    fn remembered(servers: &ProjectMcpServers, tool: &Arc<Resource<Tool>>) -> Self {
+    /// Creates the row of a server from its cached tools, without connecting to it.
+    fn from_cache(servers: &ProjectMcpServers, tool: &Arc<Resource<Tool>>) -> Self {
         let root = servers.bundle.root();
         McpServerRow {
             tool: Arc::clone(tool),
@@ -117,14 +127,16 @@ impl McpServerRow {
         }
     }
 
-    fn address(&self) -> String {
+    /// Returns the URL or the command line of the server.
+    fn server_address(&self) -> String {
         match &self.tool.spec.entry {
             ToolEntry::Mcp(server) => server.display_address(),
             _ => String::new(),
         }
     }
 
-    fn state(&self) -> String {
+    /// Describes the tools of the server, or the error of the connection.
+    fn state_text(&self) -> String {
         let mut state = match (&self.catalog, &self.error) {
             (_, Some(error)) => error.message.clone(),
             (Some(catalog), None) => {
@@ -144,14 +156,15 @@ impl McpServerRow {
         state
     }
 
-    fn show(&self, output: &CommandOutput) -> Result<(), CliError> {
+    /// Prints the server with its tools, notes and suggestion.
+    fn print(&self, output: &CommandOutput) -> Result<(), CliError> {
         let (name, faint, error) = (style::NAME, style::FAINT, style::ERROR);
-        let address = untrusted_text::line(self.address()).to_string();
+        let address = untrusted_text::line(self.server_address()).to_string();
         output.line(&format!(
             "{name}{}{name:#}  {faint}{address}{faint:#}",
             untrusted_text::line(&self.tool.id.name)
         ))?;
-        let state = untrusted_text::line(self.state()).to_string();
+        let state = untrusted_text::line(self.state_text()).to_string();
         match self.error {
             Some(_) => output.line(&format!("  {error}{state}{error:#}"))?,
             None => output.line(&format!("  {state}"))?,
@@ -175,14 +188,15 @@ impl McpServerRow {
             .try_for_each(|note| output.line(&format!("  {}", untrusted_text::line(note))))
     }
 
-    fn json(&self) -> Value {
+    /// Returns the row as JSON.
+    fn to_json(&self) -> Value {
         let error = self
             .error
             .as_ref()
             .map(|error| json!({"code": error.code, "message": error.message, "suggestion": suggestion(Some(error))}));
         json!({
             "tool": self.tool.id.name,
-            "server": self.address(),
+            "server": self.server_address(),
             "catalog": self.catalog,
             "schemaTokens": self.catalog.as_ref().map(McpCatalog::tokens),
             "tookMs": self.took_ms.and_then(|took| u64::try_from(took).ok()),

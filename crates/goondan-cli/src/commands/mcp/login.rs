@@ -44,6 +44,7 @@ pub(super) struct McpLogoutArgs {
     place: McpTargetArgs,
 }
 
+/// Logs in to the server of a Tool with a browser.
 pub(super) async fn run(
     args: &McpLoginArgs,
     state_root: &StateRoot,
@@ -71,6 +72,7 @@ pub(super) async fn run(
     ))
 }
 
+/// Logs out of the server of a Tool and deletes its tokens.
 pub(super) async fn forget(
     args: &McpLogoutArgs,
     state_root: &StateRoot,
@@ -78,17 +80,17 @@ pub(super) async fn forget(
 ) -> Result<(), CliError> {
     let servers = ProjectMcpServers::of(&args.place, false, state_root, output).await?;
     let tool = servers.find(&args.name)?;
-    let was_there = servers
+    let was_logged_in = servers
         .tools
         .logout(tool, servers.bundle.root())
         .map_err(failed)?;
-    let words = if was_there {
+    let outcome = if was_logged_in {
         "Logged out of"
     } else {
         "Was not logged in to"
     };
     output.line(&format!(
-        "{words} the server of {}.",
+        "{outcome} the server of {}.",
         untrusted_text::line(&tool.id)
     ))
 }
@@ -108,12 +110,14 @@ impl ConsentBrowser for LoginBrowser<'_> {
         format!("http://127.0.0.1:{}{REDIRECT_PATH}", self.port)
     }
 
+    /// Shows the login page, and returns the URL to which it redirects. A browser on this machine
+    /// reaches our listener; the user can also paste the URL.
     async fn visit(&self, page: &str) -> Result<String, String> {
-        let told = self.output.explain(&format!(
+        let printed = self.output.explain(&format!(
             "Log in on this page:\n\n  {}\n",
             untrusted_text::line(page)
         ));
-        told.map_err(|error| error.message)?;
+        printed.map_err(|error| error.message)?;
         if self.opens {
             browser::open(page);
         }
@@ -126,19 +130,20 @@ impl ConsentBrowser for LoginBrowser<'_> {
             self.output.explain(&hint).map_err(|error| error.message)?;
         }
         tokio::select! {
-            back = self.wait(state_of(page)) => back.map_err(|error| error.to_string()),
-            pasted = pasted() => Ok(pasted),
+            redirected = self.wait_for_redirect(state_of(page)) => redirected.map_err(|error| error.to_string()),
+            // Never completes without a terminal.
+            pasted = pasted_url() => Ok(pasted),
         }
     }
 }
 
 impl LoginBrowser<'_> {
-    /// Waits until a browser is redirected here.
-    async fn wait(&self, state: Option<String>) -> std::io::Result<String> {
+    /// Waits until a browser is redirected to our listener, and returns the redirect's URL.
+    async fn wait_for_redirect(&self, state: Option<String>) -> std::io::Result<String> {
         loop {
             let (client, _) = self.listener.accept().await?;
             // An error of one connection concerns only its client.
-            if let Ok(Some(target)) = answer(client, state.as_deref()).await {
+            if let Ok(Some(target)) = answer_request(client, state.as_deref()).await {
                 return Ok(format!("http://127.0.0.1:{}{target}", self.port));
             }
         }
@@ -154,8 +159,9 @@ fn state_of(address: &str) -> Option<String> {
         .map(str::to_owned)
 }
 
-/// Answers an HTTP request. Returns its target if it is the expected redirect.
-async fn answer(client: TcpStream, state: Option<&str>) -> std::io::Result<Option<String>> {
+/// Answers an HTTP request. Returns the request target if it is the expected redirect, otherwise
+/// `None`.
+async fn answer_request(client: TcpStream, state: Option<&str>) -> std::io::Result<Option<String>> {
     let mut client = BufReader::new(client);
     let mut line = String::new();
     let reading = tokio::time::timeout(
@@ -165,10 +171,14 @@ async fn answer(client: TcpStream, state: Option<&str>) -> std::io::Result<Optio
     reading
         .await
         .unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()))?;
-    let is_ours = |target: &&str| {
+    let is_expected = |target: &&str| {
         target.starts_with(&format!("{REDIRECT_PATH}?")) && state_of(target).as_deref() == state
     };
-    let target = line.split(' ').nth(1).filter(is_ours).map(str::to_owned);
+    let target = line
+        .split(' ')
+        .nth(1)
+        .filter(is_expected)
+        .map(str::to_owned);
     let (status, body) = if target.is_some() {
         ("200 OK", REDIRECT_PAGE)
     } else {
@@ -186,8 +196,8 @@ async fn answer(client: TcpStream, state: Option<&str>) -> std::io::Result<Optio
     Ok(target)
 }
 
-/// Waits for a typed line; forever without a terminal.
-async fn pasted() -> String {
+/// Waits until the user pastes a URL at the terminal. Never completes without a terminal.
+async fn pasted_url() -> String {
     if !CommandOutput::stdin_is_terminal() {
         return std::future::pending().await;
     }

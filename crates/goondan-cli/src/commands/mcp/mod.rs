@@ -54,6 +54,7 @@ enum McpCommand {
     Serve(serve::McpServeArgs),
 }
 
+/// Runs the selected subcommand.
 pub(crate) async fn run(
     args: McpArgs,
     state_root: &StateRoot,
@@ -73,7 +74,7 @@ pub(crate) async fn run(
 struct McpTargetArgs {
     #[command(flatten)]
     project: ProjectPathOption,
-    /// Read variables from this file before .env.local and .env
+    /// Read this env file, which overrides .env.local and .env
     #[arg(long, value_name = "FILE")]
     env_file: Option<PathBuf>,
     /// Trust the project for this run
@@ -88,21 +89,22 @@ pub(crate) struct ProjectMcpServers {
 }
 
 impl ProjectMcpServers {
-    /// Opens the servers of the project. With `reach` they get started, so trust is required.
+    /// Opens the MCP servers of the project. With `must_connect`, the servers are started later, so
+    /// the project must be trusted.
     async fn of(
-        place: &McpTargetArgs,
-        reach: bool,
+        target: &McpTargetArgs,
+        must_connect: bool,
         state_root: &StateRoot,
         output: &CommandOutput,
     ) -> Result<Self, CliError> {
-        let trust = TrustSettings::new(state_root, place.trust);
-        let path = place.project.find(output)?;
-        let (root, bundle, _) = match reach {
+        let trust = TrustSettings::new(state_root, target.trust);
+        let path = target.project.find(output)?;
+        let (root, bundle, _) = match must_connect {
             true => project::load_trusted(&path, &trust, output)?,
             false => project::load_valid(&path, output)?,
         };
-        let is_trusted = reach || trust.is_given(&root)?;
-        ProjectMcpServers::new(bundle, place.env_file.as_deref(), is_trusted, state_root).await
+        let is_trusted = must_connect || trust.is_given(&root)?;
+        ProjectMcpServers::new(bundle, target.env_file.as_deref(), is_trusted, state_root).await
     }
 
     /// Opens the servers of a loaded project.
@@ -135,6 +137,7 @@ impl ProjectMcpServers {
             .filter(|tool| matches!(tool.spec.entry, ToolEntry::Mcp(_)))
     }
 
+    /// Returns the Tool with this name. Fails and lists the names if the Tool has no MCP server.
     fn find(&self, name: &str) -> Result<&Arc<Resource<Tool>>, CliError> {
         self.all().find(|tool| tool.id.name == name).ok_or_else(|| {
             let names: Vec<&str> = self.all().map(|tool| tool.id.name.as_str()).collect();
@@ -150,9 +153,9 @@ impl ProjectMcpServers {
 /// Converts the failure of a server to the error of the command.
 fn failed(error: ToolError) -> CliError {
     let code = error.code.unwrap_or_else(|| Code::MCP_CONNECT.to_string());
-    let mut letters = error.message.chars();
-    let first = letters.next().map(|first| first.to_ascii_uppercase());
-    let message: String = first.into_iter().chain(letters).collect();
+    let mut characters = error.message.chars();
+    let first = characters.next().map(|first| first.to_ascii_uppercase());
+    let message: String = first.into_iter().chain(characters).collect();
     CliError {
         suggestion: error.suggestion,
         ..CliError::passed_on(CommandExit::Failure, code, message)

@@ -35,22 +35,24 @@ pub(super) async fn run(
     state_root: &StateRoot,
     output: &CommandOutput,
 ) -> Result<(), CliError> {
-    watched(async |signals| talk(&args, signals, state_root, output).await).await
+    watched(async |signals| serve_client_over_stdio(&args, signals, state_root, output).await).await
 }
 
-async fn talk(
+/// Starts the swarm and serves the MCP client on standard input and output.
+async fn serve_client_over_stdio(
     args: &McpServeArgs,
     signals: SignalReceiver,
     state_root: &StateRoot,
     output: &CommandOutput,
 ) -> Result<(), CliError> {
-    let what = (&args.project, &args.start);
-    let session = RunSession::for_client(what, args.watch, signals, state_root, output).await?;
+    let swarm_args = (&args.project, &args.start);
+    let session =
+        RunSession::for_client(swarm_args, args.watch, signals, state_root, output).await?;
     let service = session.door.service.clone();
-    let talk = mcp::serve(&service, tokio::io::stdin(), tokio::io::stdout());
+    let connection = mcp::serve(&service, tokio::io::stdin(), tokio::io::stdout());
     session
         .serve_client(
-            talk,
+            connection,
             |error| CliError::failure(Code::INTERNAL_ERROR, error.to_string()),
             output,
         )

@@ -98,7 +98,7 @@ struct NewExtensionArgs {
     /// Create the extension in this directory, which must not exist yet [default: extensions/NAME]
     #[arg(short, long, value_name = "DIR")]
     path: Option<PathBuf>,
-    /// Use the crate `goondan-abi` from this checkout of gdn, or from its own directory
+    /// Use the crate `goondan-abi` in this directory: a checkout of gdn, or the crate itself
     #[arg(long, value_name = "DIR")]
     sdk: Option<PathBuf>,
 }
@@ -116,7 +116,7 @@ struct NewConnectorArgs {
     /// Create the connector in this directory, which must not exist yet [default: connectors/NAME]
     #[arg(short, long, value_name = "DIR")]
     path: Option<PathBuf>,
-    /// Use the crate `goondan-abi` from this checkout of gdn, or from its own directory
+    /// Use the crate `goondan-abi` in this directory: a checkout of gdn, or the crate itself
     #[arg(long, value_name = "DIR")]
     sdk: Option<PathBuf>,
 }
@@ -130,6 +130,7 @@ fn langs(subject: &ScaffoldKind) -> impl TypedValueParser<Value = ScaffoldLangua
     PossibleValuesParser::new(values).try_map(|name| ScaffoldLanguage::from_str(&name, false))
 }
 
+/// Creates the scaffold of a tool, an extension or a connector.
 pub(crate) fn run(args: &NewArgs, output: &CommandOutput) -> Result<(), CliError> {
     let (subject, name, lang, path, sdk) = match &args.what {
         NewCommand::Tool(NewToolArgs {
@@ -151,14 +152,14 @@ pub(crate) fn run(args: &NewArgs, output: &CommandOutput) -> Result<(), CliError
             sdk,
         }) => (&CONNECTOR, name, *lang, path, sdk),
     };
-    let wish = ScaffoldRequest {
+    let request = ScaffoldRequest {
         subject,
         name,
         lang,
         path: path.as_deref(),
         sdk: sdk.as_deref(),
     };
-    wish.write_scaffold(output)
+    request.write_scaffold(output)
 }
 
 /// Arguments common to all subcommands.
@@ -185,11 +186,11 @@ impl ScaffoldRequest<'_> {
         let project = project_path::around(output)?
             .map(|root| root.strip_prefix(".").map(Path::to_owned).unwrap_or(root));
         let folder = path.map(Path::to_owned).unwrap_or_else(|| {
-            let things = project
+            let kind_folder = project
                 .as_deref()
                 .unwrap_or(Path::new(""))
                 .join(subject.folder);
-            things.join(name)
+            kind_folder.join(name)
         });
         let sdk = self.dependency(&folder)?;
         let scaffold = ScaffoldPlan {
@@ -199,14 +200,15 @@ impl ScaffoldRequest<'_> {
             sdk: &sdk,
         };
         let mut files = scaffold.files(&folder);
-        let around = project.and_then(|root| Some((path_in_project(&root, &folder)?, root)));
-        let is_in_project = around.is_some();
-        files.extend(around.map(|(folder, root)| scaffold.resource(&root, &folder)));
+        let in_project = project.and_then(|root| Some((path_in_project(&root, &folder)?, root)));
+        let is_in_project = in_project.is_some();
+        files.extend(in_project.map(|(folder, root)| scaffold.resource(&root, &folder)));
         refuse_existing(&folder, &files)?;
         files.iter().try_for_each(write)?;
         self.report(&folder, &files, is_in_project, output)
     }
 
+    /// Fails if the name is invalid, or reserved for crates.
     fn check_name(&self) -> Result<(), CliError> {
         let ScaffoldRequest {
             subject:
@@ -251,6 +253,7 @@ impl ScaffoldRequest<'_> {
         }
     }
 
+    /// Prints the created files and the commands to run next.
     fn report(
         &self,
         folder: &Path,
@@ -261,26 +264,26 @@ impl ScaffoldRequest<'_> {
         let ScaffoldRequest {
             subject:
                 ScaffoldKind {
-                    name: what,
+                    name: kind_name,
                     input,
                     used_as,
-                    folder: list,
+                    folder: agent_field,
                     ..
                 },
             name,
             lang,
             ..
         } = self;
-        let place = quoted(&folder.to_string_lossy());
+        let shell_path = quoted(&folder.to_string_lossy());
         let case = quoted(&folder.join(format!("{name}.case.yaml")).to_string_lossy());
-        let build = lang.is_built().then(|| format!("gdn build {place}"));
-        let begin = match input {
-            Some(input) => format!("gdn run {place} --input {input}"),
+        let build = lang.is_built().then(|| format!("gdn build {shell_path}"));
+        let try_command = match input {
+            Some(input) => format!("gdn run {shell_path} --input {input}"),
             // The log lines of the server show the answers.
-            None => format!("gdn serve -vv {place}"),
+            None => format!("gdn serve -vv {shell_path}"),
         };
-        let run = [format!("gdn test {case}"), begin];
-        let next: Vec<String> = build.into_iter().chain(run).collect();
+        let try_commands = [format!("gdn test {case}"), try_command];
+        let next: Vec<String> = build.into_iter().chain(try_commands).collect();
         if output.json {
             let paths: Vec<&Path> = files.iter().map(|file| file.path.as_path()).collect();
             return output.json_pretty(
@@ -288,14 +291,14 @@ impl ScaffoldRequest<'_> {
             );
         }
         let good = style::GOOD;
-        output.line(&format!("{good}Created{good:#} the {what} {name}:"))?;
+        output.line(&format!("{good}Created{good:#} the {kind_name} {name}:"))?;
         for file in files {
             output.line(&format!("  {}", untrusted_text::line(file.path.display())))?;
         }
         output.line(&format!("\nNext:\n  {}", next.join("\n  ")))?;
         if let Some(kind) = used_as.filter(|_| is_in_project) {
             output.line(&format!(
-                "\nTo use it, add `- ref: {kind}/{name}` to an agent's `{list}`."
+                "\nTo use it, add `- ref: {kind}/{name}` to an agent's `{agent_field}`."
             ))?;
         }
         if *lang == ScaffoldLanguage::Ts {
@@ -331,9 +334,10 @@ fn path_in_project(root: &Path, folder: &Path) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join("/"))
 }
 
+/// Fails if the directory or one of the files already exists.
 fn refuse_existing(folder: &Path, files: &[ScaffoldFile]) -> Result<(), CliError> {
-    let mut taken = std::iter::once(folder).chain(files.iter().map(|file| file.path.as_path()));
-    match taken.find(|path| path.symlink_metadata().is_ok()) {
+    let mut paths = std::iter::once(folder).chain(files.iter().map(|file| file.path.as_path()));
+    match paths.find(|path| path.symlink_metadata().is_ok()) {
         None => Ok(()),
         Some(path) => Err(
             CliError::configuration(format!("`{}` already exists.", path.display())).suggest(
@@ -344,6 +348,7 @@ fn refuse_existing(folder: &Path, files: &[ScaffoldFile]) -> Result<(), CliError
     }
 }
 
+/// Writes a file and creates its directory.
 fn write(file: &ScaffoldFile) -> Result<(), CliError> {
     let parent = file.path.parent().unwrap_or(Path::new("."));
     std::fs::create_dir_all(parent)

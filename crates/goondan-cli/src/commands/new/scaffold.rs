@@ -37,6 +37,7 @@ pub(super) enum ScaffoldLanguage {
 }
 
 impl ScaffoldLanguage {
+    /// Returns whether code in this language needs a build.
     pub(super) fn is_built(self) -> bool {
         matches!(self, ScaffoldLanguage::Rust | ScaffoldLanguage::C)
     }
@@ -250,11 +251,13 @@ pub(super) const CONNECTOR: ScaffoldKind = ScaffoldKind {
 };
 
 impl ScaffoldKind {
+    /// Returns the languages that this kind of scaffold supports.
     pub(super) fn langs(&self) -> impl Iterator<Item = ScaffoldLanguage> {
         self.code.iter().map(|(lang, _)| *lang)
     }
 }
 
+/// File to write.
 #[derive(Debug)]
 pub(super) struct ScaffoldFile {
     /// Path relative to the current directory.
@@ -262,6 +265,7 @@ pub(super) struct ScaffoldFile {
     pub(super) text: String,
 }
 
+/// Scaffold with all its choices.
 #[derive(Debug)]
 pub(super) struct ScaffoldPlan<'a> {
     pub(super) subject: &'static ScaffoldKind,
@@ -286,7 +290,7 @@ impl ScaffoldPlan<'_> {
             ("script.yaml", *script),
             (&*case_file, *case),
         ];
-        let files = self.code().iter().copied().chain(around);
+        let files = self.code_files().iter().copied().chain(around);
         files
             .map(|(path, text)| ScaffoldFile {
                 path: folder.join(path),
@@ -308,7 +312,8 @@ impl ScaffoldPlan<'_> {
         }
     }
 
-    fn code(&self) -> &'static [TemplateSource] {
+    /// Returns the code files in the chosen language.
+    fn code_files(&self) -> &'static [TemplateSource] {
         self.subject
             .code
             .iter()
@@ -316,8 +321,12 @@ impl ScaffoldPlan<'_> {
             .map_or(&[], |(_, files)| files)
     }
 
+    /// Returns the template with all placeholders replaced.
     fn filled(&self, template: &str) -> String {
-        let (name, main) = (self.name, self.code().first().map_or("", |(path, _)| path));
+        let (name, main) = (
+            self.name,
+            self.code_files().first().map_or("", |(path, _)| path),
+        );
         let (entry, build) = match self.lang {
             ScaffoldLanguage::Rust => (
                 format!("target/release/{name}"),
@@ -341,7 +350,7 @@ impl ScaffoldPlan<'_> {
                 text = text.replace(line, self.subject.unbuilt);
             }
         }
-        let own = [
+        let common_placeholders = [
             ("__SDK__", self.sdk),
             ("__NEEDS__", self.lang.needs()),
             ("__ENTRY__", &entry),
@@ -350,7 +359,14 @@ impl ScaffoldPlan<'_> {
             ("__NAME__", name),
             (C_EXAMPLE_NAME, name),
         ];
-        let all = self.subject.filled.iter().copied().chain(own);
-        all.fold(text, |text, (place, filling)| text.replace(place, filling))
+        let placeholders = self
+            .subject
+            .filled
+            .iter()
+            .copied()
+            .chain(common_placeholders);
+        placeholders.fold(text, |text, (placeholder, value)| {
+            text.replace(placeholder, value)
+        })
     }
 }

@@ -12,12 +12,12 @@ const BUILD_CHECKOUT_SDK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../goonda
 const SDK_CRATE_NAME: &str = "goondan-abi";
 
 /// Returns the content between the braces of the dependency. `tool` is the new crate's directory.
-pub(super) fn dependency(stated: Option<&Path>, tool: &Path) -> Result<String, CliError> {
-    let found = match stated {
-        Some(stated) => Some(find_crate(stated).ok_or_else(|| {
+pub(super) fn dependency(given: Option<&Path>, tool: &Path) -> Result<String, CliError> {
+    let sdk_folder = match given {
+        Some(given) => Some(find_crate(given).ok_or_else(|| {
             CliError::configuration(format!(
                 "The crate `{SDK_CRATE_NAME}` is not in `{}`.",
-                stated.display()
+                given.display()
             ))
             .suggest(
                 "Pass `--sdk` the directory of a gdn checkout, or of that crate in the \
@@ -26,9 +26,9 @@ pub(super) fn dependency(stated: Option<&Path>, tool: &Path) -> Result<String, C
         })?),
         None => find_crate(Path::new(BUILD_CHECKOUT_SDK)),
     };
-    Ok(match found {
-        Some(folder) => format!("path = {}", toml_text(&sdk_path(tool, &folder))),
-        None => format!("git = {}", toml_text(env!("CARGO_PKG_REPOSITORY"))),
+    Ok(match sdk_folder {
+        Some(folder) => format!("path = {}", toml_string(&sdk_path(tool, &folder))),
+        None => format!("git = {}", toml_string(env!("CARGO_PKG_REPOSITORY"))),
     })
 }
 
@@ -51,8 +51,8 @@ fn find_crate(folder: &Path) -> Option<PathBuf> {
 /// It is relative within one checkout, so that the checkout can move; otherwise absolute.
 fn sdk_path(tool: &Path, sdk: &Path) -> String {
     let checkout = sdk.ancestors().nth(2);
-    let here = std::env::current_dir().and_then(|here| here.canonicalize());
-    let tool = here.ok().map(|here| here.join(tool));
+    let current_dir = std::env::current_dir().and_then(|current_dir| current_dir.canonicalize());
+    let tool = current_dir.ok().map(|current_dir| current_dir.join(tool));
     let inside = checkout.zip(tool.as_deref()).and_then(|(checkout, tool)| {
         let (down, up) = (
             sdk.strip_prefix(checkout).ok()?,
@@ -72,7 +72,8 @@ fn sdk_path(tool: &Path, sdk: &Path) -> String {
         .replace('\\', "/")
 }
 
-fn toml_text(text: &str) -> String {
+/// Quotes the text as a TOML string.
+fn toml_string(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', r"\\").replace('"', "\\\""))
 }
 

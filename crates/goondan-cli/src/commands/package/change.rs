@@ -59,6 +59,8 @@ pub(crate) struct PackageRemoveArgs {
     project: ProjectPathOption,
 }
 
+/// Adds a Package document to the project's manifest. Fails if the project is a package of another
+/// name.
 pub(super) fn init(args: &PackageInitArgs, output: &CommandOutput) -> Result<(), CliError> {
     let root = match args.project.known(output)? {
         Some(project) => folder(&project),
@@ -71,9 +73,13 @@ pub(super) fn init(args: &PackageInitArgs, output: &CommandOutput) -> Result<(),
         String::new()
     };
     if let Some(name) = package_name(&text) {
-        if let Some(wanted) = args.name.as_ref().filter(|wanted| **wanted != name) {
+        if let Some(stated_name) = args
+            .name
+            .as_ref()
+            .filter(|stated_name| **stated_name != name)
+        {
             return Err(CliError::usage(format!(
-                "The project is already the package {name}, not `{wanted}`."
+                "The project is already the package {name}, not `{stated_name}`."
             ))
             .suggest(format!(
                 "To rename the package, change `metadata.name` of its Package in {}.",
@@ -82,10 +88,10 @@ pub(super) fn init(args: &PackageInitArgs, output: &CommandOutput) -> Result<(),
         }
         return output.line(&format!("The project is already a package: {name}."));
     }
-    let name = args.name.clone().unwrap_or_else(|| name_of(&root));
-    if let Err(why) = check_name(&name, Kind::Package) {
+    let name = args.name.clone().unwrap_or_else(|| package_name_of(&root));
+    if let Err(problem) = check_name(&name, Kind::Package) {
         return Err(
-            CliError::usage(format!("`{name}` is not a valid package name: {why}."))
+            CliError::usage(format!("`{name}` is not a valid package name: {problem}."))
                 .suggest("Choose a name such as `@acme/tools` with `--name`."),
         );
     }
@@ -106,6 +112,7 @@ pub(super) fn init(args: &PackageInitArgs, output: &CommandOutput) -> Result<(),
     ))
 }
 
+/// Adds packages to the dependencies and installs them.
 pub(super) async fn add(
     args: &PackageAddArgs,
     state_root: &StateRoot,
@@ -113,28 +120,29 @@ pub(super) async fn add(
 ) -> Result<(), CliError> {
     let root = folder(&args.project.find(output)?);
     let path = manifest_path(&root);
-    let before = read(&path)?;
+    let manifest_text = read(&path)?;
     let manifest = goondan_packages::PackageManifest::read(&root).ok();
     state_root.prepare_or_warn();
-    let (reach, cache) = (
+    let (fetch_settings, cache) = (
         reach(Some(&root), manifest.as_ref(), args.registry.as_deref()),
         cache(state_root),
     );
-    let mut text = before.clone();
+    let mut text = manifest_text.clone();
     for package in &args.packages {
-        let (name, version, source) = wanted(package, args.exact, &root, &reach, &cache).await?;
-        let wanted = DependencySpec {
+        let (name, version, source) =
+            resolve_dependency(package, args.exact, &root, &fetch_settings, &cache).await?;
+        let dependency = DependencySpec {
             name: &name,
             version: &version,
             source: source.as_deref(),
         };
-        text = with_dependency(&text, &name_of(&root), wanted)
+        text = with_dependency(&text, &package_name_of(&root), dependency)
             .ok_or_else(|| not_editable(&path, &name))?;
     }
-    change(
+    change_manifest(
         &root,
         &path,
-        &before,
+        &manifest_text,
         &text,
         args.registry.as_deref(),
         state_root,
@@ -143,6 +151,7 @@ pub(super) async fn add(
     .await
 }
 
+/// Removes packages from the dependencies and installs the rest.
 pub(super) async fn remove(
     args: &PackageRemoveArgs,
     state_root: &StateRoot,
@@ -150,11 +159,15 @@ pub(super) async fn remove(
 ) -> Result<(), CliError> {
     let root = folder(&args.project.find(output)?);
     let path = manifest_path(&root);
-    let before = read(&path)?;
+    let manifest_text = read(&path)?;
     let manifest = goondan_packages::PackageManifest::read(&root).map_err(package_error)?;
-    let mut text = before.clone();
+    let mut text = manifest_text.clone();
     for name in &args.names {
-        if !manifest.dependencies.iter().any(|one| one.name == *name) {
+        if !manifest
+            .dependencies
+            .iter()
+            .any(|dependency| dependency.name == *name)
+        {
             return Err(CliError::configuration(format!(
                 "The project does not depend directly on `{name}`."
             ))
@@ -162,11 +175,20 @@ pub(super) async fn remove(
         }
         text = without_dependency(&text, name).ok_or_else(|| not_editable(&path, name))?;
     }
-    change(&root, &path, &before, &text, None, state_root, output).await
+    change_manifest(
+        &root,
+        &path,
+        &manifest_text,
+        &text,
+        None,
+        state_root,
+        output,
+    )
+    .await
 }
 
 /// Writes the manifest and installs. If that fails, restores the manifest.
-async fn change(
+async fn change_manifest(
     root: &Path,
     path: &Path,
     before: &str,
@@ -186,55 +208,55 @@ async fn change(
 }
 
 /// Returns the name, range and source of a package to add.
-async fn wanted(
+async fn resolve_dependency(
     package: &str,
     exact: bool,
     root: &Path,
-    reach: &FetchSettings,
+    fetch_settings: &FetchSettings,
     cache: &PackageCache,
 ) -> Result<(String, String, Option<String>), CliError> {
     let source = source_of(package, root)?;
     if let Some(source) = &source {
-        let parsed = PackageSource::parse(source, reach).map_err(package_error)?;
-        let found = inspect_newest(&parsed, "", reach, cache)
+        let parsed = PackageSource::parse(source, fetch_settings).map_err(package_error)?;
+        let newest = inspect_newest(&parsed, "", fetch_settings, cache)
             .await
             .map_err(package_error)?;
         // A version tag selects exactly that version and is dropped. Any other tag stays in the
         // source.
-        let is_version = source.ends_with(&format!(":{}", found.version));
-        let all = match &parsed {
+        let is_version = source.ends_with(&format!(":{}", newest.version));
+        let exact_source = match &parsed {
             PackageSource::Oci(reference) if is_version => {
                 Some(format!("oci://{}", reference.without_tag()))
             }
             _ => None,
         };
-        let exact = exact || all.is_some();
+        let exact = exact || exact_source.is_some();
         return Ok((
-            found.name,
-            range(&found.version.to_string(), exact),
-            all.or(Some(source.clone())),
+            newest.name,
+            version_range(&newest.version.to_string(), exact),
+            exact_source.or(Some(source.clone())),
         ));
     }
-    let (name, stated) = match package.char_indices().skip(1).find(|(_, c)| *c == '@') {
+    let (name, range) = match package.char_indices().skip(1).find(|(_, c)| *c == '@') {
         Some((at, _)) => (&package[..at], Some(&package[at + 1..])),
         None => (package, None),
     };
-    if let Err(why) = check_name(name, Kind::Package) {
+    if let Err(problem) = check_name(name, Kind::Package) {
         return Err(CliError::usage(format!(
-            "`{package}` is not a package source or a valid package name: {why}."
+            "`{package}` is not a package source or a valid package name: {problem}."
         ))
         .suggest("Write `oci://host/name`, a path such as `../tools`, or `@scope/name`."));
     }
-    if let Some(stated) = stated {
-        return Ok((name.to_owned(), stated.to_owned(), None));
+    if let Some(range) = range {
+        return Ok((name.to_owned(), range.to_owned(), None));
     }
-    let registry = PackageSource::of_registry(reach).map_err(package_error)?;
-    let found = inspect_newest(&registry, name, reach, cache)
+    let registry = PackageSource::of_registry(fetch_settings).map_err(package_error)?;
+    let newest = inspect_newest(&registry, name, fetch_settings, cache)
         .await
         .map_err(package_error)?;
     Ok((
         name.to_owned(),
-        range(&found.version.to_string(), exact),
+        version_range(&newest.version.to_string(), exact),
         None,
     ))
 }
@@ -244,10 +266,10 @@ fn source_of(package: &str, root: &Path) -> Result<Option<String>, CliError> {
     if package.contains("://") {
         return Ok(Some(package.to_owned()));
     }
-    let written = package.strip_prefix("file:");
-    let path = Path::new(written.unwrap_or(package));
+    let file_path = package.strip_prefix("file:");
+    let path = Path::new(file_path.unwrap_or(package));
     let is_path = package.starts_with('.') || path.is_absolute() || package.ends_with(".tgz");
-    if written.is_none() && !is_path {
+    if file_path.is_none() && !is_path {
         return Ok(None);
     }
     let (target, root) = (path.canonicalize(), root.canonicalize()?);
@@ -279,21 +301,22 @@ fn relative_path(root: &Path, target: &Path) -> String {
     }
 }
 
-fn range(version: &str, exact: bool) -> String {
+/// Returns the range that allows only this version (`exact`), or all compatible versions.
+fn version_range(version: &str, exact: bool) -> String {
     format!("{}{version}", if exact { "=" } else { "^" })
 }
 
-/// Derives a package name from the directory name.
-fn name_of(root: &Path) -> String {
+/// Derives a package name from the directory name; `package` if the name has no usable character.
+fn package_name_of(root: &Path) -> String {
     let folder = root
         .canonicalize()
         .ok()
         .and_then(|root| Some(root.file_name()?.to_string_lossy().to_lowercase()));
-    let usual = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+    let replace_special = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
     let name: String = folder
         .unwrap_or_default()
         .chars()
-        .map(usual)
+        .map(replace_special)
         .take(60)
         .collect();
     let name = name.trim_matches('-').to_owned();
@@ -304,10 +327,12 @@ fn name_of(root: &Path) -> String {
     }
 }
 
+/// Returns the path of the project's manifest, existing or new.
 fn manifest_path(root: &Path) -> PathBuf {
     goondan::manifest_in(root).unwrap_or_else(|| root.join("goondan.yaml"))
 }
 
+/// Reads the manifest.
 fn read(path: &Path) -> Result<String, CliError> {
     fs::read_to_string(path).map_err(|error| {
         CliError::configuration(format!(
@@ -318,6 +343,7 @@ fn read(path: &Path) -> Result<String, CliError> {
     })
 }
 
+/// Returns the error of dependencies in a form that gdn can't edit.
 fn not_editable(path: &Path, name: &str) -> CliError {
     let message = format!(
         "gdn can't edit `spec.dependencies` in {}, because of the way it is written.",

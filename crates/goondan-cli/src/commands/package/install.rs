@@ -41,6 +41,7 @@ pub(crate) struct PackageUpdateArgs {
     registry: Option<String>,
 }
 
+/// Installs the dependencies of the project.
 pub(super) async fn run(
     args: &PackageInstallArgs,
     state_root: &StateRoot,
@@ -56,6 +57,7 @@ pub(super) async fn run(
     print_outcome(&outcome, output)
 }
 
+/// Installs the newest versions that the ranges allow, of the named packages or of all.
 pub(super) async fn update(
     args: &PackageUpdateArgs,
     state_root: &StateRoot,
@@ -70,7 +72,12 @@ pub(super) async fn update(
     let manifest = PackageManifest::read(&root).map_err(package_error)?;
     let lock = goondan_packages::install::read_lock(&root).map_err(package_error)?;
     for name in &args.names {
-        if lock.find(name).is_none() && !manifest.dependencies.iter().any(|one| one.name == *name) {
+        if lock.find(name).is_none()
+            && !manifest
+                .dependencies
+                .iter()
+                .any(|dependency| dependency.name == *name)
+        {
             return Err(CliError::configuration(format!(
                 "The project does not depend on `{name}`."
             ))
@@ -85,6 +92,7 @@ pub(super) async fn update(
     print_outcome(&outcome, output)
 }
 
+/// Installs the dependencies of the project in `root`.
 pub(super) async fn install_in(
     root: &Path,
     registry: Option<&str>,
@@ -93,8 +101,8 @@ pub(super) async fn install_in(
 ) -> Result<InstallResult, CliError> {
     state_root.prepare_or_warn();
     let manifest = PackageManifest::read(root).map_err(|error| no_manifest(root, error))?;
-    let reach = reach(Some(root), Some(&manifest), registry);
-    install(root, &reach, &cache(state_root), options)
+    let fetch_settings = reach(Some(root), Some(&manifest), registry);
+    install(root, &fetch_settings, &cache(state_root), options)
         .await
         .map_err(package_error)
 }
@@ -114,6 +122,7 @@ fn no_manifest(root: &Path, error: goondan_packages::PackageError) -> CliError {
     )
 }
 
+/// Prints the installed and removed packages.
 pub(super) fn print_outcome(
     outcome: &InstallResult,
     output: &CommandOutput,

@@ -21,6 +21,7 @@ pub(crate) struct PackageListArgs {
     project: ProjectPathArg,
 }
 
+/// Dependency in the output.
 struct PackageRow {
     name: String,
     version: String,
@@ -29,8 +30,9 @@ struct PackageRow {
     from: String,
 }
 
+/// Lists the dependencies with their state.
 pub(super) fn run(args: &PackageListArgs, output: &CommandOutput) -> Result<(), CliError> {
-    let rows = rows(&folder(&args.project.find(output)?))?;
+    let rows = package_rows(&folder(&args.project.find(output)?))?;
     if output.json {
         let value = |row: &PackageRow| -> Value {
             json!({
@@ -55,7 +57,8 @@ pub(super) fn run(args: &PackageListArgs, output: &CommandOutput) -> Result<(), 
     table.lines().iter().try_for_each(|line| output.line(line))
 }
 
-fn rows(root: &Path) -> Result<Vec<PackageRow>, CliError> {
+/// Returns a row per locked package, then a row per dependency that is not locked yet.
+fn package_rows(root: &Path) -> Result<Vec<PackageRow>, CliError> {
     let manifest = PackageManifest::read(root).map_err(package_error)?;
     let lock = read_lock(root).map_err(package_error)?;
     let mut rows = Vec::new();
@@ -64,12 +67,12 @@ fn rows(root: &Path) -> Result<Vec<PackageRow>, CliError> {
         let range = manifest
             .dependencies
             .iter()
-            .find(|one| one.name == name)
-            .map(|one| one.range.clone());
-        let there = root.join(installed_folder(name));
-        let state = match contents(&there) {
-            _ if !there.is_dir() => "not installed",
-            Ok(found) if Some(&found) == locked.contents.as_ref() => "installed",
+            .find(|dependency| dependency.name == name)
+            .map(|dependency| dependency.range.clone());
+        let folder = root.join(installed_folder(name));
+        let state = match contents(&folder) {
+            _ if !folder.is_dir() => "not installed",
+            Ok(checksum) if Some(&checksum) == locked.contents.as_ref() => "installed",
             _ => "changed",
         };
         let (version, from) = (locked.version.clone(), locked.resolved.clone());
@@ -81,13 +84,13 @@ fn rows(root: &Path) -> Result<Vec<PackageRow>, CliError> {
             from,
         });
     }
-    for one in manifest
+    for dependency in manifest
         .dependencies
         .iter()
-        .filter(|one| lock.find(&one.name).is_none())
+        .filter(|dependency| lock.find(&dependency.name).is_none())
     {
-        let from = one.source.clone().unwrap_or_default();
-        let (name, range) = (one.name.clone(), Some(one.range.clone()));
+        let from = dependency.source.clone().unwrap_or_default();
+        let (name, range) = (dependency.name.clone(), Some(dependency.range.clone()));
         rows.push(PackageRow {
             name,
             version: String::new(),

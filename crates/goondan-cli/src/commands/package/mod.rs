@@ -50,6 +50,7 @@ enum PackageCommand {
     Publish(publish::PackagePublishArgs),
 }
 
+/// Runs the selected subcommand.
 pub(crate) async fn run(
     args: PackageArgs,
     state_root: &StateRoot,

@@ -45,9 +45,11 @@ pub(crate) struct PackagePublishArgs {
     dry_run: bool,
 }
 
+/// Checks the project and writes its archive.
 pub(super) fn pack(args: &PackagePackArgs, output: &CommandOutput) -> Result<(), CliError> {
     let root = folder(&args.project.find(output)?);
-    let (manifest, packed) = checked(&root, false)?;
+    let for_others = false;
+    let (manifest, packed) = check_and_pack(&root, for_others)?;
     let version = manifest
         .version
         .as_ref()
@@ -69,20 +71,22 @@ pub(super) fn pack(args: &PackagePackArgs, output: &CommandOutput) -> Result<(),
     )
 }
 
+/// Checks, packs and publishes the project. A dry run only prints the target.
 pub(super) async fn publish(
     args: &PackagePublishArgs,
     output: &CommandOutput,
 ) -> Result<(), CliError> {
     let root = folder(&args.project.find(output)?);
-    let (manifest, packed) = checked(&root, true)?;
-    let stated = args
+    let for_others = true;
+    let (manifest, packed) = check_and_pack(&root, for_others)?;
+    let registry_url = args
         .target
         .as_deref()
         .filter(|target| target.starts_with("http"));
-    let reach = reach(Some(&root), Some(&manifest), stated);
+    let fetch_settings = reach(Some(&root), Some(&manifest), registry_url);
     let target = match &args.target {
-        Some(target) if stated.is_none() => PackageSource::parse(target, &reach),
-        _ => PackageSource::of_registry(&reach),
+        Some(target) if registry_url.is_none() => PackageSource::parse(target, &fetch_settings),
+        _ => PackageSource::of_registry(&fetch_settings),
     };
     let target = target.map_err(package_error)?;
     let (Some(version), description) = (
@@ -91,7 +95,7 @@ pub(super) async fn publish(
     ) else {
         return Err(without_version());
     };
-    let about = PackageDescription {
+    let description_of_package = PackageDescription {
         name: &manifest.name,
         version,
         description,
@@ -99,31 +103,34 @@ pub(super) async fn publish(
         tag: &args.tag,
     };
     if args.dry_run {
-        let to = json!({ "target": target.to_string(), "published": false });
+        let target_report = json!({ "target": target.to_string(), "published": false });
         return print_package(
             &manifest,
             &packed,
             output,
-            to,
+            target_report,
             &format!("Would publish to {target}"),
         );
     }
     let published = match &target {
-        PackageSource::Oci(reference) => {
-            oci::publish(reference, about, &packed.archive, &reach.credentials)
-                .await
-                .map_err(package_error)?
-        }
+        PackageSource::Oci(reference) => oci::publish(
+            reference,
+            description_of_package,
+            &packed.archive,
+            &fetch_settings.credentials,
+        )
+        .await
+        .map_err(package_error)?,
         PackageSource::Registry(url) => {
             let dependencies = &manifest.dependencies;
-            let done = registry::publish(
+            let publication = registry::publish(
                 url.as_str(),
-                about,
+                description_of_package,
                 dependencies,
                 &packed.archive,
-                &reach.credentials,
+                &fetch_settings.credentials,
             );
-            done.await.map_err(package_error)?;
+            publication.await.map_err(package_error)?;
             url.to_string()
         }
         PackageSource::File(_) | PackageSource::Git(_) => {
@@ -142,9 +149,12 @@ pub(super) async fn publish(
     )
 }
 
-/// Packs the package in `root`. Fails if it is invalid.
-/// With `for_others`, also fails if it depends on a local directory.
-fn checked(root: &Path, for_others: bool) -> Result<(PackageManifest, PackedArchive), CliError> {
+/// Packs the package in `root`. Fails if the project is invalid. With `for_others`, also fails if
+/// the package depends on a directory of this machine.
+fn check_and_pack(
+    root: &Path,
+    for_others: bool,
+) -> Result<(PackageManifest, PackedArchive), CliError> {
     let manifest = PackageManifest::read(root).map_err(package_error)?;
     if manifest.version.is_none() {
         return Err(without_version());
@@ -164,15 +174,16 @@ fn checked(root: &Path, for_others: bool) -> Result<(PackageManifest, PackedArch
         );
     }
     if for_others {
-        let local = manifest.dependencies.iter().find(|one| {
-            one.source
+        let local_dependency = manifest.dependencies.iter().find(|dependency| {
+            dependency
+                .source
                 .as_deref()
                 .is_some_and(|at| at.starts_with("file:"))
         });
-        if let Some(local) = local {
+        if let Some(local_dependency) = local_dependency {
             let message = format!(
                 "The package depends on `{}` in a directory of this machine.",
-                local.name
+                local_dependency.name
             );
             return Err(
                 CliError::new(CommandExit::Validation, Code::PACKAGE_SOURCE, message)
@@ -184,6 +195,7 @@ fn checked(root: &Path, for_others: bool) -> Result<(PackageManifest, PackedArch
     Ok((manifest, packed))
 }
 
+/// Returns the error of a package without a version.
 fn without_version() -> CliError {
     CliError::new(
         CommandExit::Validation,
@@ -193,12 +205,14 @@ fn without_version() -> CliError {
     .suggest("Add one, such as `version: 1.0.0`.")
 }
 
+/// Prints the content of the archive. `more` are further fields of the JSON report; `done` says
+/// what happened to the archive.
 fn print_package(
     manifest: &PackageManifest,
     packed: &PackedArchive,
     output: &CommandOutput,
-    more: serde_json::Value,
-    done: &str,
+    further_fields: serde_json::Value,
+    outcome: &str,
 ) -> Result<(), CliError> {
     let version = manifest
         .version
@@ -215,11 +229,13 @@ fn print_package(
             let unbundled = packed
                 .unbundled
                 .iter()
-                .map(|(file, wanted)| (file.clone(), json!(wanted)));
+                .map(|(file, dependencies)| (file.clone(), json!(dependencies)));
             report["unbundled"] = serde_json::Value::Object(unbundled.collect());
         }
-        if let (Some(report), serde_json::Value::Object(more)) = (report.as_object_mut(), more) {
-            report.extend(more);
+        if let (Some(report), serde_json::Value::Object(further_fields)) =
+            (report.as_object_mut(), further_fields)
+        {
+            report.extend(further_fields);
         }
         return output.json_pretty(&report);
     }
@@ -227,18 +243,18 @@ fn print_package(
         output.note(&format!("  {size:>9}  {name}"))?;
     }
     let yellow = style::WARNING;
-    for (file, wanted) in &packed.unbundled {
+    for (file, dependencies) in &packed.unbundled {
         output.note(&format!(
             "{yellow}warning{yellow:#}: {} depends on {}, which is not installed with the \
                 package.\n  Bundle the dependency into the handler files, such as with `esbuild \
                 --bundle --platform=node`, and move it to `devDependencies`.",
             untrusted_text::line(file),
-            untrusted_text::line(wanted.join(", "))
+            untrusted_text::line(dependencies.join(", "))
         ))?;
     }
     let good = style::GOOD;
     output.line(&format!(
-        "{good}{} {version}{good:#}: {done}",
+        "{good}{} {version}{good:#}: {outcome}",
         manifest.name
     ))?;
     output.note(&format!(

@@ -71,93 +71,104 @@ struct ApprovalRow<'a> {
     grant: &'a ApprovalGrant,
 }
 
+/// Lists or revokes the remembered approvals of the project.
 pub(super) async fn run(
     args: &PolicyApprovalsArgs,
     state_root: &StateRoot,
     output: &CommandOutput,
 ) -> Result<(), CliError> {
     match &args.command {
-        None => list(&args.project, state_root, output),
+        None => list_approvals(&args.project, state_root, output),
         Some(ApprovalsCommand::Remove(args)) => remove(args, state_root, output).await,
     }
 }
 
-fn list(
+/// Lists the approvals with the numbers that `remove` accepts.
+fn list_approvals(
     project: &ProjectPathOption,
     state_root: &StateRoot,
     output: &CommandOutput,
 ) -> Result<(), CliError> {
-    let held = all(&root(project, output)?, state_root)?;
+    let approvals = stored_approvals(&root(project, output)?, state_root)?;
     if output.json {
-        let rows = held.iter().enumerate().map(|(index, held)| ApprovalRow {
-            number: index + 1,
-            scope: if held.instance.is_some() {
-                "conversation"
-            } else {
-                "always"
-            },
-            instance: held.instance.as_ref().map(ToString::to_string),
-            workspace: &held.workspace.id,
-            grant: &held.grant,
-        });
+        let rows = approvals
+            .iter()
+            .enumerate()
+            .map(|(index, approval)| ApprovalRow {
+                number: index + 1,
+                scope: if approval.instance.is_some() {
+                    "conversation"
+                } else {
+                    "always"
+                },
+                instance: approval.instance.as_ref().map(ToString::to_string),
+                workspace: &approval.workspace.id,
+                grant: &approval.grant,
+            });
         return output.json_pretty(&rows.collect::<Vec<_>>());
     }
-    if held.is_empty() {
+    if approvals.is_empty() {
         return output.note("The project has no remembered approvals.");
     }
-    held.iter()
+    approvals
+        .iter()
         .enumerate()
-        .try_for_each(|(index, held)| output.line(&format!("{:>3}  {}", index + 1, words(held))))
+        .try_for_each(|(index, approval)| {
+            output.line(&format!("{:>3}  {}", index + 1, approval_text(approval)))
+        })
 }
 
-fn words(held: &StoredApproval) -> String {
-    let until = match &held.instance {
+/// Describes an approval: where it applies, and which calls it covers.
+fn approval_text(approval: &StoredApproval) -> String {
+    let scope = match &approval.instance {
         Some(instance) => format!("In the conversation {instance}: "),
         None => "Always: ".to_owned(),
     };
-    untrusted_text::line(format!("{until}{}", held.grant)).to_string()
+    untrusted_text::line(format!("{scope}{}", approval.grant)).to_string()
 }
 
+/// Revokes the approvals with the given numbers, or all. Fails before any change if a number is
+/// invalid.
 async fn remove(
     args: &ApprovalsRemoveArgs,
     state_root: &StateRoot,
     output: &CommandOutput,
 ) -> Result<(), CliError> {
     let root = root(&args.project, output)?;
-    let held = all(&root, state_root)?;
+    let approvals = stored_approvals(&root, state_root)?;
     if let Some(number) = args
         .numbers
         .iter()
-        .find(|number| **number == 0 || **number > held.len())
+        .find(|number| **number == 0 || **number > approvals.len())
     {
-        let known = match held.len() {
+        let hint = match approvals.len() {
             0 => "The project has no remembered approvals.".to_owned(),
-            many => {
+            count => {
                 format!(
-                    "Approvals are numbered from 1 to {many}; list them with `gdn policy \
+                    "Approvals are numbered from 1 to {count}; list them with `gdn policy \
                     approvals`."
                 )
             }
         };
-        return Err(CliError::usage(format!("There is no approval {number}.")).suggest(known));
+        return Err(CliError::usage(format!("There is no approval {number}.")).suggest(hint));
     }
-    let is_meant = |index: usize| args.all || args.numbers.contains(&(index + 1));
-    let taken = held
+    let is_selected = |index: usize| args.all || args.numbers.contains(&(index + 1));
+    let revoked = approvals
         .into_iter()
         .enumerate()
-        .filter(|(index, _)| is_meant(*index))
-        .map(|(_, held)| held);
-    let taken: Vec<StoredApproval> = taken.collect();
-    for held in &taken {
-        let grants = std::slice::from_ref(&held.grant);
-        match &held.instance {
+        .filter(|(index, _)| is_selected(*index))
+        .map(|(_, approval)| approval);
+    let revoked: Vec<StoredApproval> = revoked.collect();
+    for approval in &revoked {
+        let grants = std::slice::from_ref(&approval.grant);
+        match &approval.instance {
             Some(instance) => {
-                let done = forget_of_conversation(&held.workspace, instance, grants).await;
-                done.map_err(|error| not_opened(&error))?;
+                let result = forget_of_conversation(&approval.workspace, instance, grants).await;
+                result.map_err(|error| not_opened(&error))?;
             }
             None => {
-                let done = file(&held.workspace, &root)?.forget(grants);
-                done.map_err(|error| {
+                let result = file(&approval.workspace, &root)?.forget(grants);
+                result.map_err(|error| {
                     CliError::failure(
                         Code::WORKSPACE_ERROR,
                         format!("The approvals could not be changed: {error}."),
@@ -166,21 +177,21 @@ async fn remove(
             }
         }
         if !output.json {
-            output.line(&format!("Revoked. {}", words(held)))?;
+            output.line(&format!("Revoked. {}", approval_text(approval)))?;
         }
     }
     if output.json {
-        return output.json_pretty(&serde_json::json!({ "removed": taken.len() }));
+        return output.json_pretty(&serde_json::json!({ "removed": revoked.len() }));
     }
     Ok(())
 }
 
 /// Returns the approvals of the project in a stable order, because commands use their numbers.
-fn all(root: &Path, state_root: &StateRoot) -> Result<Vec<StoredApproval>, CliError> {
-    let mut held = Vec::new();
+fn stored_approvals(root: &Path, state_root: &StateRoot) -> Result<Vec<StoredApproval>, CliError> {
+    let mut approvals = Vec::new();
     for workspace in state_root.workspaces_of(root)? {
         let grants = file(&workspace, root)?.grants();
-        held.extend(grants.into_iter().map(|grant| StoredApproval {
+        approvals.extend(grants.into_iter().map(|grant| StoredApproval {
             workspace: workspace.clone(),
             instance: None,
             grant,
@@ -193,26 +204,28 @@ fn all(root: &Path, state_root: &StateRoot) -> Result<Vec<StoredApproval>, CliEr
         instances.sort();
         for id in instances {
             let grants = of_conversation(&workspace, &id)?.into_iter();
-            held.extend(grants.map(|grant| StoredApproval {
+            approvals.extend(grants.map(|grant| StoredApproval {
                 workspace: workspace.clone(),
                 instance: Some(id.clone()),
                 grant,
             }));
         }
     }
-    Ok(held)
+    Ok(approvals)
 }
 
+/// Opens the file with the approvals that always apply.
 fn file(workspace: &Workspace, root: &Path) -> Result<ApprovalFile, CliError> {
-    ApprovalFile::of(&workspace.dir, root).map_err(|found| {
-        let error = CliError::failure(Code::PARSE_ERROR, found.message);
-        match found.suggestion {
+    ApprovalFile::of(&workspace.dir, root).map_err(|problem| {
+        let error = CliError::failure(Code::PARSE_ERROR, problem.message);
+        match problem.suggestion {
             Some(suggestion) => error.suggest(suggestion),
             None => error,
         }
     })
 }
 
+/// Returns the directory of the project.
 fn root(
     project: &ProjectPathOption,
     output: &CommandOutput,

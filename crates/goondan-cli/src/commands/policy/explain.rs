@@ -46,24 +46,26 @@ pub(super) struct PolicyExplainArgs {
     project: ProjectPathOption,
 }
 
+/// Prints the decision on a call, and the decisions of the agents that may have caused the call.
 pub(super) fn run(args: &PolicyExplainArgs, output: &CommandOutput) -> Result<(), CliError> {
     let bundle = project::load_valid(&args.project.find(output)?, output)?.1;
-    let arguments = arguments(&args.args)?;
+    let arguments = parse_arguments(&args.args)?;
     let agent = find_agent(&bundle, &args.agent)?;
     let (export, is_builtin) = find_export(&bundle, agent, &args.tool)?;
     let (arguments, refusal) = match ArgumentSchema::new(export.parameters.clone())
         .check(&Value::Object(arguments.clone()))
     {
-        Ok(whole) => (whole, None),
+        Ok(complete) => (complete, None),
         Err(invalid) => (arguments, Some(invalid.message)),
     };
     let marked = export.marked_arguments();
-    let folder = args
+    let workdir = args
         .workdir
         .clone()
-        .or_else(|| known_folder(&bundle, agent));
-    let places = places(&bundle, folder.as_deref(), is_builtin, &marked, &arguments)?;
-    let paths = places.arguments();
+        .or_else(|| shared_workdir(&bundle, agent));
+    let resolved_paths =
+        resolve_paths(&bundle, workdir.as_deref(), is_builtin, &marked, &arguments)?;
+    let paths = resolved_paths.arguments();
     let needs = &export.permissions;
     let question = PolicyQuestion {
         tool_name: &args.tool,
@@ -72,13 +74,13 @@ pub(super) fn run(args: &PolicyExplainArgs, output: &CommandOutput) -> Result<()
         marked: &marked,
         paths,
     };
-    let says = |agent| AgentVerdict::of(agent, question, &places);
-    let mut verdicts = vec![says(agent)];
+    let verdict = |agent| AgentVerdict::of(agent, question, &resolved_paths);
+    let mut verdicts = vec![verdict(agent)];
     for caller in &args.caller {
-        verdicts.push(says(find_agent(&bundle, caller)?));
+        verdicts.push(verdict(find_agent(&bundle, caller)?));
     }
     let callers = match args.caller.as_slice() {
-        [] => AgentCallers::of(&bundle).of_agent(&agent.id).collect(),
+        [] => AgentCallers::of(&bundle).callers_of(&agent.id).collect(),
         _ => Vec::new(),
     };
     let explanation = PolicyExplanation {
@@ -88,8 +90,8 @@ pub(super) fn run(args: &PolicyExplainArgs, output: &CommandOutput) -> Result<()
             .iter()
             .any(|name| arguments.contains_key(name)),
         verdicts,
-        callers: callers.iter().copied().map(says).collect(),
-        notes: notes(refusal, folder.is_none() && !paths.is_empty()),
+        callers: callers.iter().copied().map(verdict).collect(),
+        notes: explanation_notes(refusal, workdir.is_none() && !paths.is_empty()),
     };
     match output.json {
         true => output.json_pretty(&explanation.json()),
@@ -97,8 +99,9 @@ pub(super) fn run(args: &PolicyExplainArgs, output: &CommandOutput) -> Result<()
     }
 }
 
-/// Resolves the paths of the call. Without a directory, they are compared as strings.
-fn places(
+/// Resolves the paths of the call against the directory `folder`. Without a directory, paths are
+/// compared as strings.
+fn resolve_paths(
     bundle: &Bundle,
     folder: Option<&Path>,
     is_builtin: bool,
@@ -109,20 +112,20 @@ fn places(
         return Ok(ResolvedPaths::by_text(marked, arguments));
     };
     let workdir = &std::path::absolute(folder)?;
-    let ground = PathEnvironment {
+    let path_environment = PathEnvironment {
         bundle,
         workdir,
         own_folder: Path::new(PLACEHOLDER_DIRECTORY),
         is_builtin,
     };
-    Ok(ResolvedPaths::of(&ground, marked, arguments))
+    Ok(ResolvedPaths::of(&path_environment, marked, arguments))
 }
 
 /// Placeholder for the directory of a conversation, because none is given.
 const PLACEHOLDER_DIRECTORY: &str = "/.gdn/workspace/conversations/nobody";
 
 /// Returns the working directory, if all conversations of the agent share it.
-fn known_folder(bundle: &Bundle, agent: &Resource<Agent>) -> Option<PathBuf> {
+fn shared_workdir(bundle: &Bundle, agent: &Resource<Agent>) -> Option<PathBuf> {
     match &agent.spec.workdir {
         AgentWorkdir::Instance => None,
         AgentWorkdir::Project => Some(bundle.root().to_owned()),
@@ -132,7 +135,7 @@ fn known_folder(bundle: &Bundle, agent: &Resource<Agent>) -> Option<PathBuf> {
 }
 
 /// Returns notes on invalid arguments and on unresolved paths.
-fn notes(refusal: Option<String>, by_text: bool) -> Vec<String> {
+fn explanation_notes(refusal: Option<String>, by_text: bool) -> Vec<String> {
     let refused = refusal.map(|message| {
         format!("A call with these arguments is rejected before the rules apply: {message}")
     });
@@ -145,19 +148,21 @@ fn notes(refusal: Option<String>, by_text: bool) -> Vec<String> {
     refused.into_iter().chain(by_text).collect()
 }
 
-fn arguments(text: &str) -> Result<Map<String, Value>, CliError> {
+/// Parses `--args`, which must be a JSON object.
+fn parse_arguments(text: &str) -> Result<Map<String, Value>, CliError> {
     serde_json::from_str(text).map_err(|error| {
         CliError::usage(format!("`--args` is not a JSON object: {error}."))
             .suggest(r#"Quote the object for the shell: --args '{"command": "ls"}'"#)
     })
 }
 
+/// Returns the agent with this name. Fails and lists the names if there is none.
 fn find_agent<'b>(bundle: &'b Bundle, name: &str) -> Result<&'b Resource<Agent>, CliError> {
     let agent = bundle.agents().values().find(|agent| agent.id.name == name);
     agent.map(AsRef::as_ref).ok_or_else(|| {
-        let known: Vec<&str> = bundle.agents().keys().map(|id| id.name.as_str()).collect();
+        let names: Vec<&str> = bundle.agents().keys().map(|id| id.name.as_str()).collect();
         CliError::usage(format!("The project has no agent `{name}`."))
-            .suggest(format!("Use one of: {}.", known.join(", ")))
+            .suggest(format!("Use one of: {}.", names.join(", ")))
     })
 }
 
@@ -167,7 +172,7 @@ fn find_export<'b>(
     agent: &Resource<Agent>,
     tool: &str,
 ) -> Result<(&'b ExportSpec, bool), CliError> {
-    let mut known = Vec::new();
+    let mut names = Vec::new();
     for used in &agent.spec.tools {
         let resource = &bundle.tools()[&used.tool];
         let is_chosen = |export: &&ExportSpec| {
@@ -180,18 +185,18 @@ fn find_export<'b>(
             if name == tool {
                 return Ok((export, matches!(resource.spec.entry, ToolEntry::Builtin(_))));
             }
-            known.push(name);
+            names.push(name);
         }
     }
     let error = CliError::usage(format!(
         "The agent `{}` has no tool `{tool}` that the YAML describes.",
         agent.id.name
     ));
-    Err(error.suggest(match known.is_empty() {
+    Err(error.suggest(match names.is_empty() {
         true => NO_EXPORTS_HINT.to_owned(),
         false => format!(
             "Known before the swarm starts: {}. {LATE_EXPORTS_HINT}",
-            known.join(", ")
+            names.join(", ")
         ),
     }))
 }

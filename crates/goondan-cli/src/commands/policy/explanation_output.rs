@@ -22,6 +22,7 @@ pub(super) struct PolicyExplanation<'a> {
 }
 
 impl PolicyExplanation<'_> {
+    /// Returns the strictest action of the agent and its callers.
     fn action(&self) -> PermissionAction {
         self.verdicts
             .iter()
@@ -37,10 +38,15 @@ impl PolicyExplanation<'_> {
             .then(|| all.fold(RunMode::Shell, RunMode::and))
     }
 
+    /// Formats the explanation for the terminal.
     pub(super) fn text(&self) -> String {
         let action = self.action();
-        let mut text = format!("{}: {}\n", untrusted_text::line(self.tool), word(action));
-        text.push_str(&of_chain(&self.verdicts));
+        let mut text = format!(
+            "{}: {}\n",
+            untrusted_text::line(self.tool),
+            action_word(action)
+        );
+        text.push_str(&chain_text(&self.verdicts));
         text.push_str(&for_callers(action, &self.callers));
         if let Some(mode) = self.mode() {
             text.push_str(&format!(
@@ -54,15 +60,16 @@ impl PolicyExplanation<'_> {
         text
     }
 
+    /// Returns the explanation as JSON.
     pub(super) fn json(&self) -> Value {
         let action = self.action();
         let by = |one: &AgentVerdict<'_>| {
             let action = policy::stricter(action, one.action());
-            json!({"agent": one.agent, "action": word(action), "because": one.because_json()})
+            json!({"agent": one.agent, "action": action_word(action), "because": one.because_json()})
         };
         let mut value = json!({
             "tool": self.tool,
-            "action": word(action),
+            "action": action_word(action),
             "agents": chain_json(&self.verdicts),
             "notes": self.notes,
             "callers": self.callers.iter().map(by).collect::<Vec<_>>(),
@@ -83,6 +90,7 @@ pub(super) struct AgentVerdict<'a> {
 }
 
 impl<'a> AgentVerdict<'a> {
+    /// Decides on the call with the policy of `agent`.
     pub(super) fn of(
         agent: &'a Resource<Agent>,
         question: PolicyQuestion<'_>,
@@ -90,14 +98,15 @@ impl<'a> AgentVerdict<'a> {
     ) -> Self {
         let permissions = agent.spec.permissions.as_ref();
         let decision = policy::decide(permissions, question);
-        let asked = places.asked_about(permissions, question, &decision);
+        let approval_reason = places.asked_about(permissions, question, &decision);
         AgentVerdict {
             agent: &agent.id.name,
             decision,
-            asked,
+            asked: approval_reason,
         }
     }
 
+    /// Returns the action of this agent: a call that the rules allow may still need approval.
     fn action(&self) -> PermissionAction {
         if self.asked.is_some() {
             PermissionAction::Ask
@@ -106,12 +115,14 @@ impl<'a> AgentVerdict<'a> {
         }
     }
 
+    /// Returns the reason for the action as text.
     fn reason(&self) -> String {
         self.asked
             .as_ref()
             .map_or_else(|| reason(&self.decision.because), |asked| asked.why.clone())
     }
 
+    /// Returns the reason for the action as JSON.
     fn because_json(&self) -> Value {
         match &self.asked {
             Some(asked) => json!({"kind": "protected", "text": asked.why, "allowedBy": asked.rule}),
@@ -129,7 +140,8 @@ impl<'a> AgentVerdict<'a> {
     }
 }
 
-fn word(action: PermissionAction) -> &'static str {
+/// Returns the action as it is written in YAML.
+fn action_word(action: PermissionAction) -> &'static str {
     match action {
         PermissionAction::Allow => "allow",
         PermissionAction::Ask => "ask",
@@ -137,7 +149,9 @@ fn word(action: PermissionAction) -> &'static str {
     }
 }
 
-fn of_chain(verdicts: &[AgentVerdict<'_>]) -> String {
+/// Lists the decision of the agent and of each caller, with the part of a command line that each
+/// rule matched.
+fn chain_text(verdicts: &[AgentVerdict<'_>]) -> String {
     let mut text = String::new();
     for (index, verdict) in verdicts.iter().enumerate() {
         let role = if index == 0 {
@@ -149,7 +163,7 @@ fn of_chain(verdicts: &[AgentVerdict<'_>]) -> String {
         text.push_str(&format!(
             "\n{role}/{}: {}\n",
             untrusted_text::line(verdict.agent),
-            word(verdict.action())
+            action_word(verdict.action())
         ));
         if decision.parts.is_empty() {
             let so = if verdict.asked.is_some() {
@@ -174,7 +188,7 @@ fn of_chain(verdicts: &[AgentVerdict<'_>]) -> String {
             let reason = untrusted_text::line(part_reason(part));
             text.push_str(&format!(
                 "  {part_shown:width$}  {:5}  {reason}\n",
-                word(part.action)
+                action_word(part.action)
             ));
         }
         if let Some(asked) = &verdict.asked {
@@ -208,7 +222,7 @@ fn for_callers(action: PermissionAction, callers: &[AgentVerdict<'_>]) -> String
         .max()
         .unwrap_or(0);
     for one in callers {
-        let both = word(policy::stricter(action, one.action()));
+        let both = action_word(policy::stricter(action, one.action()));
         let why = match one.action() {
             PermissionAction::Allow => String::new(),
             PermissionAction::Ask | PermissionAction::Deny => {
@@ -221,9 +235,11 @@ fn for_callers(action: PermissionAction, callers: &[AgentVerdict<'_>]) -> String
     text
 }
 
+/// Returns why a part of the command line gets its action.
 fn part_reason(part: &PartDecision) -> String {
     match &part.part.what {
         CommandPartKind::Hidden { why } => format!("{why}; {}", reason(&part.because)),
+        // A write to a protected file in the working directory also counts as not `inside`.
         CommandPartKind::Read { inside: false } | CommandPartKind::Write { inside: false } => {
             format!(
                 "a file outside of the working directory, or a protected file; {}",
@@ -239,6 +255,7 @@ fn part_reason(part: &PartDecision) -> String {
     }
 }
 
+/// Describes how the command line runs: in a shell, or directly in sandboxes.
 fn mode_text(mode: &RunMode, action: PermissionAction, verdicts: &[AgentVerdict<'_>]) -> String {
     let RunMode::Direct(DirectExecution { commands, .. }) = mode else {
         return match action {
@@ -256,11 +273,11 @@ fn mode_text(mode: &RunMode, action: PermissionAction, verdicts: &[AgentVerdict<
         return text;
     }
     for (number, containments) in commands.iter().enumerate() {
-        let shown = verdicts.iter().flat_map(|one| &one.decision.parts);
-        let shown = shown
+        let parts = verdicts.iter().flat_map(|verdict| &verdict.decision.parts);
+        let parts = parts
             .filter(|part| part.part.command == Some(number))
             .map(|part| part.part.shown.as_str());
-        let name = shown.take(1).collect::<String>();
+        let name = parts.take(1).collect::<String>();
         for containment in containments {
             let name = untrusted_text::line(&name);
             text.push_str(&format!(
@@ -278,6 +295,7 @@ fn mode_text(mode: &RunMode, action: PermissionAction, verdicts: &[AgentVerdict<
     text
 }
 
+/// Describes what a sandboxed command may do.
 fn sandbox_text(containment: &CommandContainment) -> String {
     let sandbox = &containment.sandbox;
     let writes = if containment.writes {
@@ -295,16 +313,17 @@ fn sandbox_text(containment: &CommandContainment) -> String {
         programs if programs.iter().any(|one| one == "*") => "starts any program".to_owned(),
         programs => format!("starts {}", programs.join(", ")),
     };
-    let more =
+    let extra_access =
         [("reads", &sandbox.read), ("writes", &sandbox.write)].map(|(what, folders)| match folders
             .as_slice()
         {
             [] => String::new(),
             folders => format!(", {what} {}", folders.join(", ")),
         });
-    format!("{writes}, {network}, {starts}{}", more.concat())
+    format!("{writes}, {network}, {starts}{}", extra_access.concat())
 }
 
+/// Returns the run mode as JSON.
 fn mode_json(mode: &RunMode) -> Value {
     let RunMode::Direct(DirectExecution { commands, .. }) = mode else {
         return json!({"kind": "shell"});
@@ -320,6 +339,7 @@ fn mode_json(mode: &RunMode) -> Value {
     json!({"kind": "direct", "sandboxes": commands.collect::<Vec<_>>()})
 }
 
+/// Describes the reason for a decision.
 fn reason(because: &DecisionReason) -> String {
     match because {
         DecisionReason::Unstated => {
@@ -329,27 +349,32 @@ fn reason(because: &DecisionReason) -> String {
         DecisionReason::Rule { number: None, .. } => {
             "without a `default`, execution and network use require approval".to_owned()
         }
-        DecisionReason::Rule { written, .. } => format!("the rule at {}", place(written)),
+        DecisionReason::Rule { written, .. } => format!("the rule at {}", rule_location(written)),
         DecisionReason::Doubt { written } => {
-            format!("the rule at {} may match; gdn can't decide", place(written))
+            format!(
+                "the rule at {} may match; gdn can't decide",
+                rule_location(written)
+            )
         }
     }
 }
 
-fn place(written: &SourceLocation) -> String {
-    let place = written
+/// Returns the location of a rule as `FILE:LINE`.
+fn rule_location(written: &SourceLocation) -> String {
+    let location = written
         .0
         .as_ref()
         .map(|(file, at)| format!("{file}:{}", at.line));
-    place.unwrap_or_else(|| "no file".to_owned())
+    location.unwrap_or_else(|| "no file".to_owned())
 }
 
+/// Returns the verdict of the agent and of each caller as JSON.
 fn chain_json(verdicts: &[AgentVerdict<'_>]) -> Value {
     let verdicts = verdicts.iter().map(|one| {
         let parts = one.decision.parts.iter().map(part_json);
         json!({
             "agent": one.agent,
-            "action": word(one.action()),
+            "action": action_word(one.action()),
             "because": one.because_json(),
             "parts": parts.collect::<Vec<_>>(),
         })
@@ -357,6 +382,7 @@ fn chain_json(verdicts: &[AgentVerdict<'_>]) -> Value {
     verdicts.collect()
 }
 
+/// Returns the decision on a part of the command line as JSON.
 fn part_json(part: &PartDecision) -> Value {
     let (kind, why) = match &part.part.what {
         CommandPartKind::Command => ("command", None),
@@ -370,7 +396,7 @@ fn part_json(part: &PartDecision) -> Value {
     let mut value = json!({
         "text": part.part.shown,
         "kind": kind,
-        "action": word(part.action),
+        "action": action_word(part.action),
         "because": because_json(&part.because),
     });
     if let Some(why) = why {
@@ -379,6 +405,7 @@ fn part_json(part: &PartDecision) -> Value {
     value
 }
 
+/// Returns the reason for a decision as JSON.
 fn because_json(because: &DecisionReason) -> Value {
     let (kind, written) = match because {
         DecisionReason::Unstated => ("unstated", None),

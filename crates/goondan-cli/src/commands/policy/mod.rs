@@ -27,6 +27,7 @@ enum PolicyCommand {
     Approvals(PolicyApprovalsArgs),
 }
 
+/// Runs the selected subcommand.
 pub(crate) async fn run(
     args: &PolicyArgs,
     state_root: &StateRoot,

@@ -60,30 +60,32 @@ impl LocalEndpoint {
     pub(crate) async fn close(&mut self) {
         drop(self.serving.take());
         self.opened().await;
-        if let Some((server, door)) = self.open.take() {
-            drop(door);
+        if let Some((server, published_endpoint)) = self.open.take() {
+            drop(published_endpoint);
             server.end().await;
         }
     }
 }
 
+/// Starts the control server on a free local port, and publishes the address and token in the
+/// workspace.
 async fn listen(
     service: Service,
     recorder: Arc<dyn CaseRecorder>,
 ) -> std::io::Result<(Server, PublishedEndpoint)> {
     let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await?;
     let (workspace, token) = (service.swarm().workspace_dir(), ServerToken::random());
-    let offer = ServerOptions {
+    let options = ServerOptions {
         studio: true,
         recorder: Some(recorder),
         ..AccessPolicy::local(token.clone()).into()
     };
-    let server = Server::listen(listener, service, offer)?;
-    let door = local_endpoint::LocalEndpoint {
+    let server = Server::listen(listener, service, options)?;
+    let published_endpoint = local_endpoint::LocalEndpoint {
         address: server.address(),
         token,
         pid: std::process::id(),
     }
     .open(&workspace)?;
-    Ok((server, door))
+    Ok((server, published_endpoint))
 }

@@ -127,19 +127,24 @@ enum InputSource<'a> {
     Stdin,
 }
 
+/// Runs a swarm with one input, with input lines, or as a chat.
 pub(crate) async fn run(
     args: RunArgs,
     state_root: &StateRoot,
     output: &CommandOutput,
 ) -> Result<(), CliError> {
-    let mode = mode(&args)?;
+    let mode = input_mode(&args)?;
     let format = output_format(&args, &mode, output)?;
-    let project = find(&args, state_root, output).await?;
-    let mode = mode.read()?;
-    watched(async |signals| start(args, &project, mode, format, signals, state_root, output).await)
-        .await
+    let project = find_project(&args, state_root, output).await?;
+    let inputs = mode.read()?;
+    watched(async |signals| {
+        start(args, &project, inputs, format, signals, state_root, output).await
+    })
+    .await
 }
 
+/// Starts the swarm and runs the inputs. If another process runs the swarm, sends them to that
+/// process.
 async fn start(
     args: RunArgs,
     project: &Path,
@@ -149,7 +154,7 @@ async fn start(
     state_root: &StateRoot,
     output: &CommandOutput,
 ) -> Result<(), CliError> {
-    let asked = match (&mode, format) {
+    let responder = match (&mode, format) {
         (InputMode::Serve, OutputFormat::StreamJson) => ApprovalResponder::Lines,
         _ => ApprovalResponder::Terminal,
     };
@@ -159,7 +164,7 @@ async fn start(
         args: &args.start,
         record,
         watch: args.watch,
-        asked,
+        asked: responder,
         waits: false,
     };
     let is_routed = args.agent.is_none() && args.instance_key.is_none();
@@ -175,7 +180,7 @@ async fn start(
             &mode,
         ) {
             (Ok(session), _) => break session,
-            (Err(NotStarted::Elsewhere(remote, given)), InputMode::Ask(text)) => {
+            (Err(NotStarted::Elsewhere(remote, returned_signals)), InputMode::Ask(text)) => {
                 // With an id it stays one input, whichever process accepts it in the end.
                 let id = input.id.get_or_insert_with(database::new_id).clone();
                 let input = Input {
@@ -183,17 +188,25 @@ async fn start(
                     id: Some(id),
                     ..input.clone()
                 };
-                let mut there = RemoteSession::begin(*remote, "input", &args.start, given, output)?;
-                match there.ask(input, format).await {
-                    Err(RemoteTurnError::NotBegun(why)) => {
-                        signals = there.wait_for_exit(why).await?
+                let mut remote_session =
+                    RemoteSession::begin(*remote, "input", &args.start, returned_signals, output)?;
+                match remote_session.ask(input, format).await {
+                    Err(RemoteTurnError::NotBegun(reason)) => {
+                        signals = remote_session.wait_for_exit(reason).await?
                     }
-                    said => return Ok(said?),
+                    outcome => return Ok(outcome?),
                 }
             }
             (Err(NotStarted::Elsewhere(remote, signals)), InputMode::Chat) => {
-                let there = RemoteSession::begin(*remote, "input", &args.start, signals, output)?;
-                return talk(chat::RemoteBackend::with(there), &input, args.plain, output).await;
+                let remote_session =
+                    RemoteSession::begin(*remote, "input", &args.start, signals, output)?;
+                return run_chat(
+                    chat::RemoteBackend::with(remote_session),
+                    &input,
+                    args.plain,
+                    output,
+                )
+                .await;
             }
             (Err(not_started), _) => return Err(not_started.into()),
         }
@@ -205,7 +218,7 @@ async fn start(
         session.connect(false, console).await?;
     }
     if is_routed && matches!(mode, InputMode::Chat) {
-        take_route(&session, &mut input).await;
+        apply_console_route(&session, &mut input).await;
     }
     match mode {
         InputMode::Ask(text) => {
@@ -213,7 +226,7 @@ async fn start(
         }
         InputMode::Serve => serve::serve(session, &input, format, output).await,
         InputMode::Chat => {
-            talk(
+            run_chat(
                 chat::LocalBackend::with(session),
                 &input,
                 args.plain,
@@ -225,23 +238,23 @@ async fn start(
 }
 
 /// Chats with `partner`, in line mode if requested or if the terminal supports nothing else.
-async fn talk(
-    partner: impl chat::ChatBackend,
+async fn run_chat(
+    backend: impl chat::ChatBackend,
     input: &Input,
     is_plain: bool,
     output: &CommandOutput,
 ) -> Result<(), CliError> {
     #[cfg(unix)]
     if !is_plain && live::is_possible(output) {
-        return live::chat(partner, input, output).await;
+        return live::chat(backend, input, output).await;
     }
     let _ = is_plain;
-    chat::chat(partner, input, output).await
+    chat::chat(backend, input, output).await
 }
 
 /// Returns the project to run, before any input for it is read.
-/// A published project is fetched first, and the user has to trust it.
-async fn find(
+/// A published project is fetched first, and the user must trust it.
+async fn find_project(
     args: &RunArgs,
     state_root: &StateRoot,
     output: &CommandOutput,
@@ -264,8 +277,9 @@ async fn find(
 /// Suggests `--input` for a path that does not exist, because it may be meant as an input.
 /// Applies only inside a project, since such a command would fail elsewhere.
 fn suggest_input(args: &RunArgs, path: &Path, error: CliError) -> CliError {
-    let here = Path::new(".");
-    let is_in_project = goondan::manifest_in(here).is_some() || goondan::around(here).is_some();
+    let current_dir = Path::new(".");
+    let is_in_project =
+        goondan::manifest_in(current_dir).is_some() || goondan::around(current_dir).is_some();
     let has_input = args.input.is_some() || args.input_file.is_some();
     if has_input || !is_in_project || path.exists() || path.is_symlink() {
         return error;
@@ -284,7 +298,7 @@ fn suggest_input(args: &RunArgs, path: &Path, error: CliError) -> CliError {
 }
 
 /// Applies the route of the swarm's `cli` connection to inputs typed in a chat.
-async fn take_route(session: &RunSession, input: &mut Input) {
+async fn apply_console_route(session: &RunSession, input: &mut Input) {
     let connections = session.swarm.connections().await;
     let is_typed = |bound: &&BoundConnection| bound.connector == "cli" && bound.file.is_none();
     let Some(bound) = connections.iter().flatten().find(is_typed) else {
@@ -298,10 +312,10 @@ async fn take_route(session: &RunSession, input: &mut Input) {
 }
 
 /// Decides how inputs arrive, without reading any.
-fn mode(args: &RunArgs) -> Result<InputMode<InputSource<'_>>, CliError> {
-    let given = args.input.is_some() || args.input_file.is_some();
+fn input_mode(args: &RunArgs) -> Result<InputMode<InputSource<'_>>, CliError> {
+    let has_input = args.input.is_some() || args.input_file.is_some();
     match (args.input_format, &args.input, &args.input_file) {
-        (InputFormat::StreamJson, ..) if given => Err(CliError::usage(
+        (InputFormat::StreamJson, ..) if has_input => Err(CliError::usage(
             "`--input-format stream-json` reads inputs from standard input.",
         )
         .suggest(
@@ -322,14 +336,15 @@ impl InputMode<InputSource<'_>> {
     fn read(self) -> Result<InputMode<String>, CliError> {
         match self {
             InputMode::Ask(InputSource::Given(text)) => Ok(InputMode::Ask(text.to_owned())),
-            InputMode::Ask(InputSource::File(file)) => from_file(file).map(InputMode::Ask),
-            InputMode::Ask(InputSource::Stdin) => from_stdin().map(InputMode::Ask),
+            InputMode::Ask(InputSource::File(file)) => prompt_from_file(file).map(InputMode::Ask),
+            InputMode::Ask(InputSource::Stdin) => prompt_from_stdin().map(InputMode::Ask),
             InputMode::Serve => Ok(InputMode::Serve),
             InputMode::Chat => Ok(InputMode::Chat),
         }
     }
 }
 
+/// Returns the output format. Fails if it does not fit the way in which inputs arrive.
 fn output_format<T>(
     args: &RunArgs,
     mode: &InputMode<T>,
@@ -356,23 +371,25 @@ fn output_format<T>(
 
 const STDIN_NAME: &str = "Standard input";
 
-fn from_stdin() -> Result<String, CliError> {
-    text(
+/// Reads standard input to its end as one input. Fails if it is blank.
+fn prompt_from_stdin() -> Result<String, CliError> {
+    non_blank_prompt(
         &input_files::read_text(std::io::stdin().lock(), STDIN_NAME)?,
         STDIN_NAME,
     )
 }
 
-fn from_file(file: &Path) -> Result<String, CliError> {
-    let what = format!("The input file `{}`", file.display());
-    text(
-        &input_files::read_text(input_files::open(file, &what)?, &what)?,
-        &what,
+/// Reads a file as one input. Fails if it is blank.
+fn prompt_from_file(file: &Path) -> Result<String, CliError> {
+    let name = format!("The input file `{}`", file.display());
+    non_blank_prompt(
+        &input_files::read_text(input_files::open(file, &name)?, &name)?,
+        &name,
     )
 }
 
 /// Returns the input without its final line break. Fails if it is blank.
-fn text(text: &str, origin: &str) -> Result<String, CliError> {
+fn non_blank_prompt(text: &str, origin: &str) -> Result<String, CliError> {
     let text = text.trim_end_matches(['\r', '\n']);
     if text.trim().is_empty() {
         return Err(CliError::usage(format!("{origin} is empty."))

@@ -18,11 +18,12 @@ pub(crate) struct ReloadNotices {
 }
 
 impl ReloadNotices {
+    /// Starts to collect notices, and to watch the project if `watch` is set.
     pub(crate) fn begin(swarm: &Swarm, watch: bool, hangups: HangupSignals) -> Self {
         ReloadNotices {
             news: swarm.reload_news(),
             serving: swarm.generation(),
-            hangups: tokio::spawn(reload_at(hangups, swarm.clone())),
+            hangups: tokio::spawn(reload_at_hangups(hangups, swarm.clone())),
             watch: watch.then(|| swarm.watch(WatchOptions::default())),
         }
     }
@@ -30,10 +31,10 @@ impl ReloadNotices {
     /// Waits for the next notice and returns it as text.
     pub(crate) async fn next(&mut self) -> String {
         loop {
-            let Some(news) = self.news.recv().await else {
+            let Some(event) = self.news.recv().await else {
                 return std::future::pending().await;
             };
-            match news {
+            match event {
                 ReloadNews::Building { tool, command } => {
                     return format!(
                         "Building {}: {}",
@@ -70,7 +71,8 @@ impl Drop for ReloadNotices {
     }
 }
 
-async fn reload_at(mut hangups: HangupSignals, swarm: Swarm) {
+/// Reloads the swarm at each SIGHUP, forever.
+async fn reload_at_hangups(mut hangups: HangupSignals, swarm: Swarm) {
     loop {
         hangups.next().await;
         // Subscribers receive the outcome.

@@ -67,8 +67,8 @@ impl From<CliError> for RemoteTurnError {
 }
 
 impl From<RemoteTurnError> for CliError {
-    fn from(unsaid: RemoteTurnError) -> Self {
-        let (RemoteTurnError::NotBegun(error) | RemoteTurnError::Failed(error)) = unsaid;
+    fn from(turn_error: RemoteTurnError) -> Self {
+        let (RemoteTurnError::NotBegun(error) | RemoteTurnError::Failed(error)) = turn_error;
         error
     }
 }
@@ -97,16 +97,17 @@ struct TurnApprovals {
 }
 
 impl RemoteSession {
-    /// Notes that the swarm runs in another process, and which arguments have no effect there.
+    /// Creates a client. Notes that the swarm runs in another process, and which arguments have no
+    /// effect there. `request` names what that process receives, such as `input`.
     pub(crate) fn begin(
         remote: RemoteSwarm,
-        what: &str,
+        request: &str,
         args: &StartArgs,
         signals: SignalReceiver,
         output: &CommandOutput,
     ) -> Result<Self, CliError> {
         output.note(&format!(
-            "Another process runs this swarm and receives the {what}."
+            "Another process runs this swarm and receives the {request}."
         ))?;
         for (is_given, name) in [
             (args.env_file.is_some(), "--env-file"),
@@ -148,25 +149,28 @@ impl RemoteSession {
             OutputFormat::Json => TurnView::silent(),
             OutputFormat::StreamJson => TurnView::lines(&self.output),
         };
-        let ended = self.say(input, &mut view, OnSignal::Leave).await?;
-        view.end(&ended.result)?;
+        let turn = self.say(input, &mut view, OnSignal::Leave).await?;
+        view.end(&turn.result)?;
         match format {
             OutputFormat::Text => {}
             OutputFormat::Json if CommandOutput::stdout_is_terminal() => {
-                self.output.json_pretty(&ended.report())?
+                self.output.json_pretty(&turn.report())?
             }
-            _ => self.output.json_line(&ended.report())?,
+            _ => self.output.json_line(&turn.report())?,
         }
-        turn_error(&ended.result).map_or(Ok(()), |error| Err(RemoteTurnError::Failed(error)))
+        turn_error(&turn.result).map_or(Ok(()), |error| Err(RemoteTurnError::Failed(error)))
     }
 
     /// Waits until a process that was about to end has ended, and returns the signals.
-    /// Work that the process has not begun can then begin here. Fails with `why` if it does not
+    /// Work that the process has not begun can then begin here. Fails with `error` if it does not
     /// end.
-    pub(crate) async fn wait_for_exit(mut self, why: CliError) -> Result<SignalReceiver, CliError> {
+    pub(crate) async fn wait_for_exit(
+        mut self,
+        error: CliError,
+    ) -> Result<SignalReceiver, CliError> {
         tokio::select! {
-            ended = self.remote.ended() => if !ended {
-                return Err(why);
+            has_ended = self.remote.ended() => if !has_ended {
+                return Err(error);
             },
             signal = self.signals.next() => return Err(CliError::stopped(signal.exit(), "Interrupted.")),
         }
@@ -175,10 +179,12 @@ impl RemoteSession {
         Ok(self.signals)
     }
 
+    /// Returns the description of the swarm.
     pub(super) fn swarm(&self) -> &SwarmBody {
         &self.remote.swarm
     }
 
+    /// Returns the signals of this process.
     pub(super) fn signals(&mut self) -> &mut SignalReceiver {
         &mut self.signals
     }
@@ -190,15 +196,15 @@ impl RemoteSession {
         view: &mut TurnView,
         on_signal: OnSignal,
     ) -> Result<RemoteTurnResult, RemoteTurnError> {
-        let asking = self.asking();
-        let path = format!("/api/inputs?approvals={}", asking.is_open);
+        let approvals = self.turn_approvals();
+        let path = format!("/api/inputs?approvals={}", approvals.is_open);
         let events = self.remote.client.follow(&path, &remote::body(input)).await;
         // Sending an input twice begins one turn. A broken connection may mean that none has begun.
         let events = events.map_err(|error| match error {
             ClientError::Broken(_) => RemoteTurnError::NotBegun(error.into()),
             error => request_error(error),
         })?;
-        self.follow(events, asking, view, on_signal).await
+        self.follow(events, approvals, view, on_signal).await
     }
 
     /// Sends an input. The returned value receives its events.
@@ -207,7 +213,7 @@ impl RemoteSession {
             is_open,
             approver,
             questions,
-        } = self.asking();
+        } = self.turn_approvals();
         let path = format!("/api/inputs?approvals={is_open}");
         let events = self
             .remote
@@ -215,7 +221,7 @@ impl RemoteSession {
             .follow(&path, &remote::body(input))
             .await?;
         Ok(RemoteTurn {
-            listening: RemoteEventListener::to(events, &self.remote.client, approver),
+            listening: RemoteEventListener::answering(events, &self.remote.client, approver),
             questions,
         })
     }
@@ -227,8 +233,8 @@ impl RemoteSession {
         event: &str,
         view: &mut TurnView,
     ) -> Result<RemoteTurnResult, CliError> {
-        let asking = self.asking();
-        let place = format!(
+        let approvals = self.turn_approvals();
+        let retry_path = format!(
             "/api/instances/{}/{}/retry",
             segment(&id.agent),
             segment(&id.instance_key)
@@ -237,7 +243,7 @@ impl RemoteSession {
             .remote
             .client
             .post(
-                &place,
+                &retry_path,
                 &RetryBody {
                     event_id: event.to_owned(),
                 },
@@ -246,17 +252,22 @@ impl RemoteSession {
         let path = format!(
             "/api/inputs/{}/events?approvals={}",
             segment(&state.id),
-            asking.is_open
+            approvals.is_open
         );
         let events = self.remote.client.events(&path).await?;
-        Ok(self.follow(events, asking, view, OnSignal::Leave).await?)
+        Ok(self
+            .follow(events, approvals, view, OnSignal::Leave)
+            .await?)
     }
 
+    /// Returns the workspace of the swarm.
     pub(crate) fn workspace(&self) -> &Workspace {
         self.remote.workspace()
     }
 
-    fn asking(&self) -> TurnApprovals {
+    /// Creates the approver for a turn, and decides whether its approval requests are answered
+    /// here.
+    fn turn_approvals(&self) -> TurnApprovals {
         let (approver, _, questions) = approver(self.yes, ApprovalResponder::Terminal);
         TurnApprovals {
             is_open: self.yes || questions.can_receive(),
@@ -265,10 +276,11 @@ impl RemoteSession {
         }
     }
 
+    /// Shows the events of a turn until it ends. Returns the result.
     async fn follow(
         &mut self,
         events: ServerEvents,
-        asking: TurnApprovals,
+        approvals: TurnApprovals,
         view: &mut TurnView,
         on_signal: OnSignal,
     ) -> Result<RemoteTurnResult, RemoteTurnError> {
@@ -277,15 +289,15 @@ impl RemoteSession {
             approver,
             mut questions,
             ..
-        } = asking;
-        let mut listening = RemoteEventListener::to(events, &self.remote.client, approver);
+        } = approvals;
+        let mut listener = RemoteEventListener::answering(events, &self.remote.client, approver);
         let mut ledger = UsageLedger::default();
         let mut is_cancelled = false;
         let (mut accepted, mut has_begun) = (None, false);
         loop {
             tokio::select! {
                 biased;
-                told = listening.next() => match told.transpose().map_err(|error| broken(error, has_begun))? {
+                event = listener.next() => match event.transpose().map_err(|error| connection_error(error, has_begun))? {
                     Some(ClientEvent::Accepted(state)) => {
                         ledger.follow(state.trace_id.as_deref().unwrap_or_default());
                         view.begin(&instance(&state));
@@ -298,7 +310,7 @@ impl RemoteSession {
                         view.show(&event)?;
                     }
                     Some(ClientEvent::Result(state)) => {
-                        let state = accepted.map_or(state.clone(), |known| InputState { result: state.result, ..known });
+                        let state = accepted.map_or(state.clone(), |accepted_state| InputState { result: state.result, ..accepted_state });
                         let result = state.result.clone().ok_or_else(process_ended)?;
                         return Ok(RemoteTurnResult { state, result, ledger, took: begin.elapsed() });
                     }
@@ -308,7 +320,7 @@ impl RemoteSession {
                 },
                 Some(question) = questions.next() => {
                     view.pause();
-                    let _ = question.put(std::future::pending()).await;
+                    let _ = question.ask_user(std::future::pending()).await;
                     view.resume();
                 }
                 signal = self.signals.next() => match &accepted {
@@ -325,6 +337,7 @@ impl RemoteSession {
         }
     }
 
+    /// Cancels the turn. A turn that has already ended counts as cancelled.
     pub(super) async fn cancel(&self, turn: &InputState) -> Result<(), CliError> {
         match self
             .remote
@@ -338,7 +351,8 @@ impl RemoteSession {
         }
     }
 
-    /// Calls a tool without a model.
+    /// Calls a tool directly, without a model. Meanwhile the user answers approval requests here;
+    /// `--yes` approves them.
     pub(crate) async fn call_tool(
         &mut self,
         tool: &str,
@@ -346,15 +360,18 @@ impl RemoteSession {
     ) -> Result<ToolCallResult, RemoteTurnError> {
         let (approver, _, mut questions) = approver(self.yes, ApprovalResponder::Terminal);
         let path = format!("/api/tools/{}", segment(tool));
-        let _answering = match self.yes || questions.can_receive() {
+        let needs_events = self.yes || questions.can_receive();
+        // Answers approval requests until dropped.
+        let _listener = match needs_events {
             true => {
+                // An empty agent name matches no agent, so only approval requests arrive.
                 let events = self
                     .remote
                     .client
                     .events("/api/events?approvals=true&agent=")
                     .await
                     .map_err(request_error)?;
-                Some(RemoteEventListener::to(
+                Some(RemoteEventListener::answering(
                     events,
                     &self.remote.client,
                     approver,
@@ -363,11 +380,11 @@ impl RemoteSession {
             false => None,
         };
         let client = self.remote.client.clone();
-        let mut called = std::pin::pin!(client.post(&path, body));
+        let mut outcome = std::pin::pin!(client.post(&path, body));
         loop {
             tokio::select! {
-                called = &mut called => return called.map_err(request_error),
-                Some(question) = questions.next() => if question.put(std::future::pending()).await {
+                outcome = &mut outcome => return outcome.map_err(request_error),
+                Some(question) = questions.next() => if question.ask_user(std::future::pending()).await {
                     return Err(RemoteTurnError::Failed(CliError::interrupted()));
                 },
                 signal = self.signals.next() => {
@@ -380,30 +397,31 @@ impl RemoteSession {
     /// Shows all events until a signal arrives or the process ends.
     pub(crate) async fn watch(
         mut self,
-        interest: &str,
+        filter: &str,
         mut show: impl FnMut(&SwarmEvent) -> Result<(), CliError>,
     ) -> Result<(), CliError> {
         let (approver, _, mut questions) = approver(self.yes, ApprovalResponder::Terminal);
         let path = format!(
-            "/api/events?approvals={}{interest}",
+            "/api/events?approvals={}{filter}",
             self.yes || questions.can_receive()
         );
         let events = self.remote.client.events(&path).await?;
-        let mut listening = RemoteEventListener::to(events, &self.remote.client, approver);
+        let mut listener = RemoteEventListener::answering(events, &self.remote.client, approver);
         loop {
             tokio::select! {
-                told = listening.next() => match told.transpose()? {
+                event = listener.next() => match event.transpose()? {
                     Some(ClientEvent::Happened(event)) => show(&event)?,
                     Some(_) => {}
                     None => return self.output.note("The process that ran the swarm has ended."),
                 },
-                Some(question) = questions.next() => drop(question.put(std::future::pending()).await),
+                Some(question) = questions.next() => drop(question.ask_user(std::future::pending()).await),
                 _ = self.signals.next() => return Ok(()),
             }
         }
     }
 }
 
+/// Returns the conversation of an accepted input.
 pub(super) fn instance(state: &InputState) -> InstanceId {
     InstanceId::new(
         state.agent_name.as_deref().unwrap_or_default(),
@@ -421,7 +439,7 @@ fn request_error(error: ClientError) -> RemoteTurnError {
 }
 
 /// Error of a turn after its connection broke.
-fn broken(error: ClientError, has_begun: bool) -> RemoteTurnError {
+fn connection_error(error: ClientError, has_begun: bool) -> RemoteTurnError {
     if has_begun {
         RemoteTurnError::Failed(error.into())
     } else {
@@ -429,6 +447,7 @@ fn broken(error: ClientError, has_begun: bool) -> RemoteTurnError {
     }
 }
 
+/// Returns the error of a command that stops following a turn; the turn continues.
 fn turn_continues(signal: StopSignal) -> CliError {
     CliError::stopped(
         signal.exit(),

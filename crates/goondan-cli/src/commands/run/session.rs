@@ -231,7 +231,7 @@ impl RunSession {
             later_error: None,
         };
         let result = self
-            .listen(turn.result(), &mut following, view, on_interrupt)
+            .show_events_until(turn.result(), &mut following, view, on_interrupt)
             .await?;
         let result = result.ok_or_else(|| self.no_result())?;
         let duration_ms = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -280,36 +280,36 @@ impl RunSession {
             later_error: followed.later_error.take(),
         };
         let listened = self
-            .listen(settled, &mut following, view, OnInterrupt::Finish)
+            .show_events_until(settled, &mut following, view, OnInterrupt::Finish)
             .await;
         (followed.later, followed.later_error) = (following.later, following.later_error);
         listened
     }
 
     /// Shows events until `done` completes.
-    async fn listen<T>(
+    async fn show_events_until<T>(
         &mut self,
-        done: impl Future<Output = T>,
+        finished: impl Future<Output = T>,
         following: &mut FollowState,
         view: &mut TurnView,
         on_interrupt: OnInterrupt,
     ) -> Result<T, CliError> {
-        let mut done = std::pin::pin!(done);
+        let mut finished = std::pin::pin!(finished);
         view.resume();
-        let done = loop {
+        let finished = loop {
             tokio::select! {
                 biased;
                 Some(event) = self.events.recv() => self.show(&event, following, view)?,
-                done = &mut done => break done,
+                finished = &mut finished => break finished,
                 Some(question) = self.questions.next() => {
                     view.pause();
                     let cancels = (on_interrupt == OnInterrupt::CancelTurn).then_some(&following.instance);
                     self.put(question, cancels).await?;
                     view.resume();
                 }
-                words = self.reloads.next() => if view.is_for_people() {
+                notice = self.reloads.next() => if view.is_for_people() {
                     view.pause();
-                    self.output.note(&words)?;
+                    self.output.note(&notice)?;
                 },
                 signal = self.signals.next() => {
                     view.pause();
@@ -327,9 +327,10 @@ impl RunSession {
         while let Ok(event) = self.events.try_recv() {
             self.show(&event, following, view)?;
         }
-        Ok(done)
+        Ok(finished)
     }
 
+    /// Shows an event of the followed turn, and the answers of turns that no input started.
     fn show(
         &mut self,
         event: &SwarmEvent,
@@ -343,29 +344,31 @@ impl RunSession {
         }
         self.ledger.note(event);
         let is_mine = |event_id: &str| event_id == following.event_id;
-        if let Some(words) = unprompted_answers::resumed_turn_notice(event, is_mine) {
+        if let Some(notice) = unprompted_answers::resumed_turn_notice(event, is_mine) {
             view.pause();
-            self.output.note(&words)?;
+            self.output.note(&notice)?;
         }
         view.show(event)?;
-        let Some(unasked) = UnpromptedAnswer::of(event, is_mine) else {
+        let Some(answer) = UnpromptedAnswer::of(event, is_mine) else {
             return Ok(());
         };
-        let is_later = unasked.trace_id == following.trace_id;
-        view.answer(&unasked, is_later, || self.ledger.of(unasked.trace_id))?;
-        if is_later {
-            following.later.push(TurnReport::answer(&unasked, None));
+        let in_followed_trace = answer.trace_id == following.trace_id;
+        view.answer(&answer, in_followed_trace, || {
+            self.ledger.of(answer.trace_id)
+        })?;
+        if in_followed_trace {
+            following.later.push(TurnReport::answer(&answer, None));
             following.later_error = following
                 .later_error
                 .take()
-                .or_else(|| turn_error(unasked.result));
+                .or_else(|| turn_error(answer.result));
         }
         Ok(())
     }
 
     /// Reports turns that this run does not follow.
-    fn note_unasked(&mut self, event: &SwarmEvent) -> Result<(), CliError> {
-        unprompted_answers::describe_event(event).map_or(Ok(()), |words| self.output.note(&words))
+    fn note_unfollowed_turn(&mut self, event: &SwarmEvent) -> Result<(), CliError> {
+        unprompted_answers::describe_event(event).map_or(Ok(()), |notice| self.output.note(&notice))
     }
 
     /// Waits until the turns of an earlier run have ended. Ctrl-C cancels them.
@@ -379,7 +382,7 @@ impl RunSession {
             tokio::select! {
                 biased;
                 Some(event) = self.events.recv() => {
-                    self.note_unasked(&event)?;
+                    self.note_unfollowed_turn(&event)?;
                     if let SwarmEvent::TurnEnded { instance, .. } = &event {
                         running.retain(|id| id != instance);
                     }
@@ -445,15 +448,15 @@ impl RunSession {
             return Ok(false);
         }
         self.terminal.get_or_insert_with(Terminal::keep);
-        let given_up = CancellationToken::new();
-        let mut put = std::pin::pin!(question.put(given_up.cancelled()));
+        let gave_up = CancellationToken::new();
+        let mut put = std::pin::pin!(question.ask_user(gave_up.cancelled()));
         loop {
             tokio::select! {
                 is_interrupted = &mut put => return Ok(is_interrupted),
                 signal = self.signals.next() => match cancels.filter(|_| signal == StopSignal::Interrupt) {
                     Some(instance) => drop(self.swarm.cancel(instance).await),
                     None => {
-                        given_up.cancel();
+                        gave_up.cancel();
                         self.stop(signal)?;
                     }
                 }
@@ -509,16 +512,16 @@ impl RunSession {
     /// The client answers approval requests.
     pub(crate) async fn serve_client<E>(
         mut self,
-        talk: impl Future<Output = Result<(), E>>,
+        connection: impl Future<Output = Result<(), E>>,
         failed: impl FnOnce(E) -> CliError,
         output: &CommandOutput,
     ) -> Result<(), CliError> {
-        let mut talk = std::pin::pin!(talk);
-        let talked = loop {
+        let mut connection = std::pin::pin!(connection);
+        let outcome = loop {
             tokio::select! {
-                talked = &mut talk => break talked.map_err(failed),
+                outcome = &mut connection => break outcome.map_err(failed),
                 Some(_) = self.events.recv() => {}
-                words = self.reloads.next() => output.note(&words)?,
+                notice = self.reloads.next() => output.note(&notice)?,
                 signal = self.signals.next() => {
                     self.door.service.drain();
                     self.stop(signal)?;
@@ -527,14 +530,14 @@ impl RunSession {
             }
         };
         // A signal is a normal way to end such a command.
-        let ended = self.shut_down().await.or_else(|error| {
+        let shutdown_outcome = self.shut_down().await.or_else(|error| {
             if error.code == Code::INTERRUPTED {
                 Ok(())
             } else {
                 Err(error)
             }
         });
-        talked.and(ended)
+        outcome.and(shutdown_outcome)
     }
 
     /// Ends the swarm; running turns may finish first. Fails if a signal was the reason.
@@ -545,7 +548,7 @@ impl RunSession {
         loop {
             tokio::select! {
                 biased;
-                Some(event) = self.events.recv() => self.note_unasked(&event)?,
+                Some(event) = self.events.recv() => self.note_unfollowed_turn(&event)?,
                 _ = &mut ending => break,
                 Some(question) = self.questions.next() => drop(self.put(question, None).await?),
                 signal = self.signals.next() => self.stop(signal)?,
@@ -569,6 +572,7 @@ impl RunSession {
     }
 }
 
+/// Creates the recorder of test cases for the studio.
 fn recorder(prepared: &PreparedProject, args: &StartArgs) -> Arc<dyn CaseRecorder> {
     let root = prepared.bundle.root();
     Arc::new(SwarmRecorder::new(
@@ -578,6 +582,7 @@ fn recorder(prepared: &PreparedProject, args: &StartArgs) -> Arc<dyn CaseRecorde
     ))
 }
 
+/// Returns the error of a command that a signal ended.
 pub(super) fn interrupted_by(signal: StopSignal) -> CliError {
     CliError::stopped(signal.exit(), "Interrupted.")
 }

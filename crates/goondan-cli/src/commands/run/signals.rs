@@ -38,15 +38,16 @@ impl StopSignal {
     }
 }
 
-/// Signals that the command handles itself.
-/// These are the first one, and the first one after each [`SignalReceiver::clear`]. Any other
-/// signal ends
-/// the command at once.
+/// Receives the signals that the command handles itself: the first signal, and the first one after
+/// each [`SignalReceiver::clear`]. Every other signal ends the command at once.
 #[derive(Debug)]
 pub(crate) struct SignalReceiver {
+    /// Signal that [`SignalReceiver::next`] returns again.
     returned: Option<StopSignal>,
     arrived: UnboundedReceiver<StopSignal>,
+    /// The next signal ends the command at once.
     next_ends: Arc<AtomicBool>,
+    /// Ends the command because another node has taken over.
     taken_over: UnboundedSender<()>,
 }
 
@@ -89,9 +90,8 @@ impl SignalReceiver {
     }
 }
 
-/// Runs `command` with the signals of the process.
-/// If one more arrives than the command handles, the command is dropped; accepted inputs are on
-/// disk.
+/// Runs `command` with a receiver of the stop signals: Ctrl-C (SIGINT) and SIGTERM. A signal that
+/// the command does not handle drops the command at once; accepted inputs are on disk.
 pub(crate) async fn watched(
     command: impl AsyncFnOnce(SignalReceiver) -> Result<(), CliError>,
 ) -> Result<(), CliError> {
@@ -100,7 +100,12 @@ pub(crate) async fn watched(
     let (hurry, hurried) = oneshot::channel();
     let (taken_over, mut is_taken_over) = mpsc::unbounded_channel();
     let next_ends = Arc::new(AtomicBool::new(false));
-    tokio::spawn(pass_on(source, sender, Arc::clone(&next_ends), hurry));
+    tokio::spawn(forward_signals(
+        source,
+        sender,
+        Arc::clone(&next_ends),
+        hurry,
+    ));
     tokio::select! {
         biased;
         Ok(signal) = hurried => Err(CliError::stopped(signal.exit(), "Ended at once.")
@@ -110,7 +115,9 @@ pub(crate) async fn watched(
     }
 }
 
-async fn pass_on(
+/// Forwards the signals that the command handles to `sender`. Sends the first other signal to
+/// `hurry`, and ends the process if the command does not end in time.
+async fn forward_signals(
     mut source: Source,
     sender: UnboundedSender<StopSignal>,
     next_ends: Arc<AtomicBool>,
@@ -150,19 +157,22 @@ impl HangupSignals {
         })
     }
 
-    /// Waits for a reload request.
+    /// Waits for a reload request (SIGHUP). If SIGHUP came because the terminal was closed, ends the
+    /// process with SIGTERM instead, and never returns.
     pub(crate) async fn next(&mut self) {
         let received = self.signals.recv().await;
-        if self.had_terminal && !has_terminal() {
+        let lost_terminal = self.had_terminal && !has_terminal();
+        if lost_terminal {
             // The other signal handlers end the process. Raising SIGTERM can't fail.
             let _ = nix::sys::signal::raise(nix::sys::signal::Signal::SIGTERM);
         }
-        if received.is_none() || self.had_terminal && !has_terminal() {
+        if received.is_none() || lost_terminal {
             std::future::pending().await
         }
     }
 }
 
+/// Returns whether standard input or standard error is an open terminal.
 #[cfg(unix)]
 fn has_terminal() -> bool {
     crate::output::CommandOutput::stdin_is_terminal()
@@ -171,17 +181,18 @@ fn has_terminal() -> bool {
 
 #[cfg(not(unix))]
 impl HangupSignals {
+    /// Creates a receiver that never receives a signal.
     pub(crate) fn open() -> io::Result<Self> {
         Ok(HangupSignals {})
     }
 
-    /// Waits forever, because the platform has no such signal.
+    /// Never completes, because the platform has no such signal.
     pub(crate) async fn next(&mut self) {
         std::future::pending().await
     }
 }
 
-/// Source of signals. After [`Source::open`] they no longer end the process.
+/// Source of SIGINT and SIGTERM. After [`Source::open`], they no longer end the process.
 #[cfg(unix)]
 struct Source {
     interrupt: tokio::signal::unix::Signal,
@@ -190,6 +201,7 @@ struct Source {
 
 #[cfg(unix)]
 impl Source {
+    /// Takes over SIGINT and SIGTERM, so that they no longer end the process.
     fn open() -> io::Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
         Ok(Source {
@@ -198,6 +210,7 @@ impl Source {
         })
     }
 
+    /// Waits for the next signal.
     async fn next(&mut self) -> StopSignal {
         tokio::select! {
             Some(()) = self.interrupt.recv() => StopSignal::Interrupt,

@@ -38,16 +38,16 @@ pub(super) async fn ask(
         OutputFormat::Json if CommandOutput::stdout_is_terminal() => output.json_pretty(&report)?,
         OutputFormat::Json | OutputFormat::StreamJson => output.json_line(&report)?,
     }
-    let ended = session.shut_down().await;
+    let shutdown_outcome = session.shut_down().await;
     match error {
-        Some(error) if reason == FinishReason::Cancelled => Err(match ended {
-            Err(stopped) => CliError {
+        Some(error) if reason == FinishReason::Cancelled => Err(match shutdown_outcome {
+            Err(interruption) => CliError {
                 message: GRACE_PERIOD_OVER.to_owned(),
-                ..stopped
+                ..interruption
             },
             Ok(()) => error,
         }),
         Some(error) => Err(error),
-        None => ended,
+        None => shutdown_outcome,
     }
 }

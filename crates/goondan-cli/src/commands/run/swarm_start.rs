@@ -35,19 +35,19 @@ pub(super) async fn start_swarm(
     let swarm = launch.args.swarm.as_deref();
     let end = remote::wait_end();
     loop {
-        let found = tokio::select! {
-            found = remote::running(&prepared.bundle, swarm, state_root, end) => found,
+        let remote_swarm = tokio::select! {
+            remote_swarm = remote::running(&prepared.bundle, swarm, state_root, end) => remote_swarm,
             signal = signals.next() => return Err(interrupted_by(signal)),
         };
-        if let Some(remote) = found {
+        if let Some(remote) = remote_swarm {
             return Ok(SwarmStart::Elsewhere(Box::new(remote)));
         }
-        let all = (prepared.clone(), launch, Arc::clone(&approver));
-        match start_here(all, signals, state_root, output).await {
+        let start_arguments = (prepared.clone(), launch, Arc::clone(&approver));
+        match start_here(start_arguments, signals, state_root, output).await {
             Ok((swarm, events)) => return Ok(SwarmStart::Here(swarm, events)),
             // Another process was faster and is about to open its endpoint.
-            Err(not_run) if not_run.is_held && Instant::now() < end => {}
-            Err(not_run) => return Err(not_run.error),
+            Err(failure) if failure.is_held && Instant::now() < end => {}
+            Err(failure) => return Err(failure.error),
         }
     }
 }
@@ -62,30 +62,30 @@ async fn start_here(
 ) -> Result<(Swarm, UnboundedReceiver<SwarmEvent>), SwarmStartFailure> {
     let leave = CancellationToken::new();
     let may_leave = launch.waits && launch.args.store.is_given();
-    let mut left_by = None;
+    let mut leave_signal = None;
     let mut starting = std::pin::pin!(project::start(
         prepared, launch, approver, &leave, state_root, output
     ));
     let started = loop {
         tokio::select! {
             started = &mut starting => break started,
-            signal = signals.next(), if may_leave && left_by.is_none() => {
-                left_by = Some(signal);
+            signal = signals.next(), if may_leave && leave_signal.is_none() => {
+                leave_signal = Some(signal);
                 leave.cancel();
                 output.note("Finishing the running turns of this node. Press Ctrl-C again to \
                     leave them to other nodes at once.")?;
             }
         }
     };
-    match (started, left_by) {
+    match (started, leave_signal) {
         (Err(SwarmStartFailure { error, .. }), Some(signal))
             if error.code == Code::SWARM_STOPPED =>
         {
             Err(interrupted_by(signal).into())
         }
-        (started, left_by) => {
+        (started, leave_signal) => {
             // This node leads now, so the signal applies to the swarm.
-            left_by
+            leave_signal
                 .into_iter()
                 .for_each(|signal| signals.put_back(signal));
             started

@@ -41,7 +41,7 @@ impl Terminal {
         raw.control_chars[SpecialCharacterIndices::VMIN as usize] = 1;
         raw.control_chars[SpecialCharacterIndices::VTIME as usize] = 0;
         tcsetattr(std::io::stdin(), SetArg::TCSADRAIN, &raw)?;
-        say("\u{1b}[?2004h");
+        write_sequence("\u{1b}[?2004h");
         Ok(())
     }
 
@@ -52,12 +52,13 @@ impl Terminal {
         // A closed terminal needs nothing.
         let _ = tcsetattr(std::io::stdin(), SetArg::TCSADRAIN, before);
         // The prompt enabled bracketed paste; the shell enables it again if needed.
-        say("\u{1b}[?2004l");
+        write_sequence("\u{1b}[?2004l");
     }
 }
 
+/// Writes an escape sequence to standard output, if that is a terminal. Errors are ignored.
 #[cfg(unix)]
-fn say(sequence: &str) {
+fn write_sequence(sequence: &str) {
     let mut stdout = std::io::stdout();
     if std::io::IsTerminal::is_terminal(&stdout) {
         let _ = std::io::Write::write_all(&mut stdout, sequence.as_bytes());

@@ -24,7 +24,8 @@ pub(crate) struct UnpromptedAnswer<'e> {
 }
 
 impl<'e> UnpromptedAnswer<'e> {
-    /// Reads the end of such a turn from `event`. `is_mine` recognizes events sent by this run.
+    /// Reads the end of such a turn from `event`; `None` for other events, and if another agent
+    /// receives the answer. `is_mine` recognizes the events that this run sent.
     pub(crate) fn of(event: &'e SwarmEvent, is_mine: impl Fn(&str) -> bool) -> Option<Self> {
         match event {
             SwarmEvent::TurnEnded {
@@ -46,33 +47,34 @@ impl<'e> UnpromptedAnswer<'e> {
 
     /// Formats the answer with its cause; `None` if it is empty.
     pub(crate) fn words(&self) -> Option<String> {
-        let said = self.answer_text()?;
+        let text = self.answer_text()?;
         let instance = untrusted_text::line(self.instance);
         // Indented, so that further lines can't be mistaken for output of gdn.
-        let said = untrusted_text::lines(said)
+        let text = untrusted_text::lines(text)
             .to_string()
             .replace('\n', "\n  ");
         Some(match self.cause {
-            INPUT_EVENT => format!("{instance} ended that turn: {said}"),
-            RESPONSE_EVENT => format!("{instance}, after a response arrived: {said}"),
-            CRON_EVENT => format!("{instance}, on schedule: {said}"),
-            _ => format!("{instance}, after a message from another agent: {said}"),
+            INPUT_EVENT => format!("{instance} ended that turn: {text}"),
+            RESPONSE_EVENT => format!("{instance}, after a response arrived: {text}"),
+            CRON_EVENT => format!("{instance}, on schedule: {text}"),
+            _ => format!("{instance}, after a message from another agent: {text}"),
         })
     }
 
+    /// Returns the text of the answer or its error; `None` if both are empty.
     fn answer_text(&self) -> Option<String> {
         let error = match (&self.result.error, self.result.finish_reason) {
             (Some(error), _) => Some((error.code.clone(), error.message.clone())),
             (None, FinishReason::TextResponse) => None,
             (None, _) => turn_error(self.result).map(|error| (error.code, error.message)),
         };
-        let said = error.map_or_else(
+        let text = error.map_or_else(
             || self.result.response_text(),
             |(code, message)| format!("[{code}] {message}"),
         );
-        let cut = self.result.model_finish_reason.as_ref();
-        let note = cut.map(|reason| format!(" [incomplete: {}]", reason.as_str()));
-        (!said.is_empty()).then(|| said + &note.unwrap_or_default())
+        let incomplete_reason = self.result.model_finish_reason.as_ref();
+        let note = incomplete_reason.map(|reason| format!(" [incomplete: {}]", reason.as_str()));
+        (!text.is_empty()).then(|| text + &note.unwrap_or_default())
     }
 }
 

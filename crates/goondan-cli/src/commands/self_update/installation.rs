@@ -43,8 +43,8 @@ pub(super) struct InstalledProgram {
 }
 
 impl InstalledProgram {
-    /// Finds the installation of this program.
-    /// Without a receipt, fails with the command that updates the program.
+    /// Finds the installation of this program. Fails without an install receipt for this version;
+    /// the error names the command that updates the program.
     pub(super) fn find() -> Result<InstalledProgram, CliError> {
         let binary = std::env::current_exe().and_then(|path| path.canonicalize());
         let binary = binary.map_err(|error| {
@@ -64,7 +64,7 @@ impl InstalledProgram {
                 prefix,
                 receipt,
             }),
-            None => Err(elsewhere(&binary, &prefix)),
+            None => Err(no_receipt_error(&binary, &prefix)),
         }
     }
 
@@ -81,19 +81,21 @@ impl InstalledProgram {
     }
 }
 
-fn elsewhere(binary: &Path, prefix: &Path) -> CliError {
-    let shown = binary.display();
+/// Returns the error of a program without a receipt. It names the update command of the package
+/// manager that installed the program, if that is known.
+fn no_receipt_error(binary: &Path, prefix: &Path) -> CliError {
+    let program_path = binary.display();
     match package_manager(binary, has_wheel(prefix)) {
         Some((SOURCE, command)) => CliError::configuration(format!(
-            "{shown} was built from source, so `gdn self update` cannot update it."
+            "{program_path} was built from source, so `gdn self update` cannot update it."
         ))
         .suggest(format!("Run `{command}` in the repository.")),
-        Some((who, command)) => CliError::configuration(format!(
-            "{shown} was installed with {who}, so `gdn self update` cannot update it."
+        Some((manager, command)) => CliError::configuration(format!(
+            "{program_path} was installed with {manager}, so `gdn self update` cannot update it."
         ))
         .suggest(format!("Run `{command}`.")),
         None => CliError::configuration(format!(
-            "{shown} has no installation receipt, so `gdn \
+            "{program_path} has no installation receipt, so `gdn \
             self update` cannot update it."
         ))
         .suggest(format!(
@@ -147,7 +149,7 @@ fn package_manager(binary: &Path, has_wheel: bool) -> Option<(&'static str, &'st
     ];
     rows.into_iter()
         .find(|(fits, ..)| *fits)
-        .map(|(_, who, command)| (who, command))
+        .map(|(_, manager, command)| (manager, command))
 }
 
 /// Returns whether pip metadata of the package exists below `prefix`.

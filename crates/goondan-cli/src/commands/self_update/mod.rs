@@ -44,17 +44,18 @@ struct SelfUpdateArgs {
     check: bool,
 }
 
+/// Replaces this program with the newest version, or only checks for one.
 pub(crate) async fn run(args: &SelfArgs, output: &CommandOutput) -> Result<(), CliError> {
     let SelfCommand::Update(SelfUpdateArgs { check }) = &args.command;
-    let place = InstalledProgram::find()?;
-    let source = ReleaseServer::new(&place.receipt).await?;
+    let program = InstalledProgram::find()?;
+    let source = ReleaseServer::new(&program.receipt).await?;
     let release = source.newest().await?;
     let installed = version(env!("CARGO_PKG_VERSION"))?;
     let is_newer = release.version > installed;
     if is_newer && !check {
         output.note(&format!("Downloading {}.", release.file))?;
         let archive = source.download(&release).await?;
-        swap::swap(&place, &release, &archive)?;
+        swap::swap(&program, &release, &archive)?;
     }
     let (newest, updated) = (&release.version, is_newer && !check);
     if output.json {
@@ -72,10 +73,12 @@ pub(crate) async fn run(args: &SelfArgs, output: &CommandOutput) -> Result<(), C
     })
 }
 
+/// Parses a version.
 fn version(text: &str) -> Result<Version, CliError> {
     Version::parse(text).map_err(|error| failed(format!("`{text}` is not a version: {error}.")))
 }
 
+/// Returns an error of the update.
 fn failed(message: impl Into<String>) -> CliError {
     CliError::new(CommandExit::Failure, Code::UPDATE_ERROR, message)
 }

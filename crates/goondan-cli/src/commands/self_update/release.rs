@@ -42,10 +42,11 @@ pub(super) struct ReleaseServer {
 }
 
 impl ReleaseServer {
+    /// Creates a client for the server that the receipt names.
     pub(super) async fn new(receipt: &InstallReceipt) -> Result<ReleaseServer, CliError> {
         let base = receipt.base.trim_end_matches('/').to_owned();
         let is_local = is_local(&base);
-        let make = move || {
+        let build_client = move || {
             Client::builder()
                 .user_agent(concat!("goondan/", env!("CARGO_PKG_VERSION")))
                 .connect_timeout(CONNECT_TIMEOUT)
@@ -56,10 +57,10 @@ impl ReleaseServer {
                 .build()
         };
         // Loading the system certificates blocks.
-        let made = tokio::task::spawn_blocking(make)
+        let client_result = tokio::task::spawn_blocking(build_client)
             .await
             .map_err(|panic| failed(format!("{panic}.")))?;
-        let client = made.map_err(|error| {
+        let client = client_result.map_err(|error| {
             failed(format!(
                 "Could not create the HTTP client: \
             {error}."
@@ -72,11 +73,12 @@ impl ReleaseServer {
         })
     }
 
+    /// Returns the newest release for this system. Fails if there is none.
     pub(super) async fn newest(&self) -> Result<ProgramRelease, CliError> {
         let list = self
             .get("latest/download/SHA256SUMS", MAX_CHECKSUM_LIST_BYTES)
             .await?;
-        parse(&String::from_utf8_lossy(&list), &self.target).ok_or_else(|| {
+        parse_checksums(&String::from_utf8_lossy(&list), &self.target).ok_or_else(|| {
             failed(format!(
                 "{} has no release for {}.",
                 untrusted_text::line(&self.base),
@@ -114,28 +116,29 @@ impl ReleaseServer {
         ))
     }
 
-    async fn get(&self, path: &str, largest: usize) -> Result<Vec<u8>, CliError> {
-        let address = format!("{}/{path}", self.base);
-        let url = Url::parse(&address)
-            .map_err(|error| failed(format!("`{}`: {error}.", untrusted_text::line(&address))))?;
-        let sent = self
+    /// Downloads a file. Fails if it is larger than `max_bytes` bytes.
+    async fn get(&self, path: &str, max_bytes: usize) -> Result<Vec<u8>, CliError> {
+        let url_text = format!("{}/{path}", self.base);
+        let url = Url::parse(&url_text)
+            .map_err(|error| failed(format!("`{}`: {error}.", untrusted_text::line(&url_text))))?;
+        let answer = self
             .client
             .get(url)
             .send()
             .await
             .and_then(reqwest::Response::error_for_status);
-        let mut response = sent.map_err(|error| unreached(&address, &error))?;
+        let mut response = answer.map_err(|error| connection_error(&url_text, &error))?;
         let mut body = Vec::new();
         while let Some(piece) = response
             .chunk()
             .await
-            .map_err(|error| unreached(&address, &error))?
+            .map_err(|error| connection_error(&url_text, &error))?
         {
             body.extend_from_slice(&piece);
-            if body.len() > largest {
+            if body.len() > max_bytes {
                 return Err(failed(format!(
-                    "{} is larger than {largest} bytes.",
-                    untrusted_text::line(&address)
+                    "{} is larger than {max_bytes} bytes.",
+                    untrusted_text::line(&url_text)
                 )));
             }
         }
@@ -150,24 +153,25 @@ fn is_local(base: &str) -> bool {
         .is_some_and(|url| matches!(url.host_str(), Some("localhost" | "127.0.0.1" | "[::1]")))
 }
 
-fn unreached(address: &str, error: &reqwest::Error) -> CliError {
-    let mut why = error.to_string();
+/// Returns the error of a failed request, with all its causes.
+fn connection_error(address: &str, error: &reqwest::Error) -> CliError {
+    let mut causes = error.to_string();
     let mut cause = std::error::Error::source(error);
     while let Some(next) = cause {
-        why = format!("{why}: {next}");
+        causes = format!("{causes}: {next}");
         cause = next.source();
     }
     let message = format!(
         "{} can't be read: {}.",
         untrusted_text::line(address),
-        untrusted_text::line(why)
+        untrusted_text::line(causes)
     );
     CliError::new(CommandExit::Network, Code::UPDATE_ERROR, message)
         .suggest("Check the network, then try again.")
 }
 
 /// Finds the release for `target` in a checksum list, in the format of `sha256sum`.
-fn parse(sums: &str, target: &str) -> Option<ProgramRelease> {
+fn parse_checksums(sums: &str, target: &str) -> Option<ProgramRelease> {
     sums.lines().find_map(|line| {
         let (sha256, file) = line.split_once("  ")?;
         let folder = file.strip_suffix(".tar.gz").or(file.strip_suffix(".zip"))?;
@@ -201,12 +205,17 @@ mod tests {
             gdn-0.2.0-rc.1-x86_64-pc-windows-msvc.zip\n\
              {sum}  install.sh\n"
         );
-        let release = parse(&list, "x86_64-unknown-linux-musl").unwrap();
+        let release = parse_checksums(&list, "x86_64-unknown-linux-musl").unwrap();
         assert_eq!(release.version.to_string(), "0.2.0-rc.1");
         assert_eq!(release.folder, "gdn-0.2.0-rc.1-x86_64-unknown-linux-musl");
-        assert_eq!(parse(&list, "x86_64-pc-windows-msvc").unwrap().sha256, sum);
+        assert_eq!(
+            parse_checksums(&list, "x86_64-pc-windows-msvc")
+                .unwrap()
+                .sha256,
+            sum
+        );
         for other in ["linux-musl", "x86_64-unknown-linux-gnu", ""] {
-            assert_eq!(parse(&list, other), None, "{other}");
+            assert_eq!(parse_checksums(&list, other), None, "{other}");
         }
     }
 
@@ -215,7 +224,7 @@ mod tests {
         let target = "x86_64-unknown-linux-musl";
         for sum in ["", "ab", &"AB".repeat(32), &"zz".repeat(32)] {
             assert_eq!(
-                parse(&format!("{sum}  gdn-0.2.0-{target}.tar.gz\n"), target),
+                parse_checksums(&format!("{sum}  gdn-0.2.0-{target}.tar.gz\n"), target),
                 None,
                 "{sum}"
             );
@@ -223,7 +232,7 @@ mod tests {
         let sum = "ab".repeat(32);
         for version in ["../../x", "0.2", "latest"] {
             assert_eq!(
-                parse(&format!("{sum}  gdn-{version}-{target}.tar.gz\n"), target),
+                parse_checksums(&format!("{sum}  gdn-{version}-{target}.tar.gz\n"), target),
                 None,
                 "{version}"
             );

@@ -16,44 +16,45 @@ use goondan::spec::reason;
 /// Unpacks the archive next to the program, checks that the new program runs, and swaps it in.
 /// On failure the old program stays.
 pub(super) fn swap(
-    place: &InstalledProgram,
+    program: &InstalledProgram,
     release: &ProgramRelease,
     archive: &[u8],
 ) -> Result<(), CliError> {
-    let beside = place.binary.parent().unwrap_or(&place.prefix);
+    let program_dir = program.binary.parent().unwrap_or(&program.prefix);
     // In the same directory, so that the swap is one rename.
     let work = tempfile::Builder::new()
         .prefix(".gdn-update-")
-        .tempdir_in(beside)
-        .map_err(|error| unwritten(place, &error))?;
+        .tempdir_in(program_dir)
+        .map_err(|error| not_replaced_error(program, &error))?;
     let file = work.path().join(&release.file);
-    fs::write(&file, archive).map_err(|error| unwritten(place, &error))?;
+    fs::write(&file, archive).map_err(|error| not_replaced_error(program, &error))?;
     unpack(&file, work.path())?;
     let folder = work.path().join(&release.folder);
     let new = folder
         .join("bin")
         .join(if cfg!(windows) { "gdn.exe" } else { "gdn" });
-    let (said, wanted) = (reported_version(&new)?, format!("gdn {}", release.version));
-    if said != wanted {
+    let (reported, expected) = (reported_version(&new)?, format!("gdn {}", release.version));
+    if reported != expected {
         let message = format!(
-            "The new program reports the version `{}`, not `{wanted}`.",
-            untrusted_text::line(said)
+            "The new program reports the version `{}`, not `{expected}`.",
+            untrusted_text::line(reported)
         );
         return Err(failed(message).suggest("Nothing was changed. Report this bug."));
     }
-    let put = || {
-        copy(&folder.join("share"), &place.prefix.join("share"))?;
+    let replace_files = || {
+        copy(&folder.join("share"), &program.prefix.join("share"))?;
         File::open(&new)?.sync_all()?;
-        replace(&new, &place.binary)?;
-        place.note(release.version.to_string())
+        replace(&new, &program.binary)?;
+        program.note(release.version.to_string())
     };
-    put().map_err(|error| unwritten(place, &error))
+    replace_files().map_err(|error| not_replaced_error(program, &error))
 }
 
-fn unwritten(place: &InstalledProgram, error: &io::Error) -> CliError {
+/// Returns the error of program files that can't be written.
+fn not_replaced_error(program: &InstalledProgram, error: &io::Error) -> CliError {
     failed(format!(
         "The files below {} can't be replaced: {error}.",
-        place.prefix.display(),
+        program.prefix.display(),
         error = reason(error)
     ))
     .suggest("Run the command as the user who installed it.")
@@ -67,16 +68,16 @@ fn unpack(file: &Path, into: &Path) -> Result<(), CliError> {
             .join("System32\\tar.exe"),
         false => PathBuf::from("tar"),
     };
-    let told = Command::new(&tar)
+    let outcome = Command::new(&tar)
         .arg("-xf")
         .arg(file)
         .arg("-C")
         .arg(into)
         .stdin(Stdio::null())
         .output();
-    let problem = match told {
-        Ok(told) if told.status.success() => return Ok(()),
-        Ok(told) => String::from_utf8_lossy(&told.stderr).trim().to_owned(),
+    let problem = match outcome {
+        Ok(outcome) if outcome.status.success() => return Ok(()),
+        Ok(outcome) => String::from_utf8_lossy(&outcome.stderr).trim().to_owned(),
         Err(error) => error.to_string(),
     };
     Err(failed(format!(
@@ -89,18 +90,18 @@ fn unpack(file: &Path, into: &Path) -> Result<(), CliError> {
 
 /// Returns the output of `program --version`.
 fn reported_version(program: &Path) -> Result<String, CliError> {
-    let told = Command::new(program)
+    let outcome = Command::new(program)
         .arg("--version")
         .stdin(Stdio::null())
         .output();
-    let told = told.map_err(|error| {
+    let outcome = outcome.map_err(|error| {
         failed(format!(
             "The new program can't be started: {error}.",
             error = reason(&error)
         ))
         .suggest("Nothing was changed. Report this bug.")
     })?;
-    Ok(String::from_utf8_lossy(&told.stdout).trim().to_owned())
+    Ok(String::from_utf8_lossy(&outcome.stdout).trim().to_owned())
 }
 
 /// Copies the files below `from` to `to`, recursively.

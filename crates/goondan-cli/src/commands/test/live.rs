@@ -27,7 +27,7 @@ pub(super) struct TestLiveArgs {
     #[arg(long, value_name = "N", requires = "live", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_RUNS)))]
     runs: Option<u32>,
     /// Require this share of runs to pass, from 0 to 1 [default: `live.passRate` of the case, or 1]
-    #[arg(long, value_name = "RATE", requires = "live", value_parser = rate)]
+    #[arg(long, value_name = "RATE", requires = "live", value_parser = parse_rate)]
     pass_rate: Option<f64>,
     /// Use this Model of the project for `judge` checks [default: `live.judge` of the case, or the
     /// only Model]
@@ -61,16 +61,18 @@ impl TestLiveArgs {
             );
         }
         // All judge models are resolved before the first model call.
-        for (folder, named) in judged_projects(options) {
+        for (folder, judge_name) in judged_projects(options) {
             let Some(bundle) = bundles.get(&folder) else {
                 continue;
             };
-            model_of(bundle, self.judge.as_deref().or(named.as_deref())).map_err(|problem| {
-                CliError::usage(format!("{}.", in_sentence_case(&problem))).suggest(format!(
-                    "Name a Model of the project in {} with `--judge`. No model was called.",
-                    folder.display()
-                ))
-            })?;
+            model_of(bundle, self.judge.as_deref().or(judge_name.as_deref())).map_err(
+                |problem| {
+                    CliError::usage(format!("{}.", in_sentence_case(&problem))).suggest(format!(
+                        "Name a Model of the project in {} with `--judge`. No model was called.",
+                        folder.display()
+                    ))
+                },
+            )?;
         }
         let Self {
             runs,
@@ -89,7 +91,8 @@ impl TestLiveArgs {
     }
 }
 
-fn rate(text: &str) -> Result<f64, String> {
+/// Parses a share of runs, from 0 to 1.
+fn parse_rate(text: &str) -> Result<f64, String> {
     let rate = text.parse().ok().filter(|rate| (0.0..=1.0).contains(rate));
     rate.ok_or_else(|| "a share of runs is a number from 0 to 1, such as 0.8".to_owned())
 }

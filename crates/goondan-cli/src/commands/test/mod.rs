@@ -116,12 +116,12 @@ pub(crate) fn run(
     } else {
         TestReportFormat::Text
     }) {
-        TestReportFormat::Text => run_aloud(&options, output)?,
+        TestReportFormat::Text => run_and_print(&options, output)?,
         TestReportFormat::Json => {
-            run_silently(&options, output, |summary| output.json_text(&json(summary)))?
+            run_with_spinner(&options, output, |summary| output.json_text(&json(summary)))?
         }
         TestReportFormat::Junit => {
-            run_silently(&options, output, |summary| output.foreign(&junit(summary)))?
+            run_with_spinner(&options, output, |summary| output.foreign(&junit(summary)))?
         }
     };
     match summary.is_good() {
@@ -131,14 +131,14 @@ pub(crate) fn run(
 }
 
 /// Prints each test case once it and all earlier ones have ended.
-fn run_aloud(options: &RunOptions, output: &CommandOutput) -> Result<RunSummary, CliError> {
+fn run_and_print(options: &RunOptions, output: &CommandOutput) -> Result<RunSummary, CliError> {
     let mut activity = ActivitySpinner::new(output);
     let mut printed = Ok(());
     activity.show("running cases");
     let summary = run_cases(options, &mut |report| {
         activity.hide();
         if printed.is_ok() {
-            printed = output.piece(&coloured(report));
+            printed = output.piece(&colored_report(report));
         }
         activity.show("running cases");
     });
@@ -156,7 +156,8 @@ fn run_aloud(options: &RunOptions, output: &CommandOutput) -> Result<RunSummary,
     Ok(summary)
 }
 
-fn run_silently(
+/// Runs the test cases with a spinner, then prints the summary with `print`.
+fn run_with_spinner(
     options: &RunOptions,
     output: &CommandOutput,
     print: impl FnOnce(&RunSummary) -> Result<(), CliError>,
@@ -171,6 +172,8 @@ fn run_silently(
     Ok(summary)
 }
 
+/// Prints which rules of the reference no test case names, and how many a test case names. With
+/// `--json`, prints all rules with their test cases.
 fn coverage(paths: &[PathBuf], output: &CommandOutput) -> Result<(), CliError> {
     let found = discover(paths);
     let coverage = RuleCoverage::of(found.cases.iter().map(|located| &located.case));
@@ -187,7 +190,8 @@ fn coverage(paths: &[PathBuf], output: &CommandOutput) -> Result<(), CliError> {
     }
 }
 
-fn coloured(report: &CaseReport) -> String {
+/// Formats the result of a test case, with a color for its outcome.
+fn colored_report(report: &CaseReport) -> String {
     let colour = match report.outcome {
         CaseOutcome::Passed => style::GOOD,
         CaseOutcome::Skipped(_) => style::WARNING,
@@ -200,6 +204,7 @@ fn coloured(report: &CaseReport) -> String {
     }
 }
 
+/// Returns the text in this style.
 fn paint(text: &str, colour: anstyle::Style) -> String {
     format!("{colour}{text}{colour:#}")
 }

@@ -43,7 +43,7 @@ pub(super) struct TestRecordArgs {
     /// Run the real tools in the test instead of mocking their results; skips the trial run
     #[arg(long)]
     run_tools: bool,
-    /// Write the test case to this file, NAME.case.yaml
+    /// Write the test case to this file; its name must end in `.case.yaml`
     #[arg(short, long, value_name = "FILE", required = true)]
     output: PathBuf,
     /// Replace an existing file
@@ -56,7 +56,9 @@ pub(super) struct TestRecordArgs {
     store: StoreArgs,
 }
 
-/// Writes a test case. It has to pass first, unless it runs tools.
+/// Records a conversation as a test case. Runs the new test case, and writes the file only if it
+/// passes. A test case that runs tools is written without this run, because tools may not be
+/// repeatable.
 pub(super) fn run(
     args: &TestRecordArgs,
     state_root: &StateRoot,
@@ -75,7 +77,7 @@ pub(super) fn run(
         output,
     )?;
     let root = std::path::absolute(root)?;
-    let kept = block_on(kept(args, &root, state_root))?;
+    let recorded = block_on(read_history(args, &root, state_root))?;
     let environment = goondan::environment(&root, None);
     let mask = CassetteMask::of_environment(
         &environment.map_err(|problem| CliError::configuration(problem.message))?,
@@ -85,19 +87,18 @@ pub(super) fn run(
         name,
         project: relative(&folder.canonicalize()?, &root.canonicalize()?),
         bundle: &bundle,
-        conversations: kept.conversations,
+        conversations: recorded.conversations,
         mask: &mask,
         runs_tools: args.run_tools,
     };
-    let text = record(&kept.history, &source).map_err(|reason| not_recorded(&reason))?;
-    // A test case that runs tools is not tried, because their effects may not be repeatable.
-    let file =
-        write_case(&text, folder, &bundle, !args.run_tools).map_err(|error| match error {
-            RecordError::Unrecordable(reason) => not_recorded(&reason),
-            RecordError::Io(error) => CliError::from(error),
-        })?;
+    let text = record(&recorded.history, &source).map_err(|reason| not_recorded(&reason))?;
+    let must_pass = !args.run_tools;
+    let file = write_case(&text, folder, &bundle, must_pass).map_err(|error| match error {
+        RecordError::Unrecordable(reason) => not_recorded(&reason),
+        RecordError::Io(error) => CliError::from(error),
+    })?;
     file.persist(&args.output).map_err(|error| error.error)?;
-    let from = untrusted_text::line(kept.history.instance());
+    let from = untrusted_text::line(recorded.history.instance());
     output.note(&format!(
         "Recorded {from} to {}. Run the test case with `gdn test {}`.",
         untrusted_text::line(args.output.display()),
@@ -105,7 +106,8 @@ pub(super) fn run(
     ))
 }
 
-async fn kept(
+/// Reads the conversation to record, and the conversations that it caused.
+async fn read_history(
     args: &TestRecordArgs,
     root: &Path,
     state_root: &StateRoot,
@@ -121,23 +123,23 @@ async fn kept(
         None => args.instance.clone(),
     };
     let found = instances::choose(&all, &name)?.ok_or_else(|| instances::unknown(&scope, &name))?;
-    let beside = all
+    let related_ids = all
         .iter()
-        .filter(|one| one.workspace == found.workspace)
-        .map(|one| one.summary.id.clone());
-    let keeper = ConversationReader {
+        .filter(|other| other.workspace == found.workspace)
+        .map(|other| other.summary.id.clone());
+    let reader = ConversationReader {
         database: database.as_ref(),
         found: &found,
     };
     let mut events = Vec::new();
-    for id in beside {
-        events.extend(keeper.events(&id).await?);
+    for id in related_ids {
+        events.extend(reader.events(&id).await?);
     }
     let history = CaseHistory::of(&found.summary.id, &args.turns, events)
         .map_err(|reason| not_recorded(&reason))?;
     let mut conversations = BTreeMap::new();
     for id in history.instances() {
-        let messages = keeper.conversation(&id).await?;
+        let messages = reader.conversation(&id).await?;
         conversations.insert(id, messages);
     }
     Ok(RecordedHistory {
@@ -153,10 +155,12 @@ struct ConversationReader<'k> {
 }
 
 impl ConversationReader<'_> {
+    /// Returns the workspace of the conversation.
     fn workspace(&self) -> &Workspace {
         &self.found.workspace
     }
 
+    /// Reads the events of a conversation.
     async fn events(&self, id: &InstanceId) -> Result<Vec<RuntimeEvent>, CliError> {
         let Some(database) = self.database else {
             return Ok(self
@@ -166,31 +170,33 @@ impl ConversationReader<'_> {
                 .flatten()
                 .collect());
         };
-        let looking = database
+        let reader = database
             .look(self.workspace())
             .await
             .map_err(|error| store::unusable(&error))?;
-        looking
+        reader
             .events(id, 0)
             .await
             .map_err(|error| store::failed(&error))
     }
 
+    /// Reads the messages of a conversation.
     async fn conversation(&self, id: &InstanceId) -> Result<Vec<Arc<Message>>, CliError> {
         let Some(database) = self.database else {
             return Ok(self.workspace().conversation(id)?.0);
         };
-        let looking = database
+        let reader = database
             .look(self.workspace())
             .await
             .map_err(|error| store::unusable(&error))?;
-        looking
+        reader
             .conversation(id)
             .await
             .map_err(|error| store::failed(&error))
     }
 }
 
+/// Returns the error of a conversation that can't be recorded.
 fn not_recorded(reason: &RecordingError) -> CliError {
     CliError::new(
         CommandExit::Failure,
@@ -229,6 +235,7 @@ fn case_name(path: &Path) -> Result<String, CliError> {
     })
 }
 
+/// Returns the directory of a file; the current directory for a bare file name.
 fn folder_of(path: &Path) -> &Path {
     path.parent()
         .filter(|folder| !folder.as_os_str().is_empty())

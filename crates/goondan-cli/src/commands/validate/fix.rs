@@ -29,13 +29,14 @@ pub(super) fn fix(
     }
     if !output.json {
         for repair in &repairs {
-            print_repair(repair, dry_run, output)?;
+            print_fixes(repair, dry_run, output)?;
         }
     }
     Ok(repairs)
 }
 
-fn print_repair(
+/// Prints the fixes of a file, or the changes as a diff in a dry run.
+fn print_fixes(
     repair: &RepairedFile,
     dry_run: bool,
     output: &CommandOutput,
@@ -46,17 +47,20 @@ fn print_repair(
         return output.foreign(&format!("--- a/{file}\n+++ b/{file}\n{hunks}"));
     }
     let green = style::GOOD;
-    for one in &repair.done {
-        let place = one
+    for diagnostic in &repair.done {
+        let position = diagnostic
             .position
             .map(|at| format!(":{}:{}", at.line, at.column))
             .unwrap_or_default();
-        let change = one
+        let change = diagnostic
             .fix
             .as_ref()
             .map(|fix| fix.title.as_str())
             .unwrap_or_default();
-        let line = format!("{}{place}: {} {change}.", repair.file, one.message);
+        let line = format!(
+            "{}{position}: {} {change}.",
+            repair.file, diagnostic.message
+        );
         output.piece(&format!(
             "{green}fixed{green:#} {}\n",
             untrusted_text::line(line)
@@ -65,8 +69,9 @@ fn print_repair(
     Ok(())
 }
 
+/// Returns the applied fixes as JSON.
 pub(super) fn report(repairs: &[RepairedFile]) -> Vec<Value> {
-    let one = |repair: &RepairedFile, done: &Diagnostic| {
+    let fix_json = |repair: &RepairedFile, done: &Diagnostic| {
         let mut object = json!(done);
         object["file"] = json!(repair.file);
         object["change"] = json!(done.fix.as_ref().map(|fix| &fix.title));
@@ -74,7 +79,7 @@ pub(super) fn report(repairs: &[RepairedFile]) -> Vec<Value> {
     };
     repairs
         .iter()
-        .flat_map(|repair| repair.done.iter().map(move |done| one(repair, done)))
+        .flat_map(|repair| repair.done.iter().map(move |done| fix_json(repair, done)))
         .collect()
 }
 
@@ -92,6 +97,7 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
     Ok(())
 }
 
+/// Returns the error of a file that can't be written.
 fn unwritten(file: &str, error: &io::Error) -> CliError {
     CliError::configuration(format!(
         "`{file}` can't be written: {error}.",

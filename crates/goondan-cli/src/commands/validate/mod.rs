@@ -93,12 +93,12 @@ pub(crate) async fn run(
     }
     if let (true, Some(bundle)) = (args.open, project.bundle.clone()) {
         trust.require(&project, output)?;
-        let found = library_diagnostics(&bundle, state_root).await;
-        let new: Vec<Diagnostic> = found
+        let library_problems = library_diagnostics(&bundle, state_root).await;
+        let new_problems: Vec<Diagnostic> = library_problems
             .into_iter()
             .filter(|problem| !is_reported(&diagnostics, problem))
             .collect();
-        diagnostics.extend(new);
+        diagnostics.extend(new_problems);
     }
     if let (true, Some(bundle)) = (args.connect, project.bundle.clone()) {
         trust.require(&project, output)?;
@@ -139,7 +139,7 @@ pub(crate) async fn run(
 
 /// Loads the libraries that the swarms use and returns the diagnostics.
 async fn library_diagnostics(bundle: &Arc<Bundle>, state_root: &StateRoot) -> Vec<Diagnostic> {
-    let mut found: Vec<Diagnostic> = Vec::new();
+    let mut diagnostics: Vec<Diagnostic> = Vec::new();
     for swarm in bundle.swarms().keys() {
         let builder = Swarm::builder(Arc::clone(bundle))
             .state_root(&state_root.0)
@@ -147,16 +147,18 @@ async fn library_diagnostics(bundle: &Arc<Bundle>, state_root: &StateRoot) -> Ve
         let builder = tool_host::command()
             .into_iter()
             .fold(builder, |builder, host| builder.tool_host(host));
-        let new = builder.open_to_check().await;
-        found.extend(
-            new.into_iter()
-                .filter(|problem| !is_reported(&found, problem))
+        let problems = builder.open_to_check().await;
+        diagnostics.extend(
+            problems
+                .into_iter()
+                .filter(|problem| !is_reported(&diagnostics, problem))
                 .collect::<Vec<_>>(),
         );
     }
-    found
+    diagnostics
 }
 
+/// Returns whether `known` already contains the problem, at any position.
 fn is_reported(known: &[Diagnostic], problem: &Diagnostic) -> bool {
     let same =
         |one: &Diagnostic| (&one.message, &one.resource) == (&problem.message, &problem.resource);
@@ -170,15 +172,16 @@ async fn server_diagnostics(
 ) -> Result<Vec<Diagnostic>, CliError> {
     let servers = ProjectMcpServers::new(bundle, None, true, state_root).await?;
     let (mut diagnostics, mut sizes) = (Vec::new(), BTreeMap::new());
-    for (tool, look) in reach(&servers).await {
+    for (tool, lookup) in reach(&servers).await {
         sizes.insert(
             tool.id.clone(),
-            look.as_ref()
-                .map(|look| look.catalog.tokens())
+            lookup
+                .as_ref()
+                .map(|lookup| lookup.catalog.tokens())
                 .unwrap_or_default(),
         );
-        let problems = match look {
-            Ok(look) => look
+        let problems = match lookup {
+            Ok(lookup) => lookup
                 .catalog
                 .notes
                 .into_iter()
@@ -234,8 +237,10 @@ fn tool_size_warning(
     })
 }
 
+/// Returns the diagnostics as JSON.
 fn report(diagnostics: &[Diagnostic]) -> Value {
-    let (errors, warnings): (Vec<&Diagnostic>, Vec<&Diagnostic>) =
-        diagnostics.iter().partition(|one| one.is_error());
+    let (errors, warnings): (Vec<&Diagnostic>, Vec<&Diagnostic>) = diagnostics
+        .iter()
+        .partition(|diagnostic| diagnostic.is_error());
     json!({ "valid": errors.is_empty(), "errors": errors, "warnings": warnings })
 }

@@ -54,6 +54,7 @@ pub(super) struct SlackConnector {
 }
 
 impl SlackConnector {
+    /// Reads the settings of the connection.
     pub(super) fn new(bound: &BoundConnection) -> Self {
         let base = bound
             .setting("apiBaseUrl")
@@ -85,16 +86,19 @@ impl SlackConnector {
         }
     }
 
+    /// Checks the signature and the age of a request.
     fn is_signed(&self, headers: &HeaderMap, body: &Bytes, now: DateTime<Utc>) -> bool {
         let timestamp = header(headers, "x-slack-request-timestamp");
-        let given = header(headers, "x-slack-signature").strip_prefix("v0=");
+        let signature = header(headers, "x-slack-signature").strip_prefix("v0=");
         let message: [&[u8]; 4] = [b"v0:", timestamp.as_bytes(), b":", body];
         !self.signing_secret.is_empty()
             && is_fresh(timestamp, now)
-            && given
-                .is_some_and(|given| is_hmac_hex(self.signing_secret.as_bytes(), &message, given))
+            && signature.is_some_and(|signature| {
+                is_hmac_hex(self.signing_secret.as_bytes(), &message, signature)
+            })
     }
 
+    /// Creates a request to the web API.
     async fn request(&self, method: &str, body: &Value) -> Result<RequestBuilder, PlatformFailure> {
         let client = http::client().await?;
         Ok(client
@@ -103,6 +107,7 @@ impl SlackConnector {
             .json(body))
     }
 
+    /// Calls a method of the web API.
     async fn call(&self, method: &str, body: &Value) -> Result<Value, PlatformFailure> {
         check_ok(http::done(self.request(method, body).await?).await?)
     }
@@ -123,9 +128,9 @@ impl SlackConnector {
         let request = request
             .header("content-type", "application/x-www-form-urlencoded")
             .body(fields);
-        let room = check_ok(http::done(request).await?)?;
+        let upload = check_ok(http::done(request).await?)?;
         let [address, id] =
-            ["upload_url", "file_id"].map(|name| room[name].as_str().unwrap_or_default());
+            ["upload_url", "file_id"].map(|name| upload[name].as_str().unwrap_or_default());
         let request = event_files::post_to(address, &["slack.com"], &self.base).await?;
         let sent = request.multipart(Form::new().part("file", file.part()));
         http::done_within(sent, http::UPLOAD_TIMEOUT).await?;
@@ -147,10 +152,10 @@ impl PlatformConnector for SlackConnector {
         self.port.is_none() && self.socket.is_none()
     }
 
-    async fn receive(&self, desk: &Arc<ConnectionRuntime>) -> Result<(), String> {
+    async fn receive(&self, runtime: &Arc<ConnectionRuntime>) -> Result<(), String> {
         match (&self.socket, &self.port) {
-            (Some(socket), _) => socket.receive(self, desk).await,
-            (None, Some((port, path))) => listener::listen(desk, *port, path).await,
+            (Some(socket), _) => socket.receive(self, runtime).await,
+            (None, Some((port, path))) => listener::listen(runtime, *port, path).await,
             (None, None) => std::future::pending().await,
         }
     }
@@ -200,16 +205,20 @@ impl PlatformConnector for SlackConnector {
         true
     }
 
-    /// Only the third request shares the file, so the first two can be repeated.
+    /// Uploads the file with two requests that do not share it, so they can be repeated. The third
+    /// request shares it in the thread.
     async fn send_file(
         &self,
         origin: &Value,
         _number: usize,
         file: &AnswerFile,
     ) -> Result<(), PlatformFailure> {
-        let room = self.upload_unshared(file).await.map_err(unseen)?;
+        let file_id = self
+            .upload_unshared(file)
+            .await
+            .map_err(repeatable_failure)?;
         let body = json!({
-            "files": [{"id": room, "title": file.name}], "channel_id": origin["channel"], "thread_ts": origin["thread"],
+            "files": [{"id": file_id, "title": file.name}], "channel_id": origin["channel"], "thread_ts": origin["thread"],
         });
         self.call("files.completeUploadExternal", &body)
             .await
@@ -257,7 +266,7 @@ impl PlatformConnector for SlackConnector {
             self.call("assistant.threads.setStatus", &body).await
         {
             // Older workspaces and apps without the permission refuse; do not request it again.
-            tracing::debug!("Slack refused the typing status: {why}");
+            tracing::debug!("Slack refused the typing status; gdn sends no further status: {why}");
             self.has_no_status.store(true, Relaxed);
         }
     }
@@ -287,7 +296,10 @@ impl PlatformConnector for SlackConnector {
             body["thread_ts"] = press.back.clone();
         }
         if let Err(error) = self.call("chat.postEphemeral", &body).await {
-            tracing::debug!(%error, "could not send the result of a button click");
+            tracing::debug!(
+                %error,
+                "could not tell the sender whether the approval answer was accepted"
+            );
         }
     }
 }
@@ -304,7 +316,7 @@ fn check_ok(answer: Value) -> Result<Value, PlatformFailure> {
 }
 
 /// Marks an unknown result as repeatable, for requests without a visible effect.
-fn unseen(failure: PlatformFailure) -> PlatformFailure {
+fn repeatable_failure(failure: PlatformFailure) -> PlatformFailure {
     match failure {
         PlatformFailure::Unknown(why) => PlatformFailure::Unreached(why),
         other => other,
@@ -406,13 +418,13 @@ fn event(payload: &Value, wants_mention: bool) -> Option<PlatformEvent> {
     if channel.is_empty() || ts.is_empty() || (text.is_empty() && files.is_empty()) {
         return None;
     }
-    let named = files
+    let file_lines = files
         .iter()
         .map(|file| format!("[a file: {}]", file.name.as_deref().unwrap_or("unnamed")));
     let text = [text.to_owned()]
         .into_iter()
         .filter(|text| !text.is_empty())
-        .chain(named)
+        .chain(file_lines)
         .collect::<Vec<_>>()
         .join("\n");
     let thread = event["thread_ts"]
@@ -463,13 +475,13 @@ fn sent_with(event: &Value) -> Vec<EventFile> {
             .filter(|text| !text.is_empty())
             .map(str::to_owned)
     };
-    let sent = |file: &Value| {
-        let place = text(file, "url_private_download")
+    let to_event_file = |file: &Value| {
+        let url = text(file, "url_private_download")
             .or(text(file, "url_private"))
             .unwrap_or_default();
         let bytes = file["size"].as_u64();
         EventFile {
-            place,
+            place: url,
             name: text(file, "name"),
             media_type: text(file, "mimetype"),
             bytes,
@@ -477,10 +489,11 @@ fn sent_with(event: &Value) -> Vec<EventFile> {
     };
     event["files"]
         .as_array()
-        .map(|files| files.iter().map(sent).collect())
+        .map(|files| files.iter().map(to_event_file).collect())
         .unwrap_or_default()
 }
 
+/// Returns an event for tests and documentation.
 pub(super) fn sample() -> PlatformEvent {
     let payload = json!({"type": "event_callback", "team_id": "T1", "event": {
         "type": "app_mention", "channel": "C1", "channel_type": "channel", "user": "U1", "ts": "1700000000.000100",

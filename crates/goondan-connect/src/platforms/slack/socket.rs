@@ -49,6 +49,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> SocketStream for S {}
 type SlackWebSocket = WebSocketStream<Box<dyn SocketStream>>;
 
 impl SlackSocket {
+    /// Creates the client. `base` is the URL of the web API.
     pub(super) fn new(base: &str, token: &str) -> SlackSocket {
         SlackSocket {
             base: base.to_owned(),
@@ -60,7 +61,7 @@ impl SlackSocket {
     pub(super) async fn receive(
         &self,
         slack: &SlackConnector,
-        desk: &Arc<ConnectionRuntime>,
+        runtime: &Arc<ConnectionRuntime>,
     ) -> Result<(), String> {
         loop {
             let url = match self.address().await {
@@ -74,7 +75,7 @@ impl SlackSocket {
             let connecting = tokio::time::timeout(CONNECT_TIMEOUT, connect(&url)).await;
             let mut connected =
                 connecting.map_err(|_| "Slack took too long to connect".to_owned())??;
-            let SocketEnd::Refresh = handle_messages(slack, desk, &mut connected).await?;
+            let SocketEnd::Refresh = handle_messages(slack, runtime, &mut connected).await?;
             let _ = connected.close(None).await;
         }
     }
@@ -98,6 +99,7 @@ impl SlackSocket {
     }
 }
 
+/// Opens the WebSocket.
 async fn connect(url: &Url) -> Result<SlackWebSocket, String> {
     let unreached = |error: &dyn std::error::Error| format!("Slack cannot be reached: {error}");
     let (Some(host), Some(port)) = (url.host_str(), url.port_or_known_default()) else {
@@ -134,7 +136,7 @@ async fn connect(url: &Url) -> Result<SlackWebSocket, String> {
 /// Handles messages until the connection ends.
 async fn handle_messages(
     slack: &SlackConnector,
-    desk: &Arc<ConnectionRuntime>,
+    runtime: &Arc<ConnectionRuntime>,
     connected: &mut SlackWebSocket,
 ) -> Result<SocketEnd, String> {
     let mut is_asked = false;
@@ -174,11 +176,11 @@ async fn handle_messages(
             }
             Some("disconnect") => return Ok(SocketEnd::Refresh),
             Some("hello") => tracing::debug!(
-                connection = desk.bound.name,
+                connection = runtime.bound.name,
                 "connected to Slack through a WebSocket"
             ),
             _ => {
-                if take(slack, desk, &envelope).await
+                if take(slack, runtime, &envelope).await
                     && let Some(id) = envelope["envelope_id"].as_str()
                 {
                     say(
@@ -192,6 +194,7 @@ async fn handle_messages(
     }
 }
 
+/// Sends a message.
 async fn say(connected: &mut SlackWebSocket, message: Message) -> Result<(), String> {
     connected
         .send(message)
@@ -200,24 +203,24 @@ async fn say(connected: &mut SlackWebSocket, message: Message) -> Result<(), Str
 }
 
 /// Handles an envelope. Returns true if it can be acknowledged.
-async fn take(slack: &SlackConnector, desk: &Arc<ConnectionRuntime>, envelope: &Value) -> bool {
+async fn take(slack: &SlackConnector, runtime: &Arc<ConnectionRuntime>, envelope: &Value) -> bool {
     match slack.read(&envelope["payload"]) {
-        Some(ParsedRequest::Event(event)) => match platforms::accept_event(desk, *event).await {
+        Some(ParsedRequest::Event(event)) => match platforms::accept_event(runtime, *event).await {
             Ok(_) => true,
             Err(error) => {
                 tracing::warn!(
-                    connection = desk.bound.name,
+                    connection = runtime.bound.name,
                     "could not accept an event: {error}"
                 );
                 !error.is_passing
             }
         },
         Some(ParsedRequest::Press(press)) => {
-            let verdict = desk.press(&press);
+            let verdict = runtime.press(&press);
             // Slack requires the acknowledgement within three seconds, so the report is sent in the
             // background.
-            let (desk, press) = (Arc::clone(desk), *press);
-            tokio::spawn(async move { desk.platform.tell(&press, &verdict).await });
+            let (runtime, press) = (Arc::clone(runtime), *press);
+            tokio::spawn(async move { runtime.platform.tell(&press, &verdict).await });
             true
         }
         Some(ParsedRequest::Answer(_)) | None => true,

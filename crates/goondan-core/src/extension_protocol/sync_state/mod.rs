@@ -14,7 +14,8 @@ pub(super) struct SyncState {
     turn: String,
     /// Number of changes sent since the turn began.
     changes: usize,
-    /// Messages that the extension has, if it keeps them between turns.
+    /// Fingerprints of the messages that the extension has; `None` if it keeps no messages between
+    /// turns.
     known: Option<Vec<MessageFingerprint>>,
 }
 
@@ -26,6 +27,7 @@ struct MessageFingerprint {
 }
 
 impl MessageFingerprint {
+    /// Returns the fingerprint of a message: hashes of its id and its content.
     fn of(message: &Message) -> Self {
         MessageFingerprint {
             id: hash(&message.id),
@@ -34,58 +36,60 @@ impl MessageFingerprint {
     }
 }
 
-fn hash<T: Hash + ?Sized>(what: &T) -> u64 {
+fn hash<T: Hash + ?Sized>(value: &T) -> u64 {
     let mut hasher = DefaultHasher::new();
-    what.hash(&mut hasher);
+    value.hash(&mut hasher);
     hasher.finish()
 }
 
 /// Messages before a turn, in the form for an extension.
 pub(super) enum TurnBase {
-    /// The extension already received them.
+    /// The extension already received the messages.
     Known,
     Whole(Vec<Arc<Message>>),
     Changed(ConversationDiff),
 }
 
 /// Returns the messages before `turn` and the changes since the last call, for an extension in the
-/// state `told`. `keeps`: the extension keeps messages between turns.
+/// state `synced`. `keeps`: the extension keeps messages between turns.
 pub(super) fn next_changes(
-    told: &mut Option<SyncState>,
+    synced: &mut Option<SyncState>,
     turn: &str,
     transcript: &TurnTranscript,
     keeps: bool,
 ) -> (TurnBase, Vec<Arc<MessageEvent>>) {
-    let before = told.take_if(|told| told.turn != turn);
-    let base = match told {
+    let previous = synced.take_if(|synced| synced.turn != turn);
+    let base = match synced {
         Some(_) => TurnBase::Known,
         None => {
             let base = transcript.base();
-            let known = keeps.then(|| {
+            let fingerprints = keeps.then(|| {
                 base.iter()
                     .map(|message| MessageFingerprint::of(message))
                     .collect::<Vec<_>>()
             });
-            let had = before.and_then(|before| before.known);
-            let begun = match (had, &known) {
-                (Some(had), Some(known)) => TurnBase::Changed(splice(&had, known, base)),
+            let previous_fingerprints = previous.and_then(|previous| previous.known);
+            let turn_base = match (previous_fingerprints, &fingerprints) {
+                (Some(previous_fingerprints), Some(fingerprints)) => {
+                    TurnBase::Changed(splice(&previous_fingerprints, fingerprints, base))
+                }
                 _ => TurnBase::Whole(base.to_vec()),
             };
-            *told = Some(SyncState {
+            *synced = Some(SyncState {
                 turn: turn.to_owned(),
                 changes: 0,
-                known,
+                known: fingerprints,
             });
-            begun
+            turn_base
         }
     };
-    let events = told
+    let events = synced
         .as_ref()
-        .map_or_else(Vec::new, |told| transcript.since(told.changes));
-    if let Some(told) = told {
-        told.changes += events.len();
-        if let Some(known) = &mut told.known {
-            events.iter().for_each(|event| apply(known, event));
+        .map_or_else(Vec::new, |synced| transcript.since(synced.changes));
+    if let Some(synced) = synced {
+        synced.changes += events.len();
+        if let Some(fingerprints) = &mut synced.known {
+            events.iter().for_each(|event| apply(fingerprints, event));
         }
     }
     (base, events)
@@ -117,20 +121,23 @@ fn splice(
 }
 
 /// Applies to the fingerprints the same change as the extension applies to its messages.
-fn apply(known: &mut Vec<MessageFingerprint>, event: &MessageEvent) {
-    let find =
-        |known: &[MessageFingerprint], id: &str| known.iter().rposition(|mark| mark.id == hash(id));
+fn apply(fingerprints: &mut Vec<MessageFingerprint>, event: &MessageEvent) {
+    let find = |fingerprints: &[MessageFingerprint], id: &str| {
+        fingerprints
+            .iter()
+            .rposition(|fingerprint| fingerprint.id == hash(id))
+    };
     match event {
-        MessageEvent::Append { message } => known.push(MessageFingerprint::of(message)),
-        MessageEvent::Truncate => known.clear(),
+        MessageEvent::Append { message } => fingerprints.push(MessageFingerprint::of(message)),
+        MessageEvent::Truncate => fingerprints.clear(),
         MessageEvent::Replace { target_id, message } => {
-            if let Some(at) = find(known, target_id) {
-                known[at] = MessageFingerprint::of(message);
+            if let Some(index) = find(fingerprints, target_id) {
+                fingerprints[index] = MessageFingerprint::of(message);
             }
         }
         MessageEvent::Remove { target_id } => {
-            if let Some(at) = find(known, target_id) {
-                known.remove(at);
+            if let Some(index) = find(fingerprints, target_id) {
+                fingerprints.remove(index);
             }
         }
     }

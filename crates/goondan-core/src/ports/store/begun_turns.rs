@@ -29,6 +29,7 @@ impl TurnRemains {
         }
     }
 
+    /// Returns `true` if the journal or a message belongs to this turn.
     fn are_of(&self, turn_id: &str) -> bool {
         self.journal.as_deref() == Some(turn_id)
             || self.messages.iter().any(|id| is_message_of(id, turn_id))
@@ -42,24 +43,24 @@ impl TurnRemains {
 /// as its own.
 pub fn put_begun_first(
     recovered: &mut RecoveredState,
-    traces_of: impl Fn(&InstanceId) -> TurnRemains,
+    remains_of: impl Fn(&InstanceId) -> TurnRemains,
 ) {
-    let mut places: HashMap<InstanceId, Vec<usize>> = HashMap::new();
-    for (place, event) in recovered.pending.iter().enumerate() {
-        places.entry(event.target.clone()).or_default().push(place);
+    let mut indexes: HashMap<InstanceId, Vec<usize>> = HashMap::new();
+    for (index, event) in recovered.pending.iter().enumerate() {
+        indexes.entry(event.target.clone()).or_default().push(index);
     }
-    for (id, places) in places {
-        let traces = traces_of(&id);
-        let begun = places
+    for (id, indexes) in indexes {
+        let remains = remains_of(&id);
+        let begun = indexes
             .iter()
-            .position(|place| traces.are_of(&recovered.pending[*place].turn_id()));
+            .position(|index| remains.are_of(&recovered.pending[*index].turn_id()));
         let Some(begun) = begun else { continue };
         recovered
             .begun
-            .push(recovered.pending[places[begun]].id.clone());
+            .push(recovered.pending[indexes[begun]].id.clone());
         // Moves only events of this instance.
         for nth in (1..=begun).rev() {
-            recovered.pending.swap(places[nth], places[nth - 1]);
+            recovered.pending.swap(indexes[nth], indexes[nth - 1]);
         }
     }
     recovered.begun.sort();

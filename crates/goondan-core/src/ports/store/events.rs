@@ -8,8 +8,8 @@ use super::StoreError;
 use crate::event::RuntimeEvent;
 use crate::ids::InstanceId;
 
-/// Storage of runtime events. They are for observation, not for recovery: the last ones can be lost
-/// in a crash.
+/// Storage of runtime events. Runtime events are for observation, not for recovery: the last events
+/// can be lost in a crash.
 #[async_trait]
 pub trait RuntimeEventStore: Send + Sync {
     /// Appends an event soon, without blocking.

@@ -13,12 +13,13 @@ use crate::tool_allowlist::ToolAllowlist;
 /// Storage of instance metadata.
 #[async_trait]
 pub trait InstanceStore: Send + Sync {
-    /// Returns every instance, in any order. Includes instances with a conversation whose metadata
-    /// is lost.
+    /// Returns every instance, in any order. Includes instances that lost their metadata but have a
+    /// conversation.
     async fn instances(&self) -> Result<Vec<InstanceMeta>, StoreError>;
 
-    /// Returns a page of instances: those after `after`, or the first ones, in a stable order of
-    /// the store. Empty after the last.
+    /// Returns the next page of instances after `after`, or the first page for `None`, in a stable
+    /// order of the store. Returns an empty page after the last instance. By default, one page
+    /// contains all remaining instances, sorted by id.
     async fn instances_behind(
         &self,
         after: Option<&InstanceId>,
@@ -61,19 +62,19 @@ pub struct InstanceMeta {
     pub created_at: DateTime<Utc>,
     /// End of the last turn.
     pub updated_at: DateTime<Utc>,
-    /// Instance that created it; `None` for an input from outside.
+    /// Instance that created this instance; `None` for an input from outside.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub owner: Option<InstanceId>,
-    /// Working directory of its tools, if the spawn set one.
+    /// Working directory of the instance's tools, if its creator set a directory.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cwd: Option<String>,
     /// Time of retirement (rule C6); `None` for any other status.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub retired_at: Option<DateTime<Utc>>,
-    /// Allowlist of tools for its turns, if its creator set one.
+    /// Allowlist of tools for the instance's turns, if its creator set a list.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub narrowing: Option<ToolAllowlist>,
-    /// Accumulated usage of its turns.
+    /// Accumulated usage of the instance's turns.
     #[serde(skip_serializing_if = "AccumulatedUsage::is_nothing", default)]
     pub spending: AccumulatedUsage,
 }

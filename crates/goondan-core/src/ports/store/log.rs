@@ -107,7 +107,7 @@ pub struct RecoveredState {
 pub struct HandledEvent {
     /// Id of the event.
     pub event_id: String,
-    /// Result of its turn.
+    /// Result of the turn that handled the event.
     pub result: EncodedResult,
     /// Instance whose unfinished turn can request the result again.
     pub needed_by: Option<InstanceId>,

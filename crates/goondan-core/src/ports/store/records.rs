@@ -46,8 +46,8 @@ pub trait RecordStore: Send + Sync {
     async fn all(&self, name: &str) -> Result<Vec<(InstanceId, VersionedRecord)>, StoreError>;
 }
 
-/// Changes a record atomically. `change` returns the new value, or `None` to change nothing. It
-/// runs again after a concurrent change.
+/// Changes a record atomically. `change` returns the new value, or `None` to change nothing.
+/// `change` runs again after a concurrent change.
 pub async fn update<R: RecordStore + ?Sized>(
     records: &R,
     id: &InstanceId,
@@ -55,11 +55,11 @@ pub async fn update<R: RecordStore + ?Sized>(
     mut change: impl FnMut(Option<Value>) -> Option<Value> + Send,
 ) -> Result<(), StoreError> {
     loop {
-        let (found, version) = match records.get(id, name).await? {
+        let (current, version) = match records.get(id, name).await? {
             Some(record) => (Some(record.value), Some(record.version)),
             None => (None, None),
         };
-        let Some(value) = change(found) else {
+        let Some(value) = change(current) else {
             return Ok(());
         };
         if records.put(id, name, &value, version).await? {
@@ -68,7 +68,7 @@ pub async fn update<R: RecordStore + ?Sized>(
     }
 }
 
-/// An event whose turn failed. It is kept until a user retries or deletes it.
+/// An event whose turn failed. The event is kept until a user retries or deletes it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DeadLetter {

@@ -27,7 +27,8 @@ type NodeName = Option<String>;
 pub(crate) struct TurnPlacement {
     /// `None` is this node.
     pub(crate) node: NodeName,
-    /// The last turn of the instance ran on the same node, so that node's caches of it are valid.
+    /// The last turn of the instance ran on the same node, so the node's caches of the instance are
+    /// valid.
     pub(crate) is_home: bool,
 }
 
@@ -41,7 +42,7 @@ impl TurnPlacement {
     }
 }
 
-/// End of a turn on its node.
+/// End of a turn that ran on a worker.
 pub(crate) enum RemoteTurnEnd {
     /// The turn is over, or the store failed.
     Done(Box<EndOfTurn>),
@@ -80,6 +81,7 @@ struct WorkerNode {
 }
 
 impl WorkerNode {
+    /// Returns `true` if turns may be placed on this node.
     fn takes_turns(&self) -> bool {
         self.member.is_fit && self.member.turns > 0 && !self.is_leaving
     }
@@ -136,12 +138,14 @@ impl WorkerPool {
         })
     }
 
+    /// Returns the placement state, locked.
     fn state(&self) -> MutexGuard<'_, PlacementState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn say(&self, node: &str, words: &ToWorker) {
-        self.crew.say(node, encode(words));
+    /// Sends a message to a worker; ignored if the worker left.
+    pub(crate) fn say(&self, node: &str, message: &ToWorker) {
+        self.crew.say(node, encode(message));
     }
 
     /// Returns the node for the next turn of an instance, or `None` if all nodes are full. Prefers
@@ -161,7 +165,9 @@ impl WorkerPool {
         let load = |node: &NodeName| load.get(node).copied().unwrap_or_default();
         let home = state.homes.peek(id);
         let is_home = |node: &NodeName| home == Some(node);
-        let free = |node: NodeName, most: usize| (load(&node) < most).then(|| (load(&node), node));
+        let free = |node: NodeName, max_turns: usize| {
+            (load(&node) < max_turns).then(|| (load(&node), node))
+        };
         let fit = state
             .nodes
             .values()
@@ -170,7 +176,7 @@ impl WorkerPool {
         // A leader that does not run turns itself still runs them if no worker is available.
         let own_turns = self.crew.own_turns();
         let leaves_them = own_turns == 0 && !is_bound && fit.clone().next().is_some();
-        let here = free(
+        let own_node = free(
             None,
             if own_turns == 0 && !leaves_them {
                 usize::MAX
@@ -178,38 +184,38 @@ impl WorkerPool {
                 own_turns
             },
         );
-        let place = |node: NodeName| TurnPlacement {
+        let placement = |node: NodeName| TurnPlacement {
             is_home: is_home(&node),
             node,
         };
         if is_bound || (is_home(&None) && !leaves_them) {
-            return here.map(|(_, node)| place(node));
+            return own_node.map(|(_, node)| placement(node));
         }
         if let Some(member) = fit
             .clone()
             .find(|member| home.is_some_and(|home| home.as_ref() == Some(&member.node)))
         {
-            return free(Some(member.node.clone()), member.turns).map(|(_, node)| place(node));
+            return free(Some(member.node.clone()), member.turns).map(|(_, node)| placement(node));
         }
         let free = fit
             .filter_map(|member| free(Some(member.node.clone()), member.turns))
-            .chain(here);
+            .chain(own_node);
         let residents = |node: &NodeName| state.residents.get(node).copied().unwrap_or_default();
         free.min_by_key(|(load, node)| (*load, residents(node)))
-            .map(|(_, node)| place(node))
+            .map(|(_, node)| placement(node))
     }
 
     /// Records the start of a turn on a node. Returns an instance of this node whose entry was
     /// evicted. Its resources must be released, because its next turn may run on another node.
-    pub(crate) fn take(&self, id: &InstanceId, place: &TurnPlacement) -> Option<InstanceId> {
+    pub(crate) fn take(&self, id: &InstanceId, placement: &TurnPlacement) -> Option<InstanceId> {
         let mut state = self.state();
-        state.placed.insert(id.clone(), place.node.clone());
-        let forgotten = state.set_home(id, place.node.clone());
-        self.publish_load(&state, &place.node);
-        match forgotten.filter(|(gone, _)| !state.placed.contains_key(gone))? {
-            (gone, None) => Some(gone),
-            (gone, Some(node)) => {
-                self.say(&node, &ToWorker::PutAway { instance: gone });
+        state.placed.insert(id.clone(), placement.node.clone());
+        let forgotten = state.set_home(id, placement.node.clone());
+        self.publish_load(&state, &placement.node);
+        match forgotten.filter(|(evicted, _)| !state.placed.contains_key(evicted))? {
+            (evicted, None) => Some(evicted),
+            (evicted, Some(node)) => {
+                self.say(&node, &ToWorker::PutAway { instance: evicted });
                 None
             }
         }
@@ -245,7 +251,7 @@ impl WorkerPool {
         }
     }
 
-    /// Adds a node or updates it.
+    /// Adds a node, or updates a known node.
     pub(crate) fn put(&self, member: ClusterMember, run: &Arc<ActivityTracker>) {
         let mut state = self.state();
         self.say(
@@ -350,18 +356,18 @@ impl WorkerPool {
 
     /// Tracks which turns' ends a worker has published.
     pub(crate) fn track_turn_end(&self, event: &RuntimeEvent) {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut published = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         match &event.kind {
-            RuntimeEventKind::TurnStarted { turn_id, .. } => drop(told.remove(turn_id)),
+            RuntimeEventKind::TurnStarted { turn_id, .. } => drop(published.remove(turn_id)),
             RuntimeEventKind::TurnCompleted { turn_id, .. }
             | RuntimeEventKind::TurnFailed { turn_id, .. } => {
-                told.insert(turn_id.clone());
+                published.insert(turn_id.clone());
             }
             _ => {}
         }
     }
 
-    /// Returns true if the end of a turn has been published, and forgets it. Call once per turn.
+    /// Returns true if the end of a turn was published, and forgets the turn. Call once per turn.
     pub(crate) fn take_published(&self, turn_id: &str) -> bool {
         self.told
             .lock()
@@ -442,6 +448,7 @@ impl PlacementState {
         before
     }
 
+    /// Decreases the number of instances that have this home node.
     fn moved_out(&mut self, home: Option<&NodeName>) {
         if let Some(count) = home.and_then(|home| self.residents.get_mut(home)) {
             *count = count.saturating_sub(1);

@@ -9,6 +9,7 @@ use super::Orchestrator;
 pub(super) struct ChainWaiters(Vec<(String, oneshot::Sender<()>)>);
 
 impl ChainWaiters {
+    /// Adds a waiter for the end of all events of a trace.
     pub(super) fn wait(&mut self, trace_id: String, answer: oneshot::Sender<()>) {
         self.0.push((trace_id, answer));
     }
@@ -26,6 +27,7 @@ impl ChainWaiters {
 }
 
 impl Orchestrator {
+    /// Notifies the waiters whose traces have no pending event.
     pub(super) fn notify_chain_waiters(&mut self) {
         self.settling
             .notify(|trace_id| !self.pending.has_chain(trace_id));

@@ -36,7 +36,7 @@ pub enum OrchestratorCommand {
         /// Receives `true` if a turn was running.
         answer: oneshot::Sender<bool>,
     },
-    /// Cancels an event: its turn if it runs, otherwise the queued event.
+    /// Cancels an event: the running turn if it has begun, otherwise the queued event.
     CancelEvent {
         /// Event id.
         event_id: String,
@@ -66,7 +66,7 @@ pub enum OrchestratorCommand {
     Has {
         /// Instance to check.
         instance: InstanceId,
-        /// Receives `true` if it exists.
+        /// Receives `true` if the instance exists.
         answer: oneshot::Sender<bool>,
     },
     /// Waits until a causal chain has no events left.
@@ -101,10 +101,10 @@ pub enum OrchestratorCommand {
 pub struct InstanceSpawnRequest {
     /// Agent and key of the instance.
     pub id: InstanceId,
-    /// Instance that requests it; `None` for the instance itself.
+    /// Instance that requests the new instance; `None` if the instance itself does.
     pub owner: Option<InstanceId>,
-    /// Working directory of its tools.
+    /// Working directory of the instance's tools.
     pub cwd: Option<String>,
-    /// The only tools allowed in its turns.
+    /// The only tools allowed in the instance's turns.
     pub narrowing: Option<ToolAllowlist>,
 }

@@ -27,6 +27,7 @@ struct OptionalInstanceFields {
 }
 
 impl CompactInstanceMeta {
+    /// Returns the complete metadata; the names are not stored here.
     pub(super) fn meta(&self, agent: &str, instance_key: &str) -> InstanceMeta {
         let more = self.more.as_deref();
         InstanceMeta {
@@ -43,6 +44,7 @@ impl CompactInstanceMeta {
         }
     }
 
+    /// Returns `true` for a retired instance.
     pub(super) fn is_retired(&self) -> bool {
         self.status == InstanceStatus::Retired
     }
@@ -52,6 +54,7 @@ impl CompactInstanceMeta {
         self.updated_at
     }
 
+    /// Returns the time of the retirement; `None` if the instance was never retired.
     pub(super) fn retired_at(&self) -> Option<DateTime<Utc>> {
         self.more.as_deref().and_then(|more| more.retired_at)
     }

@@ -27,8 +27,8 @@ pub enum EventState {
 impl Orchestrator {
     /// Returns the state of an event; `None` if it was never accepted or ended too long ago.
     pub(super) fn find(&mut self, event_id: &str) -> Option<EventState> {
-        if let Some(kept) = self.handled.get(event_id) {
-            let result = kept
+        if let Some(handled) = self.handled.get(event_id) {
+            let result = handled
                 .decode()
                 .unwrap_or_else(|error| unreadable(event_id, error));
             return Some(EventState::Over(Box::new(result)));
@@ -66,12 +66,12 @@ impl Orchestrator {
         let Some(instance) = self.instances.get_mut(&target) else {
             return false;
         };
-        let Some(place) = instance.queue.iter().position(|event| event.id == event_id) else {
+        let Some(index) = instance.queue.iter().position(|event| event.id == event_id) else {
             return false;
         };
         let event = instance
             .queue
-            .remove(place)
+            .remove(index)
             .expect("it was just found there");
         let failed = failed_result(event.turn_id(), cancelled());
         self.end_without_turn(

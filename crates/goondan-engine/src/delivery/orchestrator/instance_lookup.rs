@@ -66,14 +66,14 @@ pub enum InstanceScan {
 
 impl Orchestrator {
     /// Starts a lookup in the store.
-    pub(super) fn look_up(&mut self, id: InstanceId, wanted: LookupReason) {
+    pub(super) fn look_up(&mut self, id: InstanceId, reason: LookupReason) {
         self.instances.lookup_started(&id);
         let store = self.engine.store.clone();
-        let sought = async move {
-            let found = store.instance(&id).await;
-            (id, wanted, found)
+        let lookup = async move {
+            let meta = store.instance(&id).await;
+            (id, reason, meta)
         };
-        self.seeking.push_back(sought.boxed());
+        self.seeking.push_back(lookup.boxed());
     }
 
     /// Starts a lookup for the instance of an event if it is not in memory.
@@ -84,7 +84,8 @@ impl Orchestrator {
         }
     }
 
-    /// Repeats a failed lookup. Returns `false` if none is needed.
+    /// Repeats a failed lookup, unless one is already in progress. Returns `true` while the store
+    /// has not answered, so no turn of the instance may begin.
     pub(super) fn retry_lookup(&mut self, id: &InstanceId) -> bool {
         let Some(instance) = self
             .instances
@@ -100,8 +101,8 @@ impl Orchestrator {
         true
     }
 
-    /// Returns the submission if it can be decided now. If the swarm is full, first looks up the
-    /// instance and returns `None`.
+    /// Returns the submission if it can be decided now. If the swarm is full, starts a lookup of
+    /// the instance and returns `None`.
     pub(super) fn look_up_if_full(
         &mut self,
         submission: EventSubmission,
@@ -123,8 +124,8 @@ impl Orchestrator {
     }
 
     /// Handles the result of a lookup.
-    pub(super) fn lookup_done(&mut self, (id, wanted, found): LookupAnswer) {
-        let failed = match found {
+    pub(super) fn lookup_done(&mut self, (id, reason, outcome): LookupAnswer) {
+        let failed = match outcome {
             Ok(meta) => {
                 self.instances
                     .apply_lookup(&id, meta, self.engine.clock.now());
@@ -135,7 +136,7 @@ impl Orchestrator {
                 Some(error)
             }
         };
-        match (wanted, failed) {
+        match (reason, failed) {
             (LookupReason::Turn, None) => {}
             (LookupReason::Turn, Some(error)) => self.stall_unknown(&id, &error),
             (LookupReason::Room(submission), None) => self.submit(submission),
@@ -149,7 +150,7 @@ impl Orchestrator {
             }
             (LookupReason::Tending, None) => self.collect_one(&id),
             (LookupReason::Tending, Some(error)) => {
-                tracing::warn!(%error, "failed to check an idle instance for expiry")
+                tracing::warn!(%error, "failed to check an idle instance for expiry; retrying later")
             }
         }
         if let Some(instance) = self
@@ -192,6 +193,7 @@ impl Orchestrator {
         self.stalled.add(id.clone());
     }
 
+    /// Answers whether the instance exists; looks into the store if it may be evicted.
     pub(super) fn send_existence(&mut self, id: InstanceId, answer: oneshot::Sender<bool>) {
         match self.instances.may_be_evicted(&id) {
             true => self.look_up(id, LookupReason::Presence(answer)),
@@ -199,6 +201,7 @@ impl Orchestrator {
         }
     }
 
+    /// Answers with the metadata of all instances; reads the evicted instances from the store.
     pub(super) fn list(&self, answer: oneshot::Sender<Vec<InstanceMeta>>) {
         if !self.instances.evicts_idle() {
             return drop(answer.send(self.instances.metas(Vec::new())));
@@ -206,7 +209,8 @@ impl Orchestrator {
         let (store, commands) = (self.engine.store.clone(), self.engine.commands.clone());
         tokio::spawn(async move {
             let stored = store.instances().await.unwrap_or_else(|error| {
-                tracing::warn!(%error, "instances that are not in memory are not listed");
+                tracing::warn!(%error, "failed to read the stored instances; listing only \
+                    instances in memory");
                 Vec::new()
             });
             // If the orchestrator has ended, the receiver is closed as well.
@@ -246,16 +250,18 @@ impl Orchestrator {
             };
             let due = due(&*store, is_due).await;
             let due = due
-                .inspect_err(
-                    |error| tracing::warn!(%error, "failed to check idle instances for expiry"),
-                )
+                .inspect_err(|error| {
+                    tracing::warn!(%error, "failed to check idle instances for expiry; retrying \
+                        later")
+                })
                 .ok();
             let _ = commands.send(OrchestratorCommand::Looked(InstanceScan::Due(due)));
         });
     }
 
-    pub(super) fn scan_done(&mut self, looked: InstanceScan) {
-        match looked {
+    /// Handles the result of a scan of the store.
+    pub(super) fn scan_done(&mut self, scan: InstanceScan) {
+        match scan {
             InstanceScan::All { stored, answer } => drop(answer.send(self.instances.metas(stored))),
             InstanceScan::Due(due) => {
                 // A scan that reached its limit is repeated soon. The same applies after a reload
@@ -266,11 +272,11 @@ impl Orchestrator {
                 }
                 self.is_looking = false;
                 self.has_changed |= !is_over;
-                let cold = due
+                let not_in_memory = due
                     .into_iter()
                     .flatten()
                     .filter(|id| self.instances.get(id).is_none());
-                for id in cold.collect::<Vec<_>>() {
+                for id in not_in_memory.collect::<Vec<_>>() {
                     self.look_up(id, LookupReason::Tending);
                 }
             }

@@ -20,10 +20,10 @@ pub(super) struct InstanceEntry {
     pub(super) turn: Option<Box<RunningTurn>>,
     /// The store has no record of the instance, or an outdated one.
     pub(super) is_new: bool,
-    /// A lookup, retirement or deletion is in progress: no turn may begin.
+    /// True during a lookup, retirement or deletion of the instance. No turn may begin until then.
     pub(super) is_tended: bool,
-    /// The store has not yet answered if it has this instance. Until then `known` is derived from
-    /// the waiting event.
+    /// The store has not yet answered whether it contains this instance. Until then `known` is
+    /// derived from the waiting event.
     pub(super) is_unknown: bool,
 }
 
@@ -63,12 +63,12 @@ impl InstanceTable {
         }
         let mut last = None;
         loop {
-            let some = store.instances_behind(last.as_ref()).await?;
-            let Some(meta) = some.last() else {
+            let page = store.instances_behind(last.as_ref()).await?;
+            let Some(meta) = page.last() else {
                 return Ok(instances);
             };
             last = Some(meta.id());
-            for meta in some {
+            for meta in page {
                 instances.len += usize::from(
                     with_checked_status(store, meta, &at_work).await.status
                         != InstanceStatus::Retired,
@@ -77,10 +77,12 @@ impl InstanceTable {
         }
     }
 
-    /// `most`: limit of idle instances in memory; `None` for no limit.
-    fn remembering(most: Option<usize>) -> Self {
-        let resting =
-            most.map(|most| LruCache::new(NonZeroUsize::new(most).unwrap_or(NonZeroUsize::MIN)));
+    /// Creates an empty table that keeps at most `max_idle` idle instances in memory; `None` for no
+    /// limit.
+    fn remembering(max_idle: Option<usize>) -> Self {
+        let resting = max_idle.map(|max_idle| {
+            LruCache::new(NonZeroUsize::new(max_idle).unwrap_or(NonZeroUsize::MIN))
+        });
         let (by_agent, sought) = (HashMap::new(), HashMap::new());
         InstanceTable {
             by_agent,
@@ -152,19 +154,22 @@ impl InstanceTable {
         (instance.is_unknown, instance.is_tended) = (true, true);
     }
 
-    /// Marks an instance as idle. If too many are in memory, the least recently used one is
-    /// dropped; the store has its record.
+    /// Marks an instance as idle. If too many idle instances are in memory, drops the least recently
+    /// used one, unless the store has no current record of it or a lookup is pending.
     pub(super) fn mark_idle(&mut self, id: &InstanceId) {
-        let Some(resting) = &mut self.resting else {
+        let Some(idle_instances) = &mut self.resting else {
             return;
         };
-        // `push` returns the same instance if it was in the cache.
-        let Some((gone, ())) = resting.push(id.clone(), ()).filter(|(gone, ())| gone != id) else {
+        // `push` returns the same instance if it was in the cache, else the one that it evicted.
+        let Some((evicted, ())) = idle_instances
+            .push(id.clone(), ())
+            .filter(|(evicted, ())| evicted != id)
+        else {
             return;
         };
-        let is_free = |instance: &InstanceEntry| instance.is_idle() && !instance.is_new;
-        if !self.sought.contains_key(&gone) && self.get(&gone).is_some_and(is_free) {
-            self.remove(&gone);
+        let may_drop = |instance: &InstanceEntry| instance.is_idle() && !instance.is_new;
+        if !self.sought.contains_key(&evicted) && self.get(&evicted).is_some_and(may_drop) {
+            self.remove(&evicted);
         }
     }
 
@@ -173,6 +178,7 @@ impl InstanceTable {
         self.len
     }
 
+    /// Returns an instance in memory; `None` if it is unknown or evicted.
     pub(super) fn get(&self, id: &InstanceId) -> Option<&InstanceEntry> {
         self.by_agent
             .get(&id.agent)?
@@ -180,6 +186,7 @@ impl InstanceTable {
             .map(|instance| &**instance)
     }
 
+    /// Returns an instance in memory; `None` if it is unknown or evicted.
     pub(super) fn get_mut(&mut self, id: &InstanceId) -> Option<&mut InstanceEntry> {
         self.by_agent
             .get_mut(&id.agent)?
@@ -187,6 +194,7 @@ impl InstanceTable {
             .map(|instance| &mut **instance)
     }
 
+    /// Returns all instances in memory, each with its agent and key.
     fn iter(&self) -> impl Iterator<Item = (&str, &str, &InstanceEntry)> {
         self.by_agent.iter().flat_map(|(agent, instances)| {
             instances
@@ -195,8 +203,8 @@ impl InstanceTable {
         })
     }
 
-    /// Returns the instance of an event. Creates it if needed, owned by the sender; revives a
-    /// retired one.
+    /// Returns the instance of an event. Creates a missing instance, owned by the sender; revives a
+    /// retired instance.
     pub(super) fn of_event(
         &mut self,
         event: &AgentEvent,
@@ -210,6 +218,7 @@ impl InstanceTable {
         self.get_mut(id).expect("it is there, or was just added")
     }
 
+    /// Adds a new instance for the target of an event.
     fn make(&mut self, event: &AgentEvent, now: DateTime<Utc>) -> &mut InstanceEntry {
         let meta = new_meta(&event.target, event.caller().cloned(), None, now);
         let instance = self.add(InstanceMeta {
@@ -231,6 +240,7 @@ impl InstanceTable {
         }
     }
 
+    /// Returns the idle instances in memory, each with its agent and key.
     pub(super) fn idle(&self) -> impl Iterator<Item = (&str, &str, &CompactInstanceMeta)> {
         let idle = self.iter().filter(|(.., instance)| instance.is_idle());
         idle.map(|(agent, key, instance)| (agent, key, &instance.known))
@@ -304,10 +314,10 @@ impl InstanceTable {
                 Some(_) => {}
             }
         }
-        let here = self
+        let in_memory = self
             .iter()
             .map(|(agent, key, instance)| instance.current_meta(agent, key));
-        metas.extend(here.filter(|meta| unknown.is_empty() || !unknown.contains(&meta.id())));
+        metas.extend(in_memory.filter(|meta| unknown.is_empty() || !unknown.contains(&meta.id())));
         metas.sort_by_cached_key(|meta| (meta.created_at, meta.id()));
         metas
     }
@@ -326,6 +336,7 @@ impl InstanceTable {
 }
 
 impl InstanceEntry {
+    /// Creates an idle entry for an instance whose record is in the store.
     fn new(known: CompactInstanceMeta) -> Self {
         let (queue, is_new, is_tended, is_unknown) = (VecDeque::new(), false, false, false);
         InstanceEntry {
@@ -338,10 +349,12 @@ impl InstanceEntry {
         }
     }
 
+    /// Returns the metadata; `id` is the id of this instance.
     pub(super) fn meta(&self, id: &InstanceId) -> InstanceMeta {
         self.known.meta(&id.agent, &id.instance_key)
     }
 
+    /// Returns `true` if no turn and no store work runs and no event is queued.
     pub(super) fn is_idle(&self) -> bool {
         self.turn.is_none() && self.queue.is_empty() && !self.is_tended
     }
@@ -392,13 +405,14 @@ async fn with_checked_status(
     if meta.status == InstanceStatus::Processing && !at_work.contains(&meta.id()) {
         meta.status = InstanceStatus::Idle;
         if let Err(error) = store.put_instance(&meta).await {
-            tracing::warn!(instance = %meta.id(), %error, "failed to write the status of an \
-                instance");
+            tracing::warn!(instance = %meta.id(), %error, "failed to correct the stored \
+                status of an instance; it remains `processing` until its next turn");
         }
     }
     meta
 }
 
+/// Returns the description of an instance for tools.
 pub(crate) fn describe(meta: InstanceMeta) -> SpawnedInstanceInfo {
     let owner = meta.owner.unwrap_or_else(|| InstanceId::new("", ""));
     SpawnedInstanceInfo {

@@ -39,10 +39,11 @@ pub enum StoreWorkResult {
     Failed,
 }
 
-fn idle_of(known: &CompactInstanceMeta) -> IdleTime {
+/// Returns since when an instance is idle or retired.
+fn idle_of(meta: &CompactInstanceMeta) -> IdleTime {
     IdleTime {
-        since: known.updated_at(),
-        retired: known.retired_at().filter(|_| known.is_retired()),
+        since: meta.updated_at(),
+        retired: meta.retired_at().filter(|_| meta.is_retired()),
     }
 }
 
@@ -73,7 +74,7 @@ impl Orchestrator {
         let idle = self
             .instances
             .idle()
-            .map(|(agent, key, known)| ((agent, key), idle_of(known)));
+            .map(|(agent, key, meta)| ((agent, key), idle_of(meta)));
         let due = lifecycle::due(idle, self.engine.clock.now(), &policy);
         let ids = |names: Vec<(&str, &str)>| -> Vec<_> {
             names
@@ -117,15 +118,15 @@ impl Orchestrator {
     pub(super) fn retire_without_agent(&mut self) {
         let generation = self.engine.generation.load_full();
         let idle = self.instances.idle();
-        let gone = idle
-            .filter(|(agent, _, known)| !known.is_retired() && generation.agent(agent).is_none());
-        let gone: Vec<_> = gone
+        let removed =
+            idle.filter(|(agent, _, meta)| !meta.is_retired() && generation.agent(agent).is_none());
+        let removed: Vec<_> = removed
             .map(|(agent, key, _)| InstanceId::new(agent, key))
             .collect();
-        gone.iter().for_each(|id| self.retire(id));
+        removed.iter().for_each(|id| self.retire(id));
     }
 
-    /// Lets an idle instance leave memory, after its metadata is stored.
+    /// Removes an idle instance from memory, after its metadata is stored.
     pub(super) fn release_idle(&mut self, id: &InstanceId) {
         let Some(instance) = self.instances.get(id).filter(|instance| instance.is_idle()) else {
             return;
@@ -147,6 +148,7 @@ impl Orchestrator {
         });
     }
 
+    /// Marks an idle instance as retired and writes its metadata in a separate task.
     fn retire(&mut self, id: &InstanceId) {
         let now = self.engine.clock.now();
         let Some(meta) = self.instances.retire(id, now) else {
@@ -163,12 +165,13 @@ impl Orchestrator {
         });
     }
 
+    /// Deletes the stored data of an instance in a separate task.
     fn delete(&mut self, id: &InstanceId) {
-        let (store, doomed) = (Arc::clone(&self.engine.store), id.clone());
+        let (store, instance) = (Arc::clone(&self.engine.store), id.clone());
         self.spawn_store_work(id, async move {
             or_failed(
                 store
-                    .delete_instance(&doomed)
+                    .delete_instance(&instance)
                     .await
                     .map(|_| StoreWorkResult::Deleted),
             )
@@ -193,7 +196,7 @@ impl Orchestrator {
         });
     }
 
-    /// Runs store work in a separate task. No turn of the instance begins until it is done.
+    /// Runs store work in a separate task. No turn of the instance begins until the work is done.
     fn spawn_store_work(
         &mut self,
         id: &InstanceId,
@@ -216,12 +219,12 @@ impl Orchestrator {
     /// memory and is written again.
     pub(super) fn store_work_done(&mut self, id: InstanceId, done: StoreWorkResult) {
         self.tending -= 1;
-        let forgets = self.instances.evicts_idle();
+        let evicts_idle = self.instances.evicts_idle();
         let Some(instance) = self.instances.get_mut(&id) else {
             return;
         };
         instance.is_tended = false;
-        let (is_wanted, meta) = (!instance.known.is_retired(), instance.meta(&id));
+        let (is_used_again, meta) = (!instance.known.is_retired(), instance.meta(&id));
         match done {
             StoreWorkResult::Put {
                 is_new,
@@ -232,15 +235,15 @@ impl Orchestrator {
                 instance.is_new |= written.is_err();
                 let _ = answer.send(written.map(|()| is_new).map_err(SubmitError::from));
             }
-            StoreWorkResult::Deleted if !is_wanted => {
+            StoreWorkResult::Deleted if !is_used_again => {
                 self.engine.release_instance(&id);
                 self.engine.timetable.forget(&id);
                 self.instances.remove(&id);
             }
-            StoreWorkResult::Retired if !is_wanted => self.engine.release_instance(&id),
+            StoreWorkResult::Retired if !is_used_again => self.engine.release_instance(&id),
             StoreWorkResult::Deleted | StoreWorkResult::Retired => self.write_again(meta),
             StoreWorkResult::Kept => instance.is_new = false,
-            StoreWorkResult::Failed if forgets => {
+            StoreWorkResult::Failed if evicts_idle => {
                 instance.is_new = true;
                 if instance.queue.is_empty() {
                     return self.stalled.add(id);
@@ -251,19 +254,23 @@ impl Orchestrator {
         self.make_ready(id);
     }
 
+    /// Writes the metadata of an instance that store work removed although it is in use again.
     fn write_again(&self, meta: InstanceMeta) {
         let store = Arc::clone(&self.engine.store);
         tokio::spawn(async move {
             if let Err(error) = store.put_instance(&meta).await {
-                tracing::warn!(instance = %meta.id(), %error, "failed to write instance metadata");
+                tracing::warn!(instance = %meta.id(), %error, "failed to write the metadata of an \
+                    instance that is in use again; its next turn writes it");
             }
         });
     }
 }
 
+/// Returns the result of store work; logs an error and returns `Failed` for it.
 fn or_failed(done: Result<StoreWorkResult, StoreError>) -> StoreWorkResult {
     done.unwrap_or_else(|error| {
-        tracing::warn!(%error, "failed to unload an idle instance");
+        tracing::warn!(%error, "failed to retire, delete or unload an idle instance; retrying \
+            later");
         StoreWorkResult::Failed
     })
 }

@@ -169,6 +169,7 @@ impl Orchestrator {
         self.tending == 0 && self.accepting.is_empty() && self.seeking.is_empty()
     }
 
+    /// Handles one command.
     fn handle(&mut self, command: OrchestratorCommand) {
         match command {
             OrchestratorCommand::Submit {
@@ -196,7 +197,7 @@ impl Orchestrator {
             OrchestratorCommand::Spawn { request, answer } => self.spawn(request, answer, false),
             OrchestratorCommand::List { answer } => self.list(answer),
             OrchestratorCommand::Has { instance, answer } => self.send_existence(instance, answer),
-            OrchestratorCommand::Looked(looked) => self.scan_done(looked),
+            OrchestratorCommand::Looked(scan) => self.scan_done(scan),
             OrchestratorCommand::Settled { trace_id, answer } => {
                 self.settling.wait(trace_id, answer)
             }
@@ -210,6 +211,7 @@ impl Orchestrator {
         }
     }
 
+    /// Accepts a submitted event. Looks into the store first if the table of instances is full.
     fn submit(&mut self, submission: EventSubmission) {
         if let Some(submission) = self.look_up_if_full(submission) {
             let EventSubmission {
@@ -222,18 +224,21 @@ impl Orchestrator {
         }
     }
 
+    /// Stores an event, then answers `accepted`. An event that was submitted before is not stored
+    /// again.
     fn accept(
         &mut self,
         event: AgentEvent,
         waiter: Option<oneshot::Sender<TurnResult>>,
         accepted: oneshot::Sender<Result<(), SubmitError>>,
     ) {
-        if let Some(kept) = self.handled.get(&event.id) {
+        if let Some(result) = self.handled.get(&event.id) {
             // Duplicate delivery: accepted again, with the stored result.
             let _ = accepted.send(Ok(()));
             if let Some(waiter) = waiter {
                 let _ = waiter.send(
-                    kept.decode()
+                    result
+                        .decode()
                         .unwrap_or_else(|error| unreadable(&event.id, error)),
                 );
             }
@@ -308,13 +313,13 @@ impl Orchestrator {
                     let begun = &self.begun;
                     let is_before =
                         |waiting: &AgentEvent| waiting.terms.urgent || begun.contains(&waiting.id);
-                    let place = instance
+                    let index = instance
                         .queue
                         .iter()
                         .position(|waiting| !is_before(waiting));
                     instance
                         .queue
-                        .insert(place.unwrap_or(instance.queue.len()), event);
+                        .insert(index.unwrap_or(instance.queue.len()), event);
                 } else {
                     instance.queue.push_back(event);
                 }
@@ -323,6 +328,7 @@ impl Orchestrator {
         }
     }
 
+    /// Queues an event that was accepted before the last stop.
     fn enqueue_recovered(&mut self, event: AgentEvent) {
         self.pending
             .insert(event.id.clone(), PendingEvent::of(&event));
@@ -367,6 +373,7 @@ impl Orchestrator {
         }
     }
 
+    /// Cancels the running turn of an instance; `false` if no turn runs.
     fn cancel(&self, instance: &InstanceId) -> bool {
         let turn = self
             .instances
@@ -375,6 +382,7 @@ impl Orchestrator {
         turn.map(|turn| turn.cancel.cancel()).is_some()
     }
 
+    /// Cancels all running turns.
     fn cancel_all(&mut self) {
         // Cancelled once; a task that ignores it is dropped with the async runtime.
         self.stopping = Some(tokio::time::Instant::now() + std::time::Duration::from_secs(3_600));
@@ -383,6 +391,7 @@ impl Orchestrator {
         }
     }
 
+    /// Creates an instance. Answers whether it is new. `is_sought`: the store was already searched.
     fn spawn(
         &mut self,
         request: InstanceSpawnRequest,
@@ -407,7 +416,8 @@ impl Orchestrator {
         self.known_agent(&request.id.agent)?;
         submit_error::fitting_key(&request.id)?;
         if let Some(meta) = self.instances.revive(&request.id, self.engine.clock.now()) {
-            return Ok(Some((meta, false)));
+            let is_new = false;
+            return Ok(Some((meta, is_new)));
         }
         if self.instances.get(&request.id).is_some() {
             return Ok(None);
@@ -423,7 +433,8 @@ impl Orchestrator {
             )
         };
         self.instances.add(meta.clone());
-        Ok(Some((meta, true)))
+        let is_new = true;
+        Ok(Some((meta, is_new)))
     }
 
     /// Ends an event: delivers the result to all waiters and removes all data about the event.
@@ -497,6 +508,7 @@ fn unreadable(event_id: &str, cause: serde_json::Error) -> TurnResult {
 
 type EndedTurnTask = Result<(Id, (InstanceId, TurnEnd)), JoinError>;
 
+/// Waits until `at`, or forever for `None`.
 async fn deadline(at: Option<tokio::time::Instant>) {
     match at {
         Some(at) => tokio::time::sleep_until(at).await,

@@ -37,6 +37,7 @@ pub(super) struct PendingEvent {
 }
 
 impl PendingEvent {
+    /// Returns the entry of an accepted event, without waiters.
     pub(super) fn of(event: &AgentEvent) -> Self {
         PendingEvent {
             target: event.target.clone(),
@@ -79,22 +80,27 @@ pub(super) struct PendingEvents {
 }
 
 impl PendingEvents {
+    /// Returns `true` if an event of this trace is pending.
     pub(super) fn has_chain(&self, trace_id: &str) -> bool {
         self.chains.contains_key(trace_id)
     }
 
+    /// Returns the total size of the pending events, in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
+    /// Returns a pending event; `None` if it is unknown or handled.
     pub(super) fn get(&self, event_id: &str) -> Option<&PendingEvent> {
         self.events.get(event_id)
     }
 
+    /// Returns a pending event; `None` if it is unknown or handled.
     pub(super) fn get_mut(&mut self, event_id: &str) -> Option<&mut PendingEvent> {
         self.events.get_mut(event_id)
     }
 
+    /// Adds a pending event; replaces an event with the same id.
     pub(super) fn insert(&mut self, event_id: String, pending: PendingEvent) {
         self.bytes += pending.bytes;
         *self.chains.entry(pending.trace_id.clone()).or_default() += 1;
@@ -103,12 +109,14 @@ impl PendingEvents {
         }
     }
 
+    /// Removes a handled event.
     pub(super) fn remove(&mut self, event_id: &str) {
         if let Some(gone) = self.events.remove(event_id) {
             self.discount(&gone);
         }
     }
 
+    /// Subtracts a removed event from the size and the trace counts.
     fn discount(&mut self, gone: &PendingEvent) {
         self.bytes -= gone.bytes;
         if let Some(count) = self.chains.get_mut(&gone.trace_id) {

@@ -20,11 +20,13 @@ use goondan_core::ports::store::{FinishedTurn, LogRecord};
 use goondan_core::result_cache::EncodedResult;
 
 impl Orchestrator {
+    /// Puts an instance with queued events at the end of the ready queue.
     pub(super) fn make_ready(&mut self, id: InstanceId) {
-        self.make_ready_by(id, false);
+        let urgent = false;
+        self.make_ready_by(id, urgent);
     }
 
-    /// Queues an instance for its next turn. An urgent one is queued before the others.
+    /// Queues an instance for its next turn, an urgent instance before the others.
     pub(super) fn make_ready_by(&mut self, id: InstanceId, urgent: bool) {
         if let Some(turn) = self
             .instances
@@ -48,7 +50,7 @@ impl Orchestrator {
     /// they wait for. A turn that waits for an approval does not count either, otherwise such turns
     /// could block all others.
     pub(super) fn start_turns(&mut self) {
-        let most = self
+        let max_turns = self
             .engine
             .generation
             .load()
@@ -56,7 +58,7 @@ impl Orchestrator {
             .max_concurrent_turns
             .max(1);
         let mut later = Vec::new();
-        while self.working_turns() < most {
+        while self.working_turns() < max_turns {
             let Some(id) = self.ready.pop_front() else {
                 break;
             };
@@ -66,12 +68,12 @@ impl Orchestrator {
                 continue;
             }
             // If the node of this instance is busy, other instances go first.
-            let Some(place) = self.slot_for(&id) else {
+            let Some(placement) = self.slot_for(&id) else {
                 later.push(id);
                 continue;
             };
             self.is_ready.remove(&id);
-            self.start_turn(&id, place);
+            self.start_turn(&id, placement);
         }
         later
             .into_iter()
@@ -89,6 +91,7 @@ impl Orchestrator {
         roster.choose(id, self.engine.is_bound_here(id), is_waiting)
     }
 
+    /// Returns the number of running turns that wait neither for another agent nor for an approval.
     fn working_turns(&self) -> usize {
         let lives = &self.engine.lives;
         let is_asked = |id: &InstanceId| lives.run.is_asked() && lives.is_asked(id);
@@ -101,7 +104,7 @@ impl Orchestrator {
     }
 
     /// Begins the turn of the first queued event. Queued responses join that turn.
-    fn start_turn(&mut self, id: &InstanceId, place: TurnPlacement) {
+    fn start_turn(&mut self, id: &InstanceId, placement: TurnPlacement) {
         if self.retry_lookup(id) {
             return;
         }
@@ -163,17 +166,19 @@ impl Orchestrator {
                 .turns
                 .spawn(async move { (target, instance::handle(start).await) }),
             Some(roster) => {
-                if let Some(gone) = roster.take(id, &place) {
+                if let Some(gone) = roster.take(id, &placement) {
                     self.engine.observer.ended(&gone);
                 }
                 let roster = Arc::clone(roster);
-                self.turns
-                    .spawn(async move { (target, cluster::turn::run(roster, place, start).await) })
+                self.turns.spawn(async move {
+                    (target, cluster::turn::run(roster, placement, start).await)
+                })
             }
         };
         self.turn_tasks.insert(task.id(), id.clone());
     }
 
+    /// Handles the end or the panic of a turn task.
     pub(super) fn turn_ended(&mut self, ended: EndedTurnTask) {
         match ended {
             Ok((task, (id, end))) => {
@@ -206,12 +211,14 @@ impl Orchestrator {
         }
     }
 
+    /// Frees the place of a turn on its node.
     fn release_slot(&self, id: &InstanceId) {
         if let Some(roster) = &self.engine.roster {
             roster.end_placement(id);
         }
     }
 
+    /// Publishes the result of a turn and makes the instance ready for its next turn.
     fn finish_turn(&mut self, id: &InstanceId, end: TurnEnd) {
         let Some(instance) = self.instances.get_mut(id) else {
             return;
@@ -295,10 +302,10 @@ impl Orchestrator {
                 instance.turn.is_some() || instance.queue.iter().any(is_begun)
             })
         };
-        let kept = EncodedResult::encode(result);
-        let size = kept.size();
+        let encoded = EncodedResult::encode(result);
+        let size = encoded.size();
         self.handled
-            .put(event_id, kept, size, asked_by.filter(is_asking));
+            .put(event_id, encoded, size, asked_by.filter(is_asking));
     }
 
     /// Returns responses that arrived after the turn's last step to the front of the queue.
@@ -348,6 +355,7 @@ impl Orchestrator {
         }
     }
 
+    /// Publishes the event for the end of a turn.
     fn publish_end(&self, event: &AgentEvent, result: &TurnResult) {
         self.engine.bus.publish(SwarmEvent::TurnEnded {
             instance: event.target.clone(),
@@ -360,6 +368,7 @@ impl Orchestrator {
     }
 }
 
+/// Returns the error of a turn that panicked.
 fn panicked() -> TurnError {
     TurnError::new(Code::TURN_PANIC, "the turn panicked; this is a bug in gdn")
         .suggest("Check the log, and report the bug with the steps to reproduce it.")

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::Orchestrator;
 use goondan_core::ids::InstanceId;
 
-/// First retry delay. It doubles until a turn succeeds.
+/// First retry delay. The delay doubles until a turn succeeds.
 const FIRST_RETRY_DELAY: Duration = Duration::from_secs(1);
 /// Upper limit of the retry delay.
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(60);
@@ -32,6 +32,7 @@ impl Default for StalledInstances {
 }
 
 impl StalledInstances {
+    /// Returns the time of the next retry; `None` if no instance is stalled.
     pub(super) fn at(&self) -> Option<Instant> {
         self.at
     }
@@ -41,11 +42,13 @@ impl StalledInstances {
         self.wait = FIRST_RETRY_DELAY;
     }
 
+    /// Adds an instance; its work is retried at the next retry.
     pub(super) fn add(&mut self, id: InstanceId) {
         self.instances.insert(id);
         self.at.get_or_insert_with(|| Instant::now() + self.wait);
     }
 
+    /// Removes and returns all stalled instances. Doubles the delay of the next retry.
     fn take(&mut self) -> HashSet<InstanceId> {
         self.at = None;
         self.wait = (self.wait * 2).min(MAX_RETRY_DELAY);

@@ -176,12 +176,15 @@ impl Orchestrator {
             .map_or(Ok(()), |model| self.engine.known_model(model).map(drop))?;
         fitting_key(&event.target)?;
         self.room_for_event(event)?;
-        let (depth, most) = (
+        let (depth, max_depth) = (
             event.callers.len(),
             self.engine.generation.load().policy.max_call_depth,
         );
-        if depth > usize::try_from(most).unwrap_or(usize::MAX) {
-            return Err(SubmitError::TooDeep { depth, most });
+        if depth > usize::try_from(max_depth).unwrap_or(usize::MAX) {
+            return Err(SubmitError::TooDeep {
+                depth,
+                most: max_depth,
+            });
         }
         match self.instances.get(&event.target) {
             None => self.room_for_instance(),
@@ -201,10 +204,12 @@ impl Orchestrator {
         caller.is_some_and(|caller| caller.turn.is_some())
     }
 
+    /// Fails if the swarm has no agent `name`.
     pub(super) fn known_agent(&self, name: &str) -> Result<(), SubmitError> {
         self.engine.known_agent(name).map(drop)
     }
 
+    /// Fails if the event, or all pending events with it, would be too large.
     fn room_for_event(&self, event: &AgentEvent) -> Result<(), SubmitError> {
         let size = pending::size(event);
         if size > pending::MAX_EVENT_BYTES {
@@ -219,12 +224,13 @@ impl Orchestrator {
         Err(SubmitError::TooManyBytes(self.pending.bytes()))
     }
 
+    /// Fails if the swarm has the maximum number of instances.
     pub(super) fn room_for_instance(&self) -> Result<(), SubmitError> {
-        let most = self.engine.generation.load().policy.max_instances;
-        if self.instances.len() < most {
+        let max_instances = self.engine.generation.load().policy.max_instances;
+        if self.instances.len() < max_instances {
             return Ok(());
         }
-        Err(SubmitError::TooManyInstances(most))
+        Err(SubmitError::TooManyInstances(max_instances))
     }
 
     /// Registers a waiter for `target`. Fails if the wait would be circular (rule A4).

@@ -21,22 +21,22 @@ const MAX_JOBS: usize = 100;
 #[async_trait]
 impl PromptScheduler for AgentCalls {
     async fn jobs(&self) -> Result<Vec<ScheduledJob>, ToolError> {
-        let own = &self.facts.instance;
+        let instance = &self.facts.instance;
         match &self.engine.uplink {
-            None => Ok(jobs(&self.engine, own)),
+            None => Ok(jobs(&self.engine, instance)),
             Some(uplink) => uplink
-                .ask(LeaderRequest::Jobs(own.clone()))
+                .ask(LeaderRequest::Jobs(instance.clone()))
                 .answer()
                 .await
                 .ok_or_else(stopped),
         }
     }
 
-    async fn add(&self, wanted: JobRequest) -> Result<ScheduledJob, ToolError> {
+    async fn add(&self, request: JobRequest) -> Result<ScheduledJob, ToolError> {
         let job = NewJob {
             instance: self.facts.instance.clone(),
             place: self.place().to_owned(),
-            wanted,
+            wanted: request,
             callers: self.chain(),
             bound_by: self.facts.bound_by.clone(),
             narrowing: self.facts.narrowing.clone(),
@@ -52,19 +52,20 @@ impl PromptScheduler for AgentCalls {
     }
 
     async fn remove(&self, id: &str) -> Result<Option<ScheduledJob>, ToolError> {
-        let own = &self.facts.instance;
+        let instance = &self.facts.instance;
         match &self.engine.uplink {
-            None => remove(&self.engine, own, id).await,
+            None => remove(&self.engine, instance, id).await,
             Some(uplink) => {
-                let call = uplink.ask(LeaderRequest::RemoveJob(own.clone(), id.to_owned()));
+                let call = uplink.ask(LeaderRequest::RemoveJob(instance.clone(), id.to_owned()));
                 call.answer().await.unwrap_or_else(|| Err(stopped()))
             }
         }
     }
 }
 
-pub(crate) fn jobs(engine: &Engine, own: &InstanceId) -> Vec<ScheduledJob> {
-    engine.timetable.of(own)
+/// Returns the scheduled jobs of an instance.
+pub(crate) fn jobs(engine: &Engine, instance: &InstanceId) -> Vec<ScheduledJob> {
+    engine.timetable.of(instance)
 }
 
 /// Creates a job, or returns the job that the same call created before.
@@ -89,15 +90,15 @@ pub(crate) async fn add(engine: &Engine, job: NewJob) -> Result<ScheduledJob, To
         "cron-{}",
         &derived_id(&[&own.to_string(), &place, "cron"])[..8]
     );
-    if let Some(known) = jobs.iter().find(|job| job.id == id) {
+    if let Some(existing) = jobs.iter().find(|job| job.id == id) {
         // The call was interrupted after it had created the job, and runs again.
-        return Ok(known.clone());
+        return Ok(existing.clone());
     }
     if jobs.len() >= MAX_JOBS {
         let message = format!("this conversation has {MAX_JOBS} jobs already");
         return Err(ToolError::new(message)
             .code(Code::TOOL_TOO_MANY_JOBS)
-            .suggest("remove one first"));
+            .suggest("remove a job first"));
     }
     let JobRequest {
         schedule,
@@ -120,27 +121,27 @@ pub(crate) async fn add(engine: &Engine, job: NewJob) -> Result<ScheduledJob, To
     Ok(job)
 }
 
-/// Removes a job and returns it; `None` if there is none.
+/// Removes the job `id` and returns it; `None` if the instance has no such job.
 pub(crate) async fn remove(
     engine: &Engine,
-    own: &InstanceId,
+    instance: &InstanceId,
     id: &str,
 ) -> Result<Option<ScheduledJob>, ToolError> {
     let _one_at_a_time = engine.timetable.writing.lock().await;
-    let mut jobs = engine.timetable.of(own);
+    let mut jobs = engine.timetable.of(instance);
     let Some(index) = jobs.iter().position(|job| job.id == id) else {
         return Ok(None);
     };
     let removed = jobs.remove(index);
-    keep(engine, own, jobs).await.map_err(of_store)?;
+    keep(engine, instance, jobs).await.map_err(of_store)?;
     Ok(Some(removed))
 }
 
 /// Stores the instance first: at the next start, jobs are read from stored instances only.
-async fn prepare(engine: &Engine, own: &InstanceId) -> Result<(), ToolError> {
+async fn prepare(engine: &Engine, instance: &InstanceId) -> Result<(), ToolError> {
     let (answer, spawned) = oneshot::channel();
     let request = InstanceSpawnRequest {
-        id: own.clone(),
+        id: instance.clone(),
         owner: None,
         cwd: None,
         narrowing: None,
@@ -168,10 +169,10 @@ impl AgentCalls {
     }
 }
 
+/// Returns the error for an invalid schedule.
 fn no_schedule(message: String) -> ToolError {
     ToolError::new(message).code(Code::TOOL_INVALID_ARGS).suggest(
         "write minute, hour, day of month, month and day of week, such as `0 9 * * MON-FRI`, and a \
-        time zone such as \
-         `Europe/Berlin`",
+        time zone such as `Europe/Berlin`",
     )
 }

@@ -40,17 +40,18 @@ type JobsByInstance = BTreeMap<InstanceId, Vec<ScheduledJob>>;
 #[derive(Default)]
 pub(crate) struct JobTable {
     jobs: Mutex<JobsByInstance>,
-    /// Held from a change of an instance's jobs until it is durable.
+    /// Locked from a change of an instance's jobs until the change is durable.
     writing: tokio::sync::Mutex<()>,
     changed: Notify,
 }
 
 impl JobTable {
+    /// Reads the jobs of all instances. An invalid record is ignored.
     pub(crate) async fn restore(store: &dyn Store) -> Result<Self, StoreError> {
         let mut jobs = JobsByInstance::new();
         for (id, record) in store.all(&record_name(JOBS_RECORD)).await? {
             match serde_json::from_value(record.value) {
-                Ok(own) => drop(jobs.insert(id, own)),
+                Ok(instance_jobs) => drop(jobs.insert(id, instance_jobs)),
                 Err(error) => {
                     tracing::warn!(instance = %id, %error, "scheduled jobs record is invalid; \
                         ignoring it")
@@ -69,19 +70,23 @@ impl JobTable {
         self.changed.notify_one();
     }
 
+    /// Returns the jobs of an instance.
     fn of(&self, id: &InstanceId) -> Vec<ScheduledJob> {
         self.lock().get(id).cloned().unwrap_or_default()
     }
 
+    /// Replaces the jobs of an instance.
     fn put(&self, id: &InstanceId, jobs: Vec<ScheduledJob>) {
         self.lock().insert(id.clone(), jobs);
         self.changed.notify_one();
     }
 
+    /// Returns the earliest due time; `None` without jobs.
     fn next_due(&self) -> Option<DateTime<Utc>> {
         self.lock().values().flatten().map(|job| job.due).min()
     }
 
+    /// Returns the jobs that are due at `now`, each with its instance.
     fn due(&self, now: DateTime<Utc>) -> Vec<(InstanceId, ScheduledJob)> {
         let jobs = self.lock();
         let all = jobs
@@ -92,12 +97,13 @@ impl JobTable {
             .collect()
     }
 
+    /// Returns the jobs, locked.
     fn lock(&self) -> MutexGuard<'_, JobsByInstance> {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Stores the jobs of an instance, then applies them.
+/// Stores the jobs of an instance, then replaces them in memory.
 async fn keep(engine: &Engine, id: &InstanceId, jobs: Vec<ScheduledJob>) -> Result<(), StoreError> {
     let value = json!(jobs);
     update(&*engine.store, id, &record_name(JOBS_RECORD), |_| {
@@ -127,8 +133,9 @@ pub(crate) async fn run(engine: Weak<Engine>, timetable: Arc<JobTable>, clock: A
                 Err(SubmitError::Stopping) => return,
                 Err(SubmitError::Store(_)) => tokio::time::sleep(FIRING_RETRY_DELAY).await,
                 Err(refusal) => {
-                    tracing::warn!(instance = %id, job = job.id, error = %refusal, "a job did not \
-                        fire");
+                    tracing::warn!(instance = %id, job = job.id, error = %refusal, "a \
+                        scheduled job did not run: its prompt was rejected; waiting for its next \
+                        due time");
                     advance(&engine, &id, &job.id).await;
                 }
             }
@@ -136,6 +143,7 @@ pub(crate) async fn run(engine: Weak<Engine>, timetable: Arc<JobTable>, clock: A
     }
 }
 
+/// Waits until `at`, or forever for `None`.
 async fn until(clock: &dyn Clock, at: Option<DateTime<Utc>>) {
     match at {
         Some(at) => clock.sleep_until(at).await,
@@ -153,7 +161,7 @@ fn latest(mut job: ScheduledJob, now: DateTime<Utc>) -> ScheduledJob {
     job
 }
 
-/// Submits the firing; returns once it is durable.
+/// Submits the event of a due job; returns when the event is durable.
 async fn fire(engine: &Engine, id: &InstanceId, job: &ScheduledJob) -> Result<(), SubmitError> {
     let (accepted, answer) = oneshot::channel();
     let event = Box::new(event(engine, id, job));
@@ -168,6 +176,8 @@ async fn fire(engine: &Engine, id: &InstanceId, job: &ScheduledJob) -> Result<()
     answer.await.map_err(|_| SubmitError::Stopping)?
 }
 
+/// Returns the event that sends the prompt of a due job. Its id depends only on the job and its due
+/// time.
 fn event(engine: &Engine, id: &InstanceId, job: &ScheduledJob) -> AgentEvent {
     let due = job.due.to_rfc3339_opts(SecondsFormat::Secs, true);
     let about =
@@ -213,8 +223,8 @@ async fn advance(engine: &Engine, id: &InstanceId, job_id: &str) {
     if let Err(error) = keep(engine, id, jobs.clone()).await {
         // This process uses the new time anyway. The next process fires once more, under an id that
         // is already handled.
-        tracing::warn!(instance = %id, job = job_id, %error, "failed to save the next run of a \
-            job");
+        tracing::warn!(instance = %id, job = job_id, %error, "failed to store the next due \
+            time of a scheduled job; this process uses it anyway");
         engine.timetable.put(id, jobs);
     }
 }

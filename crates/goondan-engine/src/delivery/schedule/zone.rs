@@ -20,6 +20,8 @@ impl IanaZone {
         Some(IanaZone(Arc::new(tz::TimeZone::from_tz_data(file).ok()?)))
     }
 
+    /// Returns the offset from UTC in seconds as an offset of this zone; an invalid offset counts
+    /// as UTC.
     fn shift(&self, seconds: i32) -> ZoneOffset {
         ZoneOffset {
             zone: self.clone(),
@@ -56,7 +58,7 @@ impl TimeZone for IanaZone {
         let byte = |number: u32| u8::try_from(number).unwrap_or_default();
         let [month, day] = [local.month(), local.day()].map(byte);
         let [hour, minute, second] = [local.hour(), local.minute(), local.second()].map(byte);
-        let found = tz::DateTime::find(
+        let candidates = tz::DateTime::find(
             local.year(),
             month,
             day,
@@ -66,10 +68,12 @@ impl TimeZone for IanaZone {
             0,
             tz::TimeZone::as_ref(&self.0),
         );
-        let found = found.map(|found| found.into_inner()).unwrap_or_default();
-        let shifts: Vec<ZoneOffset> = found
+        let candidates = candidates
+            .map(|candidates| candidates.into_inner())
+            .unwrap_or_default();
+        let shifts: Vec<ZoneOffset> = candidates
             .into_iter()
-            .filter_map(|found| match found {
+            .filter_map(|candidates| match candidates {
                 FoundDateTimeKind::Normal(at) => Some(self.shift(at.local_time_type().ut_offset())),
                 // A clock change skips this local time.
                 FoundDateTimeKind::Skipped { .. } => None,

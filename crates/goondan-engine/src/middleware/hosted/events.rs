@@ -66,6 +66,7 @@ pub(super) async fn apply_events(
     Ok(())
 }
 
+/// Decodes a message event of an extension. A replacement without an id keeps the id of its target.
 fn read(
     context: &mut TurnContext,
     extension: &str,
@@ -94,12 +95,14 @@ fn read(
 }
 
 impl WrittenMessage {
+    /// Converts the message of an extension. An unknown source is replaced by the extension itself;
+    /// a missing id or time is generated.
     fn read(self, context: &mut TurnContext, extension: &str) -> Result<Message, ToolError> {
-        let own = MessageSource::Extension {
+        let extension_source = MessageSource::Extension {
             extension_name: extension.to_owned(),
         };
         // Other source formats of the original contain no additional information.
-        let source = serde_json::from_value(self.source).unwrap_or(own);
+        let source = serde_json::from_value(self.source).unwrap_or(extension_source);
         let content = content(self.data.content)?;
         let blank = context.new_message(self.data.role, extension, "", self.metadata);
         Ok(Message {

@@ -35,7 +35,7 @@ impl<T> NextOutcome<T> {
 
     /// Converts an error for the layer.
     fn layer_error(&mut self, error: TurnError) -> ToolError {
-        let told = ToolError {
+        let layer_error = ToolError {
             code: Some(error.code.clone()),
             suggestion: error.suggestion.clone(),
             ..ToolError::new(error.message.clone())
@@ -46,7 +46,7 @@ impl<T> NextOutcome<T> {
         {
             self.fatal.get_or_insert(error);
         }
-        told
+        layer_error
     }
 
     /// Returns the error of `next` if the layer only forwards it, otherwise the layer's own error.
@@ -58,20 +58,25 @@ impl<T> NextOutcome<T> {
     }
 }
 
+/// Returns the error for a layer that calls `next` a second time.
 fn called_twice() -> ToolError {
     ToolError::new("`next` was called a second time")
         .code(Code::EXT_NEXT)
-        .suggest("Call it once, and keep its result.")
+        .suggest("Call `next` once, and keep its result.")
 }
 
+/// Returns the answer to a request of a layer. An error that ends the turn is also saved in
+/// `inner`.
 fn answer<T>(
     inner: &mut NextOutcome<T>,
-    asked: Result<RequestOutcome, TurnError>,
+    outcome: Result<RequestOutcome, TurnError>,
 ) -> Result<Value, ToolError> {
-    asked.unwrap_or_else(|error| Err(inner.layer_error(error)))
+    outcome.unwrap_or_else(|error| Err(inner.layer_error(error)))
 }
 
-fn metadata(fields: &mut JsonObject) -> Result<Option<JsonObject>, ToolError> {
+/// Removes `metadata` from the changed fields and returns it; `None` if the layer did not change
+/// it. Fails if it is not an object.
+fn take_metadata(fields: &mut JsonObject) -> Result<Option<JsonObject>, ToolError> {
     match fields.shift_remove("metadata") {
         None => Ok(None),
         Some(Value::Object(metadata)) => Ok(Some(metadata)),
@@ -105,21 +110,23 @@ impl<'a, 'n> TurnLayerHost<'a, 'n> {
         }
     }
 
-    async fn take_up(&mut self, mut changes: LayerChanges) -> Result<(), TurnError> {
+    /// Applies the changes of the layer: its metadata, other changed fields, and message events.
+    async fn apply_changes(&mut self, mut changes: LayerChanges) -> Result<(), TurnError> {
         let metadata =
-            metadata(&mut changes.fields).map_err(|error| failed(self.extension, error))?;
+            take_metadata(&mut changes.fields).map_err(|error| failed(self.extension, error))?;
         if let Some(metadata) = metadata {
             self.context.note::<TurnMetadata>().0 = metadata;
         }
         events::apply_events(self.context, self.extension, changes.events).await
     }
 
+    /// Applies the last changes of the layer and decodes its result.
     pub(super) async fn end(mut self, end: LayerResult) -> Result<TurnOutcome, TurnError> {
         if let Some(fatal) = self.inner.fatal.take() {
             return Err(fatal);
         }
         let (value, changes) = end.map_err(|error| self.inner.error(self.extension, error))?;
-        self.take_up(changes).await?;
+        self.apply_changes(changes).await?;
         let inner = self.inner.outcome.take().and_then(Result::ok);
         results::to_turn(self.context, self.extension, value, inner)
     }
@@ -129,36 +136,36 @@ impl<'a, 'n> TurnLayerHost<'a, 'n> {
 impl LayerHost for TurnLayerHost<'_, '_> {
     async fn next(&mut self, changes: LayerChanges) -> Result<WrappedResult, ToolError> {
         let next = self.next.take().ok_or_else(called_twice)?;
-        let outcome = match self.take_up(changes).await {
+        let outcome = match self.apply_changes(changes).await {
             Ok(()) => next.run(self.context).await,
             Err(error) => Err(error),
         };
-        let told = outcome
+        let layer_result = outcome
             .as_ref()
             .map(|outcome| results::of_turn(self.context, outcome))
             .map_err(Clone::clone);
         self.inner.outcome = Some(outcome);
-        let result = told.map_err(|error| self.inner.layer_error(error))?;
+        let result = layer_result.map_err(|error| self.inner.layer_error(error))?;
         Ok(WrappedResult {
             result,
             metadata: self.context.note::<TurnMetadata>().0.clone(),
         })
     }
 
-    async fn request(&mut self, what: AgentMessage) -> Result<Value, ToolError> {
-        let asked = self
+    async fn request(&mut self, message: AgentMessage) -> Result<Value, ToolError> {
+        let outcome = self
             .questions
-            .ask(self.context, what, RequestMode::Request)
+            .ask(self.context, message, RequestMode::Request)
             .await;
-        answer(&mut self.inner, asked)
+        answer(&mut self.inner, outcome)
     }
 
-    async fn send(&mut self, what: AgentMessage) -> Result<Value, ToolError> {
-        let asked = self
+    async fn send(&mut self, message: AgentMessage) -> Result<Value, ToolError> {
+        let outcome = self
             .questions
-            .ask(self.context, what, RequestMode::Send)
+            .ask(self.context, message, RequestMode::Send)
             .await;
-        answer(&mut self.inner, asked)
+        answer(&mut self.inner, outcome)
     }
 }
 
@@ -186,9 +193,10 @@ impl<'a, 'c, 'n> StepLayerHost<'a, 'c, 'n> {
         }
     }
 
-    async fn take_up(&mut self, mut changes: LayerChanges) -> Result<(), TurnError> {
+    /// Applies the changes of the layer: its metadata, other changed fields, and message events.
+    async fn apply_changes(&mut self, mut changes: LayerChanges) -> Result<(), TurnError> {
         let refuse = |error| failed(self.extension, error);
-        if let Some(metadata) = metadata(&mut changes.fields).map_err(refuse)? {
+        if let Some(metadata) = take_metadata(&mut changes.fields).map_err(refuse)? {
             self.context.metadata = metadata;
         }
         if let Some(stated) = changes.fields.shift_remove("toolCatalog") {
@@ -210,17 +218,18 @@ impl<'a, 'c, 'n> StepLayerHost<'a, 'c, 'n> {
         let (catalog, unknown) = self.context.all_tools().chosen(&names);
         for name in unknown {
             tracing::warn!(target: "gdn::extension", extension = self.extension, name, "the \
-                extension put an unknown tool into `toolCatalog`");
+                extension put an unknown tool into `toolCatalog`; ignoring it");
         }
         Ok(catalog)
     }
 
+    /// Applies the last changes of the layer and decodes its result.
     pub(super) async fn end(mut self, end: LayerResult) -> Result<StepOutcome, TurnError> {
         if let Some(fatal) = self.inner.fatal.take() {
             return Err(fatal);
         }
         let (value, changes) = end.map_err(|error| self.inner.error(self.extension, error))?;
-        self.take_up(changes).await?;
+        self.apply_changes(changes).await?;
         let inner = self.inner.outcome.take().and_then(Result::ok);
         results::to_step(self.context, self.extension, value, inner)
     }
@@ -230,36 +239,36 @@ impl<'a, 'c, 'n> StepLayerHost<'a, 'c, 'n> {
 impl LayerHost for StepLayerHost<'_, '_, '_> {
     async fn next(&mut self, changes: LayerChanges) -> Result<WrappedResult, ToolError> {
         let next = self.next.take().ok_or_else(called_twice)?;
-        let outcome = match self.take_up(changes).await {
+        let outcome = match self.apply_changes(changes).await {
             Ok(()) => next.run(self.context).await,
             Err(error) => Err(error),
         };
-        let told = outcome
+        let layer_result = outcome
             .as_ref()
             .map(|outcome| results::of_step(outcome, &self.context.metadata));
-        let told = told.map_err(Clone::clone);
+        let layer_result = layer_result.map_err(Clone::clone);
         self.inner.outcome = Some(outcome);
-        let result = told.map_err(|error| self.inner.layer_error(error))?;
+        let result = layer_result.map_err(|error| self.inner.layer_error(error))?;
         Ok(WrappedResult {
             result,
             metadata: self.context.metadata.clone(),
         })
     }
 
-    async fn request(&mut self, what: AgentMessage) -> Result<Value, ToolError> {
-        let asked = self
+    async fn request(&mut self, message: AgentMessage) -> Result<Value, ToolError> {
+        let outcome = self
             .questions
-            .ask(self.context.turn(), what, RequestMode::Request)
+            .ask(self.context.turn(), message, RequestMode::Request)
             .await;
-        answer(&mut self.inner, asked)
+        answer(&mut self.inner, outcome)
     }
 
-    async fn send(&mut self, what: AgentMessage) -> Result<Value, ToolError> {
-        let asked = self
+    async fn send(&mut self, message: AgentMessage) -> Result<Value, ToolError> {
+        let outcome = self
             .questions
-            .ask(self.context.turn(), what, RequestMode::Send)
+            .ask(self.context.turn(), message, RequestMode::Send)
             .await;
-        answer(&mut self.inner, asked)
+        answer(&mut self.inner, outcome)
     }
 }
 
@@ -278,8 +287,9 @@ impl<'a, 'n> ToolCallLayerHost<'a, 'n> {
         }
     }
 
-    fn take_up(&mut self, mut changes: LayerChanges) -> Result<(), ToolError> {
-        if let Some(metadata) = metadata(&mut changes.fields)? {
+    /// Applies the changes of the layer: its metadata, other changed fields, and message events.
+    fn apply_changes(&mut self, mut changes: LayerChanges) -> Result<(), ToolError> {
+        if let Some(metadata) = take_metadata(&mut changes.fields)? {
             self.context.metadata = metadata;
         }
         if let Some(arguments) = changes.fields.shift_remove("args") {
@@ -293,9 +303,10 @@ impl<'a, 'n> ToolCallLayerHost<'a, 'n> {
         }
     }
 
+    /// Applies the last changes of the layer and decodes its result.
     pub(super) fn end(mut self, end: LayerResult) -> Result<ToolCallResult, ToolError> {
         let (value, changes) = end?;
-        self.take_up(changes)?;
+        self.apply_changes(changes)?;
         results::to_tool_call(self.context, value, self.inner.as_ref())
     }
 }
@@ -304,25 +315,26 @@ impl<'a, 'n> ToolCallLayerHost<'a, 'n> {
 impl LayerHost for ToolCallLayerHost<'_, '_> {
     async fn next(&mut self, changes: LayerChanges) -> Result<WrappedResult, ToolError> {
         let next = self.next.take().ok_or_else(called_twice)?;
-        self.take_up(changes)?;
+        self.apply_changes(changes)?;
         let result = next.run(self.context).await;
-        let told = WrappedResult {
+        let wrapped = WrappedResult {
             result: json!(result),
             metadata: self.context.metadata.clone(),
         };
         self.inner = Some(result);
-        Ok(told)
+        Ok(wrapped)
     }
 
-    async fn request(&mut self, _what: AgentMessage) -> Result<Value, ToolError> {
+    async fn request(&mut self, _message: AgentMessage) -> Result<Value, ToolError> {
         Err(no_agents())
     }
 
-    async fn send(&mut self, _what: AgentMessage) -> Result<Value, ToolError> {
+    async fn send(&mut self, _message: AgentMessage) -> Result<Value, ToolError> {
         Err(no_agents())
     }
 }
 
+/// Returns the error for a request from a layer around a tool call.
 fn no_agents() -> ToolError {
     ToolError::new("a layer around a tool call cannot reach other agents")
         .suggest("Use a layer around the turn or the step.")

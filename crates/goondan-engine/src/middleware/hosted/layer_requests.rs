@@ -15,7 +15,7 @@ const ANSWER_TIMEOUT_MS: u64 = 60_000;
 
 /// Requests of one run of a layer.
 pub(super) struct LayerRequests {
-    /// Position of the layer in its turn.
+    /// Position of the layer in the turn.
     place: String,
     asked: u32,
 }
@@ -36,26 +36,26 @@ impl LayerRequests {
     pub(super) async fn ask(
         &mut self,
         turn: &TurnContext,
-        what: AgentMessage,
+        message: AgentMessage,
         how: RequestMode,
     ) -> Result<RequestOutcome, TurnError> {
-        if what.target.trim().is_empty() {
+        if message.target.trim().is_empty() {
             return Ok(Err(ToolError::new("the name of an agent to ask is empty")));
         }
-        let place = format!("{}/question-{}", self.place, self.asked);
+        let effect_id = format!("{}/question-{}", self.place, self.asked);
         self.asked += 1;
         let effect = TurnEffect {
-            id: place.clone(),
+            id: effect_id.clone(),
             kind: EffectKind::ExtensionQuestion,
-            intent: json!({"target": what.target}),
+            intent: json!({"target": message.target}),
             // A repeated request is a duplicate: its id is derived from its position.
             when_interrupted: InterruptionPolicy::RunAgain,
         };
-        let calls = AgentCalls::of_turn(turn, &place);
+        let calls = AgentCalls::of_turn(turn, &effect_id);
         let work = Box::pin(async {
             encode_outcome(match how {
-                RequestMode::Request => request(&calls, what).await,
-                RequestMode::Send => send(&calls, what).await,
+                RequestMode::Request => request(&calls, message).await,
+                RequestMode::Send => send(&calls, message).await,
             })
         });
         match turn
@@ -70,12 +70,13 @@ impl LayerRequests {
     }
 }
 
-async fn request(calls: &AgentCalls, what: AgentMessage) -> RequestOutcome {
+/// Sends a request to another agent and returns the answer as the layer receives it.
+async fn request(calls: &AgentCalls, message: AgentMessage) -> RequestOutcome {
     let options = RequestOptions {
-        timeout_ms: Some(what.timeout_ms.unwrap_or(ANSWER_TIMEOUT_MS)),
-        async_: what.async_,
+        timeout_ms: Some(message.timeout_ms.unwrap_or(ANSWER_TIMEOUT_MS)),
+        async_: message.async_,
     };
-    let (target, input) = agent_input(what);
+    let (target, input) = agent_input(message);
     let result = calls.request(&target, input, options).await?;
     let response = match result.response {
         Some(Value::String(text)) => text,
@@ -91,20 +92,22 @@ async fn request(calls: &AgentCalls, what: AgentMessage) -> RequestOutcome {
     }))
 }
 
-async fn send(calls: &AgentCalls, what: AgentMessage) -> RequestOutcome {
-    let (target, input) = agent_input(what);
+/// Sends a message to another agent and returns whether it was accepted.
+async fn send(calls: &AgentCalls, message: AgentMessage) -> RequestOutcome {
+    let (target, input) = agent_input(message);
     let result = calls.send(&target, input).await?;
     Ok(json!({"accepted": result.accepted}))
 }
 
-fn agent_input(what: AgentMessage) -> (String, AgentEventInput) {
+/// Returns the target and the input of a message.
+fn agent_input(message: AgentMessage) -> (String, AgentEventInput) {
     let input = AgentEventInput {
-        input: what.input,
-        instance_key: what.instance_key,
-        metadata: what.metadata,
+        input: message.input,
+        instance_key: message.instance_key,
+        metadata: message.metadata,
         ..AgentEventInput::default()
     };
-    (what.target, input)
+    (message.target, input)
 }
 
 /// Encodes an outcome for the journal.
@@ -117,6 +120,7 @@ fn encode_outcome(outcome: RequestOutcome) -> Value {
     }
 }
 
+/// Decodes an outcome from the journal.
 fn decode_outcome(mut noted: Value) -> RequestOutcome {
     let text = |field: &Value| field.as_str().map(str::to_owned);
     match noted.get_mut("error") {

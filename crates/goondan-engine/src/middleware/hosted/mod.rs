@@ -74,9 +74,9 @@ impl Middleware for HostedLayer {
             return next.run(context).await;
         }
         let fields = wire_types::turn(context);
-        let mut desk = TurnLayerHost::new(&self.extension, self.place(), context, next);
-        let end = self.attached.run(self.index, fields, &mut desk).await;
-        desk.end(end).await
+        let mut layer_host = TurnLayerHost::new(&self.extension, self.place(), context, next);
+        let end = self.attached.run(self.index, fields, &mut layer_host).await;
+        layer_host.end(end).await
     }
 
     async fn step(
@@ -89,9 +89,9 @@ impl Middleware for HostedLayer {
         }
         let fields = wire_types::step(context);
         let place = format!("step-{}/{}", context.index, self.place());
-        let mut desk = StepLayerHost::new(&self.extension, place, context, next);
-        let end = self.attached.run(self.index, fields, &mut desk).await;
-        desk.end(end).await
+        let mut layer_host = StepLayerHost::new(&self.extension, place, context, next);
+        let end = self.attached.run(self.index, fields, &mut layer_host).await;
+        layer_host.end(end).await
     }
 
     async fn tool_call(
@@ -104,9 +104,9 @@ impl Middleware for HostedLayer {
         }
         let fields = wire_types::tool_call(context);
         let call = context.call.clone();
-        let mut desk = ToolCallLayerHost::new(context, next);
-        let end = self.attached.run(self.index, fields, &mut desk).await;
-        desk.end(end).unwrap_or_else(|error| {
+        let mut layer_host = ToolCallLayerHost::new(context, next);
+        let end = self.attached.run(self.index, fields, &mut layer_host).await;
+        layer_host.end(end).unwrap_or_else(|error| {
             let error = named(&self.extension, error);
             dispatch::failed(&call, MAX_ERROR_CHARS, error)
         })
@@ -132,6 +132,6 @@ pub(super) fn failed(extension: &str, error: ToolError) -> TurnError {
 }
 
 /// Returns the error of a layer that returned or changed something invalid.
-fn invalid_value(what: impl std::fmt::Display) -> ToolError {
-    ToolError::new(what.to_string()).code(Code::EXT_RESULT)
+fn invalid_value(message: impl std::fmt::Display) -> ToolError {
+    ToolError::new(message.to_string()).code(Code::EXT_RESULT)
 }

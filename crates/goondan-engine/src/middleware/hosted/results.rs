@@ -52,7 +52,7 @@ pub(super) fn to_turn(
     inner: Option<TurnOutcome>,
 ) -> Result<TurnOutcome, TurnError> {
     let refuse = |error: ToolError| failed(extension, error);
-    let shape: ReturnedTurn = read("a turn", value).map_err(refuse)?;
+    let shape: ReturnedTurn = decode_result("a turn", value).map_err(refuse)?;
     match shape.finish_reason {
         FinishReason::Error | FinishReason::Cancelled => {
             let ReturnedError { message, code } = shape.error.unwrap_or_default();
@@ -70,12 +70,14 @@ pub(super) fn to_turn(
             ))
         }
         finish_reason => {
-            let before = inner.and_then(|outcome| outcome.response);
-            let response = match (shape.response_message, before) {
+            let inner_response = inner.and_then(|outcome| outcome.response);
+            let response = match (shape.response_message, inner_response) {
                 (None | Some(Value::Null), _) => None,
-                (Some(told), Some(known)) if told == json!(known) => Some(known),
-                (Some(told), _) => {
-                    let message = events::message(context, extension, told).map_err(refuse)?;
+                (Some(returned), Some(inner_message)) if returned == json!(inner_message) => {
+                    Some(inner_message)
+                }
+                (Some(returned), _) => {
+                    let message = events::message(context, extension, returned).map_err(refuse)?;
                     Some(Arc::new(message))
                 }
             };
@@ -128,7 +130,7 @@ pub(super) fn to_step(
     inner: Option<StepOutcome>,
 ) -> Result<StepOutcome, TurnError> {
     let refuse = |error: ToolError| failed(extension, error);
-    let shape: ReturnedStep = read("a step", value).map_err(refuse)?;
+    let shape: ReturnedStep = decode_result("a step", value).map_err(refuse)?;
     if shape.status.as_deref() == Some("failed") {
         let ReturnedError { message, code } = shape.error.unwrap_or_default();
         let message = if message.is_empty() {
@@ -194,12 +196,12 @@ pub(super) fn to_tool_call(
     if let Some(Value::Object(error)) = shape.get_mut("error") {
         error
             .entry("message")
-            .or_insert_with(|| "the extension gave no message".into());
+            .or_insert_with(|| "the extension gave no error message".into());
         error
             .entry("code")
             .or_insert_with(|| Code::EXT_FAILED.as_str().into());
     }
-    let mut result: ToolCallResult = read("a tool call", Value::Object(shape))?;
+    let mut result: ToolCallResult = decode_result("a tool call", Value::Object(shape))?;
     // A result with untrusted content stays untrusted, even if a layer returns it.
     match inner.and_then(|inner| inner.metadata.get(UNTRUSTED_KEY)) {
         Some(mark) => drop(
@@ -212,7 +214,8 @@ pub(super) fn to_tool_call(
     Ok(result)
 }
 
-fn read<T: serde::de::DeserializeOwned>(what: &str, value: Value) -> Result<T, ToolError> {
+/// Decodes the value that a layer returned. `what`: the wrapped call, for the error.
+fn decode_result<T: serde::de::DeserializeOwned>(what: &str, value: Value) -> Result<T, ToolError> {
     if !value.is_object() {
         return Err(no_result(what, &value));
     }
@@ -223,14 +226,15 @@ fn read<T: serde::de::DeserializeOwned>(what: &str, value: Value) -> Result<T, T
     })
 }
 
+/// Returns the error for a layer that returned `value` instead of the result of `what`.
 fn no_result(what: &str, value: &Value) -> ToolError {
-    let given = if value.is_null() {
+    let returned = if value.is_null() {
         "nothing".to_owned()
     } else {
         format!("`{value}`")
     };
     invalid_value(format_args!(
-        "it returned {given} instead of the result of {what}"
+        "it returned {returned} instead of the result of {what}"
     ))
     .suggest("Return the result of `ctx.next()`.")
 }

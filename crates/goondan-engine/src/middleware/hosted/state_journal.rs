@@ -59,11 +59,11 @@ impl StateJournal<'_> {
         let outcome = journal
             .run(effect(call), Box::pin(async { JournaledStates::new() }))
             .await?;
-        let EffectOutcome::Done { value: noted, .. } = outcome else {
+        let EffectOutcome::Done { value: states, .. } = outcome else {
             unreachable!("an interrupted effect runs again")
         };
-        for (name, (value, version)) in noted {
-            if let Some((_, seat)) = self.0.iter().find(|(known, _)| *known == name) {
+        for (name, (value, version)) in states {
+            if let Some((_, seat)) = self.0.iter().find(|(extension, _)| *extension == name) {
                 seat.state.restore(value, version);
             }
         }
@@ -71,6 +71,7 @@ impl StateJournal<'_> {
     }
 }
 
+/// Returns the journal effect that records the extension states of a call.
 fn effect(call: &str) -> TurnEffect {
     TurnEffect {
         id: format!("{call}/kept"),

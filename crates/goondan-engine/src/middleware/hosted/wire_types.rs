@@ -74,6 +74,7 @@ pub(super) fn tool_call(context: &ToolCallContext) -> JsonObject {
     fields
 }
 
+/// Returns the fields that every layer receives.
 fn common(facts: &TurnScope) -> JsonObject {
     let mut fields = JsonObject::new();
     fields.insert("agentName".to_owned(), facts.instance.agent.as_str().into());
@@ -86,6 +87,7 @@ fn common(facts: &TurnScope) -> JsonObject {
     fields
 }
 
+/// Returns the tool definitions as JSON.
 fn catalog(catalog: &ToolCatalog) -> Value {
     json!(catalog.definitions())
 }
@@ -99,6 +101,7 @@ fn sender(event: &AgentEvent) -> (&'static str, &str) {
     }
 }
 
+/// Returns the event of the turn as an extension receives it.
 fn input_event(event: &AgentEvent) -> Value {
     let (kind, name) = sender(event);
     let mut shape = json!({
@@ -118,6 +121,7 @@ fn input_event(event: &AgentEvent) -> Value {
     shape
 }
 
+/// Returns the data about the agent, the swarm, the event and its callers.
 fn runtime(context: &TurnContext) -> Value {
     let event = context.event();
     let (kind, name) = sender(event);

@@ -100,7 +100,7 @@ pub struct RegisteredTool {
     pub limits: ToolLimits,
     /// YAML field of the time-out.
     pub timeout_field: &'static str,
-    /// Built-in export that it runs, such as `fs__read`, independent of the resource's name.
+    /// Built-in export that the tool runs, such as `fs__read`, independent of the resource's name.
     pub builtin: Option<String>,
 }
 
@@ -150,7 +150,7 @@ impl RegisteredTool {
         self
     }
 
-    /// Sets the built-in tool set that it belongs to.
+    /// Sets the built-in tool set that the tool belongs to.
     #[must_use]
     pub fn of_builtin(mut self, set: &str) -> Self {
         self.builtin = Some(ToolName::new(set, &self.spec.name).to_string());
@@ -239,6 +239,7 @@ enum RegistryEntry {
 }
 
 impl RegistryEntry {
+    /// Returns the tool; `None` if a lazy tool is not defined yet.
     fn defined(&self) -> Option<&Arc<RegisteredTool>> {
         match self {
             RegistryEntry::Defined(tool) => Some(tool),
@@ -246,6 +247,7 @@ impl RegistryEntry {
         }
     }
 
+    /// Returns the tool; defines a lazy tool first.
     async fn define(&self) -> Result<&Arc<RegisteredTool>, ToolError> {
         match self {
             RegistryEntry::Defined(tool) => Ok(tool),
@@ -255,7 +257,7 @@ impl RegistryEntry {
 }
 
 impl ToolRegistry {
-    /// Adds a tool. It replaces an earlier tool of the same name.
+    /// Adds a tool. Replaces an earlier tool of the same name.
     pub fn register(&mut self, tool: Arc<RegisteredTool>) {
         self.insert(tool.name.to_string(), RegistryEntry::Defined(tool));
     }
@@ -266,6 +268,7 @@ impl ToolRegistry {
         self.insert(tool.name().to_string(), RegistryEntry::Lazy(tool));
     }
 
+    /// Adds a tool at the end, or replaces the tool with this name in its place.
     fn insert(&mut self, name: String, tool: RegistryEntry) {
         if self.tools.insert(name.clone(), tool).is_none() {
             self.order.push(name);
@@ -274,8 +277,8 @@ impl ToolRegistry {
 
     /// Creates all missing definitions concurrently.
     ///
-    /// # Errors
-    /// The definitions that failed, by name. The next call retries them; the others are available.
+    /// # Errors The definitions that failed, by name. The next call retries them; the other tools
+    /// are available.
     pub async fn initialize(&self) -> Result<(), Vec<(ToolName, ToolError)>> {
         let lazy = self
             .order
@@ -300,7 +303,7 @@ impl ToolRegistry {
 
     /// Removes a tool. Returns false if it does not exist.
     pub fn unregister(&mut self, name: &str) -> bool {
-        self.order.retain(|known| known != name);
+        self.order.retain(|other| other != name);
         self.tools.remove(name).is_some()
     }
 
@@ -318,10 +321,10 @@ impl ToolRegistry {
         ctx: &ToolContext,
     ) -> Result<ToolOutput, ToolError> {
         let tool = self.tools.get(name).ok_or_else(|| {
-            let known = self.order.join(", ");
+            let names = self.order.join(", ");
             let error =
                 ToolError::new(format!("there is no tool `{name}`")).code(Code::TOOL_NOT_FOUND);
-            error.suggest(format!("the tools are: {known}"))
+            error.suggest(format!("the tools are: {names}"))
         })?;
         let tool = tool.define().await?;
         let checked = tool.schema.check_in_time(arguments).await;
@@ -355,17 +358,17 @@ impl ToolRegistry {
         ToolCatalog::new(self.tools().cloned().collect())
     }
 
-    /// Returns the same as [`ToolRegistry::catalog`], but reuses `known` if it has the same content.
-    pub(crate) fn catalog_like(&self, known: Option<&ToolCatalog>) -> ToolCatalog {
-        let is_same = |known: &&ToolCatalog| {
-            known.tools.len() == self.order.len()
-                && known
+    /// Returns the same as [`ToolRegistry::catalog`], but reuses `cached` if it has the same content.
+    pub(crate) fn catalog_like(&self, cached: Option<&ToolCatalog>) -> ToolCatalog {
+        let is_same = |cached: &&ToolCatalog| {
+            cached.tools.len() == self.order.len()
+                && cached
                     .tools
                     .iter()
                     .zip(self.tools())
-                    .all(|(known, own)| Arc::ptr_eq(known, own))
+                    .all(|(cached, current)| Arc::ptr_eq(cached, current))
         };
-        known
+        cached
             .filter(is_same)
             .cloned()
             .unwrap_or_else(|| self.catalog())
@@ -406,8 +409,8 @@ impl ToolCatalog {
     pub(crate) fn with(&self, more: &[Arc<RegisteredTool>]) -> Self {
         let mut tools = self.tools.to_vec();
         for tool in more {
-            match tools.iter_mut().find(|known| known.name == tool.name) {
-                Some(known) => *known = Arc::clone(tool),
+            match tools.iter_mut().find(|existing| existing.name == tool.name) {
+                Some(existing) => *existing = Arc::clone(tool),
                 None => tools.push(Arc::clone(tool)),
             }
         }
@@ -423,7 +426,7 @@ impl ToolCatalog {
         let (mut tools, mut unknown) = (Vec::new(), Vec::new());
         for name in names {
             match self.get(name) {
-                Some(tool) if tools.iter().all(|known| !Arc::ptr_eq(known, tool)) => {
+                Some(tool) if tools.iter().all(|added| !Arc::ptr_eq(added, tool)) => {
                     tools.push(Arc::clone(tool))
                 }
                 Some(_) => {}

@@ -56,7 +56,7 @@ struct AnswerReader {
     ready: VecDeque<ModelChunk>,
     event_count: usize,
     data_count: usize,
-    /// Body without events so far.
+    /// Start of the body while it contains no event with data, for error messages.
     sample: Vec<u8>,
     outcome: Option<Result<CompletedAnswer, ModelError>>,
 }
@@ -120,7 +120,7 @@ impl AnswerStream {
     ) -> ModelError {
         let reader = &self.reader;
         let is_empty = reader.data_count == 0 && error.kind == ModelErrorKind::Connection;
-        if !is_empty || error.message != reader.failures.broken(&reader.host).message {
+        if !is_empty || error.message != reader.failures.broken_stream_error(&reader.host).message {
             return error;
         }
         let sample = String::from_utf8_lossy(&reader.sample);
@@ -134,16 +134,20 @@ impl AnswerStream {
         reader.failures.without_events(&reader.host, probe)
     }
 
+    /// Waits for the next piece of the body and decodes it. Once the provider has announced the end of
+    /// the answer, a timeout or a broken connection completes the answer; before, it is an error.
     async fn read(&mut self) {
         let Some(response) = &mut self.response else {
             return;
         };
         let has_ended = self.reader.has_ended();
         let deadline = match has_ended {
+            // Usage may follow the announced end.
             true => self.last_growth + END_GRACE,
+            // Keep-alives extend the wait, but not without limit.
             false => {
-                let keep_alive = self.last_data + self.idle_timeout * MAX_KEEP_ALIVE_FACTOR;
-                keep_alive.min(self.last_event + self.idle_timeout)
+                let data_deadline = self.last_data + self.idle_timeout * MAX_KEEP_ALIVE_FACTOR;
+                data_deadline.min(self.last_event + self.idle_timeout)
             }
         };
         match timeout_at(deadline, response.chunk()).await {
@@ -172,13 +176,14 @@ impl AnswerStream {
         }
     }
 
+    /// Decodes a piece of the body and updates the times of the last progress.
     fn take(&mut self, piece: &[u8]) {
         self.wire_bytes += piece.len();
         let reader = &mut self.reader;
         reader.keep_sample(piece);
         let (events, data, content) = (reader.event_count, reader.data_count, reader.content());
-        let taken = self.events.take(piece, &mut |event| reader.event(event));
-        if let Err(error) = taken {
+        let decoded = self.events.take(piece, &mut |event| reader.event(event));
+        if let Err(error) = decoded {
             reader.fail(|failures, host| failures.framing(host, &error));
         } else if self.wire_bytes > MAX_WIRE_BYTES {
             reader.fail(|failures, host| failures.too_large(host, MAX_WIRE_BYTES));
@@ -197,6 +202,7 @@ impl AnswerStream {
 }
 
 impl AnswerReader {
+    /// Returns whether the provider announced the end of the answer.
     fn has_ended(&self) -> bool {
         self.answer.as_ref().is_some_and(AnswerBuilder::has_ended)
     }
@@ -215,9 +221,9 @@ impl AnswerReader {
                 true => MAX_ANSWER_BYTES,
                 false => MAX_SAMPLE_BYTES,
             };
-            let room = max_bytes.saturating_sub(self.sample.len());
-            let room = room.min(piece.len());
-            self.sample.extend_from_slice(&piece[..room]);
+            let free_bytes = max_bytes.saturating_sub(self.sample.len());
+            let kept_bytes = free_bytes.min(piece.len());
+            self.sample.extend_from_slice(&piece[..kept_bytes]);
         }
     }
 
@@ -245,13 +251,14 @@ impl AnswerReader {
             Err(ProviderError::Unreadable(_))
                 if is_html(&String::from_utf8_lossy(&self.sample)) =>
             {
-                self.fail(FailureContext::html);
+                self.fail(FailureContext::web_page_error);
             }
-            Err(error) => self.fail(|failures, host| failures.provider(host, error)),
+            Err(error) => self.fail(|failures, host| failures.provider_error(host, error)),
         }
     }
 
-    /// The connection closed. The answer counts if the provider announced its end, or sent one whole JSON object.
+    /// Handles the end of the body. The answer is complete if the provider announced its end, or sent
+    /// one whole JSON object.
     fn end_of_body(&mut self) {
         if self.outcome.is_some() {
             return;
@@ -261,18 +268,19 @@ impl AnswerReader {
         }
         match self.has_ended() {
             true => self.complete(),
-            false => self.fail(FailureContext::broken),
+            false => self.fail(FailureContext::broken_stream_error),
         }
     }
 
-    /// Decodes the body of a server that ignores `stream` and answers with one JSON value.
+    /// Decodes the body of a server that ignores `stream` and answers with one JSON value. If the body
+    /// is not an answer, puts it back into `sample` for the error message.
     fn decode_whole_body(&mut self) {
-        let sample = std::mem::take(&mut self.sample);
-        let text = std::str::from_utf8(&sample)
+        let body = std::mem::take(&mut self.sample);
+        let text = std::str::from_utf8(&body)
             .ok()
-            .filter(|_| is_json_start(&sample));
+            .filter(|_| is_json_start(&body));
         let Some((data, answer)) = text.zip(self.answer.as_mut()) else {
-            self.sample = sample;
+            self.sample = body;
             return;
         };
         let decoded = self.decoder.decode(WireEvent { name: None, data }, answer);
@@ -281,24 +289,26 @@ impl AnswerReader {
         let is_answer = !answer.is_empty();
         match decoded {
             Err(error @ ProviderError::Reported(_)) => {
-                self.fail(|failures, host| failures.instead_of_stream(host, error));
+                self.fail(|failures, host| failures.error_instead_of_stream(host, error));
             }
             Ok(_) if is_answer => self.complete(),
-            _ => self.sample = sample,
+            _ => self.sample = body,
         }
     }
 
+    /// Ends the answer successfully, unless it already ended.
     fn complete(&mut self) {
         if self.outcome.is_some() {
             return;
         }
         if let (Some(answer), Some(completion)) = (self.answer.take(), self.completion.take()) {
             let completed =
-                completion(answer).map_err(|error| self.failures.provider(&self.host, error));
+                completion(answer).map_err(|error| self.failures.provider_error(&self.host, error));
             self.outcome = Some(completed);
         }
     }
 
+    /// Ends the answer with `error`, unless it already ended.
     fn fail(&mut self, error: impl FnOnce(&FailureContext, &str) -> ModelError) {
         if self.outcome.is_none() {
             self.outcome = Some(Err(error(&self.failures, &self.host)));
@@ -316,7 +326,8 @@ fn is_keep_alive(event: WireEvent<'_>) -> bool {
     event.name == Some("ping") || event.data.len() < 64 && event.data.contains("\"ping\"")
 }
 
-/// Reads what follows the end: only a connection whose body was read completely serves another call.
+/// Reads the rest of the body, in the background if it has not arrived yet. Only a connection whose
+/// body was read completely can serve another call.
 fn drain(mut response: Response) {
     loop {
         match response.chunk().now_or_never() {

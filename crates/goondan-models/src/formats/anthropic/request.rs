@@ -214,10 +214,12 @@ fn ends_with_results(messages: &WireMessages) -> bool {
         .is_some_and(|draft| draft.content.iter().any(is_result))
 }
 
+/// Returns whether `block` is a tool result.
 fn is_result(block: &Value) -> bool {
     block["type"] == "tool_result"
 }
 
+/// Encodes the description of a tool.
 fn sent_tool(definition: &ToolDefinition) -> Value {
     json!({
         "name": definition.name,
@@ -239,6 +241,7 @@ fn former_tools(names: &BTreeSet<String>) -> Vec<Value> {
     names.into_iter().map(stub).collect()
 }
 
+/// Encodes the effort and the schema of a structured answer; `None` without both.
 fn output_config(plan: &ThinkingPlan, output: Option<&Value>) -> Option<Value> {
     let mut config = JsonObject::new();
     if let Some(effort) = plan.effort {

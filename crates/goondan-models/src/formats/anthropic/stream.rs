@@ -28,14 +28,15 @@ const CALL_FIELDS: [&str; 4] = ["type", "id", "name", "input"];
 pub(crate) struct AnthropicDecoder {
     /// Thinking without a signature is kept for the next request.
     keeps_unsigned: bool,
+    /// Blocks that the server has begun and not ended.
     open: Vec<OpenBlock>,
-    /// Number of blocks that began, which is the key of the next one: some servers use an index
-    /// twice.
+    /// Number of blocks that have begun, used as the key of the next block. The server's `index` is
+    /// not unique: some servers use one index for two blocks.
     count: BlockKey,
     usage: UsageCounts,
 }
 
-/// A block whose end has not come.
+/// A content block that the server has begun and not ended.
 struct OpenBlock {
     index: Option<u64>,
     key: BlockKey,
@@ -45,7 +46,7 @@ struct OpenBlock {
 enum OpenContent {
     Text,
     Thinking,
-    /// A tool call, and the input at its start, which counts if no other comes.
+    /// A tool call, and the input at its start, which is used if no deltas with input follow.
     Call {
         input: String,
         has_deltas: bool,
@@ -96,7 +97,7 @@ impl AnthropicDecoder {
         AnswerProgress::More
     }
 
-    /// Takes the start of a message, which usually has no content yet, or a whole message.
+    /// Decodes the start of a message, which usually has no content yet, or a whole message.
     fn message(&mut self, message: &Value, answer: &mut AnswerBuilder) {
         self.count_tokens(&message["usage"], answer);
         for block in message["content"].as_array().into_iter().flatten() {
@@ -106,6 +107,7 @@ impl AnthropicDecoder {
         self.stop(message, answer);
     }
 
+    /// Opens a content block. Ignores a block without a type.
     fn begin(&mut self, index: Option<u64>, block: &Value, answer: &mut AnswerBuilder) {
         if text(block, "type").is_empty() {
             return;
@@ -143,10 +145,11 @@ impl AnthropicDecoder {
         });
     }
 
+    /// Adds a piece of content to the open block with this index.
     fn delta(&mut self, index: Option<u64>, delta: &Value, answer: &mut AnswerBuilder) {
-        let found = self.find(index).and_then(|at| self.open.get_mut(at));
-        let Some(OpenBlock { key, content, .. }) = found else {
-            // A text may come without its start.
+        let open_block = self.find(index).and_then(|at| self.open.get_mut(at));
+        let Some(OpenBlock { key, content, .. }) = open_block else {
+            // Some servers send text without `content_block_start`.
             if let Some(text) = delta["text"].as_str() {
                 self.begin(
                     index,
@@ -167,7 +170,7 @@ impl AnthropicDecoder {
             (OpenContent::Call { has_deltas, .. }, "input_json_delta") => {
                 let arguments = text(delta, "partial_json");
                 *has_deltas |= !matches!(arguments.trim(), "" | "{}");
-                answer.call(CallPiece {
+                answer.add_call_piece(CallPiece {
                     index: Some(*key),
                     arguments: Some(arguments),
                     ..CallPiece::default()
@@ -181,7 +184,8 @@ impl AnthropicDecoder {
         }
     }
 
-    /// Finds an open block. Without an index, the last one counts.
+    /// Returns the position of the open block with this index in `open`. Without an index, returns the
+    /// position of the last open block.
     fn find(&self, index: Option<u64>) -> Option<usize> {
         match index {
             Some(_) => self.open.iter().rposition(|block| block.index == index),
@@ -189,30 +193,33 @@ impl AnthropicDecoder {
         }
     }
 
+    /// Closes the open block with this index, or the last one if `index` is `None`.
     fn end_block(&mut self, index: Option<u64>, answer: &mut AnswerBuilder) {
         if let Some(at) = self.find(index) {
             self.open.remove(at).end(answer);
         }
     }
 
+    /// Closes all open blocks.
     fn end_blocks(&mut self, answer: &mut AnswerBuilder) {
         self.open.drain(..).for_each(|block| block.end(answer));
     }
 
-    /// Ends the answer if `message` gives a reason.
+    /// Ends the answer if `message` contains a `stop_reason`.
     fn stop(&mut self, message: &Value, answer: &mut AnswerBuilder) {
         let details = &message["stop_details"];
-        let words = ["explanation", "category"].map(|key| text(details, key));
-        let words = words
+        let texts = ["explanation", "category"].map(|key| text(details, key));
+        let explanation = texts
             .into_iter()
-            .find(|words| !words.is_empty())
+            .find(|text| !text.is_empty())
             .unwrap_or_default();
-        if let Some(ending) = ending_of(text(message, "stop_reason"), words) {
+        if let Some(ending) = ending_of(text(message, "stop_reason"), explanation) {
             self.end_blocks(answer);
             answer.end(ending);
         }
     }
 
+    /// Updates the token counts.
     fn count_tokens(&mut self, usage: &Value, answer: &mut AnswerBuilder) {
         if usage.is_object() {
             self.usage.add(usage);
@@ -250,7 +257,7 @@ impl OpenBlock {
                 input,
                 has_deltas: false,
             } if !input.is_empty() => {
-                answer.call(CallPiece {
+                answer.add_call_piece(CallPiece {
                     index: Some(self.key),
                     arguments: Some(&input),
                     ..CallPiece::default()
@@ -269,8 +276,9 @@ impl OpenBlock {
     }
 }
 
+/// Adds a tool call to the answer, and returns the content of its open block.
 fn begin_call(key: BlockKey, block: &Value, answer: &mut AnswerBuilder) -> OpenContent {
-    let position = answer.call(CallPiece {
+    let position = answer.add_call_piece(CallPiece {
         index: Some(key),
         id: block["id"].as_str(),
         name: block["name"].as_str(),
@@ -325,18 +333,21 @@ fn extend_opaque(block: &mut Value, delta: &Value) {
     }
 }
 
+/// Sets the signature of the reasoning block `key`.
 fn sign(answer: &mut AnswerBuilder, key: BlockKey, signature: &str) {
     if !signature.is_empty() {
         set_metadata(answer, key, SIGNATURE, signature);
     }
 }
 
+/// Replaces the opaque data of the block `key` by `field` with `value`.
 fn set_metadata(answer: &mut AnswerBuilder, key: BlockKey, field: &str, value: &str) {
     answer.change_metadata(key, |metadata| {
         *metadata = serde_json::json!({field: value})
     });
 }
 
+/// Returns the string in the field `key`; empty if there is none.
 fn text<'a>(value: &'a Value, key: &str) -> &'a str {
     value[key].as_str().unwrap_or_default()
 }

@@ -41,6 +41,7 @@ impl ChatFormat {
         &self.target.provider.quirks
     }
 
+    /// Adds the reasoning effort, and the switch for thinking if the provider needs it.
     fn add_effort(&self, effort: ReasoningEffort, fields: &mut JsonObject) {
         let is_off = effort == ReasoningEffort::None;
         if self.quirks().thinking_switch {
@@ -53,6 +54,7 @@ impl ChatFormat {
         fields.insert("reasoning_effort".to_owned(), effort.as_str().into());
     }
 
+    /// Adds the limit of tokens, under the name that the model accepts.
     fn add_limit(&self, max_tokens: Option<u32>, fields: &mut JsonObject) {
         let model = &self.target.model;
         let is_newer = NEWER_LIMIT_MODELS
@@ -75,6 +77,7 @@ impl ChatFormat {
             && self.target.model.starts_with("anthropic/")
     }
 
+    /// Returns a call id that the provider accepts.
     fn call_id(&self, id: &str) -> String {
         if self.quirks().short_call_ids {
             short_id(id)
@@ -83,6 +86,7 @@ impl ChatFormat {
         }
     }
 
+    /// Encodes an answer of the model; `None` if it has neither text nor calls.
     fn assistant(&self, message: &Message) -> Option<Value> {
         let texts: Vec<&str> = message
             .data
@@ -109,7 +113,8 @@ impl ChatFormat {
         Some(Value::Object(sent))
     }
 
-    /// Returns the reasoning of `message` to the provider that wrote it, in the field in which it came.
+    /// Adds the reasoning of `message` if the same provider wrote it, in the field in which it
+    /// arrived.
     fn add_reasoning(&self, message: &Message, has_calls: bool, sent: &mut JsonObject) {
         if self.quirks().refuses_reasoning {
             return;
@@ -127,11 +132,11 @@ impl ChatFormat {
                 continue;
             };
             if let Some(Value::Array(details)) = metadata.get("reasoning_details") {
-                let known = sent.entry("reasoning_details").or_insert_with(|| json!([]));
-                known
+                let sent_details = sent.entry("reasoning_details").or_insert_with(|| json!([]));
+                sent_details
                     .as_array_mut()
                     .into_iter()
-                    .for_each(|known| known.extend(details.iter().cloned()));
+                    .for_each(|list| list.extend(details.iter().cloned()));
             } else if metadata.get("content").is_some() {
                 prepend_thinking(text, sent);
             } else if let Some(field) = metadata.get("field").and_then(Value::as_str) {
@@ -144,6 +149,7 @@ impl ChatFormat {
         }
     }
 
+    /// Encodes the call with the index `at` in its message.
     fn sent_call(&self, at: usize, call: &ToolCall) -> Value {
         let mut sent = json!({
             "type": "function",
@@ -293,6 +299,7 @@ impl WireFormat for ChatFormat {
     }
 }
 
+/// Appends `text` to the string in `field`.
 fn append_text(sent: &mut JsonObject, field: &str, text: &str) {
     let known = sent.get(field).and_then(Value::as_str).unwrap_or_default();
     let joined = format!("{known}{text}");
@@ -319,6 +326,7 @@ fn prepend_thinking(text: &str, sent: &mut JsonObject) {
     sent.insert("content".to_owned(), Value::Array(content));
 }
 
+/// Encodes a part of a user message; `None` for parts that the format omits.
 fn user_part(part: &MessagePart) -> Option<Value> {
     match part {
         MessagePart::Text { text, .. } => Some(text_part(text)),
@@ -326,6 +334,7 @@ fn user_part(part: &MessagePart) -> Option<Value> {
     }
 }
 
+/// Encodes a file; `None` for other parts.
 fn file_part(part: &MessagePart) -> Option<Value> {
     match part {
         MessagePart::File(file) => Some(sent_file(file)),
@@ -333,10 +342,12 @@ fn file_part(part: &MessagePart) -> Option<Value> {
     }
 }
 
+/// Encodes a text.
 fn text_part(text: &str) -> Value {
     json!({"type": "text", "text": text})
 }
 
+/// Encodes an attachment, as text if the format does not accept its type.
 fn sent_file(file: &Attachment) -> Value {
     if let AttachmentForm::Text(text) = attachment_form(ProviderWireFormat::Chat, file) {
         return text_part(&text);
@@ -369,6 +380,7 @@ fn joined_text(parts: &[Value]) -> Option<String> {
     Some(joined)
 }
 
+/// Encodes the description of a tool.
 fn sent_tool(definition: &ToolDefinition) -> Value {
     json!({
         "type": "function",
@@ -381,6 +393,7 @@ fn sent_tool(definition: &ToolDefinition) -> Value {
     })
 }
 
+/// Encodes the schema of a structured answer.
 fn response_format(schema: &Value) -> Value {
     let schema = sent_schema(ProviderWireFormat::Chat, schema);
     let strict = is_strict(&schema);

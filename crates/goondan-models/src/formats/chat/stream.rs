@@ -93,6 +93,7 @@ impl StreamDecoder for ChatDecoder {
     }
 }
 
+/// Adds a choice of an event to the answer.
 fn decode_choice(choice: &Value, answer: &mut AnswerBuilder) {
     // A server that ignores `stream` sends `message` instead of `delta`.
     let delta = ["delta", "message"]
@@ -115,6 +116,7 @@ fn decode_choice(choice: &Value, answer: &mut AnswerBuilder) {
     }
 }
 
+/// Adds the pieces in a delta to the answer.
 fn decode_delta(delta: &Value, answer: &mut AnswerBuilder) {
     decode_reasoning(delta, answer);
     match delta.get("content") {
@@ -140,6 +142,7 @@ fn decode_delta(delta: &Value, answer: &mut AnswerBuilder) {
     }
 }
 
+/// Adds the reasoning in a delta to the answer.
 fn decode_reasoning(delta: &Value, answer: &mut AnswerBuilder) {
     let details = delta
         .get("reasoning_details")
@@ -168,6 +171,7 @@ fn decode_reasoning(delta: &Value, answer: &mut AnswerBuilder) {
     }
 }
 
+/// Returns the readable text of reasoning details.
 fn detail_text(details: &[Value]) -> String {
     let text = |detail: &Value| {
         let text = detail.get("text").or_else(|| detail.get("summary"));
@@ -179,17 +183,18 @@ fn detail_text(details: &[Value]) -> String {
 /// Appends details. Pieces of one readable detail become one, as OpenRouter expects them back.
 fn add_details(metadata: &mut Value, details: &[Value]) {
     set_default(metadata, "reasoning_details", Value::Array(Vec::new()));
-    let Some(known) = metadata["reasoning_details"].as_array_mut() else {
+    let Some(list) = metadata["reasoning_details"].as_array_mut() else {
         return;
     };
     for detail in details {
-        match known.last_mut().filter(|last| continues(last, detail)) {
+        match list.last_mut().filter(|last| continues(last, detail)) {
             Some(last) => extend_detail(last, detail),
-            None => known.push(detail.clone()),
+            None => list.push(detail.clone()),
         }
     }
 }
 
+/// Returns whether `detail` continues the detail `last`.
 fn continues(last: &Value, detail: &Value) -> bool {
     let same = |key: &str| last.get(key) == detail.get(key);
     let is_readable = matches!(
@@ -200,11 +205,12 @@ fn continues(last: &Value, detail: &Value) -> bool {
     is_readable && same("type") && same("index") && same_id && !detail["index"].is_null()
 }
 
+/// Appends the piece `detail` to the detail `last`.
 fn extend_detail(last: &mut Value, detail: &Value) {
     for (key, value) in detail.as_object().into_iter().flatten() {
         match (last.get(key).and_then(Value::as_str), value) {
-            (Some(known), Value::String(more)) if key == "text" || key == "summary" => {
-                last[key.as_str()] = format!("{known}{more}").into();
+            (Some(text), Value::String(more)) if key == "text" || key == "summary" => {
+                last[key.as_str()] = format!("{text}{more}").into();
             }
             (_, Value::Null) => {}
             _ => last[key.as_str()] = value.clone(),
@@ -230,6 +236,7 @@ fn decode_content_part(part: &Value, answer: &mut AnswerBuilder) {
     }
 }
 
+/// Adds a piece of a tool call to the answer.
 fn decode_call(call: &Value, answer: &mut AnswerBuilder) {
     let function = call.get("function").filter(|function| function.is_object());
     let arguments = function.and_then(|function| function.get("arguments"));
@@ -237,7 +244,7 @@ fn decode_call(call: &Value, answer: &mut AnswerBuilder) {
     let object = arguments
         .filter(|arguments| arguments.is_object())
         .map(Value::to_string);
-    let position = answer.call(CallPiece {
+    let position = answer.add_call_piece(CallPiece {
         index: call["index"].as_u64(),
         id: call["id"].as_str(),
         name: function.and_then(|function| function["name"].as_str()),
@@ -251,6 +258,7 @@ fn decode_call(call: &Value, answer: &mut AnswerBuilder) {
     }
 }
 
+/// Sets `key` in `metadata`, which becomes an object.
 fn set_field(metadata: &mut Value, key: &str, value: Value) {
     if !metadata.is_object() {
         *metadata = Value::Object(serde_json::Map::new());
@@ -258,6 +266,7 @@ fn set_field(metadata: &mut Value, key: &str, value: Value) {
     metadata[key] = value;
 }
 
+/// Sets `key` in `metadata`, unless it is present.
 fn set_default(metadata: &mut Value, key: &str, value: Value) {
     if metadata.get(key).is_none() {
         set_field(metadata, key, value);

@@ -19,7 +19,7 @@ const EMPTY_RESULT: &str = "[no output]";
 /// Characters of a digest that keep documents with the same name apart.
 const DIGEST_LENGTH: usize = 8;
 
-/// Most characters of a file's name in the name of a document.
+/// Maximum number of characters of a file name in the name of a document.
 const MAX_NAME_LENGTH: usize = 100;
 
 /// Owner of the opaque data that requests may contain. Publishers do not understand the data of

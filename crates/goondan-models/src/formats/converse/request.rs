@@ -73,6 +73,7 @@ impl ConverseFormat {
         }
     }
 
+    /// Encodes the limit of tokens and the sampling settings.
     fn inference_config(&self, context: &RequestContext<'_>, plan: &ThinkingPlan) -> JsonObject {
         let params = context.params;
         let mut config = JsonObject::new();
@@ -101,6 +102,7 @@ impl ConverseFormat {
         config
     }
 
+    /// Returns the sampling settings that the model accepts.
     fn sampling(&self, context: &RequestContext<'_>, plan: &ThinkingPlan) -> SamplingParams {
         match self.model.refuses_sampling() {
             true => SamplingParams::default(),
@@ -254,6 +256,7 @@ fn ends_with_results(messages: &WireMessages) -> bool {
         .is_some_and(|draft| draft.content.iter().any(is_result))
 }
 
+/// Returns whether `block` is a tool result.
 fn is_result(block: &Value) -> bool {
     block.get("toolResult").is_some()
 }
@@ -262,6 +265,7 @@ fn cache_point() -> Value {
     json!({"cachePoint": {"type": "default"}})
 }
 
+/// Encodes the description of a tool.
 fn sent_tool(definition: &ToolDefinition) -> Value {
     let schema = sent_schema(ProviderWireFormat::Converse, &definition.parameters);
     tool_spec(&definition.name, &definition.description, schema)

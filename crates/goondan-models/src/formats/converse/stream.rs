@@ -57,7 +57,7 @@ impl ConverseDecoder {
     fn begin(&mut self, key: BlockKey, start: &Value, answer: &mut AnswerBuilder) {
         let call = &start["toolUse"];
         if call.is_object() && call["type"] != "server_tool_use" {
-            answer.call(CallPiece {
+            answer.add_call_piece(CallPiece {
                 index: Some(key),
                 id: call["toolUseId"].as_str(),
                 name: call["name"].as_str(),
@@ -84,7 +84,7 @@ impl ConverseDecoder {
             answer.text(key, text);
         }
         if let Some(arguments) = delta.pointer("/toolUse/input").and_then(Value::as_str) {
-            answer.call(CallPiece {
+            answer.add_call_piece(CallPiece {
                 index: Some(key),
                 arguments: Some(arguments),
                 ..CallPiece::default()

@@ -37,6 +37,7 @@ impl GeminiFormat {
         GeminiFormat { target }
     }
 
+    /// Returns whether the API is Vertex AI instead of Google AI.
     fn is_vertex(&self) -> bool {
         self.target.provider.name == "vertex"
     }
@@ -51,6 +52,7 @@ impl GeminiFormat {
         self.own(metadata)?.get(SIGNATURE).cloned()
     }
 
+    /// Encodes an answer of the model as parts.
     fn model_parts(&self, message: &Message) -> Vec<Value> {
         let mut has_calls = false;
         let parts = message.data.content.iter();
@@ -65,6 +67,7 @@ impl GeminiFormat {
             .collect()
     }
 
+    /// Encodes a part that is not a call; `None` for parts that Google would ignore or refuse.
     fn model_part(&self, part: &MessagePart) -> Option<Value> {
         match part {
             MessagePart::Text {
@@ -106,6 +109,7 @@ impl GeminiFormat {
         signed(json!({ "functionCall": function }), signature)
     }
 
+    /// Encodes a tool result.
     fn sent_result(&self, result: &ToolResultPart) -> Value {
         let key = if result.error.is_some() {
             "error"
@@ -130,6 +134,7 @@ impl GeminiFormat {
         }
     }
 
+    /// Encodes the sampling settings and the schema of a structured answer.
     fn generation_config(&self, context: &RequestContext<'_>) -> JsonObject {
         let params = context.params;
         let mut config = JsonObject::new();
@@ -267,6 +272,7 @@ impl WireFormat for GeminiFormat {
     }
 }
 
+/// Adds `signature` to `part`, if there is one.
 fn signed(mut part: Value, signature: Option<Value>) -> Value {
     if let Some(signature) = signature {
         part[SIGNATURE] = signature;
@@ -274,6 +280,7 @@ fn signed(mut part: Value, signature: Option<Value>) -> Value {
     part
 }
 
+/// Encodes a part of a user message; `None` for parts that the format omits.
 fn user_part(part: &MessagePart) -> Option<Value> {
     match part {
         MessagePart::Text { text, .. } => (!text.is_empty()).then(|| json!({"text": text})),
@@ -281,6 +288,7 @@ fn user_part(part: &MessagePart) -> Option<Value> {
     }
 }
 
+/// Encodes a file; `None` for other parts.
 fn file_part(part: &MessagePart) -> Option<Value> {
     match part {
         MessagePart::File(file) => Some(sent_file(file)),
@@ -288,6 +296,7 @@ fn file_part(part: &MessagePart) -> Option<Value> {
     }
 }
 
+/// Encodes an attachment, as text if the format does not accept its type.
 fn sent_file(file: &Attachment) -> Value {
     match attachment_form(ProviderWireFormat::Gemini, file) {
         AttachmentForm::Text(text) => json!({ "text": text }),
@@ -297,6 +306,7 @@ fn sent_file(file: &Attachment) -> Value {
     }
 }
 
+/// Encodes the description of a tool.
 fn sent_tool(definition: &ToolDefinition) -> Value {
     json!({
         "name": definition.name,

@@ -57,12 +57,13 @@ impl StreamDecoder for GeminiDecoder {
         for event in events {
             self.decode_response(event, answer);
         }
-        // Usage may follow the reason, and no event is marked as the last one.
+        // Usage may follow the finish reason, and Gemini itself does not mark its last event.
         Ok(AnswerProgress::More)
     }
 }
 
 impl GeminiDecoder {
+    /// Adds an event to the answer.
     fn decode_response(&mut self, event: &Value, answer: &mut AnswerBuilder) {
         if let Some(usage) = usage(&event["usageMetadata"]) {
             answer.set_usage(usage);
@@ -86,6 +87,7 @@ impl GeminiDecoder {
         }
     }
 
+    /// Adds a part to the answer.
     fn decode_part(&mut self, part: &Value, answer: &mut AnswerBuilder) {
         let signature = part
             .get(SIGNATURE)
@@ -106,7 +108,8 @@ impl GeminiDecoder {
         }
     }
 
-    /// Adds text. A signature belongs to exactly the text of its part.
+    /// Adds text to the open block. A part with a signature becomes a block of its own, because the
+    /// signature is valid for exactly the text of its part.
     fn decode_text(
         &mut self,
         kind: TextKind,
@@ -122,18 +125,22 @@ impl GeminiDecoder {
         }
         match (kind, signature) {
             (TextKind::Thought, _) => answer.reasoning(self.key, text),
-            // Other providers do not accept a text without content.
+            // Kept only to return the signature to Gemini. Other providers reject an empty text, so it
+            // is not stored as text.
             (TextKind::Answer, Some(signature)) if text.is_empty() => {
                 answer.opaque(self.key, json!({"text": "", SIGNATURE: signature}));
             }
             (TextKind::Answer, _) => answer.text(self.key, text),
         }
         if let Some(signature) = signature {
-            answer.change_metadata(self.key, |own| *own = json!({SIGNATURE: signature}));
+            answer.change_metadata(self.key, |metadata| {
+                *metadata = json!({SIGNATURE: signature})
+            });
             self.open = None;
         }
     }
 
+    /// Adds a tool call to the answer.
     fn decode_call(&mut self, call: &Value, signature: Option<&Value>, answer: &mut AnswerBuilder) {
         self.open = None;
         let arguments = match &call["args"] {
@@ -141,7 +148,7 @@ impl GeminiDecoder {
             Value::String(text) => text.clone(),
             other => other.to_string(),
         };
-        let position = answer.call(CallPiece {
+        let position = answer.add_call_piece(CallPiece {
             index: Some(self.call_count),
             id: call["id"].as_str(),
             name: call["name"].as_str(),
@@ -149,10 +156,14 @@ impl GeminiDecoder {
         });
         self.call_count += 1;
         if let (Some(position), Some(signature)) = (position, signature) {
-            answer.change_call_metadata(position, |own| *own = json!({SIGNATURE: signature}));
+            answer.change_call_metadata(position, |metadata| {
+                *metadata = json!({SIGNATURE: signature})
+            });
         }
     }
 
+    /// Begins a block with a new key. Later text of the same `kind` joins the block; with `None`, no
+    /// text joins it.
     fn begin_block(&mut self, kind: Option<TextKind>) {
         self.key += 1;
         self.open = kind;
@@ -209,6 +220,7 @@ fn usage(usage: &Value) -> Option<TokenUsage> {
     })
 }
 
+/// Returns the string of a JSON value; an empty string for any other type.
 fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }

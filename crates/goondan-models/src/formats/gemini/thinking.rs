@@ -39,10 +39,12 @@ pub(super) fn thinking_config(model: &str, effort: Option<ReasoningEffort>) -> O
     Some(config)
 }
 
+/// Returns the name of a model without a path.
 fn bare_name(model: &str) -> &str {
     model.rsplit('/').next().unwrap_or_default()
 }
 
+/// Returns whether the model thinks without a setting.
 fn thinks_by_default(model: &str) -> bool {
     let name = bare_name(model);
     let is_unthinking = UNTHINKING_MODELS
@@ -54,6 +56,7 @@ fn thinks_by_default(model: &str) -> bool {
     name.starts_with("gemini-") && !(is_unthinking || is_for_media || needs_budget)
 }
 
+/// Returns whether the model has thinking levels instead of a budget.
 fn uses_level(model: &str) -> bool {
     !is_older_than_3(model) || bare_name(model).starts_with("gemma-4")
 }
@@ -69,6 +72,7 @@ fn level(model: &str, effort: ReasoningEffort) -> &'static str {
     }
 }
 
+/// Returns the thinking budget in tokens.
 fn budget(model: &str, effort: ReasoningEffort) -> u32 {
     match effort {
         ReasoningEffort::None if model.contains("pro") => MIN_PRO_BUDGET,

@@ -43,6 +43,7 @@ impl OllamaFormat {
         .into()
     }
 
+    /// Encodes an answer of the model; `None` if it is empty.
     fn assistant(&self, message: &Message) -> Option<Value> {
         let text = joined(message.data.content.iter().filter_map(MessagePart::as_text));
         let calls: Vec<Value> = message.tool_calls().map(sent_call).collect();
@@ -137,6 +138,8 @@ impl WireFormat for OllamaFormat {
     }
 
     fn add_message(&self, message: &Message, messages: &mut WireMessages) {
+        // The last argument of `push` is true for content that may join the message before it: only
+        // user content, which includes the files of tool results.
         match message.data.role {
             MessageRole::System => {
                 let text = message.text();
@@ -169,6 +172,7 @@ impl WireFormat for OllamaFormat {
                     });
                     messages.push("tool", vec![sent], false);
                 }
+                // A tool message has no images, so the files follow as user content after the results.
                 messages.hold_files(message.data.content.iter().filter_map(file_part));
             }
         }
@@ -208,11 +212,13 @@ fn options(params: &ModelParams) -> JsonObject {
     set.collect()
 }
 
+/// Encodes a call.
 fn sent_call(call: &ToolCall) -> Value {
     let function = json!({"name": call.tool_name, "arguments": sent_arguments(&call.input)});
     json!({"id": call.tool_call_id, "function": function})
 }
 
+/// Encodes the description of a tool.
 fn sent_tool(definition: &ToolDefinition) -> Value {
     json!({
         "type": "function",
@@ -232,6 +238,7 @@ fn user_part(part: &MessagePart) -> Option<Value> {
     }
 }
 
+/// Encodes a file; `None` for other parts.
 fn file_part(part: &MessagePart) -> Option<Value> {
     match part {
         MessagePart::File(file) => Some(sent_file(file)),
@@ -239,6 +246,7 @@ fn file_part(part: &MessagePart) -> Option<Value> {
     }
 }
 
+/// Encodes an attachment, as text if the format does not accept its type.
 fn sent_file(file: &Attachment) -> Value {
     match attachment_form(ProviderWireFormat::Ollama, file) {
         AttachmentForm::Data => json!({"image": file.data}),
@@ -246,6 +254,7 @@ fn sent_file(file: &Attachment) -> Value {
     }
 }
 
+/// Encodes a user message.
 fn user_message(parts: &[Value]) -> Value {
     let images: Vec<&Value> = parts.iter().filter_map(|part| part.get("image")).collect();
     let mut message =

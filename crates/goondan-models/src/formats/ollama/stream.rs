@@ -48,6 +48,7 @@ impl StreamDecoder for OllamaDecoder {
 }
 
 impl OllamaDecoder {
+    /// Adds the pieces in a message to the answer.
     fn decode_message(&mut self, message: &Value, answer: &mut AnswerBuilder) {
         let thinking = message["thinking"].as_str().unwrap_or_default();
         if !thinking.is_empty() {
@@ -72,7 +73,7 @@ impl OllamaDecoder {
         let arguments = &function["arguments"];
         // Ollama sends an object, servers that copy it send its text.
         let object = arguments.is_object().then(|| arguments.to_string());
-        answer.call(CallPiece {
+        answer.add_call_piece(CallPiece {
             index: Some(self.call_count),
             id: call["id"].as_str(),
             name,
@@ -81,6 +82,7 @@ impl OllamaDecoder {
     }
 }
 
+/// Returns the token counts of the last line; `None` if there are none.
 fn usage(line: &Value) -> Option<TokenUsage> {
     let count = |key: &str| line[key].as_u64();
     // Ollama leaves out counts that are 0.
@@ -107,6 +109,7 @@ fn ending(line: &Value, answer: &AnswerBuilder) -> AnswerEnding {
     }
 }
 
+/// Returns whether `reason` means that the server only loaded or unloaded the model.
 fn is_load(reason: &str) -> bool {
     matches!(reason, "load" | "unload")
 }

@@ -29,6 +29,7 @@ pub(super) struct ItemName<'a> {
 #[derive(Debug)]
 pub(super) struct OutputItem {
     kind: ItemKind,
+    /// The `output_index` of the item's events.
     index: Option<u64>,
     pub(super) id: String,
     pub(super) call_id: String,
@@ -38,12 +39,12 @@ pub(super) struct OutputItem {
     pub(super) streamed: String,
     /// Number of the last part of the reasoning.
     pub(super) part: Option<u64>,
-    /// Position of the call in the answer.
+    /// Number of the call among the answer's calls, if the item is a call.
     pub(super) position: Option<usize>,
     pub(super) has_name: bool,
     pub(super) has_refusal: bool,
     pub(super) is_done: bool,
-    /// Place in the complete response.
+    /// Index in the `output` of the complete response.
     pub(super) final_place: Option<usize>,
 }
 
@@ -85,24 +86,46 @@ impl<'a> ItemName<'a> {
         }
     }
 
+    /// Returns whether the event does not name its item.
     fn is_empty(&self) -> bool {
         self.index.is_none() && self.id.is_empty() && self.call_id.is_empty()
     }
 }
 
 impl OutputItem {
-    /// Returns whether `name` contains an id of this item and no other position.
+    /// Creates an item without names and content.
+    fn new(kind: ItemKind, key: BlockKey) -> Self {
+        OutputItem {
+            kind,
+            index: None,
+            id: String::new(),
+            call_id: String::new(),
+            key,
+            streamed: String::new(),
+            part: None,
+            position: None,
+            has_name: false,
+            has_refusal: false,
+            is_done: false,
+            final_place: None,
+        }
+    }
+
+    /// Returns whether `name` contains an id of this item, and not the `output_index` of another
+    /// item.
     fn has_id_of(&self, name: &ItemName<'_>) -> bool {
         let same = |own: &str, other: &str| !own.is_empty() && own == other;
-        let is_elsewhere = self.index.is_some() && name.index.is_some() && self.index != name.index;
-        !is_elsewhere && (same(&self.id, name.id) || same(&self.call_id, name.call_id))
+        let has_other_index =
+            self.index.is_some() && name.index.is_some() && self.index != name.index;
+        !has_other_index && (same(&self.id, name.id) || same(&self.call_id, name.call_id))
     }
 
     /// Returns whether nothing in `name` contradicts the names of this item.
     fn may_be(&self, name: &ItemName<'_>) -> bool {
         let differ = |own: &str, other: &str| !own.is_empty() && !other.is_empty() && own != other;
-        let is_elsewhere = self.index.is_some() && name.index.is_some() && self.index != name.index;
-        !is_elsewhere && !differ(&self.id, name.id) && !differ(&self.call_id, name.call_id)
+        let has_other_index =
+            self.index.is_some() && name.index.is_some() && self.index != name.index;
+        !has_other_index && !differ(&self.id, name.id) && !differ(&self.call_id, name.call_id)
     }
 
     /// Returns whether the item began without a name.
@@ -110,6 +133,7 @@ impl OutputItem {
         self.index.is_none() && self.id.is_empty() && self.call_id.is_empty()
     }
 
+    /// Fills the item's unknown names from `name`; known names stay.
     fn add_names(&mut self, name: &ItemName<'_>) {
         self.index = self.index.or(name.index);
         let fill = |own: &mut String, other: &str| {
@@ -131,6 +155,7 @@ impl OutputItem {
 }
 
 impl ItemTable {
+    /// Returns the item with the table index `at`.
     pub(super) fn get(&mut self, at: usize) -> &mut OutputItem {
         &mut self.items[at]
     }
@@ -139,16 +164,16 @@ impl ItemTable {
         self.items.iter()
     }
 
-    /// Returns the item that an event begins.
+    /// Returns the table index of the item that an event begins. An unknown item is added.
     pub(super) fn begin(&mut self, kind: ItemKind, name: ItemName<'_>) -> usize {
         let is_nameless =
             |item: &OutputItem| !item.is_done && item.is_nameless() && !name.is_empty();
         let same = self.last(kind, |item| item.has_id_of(&name));
         let at = same.or_else(|| self.last(kind, is_nameless));
-        self.named(at, kind, &name)
+        self.find_or_push(at, kind, &name)
     }
 
-    /// Returns the item to which an event belongs. An unknown item is added.
+    /// Returns the table index of the item to which an event belongs. An unknown item is added.
     pub(super) fn of_event(&mut self, kind: ItemKind, name: ItemName<'_>) -> usize {
         let is_open_at_index =
             |item: &OutputItem| !item.is_done && item.index.is_some() && item.index == name.index;
@@ -157,10 +182,11 @@ impl ItemTable {
             .last(kind, |item| item.has_id_of(&name))
             .or_else(|| self.last(kind, is_open_at_index))
             .or_else(|| self.last(kind, is_open));
-        self.named(at, kind, &name)
+        self.find_or_push(at, kind, &name)
     }
 
-    /// Returns the item at `place` in the complete response. An unknown item is added.
+    /// Returns the table index of the item at `place` in the complete response. An unknown item is
+    /// added.
     pub(super) fn at_place(&mut self, kind: ItemKind, place: usize, name: ItemName<'_>) -> usize {
         let index = u64::try_from(place).ok();
         let first = |table: &Self, is_wanted: &dyn Fn(&OutputItem) -> bool| {
@@ -174,7 +200,7 @@ impl ItemTable {
         let at = first(self, &|item| item.has_id_of(&name))
             .or_else(|| first(self, &|item| item.index == index && may_be_same(item)))
             .or_else(|| first(self, &|item| kind != ItemKind::Other && may_be_same(item)));
-        let at = self.named(at, kind, &name);
+        let at = self.find_or_push(at, kind, &name);
         self.items[at].final_place = Some(place);
         at
     }
@@ -189,29 +215,19 @@ impl ItemTable {
         item?.final_place
     }
 
+    /// Returns the table index of the last item of `kind` for which `is_wanted` returns true.
     fn last(&self, kind: ItemKind, is_wanted: impl Fn(&OutputItem) -> bool) -> Option<usize> {
         self.items
             .iter()
             .rposition(|item| item.kind == kind && is_wanted(item))
     }
 
-    fn named(&mut self, at: Option<usize>, kind: ItemKind, name: &ItemName<'_>) -> usize {
-        let at = at.unwrap_or_else(|| {
+    /// Returns the table index of an item: `known`, or that of a new item if `known` is `None`.
+    /// Adds the names in `name` to the item.
+    fn find_or_push(&mut self, known: Option<usize>, kind: ItemKind, name: &ItemName<'_>) -> usize {
+        let at = known.unwrap_or_else(|| {
             let key = self.items.len() as BlockKey;
-            self.items.push(OutputItem {
-                kind,
-                index: None,
-                id: String::new(),
-                call_id: String::new(),
-                key,
-                streamed: String::new(),
-                part: None,
-                position: None,
-                has_name: false,
-                has_refusal: false,
-                is_done: false,
-                final_place: None,
-            });
+            self.items.push(OutputItem::new(kind, key));
             self.items.len() - 1
         });
         self.items[at].add_names(name);

@@ -17,7 +17,7 @@ use crate::formats::{
     DraftMessage, ModelTarget, RequestContext, StreamDecoder, WireFormat, WireMessages,
 };
 
-/// Longest call id that OpenAI accepts.
+/// Maximum length of a call id that OpenAI accepts.
 const MAX_CALL_ID_LENGTH: usize = 64;
 
 /// Beginnings of the names of models that reason.
@@ -60,6 +60,7 @@ impl ResponsesFormat {
         metadata.get(self.target.provider.family())
     }
 
+    /// Encodes an answer of the model as items.
     fn assistant_items(&self, message: &Message) -> Vec<Value> {
         let parts = message.data.content.iter();
         let mut items: Vec<Value> = parts.filter_map(|part| self.assistant_item(part)).collect();
@@ -71,6 +72,7 @@ impl ResponsesFormat {
         items
     }
 
+    /// Encodes a part of an answer; `None` for parts that the provider would refuse.
     fn assistant_item(&self, part: &MessagePart) -> Option<Value> {
         match part {
             MessagePart::Text {
@@ -246,6 +248,7 @@ fn call_id(id: &str) -> String {
     }
 }
 
+/// Encodes text of the model. `own` is the opaque data that this provider sent with the text.
 fn sent_text(text: &str, own: Option<&Value>) -> Value {
     let mut item = json!({
         "type": "message",
@@ -259,7 +262,7 @@ fn sent_text(text: &str, own: Option<&Value>) -> Value {
 }
 
 /// Returns a reasoning item as the provider accepts it: without empty fields and without the
-/// status. An item without content is only a reference to a stored item.
+/// status. Returns `None` for an item without content, which is only a reference to a stored item.
 fn sent_reasoning(own: &Value) -> Option<Value> {
     let item = own.get("item")?.as_object()?;
     let is_empty = |value: &Value| match value {
@@ -282,7 +285,7 @@ fn sent_reasoning(own: &Value) -> Option<Value> {
     Some(Value::Object(sent))
 }
 
-/// Returns a call with the fields in which it came, except its id.
+/// Encodes a call with the fields that the provider sent, except its id.
 fn sent_call(call: &ToolCall, own: Option<&Value>) -> Value {
     let mut sent = json!({
         "type": "function_call",
@@ -299,6 +302,7 @@ fn sent_call(call: &ToolCall, own: Option<&Value>) -> Value {
     sent
 }
 
+/// Encodes a part of a user message; `None` for parts that the format omits.
 fn user_part(part: &MessagePart) -> Option<Value> {
     match part {
         MessagePart::Text { text, .. } => Some(text_part(text)),
@@ -306,6 +310,7 @@ fn user_part(part: &MessagePart) -> Option<Value> {
     }
 }
 
+/// Encodes a file; `None` for other parts.
 fn file_part(part: &MessagePart) -> Option<Value> {
     match part {
         MessagePart::File(file) => Some(sent_file(file)),
@@ -313,10 +318,12 @@ fn file_part(part: &MessagePart) -> Option<Value> {
     }
 }
 
+/// Encodes a text.
 fn text_part(text: &str) -> Value {
     json!({"type": "input_text", "text": text})
 }
 
+/// Encodes an attachment, as text if the format does not accept its type.
 fn sent_file(file: &Attachment) -> Value {
     if let AttachmentForm::Text(text) = attachment_form(ProviderWireFormat::Responses, file) {
         return text_part(&text);
@@ -354,6 +361,7 @@ fn sent_tool(definition: &ToolDefinition) -> Value {
     })
 }
 
+/// Encodes the schema of a structured answer.
 fn text_format(schema: &Value) -> Value {
     let schema = sent_schema(ProviderWireFormat::Responses, schema);
     let strict = is_strict(&schema);

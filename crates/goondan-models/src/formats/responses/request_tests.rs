@@ -88,7 +88,7 @@ fn sent(format: ResponsesFormat, answer: Vec<MessagePart>) -> Value {
 fn reasoning_that_the_provider_would_refuse_is_left_out() {
     let empty =
         json!({"id": "rs_1", "type": "reasoning", "summary": [], "encrypted_content": null});
-    let of = |items: Value| input_of(parts(&[completed(items)]));
+    let input_for = |items: Value| input_of(parts(&[completed(items)]));
     let types = |input: Value| -> Vec<String> {
         let items = input.as_array().expect("items").clone();
         items
@@ -96,18 +96,25 @@ fn reasoning_that_the_provider_would_refuse_is_left_out() {
             .map(|item| item["type"].as_str().expect("a type").to_owned())
             .collect()
     };
-    assert_eq!(types(of(json!([empty, text_item("a")]))), ["message"]);
+    // Reasoning without content.
     assert_eq!(
-        types(of(json!([text_item("a"), reasoning("rs_1")]))),
+        types(input_for(json!([empty, text_item("a")]))),
         ["message"]
     );
-    let plain = json!({"type": "reasoning", "content": [{"type": "reasoning_text", "text": "hm"}]});
+    // Reasoning must be followed by another item.
+    assert_eq!(
+        types(input_for(json!([text_item("a"), reasoning("rs_1")]))),
+        ["message"]
+    );
+    // A model without reasoning.
     let chat = ResponsesFormat::new(target("openai", "gpt-4.1"));
     let answer = parts(&[completed(json!([reasoning("rs_1"), text_item("a")]))]);
     assert_eq!(types(sent(chat, answer)), ["message"]);
-    let sent = of(json!([plain, text_item("a")]));
+    // Unencrypted reasoning is kept.
+    let plain = json!({"type": "reasoning", "content": [{"type": "reasoning_text", "text": "hm"}]});
+    let input = input_for(json!([plain, text_item("a")]));
     let expected = json!({"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "hm"}]});
-    assert_eq!(sent[0], expected);
+    assert_eq!(input[0], expected);
 }
 
 #[test]

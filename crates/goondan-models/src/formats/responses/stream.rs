@@ -81,6 +81,7 @@ impl StreamDecoder for ResponsesDecoder {
 }
 
 impl ResponsesDecoder {
+    /// Begins the output item of `event`.
     fn begin_item(&mut self, event: &Value, answer: &mut AnswerBuilder) {
         let item = &event["item"];
         let kind = ItemKind::of(item);
@@ -92,7 +93,8 @@ impl ResponsesDecoder {
         }
     }
 
-    /// Adds the text of an event. A whole text counts as far as its pieces have not arrived.
+    /// Adds the text of an event. If `is_whole`, `text` is the complete text, and only the part
+    /// that did not already arrive in pieces is added.
     fn add_text(&mut self, event: &Value, text: &str, is_whole: bool, answer: &mut AnswerBuilder) {
         let at = self
             .items
@@ -103,6 +105,8 @@ impl ResponsesDecoder {
         item.streamed.push_str(text);
     }
 
+    /// Adds the words with which the model refuses. If `is_whole`, `words` is the complete text,
+    /// which is ignored if pieces of it arrived.
     fn add_refusal(
         &mut self,
         event: &Value,
@@ -120,6 +124,7 @@ impl ResponsesDecoder {
         item.has_refusal = true;
     }
 
+    /// Adds a piece of reasoning. A separator precedes each further part.
     fn add_reasoning(&mut self, event: &Value, answer: &mut AnswerBuilder) {
         let at = self
             .items
@@ -138,6 +143,8 @@ impl ResponsesDecoder {
         }
     }
 
+    /// Adds the arguments of a call. If `is_whole`, only the part that did not already arrive in
+    /// pieces is added.
     fn add_arguments(
         &mut self,
         event: &Value,
@@ -176,7 +183,7 @@ impl ResponsesDecoder {
             name,
             arguments: Some(arguments),
         };
-        item.position = answer.call(piece).or(item.position);
+        item.position = answer.add_call_piece(piece).or(item.position);
     }
 
     /// Adds what has not arrived of a complete item, and its opaque data.
@@ -315,6 +322,7 @@ fn reported(error: ReportedError) -> ProviderError {
     }
 }
 
+/// Returns the token counts; `None` if there are none.
 fn usage(usage: &Value) -> Option<TokenUsage> {
     let count = |path: &str| usage.pointer(path).and_then(Value::as_u64);
     let (input, output, total) = (

@@ -65,6 +65,7 @@ pub(super) fn calls_at(text: &str, tools: &[ToolDefinition]) -> Option<(Vec<Text
     Some((calls, text.len() - cursor.rest.len()))
 }
 
+/// Reads the calls at the cursor, in any known notation. Returns `None` if it is only text.
 fn calls(cursor: &mut TextCursor<'_>, tools: &[ToolDefinition]) -> Option<Vec<TextCall>> {
     if cursor.eat(TOOL_CALL) {
         return wrapped_calls(cursor, TOOL_CALL_END, tools);
@@ -137,7 +138,7 @@ fn mistral_calls(cursor: &mut TextCursor<'_>, tools: &[ToolDefinition]) -> Optio
     Some(calls)
 }
 
-/// Reads objects with semicolons between them.
+/// Reads calls that are JSON objects with semicolons between them.
 fn llama_calls(cursor: &mut TextCursor<'_>, tools: &[ToolDefinition]) -> Option<Vec<TextCall>> {
     let mut calls = Vec::new();
     loop {
@@ -164,6 +165,8 @@ fn json_call(call: &Value, tools: &[ToolDefinition]) -> Option<TextCall> {
     })
 }
 
+/// Reads a call with a tag for each argument. Returns `None` if the text is not a complete call of
+/// a known tool.
 fn tagged_call(cursor: &mut TextCursor<'_>, tools: &[ToolDefinition]) -> Option<TextCall> {
     let tags = INVOKES
         .iter()
@@ -190,7 +193,7 @@ fn tagged_call(cursor: &mut TextCursor<'_>, tools: &[ToolDefinition]) -> Option<
 }
 
 impl CallTags {
-    /// Returns the name in the rest of a tag.
+    /// Returns the name of a tool or argument from the rest of its tag.
     pub(super) fn name<'t>(&self, tag: &'t str) -> Option<&'t str> {
         match self.call.ends_with('=') {
             true => Some(tag.trim()),
@@ -217,7 +220,8 @@ impl CallTags {
     }
 }
 
-/// Returns whether the text or a wrapper ends here, so that a closing tag is missing.
+/// Returns whether `rest` is empty or begins with the closing tag of an enclosing wrapper. The
+/// block's own closing tag is then missing.
 fn is_end(rest: &str) -> bool {
     let is_wrapper_end = |end: &str| rest.starts_with(end);
     rest.is_empty()
@@ -240,6 +244,7 @@ fn attribute<'t>(tag: &'t str, name: &str) -> Option<&'t str> {
     rest[1..].split_once(quote).map(|(value, _)| value)
 }
 
+/// Skips white space and `word`. Returns `false` and skips nothing if `word` does not follow.
 fn eat_after_white_space(cursor: &mut TextCursor<'_>, word: &str) -> bool {
     let mut next = *cursor;
     next.skip_white_space();

@@ -72,6 +72,7 @@ pub(crate) fn recover(
     answer
 }
 
+/// Returns whether the answer contains real tool calls.
 fn has_calls(answer: &CompletedAnswer) -> bool {
     answer
         .parts
@@ -79,6 +80,7 @@ fn has_calls(answer: &CompletedAnswer) -> bool {
         .any(|part| matches!(part, MessagePart::ToolCall(_)))
 }
 
+/// Splits a text part into text and the calls of `tools` in it. Other parts are unchanged.
 fn with_calls(
     part: MessagePart,
     tools: &[ToolDefinition],
@@ -151,6 +153,7 @@ fn pieces<'t>(text: &'t str, tools: &[ToolDefinition]) -> Vec<TextPiece<'t>> {
     pieces
 }
 
+/// Appends `text`, unless it is blank.
 fn push_text<'t>(pieces: &mut Vec<TextPiece<'t>>, text: &'t str) {
     if !text.trim().is_empty() {
         pieces.push(TextPiece::Text(text));

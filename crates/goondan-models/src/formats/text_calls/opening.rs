@@ -1,13 +1,13 @@
-//! Beginnings of calls, by which a text is held back while it arrives.
+//! Detects the beginning of a tool call in arriving text, which is then held back.
 
 use goondan_core::ports::model::ToolDefinition;
 
 use super::blocks::{FUNCTION, INVOKES, PYTHON_TAG, TOOL_CALL, TOOL_CALLS, WRAPPERS};
 
-/// Most bytes of white space within the beginning of a call.
+/// Maximum number of bytes of white space within the beginning of a call.
 const MAX_WHITE_SPACE: usize = 64;
 
-/// Most bytes of a tag with attributes.
+/// Maximum length of a tag with attributes, in bytes.
 const MAX_TAG_BYTES: usize = 256;
 
 /// Result of a look at the beginning of a text. `No` and `Yes` never change when more text arrives.
@@ -44,13 +44,13 @@ pub(super) fn opening(text: &str, tools: &[ToolDefinition]) -> OpeningMatch {
         .max(wrapped.into_iter().max().unwrap_or(OpeningMatch::No))
 }
 
-/// Looks at the tag that names a tool.
+/// Returns whether `text` begins with a tag that names one of `tools`.
 fn element(text: &str, tools: &[ToolDefinition]) -> OpeningMatch {
     let tags = INVOKES.iter().chain([&FUNCTION]);
-    let named = tags.map(|tags| match literal(text, tags.call) {
+    let matches = tags.map(|tags| match literal(text, tags.call) {
         OpeningStep::No => OpeningMatch::No,
         OpeningStep::Maybe => OpeningMatch::Maybe,
-        OpeningStep::Yes(rest) => match tag(rest) {
+        OpeningStep::Yes(rest) => match until_tag_end(rest) {
             Ok(tag)
                 if tools
                     .iter()
@@ -62,11 +62,12 @@ fn element(text: &str, tools: &[ToolDefinition]) -> OpeningMatch {
             Err(opening) => opening,
         },
     });
-    named.max().unwrap_or(OpeningMatch::No)
+    matches.max().unwrap_or(OpeningMatch::No)
 }
 
-/// Returns the rest of a tag. A tag that is not complete yet is `Maybe`.
-fn tag(text: &str) -> Result<&str, OpeningMatch> {
+/// Returns `text` up to the `>` that ends the tag. `Maybe`: the `>` may still follow. `No`: a `<`
+/// comes first, or the tag is too long.
+fn until_tag_end(text: &str) -> Result<&str, OpeningMatch> {
     let end = text
         .bytes()
         .take(MAX_TAG_BYTES)
@@ -78,19 +79,25 @@ fn tag(text: &str) -> Result<&str, OpeningMatch> {
     }
 }
 
-/// A name ends with `[ARGS]`, `[CALL_ID]` or the arguments.
+/// Returns whether `text` begins with the name of one of `tools`, followed by `[ARGS]`, `[CALL_ID]`
+/// or the arguments.
 fn mistral_name(text: &str, tools: &[ToolDefinition]) -> OpeningMatch {
-    let named = |tool: &ToolDefinition| match literal(text, &tool.name) {
+    let begins_with_name = |tool: &ToolDefinition| match literal(text, &tool.name) {
         OpeningStep::No => OpeningMatch::No,
         OpeningStep::Maybe => OpeningMatch::Maybe,
         OpeningStep::Yes(rest) => after_white_space(rest, |rest| {
             starts_with_any(rest, &["[ARGS]", "[CALL_ID]", "{"])
         }),
     };
-    tools.iter().map(named).max().unwrap_or(OpeningMatch::No)
+    tools
+        .iter()
+        .map(begins_with_name)
+        .max()
+        .unwrap_or(OpeningMatch::No)
 }
 
-/// Looks at the text after `word` and white space.
+/// Applies `look` to the text after `word` and white space. Returns `No` if `text` begins with
+/// something else, and `Maybe` if more text decides.
 fn after(text: &str, word: &str, look: impl Fn(&str) -> OpeningMatch) -> OpeningMatch {
     match literal(text, word) {
         OpeningStep::No => OpeningMatch::No,
@@ -99,6 +106,8 @@ fn after(text: &str, word: &str, look: impl Fn(&str) -> OpeningMatch) -> Opening
     }
 }
 
+/// Applies `look` to the text after white space. Returns `No` after too much white space, and
+/// `Maybe` if nothing else arrived yet.
 fn after_white_space(text: &str, look: impl Fn(&str) -> OpeningMatch) -> OpeningMatch {
     let rest = text.trim_start();
     match rest {
@@ -108,6 +117,7 @@ fn after_white_space(text: &str, look: impl Fn(&str) -> OpeningMatch) -> Opening
     }
 }
 
+/// Returns whether `text` begins with one of `words`; `Maybe` if `text` is only a part of a word.
 fn starts_with_any(text: &str, words: &[&str]) -> OpeningMatch {
     let look = |word: &&str| match literal(text, word) {
         OpeningStep::No => OpeningMatch::No,
@@ -117,6 +127,7 @@ fn starts_with_any(text: &str, words: &[&str]) -> OpeningMatch {
     words.iter().map(look).max().unwrap_or(OpeningMatch::No)
 }
 
+/// Strips `word` from `text`. Returns `Maybe` if `text` is only a part of `word`.
 fn literal<'t>(text: &'t str, word: &str) -> OpeningStep<'t> {
     match text.strip_prefix(word) {
         Some(rest) => OpeningStep::Yes(rest),

@@ -3,7 +3,7 @@
 use goondan_core::json_text;
 use serde_json::Value;
 
-/// Most references that are followed from one schema.
+/// Maximum number of references that are followed from one schema.
 const MAX_REFERENCES: usize = 8;
 
 /// Returns `text` as the type that `parameters` require for the argument `key`. Text of another type stays text.
@@ -32,6 +32,7 @@ pub(super) fn typed(text: &str, key: &str, parameters: &Value) -> Value {
         .unwrap_or_else(|| text.into())
 }
 
+/// Returns the JSON Schema types that `value` has.
 fn type_names(value: &Value) -> &'static [&'static str] {
     match value {
         Value::Null => &["null"],
@@ -55,11 +56,12 @@ fn types_of<'s>(schema: &'s Value, root: &'s Value) -> Vec<&'s str> {
         .into_iter()
         .chain(variants)
         .filter_map(|schema| schema.get("type"))
-        .flat_map(named)
+        .flat_map(listed_types)
         .collect()
 }
 
-fn named(types: &Value) -> Vec<&str> {
+/// Returns the names in the keyword `type`, which is a string or a list.
+fn listed_types(types: &Value) -> Vec<&str> {
     match types {
         Value::String(name) => vec![name],
         Value::Array(names) => names.iter().filter_map(Value::as_str).collect(),

@@ -27,11 +27,11 @@ pub(super) struct OciClient {
     reference: OciReference,
     base: Url,
     credentials: RegistryCredentials,
-    /// The credentials, once the registry requires them.
-    who: OnceCell<HostCredentials>,
+    /// The user's credentials for the registry, once it requires them.
+    login: OnceCell<HostCredentials>,
     purpose: AccessPurpose,
-    /// The authentication method, once the registry has stated it.
-    signed: Mutex<RequestAuthorization>,
+    /// The authorization of all requests; `Not` until the registry requires one.
+    authorization: Mutex<RequestAuthorization>,
 }
 
 #[derive(Clone)]
@@ -57,10 +57,10 @@ impl OciClient {
             http: http::client().await?,
             base: reference.base()?,
             credentials: credentials.clone(),
-            who: OnceCell::new(),
+            login: OnceCell::new(),
             reference: reference.clone(),
             purpose,
-            signed: Mutex::new(RequestAuthorization::Not),
+            authorization: Mutex::new(RequestAuthorization::Not),
         })
     }
 
@@ -68,7 +68,7 @@ impl OciClient {
         self.reference.host()
     }
 
-    /// Returns a URL below that of the repository.
+    /// Returns the URL of `path` in the repository.
     pub(super) fn address(&self, path: &str) -> Result<Url> {
         self.base
             .join(path)
@@ -84,16 +84,17 @@ impl OciClient {
         .suggest("check the URL; it must begin with the host of the registry")
     }
 
-    /// Sends a request, and authenticates if the registry requires it.
+    /// Sends a request, and repeats it with authorization if the registry requires one.
+    /// `customize` adds headers and the body.
     pub(super) async fn send(
         &self,
         method: Method,
         url: Url,
-        with: impl Fn(RequestBuilder) -> RequestBuilder,
+        customize: impl Fn(RequestBuilder) -> RequestBuilder,
     ) -> Result<Response> {
-        let request = |signed: &RequestAuthorization| {
-            let request = with(self.http.request(method.clone(), url.clone()));
-            match signed {
+        let request = |authorization: &RequestAuthorization| {
+            let request = customize(self.http.request(method.clone(), url.clone()));
+            match authorization {
                 RequestAuthorization::Not => request,
                 RequestAuthorization::Basic(basic) => {
                     request.basic_auth(&basic.user, Some(&basic.password))
@@ -101,33 +102,34 @@ impl OciClient {
                 RequestAuthorization::Bearer(token) => request.bearer_auth(token),
             }
         };
-        let signed = self.signed.lock().await.clone();
-        let answer = http::send(request(&signed), self.host()).await?;
+        let authorization = self.authorization.lock().await.clone();
+        let answer = http::send(request(&authorization), self.host()).await?;
+        // Authenticate at most once: a 401 to an authorized request is the final answer.
         if answer.status() != StatusCode::UNAUTHORIZED
-            || !matches!(signed, RequestAuthorization::Not)
+            || !matches!(authorization, RequestAuthorization::Not)
         {
             return Ok(answer);
         }
-        let wanted = answer
+        let challenges = answer
             .headers()
             .get_all(WWW_AUTHENTICATE)
             .iter()
             .filter_map(|value| value.to_str().ok());
-        let Some(signed) = self.sign(wanted.collect()).await? else {
+        let Some(authorization) = self.authorize(challenges.collect()).await? else {
             return Ok(answer);
         };
-        *self.signed.lock().await = signed.clone();
-        http::send(request(&signed), self.host()).await
+        *self.authorization.lock().await = authorization.clone();
+        http::send(request(&authorization), self.host()).await
     }
 
-    /// Sends a request like [`Client::send`], and fails unless it succeeds.
+    /// Sends a request like [`OciClient::send`], and fails unless the status is a success.
     pub(super) async fn accepted(
         &self,
         method: Method,
         url: Url,
-        with: impl Fn(RequestBuilder) -> RequestBuilder,
+        customize: impl Fn(RequestBuilder) -> RequestBuilder,
     ) -> Result<Response> {
-        let answer = self.send(method, url, with).await?;
+        let answer = self.send(method, url, customize).await?;
         match answer.status() {
             status if status.is_success() => Ok(answer),
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(self.access_denied_error()),
@@ -143,17 +145,18 @@ impl OciClient {
                 let body = http::body(answer, MAX_TEXT_RESPONSE_BYTES, self.host())
                     .await
                     .unwrap_or_default();
-                let said: String = String::from_utf8_lossy(&body).chars().take(200).collect();
+                let excerpt: String = String::from_utf8_lossy(&body).chars().take(200).collect();
                 Err(PackageError::source(format!(
-                    "{} answered {status}: {said}",
+                    "{} answered {status}: {excerpt}",
                     self.host()
                 )))
             }
         }
     }
 
+    /// Returns the user's credentials for the registry; looks them up on the first call.
     async fn host_credentials(&self) -> &HostCredentials {
-        self.who
+        self.login
             .get_or_init(|| self.credentials.of(self.host()))
             .await
     }
@@ -169,8 +172,9 @@ impl OciClient {
         self.credentials.of(&host).await.basic
     }
 
+    /// Creates the error for a request that the registry refuses, with the reason if it is known.
     fn access_denied_error(&self) -> PackageError {
-        let who = match self.who.get() {
+        let refusal = match self.login.get() {
             Some(HostCredentials {
                 basic: Some(basic), ..
             }) => format!("denied the user `{}` access", basic.user),
@@ -183,28 +187,29 @@ impl OciClient {
         let host = self.host();
         PackageError::new(
             Code::PACKAGE_AUTH,
-            format!("{host} {who} for `{}`.", self.reference),
+            format!("{host} {refusal} for `{}`.", self.reference),
         )
         .suggest(format!(
             "run `docker login {host}`, or set GOONDAN_REGISTRY_AUTH to `{host}=USER:PASSWORD`"
         ))
     }
 
-    /// Returns the authentication that the registry requires; `None` if no method is supported.
-    async fn sign(&self, wanted: Vec<&str>) -> Result<Option<RequestAuthorization>> {
-        let of = |scheme: &str| {
-            wanted.iter().find_map(|value| {
+    /// Returns the authorization for the first supported of the registry's `challenges`
+    /// (`WWW-Authenticate` values); `None` if there is none, or if the user has no password.
+    async fn authorize(&self, challenges: Vec<&str>) -> Result<Option<RequestAuthorization>> {
+        let parameters_for = |scheme: &str| {
+            challenges.iter().find_map(|value| {
                 let (name, rest) = value.split_once(' ').unwrap_or((value, ""));
                 name.eq_ignore_ascii_case(scheme).then(|| rest.to_owned())
             })
         };
-        if let Some(parameters) = of("bearer") {
+        if let Some(parameters) = parameters_for("bearer") {
             return self
                 .token(&parameters)
                 .await
                 .map(|token| Some(RequestAuthorization::Bearer(token)));
         }
-        match of("basic") {
+        match parameters_for("basic") {
             Some(_) => Ok(self
                 .host_credentials()
                 .await
@@ -215,6 +220,7 @@ impl OciClient {
         }
     }
 
+    /// Requests a bearer token from the token server that the challenge `parameters` name.
     async fn token(&self, parameters: &str) -> Result<String> {
         let parameter = |name: &str| {
             parameters_of(parameters)
@@ -273,13 +279,13 @@ fn is_token_server_of(registry: &str, server: &str) -> bool {
 fn parameters_of(text: &str) -> impl Iterator<Item = (String, String)> {
     let mut rest = text;
     std::iter::from_fn(move || {
-        let (name, behind) = rest.split_once('=')?;
+        let (name, after_name) = rest.split_once('=')?;
         let name = name.trim_matches([',', ' ']).to_lowercase();
-        let (value, left) = match behind.strip_prefix('"') {
+        let (value, remainder) = match after_name.strip_prefix('"') {
             Some(quoted) => quoted.split_once('"').unwrap_or((quoted, "")),
-            None => behind.split_once(',').unwrap_or((behind, "")),
+            None => after_name.split_once(',').unwrap_or((after_name, "")),
         };
-        rest = left;
+        rest = remainder;
         Some((name, value.to_owned()))
     })
 }

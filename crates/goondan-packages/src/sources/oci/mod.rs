@@ -63,6 +63,7 @@ struct OciTagList {
 }
 
 impl OciDescriptor {
+    /// Describes content by its media type, digest and size.
     fn of(media_type: &str, content: &[u8]) -> Self {
         OciDescriptor {
             media_type: media_type.to_owned(),
@@ -132,6 +133,8 @@ fn next_page(link: &str) -> Option<String> {
     rest.contains("next").then(|| address.to_owned())
 }
 
+/// Downloads the package layer of an artifact. Fails if a digest does not match, or if it is
+/// another kind of artifact.
 pub(super) async fn fetch(
     reference: &OciReference,
     credentials: &RegistryCredentials,
@@ -144,9 +147,12 @@ pub(super) async fn fetch(
         })
         .await?;
     let body = http::body(answer, MAX_TEXT_RESPONSE_BYTES, client.host()).await?;
-    let found = digest(&body);
-    if let Some(wanted) = reference.digest().filter(|wanted| **wanted != found) {
-        return Err(changed(reference, wanted, &found));
+    let actual_digest = digest(&body);
+    if let Some(pinned_digest) = reference
+        .digest()
+        .filter(|pinned_digest| **pinned_digest != actual_digest)
+    {
+        return Err(digest_mismatch(reference, pinned_digest, &actual_digest));
     }
     let manifest: OciManifest =
         serde_json::from_slice(&body).map_err(|error| client.protocol_error(&error.to_string()))?;
@@ -186,11 +192,11 @@ pub(super) async fn fetch(
     )
     .await?;
     if digest(&archive) != layer.digest {
-        return Err(changed(reference, &layer.digest, &digest(&archive)));
+        return Err(digest_mismatch(reference, &layer.digest, &digest(&archive)));
     }
     Ok(FetchedArchive {
         archive,
-        resolved: format!("oci://{}", reference.with_digest(&found)),
+        resolved: format!("oci://{}", reference.with_digest(&actual_digest)),
         is_archive: true,
     })
 }
@@ -276,8 +282,9 @@ async fn refuse_other(
     if !answer.status().is_success() {
         return Ok(());
     }
-    let there = digest(&http::body(answer, MAX_TEXT_RESPONSE_BYTES, client.host()).await?);
-    match there == mine {
+    let digest_in_registry =
+        digest(&http::body(answer, MAX_TEXT_RESPONSE_BYTES, client.host()).await?);
+    match digest_in_registry == mine {
         true => Ok(()),
         false => Err(PackageError::source(format!(
             "`oci://{}` already exists with different content.",
@@ -290,23 +297,23 @@ async fn refuse_other(
 /// Uploads a blob unless it exists.
 async fn upload(client: &OciClient, blob: &[u8]) -> Result<()> {
     let digest = digest(blob);
-    let there = client
+    let existing = client
         .send(
             Method::HEAD,
             client.address(&format!("blobs/{digest}"))?,
             |request| request,
         )
         .await?;
-    if there.status().is_success() {
+    if existing.status().is_success() {
         return Ok(());
     }
     let begin = client.address("blobs/uploads/")?;
-    let begun = client
+    let session = client
         .accepted(Method::POST, begin.clone(), |request| {
             request.header("Content-Length", "0")
         })
         .await?;
-    let location = begun
+    let location = session
         .headers()
         .get(LOCATION)
         .and_then(|location| location.to_str().ok());
@@ -325,8 +332,9 @@ async fn upload(client: &OciClient, blob: &[u8]) -> Result<()> {
     client.accepted(Method::PUT, location, put).await.map(drop)
 }
 
-fn changed(reference: &OciReference, wanted: &str, found: &str) -> PackageError {
-    let message = format!("`oci://{reference}` delivered {found} instead of {wanted}.");
+/// Creates the error for content whose digest differs from the pinned digest.
+fn digest_mismatch(reference: &OciReference, expected: &str, actual: &str) -> PackageError {
+    let message = format!("`oci://{reference}` delivered {actual} instead of {expected}.");
     PackageError::new(Code::PACKAGE_INTEGRITY, message)
         .suggest("ask the operator of the registry; nothing was installed")
 }

@@ -101,6 +101,7 @@ impl OciReference {
             .unwrap_or("latest")
     }
 
+    /// Returns the reference with another tag and no digest. Fails if the tag is not valid.
     pub(super) fn with_tag(&self, tag: &str) -> Result<OciReference> {
         match is_tag(tag) {
             true => Ok(OciReference {
@@ -113,6 +114,7 @@ impl OciReference {
         }
     }
 
+    /// Returns the reference with a digest and no tag.
     pub(super) fn with_digest(&self, digest: &str) -> OciReference {
         OciReference {
             tag: None,
@@ -132,6 +134,7 @@ impl OciReference {
     }
 }
 
+/// Returns whether the text is a valid OCI tag.
 fn is_tag(tag: &str) -> bool {
     let inner = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     (1..=128).contains(&tag.len()) && !tag.starts_with(['.', '-']) && tag.chars().all(inner)

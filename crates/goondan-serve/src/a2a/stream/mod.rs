@@ -30,6 +30,7 @@ pub(super) struct StreamRequest {
     pub(super) history: Option<usize>,
 }
 
+/// Encoder state of a task stream.
 struct TaskStream {
     service: Service,
     asked: StreamRequest,
@@ -42,12 +43,13 @@ struct TaskStream {
     is_fresh: bool,
 }
 
-pub(super) fn respond(service: &Service, begun: StartedTask, asked: StreamRequest) -> Events {
-    let StartedTask { id, watch } = begun;
+/// Returns the stream of a task.
+pub(super) fn respond(service: &Service, started: StartedTask, request: StreamRequest) -> Events {
+    let StartedTask { id, watch } = started;
     let (service, turn_id) = (service.clone(), turn_id(&id.id));
     turn_stream::respond(watch, |out| TaskStream {
         service,
-        asked,
+        asked: request,
         id,
         turn_id,
         out,
@@ -89,8 +91,11 @@ impl TurnEncoder for TaskStream {
         self.say(text).await
     }
 
-    async fn event_published(&mut self, seen: &PublishedEvent) -> Result<StreamFlow, ClientGone> {
-        self.pass_on(seen).await?;
+    async fn event_published(
+        &mut self,
+        published: &PublishedEvent,
+    ) -> Result<StreamFlow, ClientGone> {
+        self.pass_on(published).await?;
         Ok(StreamFlow::More)
     }
 
@@ -115,11 +120,17 @@ impl TurnEncoder for TaskStream {
     async fn over(&mut self, result: &TurnResult) -> Result<(), ClientGone> {
         let answer = answer_of(result);
         let is_said = !self.is_fresh && answer == [TaskPart::Text(self.said.clone())];
+        // Streamed text only needs the end mark.
         if is_said {
-            self.piece(&[TaskPart::Text(String::new())], true, true)
-                .await?;
+            self.piece(
+                &[TaskPart::Text(String::new())],
+                /* append */ true,
+                /* is_last */ true,
+            )
+            .await?;
         } else if !answer.is_empty() {
-            self.piece(&answer, false, true).await?;
+            self.piece(&answer, /* append */ false, /* is_last */ true)
+                .await?;
         }
         self.update(&TaskStatus::ended(result)).await
     }
@@ -132,8 +143,9 @@ impl TurnEncoder for TaskStream {
 }
 
 impl TaskStream {
-    async fn pass_on(&mut self, seen: &PublishedEvent) -> Result<(), ClientGone> {
-        match &seen.event {
+    /// Sends an event of the trace, if the protocol has a form for it.
+    async fn pass_on(&mut self, published: &PublishedEvent) -> Result<(), ClientGone> {
+        match &published.event {
             SwarmEvent::Text { turn_id, delta, .. } if *turn_id == self.turn_id => {
                 self.say(delta).await
             }
@@ -146,7 +158,7 @@ impl TaskStream {
                 {
                     self.begin_again();
                 }
-                let Some(words) = progress::progress_line(event) else {
+                let Some(line) = progress::progress_line(event) else {
                     return Ok(());
                 };
                 // The next event contains the request itself.
@@ -154,7 +166,7 @@ impl TaskStream {
                     return Ok(());
                 }
                 let id = format!("{}-{}", self.turn_id, event.sequence);
-                let message = Some(agent_message(&id, words));
+                let message = Some(agent_message(&id, line));
                 let since = Some(json!(event.timestamp));
                 self.update(&TaskStatus {
                     message,
@@ -173,16 +185,23 @@ impl TaskStream {
         self.is_fresh = true;
     }
 
+    /// Sends text of the answer.
     async fn say(&mut self, delta: &str) -> Result<(), ClientGone> {
         if delta.is_empty() {
             return Ok(());
         }
         self.said.push_str(delta);
         let is_fresh = std::mem::replace(&mut self.is_fresh, false);
-        self.piece(&[TaskPart::Text(delta.to_owned())], !is_fresh, false)
-            .await
+        self.piece(
+            &[TaskPart::Text(delta.to_owned())],
+            !is_fresh,
+            /* is_last */ false,
+        )
+        .await
     }
 
+    /// Sends an artifact update. `append` adds to the text that was sent before; without `append`,
+    /// the text is replaced.
     async fn piece(
         &self,
         pieces: &[TaskPart],
@@ -199,6 +218,7 @@ impl TaskStream {
         self.send(ResultType::ArtifactUpdate, update).await
     }
 
+    /// Sends a status update.
     async fn update(&self, status: &TaskStatus) -> Result<(), ClientGone> {
         let dialect = self.asked.dialect;
         let mut update = json!({
@@ -215,6 +235,7 @@ impl TaskStream {
         self.send(ResultType::StatusUpdate, update).await
     }
 
+    /// Sends a result of the stream.
     async fn send(&self, shape: ResultType, value: Value) -> Result<(), ClientGone> {
         let result = self.asked.dialect.wrapped(shape, value);
         self.out

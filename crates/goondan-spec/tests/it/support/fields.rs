@@ -26,7 +26,8 @@ const LINKED: [(&str, &str); 3] = [
     ("#/$defs/Kind", "kind"),
 ];
 
-/// The fields of the map `schema`, those inside of other fields included. `root` holds the definitions.
+/// The fields of the map `schema`, those inside of other fields included. `root` holds the
+/// definitions.
 pub(crate) fn fields(root: &Value, schema: &Value, path: &str) -> Vec<Field> {
     let mut all = Vec::new();
     add_map(root, schema, path, &mut all);
@@ -114,7 +115,8 @@ fn field(root: &Value, schema: &Value, path: &str, required: bool) -> Field {
     }
 }
 
-/// What a schema may be, without null. References are followed, but for those with a section of their own.
+/// What a schema may be, without null. References are followed, but for those with a section of
+/// their own.
 fn alternatives<'s>(root: &'s Value, schema: &'s Value) -> Vec<&'s Value> {
     if let Some(reference) = schema["$ref"].as_str() {
         return match link(schema) {

@@ -219,6 +219,7 @@ impl SimState {
         }
     }
 
+    /// Returns the node at a path; `None` if nothing is there.
     fn find(&self, path: &Path) -> Option<SimNode> {
         let mut node = SimNode::Folder(ROOT_FOLDER);
         for name in names(path) {
@@ -230,6 +231,7 @@ impl SimState {
         Some(node)
     }
 
+    /// Returns the directory at a path. Fails if it is missing or is a file.
     fn folder(&self, path: &Path) -> io::Result<usize> {
         match self.find(path) {
             Some(SimNode::Folder(folder)) => Ok(folder),
@@ -240,6 +242,7 @@ impl SimState {
         }
     }
 
+    /// Returns the file at a path. Fails if it is missing or is a directory.
     fn file(&self, path: &Path) -> io::Result<usize> {
         match self.find(path) {
             Some(SimNode::File(file)) => Ok(file),
@@ -250,6 +253,7 @@ impl SimState {
         }
     }
 
+    /// Creates a directory and its parents, and returns it.
     fn make_folder(&mut self, path: &Path) -> io::Result<usize> {
         let mut at = ROOT_FOLDER;
         for name in names(path) {
@@ -268,6 +272,7 @@ impl SimState {
         Ok(at)
     }
 
+    /// Removes a directory with its content.
     fn remove(&mut self, folder: usize) -> io::Result<()> {
         for (name, node) in self.folders[folder].now.clone() {
             if let SimNode::Folder(inner) = node {
@@ -279,6 +284,7 @@ impl SimState {
         Ok(())
     }
 
+    /// Writes bytes at an offset. If the process dies or the disk is full, only a part is written.
     fn write(&mut self, file: usize, offset: u64, bytes: &[u8]) -> io::Result<()> {
         let start = usize::try_from(offset).unwrap();
         let changed = self.change();
@@ -303,6 +309,7 @@ impl SimState {
     }
 }
 
+/// Returns the parts of a path.
 fn names(path: &Path) -> Vec<OsString> {
     let names = path.components().filter_map(|part| match part {
         std::path::Component::Normal(name) => Some(name.to_owned()),
@@ -311,6 +318,7 @@ fn names(path: &Path) -> Vec<OsString> {
     names.collect()
 }
 
+/// Splits a path into its directory and its name.
 fn parent(path: &Path) -> io::Result<(&Path, OsString)> {
     let name = path.file_name().map(ToOwned::to_owned);
     path.parent()

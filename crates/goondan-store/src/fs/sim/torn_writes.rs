@@ -29,6 +29,7 @@ pub(super) fn survivor(contents: &SimFileContents, chance: Option<&mut SeededRan
 pub(super) struct SeededRandom(pub(super) u64);
 
 impl SeededRandom {
+    /// Returns a pseudorandom number below `end`.
     pub(super) fn below(&mut self, end: usize) -> usize {
         self.0 = self
             .0

@@ -73,20 +73,26 @@ fn locate(lines: &[&str], cursor: usize, hunk: &PatchHunk) -> Result<usize, Stri
         });
     }
     let fits = |at: usize, same: fn(&str, &str) -> bool| {
-        lines
-            .get(at..at + old.len())
-            .is_some_and(|there| there.iter().zip(&old).all(|(there, old)| same(there, old)))
+        lines.get(at..at + old.len()).is_some_and(|actual| {
+            actual
+                .iter()
+                .zip(&old)
+                .all(|(actual, old)| same(actual, old))
+        })
     };
     let places = || from..lines.len();
-    for same in [equal_line as fn(&str, &str) -> bool, but_for_trailing_space] {
-        let found = match hunk.at_end {
+    for same in [
+        equal_line as fn(&str, &str) -> bool,
+        equal_without_trailing_space,
+    ] {
+        let position = match hunk.at_end {
             true => lines
                 .len()
                 .checked_sub(old.len())
                 .filter(|at| *at >= from && fits(*at, same)),
             false => places().find(|at| fits(*at, same)),
         };
-        if let Some(at) = found {
+        if let Some(at) = position {
             return Ok(at);
         }
     }
@@ -108,6 +114,7 @@ fn find_anchor(lines: &[&str], cursor: usize, anchor: &str) -> Result<usize, Str
         .ok_or_else(|| format!("the header line `{anchor}` was not found"))
 }
 
+/// Describes where the lines of `hunk` were searched; empty if everywhere.
 fn position_note(hunk: &PatchHunk) -> String {
     let anchor = hunk
         .anchor
@@ -118,12 +125,13 @@ fn position_note(hunk: &PatchHunk) -> String {
 }
 
 /// Compares lines without their line ends.
-fn equal_line(there: &str, old: &str) -> bool {
-    there.trim_end_matches(['\n', '\r']) == old
+fn equal_line(actual: &str, old: &str) -> bool {
+    actual.trim_end_matches(['\n', '\r']) == old
 }
 
-fn but_for_trailing_space(there: &str, old: &str) -> bool {
-    there.trim_end() == old.trim_end()
+/// Compares lines without white space at their ends.
+fn equal_without_trailing_space(actual: &str, old: &str) -> bool {
+    actual.trim_end() == old.trim_end()
 }
 
 #[cfg(test)]

@@ -77,6 +77,7 @@ impl ToolOperation for ApplyPatch {
 }
 
 impl ApplyPatch {
+    /// Plans all changes of the patch. Fails if one of them is impossible.
     fn changes(&self, root: &FileRoot) -> Result<Vec<PlannedFileChange>, ToolError> {
         let sections = parse::parse(&self.patch).map_err(patch_syntax_error)?;
         let changes = sections
@@ -93,7 +94,7 @@ struct PlannedFileChange {
     place: ResolvedPath,
     /// The current contents; `None` for a new file.
     before: Option<String>,
-    /// The new place and contents; `None` if the file is deleted.
+    /// The new path and contents; `None` if the file is deleted.
     after: Option<(ResolvedPath, String)>,
     added: usize,
     removed: usize,
@@ -143,7 +144,7 @@ fn plan(
                 .suggest("read the file again, and copy the unchanged and removed lines exactly")
             })?;
             let target = match move_to {
-                Some(to) => free_place(root, &to)?,
+                Some(to) => resolve_free_path(root, &to)?,
                 None => place.clone(),
             };
             let count = |sign| {
@@ -168,12 +169,14 @@ fn plan(
     }
 }
 
-fn free_place(root: &FileRoot, path: &str) -> Result<ResolvedPath, ToolError> {
+/// Resolves `path`. Fails if it exists.
+fn resolve_free_path(root: &FileRoot, path: &str) -> Result<ResolvedPath, ToolError> {
     let place = root.resolve(path)?;
     must_be_free(&place)?;
     Ok(place)
 }
 
+/// Fails if the path exists.
 fn must_be_free(place: &ResolvedPath) -> Result<(), ToolError> {
     if place.path.symlink_metadata().is_err() {
         return Ok(());
@@ -224,6 +227,7 @@ fn apply_changes(root: &FileRoot, changes: &[PlannedFileChange]) -> Result<(), T
 }
 
 impl PlannedFileChange {
+    /// Makes the change.
     fn make(&self, root: &FileRoot) -> Result<(), ToolError> {
         if let Some((target, content)) = &self.after {
             root.create_parents(target)?;
@@ -267,6 +271,7 @@ impl PlannedFileChange {
         moved.unwrap_or_default() + &diff(&self.place.given, before, text)
     }
 
+    /// Returns the JSON of the change for the model.
     fn report(&self, root: &FileRoot) -> Value {
         let action = match (&self.before, &self.after) {
             (None, _) => "added",

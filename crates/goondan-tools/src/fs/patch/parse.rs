@@ -145,12 +145,14 @@ fn section<'a>(
     })
 }
 
+/// Returns the new path in a `Move to` line; `None` for other lines.
 fn new_name(line: &str) -> Option<&str> {
     patch_headers::header(line)
         .filter(|(header, _)| *header == PatchHeader::Move)
         .map(|(_, path)| path)
 }
 
+/// Reads the lines of a new file.
 fn added<'a>(
     lines: &mut Peekable<impl Iterator<Item = (usize, &'a str)>>,
 ) -> Result<Vec<String>, PatchSyntaxError> {
@@ -170,6 +172,7 @@ fn added<'a>(
     Ok(content)
 }
 
+/// Reads the hunks of a changed file.
 fn hunks<'a>(
     lines: &mut Peekable<impl Iterator<Item = (usize, &'a str)>>,
 ) -> Result<Vec<PatchHunk>, PatchSyntaxError> {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::super::{ApiRequestBody, PlatformClient, TimeLimit, without_nulls};
-use super::{repository_url, unmarked};
+use super::{repository_url, without_agent_marker};
 use crate::errors;
 use crate::tool_operation::{ToolOperation, titled};
 
@@ -81,7 +81,7 @@ impl ToolOperation for GithubRead {
             "author": issue.pointer("/user/login"),
             "createdAt": issue["created_at"],
             "labels": labels,
-            "text": unmarked(&issue["body"]),
+            "text": without_agent_marker(&issue["body"]),
             "url": issue["html_url"],
             "commentCount": issue["comments"],
             "comments": comments,
@@ -99,7 +99,7 @@ fn comment(comment: &Value) -> Value {
         "commentId": comment["id"],
         "author": comment.pointer("/user/login"),
         "createdAt": comment["created_at"],
-        "text": unmarked(&comment["body"]),
+        "text": without_agent_marker(&comment["body"]),
     })
 }
 

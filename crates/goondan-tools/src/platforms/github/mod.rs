@@ -92,16 +92,16 @@ fn repository_url(
     }
 }
 
-/// Appends the mark to an agent's text.
-fn marked(text: &str) -> String {
+/// Appends the marker of texts that an agent wrote.
+fn with_agent_marker(text: &str) -> String {
     format!(
         "{}\n\n{AGENT_TEXT_MARKER}",
         text.replace(AGENT_TEXT_MARKER, "").trim_end()
     )
 }
 
-/// Removes the mark from a text for an agent.
-fn unmarked(text: &Value) -> Option<String> {
+/// Returns a text without the marker of agent texts; `None` if the value is not a string.
+fn without_agent_marker(text: &Value) -> Option<String> {
     text.as_str()
         .map(|text| text.replace(AGENT_TEXT_MARKER, "").trim_end().to_owned())
 }
@@ -119,6 +119,7 @@ enum GithubCommentKind {
 }
 
 impl GithubCommentKind {
+    /// Returns the part of the API path that these comments belong to.
     fn folder(self) -> &'static str {
         match self {
             GithubCommentKind::Comment => "issues",
@@ -126,6 +127,7 @@ impl GithubCommentKind {
         }
     }
 
+    /// Returns the API URL of the comment `id`, with the path segments `more` after it.
     fn address(
         self,
         bot: &PlatformClient,
@@ -167,7 +169,7 @@ impl ToolOperation for GithubComment {
             &self.repository,
             &["issues", &self.number.to_string(), "comments"],
         )?;
-        let body = ApiRequestBody::Json(json!({"body": marked(&self.text)}));
+        let body = ApiRequestBody::Json(json!({"body": with_agent_marker(&self.text)}));
         let made = bot
             .call("the comment", (Method::POST, url), body, self.timeout_ms)
             .await?;
@@ -208,7 +210,7 @@ impl ToolOperation for EditComment {
         let url = self
             .kind
             .address(bot, &self.repository, self.comment_id, &[])?;
-        let body = ApiRequestBody::Json(json!({"body": marked(&self.text)}));
+        let body = ApiRequestBody::Json(json!({"body": with_agent_marker(&self.text)}));
         bot.call("the change", (Method::PATCH, url), body, self.timeout_ms)
             .await?;
         let output = json!({"ok": true, "repository": self.repository, "commentId": self.comment_id, "edited": true});

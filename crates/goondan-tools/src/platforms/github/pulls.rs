@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::super::{ApiRequestBody, PlatformClient, TimeLimit, without_nulls};
-use super::{marked, repository_url};
+use super::{repository_url, with_agent_marker};
 use crate::errors;
 use crate::tool_operation::{ToolOperation, titled};
 
@@ -25,8 +25,8 @@ enum DiffSide {
 }
 
 impl DiffSide {
-    /// Returns GitHub's name. The schema contains the name for callers.
-    fn told(self) -> &'static str {
+    /// Returns the name in GitHub's API. The tool's schema uses `left` and `right`.
+    fn api_name(self) -> &'static str {
         match self {
             DiffSide::Left => "LEFT",
             DiffSide::Right => "RIGHT",
@@ -72,6 +72,7 @@ pub(super) struct ReviewComment {
 impl ToolOperation for ReviewComment {
     type Shared = PlatformClient;
 
+    /// Comments on a line of a pull request, or replies to a line comment.
     async fn run(self, _ctx: &ToolContext, bot: &PlatformClient) -> Result<ToolOutput, ToolError> {
         let number = self.number.to_string();
         let (url, body) = match (self.in_reply_to, &self.file, self.line) {
@@ -79,7 +80,7 @@ impl ToolOperation for ReviewComment {
                 let parts = ["pulls", &number, "comments", &id.to_string(), "replies"];
                 (
                     repository_url(bot, &self.repository, &parts)?,
-                    json!({"body": marked(&self.text)}),
+                    json!({"body": with_agent_marker(&self.text)}),
                 )
             }
             (None, Some(file), Some(line)) => {
@@ -87,9 +88,10 @@ impl ToolOperation for ReviewComment {
                     Some(commit) => commit.clone(),
                     None => self.head(bot, &number).await?,
                 };
+                let (text, side) = (with_agent_marker(&self.text), self.side.api_name());
                 let body = json!({
-                    "body": marked(&self.text), "commit_id": commit, "path": file, "line": line, "side": self.side.told(),
-                    "start_line": self.start_line, "start_side": self.start_line.map(|_| self.side.told()),
+                    "body": text, "commit_id": commit, "path": file, "line": line, "side": side,
+                    "start_line": self.start_line, "start_side": self.start_line.map(|_| side),
                 });
                 (
                     repository_url(bot, &self.repository, &["pulls", &number, "comments"])?,
@@ -121,7 +123,7 @@ impl ToolOperation for ReviewComment {
 }
 
 impl ReviewComment {
-    /// Returns the newest commit of the pull request.
+    /// Returns the hash of the newest commit of the pull request.
     async fn head(&self, bot: &PlatformClient, number: &str) -> Result<String, ToolError> {
         let url = repository_url(bot, &self.repository, &["pulls", number])?;
         let pull = bot
@@ -186,7 +188,7 @@ impl ToolOperation for GithubReview {
             &self.repository,
             &["pulls", &self.number.to_string(), "reviews"],
         )?;
-        let text = self.text.as_deref().map(marked);
+        let text = self.text.as_deref().map(with_agent_marker);
         let body =
             ApiRequestBody::Json(without_nulls(json!({"event": self.verdict, "body": text})));
         let made = bot

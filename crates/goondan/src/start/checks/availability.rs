@@ -19,9 +19,10 @@ pub(super) fn check(bundle: &Bundle, environment: &Environment) -> Vec<Diagnosti
         .map(|used| &used.tool)
         .collect();
     let of_models = bundle.models().values().filter_map(|model| {
-        let wrong = model_problem(model, bundle.root()).map(|error| (Code::SCHEMA_INVALID, error));
+        let model_error =
+            model_problem(model, bundle.root()).map(|error| (Code::SCHEMA_INVALID, error));
         let (code, error) =
-            wrong.or_else(|| Some((Code::NOT_READY, missing_key(model, environment)?)))?;
+            model_error.or_else(|| Some((Code::NOT_READY, missing_key(model, environment)?)))?;
         let problem = ReadinessProblem {
             code,
             message: error.message.clone(),
@@ -67,7 +68,8 @@ pub(super) fn check(bundle: &Bundle, environment: &Environment) -> Vec<Diagnosti
                 ..library_problem(bundle, &connector.id, path)?
             },
         };
-        let mut diagnostic = problem.of(connector, "spec.entry", true, "connector");
+        let is_used = true;
+        let mut diagnostic = problem.of(connector, "spec.entry", is_used, "connector");
         diagnostic.position = bundle
             .place(&connector.id, "spec.entry")
             .or(diagnostic.position);
@@ -81,7 +83,8 @@ pub(super) fn check(bundle: &Bundle, environment: &Environment) -> Vec<Diagnosti
             message: format!("{}: {message}", connection.id),
             suggestion,
         };
-        Some(problem.of(connection, "spec", true, "connection"))
+        let is_used = true;
+        Some(problem.of(connection, "spec", is_used, "connection"))
     });
     of_models
         .chain(of_tools)
@@ -96,10 +99,14 @@ pub(super) fn keys<'b>(
     bundle: &'b Bundle,
     environment: &'b Environment,
 ) -> impl Iterator<Item = (&'b Resource<Model>, Option<String>)> {
-    let live = |model: &&Resource<Model>| {
+    let is_network_model = |model: &&Resource<Model>| {
         goondan_models::provider(&model.spec.provider).is_some_and(|provider| provider.is_live())
     };
-    let models = bundle.models().values().map(AsRef::as_ref).filter(live);
+    let models = bundle
+        .models()
+        .values()
+        .map(AsRef::as_ref)
+        .filter(is_network_model);
     models.map(|model| {
         (
             model,
@@ -108,6 +115,7 @@ pub(super) fn keys<'b>(
     })
 }
 
+/// Reason why a resource can't be used.
 struct ReadinessProblem {
     code: Code,
     message: String,
@@ -115,6 +123,8 @@ struct ReadinessProblem {
 }
 
 impl ReadinessProblem {
+    /// Converts the problem to a diagnostic. `what` names the kind of resource. The problem of an
+    /// unused resource is only a warning.
     fn of<T>(self, resource: &Resource<T>, field: &str, is_used: bool, what: &str) -> Diagnostic {
         let unused = if is_used {
             String::new()

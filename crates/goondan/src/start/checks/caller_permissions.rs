@@ -23,7 +23,7 @@ pub(super) fn check(bundle: &Bundle) -> Vec<Diagnostic> {
     let callers = AgentCallers::of(bundle);
     let pairs = bundle.agents().values().flat_map(|agent| {
         callers
-            .of_agent(&agent.id)
+            .callers_of(&agent.id)
             .filter_map(|caller| caller_gap(bundle, agent, caller))
     });
     pairs.collect()
@@ -39,6 +39,8 @@ struct SampleCall<'b> {
     rule: Option<&'b PermissionRule>,
 }
 
+/// Returns a warning about calls that `agent` may make, but `caller` implicitly may not; `None` if
+/// there are none.
 fn caller_gap(
     bundle: &Bundle,
     agent: &Resource<Agent>,
@@ -54,29 +56,29 @@ fn caller_gap(
         {
             continue;
         }
-        gaps.entry(call.granting()).or_insert(by_caller.action);
-        names.push(call.shown());
+        gaps.entry(call.granting_rule()).or_insert(by_caller.action);
+        names.push(call.description());
     }
     names.dedup();
-    let (first, more) = names.split_at(names.len().min(MAX_NAMED_CALLS));
+    let (first, unnamed) = names.split_at(names.len().min(MAX_NAMED_CALLS));
     let action = *gaps.values().next()?;
-    let does = if action == PermissionAction::Deny {
+    let consequence = if action == PermissionAction::Deny {
         "refused"
     } else {
         "subject to approval"
     };
     let verb = if names.len() == 1 { "is" } else { "are" };
-    let others = if more.is_empty() {
+    let unnamed_text = if unnamed.is_empty() {
         String::new()
     } else {
-        format!(" and {} more", more.len())
+        format!(" and {} more", unnamed.len())
     };
     let message = format!(
-        "{} can call {} but has fewer permissions: in requests from {}, {}{others} {verb} {does}.",
+        "{} can call {} but has fewer permissions: in requests from {}, {}{unnamed_text} {verb} {consequence}.",
         caller.id,
         agent.id,
         caller.id,
-        listed(first, more.is_empty()),
+        joined_names(first, unnamed.is_empty()),
     );
     let rules: Vec<&str> = gaps.keys().map(String::as_str).collect();
     let suggestion = format!(
@@ -97,7 +99,7 @@ fn caller_gap(
 }
 
 /// Joins names into a list; the last name gets "and" if the list `ends`.
-fn listed(names: &[String], ends: bool) -> String {
+fn joined_names(names: &[String], ends: bool) -> String {
     match names {
         [first @ .., last] if ends && !first.is_empty() => {
             format!("{} and {last}", first.join(", "))
@@ -140,7 +142,7 @@ fn calls<'b>(bundle: &'b Bundle, agent: &'b Agent) -> Vec<SampleCall<'b>> {
             for rule in allowing
                 .iter()
                 .copied()
-                .filter(|rule| !rule.args.is_empty() && is_about(rule, &name, export))
+                .filter(|rule| !rule.args.is_empty() && can_match(rule, &name, export))
             {
                 let arguments = rule
                     .args
@@ -157,7 +159,7 @@ fn calls<'b>(bundle: &'b Bundle, agent: &'b Agent) -> Vec<SampleCall<'b>> {
             let rule = allowing
                 .iter()
                 .copied()
-                .rfind(|rule| rule.args.is_empty() && is_about(rule, &name, export));
+                .rfind(|rule| rule.args.is_empty() && can_match(rule, &name, export));
             calls.push(SampleCall {
                 name,
                 export,
@@ -169,7 +171,8 @@ fn calls<'b>(bundle: &'b Bundle, agent: &'b Agent) -> Vec<SampleCall<'b>> {
     calls
 }
 
-fn is_about(rule: &PermissionRule, name: &str, export: &ExportSpec) -> bool {
+/// Returns whether the tool and the permission of the rule match the export. Arguments are ignored.
+fn can_match(rule: &PermissionRule, name: &str, export: &ExportSpec) -> bool {
     rule.tool
         .as_ref()
         .is_none_or(|tool| pattern::matches(tool, name))
@@ -205,7 +208,7 @@ impl SampleCall<'_> {
     }
 
     /// Returns a short description of the call.
-    fn shown(&self) -> String {
+    fn description(&self) -> String {
         let arguments = self.rule.iter().flat_map(|rule| &rule.args);
         let arguments: Vec<String> = arguments
             .map(|(name, pattern)| format!("{name} `{pattern}`"))
@@ -217,7 +220,7 @@ impl SampleCall<'_> {
     }
 
     /// Returns the rule that grants the call, as YAML.
-    fn granting(&self) -> String {
+    fn granting_rule(&self) -> String {
         let Some(rule) = self.rule else {
             return format!("{{tool: {}, action: allow}}", self.name);
         };
@@ -227,7 +230,7 @@ impl SampleCall<'_> {
             .map(|tool| format!("tool: {}", quoted(tool)));
         let permission = rule
             .permission
-            .map(|permission| format!("permission: {}", word(permission)));
+            .map(|permission| format!("permission: {}", permission_name(permission)));
         let args: Vec<String> = rule
             .args
             .iter()
@@ -252,7 +255,8 @@ fn quoted(text: &str) -> String {
     serde_json::to_string(text).unwrap_or_else(|_| text.to_owned())
 }
 
-fn word(permission: Permission) -> &'static str {
+/// Returns the name of the permission in YAML.
+fn permission_name(permission: Permission) -> &'static str {
     match permission {
         Permission::Read => "read",
         Permission::Write => "write",

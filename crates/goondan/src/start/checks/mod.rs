@@ -18,10 +18,10 @@ pub fn check(project: &Project, environment: &Environment) -> Vec<Diagnostic> {
     let Some(bundle) = &project.bundle else {
         return Vec::new();
     };
-    let mut found = caller_permissions::check(bundle);
-    found.extend(availability::check(bundle, environment));
-    found.extend(bundle.short_secrets(environment));
-    found
+    let mut diagnostics = caller_permissions::check(bundle);
+    diagnostics.extend(availability::check(bundle, environment));
+    diagnostics.extend(bundle.short_secrets(environment));
+    diagnostics
 }
 
 /// Returns the runtimes of handler files, each with its installed program. Programs inside the

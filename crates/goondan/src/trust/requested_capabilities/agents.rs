@@ -20,45 +20,51 @@ pub(super) fn granted_capabilities(bundle: &Bundle) -> Vec<RequestedCapability> 
     bundle
         .agents()
         .values()
-        .flat_map(|agent| of_agent(bundle, agent))
+        .flat_map(|agent| capabilities_of(bundle, agent))
         .collect()
 }
 
-fn of_agent(bundle: &Bundle, agent: &Resource<Agent>) -> Vec<RequestedCapability> {
-    let who = &agent.id;
-    let run = (
+/// Returns the capabilities that one agent has without approval.
+fn capabilities_of(bundle: &Bundle, agent: &Resource<Agent>) -> Vec<RequestedCapability> {
+    let agent_id = &agent.id;
+    let execution = (
         Permission::Execute,
-        format!("lets {who} run programs without approval"),
+        format!("lets {agent_id} run programs without approval"),
     );
-    let reach = (
+    let network = (
         Permission::Network,
-        format!("lets {who} use the network without approval"),
+        format!("lets {agent_id} use the network without approval"),
     );
-    let mut wants: Vec<RequestedCapability> = outside(agent).into_iter().collect();
-    for (power, what) in [run, reach] {
-        let used: Vec<OfferedExport<'_>> = offered(bundle, agent)
-            .filter(|offer| offer.has(power) && offer.may_run_unapproved(&agent.spec, power))
+    let mut requests: Vec<RequestedCapability> = outside(agent).into_iter().collect();
+    for (permission, predicate) in [execution, network] {
+        let unapproved_exports: Vec<OfferedExport<'_>> = offered_exports(bundle, agent)
+            .filter(|export| {
+                export.may_need(permission) && export.may_run_unapproved(&agent.spec, permission)
+            })
             .collect();
         // Tools that a package defines are attributed to the package, because their meaning can
         // change with its content.
-        let (of_packages, own): (Vec<&OfferedExport<'_>>, Vec<&OfferedExport<'_>>) =
-            used.iter().partition(|offer| {
-                offer
+        let (of_packages, project_exports): (Vec<&OfferedExport<'_>>, Vec<&OfferedExport<'_>>) =
+            unapproved_exports.iter().partition(|export| {
+                export
                     .origin
                     .is_some_and(|(file, _)| bundle.package_of(file).is_some())
             });
-        let names: Vec<&str> = own.iter().map(|offer| offer.name.as_str()).collect();
+        let names: Vec<&str> = project_exports
+            .iter()
+            .map(|export| export.name.as_str())
+            .collect();
         if !names.is_empty() {
-            wants.push(RequestedCapability::new(
-                format!("{what}: {}", names.join(", ")),
+            requests.push(RequestedCapability::new(
+                format!("{predicate}: {}", names.join(", ")),
                 agent.origin.as_ref(),
             ));
         }
-        wants.extend(of_packages.iter().map(|offer| {
-            RequestedCapability::new(format!("{what}: {}", offer.name), offer.origin)
+        requests.extend(of_packages.iter().map(|export| {
+            RequestedCapability::new(format!("{predicate}: {}", export.name), export.origin)
         }));
     }
-    wants
+    requests
 }
 
 /// Returns an agent's working directory if it is outside of the project.
@@ -82,9 +88,9 @@ pub(super) fn controlling_files(bundle: &Bundle) -> Vec<RequestedCapability> {
             .spec
             .instructions
             .iter()
-            .flat_map(|found| &found.files);
+            .flat_map(|sources| &sources.files);
         let outside = files.filter_map(|file| Some((file, file.outside.as_ref()?)));
-        let want = |(file, folder): (&InstructionFile, &PathBuf)| {
+        let request = |(file, folder): (&InstructionFile, &PathBuf)| {
             let name = file.name.rsplit('/').next().unwrap_or_default();
             let what = format!(
                 "makes {} follow the instructions in {}",
@@ -96,7 +102,7 @@ pub(super) fn controlling_files(bundle: &Bundle) -> Vec<RequestedCapability> {
                 ..RequestedCapability::new(what, agent.origin.as_ref())
             }
         };
-        outside.map(want).collect()
+        outside.map(request).collect()
     };
     bundle
         .agents()
@@ -118,7 +124,8 @@ struct OfferedExport<'b> {
     origin: Option<&'b ResourceOrigin>,
 }
 
-fn offered<'b>(
+/// Returns the exports that the agent can call.
+fn offered_exports<'b>(
     bundle: &'b Bundle,
     agent: &'b Resource<Agent>,
 ) -> impl Iterator<Item = OfferedExport<'b>> {
@@ -131,7 +138,7 @@ fn offered<'b>(
                 .is_none_or(|names| names.contains(&export.name))
         };
         tool.exports.iter().filter(is_chosen).map(move |export| {
-            let own = match &tool.entry {
+            let builtin_definition = match &tool.entry {
                 ToolEntry::Builtin(name) => project::base_export(name, &export.name),
                 ToolEntry::Library(_)
                 | ToolEntry::Executable(_)
@@ -142,7 +149,7 @@ fn offered<'b>(
             OfferedExport {
                 name: format!("{}__{}", used.tool.name, export.name),
                 export,
-                own,
+                own: builtin_definition,
                 origin,
             }
         })
@@ -150,38 +157,45 @@ fn offered<'b>(
 }
 
 impl OfferedExport<'_> {
-    fn has(&self, power: Permission) -> bool {
-        let mut known = [Some(self.export), self.own].into_iter().flatten();
-        known.any(|export| {
-            export.permissions.contains(&power) || export.optional_permissions.contains(&power)
+    /// Returns whether a call may need the permission, by the Tool's declaration or by the built-in
+    /// definition.
+    fn may_need(&self, permission: Permission) -> bool {
+        let mut definitions = [Some(self.export), self.own].into_iter().flatten();
+        definitions.any(|export| {
+            export.permissions.contains(&permission)
+                || export.optional_permissions.contains(&permission)
         })
     }
 
     /// Returns true if some call may run without approval. An optional permission is checked
     /// separately from the required ones.
-    fn may_run_unapproved(&self, agent: &Agent, power: Permission) -> bool {
-        let is_needed = self.export.permissions.contains(&power);
-        let needs = match !is_needed && self.export.optional_permissions.contains(&power) {
-            true => &BTreeSet::from([power]),
+    fn may_run_unapproved(&self, agent: &Agent, permission: Permission) -> bool {
+        let is_needed = self.export.permissions.contains(&permission);
+        let needs = match !is_needed && self.export.optional_permissions.contains(&permission) {
+            true => &BTreeSet::from([permission]),
             false => &self.export.permissions,
         };
-        self.possible(agent, needs)
+        self.possible_actions(agent, needs)
             .contains(&PermissionAction::Allow)
     }
 
     /// Returns the possible actions of the policy for calls with any arguments. A rule about
     /// arguments may or may not match.
-    fn possible(&self, agent: &Agent, needs: &BTreeSet<Permission>) -> Vec<PermissionAction> {
+    fn possible_actions(
+        &self,
+        agent: &Agent,
+        needs: &BTreeSet<Permission>,
+    ) -> Vec<PermissionAction> {
         let Some(permissions) = &agent.permissions else {
-            let is_asked =
+            let needs_approval =
                 needs.contains(&Permission::Execute) || needs.contains(&Permission::Network);
-            return vec![if is_asked {
+            return vec![if needs_approval {
                 PermissionAction::Ask
             } else {
                 PermissionAction::Allow
             }];
         };
-        let mut possible = vec![permissions.default];
+        let mut actions = vec![permissions.default];
         for rule in &permissions.rules {
             let is_about = rule
                 .tool
@@ -194,11 +208,11 @@ impl OfferedExport<'_> {
                 continue;
             }
             if rule.args.is_empty() {
-                possible.clear();
+                actions.clear();
             }
-            possible.push(rule.action);
+            actions.push(rule.action);
         }
-        possible
+        actions
     }
 
     /// Returns true if the export has the arguments that a rule names, or declares none. Built-in
@@ -206,13 +220,13 @@ impl OfferedExport<'_> {
     fn has_arguments(&self, rule: &PermissionRule) -> bool {
         let properties =
             |export: &'_ ExportSpec| export.parameters.get("properties")?.as_object().cloned();
-        let Some(mut known) = properties(self.export) else {
+        let Some(mut declared) = properties(self.export) else {
             return true;
         };
-        known.extend(self.own.and_then(properties).into_iter().flatten());
+        declared.extend(self.own.and_then(properties).into_iter().flatten());
         rule.args
             .keys()
-            .all(|name| name == PATCHED_PATH_ARGUMENT || known.contains_key(name))
+            .all(|name| name == PATCHED_PATH_ARGUMENT || declared.contains_key(name))
     }
 
     /// Returns true if calls that the rule allows run in an unmodified sandbox: commands that match
@@ -228,11 +242,11 @@ impl OfferedExport<'_> {
             .unwrap_or_default()
             .commands;
         // A rule about a redirection opens the path that it names.
-        let is_apart_there =
+        let is_sandboxed_pattern =
             |pattern: &String| pattern.contains(['*', '?']) && !pattern.starts_with(['>', '<']);
-        let is_pattern = |name: &String| rule.args.get(name).is_some_and(is_apart_there);
-        let is_apart =
+        let is_pattern = |name: &String| rule.args.get(name).is_some_and(is_sandboxed_pattern);
+        let has_own_sandbox =
             agent.workdir == AgentWorkdir::Instance && rule.sandbox == RuleSandbox::Usual;
-        is_apart && goondan_tools::has_sandbox() && commands.iter().any(is_pattern)
+        has_own_sandbox && goondan_tools::has_sandbox() && commands.iter().any(is_pattern)
     }
 }

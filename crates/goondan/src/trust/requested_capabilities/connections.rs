@@ -13,11 +13,16 @@ pub(super) fn connections(bundle: &Bundle) -> Vec<RequestedCapability> {
     bundle
         .connections()
         .values()
-        .filter_map(|connection| want(bundle, connection))
+        .filter_map(|connection| connection_request(bundle, connection))
         .collect()
 }
 
-fn want(bundle: &Bundle, connection: &Resource<Connection>) -> Option<RequestedCapability> {
+/// Returns the request of a connection; `None` for the terminal and the clock, and for an unknown
+/// connector.
+fn connection_request(
+    bundle: &Bundle,
+    connection: &Resource<Connection>,
+) -> Option<RequestedCapability> {
     let connector = bundle.connectors().get(&connection.spec.connector)?;
     let (platform, manifest) = match &connector.spec.entry {
         // The terminal user and the clock are not external.
@@ -26,42 +31,45 @@ fn want(bundle: &Bundle, connection: &Resource<Connection>) -> Option<RequestedC
             name.as_str(),
             connectors::manifests()
                 .into_iter()
-                .find(|one| one.name == *name),
+                .find(|manifest| manifest.name == *name),
         ),
         ConnectorEntry::Module(_) | ConnectorEntry::Library(_) => {
             (connector.id.name.as_str(), None)
         }
     };
-    let mut what = format!(
+    let mut predicate = format!(
         "receives inputs from `{platform}` through {}",
         connection.id
     );
-    let approves = connection
+    let has_approvers = connection
         .spec
         .allow
         .as_ref()
         .is_some_and(|allow| !allow.approvers.is_empty());
-    if approves {
-        what += ", and lets people there answer approval requests";
+    if has_approvers {
+        predicate += ", and lets people there answer approval requests";
     }
     let variables = manifest
-        .map(|manifest| customary(&manifest, &connection.spec))
+        .map(|manifest| default_variables(&manifest, &connection.spec))
         .unwrap_or_default();
     if !variables.is_empty() {
-        what += &format!(", with the value of {}", variables.join(", "));
+        predicate += &format!(", with the value of {}", variables.join(", "));
     }
-    Some(RequestedCapability::new(what, connection.origin.as_ref()))
+    Some(RequestedCapability::new(
+        predicate,
+        connection.origin.as_ref(),
+    ))
 }
 
 /// Returns the default variables of the values that the Connection does not set.
-fn customary(manifest: &ConnectorManifest, connection: &Connection) -> Vec<&'static str> {
-    let is_stated = |name: &&str| {
+fn default_variables(manifest: &ConnectorManifest, connection: &Connection) -> Vec<&'static str> {
+    let is_set = |name: &&str| {
         connection.secrets.contains_key(*name) || connection.config.contains_key(*name)
     };
-    let unstated = manifest
+    let unset = manifest
         .secrets
         .iter()
         .chain(&manifest.config)
-        .filter(|setting| ![setting.name].iter().chain(setting.also).any(is_stated));
-    unstated.filter_map(|setting| setting.variable).collect()
+        .filter(|setting| ![setting.name].iter().chain(setting.also).any(is_set));
+    unset.filter_map(|setting| setting.variable).collect()
 }

@@ -49,35 +49,40 @@ pub struct RequestedCapability {
 
 /// Returns all requested capabilities of `project` by kind, without duplicates.
 pub fn requested_access(project: &Project, state_root: &StateRoot) -> Vec<RequestedCapability> {
-    let mut wants = tools::builds(&project.builds);
+    let mut requests = tools::builds(&project.builds);
     if let Some(bundle) = &project.bundle {
-        wants.extend(tools::programs(bundle));
-        wants.extend(tools::settings(bundle));
-        wants.extend(agents::granted_capabilities(bundle));
-        wants.extend(agents::controlling_files(bundle));
-        wants.extend(connections::connections(bundle));
-        wants.extend(bundle.models().values().filter_map(|model| reach(model)));
-        wants.extend(
+        requests.extend(tools::programs(bundle));
+        requests.extend(tools::settings(bundle));
+        requests.extend(agents::granted_capabilities(bundle));
+        requests.extend(agents::controlling_files(bundle));
+        requests.extend(connections::connections(bundle));
+        requests.extend(
+            bundle
+                .models()
+                .values()
+                .filter_map(|model| unusual_data_flow(model)),
+        );
+        requests.extend(
             bundle
                 .models()
                 .values()
                 .filter_map(|model| request_additions(model)),
         );
-        wants.extend(values(bundle));
-        wants.extend(shared_state(bundle, state_root));
+        requests.extend(outside_values(bundle));
+        requests.extend(foreign_workspaces(bundle, state_root));
     }
-    wants.extend(files(&project.root));
+    requests.extend(environment_files(&project.root));
     if let Some(bundle) = &project.bundle {
-        wants.iter_mut().for_each(|want| {
-            want.package = want
+        requests.iter_mut().for_each(|request| {
+            request.package = request
                 .file
                 .as_deref()
                 .and_then(|file| package_of(bundle, file))
         });
     }
-    let mut told = HashSet::new();
-    wants.retain(|want| told.insert(want.clone()));
-    wants
+    let mut seen = HashSet::new();
+    requests.retain(|request| seen.insert(request.clone()));
+    requests
 }
 
 /// Returns the requests about directories outside of `project`, and the requests of its packages.
@@ -86,7 +91,7 @@ pub fn requested_access_elsewhere(
     project: &Project,
     state_root: &StateRoot,
 ) -> Vec<RequestedCapability> {
-    let obeyed = project
+    let controlling_files = project
         .bundle
         .iter()
         .flat_map(|bundle| agents::controlling_files(bundle));
@@ -94,13 +99,17 @@ pub fn requested_access_elsewhere(
         .bundle
         .as_ref()
         .is_some_and(|bundle| !bundle.packages().is_empty());
-    let all = if has_packages {
+    let requests = if has_packages {
         requested_access(project, state_root)
     } else {
         Vec::new()
     };
-    obeyed
-        .chain(all.into_iter().filter(|want| want.package.is_some()))
+    controlling_files
+        .chain(
+            requests
+                .into_iter()
+                .filter(|request| request.package.is_some()),
+        )
         .collect()
 }
 
@@ -163,6 +172,7 @@ impl RequestedCapability {
         RequestedCapability::new(what, None)
     }
 
+    /// Creates a request with the position of the resource that causes it.
     fn new(what: impl AsRef<str>, origin: Option<&ResourceOrigin>) -> Self {
         let (file, line) = origin.map(|(file, at)| (plain(file), at.line)).unzip();
         RequestedCapability {
@@ -174,6 +184,7 @@ impl RequestedCapability {
         }
     }
 
+    /// Creates a request of a file.
     fn in_file(what: impl AsRef<str>, file: &str) -> Self {
         RequestedCapability {
             what: plain(what.as_ref()),
@@ -195,11 +206,11 @@ impl RequestedCapability {
 
     /// Returns the error for an untrusted project in `root` with this request.
     pub fn refused(&self, root: &Path) -> Diagnostic {
-        let place = self
+        let position = self
             .place()
-            .map(|place| format!(" ({place})"))
+            .map(|position| format!(" ({position})"))
             .unwrap_or_default();
-        let who = match (&self.folder, &self.package) {
+        let subject = match (&self.folder, &self.package) {
             (Some(folder), _) => format!(
                 "The directory {} is not trusted, and the project",
                 folder.display()
@@ -215,7 +226,7 @@ impl RequestedCapability {
         let folder = self.folder.as_deref().unwrap_or(root);
         Diagnostic::new(
             Code::PROJECT_UNTRUSTED,
-            format!("{who} {}{place}.", self.what),
+            format!("{subject} {}{position}.", self.what),
         )
         .suggest(format!(
             "review it; if you trust it, run `gdn trust {}`",
@@ -231,19 +242,20 @@ fn is_live(model: &Model) -> bool {
 
 /// Returns the unusual data flow of a model: a custom endpoint, or an API key other than the
 /// provider's default.
-fn reach(model: &Resource<Model>) -> Option<RequestedCapability> {
+fn unusual_data_flow(model: &Resource<Model>) -> Option<RequestedCapability> {
     let spec = &model.spec;
     if !is_live(spec) {
         return None;
     }
-    let custom = provider(&spec.provider).and_then(|provider| provider.key_variable.as_deref());
+    let default_variable =
+        provider(&spec.provider).and_then(|provider| provider.key_variable.as_deref());
     let key = spec.api_key.as_ref().and_then(name);
     let what = match (&spec.endpoint, key) {
         (Some(endpoint), Some(key)) => {
             format!("sends its conversations to {endpoint}, with the key in {key}")
         }
         (Some(endpoint), None) => format!("sends its conversations to {endpoint}"),
-        (None, Some(key)) if Some(key.as_str()) != custom => {
+        (None, Some(key)) if Some(key.as_str()) != default_variable => {
             format!(
                 "sends the value of {key} to the provider `{}`",
                 spec.provider
@@ -278,7 +290,8 @@ const HARMLESS_BODY_FIELDS: [&str; 17] = [
 /// Maximum characters of a shown value.
 const MAX_SHOWN_VALUE_CHARS: usize = 120;
 
-/// Returns the fields and headers that a live model adds to the requests of its provider.
+/// Returns the body fields and headers that a live (not scripted) Model adds to the requests to its
+/// provider; `None` if it adds none.
 fn request_additions(model: &Resource<Model>) -> Option<RequestedCapability> {
     let spec = &model.spec;
     if !is_live(spec) {
@@ -315,23 +328,23 @@ fn request_additions(model: &Resource<Model>) -> Option<RequestedCapability> {
 
 /// Returns values from outside of the bundle. Values of live models are omitted, because the
 /// request of the model includes them.
-fn values(bundle: &Bundle) -> Vec<RequestedCapability> {
-    let is_told = |resource| {
+fn outside_values(bundle: &Bundle) -> Vec<RequestedCapability> {
+    let is_of_live_model = |resource| {
         bundle
             .models()
             .get(resource)
             .is_some_and(|model| is_live(&model.spec))
     };
-    let outside = bundle
+    let values = bundle
         .outside_values()
-        .filter(|(_, resource, _)| !is_told(*resource));
-    let want = |(source, resource, origin): (&ValueSource, _, ResourceOrigin)| {
+        .filter(|(_, resource, _)| !is_of_live_model(*resource));
+    let request = |(source, resource, origin): (&ValueSource, _, ResourceOrigin)| {
         Some(RequestedCapability::new(
             format!("passes the value of {} to {resource}", name(source)?),
             Some(&origin),
         ))
     };
-    outside.filter_map(want).collect()
+    values.filter_map(request).collect()
 }
 
 /// Returns the name of an external value; `None` for a literal.
@@ -344,16 +357,16 @@ fn name(source: &ValueSource) -> Option<String> {
 }
 
 /// Returns swarms that continue conversations and queued events of another project.
-fn shared_state(bundle: &Bundle, state_root: &StateRoot) -> Vec<RequestedCapability> {
+fn foreign_workspaces(bundle: &Bundle, state_root: &StateRoot) -> Vec<RequestedCapability> {
     let root = canonical(bundle.root());
-    let taken = |swarm: &Arc<Resource<_>>| {
+    let request = |swarm: &Arc<Resource<_>>| {
         let workspace = state_root.workspace_of(bundle, swarm);
-        let is_mine = workspace
+        let is_own = workspace
             .owner()
             .ok()
             .flatten()
             .is_some_and(|owner| owner.path == root);
-        (swarm.spec.instance_key.is_some() && workspace.dir.exists() && !is_mine).then(|| {
+        (swarm.spec.instance_key.is_some() && workspace.dir.exists() && !is_own).then(|| {
             let what = format!(
                 "continues the conversations in the workspace `{}`, which it did not create",
                 workspace.id
@@ -361,15 +374,15 @@ fn shared_state(bundle: &Bundle, state_root: &StateRoot) -> Vec<RequestedCapabil
             RequestedCapability::new(what, swarm.origin.as_ref())
         })
     };
-    bundle.swarms().values().filter_map(taken).collect()
+    bundle.swarms().values().filter_map(request).collect()
 }
 
 /// Returns environment files of the project.
-fn files(root: &Path) -> Vec<RequestedCapability> {
-    let there = env_files::OPTIONAL_ENV_FILES
+fn environment_files(root: &Path) -> Vec<RequestedCapability> {
+    let existing = env_files::OPTIONAL_ENV_FILES
         .into_iter()
         .filter(|name| root.join(name).exists());
-    there
+    existing
         .map(|name| RequestedCapability::in_file("sets variables for its models and tools", name))
         .collect()
 }

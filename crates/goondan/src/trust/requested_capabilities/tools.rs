@@ -14,7 +14,7 @@ use super::{RequestedCapability, name};
 
 /// Returns the build commands of tools.
 pub(super) fn builds(builds: &[ToolBuild]) -> Vec<RequestedCapability> {
-    let want = |build: &ToolBuild| {
+    let request = |build: &ToolBuild| {
         RequestedCapability::new(
             format!(
                 "runs the command `{}` to build {}",
@@ -23,12 +23,12 @@ pub(super) fn builds(builds: &[ToolBuild]) -> Vec<RequestedCapability> {
             build.written.0.as_ref(),
         )
     };
-    builds.iter().map(want).collect()
+    builds.iter().map(request).collect()
 }
 
 /// Returns the libraries and programs of tools.
 pub(super) fn programs(bundle: &Bundle) -> Vec<RequestedCapability> {
-    let want = |tool: &Arc<Resource<Tool>>| {
+    let of_tool = |tool: &Arc<Resource<Tool>>| {
         let what = match &tool.spec.entry {
             ToolEntry::Builtin(_) => return None,
             ToolEntry::Library(path) => format!("loads the library `{path}`"),
@@ -76,7 +76,7 @@ pub(super) fn programs(bundle: &Bundle) -> Vec<RequestedCapability> {
         )),
         ConnectorEntry::Builtin(_) => None,
     };
-    let tools = bundle.tools().values().filter_map(want);
+    let tools = bundle.tools().values().filter_map(of_tool);
     let extensions = bundle.extensions().values().filter_map(of_extension);
     tools
         .chain(extensions)
@@ -90,11 +90,14 @@ pub(super) fn settings(bundle: &Bundle) -> Vec<RequestedCapability> {
         .tools()
         .values()
         .map(|tool| (tool.id.to_string(), &tool.spec.config, tool.origin.as_ref()));
-    let extensions = bundle
-        .extensions()
-        .values()
-        .map(|one| (one.id.to_string(), &one.spec.config, one.origin.as_ref()));
-    let uses = bundle.agents().values().flat_map(|agent| {
+    let extensions = bundle.extensions().values().map(|extension| {
+        (
+            extension.id.to_string(),
+            &extension.spec.config,
+            extension.origin.as_ref(),
+        )
+    });
+    let extension_uses = bundle.agents().values().flat_map(|agent| {
         let of_use = |used: &'_ goondan_spec::kinds::ExtensionUse| used.extension.to_string();
         agent
             .spec
@@ -102,38 +105,42 @@ pub(super) fn settings(bundle: &Bundle) -> Vec<RequestedCapability> {
             .iter()
             .map(move |used| (of_use(used), &used.config, agent.origin.as_ref()))
     });
-    let mut wants: Vec<RequestedCapability> = bundle
+    let mut requests: Vec<RequestedCapability> = bundle
         .tools()
         .values()
-        .filter_map(|tool| other_host(tool))
+        .filter_map(|tool| remote_host(tool))
         .collect();
-    for (whose, config, origin) in tools.chain(extensions).chain(uses) {
+    for (owner, config, origin) in tools.chain(extensions).chain(extension_uses) {
         for key in ["roots", "dir"] {
-            wants.extend(texts(config.get(key)).map(|folder| {
+            requests.extend(texts(config.get(key)).map(|folder| {
                 RequestedCapability::new(
-                    format!("gives {whose} access to the directory `{folder}`"),
+                    format!("gives {owner} access to the directory `{folder}`"),
                     origin,
                 )
             }));
         }
-        wants.extend(texts(config.get("env")).map(|name| handed(name, &whose, origin)));
-        config
-            .values()
-            .for_each(|value| sources(value, &mut |name| wants.push(handed(name, &whose, origin))));
+        requests.extend(texts(config.get("env")).map(|name| value_request(name, &owner, origin)));
+        config.values().for_each(|value| {
+            sources(value, &mut |name| {
+                requests.push(value_request(name, &owner, origin))
+            })
+        });
     }
     for model in bundle.models().values() {
         let headers = model.spec.options.headers.iter();
-        let named = headers.filter_map(|(_, value)| match value {
+        let names = headers.filter_map(|(_, value)| match value {
             TextOrSource::Source(source) => name(source),
             TextOrSource::Plain(_) => None,
         });
-        wants.extend(named.map(|name| handed(&name, &model.id.to_string(), model.origin.as_ref())));
+        requests.extend(
+            names.map(|name| value_request(&name, &model.id.to_string(), model.origin.as_ref())),
+        );
     }
-    wants
+    requests
 }
 
 /// Returns the remote host that command lines run on, with the user's keys.
-fn other_host(tool: &Resource<Tool>) -> Option<RequestedCapability> {
+fn remote_host(tool: &Resource<Tool>) -> Option<RequestedCapability> {
     let runs_lines =
         matches!(&tool.spec.entry, ToolEntry::Builtin(name) if name == "bash" || name == "runtime");
     let host = tool
@@ -148,21 +155,22 @@ fn other_host(tool: &Resource<Tool>) -> Option<RequestedCapability> {
     ))
 }
 
-fn handed(name: &str, whose: &str, origin: Option<&ResourceOrigin>) -> RequestedCapability {
-    RequestedCapability::new(format!("passes the value of {name} to {whose}"), origin)
+/// Creates the request of a value that is passed to a tool or an extension.
+fn value_request(name: &str, owner: &str, origin: Option<&ResourceOrigin>) -> RequestedCapability {
+    RequestedCapability::new(format!("passes the value of {name} to {owner}"), origin)
 }
 
 /// Returns the string, or the strings in the list.
 fn texts(value: Option<&Value>) -> impl Iterator<Item = &str> {
-    let (one, several) = match value {
+    let (single, items) = match value {
         Some(Value::Array(items)) => (None, items.as_slice()),
-        one => (one, &[][..]),
+        single => (single, &[][..]),
     };
-    one.into_iter().chain(several).filter_map(Value::as_str)
+    single.into_iter().chain(items).filter_map(Value::as_str)
 }
 
 /// Finds the variables and secrets that value sources in a config name.
-fn sources(value: &Value, found: &mut dyn FnMut(&str)) {
+fn sources(value: &Value, on_name: &mut dyn FnMut(&str)) {
     match value {
         Value::Object(fields) => {
             if let Some(from) = fields.get("valueFrom") {
@@ -171,11 +179,11 @@ fn sources(value: &Value, found: &mut dyn FnMut(&str)) {
                     .into_iter()
                     .flatten()
                     .filter_map(Value::as_str)
-                    .for_each(&mut *found);
+                    .for_each(&mut *on_name);
             }
-            fields.values().for_each(|value| sources(value, found));
+            fields.values().for_each(|value| sources(value, on_name));
         }
-        Value::Array(items) => items.iter().for_each(|item| sources(item, found)),
+        Value::Array(items) => items.iter().for_each(|item| sources(item, on_name)),
         _ => {}
     }
 }

@@ -43,15 +43,15 @@ impl Database {
         bundle: &Bundle,
         swarm: &Resource<Swarm>,
     ) -> Result<Option<Workspace>, AdoptError> {
-        let own = state_root.adopter_of(from, bundle, swarm)?;
+        let own_workspace = state_root.adopter_of(from, bundle, swarm)?;
         // Acquiring the workspace would create it.
         if !self.workspaces().await?.contains(&self.name(&from.id)) {
             return Err(AdoptError::Nothing(from.clone()));
         }
-        let (theirs, mine) = (self.hold(from).await?, self.hold(&own).await?);
-        let adopted = mine
+        let (other_access, own_access) = (self.hold(from).await?, self.hold(&own_workspace).await?);
+        let adopted = own_access
             .0
-            .adopt(&theirs.0)
+            .adopt(&other_access.0)
             .await?
             .ok_or_else(|| AdoptError::Nothing(from.clone()))?;
         let id = |name: String| {

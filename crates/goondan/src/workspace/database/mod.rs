@@ -100,7 +100,7 @@ struct PostedInput {
 /// outside the project are not included.
 pub(crate) async fn project_digest(bundle: &Arc<Bundle>, swarm: &ResourceId) -> String {
     let (bundle, swarm) = (Arc::clone(bundle), swarm.clone());
-    let marked = tokio::task::spawn_blocking(move || {
+    let digest = tokio::task::spawn_blocking(move || {
         let contents = FingerprintCache::default().of(&bundle);
         generation_digest(
             &SnapshotBasis::new(bundle, &swarm, contents, &Environment::default(), None),
@@ -108,10 +108,10 @@ pub(crate) async fn project_digest(bundle: &Arc<Bundle>, swarm: &ResourceId) -> 
         )
     });
     // The panic is already logged. A node without a digest gets no turns.
-    marked.await.unwrap_or_default()
+    digest.await.unwrap_or_default()
 }
 
-/// Returns the digest of a generation; see [`mark_of`].
+/// Returns the digest of a generation; see [`project_digest`].
 pub(crate) fn generation_digest(basis: &SnapshotBasis, swarm: &ResourceId) -> String {
     let snapshot = serde_json::to_string(&basis.without_values(swarm)).unwrap_or_default();
     derived_id(&[env!("CARGO_PKG_VERSION"), &snapshot])[..12].to_owned()
@@ -123,7 +123,7 @@ pub fn new_id() -> String {
 }
 
 impl Database {
-    /// Makes the node wait without limit. It works for the leading node until it leads itself.
+    /// Makes the node wait without limit. Until it becomes the leader, it runs turns for the leader.
     #[must_use]
     pub fn waiting(mut self) -> Self {
         self.waits = true;
@@ -133,8 +133,8 @@ impl Database {
     /// Sets the maximum number of concurrent turns on this node. Turns that wait for other turns do
     /// not count. With 0, other nodes run all turns, if there are any.
     #[must_use]
-    pub fn turns(mut self, most: usize) -> Self {
-        self.turns = most;
+    pub fn turns(mut self, max_turns: usize) -> Self {
+        self.turns = max_turns;
         self
     }
 
@@ -164,10 +164,10 @@ impl Database {
         self.address.server()
     }
 
-    /// Returns the same database, reached through a proxy that listens at `place`.
+    /// Returns the same database, reached through a proxy that listens at `proxy`.
     #[must_use]
-    pub fn by_way_of(mut self, place: SocketAddr) -> Self {
-        self.address = self.address.by_way_of(place);
+    pub fn by_way_of(mut self, proxy: SocketAddr) -> Self {
+        self.address = self.address.by_way_of(proxy);
         self
     }
 
@@ -217,6 +217,8 @@ impl Database {
         })
     }
 
+    /// Joins the workspace and runs turns for its leader until this node becomes the leader.
+    /// Returns the store of the leader. Fails at once if the database can't be reached at first.
     async fn work_until_leading(
         &self,
         name: &str,
@@ -224,34 +226,34 @@ impl Database {
         standby: &mut StandbyNode<'_>,
         parts: impl Fn(Arc<Generation>, Arc<dyn Store>) -> EngineNodeParts,
     ) -> Result<PostgresStore, StartError> {
-        let mut was_there = false;
+        let mut was_reachable = false;
         loop {
-            let arrived = tokio::select! {
-                arrived = arrive(&self.address, name, &folders, &standby.mark, self.turns) => arrived,
+            let outcome = tokio::select! {
+                outcome = arrive(&self.address, name, &folders, &standby.mark, self.turns) => outcome,
                 () = self.leave.cancelled() => return Err(StartError::Left),
             };
-            let error = match arrived {
+            let error = match outcome {
                 Ok(JoinOutcome::Leads(store)) => return Ok(store),
                 Ok(JoinOutcome::Again(error)) => {
-                    was_there = true;
+                    was_reachable = true;
                     error
                 }
                 Ok(JoinOutcome::Works(mut membership)) => {
-                    was_there = true;
-                    tracing::info!("this node works for the leader of the workspace");
+                    was_reachable = true;
+                    tracing::info!("another node leads the workspace; this node runs turns for it");
                     let (store, leader) = (
                         Arc::clone(&membership.store),
                         Arc::clone(&membership.leader),
                     );
                     let (sender, generations) = unbounded_channel();
-                    let orders = WorkerControl {
+                    let control = WorkerControl {
                         generations,
                         leave: self.leave.clone(),
                     };
                     let parts = parts(Arc::clone(&standby.generation), store as _);
                     let succession = tokio::select! {
                         succession = membership.over() => succession,
-                        () = runtime::work(parts, Arc::clone(&leader) as _, orders) => None,
+                        () = runtime::work(parts, Arc::clone(&leader) as _, control) => None,
                         () = standby.follow(&leader, &sender) => None,
                     };
                     drop(membership);
@@ -269,7 +271,7 @@ impl Database {
                 Err(error) => error,
             };
             // A database that was reachable before may be unavailable temporarily.
-            if !was_there || !matches!(error, PostgresOpenError::Unusable { .. }) {
+            if !was_reachable || !matches!(error, PostgresOpenError::Unusable { .. }) {
                 return Err(error.into());
             }
             tracing::debug!("{error}");
@@ -390,10 +392,10 @@ pub(crate) fn serve_queued_inputs(swarm: &Swarm) {
     let inner = Arc::downgrade(swarm.inner());
     tokio::spawn(async move {
         loop {
-            let Some(may_have_come) = submit_queued_inputs(&inner).await else {
+            let Some(next_inputs) = submit_queued_inputs(&inner).await else {
                 return;
             };
-            may_have_come.await;
+            next_inputs.await;
         }
     });
 }
@@ -405,33 +407,34 @@ async fn submit_queued_inputs(
 ) -> Option<impl Future<Output = ()> + use<>> {
     let swarm = Swarm::of(inner.upgrade()?);
     let store = Arc::clone(&swarm.inner().node.as_ref()?.store);
-    let may_have_come = store.letters_may_have_come();
-    let letters = store.queued_inputs().await.unwrap_or_else(|error| {
+    let next_inputs = store.letters_may_have_come();
+    let queued_inputs = store.queued_inputs().await.unwrap_or_else(|error| {
         tracing::debug!(%error, "queued inputs can't be read");
         Vec::new()
     });
-    for letter in letters {
-        let refusal = match serde_json::from_value::<PostedInput>(letter.input.clone()) {
+    for queued_input in queued_inputs {
+        let refusal = match serde_json::from_value::<PostedInput>(queued_input.input.clone()) {
             Ok(posting) => match submit_posted(&swarm, posting).await {
                 // The input stays queued for later or for the next node.
                 Err(error) if matches!(error.code, Code::STORE | Code::SWARM_STOPPED) => break,
-                handed_in => handed_in.err().map(refusal),
+                handed_in => handed_in.err().map(refusal_json),
             },
             Err(error) => Some(
                 json!({"code": Code::INVALID_ARGUMENT.as_str(), "message": format!("the queued \
                     input can't be read: {error}")}),
             ),
         };
-        if let Err(error) = store.letter_is_read(&letter, refusal.as_ref()).await {
+        if let Err(error) = store.letter_is_read(&queued_input, refusal.as_ref()).await {
             // The input is submitted again under the same ID.
-            tracing::warn!(%error, "failed to remove a queued input; it is submitted again under \
-                the same ID");
+            tracing::warn!(%error, "failed to remove a submitted input from the queue; it is \
+                submitted again under the same ID");
             break;
         }
     }
-    Some(may_have_come)
+    Some(next_inputs)
 }
 
+/// Submits a queued input, and waits until it is accepted.
 async fn submit_posted(swarm: &Swarm, posting: PostedInput) -> Result<(), SendError> {
     let PostedInput {
         id,
@@ -451,6 +454,7 @@ async fn submit_posted(swarm: &Swarm, posting: PostedInput) -> Result<(), SendEr
         .map(drop)
 }
 
-fn refusal(error: SendError) -> Value {
+/// Returns the error of a rejected input as JSON, for the node that sent it.
+fn refusal_json(error: SendError) -> Value {
     json!({"code": error.code.as_str(), "message": error.message, "suggestion": error.suggestion})
 }

@@ -52,18 +52,18 @@ impl StandbyNode<'_> {
         leader: &PostgresLeader,
         generations: &UnboundedSender<Arc<Generation>>,
     ) {
-        let mut pause = FIRST_PROJECT_CHECK_DELAY;
+        let mut delay = FIRST_PROJECT_CHECK_DELAY;
         loop {
             leader.is_left_out().await;
             match leader.serves().await {
-                Ok(Some(serves)) if serves == self.mark => {
-                    pause = FIRST_PROJECT_CHECK_DELAY;
+                Ok(Some(leader_digest)) if leader_digest == self.mark => {
+                    delay = FIRST_PROJECT_CHECK_DELAY;
                     if let Err(error) = leader.set_generation(&self.mark).await {
                         tracing::debug!(%error, "failed to report this node's project to the \
                             leader");
                     }
                 }
-                Ok(Some(serves)) if self.take_up(&serves).await => {
+                Ok(Some(leader_digest)) if self.apply_project(&leader_digest).await => {
                     tracing::info!(
                         project = self.mark,
                         "this node has loaded the leader's project"
@@ -72,16 +72,17 @@ impl StandbyNode<'_> {
                     let _ = generations.send(Arc::clone(&self.generation));
                     continue;
                 }
-                Ok(_) => pause = (pause * 2).min(MAX_PROJECT_CHECK_DELAY),
+                Ok(_) => delay = (delay * 2).min(MAX_PROJECT_CHECK_DELAY),
                 Err(error) => tracing::debug!(%error, "failed to read which project the leader \
                     serves"),
             }
-            tokio::time::sleep(pause).await;
+            tokio::time::sleep(delay).await;
         }
     }
 
-    /// Applies the project of the directory if its digest equals `wanted`.
-    async fn take_up(&mut self, wanted: &str) -> bool {
+    /// Applies the project of the directory if its digest equals `leader_digest`. Returns whether it
+    /// was applied.
+    async fn apply_project(&mut self, leader_digest: &str) -> bool {
         let Some(RereadProject {
             bundle,
             environment,
@@ -89,7 +90,7 @@ impl StandbyNode<'_> {
         else {
             return false;
         };
-        if project_digest(&bundle, &self.swarm).await != wanted {
+        if project_digest(&bundle, &self.swarm).await != leader_digest {
             return false;
         }
         let Ok(swarm) = bundle.choose_swarm(Some(&self.swarm.name)) else {
@@ -98,24 +99,24 @@ impl StandbyNode<'_> {
         self.tools.set_environment(environment.clone());
         self.tools.mcp().prepare(&bundle, swarm);
         let number = self.generation.number + 1;
-        let beside = ServingGeneration {
+        let serving_generation = ServingGeneration {
             generation: &self.generation,
             unchanged: &Default::default(),
         };
-        let planned = plan_swarm(
+        let plan_result = plan_swarm(
             &bundle,
             swarm,
             number,
             self.ports,
             &environment,
-            Some(beside),
+            Some(serving_generation),
             self.redactor,
         )
         .await;
-        match planned {
+        match plan_result {
             Ok(generation) => {
                 (self.generation, self.environment) = (Arc::new(generation), environment);
-                wanted.clone_into(&mut self.mark);
+                leader_digest.clone_into(&mut self.mark);
                 true
             }
             Err(problems) => {
@@ -148,8 +149,9 @@ impl StandbyNode<'_> {
     }
 }
 
+/// Loads the project in `folder`; `None` if it has errors or `check` rejects it.
 fn read_project(folder: &Path, check: Option<ReloadCheck>) -> Option<Arc<Bundle>> {
     let project: Project = project::load(folder);
-    let may_run = check.is_none_or(|check| check(&project).is_ok());
-    project.bundle.filter(|_| may_run)
+    let is_accepted = check.is_none_or(|check| check(&project).is_ok());
+    project.bundle.filter(|_| is_accepted)
 }

@@ -22,6 +22,7 @@ pub(crate) struct PendingApprovals {
     put_off: VecDeque<PendingApproval>,
 }
 
+/// Approval request that a user can answer.
 pub(crate) struct PendingApproval {
     pub(crate) request: Arc<ApprovalRequest>,
     asked: goondan::ApprovalHandle,
@@ -41,11 +42,11 @@ pub(crate) enum ApprovalResponder {
 /// Returns the approver. With `--yes` it approves everything, otherwise it asks broker listeners.
 pub(crate) fn approver(
     yes: bool,
-    asked: ApprovalResponder,
+    responder: ApprovalResponder,
 ) -> (Arc<dyn Approver>, ApprovalBroker, PendingApprovals) {
     let broker = ApprovalBroker::default();
     let at_terminal = || CommandOutput::stdin_is_terminal() && CommandOutput::stderr_is_terminal();
-    let listens = match asked {
+    let listens = match responder {
         ApprovalResponder::Terminal => at_terminal(),
         ApprovalResponder::Lines => true,
         ApprovalResponder::Clients => false,
@@ -104,32 +105,32 @@ impl PendingApproval {
     /// If the request is withdrawn during that, a notice is printed and the typed line is ignored.
     /// Once `given_up` completes, the answer is `NobodyThere`, and the prompt stays until the
     /// command ends. Returns whether the user typed Ctrl-C, which also denies.
-    pub(crate) async fn put(self, given_up: impl Future<Output = ()>) -> bool {
+    pub(crate) async fn ask_user(self, given_up: impl Future<Output = ()>) -> bool {
         if self.is_withdrawn() {
             return false;
         }
         let (request, (give, printer)) = (Arc::clone(&self.request), oneshot::channel());
-        // An error is Ctrl-C, Ctrl-D or a closed terminal.
-        let said = tokio::task::spawn_blocking(move || ask(&request, give));
-        let mut said = std::pin::pin!(said);
-        let said = tokio::select! {
-            said = &mut said => said,
+        // The result is an error after Ctrl-C, after Ctrl-D and if the terminal was closed.
+        let line = tokio::task::spawn_blocking(move || ask(&request, give));
+        let mut line = std::pin::pin!(line);
+        let line = tokio::select! {
+            line = &mut line => line,
             () = self.asked.ended() => {
                 if let Ok(mut printer) = printer.await {
-                    let words = if self.asked.end() == Some(ApprovalEnd::Answered) { ANSWERED_NOTICE } else { WITHDRAWN_NOTICE };
+                    let notice = if self.asked.end() == Some(ApprovalEnd::Answered) { ANSWERED_NOTICE } else { WITHDRAWN_NOTICE };
                     // A closed terminal ends the prompt anyway.
-                    let _ = printer.print(format!("{words} Press Enter.\n"));
+                    let _ = printer.print(format!("{notice} Press Enter.\n"));
                 }
-                said.await
+                line.await
             }
             () = given_up => {
                 self.answer(ApprovalAnswer::NobodyThere);
                 return false;
             }
         };
-        let is_interrupted = matches!(said, Ok(Err(ReadlineError::Interrupted)));
-        self.answer(said.map_or(ApprovalAnswer::Deny, |said| {
-            said.unwrap_or(ApprovalAnswer::Deny)
+        let is_interrupted = matches!(line, Ok(Err(ReadlineError::Interrupted)));
+        self.answer(line.map_or(ApprovalAnswer::Deny, |line| {
+            line.unwrap_or(ApprovalAnswer::Deny)
         }));
         is_interrupted
     }
@@ -149,6 +150,7 @@ impl PendingApproval {
         }
     }
 
+    /// Answers the request. Has no effect if the call was cancelled.
     pub(crate) fn answer(self, answer: ApprovalAnswer) {
         // If the call was cancelled, the answer is dropped.
         self.asked.answer(answer);
@@ -164,6 +166,8 @@ const WITHDRAWN_NOTICE: &str = "This approval request is withdrawn: the call was
 /// Notice about an open request that another client answered.
 const ANSWERED_NOTICE: &str = "Another client has answered this approval request.";
 
+/// Shows the request on the terminal and reads lines until one is an answer. `give` receives a
+/// printer for notices during the prompt.
 fn ask(
     request: &ApprovalRequest,
     give: oneshot::Sender<PromptPrinter>,
@@ -182,12 +186,12 @@ fn ask(
 
 /// Parses an answer: a scope and what it covers, such as `always program` or `ap`.
 /// Returns `None` if it is unclear or not on offer.
-pub(crate) fn parse_answer(words: &str, request: &ApprovalRequest) -> Option<ApprovalAnswer> {
-    let words = words.trim().to_ascii_lowercase();
-    let (scope, covers) = match words.split_once(' ') {
+pub(crate) fn parse_answer(text: &str, request: &ApprovalRequest) -> Option<ApprovalAnswer> {
+    let text = text.trim().to_ascii_lowercase();
+    let (scope, covers) = match text.split_once(' ') {
         Some((scope, covers)) => (scope, covers.trim()),
-        None if words.len() == 2 && words.is_ascii() && words != "no" => words.split_at(1),
-        None => (words.as_str(), "call"),
+        None if text.len() == 2 && text.is_ascii() && text != "no" => text.split_at(1),
+        None => (text.as_str(), "call"),
     };
     let scope = match scope {
         "n" | "no" | "deny" => return Some(ApprovalAnswer::Deny),

@@ -40,20 +40,21 @@ pub(super) fn words(request: &ApprovalRequest, size: TerminalSize) -> String {
         rows.push("Reason:".to_owned());
         rows.extend(gutter(reason, size.columns));
     }
-    let whole: Vec<Vec<String>> = by_weight(request)
-        .map(|(name, value)| argument(name, value, size))
+    let all_arguments: Vec<Vec<String>> = sorted_arguments(request)
+        .map(|(name, value)| argument_rows(name, value, size))
         .collect();
-    let room = (size.rows / 2).max(MAX_ARGUMENT_ROWS);
-    let fits = whole.iter().map(Vec::len).sum::<usize>() <= room;
+    // The other half of the screen is for the rest of the request.
+    let max_rows = (size.rows / 2).max(MAX_ARGUMENT_ROWS);
+    let fits = all_arguments.iter().map(Vec::len).sum::<usize>() <= max_rows;
     if !fits {
         rows.push("All arguments:".to_owned());
-        rows.extend(whole.iter().flatten().cloned());
+        rows.extend(all_arguments.iter().flatten().cloned());
     }
     rows.extend(offered_scopes(request, size));
     rows.extend(request_heading(request));
     match fits {
-        true => rows.extend(whole.into_iter().flatten()),
-        false => rows.extend(shortened_arguments(&whole, room)),
+        true => rows.extend(all_arguments.into_iter().flatten()),
+        false => rows.extend(shortened_arguments(&all_arguments, max_rows)),
     }
     if rows.len() >= size.rows {
         rows.push(format!(
@@ -86,8 +87,11 @@ fn offered_scopes(request: &ApprovalRequest, size: TerminalSize) -> Vec<String> 
 
 /// Returns the conversation and the call. The key has its own row, as it can contain any string.
 fn request_heading(request: &ApprovalRequest) -> [String; 2] {
-    let (agent, tool) = (name(&request.instance.agent), name(&request.tool_name));
-    let key = name(&request.instance.instance_key);
+    let (agent, tool) = (
+        short_name(&request.instance.agent),
+        short_name(&request.tool_name),
+    );
+    let key = short_name(&request.instance.instance_key);
     let with = if request.arguments.is_empty() {
         "without arguments"
     } else {
@@ -99,21 +103,23 @@ fn request_heading(request: &ApprovalRequest) -> [String; 2] {
     ]
 }
 
-fn name(text: &str) -> String {
-    let shown: Vec<char> = untrusted_text::line(text).to_string().chars().collect();
-    if shown.len() <= MAX_NAME_CHARS {
-        return shown.into_iter().collect();
+/// Escapes a name, and cuts a long name in the middle.
+fn short_name(text: &str) -> String {
+    let characters: Vec<char> = untrusted_text::line(text).to_string().chars().collect();
+    if characters.len() <= MAX_NAME_CHARS {
+        return characters.into_iter().collect();
     }
     let half = MAX_NAME_CHARS / 2;
     let part = |chars: &[char]| chars.iter().collect::<String>();
     format!(
         "{}…{}",
-        part(&shown[..half]),
-        part(&shown[shown.len() - half + 1..])
+        part(&characters[..half]),
+        part(&characters[characters.len() - half + 1..])
     )
 }
 
-fn by_weight(request: &ApprovalRequest) -> impl Iterator<Item = (&String, &Value)> {
+/// Returns the arguments of the call, the most important ones last.
+fn sorted_arguments(request: &ApprovalRequest) -> impl Iterator<Item = (&String, &Value)> {
     let mut arguments: Vec<(&String, &Value)> = request.arguments.iter().collect();
     arguments.sort_by_key(|(name, _)| KEY_ARGUMENTS.iter().position(|telling| telling == name));
     arguments.into_iter()
@@ -121,7 +127,7 @@ fn by_weight(request: &ApprovalRequest) -> impl Iterator<Item = (&String, &Value
 
 /// Formats an argument in full. The lines of a string are indented deeper than argument names, so
 /// that no line can pass for another argument.
-fn argument(name: &str, value: &Value, size: TerminalSize) -> Vec<String> {
+fn argument_rows(name: &str, value: &Value, size: TerminalSize) -> Vec<String> {
     let name = untrusted_text::line(name);
     let text = match value {
         Value::String(text) if text.contains('\n') => {
@@ -135,32 +141,34 @@ fn argument(name: &str, value: &Value, size: TerminalSize) -> Vec<String> {
 
 /// Shortens the arguments to `room` rows, with the most important ones at the end.
 fn shortened_arguments(whole: &[Vec<String>], room: usize) -> Vec<String> {
-    let mut shown: Vec<Vec<String>> = Vec::new();
-    let mut used = 0;
-    for rows in whole.iter().rev().map(|rows| cut(rows)) {
-        if used + rows.len() > room && used > 0 {
+    let mut shown_arguments: Vec<Vec<String>> = Vec::new();
+    let mut used_rows = 0;
+    for rows in whole.iter().rev().map(|rows| cut_rows(rows)) {
+        if used_rows + rows.len() > room && used_rows > 0 {
             break;
         }
-        used += rows.len();
-        shown.push(rows);
+        used_rows += rows.len();
+        shown_arguments.push(rows);
     }
-    let left_out = whole.len() - shown.len();
-    let told = (left_out > 0).then(|| format!("  ⋮ {left_out} more arguments, shown above"));
-    told.into_iter()
-        .chain(shown.into_iter().rev().flatten())
+    let left_out = whole.len() - shown_arguments.len();
+    let notice = (left_out > 0).then(|| format!("  ⋮ {left_out} more arguments, shown above"));
+    notice
+        .into_iter()
+        .chain(shown_arguments.into_iter().rev().flatten())
         .collect()
 }
 
-fn cut(rows: &[String]) -> Vec<String> {
+/// Returns the first rows, a notice and the last row of a long argument; a short one unchanged.
+fn cut_rows(rows: &[String]) -> Vec<String> {
     match rows {
         [first @ .., last] if rows.len() > MAX_ARGUMENT_ROWS => {
-            let told = format!(
+            let notice = format!(
                 "  ⋮ {} more rows, shown above",
                 rows.len() - LEADING_ARGUMENT_ROWS - 1
             );
             first[..LEADING_ARGUMENT_ROWS]
                 .iter()
-                .chain([&told, last])
+                .chain([&notice, last])
                 .cloned()
                 .collect()
         }

@@ -33,13 +33,17 @@ pub(in crate::commands::run) enum BackendEvent {
 
 /// Backend of a chat.
 pub(in crate::commands::run) trait ChatBackend {
+    /// Returns the name of the swarm.
     fn swarm_name(&self) -> String;
+    /// Returns the name of the entry agent.
     fn entry_agent(&self) -> String;
+    /// Returns the names of all agents.
     fn agents(&self) -> Vec<String>;
     /// Returns the state directory of the swarm.
     fn workspace_dir(&self) -> PathBuf;
     /// Returns the directory of the project.
     fn project(&self) -> PathBuf;
+    /// Returns the signals of this process.
     fn signals(&mut self) -> &mut SignalReceiver;
 
     /// Waits for the next event. The future may be dropped without losing one.
@@ -64,6 +68,7 @@ pub(in crate::commands::run) trait ChatBackend {
 
     /// Ends the chat because of `signal`.
     fn stop(&mut self, signal: StopSignal) -> Result<(), CliError>;
+    /// Returns whether the chat ends because of a signal.
     fn is_stopping(&self) -> bool;
     /// Ends the chat. Fails if a signal was the reason.
     async fn leave(self) -> Result<(), CliError>;
@@ -80,6 +85,7 @@ pub(in crate::commands::run) struct LocalBackend {
 }
 
 impl LocalBackend {
+    /// Creates a backend for the swarm of `session`.
     pub(in crate::commands::run) fn with(session: RunSession) -> Self {
         LocalBackend {
             session,
@@ -116,13 +122,13 @@ impl ChatBackend for LocalBackend {
     }
 
     async fn next(&mut self) -> Result<BackendEvent, CliError> {
-        if let Some(news) = self.told.pop_front() {
-            return Ok(news);
+        if let Some(event) = self.told.pop_front() {
+            return Ok(event);
         }
         let LocalBackend { session, turn, .. } = self;
-        let over = async {
+        let turn_end = async {
             match turn {
-                Some(over) => over.await,
+                Some(turn_end) => turn_end.await,
                 None => std::future::pending().await,
             }
         };
@@ -133,7 +139,7 @@ impl ChatBackend for LocalBackend {
             Some(event) = session.events.recv() => return Ok(BackendEvent::Event(event)),
             Some(question) = session.questions.next() => return Ok(BackendEvent::Question(question)),
             words = session.reloads.next() => return Ok(BackendEvent::Reloaded(words)),
-            result = over => result,
+            result = turn_end => result,
         };
         self.turn = None;
         Ok(BackendEvent::Ended(

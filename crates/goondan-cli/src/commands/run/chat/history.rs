@@ -34,6 +34,7 @@ impl InputHistory {
         InputHistory::in_file((!is_off).then(|| workspace.join(HISTORY_FILE)))
     }
 
+    /// Reads the history from `file`. A missing or damaged file is an empty history.
     fn in_file(file: Option<PathBuf>) -> Self {
         // The first chat has no history, and a damaged file must not prevent a chat.
         let text = file
@@ -62,37 +63,40 @@ impl InputHistory {
             // Not saved by the editor library, which would set the umask of the whole process.
             let _ = private_files::write(
                 file,
-                content(&self.lines, crate::app::redactor()).as_bytes(),
+                file_content(&self.lines, crate::app::redactor()).as_bytes(),
             );
         }
     }
 }
 
-fn content(lines: &[String], redactor: &SecretRedactor) -> String {
-    let mut bytes = 0;
+/// Returns the content of the history file: the latest inputs without secrets, within the limits.
+fn file_content(lines: &[String], redactor: &SecretRedactor) -> String {
+    let mut total_bytes = 0;
     let latest = lines
         .iter()
         .rev()
         .take(MAX_HISTORY_INPUTS)
         .take_while(|line| {
-            bytes += line.len();
-            bytes <= MAX_HISTORY_BYTES
+            total_bytes += line.len();
+            total_bytes <= MAX_HISTORY_BYTES
         });
-    let mut harmless: Vec<String> = latest
+    let mut lines_to_save: Vec<String> = latest
         .filter(|line| redactor.text(line) == line.as_str())
         .map(|line| escaped(line) + "\n")
         .collect();
-    harmless.push(HISTORY_HEADER.to_owned());
-    harmless.reverse();
-    harmless.concat()
+    lines_to_save.push(HISTORY_HEADER.to_owned());
+    lines_to_save.reverse();
+    lines_to_save.concat()
 }
 
+/// Escapes line breaks, so that an input is one line of the file.
 fn escaped(line: &str) -> String {
     line.replace('\\', "\\\\")
         .replace('\n', "\\n")
         .replace('\r', "\\r")
 }
 
+/// Reverses [`escaped`].
 fn unescaped(line: &str) -> String {
     let mut text = String::with_capacity(line.len());
     let mut letters = line.chars();
@@ -128,7 +132,7 @@ mod tests {
         ]
         .map(str::to_owned);
         let file = dir.path().join(HISTORY_FILE);
-        private_files::write(&file, content(&lines, &redactor).as_bytes()).unwrap();
+        private_files::write(&file, file_content(&lines, &redactor).as_bytes()).unwrap();
         let history = InputHistory::in_file(Some(file));
         assert_eq!(history.lines(), ["one", "a\\nb\nc"]);
     }
@@ -137,13 +141,13 @@ mod tests {
     fn the_latest_are_kept() {
         let mut history = InputHistory::in_file(None);
         (0..MAX_HISTORY_INPUTS + 5).for_each(|number| history.remember(&number.to_string()));
-        let kept = content(&history.lines, &SecretRedactor::new());
+        let kept = file_content(&history.lines, &SecretRedactor::new());
         assert_eq!(
             (kept.lines().count(), kept.lines().nth(1)),
             (MAX_HISTORY_INPUTS + 1, Some("5"))
         );
         assert_eq!(
-            content(
+            file_content(
                 &["x".repeat(MAX_HISTORY_BYTES), "y".to_owned()],
                 &SecretRedactor::new()
             ),

@@ -72,19 +72,19 @@ pub(super) async fn chat<P: ChatBackend>(
 ) -> Result<(), CliError> {
     let _terminal = Terminal::keep();
     let mut prompt = ChatPrompt::open(&partner.workspace_dir())?;
-    let mut talk = ChatTarget::with(first);
+    let mut chat_target = ChatTarget::with(first);
     greet(&partner.swarm_name(), output)?;
     partner.settle().await?;
     while !partner.is_stopping() {
         partner.signals().clear();
-        let who = talk
+        let agent = chat_target
             .target
             .agent
             .clone()
             .unwrap_or_else(|| partner.entry_agent());
         let Some((again, line)) = type_line(
             prompt,
-            format!("{}> ", untrusted_text::line(who)),
+            format!("{}> ", untrusted_text::line(agent)),
             &mut partner,
             output,
         )
@@ -94,14 +94,14 @@ pub(super) async fn chat<P: ChatBackend>(
         };
         prompt = again;
         partner.put_questions().await?;
-        match talk.take(line, output)? {
+        match chat_target.execute(line, output)? {
             ChatStep::Ask => {}
             ChatStep::Leave => break,
             ChatStep::Interrupt => {
                 partner.stop(StopSignal::Interrupt)?;
                 break;
             }
-            ChatStep::Say(input) => say(&mut partner, *input, output).await?,
+            ChatStep::Say(input) => run_turn(&mut partner, *input, output).await?,
         }
     }
     partner.leave().await
@@ -125,6 +125,7 @@ enum ChatStep {
 }
 
 impl ChatTarget {
+    /// Creates the target from the agent and the conversation of `first`, without its text.
     fn with(first: &Input) -> Self {
         ChatTarget {
             target: Input {
@@ -136,7 +137,11 @@ impl ChatTarget {
     }
 
     /// Executes a typed line.
-    fn take(&mut self, line: PromptResult, output: &CommandOutput) -> Result<ChatStep, CliError> {
+    fn execute(
+        &mut self,
+        line: PromptResult,
+        output: &CommandOutput,
+    ) -> Result<ChatStep, CliError> {
         let line = match line {
             PromptResult::Text(line) => line,
             PromptResult::End => return Ok(ChatStep::Leave),
@@ -171,6 +176,7 @@ impl ChatTarget {
     }
 }
 
+/// Prints the name of the swarm, and how to get help.
 fn greet(swarm: &str, output: &CommandOutput) -> Result<(), CliError> {
     let faint = style::FAINT;
     output.note(&format!(
@@ -188,22 +194,24 @@ async fn type_line<P: ChatBackend>(
     partner: &mut P,
     output: &CommandOutput,
 ) -> Result<Option<(ChatPrompt, PromptResult)>, CliError> {
-    let beside = Arc::clone(&prompt.beside);
+    let printer = Arc::clone(&prompt.beside);
     let mut typed = std::pin::pin!(prompt.ask(text));
     loop {
-        let news = tokio::select! {
+        let event = tokio::select! {
             typed = &mut typed => return typed.map(Some),
-            news = partner.next() => news?,
+            event = partner.next() => event?,
         };
-        match news {
+        match event {
             BackendEvent::Event(event) => describe_event(&event)
                 .into_iter()
-                .for_each(|words| tell(&beside, &words)),
+                .for_each(|notice| print_above_prompt(&printer, &notice)),
             BackendEvent::Question(question) => {
-                tell(&beside, &question_words(&question));
+                print_above_prompt(&printer, &approval_notice(&question));
                 partner.put_off(question);
             }
-            BackendEvent::Reloaded(words) if !output.quiet => tell(&beside, &words),
+            BackendEvent::Reloaded(notice) if !output.quiet => {
+                print_above_prompt(&printer, &notice)
+            }
             BackendEvent::Reloaded(_) | BackendEvent::Begun(_) | BackendEvent::Ended(_) => {}
             BackendEvent::Signal(signal) => {
                 partner.stop(signal)?;
@@ -213,24 +221,27 @@ async fn type_line<P: ChatBackend>(
     }
 }
 
-fn question_words(question: &PendingApproval) -> String {
+/// Returns the notice about an approval request that arrived while the user types.
+fn approval_notice(question: &PendingApproval) -> String {
     let request = &question.request;
-    let (who, tool) = (
+    let (conversation, tool) = (
         untrusted_text::line(&request.instance),
         untrusted_text::line(&request.tool_name),
     );
-    format!("{who} requests approval to call {tool}. Press Enter to see the request.")
+    format!("{conversation} requests approval to call {tool}. Press Enter to see the request.")
 }
 
 /// Writes above the line being typed.
-fn tell(beside: &SharedPrinter, words: &str) {
-    let mut printer = beside.lock().unwrap_or_else(PoisonError::into_inner);
+fn print_above_prompt(shared_printer: &SharedPrinter, notice: &str) {
+    let mut printer = shared_printer
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
     // A closed terminal ends the chat anyway.
-    let _ = printer.print(format!("{}\n", screen::escape_terminal_text(words)));
+    let _ = printer.print(format!("{}\n", screen::escape_terminal_text(notice)));
 }
 
 /// Runs one turn. Returns only errors that end the chat.
-async fn say<P: ChatBackend>(
+async fn run_turn<P: ChatBackend>(
     partner: &mut P,
     input: Input,
     output: &CommandOutput,
@@ -251,6 +262,7 @@ async fn say<P: ChatBackend>(
     }
 }
 
+/// Parses a typed line: a slash command, or an input for the agent.
 pub(super) fn parse_typed_line(line: &str) -> TypedLine<'_> {
     let line = line.trim();
     if line.is_empty() {
@@ -298,6 +310,7 @@ impl ChatPrompt {
         Ok((prompt, line?))
     }
 
+    /// Reads a line, and adds it to the history if it is not blank.
     fn read(&mut self, text: &str) -> Result<PromptResult, CliError> {
         match self.editor.readline(text) {
             Ok(line) => {
@@ -320,11 +333,12 @@ impl ChatPrompt {
 struct FallbackPrinter;
 
 impl ExternalPrinter for FallbackPrinter {
-    fn print(&mut self, words: String) -> rustyline::Result<()> {
-        Ok(screen::write(OutputStream::Err, TextOrigin::Ours, &words)?)
+    fn print(&mut self, text: String) -> rustyline::Result<()> {
+        Ok(screen::write(OutputStream::Err, TextOrigin::Ours, &text)?)
     }
 }
 
+/// Returns the error of a terminal that can't be used.
 fn terminal_error(error: ReadlineError) -> CliError {
     CliError::failure(
         Code::INTERNAL_ERROR,

@@ -17,21 +17,25 @@ use crate::exit::CliError;
 
 /// Chat backend for the swarm of another process.
 pub(in crate::commands::run) struct RemoteBackend {
+    /// Session with the process that runs the swarm.
     there: RemoteSession,
-    /// Running turn, and its state once it is accepted.
+    /// Running turn, and the state of its input once the process accepts it.
     turn: Option<(RemoteTurn, Option<InputState>)>,
+    /// First signal that asked the chat to end.
     stopped_by: Option<StopSignal>,
 }
 
 impl RemoteBackend {
-    pub(in crate::commands::run) fn with(there: RemoteSession) -> Self {
+    /// Creates a backend for the swarm of a remote session.
+    pub(in crate::commands::run) fn with(session: RemoteSession) -> Self {
         RemoteBackend {
-            there,
+            there: session,
             turn: None,
             stopped_by: None,
         }
     }
 
+    /// Forgets the turn and returns the event that ends it.
     fn end_turn(&mut self, result: Result<TurnResult, CliError>) -> BackendEvent {
         self.turn = None;
         BackendEvent::Ended(result.map(Box::new))
@@ -64,21 +68,23 @@ impl ChatBackend for RemoteBackend {
         self.there.signals()
     }
 
+    /// Waits for the next signal, approval request or event of the running turn. Without a turn,
+    /// waits only for a signal.
     async fn next(&mut self) -> Result<BackendEvent, CliError> {
         loop {
-            let Some((talking, state)) = &mut self.turn else {
+            let Some((remote_turn, accepted_state)) = &mut self.turn else {
                 return Ok(BackendEvent::Signal(self.there.signals().next().await));
             };
-            let told = tokio::select! {
+            let event = tokio::select! {
                 biased;
                 signal = self.there.signals().next() => return Ok(BackendEvent::Signal(signal)),
-                told = talking.listening.next() => told,
-                Some(question) = talking.questions.next() => return Ok(BackendEvent::Question(question)),
+                event = remote_turn.listening.next() => event,
+                Some(question) = remote_turn.questions.next() => return Ok(BackendEvent::Question(question)),
             };
-            match told {
+            match event {
                 Some(Ok(ClientEvent::Accepted(accepted))) => {
                     let id = instance(&accepted);
-                    *state = Some(accepted);
+                    *accepted_state = Some(accepted);
                     return Ok(BackendEvent::Begun(id));
                 }
                 Some(Ok(ClientEvent::Happened(event))) => return Ok(BackendEvent::Event(event)),
@@ -103,11 +109,13 @@ impl ChatBackend for RemoteBackend {
         true
     }
 
+    /// Cancels the running turn; returns `false` if no accepted turn is running. The chat has only
+    /// one conversation, so the instance id is not needed.
     async fn cancel(&mut self, _: &InstanceId) -> Result<bool, CliError> {
-        let Some((_, Some(state))) = &self.turn else {
+        let Some((_, Some(accepted_state))) = &self.turn else {
             return Ok(false);
         };
-        self.there.cancel(state).await?;
+        self.there.cancel(accepted_state).await?;
         Ok(true)
     }
 

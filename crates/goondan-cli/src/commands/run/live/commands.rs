@@ -49,6 +49,7 @@ pub(super) enum ChatCommand<'l> {
     Plain(TypedLine<'l>),
 }
 
+/// Parses a typed line, with the additional commands of this chat.
 pub(super) fn read(line: &str) -> ChatCommand<'_> {
     let trimmed = line.trim();
     let (command, argument) = trimmed
@@ -78,9 +79,9 @@ pub(super) struct CommandCompletion {
 
 /// Completes commands, and agent names after `/agent`.
 pub(super) fn complete(before: &str, agents: &[String]) -> CommandCompletion {
-    let (begun, names): (&str, Vec<&str>) = match before.strip_prefix("/agent ") {
-        Some(begun) => (
-            begun.trim_start(),
+    let (prefix, names): (&str, Vec<&str>) = match before.strip_prefix("/agent ") {
+        Some(prefix) => (
+            prefix.trim_start(),
             agents.iter().map(String::as_str).collect(),
         ),
         None if before.starts_with('/') && !before.contains(char::is_whitespace) => {
@@ -88,28 +89,35 @@ pub(super) fn complete(before: &str, agents: &[String]) -> CommandCompletion {
         }
         None => return CommandCompletion::default(),
     };
-    let fitting: Vec<&str> = names
+    let candidates_with_prefix: Vec<&str> = names
         .into_iter()
-        .filter(|name| name.starts_with(begun))
+        .filter(|name| name.starts_with(prefix))
         .collect();
-    match fitting.as_slice() {
+    match candidates_with_prefix.as_slice() {
         [] => CommandCompletion::default(),
         [only] => CommandCompletion {
-            more: format!("{} ", &only[begun.len()..]),
+            more: format!("{} ", &only[prefix.len()..]),
             candidates: Vec::new(),
         },
         [first, ..] => {
-            let common = |other: &&str| {
+            let shared_length = |other: &&str| {
                 let same = first
                     .char_indices()
                     .zip(other.chars())
                     .take_while(|((_, one), two)| one == two);
                 same.last().map_or(0, |((at, one), _)| at + one.len_utf8())
             };
-            let length = fitting.iter().map(common).min().unwrap_or(0);
-            let candidates = fitting.iter().map(|name| (*name).to_owned()).collect();
+            let length = candidates_with_prefix
+                .iter()
+                .map(shared_length)
+                .min()
+                .unwrap_or(0);
+            let candidates = candidates_with_prefix
+                .iter()
+                .map(|name| (*name).to_owned())
+                .collect();
             CommandCompletion {
-                more: first[begun.len()..length].to_owned(),
+                more: first[prefix.len()..length].to_owned(),
                 candidates,
             }
         }

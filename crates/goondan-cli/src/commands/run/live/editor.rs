@@ -39,6 +39,7 @@ impl LineEditor {
         &self.text[..self.at]
     }
 
+    /// Returns whether no text is typed.
     pub(super) fn is_empty(&self) -> bool {
         self.text.is_empty()
     }
@@ -99,11 +100,13 @@ impl LineEditor {
         }
     }
 
+    /// Removes the bytes `from..to` and moves the cursor there.
     fn remove(&mut self, from: usize, to: usize) {
         self.text.replace_range(from..to, "");
         self.at = from;
     }
 
+    /// Removes the bytes `from..to`, so that Ctrl-Y can insert them again.
     fn kill(&mut self, from: usize, to: usize) {
         if from < to {
             self.text[from..to].clone_into(&mut self.killed);
@@ -111,6 +114,7 @@ impl LineEditor {
         }
     }
 
+    /// Returns the cursor position one grapheme to the left.
     fn left(&self) -> usize {
         self.at
             - self
@@ -120,6 +124,7 @@ impl LineEditor {
                 .map_or(0, str::len)
     }
 
+    /// Returns the cursor position one grapheme to the right.
     fn right(&self) -> usize {
         self.at
             + self.text[self.at..]
@@ -128,6 +133,7 @@ impl LineEditor {
                 .map_or(0, str::len)
     }
 
+    /// Returns the start of the word before the cursor.
     fn word_left(&self) -> usize {
         let before = self
             .before()
@@ -135,15 +141,18 @@ impl LineEditor {
         before.trim_end_matches(char::is_alphanumeric).len()
     }
 
+    /// Returns the end of the word after the cursor.
     fn word_right(&self) -> usize {
         let after = self.text[self.at..].trim_start_matches(|c: char| !c.is_alphanumeric());
         self.text.len() - after.trim_start_matches(char::is_alphanumeric).len()
     }
 
+    /// Returns the start of the current line.
     fn line_start(&self) -> usize {
         self.before().rfind('\n').map_or(0, |at| at + 1)
     }
 
+    /// Returns the end of the current line, before its line break.
     fn line_end(&self) -> usize {
         self.text[self.at..]
             .find('\n')
@@ -179,6 +188,7 @@ impl LineEditor {
         }
     }
 
+    /// Returns the column of the cursor in the current line.
     fn column(&self) -> usize {
         width(&self.text[self.line_start()..self.at])
     }
@@ -206,7 +216,7 @@ impl LineEditor {
         let (mut rows, mut used, mut cursor) = (vec![String::new()], 0, (0, 0));
         for (at, letter) in self.text.grapheme_indices(true) {
             if at == self.at {
-                cursor = here(&rows);
+                cursor = end_position(&rows);
             }
             if matches!(letter, "\n" | "\r\n") {
                 rows.push(String::new());
@@ -214,19 +224,19 @@ impl LineEditor {
                 escaper = TextEscaper::new(KeptCharacters::Writing);
                 continue;
             }
-            let shown = if letter == "\t" {
+            let escaped = if letter == "\t" {
                 "    ".into()
             } else {
                 escaper.escape(letter)
             };
             // An escaped character may be wrapped like any other text.
-            for (index, part) in shown.graphemes(true).enumerate() {
+            for (index, part) in escaped.graphemes(true).enumerate() {
                 let wide = width(part);
                 if used + wide > columns && used > 0 {
                     rows.push(String::new());
                     used = 0;
                     if at == self.at && index == 0 {
-                        cursor = here(&rows);
+                        cursor = end_position(&rows);
                     }
                 }
                 used += wide;
@@ -239,14 +249,14 @@ impl LineEditor {
             if used >= columns {
                 rows.push(String::new());
             }
-            cursor = here(&rows);
+            cursor = end_position(&rows);
         }
         (rows, cursor)
     }
 }
 
 /// Returns the end of the last row.
-fn here(rows: &[String]) -> (usize, usize) {
+fn end_position(rows: &[String]) -> (usize, usize) {
     (rows.len() - 1, rows.last().map_or(0, String::len))
 }
 

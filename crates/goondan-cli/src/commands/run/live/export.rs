@@ -20,14 +20,14 @@ pub(super) async fn write(
     id: InstanceId,
     file: Option<&str>,
 ) -> Result<PathBuf, CliError> {
-    let path = file.map_or_else(|| PathBuf::from(name(&id)), PathBuf::from);
+    let path = file.map_or_else(|| PathBuf::from(file_name(&id)), PathBuf::from);
     tokio::task::spawn_blocking(move || write_file(workspace, &root, &id, path))
         .await
         .map_err(std::io::Error::other)?
 }
 
 /// Returns a file name without characters that are special in paths.
-fn name(id: &InstanceId) -> String {
+fn file_name(id: &InstanceId) -> String {
     let plain = |c: char| {
         if c.is_alphanumeric() || matches!(c, '-' | '_') {
             c
@@ -45,6 +45,8 @@ fn name(id: &InstanceId) -> String {
     )
 }
 
+/// Exports to a temporary file, and renames it to `path`. Fails if `path` exists or the
+/// conversation is empty.
 fn write_file(
     dir: PathBuf,
     root: &Path,

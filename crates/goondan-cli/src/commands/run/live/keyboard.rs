@@ -33,33 +33,35 @@ struct KeyboardState {
 }
 
 impl KeyboardReader {
+    /// Starts the thread that reads keys.
     pub(super) fn open() -> std::io::Result<Self> {
         let (sender, keys) = unbounded_channel();
         let (stopped, stop) = pipe()?;
-        let desk = Arc::new(Mutex::new(KeyboardState {
+        let state = Arc::new(Mutex::new(KeyboardState {
             decoder: KeyDecoder::default(),
             age: 0,
         }));
-        let beside = Arc::clone(&desk);
+        let thread_state = Arc::clone(&state);
         let reader = std::thread::Builder::new()
             .name("keyboard".to_owned())
             .spawn(move || {
-                read_keys(&beside, &stopped, &sender);
+                read_keys(&thread_state, &stopped, &sender);
             })?;
         Ok(KeyboardReader {
             keys,
-            desk,
+            desk: state,
             stop: Some(stop),
             reader: Some(reader),
         })
     }
 
+    /// Returns the next key that was not discarded.
     pub(super) async fn next(&mut self) -> KeyPress {
         loop {
             let Some((age, key)) = self.keys.recv().await else {
                 return KeyPress::Gone;
             };
-            if age == self.desk().age {
+            if age == self.lock_state().age {
                 return key;
             }
         }
@@ -67,14 +69,15 @@ impl KeyboardReader {
 
     /// Discards every key pressed so far, wherever it is buffered.
     pub(super) fn forget(&mut self) {
-        let mut desk = self.desk();
+        let mut state = self.lock_state();
         // A closed terminal has nothing to discard.
         let _ = tcflush(stdin(), FlushArg::TCIFLUSH);
-        desk.decoder.forget();
-        desk.age += 1;
+        state.decoder.forget();
+        state.age += 1;
     }
 
-    fn desk(&self) -> std::sync::MutexGuard<'_, KeyboardState> {
+    /// Locks the state. While it is locked, the thread reads no input.
+    fn lock_state(&self) -> std::sync::MutexGuard<'_, KeyboardState> {
         self.desk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -89,12 +92,13 @@ impl Drop for KeyboardReader {
     }
 }
 
+/// Sends keys until the terminal closes, the receiver is dropped or `stopped` is closed.
 fn read_keys(
-    desk: &Mutex<KeyboardState>,
+    state: &Mutex<KeyboardState>,
     stopped: &PipeReader,
     sender: &UnboundedSender<(u64, KeyPress)>,
 ) {
-    let lock = || desk.lock().unwrap_or_else(PoisonError::into_inner);
+    let lock = || state.lock().unwrap_or_else(PoisonError::into_inner);
     loop {
         let wait = if lock().decoder.may_be_escape() {
             PollTimeout::from(ESCAPE_TIMEOUT_MS)
@@ -104,25 +108,26 @@ fn read_keys(
         let Some(ready) = wait_for(stopped, wait) else {
             return;
         };
-        let mut desk = lock();
+        let mut state = lock();
         let keys = match ready {
-            InputReadiness::Nothing => desk.decoder.escape().into_iter().collect(),
+            InputReadiness::Nothing => state.decoder.escape().into_iter().collect(),
             // The input may have been discarded before the lock was taken.
             InputReadiness::Input => match wait_for(stopped, PollTimeout::ZERO) {
                 None => return,
                 Some(InputReadiness::Nothing) => Vec::new(),
-                Some(InputReadiness::Input) => pressed(&mut desk.decoder),
+                Some(InputReadiness::Input) => read_pressed_keys(&mut state.decoder),
             },
         };
         for key in keys {
             let is_last = key == KeyPress::Gone;
-            if sender.send((desk.age, key)).is_err() || is_last {
+            if sender.send((state.age, key)).is_err() || is_last {
                 return;
             }
         }
     }
 }
 
+/// Result of a wait for input.
 enum InputReadiness {
     Input,
     Nothing,
@@ -146,7 +151,8 @@ fn wait_for(stopped: &PipeReader, timeout: PollTimeout) -> Option<InputReadiness
     }
 }
 
-fn pressed(decoder: &mut KeyDecoder) -> Vec<KeyPress> {
+/// Reads the available bytes and returns the keys in them; `Gone` if the terminal is closed.
+fn read_pressed_keys(decoder: &mut KeyDecoder) -> Vec<KeyPress> {
     let mut bytes = [0; 4096];
     match read(stdin(), &mut bytes) {
         Ok(0) => vec![KeyPress::Gone],

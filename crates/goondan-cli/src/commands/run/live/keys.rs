@@ -82,7 +82,7 @@ impl KeyDecoder {
                 }
                 continue;
             }
-            match begin(&self.bytes) {
+            match decode_first(&self.bytes) {
                 KeySequence::Key(length, key) => {
                     self.bytes.drain(..length);
                     keys.extend(key);
@@ -133,21 +133,22 @@ impl KeyDecoder {
     }
 }
 
-fn begin(bytes: &[u8]) -> KeySequence {
+/// Decodes the first key, paste start or incomplete sequence in the buffered bytes.
+fn decode_first(bytes: &[u8]) -> KeySequence {
     match bytes {
         [] | [0x1b] => KeySequence::Unfinished,
         [0x1b, 0x1b, ..] => KeySequence::Key(1, Some(KeyPress::Escape)),
-        [0x1b, b'[', rest @ ..] => sequence(rest),
+        [0x1b, b'[', rest @ ..] => decode_sequence(rest),
         [0x1b, b'O'] => KeySequence::Unfinished,
-        [0x1b, b'O', last, ..] => KeySequence::Key(3, named(*last, false)),
-        [0x1b, byte, ..] => KeySequence::Key(2, with_alt(*byte)),
-        [byte @ (0..=0x1f | 0x7f), ..] => KeySequence::Key(1, control(*byte)),
-        _ => letter(bytes),
+        [0x1b, b'O', last, ..] => KeySequence::Key(3, key_of_sequence(*last, false)),
+        [0x1b, byte, ..] => KeySequence::Key(2, alt_key(*byte)),
+        [byte @ (0..=0x1f | 0x7f), ..] => KeySequence::Key(1, control_key(*byte)),
+        _ => decode_character(bytes),
     }
 }
 
 /// Decodes a sequence after `ESC [`.
-fn sequence(rest: &[u8]) -> KeySequence {
+fn decode_sequence(rest: &[u8]) -> KeySequence {
     if rest.starts_with(PASTE_BEGINS) {
         return KeySequence::Paste(2 + PASTE_BEGINS.len());
     }
@@ -165,26 +166,28 @@ fn sequence(rest: &[u8]) -> KeySequence {
     }
     let parameters = String::from_utf8_lossy(&rest[..end]).into_owned();
     let numbers: Vec<&str> = parameters.split(';').collect();
-    let is_changed = numbers
+    let has_modifier = numbers
         .get(1)
         .is_some_and(|modifier| !matches!(*modifier, "" | "1"));
     let key = match (last, numbers.as_slice()) {
         (b'~', ["1" | "7", ..]) => Some(KeyPress::Home),
         (b'~', ["4" | "8", ..]) => Some(KeyPress::End),
-        (b'~', ["3", ..]) => Some(if is_changed {
+        (b'~', ["3", ..]) => Some(if has_modifier {
             KeyPress::DeleteNextWord
         } else {
             KeyPress::Delete
         }),
         (b'~', ["27", _, "13"]) | (b'u', ["13", ..]) => Some(KeyPress::NewLine),
         (b'Z', _) => Some(KeyPress::BackTab),
-        _ => named(last, is_changed),
+        _ => key_of_sequence(last, has_modifier),
     };
     KeySequence::Key(2 + end + 1, key)
 }
 
-fn named(last: u8, is_changed: bool) -> Option<KeyPress> {
-    Some(match (last, is_changed) {
+/// Returns the key whose sequence ends with `last`; `None` for unknown keys. `is_changed`: with a
+/// modifier key, such as Ctrl.
+fn key_of_sequence(last: u8, has_modifier: bool) -> Option<KeyPress> {
+    Some(match (last, has_modifier) {
         (b'A', _) => KeyPress::Up,
         (b'B', _) => KeyPress::Down,
         (b'C', false) => KeyPress::Right,
@@ -198,7 +201,8 @@ fn named(last: u8, is_changed: bool) -> Option<KeyPress> {
     })
 }
 
-fn with_alt(byte: u8) -> Option<KeyPress> {
+/// Returns the key that Alt and this byte mean; `None` for unknown keys.
+fn alt_key(byte: u8) -> Option<KeyPress> {
     Some(match byte {
         b'b' => KeyPress::WordLeft,
         b'f' => KeyPress::WordRight,
@@ -209,7 +213,8 @@ fn with_alt(byte: u8) -> Option<KeyPress> {
     })
 }
 
-fn control(byte: u8) -> Option<KeyPress> {
+/// Returns the key of a control character; `None` for unknown keys.
+fn control_key(byte: u8) -> Option<KeyPress> {
     let letter = (byte | 0x60) as char;
     Some(match (byte, letter) {
         (b'\r', _) => KeyPress::Enter,
@@ -234,7 +239,8 @@ fn control(byte: u8) -> Option<KeyPress> {
     })
 }
 
-fn letter(bytes: &[u8]) -> KeySequence {
+/// Decodes the first UTF-8 character. Invalid bytes are ignored one by one.
+fn decode_character(bytes: &[u8]) -> KeySequence {
     let length = match bytes[0] {
         0..=0x7f => 1,
         0xc2..=0xdf => 2,
@@ -242,8 +248,8 @@ fn letter(bytes: &[u8]) -> KeySequence {
         0xf0..=0xf4 => 4,
         _ => return KeySequence::Key(1, None),
     };
-    let have = bytes.len().min(length);
-    match std::str::from_utf8(&bytes[..have]) {
+    let available = bytes.len().min(length);
+    match std::str::from_utf8(&bytes[..available]) {
         Ok(text) => KeySequence::Key(length, text.chars().next().map(KeyPress::Char)),
         // The bytes may be the start of a character.
         Err(error) if error.error_len().is_none() => KeySequence::Unfinished,

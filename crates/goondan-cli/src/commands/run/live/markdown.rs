@@ -19,6 +19,7 @@ pub(super) struct StreamedAnswer {
 }
 
 impl StreamedAnswer {
+    /// Creates an empty answer. Without styles, Markdown stays unchanged.
     pub(super) fn new(has_styles: bool) -> Self {
         StreamedAnswer {
             escaper: TextEscaper::new(KeptCharacters::Writing),
@@ -36,7 +37,7 @@ impl StreamedAnswer {
             self.line.push_str(piece);
             if piece.ends_with('\n') {
                 let line = std::mem::take(&mut self.line);
-                lines.push_str(&self.drawn(line.trim_end_matches('\n')));
+                lines.push_str(&self.render_line(line.trim_end_matches('\n')));
                 lines.push('\n');
             }
         }
@@ -51,34 +52,36 @@ impl StreamedAnswer {
     /// Ends the answer and returns the last line.
     pub(super) fn end(&mut self) -> String {
         let line = std::mem::take(&mut self.line);
-        let drawn = if line.is_empty() {
+        let rendered = if line.is_empty() {
             line
         } else {
-            self.drawn(&line) + "\n"
+            self.render_line(&line) + "\n"
         };
         *self = StreamedAnswer::new(self.has_styles);
-        drawn
+        rendered
     }
 
-    fn drawn(&mut self, line: &str) -> String {
+    /// Renders a complete line, and tracks whether a code block is open.
+    fn render_line(&mut self, line: &str) -> String {
         if !self.has_styles {
             return line.to_owned();
         }
         let (faint, code) = (style::FAINT, style::NAME);
-        let begin = line.trim_start();
-        match (&self.fence, fence(begin)) {
-            (Some(open), Some(mark))
-                if mark.starts_with(open.as_str()) && begin.trim_end() == mark =>
+        let trimmed = line.trim_start();
+        match (&self.fence, fence(trimmed)) {
+            (Some(open_fence), Some(fence_text))
+                if fence_text.starts_with(open_fence.as_str())
+                    && trimmed.trim_end() == fence_text =>
             {
                 self.fence = None;
                 format!("{faint}{line}{faint:#}")
             }
             (Some(_), _) => format!("{code}{line}{code:#}"),
-            (None, Some(mark)) => {
-                self.fence = Some(mark.to_owned());
+            (None, Some(fence_text)) => {
+                self.fence = Some(fence_text.to_owned());
                 format!("{faint}{line}{faint:#}")
             }
-            (None, None) => paragraph(line),
+            (None, None) => render_paragraph(line),
         }
     }
 }
@@ -91,46 +94,47 @@ fn fence(begin: &str) -> Option<&str> {
     })
 }
 
-fn paragraph(line: &str) -> String {
+/// Renders a line outside of code blocks: a heading, a rule, a quote, a list item or text.
+fn render_paragraph(line: &str) -> String {
     let (bold, faint) = (style::HEADING, style::FAINT);
-    let begin = line.trim_start();
-    let indent = &line[..line.len() - begin.len()];
-    let title = begin.trim_start_matches('#');
-    let depth = begin.len() - title.len();
+    let trimmed = line.trim_start();
+    let indent = &line[..line.len() - trimmed.len()];
+    let title = trimmed.trim_start_matches('#');
+    let depth = trimmed.len() - title.len();
     if (1..=6).contains(&depth) && title.starts_with(' ') {
         return format!("{bold}{}{bold:#}", title.trim());
     }
-    let is_rule = begin.len() >= 3
+    let is_rule = trimmed.len() >= 3
         && ['-', '*', '_']
             .iter()
-            .any(|mark| begin.trim_end().chars().all(|c| c == *mark));
-    if is_rule || begin.starts_with('>') {
+            .any(|mark| trimmed.trim_end().chars().all(|c| c == *mark));
+    if is_rule || trimmed.starts_with('>') {
         return format!("{faint}{line}{faint:#}");
     }
     for mark in ["- ", "* ", "+ "] {
-        if let Some(item) = begin.strip_prefix(mark) {
-            return format!("{indent}• {}", inline(item));
+        if let Some(item) = trimmed.strip_prefix(mark) {
+            return format!("{indent}• {}", render_inline(item));
         }
     }
-    format!("{indent}{}", inline(begin))
+    format!("{indent}{}", render_inline(trimmed))
 }
 
 /// Renders code, bold and italic text. Unpaired markers stay unchanged.
-fn inline(text: &str) -> String {
-    let mut drawn = String::with_capacity(text.len());
+fn render_inline(text: &str) -> String {
+    let mut rendered = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find(['`', '*', '\\']) {
-        drawn.push_str(&rest[..at]);
+        rendered.push_str(&rest[..at]);
         rest = &rest[at..];
-        let (length, words) = span(rest);
-        drawn.push_str(&words);
+        let (length, rendered_span) = render_span(rest);
+        rendered.push_str(&rendered_span);
         rest = &rest[length..];
     }
-    drawn + rest
+    rendered + rest
 }
 
 /// Renders the start of `rest`. Returns its length in bytes, and the result.
-fn span(rest: &str) -> (usize, String) {
+fn render_span(rest: &str) -> (usize, String) {
     let (bold, code, stressed) = (style::HEADING, style::NAME, anstyle::Style::new().italic());
     let between = |mark: &str| {
         let inner = rest.strip_prefix(mark)?;
@@ -171,7 +175,7 @@ mod tests {
     use super::*;
     use crate::output::screen::escape_terminal_text;
 
-    fn drawn(text: &str) -> String {
+    fn rendered(text: &str) -> String {
         let mut answer = StreamedAnswer::new(true);
         let lines = answer.push(text);
         lines + &answer.end()
@@ -180,11 +184,11 @@ mod tests {
     #[test]
     fn a_little_of_markdown_is_drawn() {
         let (b, c, r) = ("\u{1b}[1m", "\u{1b}[36m", "\u{1b}[0m");
-        assert_eq!(drawn("## Title\n"), format!("{b}Title{r}\n"));
-        assert_eq!(drawn("- a **b** `c`"), format!("• a {b}b{r} {c}c{r}\n"));
-        assert_eq!(drawn("2 * 3 * 4 and **open"), "2 * 3 * 4 and **open\n");
-        assert_eq!(drawn("a \\*b\\* #no"), "a \\*b\\* #no\n");
-        let block = drawn("```rust\nlet a = *b*;\n# no title\n```\n**x**\n");
+        assert_eq!(rendered("## Title\n"), format!("{b}Title{r}\n"));
+        assert_eq!(rendered("- a **b** `c`"), format!("• a {b}b{r} {c}c{r}\n"));
+        assert_eq!(rendered("2 * 3 * 4 and **open"), "2 * 3 * 4 and **open\n");
+        assert_eq!(rendered("a \\*b\\* #no"), "a \\*b\\* #no\n");
+        let block = rendered("```rust\nlet a = *b*;\n# no title\n```\n**x**\n");
         assert_eq!(
             block,
             format!(
@@ -204,7 +208,7 @@ mod tests {
             let at = text.char_indices().nth(at).map_or(text.len(), |(at, _)| at);
             let mut answer = StreamedAnswer::new(true);
             let pieces = answer.push(&text[..at]) + &answer.push(&text[at..]) + &answer.end();
-            prop_assert_eq!(&pieces, &drawn(&text));
+            prop_assert_eq!(&pieces, &rendered(&text));
             prop_assert_eq!(&escape_terminal_text(&pieces), &pieces, "the wall finds nothing to \
                 do");
             let plain = anstream::adapter::strip_str(&pieces).to_string();

@@ -61,9 +61,9 @@ pub(super) async fn chat<P: ChatBackend>(
     first: &Input,
     output: &CommandOutput,
 ) -> Result<(), CliError> {
-    let os = TerminalSignals::listen()?;
-    let stage = TerminalGuard::enter()?;
-    let mut chat = TerminalChat::new(partner, stage, os, first, output);
+    let terminal_signals = TerminalSignals::listen()?;
+    let terminal_guard = TerminalGuard::enter()?;
+    let mut chat = TerminalChat::new(partner, terminal_guard, terminal_signals, first, output);
     let faint = style::FAINT;
     chat.tell_styled(
         &format!(
@@ -72,22 +72,23 @@ pub(super) async fn chat<P: ChatBackend>(
         ),
         faint,
     );
-    let ended = chat.run().await;
+    let outcome = chat.run_until_leave().await;
     let TerminalChat {
         mut partner,
-        stage,
+        stage: terminal_guard,
         questions,
         ..
     } = chat;
     questions
         .into_iter()
         .for_each(|question| partner.put_off(question));
-    drop(stage);
+    drop(terminal_guard);
     // Even if the terminal is closed, the swarm must end properly.
-    let left = partner.leave().await;
-    ended.and(left)
+    let left_outcome = partner.leave().await;
+    outcome.and(left_outcome)
 }
 
+/// State of the chat.
 struct TerminalChat<P> {
     partner: P,
     stage: TerminalGuard,
@@ -99,7 +100,8 @@ struct TerminalChat<P> {
     target: Input,
     /// Inputs that wait for the end of the turn.
     queue: VecDeque<Input>,
-    /// Running turn with its conversation; `Some(None)` until that is known.
+    /// Running turn with its conversation. `None`: no turn runs. `Some(None)`: an input was sent, and
+    /// its conversation is not known yet.
     turn: Option<Option<InstanceId>>,
     is_cancelling: bool,
     asking: Option<OpenApproval>,
@@ -124,6 +126,7 @@ enum ChatEvent {
     Tick,
 }
 
+/// Whether the chat continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ChatFlow {
     GoOn,
@@ -131,6 +134,7 @@ enum ChatFlow {
 }
 
 impl<P: ChatBackend> TerminalChat<P> {
+    /// Creates the chat. The first input goes to the agent and the conversation of `first`.
     fn new(
         partner: P,
         stage: TerminalGuard,
@@ -143,12 +147,12 @@ impl<P: ChatBackend> TerminalChat<P> {
             text: String::new(),
             ..first.clone()
         };
-        let mine = conversation(&target, &partner);
+        let shown_conversation = conversation(&target, &partner);
         TerminalChat {
             partner,
             stage,
             os,
-            pane: ChatTranscript::new(mine, output),
+            pane: ChatTranscript::new(shown_conversation, output),
             editor: LineEditor::with(history.lines().to_vec()),
             history,
             target,
@@ -163,18 +167,19 @@ impl<P: ChatBackend> TerminalChat<P> {
         }
     }
 
-    async fn run(&mut self) -> Result<(), CliError> {
+    /// Handles events and redraws the screen until the user leaves.
+    async fn run_until_leave(&mut self) -> Result<(), CliError> {
         loop {
             self.paint()?;
-            let happened = self.next_event().await?;
-            if self.take(happened).await? == ChatFlow::Leave {
+            let chat_event = self.next_event().await?;
+            if self.handle_event(chat_event).await? == ChatFlow::Leave {
                 return Ok(());
             }
             for _ in 0..MAX_EVENTS_PER_DRAW {
-                let Some(news) = self.partner.next().now_or_never() else {
+                let Some(event) = self.partner.next().now_or_never() else {
                     break;
                 };
-                if self.take(ChatEvent::News(news?)).await? == ChatFlow::Leave {
+                if self.handle_event(ChatEvent::News(event?)).await? == ChatFlow::Leave {
                     return Ok(());
                 }
             }
@@ -196,21 +201,24 @@ impl<P: ChatBackend> TerminalChat<P> {
         tokio::select! {
             biased;
             key = self.stage.keyboard.next() => Ok(ChatEvent::Key(key)),
-            told = self.os.next() => Ok(ChatEvent::Os(told)),
-            why = withdrawn => Ok(ChatEvent::Withdrawn(why)),
-            news = self.partner.next() => news.map(ChatEvent::News),
+            signal = self.os.next() => Ok(ChatEvent::Os(signal)),
+            reason = withdrawn => Ok(ChatEvent::Withdrawn(reason)),
+            event = self.partner.next() => event.map(ChatEvent::News),
             () = tokio::time::sleep(REDRAW_INTERVAL), if is_busy => Ok(ChatEvent::Tick),
         }
     }
 
-    async fn take(&mut self, happened: ChatEvent) -> Result<ChatFlow, CliError> {
-        match happened {
+    /// Handles an event, and returns whether the chat continues.
+    async fn handle_event(&mut self, event: ChatEvent) -> Result<ChatFlow, CliError> {
+        match event {
             ChatEvent::Key(key) => return self.key(key).await,
-            ChatEvent::News(news) => return self.news(news).await,
-            ChatEvent::Os(told) => self.handle_terminal_signal(told)?,
-            ChatEvent::Withdrawn(why) => {
+            ChatEvent::News(backend_event) => {
+                return self.handle_backend_event(backend_event).await;
+            }
+            ChatEvent::Os(signal) => self.handle_terminal_signal(signal)?,
+            ChatEvent::Withdrawn(reason) => {
                 if let Some(asking) = self.asking.take() {
-                    asking.withdraw(why)?;
+                    asking.withdraw(reason)?;
                 }
             }
             ChatEvent::Tick => {}
@@ -218,8 +226,9 @@ impl<P: ChatBackend> TerminalChat<P> {
         Ok(ChatFlow::GoOn)
     }
 
-    fn handle_terminal_signal(&mut self, told: TerminalSignal) -> Result<(), CliError> {
-        match told {
+    /// Handles a resize, a stop (Ctrl-Z) or a continuation of the job.
+    fn handle_terminal_signal(&mut self, signal: TerminalSignal) -> Result<(), CliError> {
+        match signal {
             TerminalSignal::Resized => {}
             TerminalSignal::Stop => {
                 self.stage.release()?;
@@ -236,8 +245,9 @@ impl<P: ChatBackend> TerminalChat<P> {
         Ok(())
     }
 
-    async fn news(&mut self, news: BackendEvent) -> Result<ChatFlow, CliError> {
-        match news {
+    /// Handles an event of the swarm, of an approval request or of a signal.
+    async fn handle_backend_event(&mut self, event: BackendEvent) -> Result<ChatFlow, CliError> {
+        match event {
             BackendEvent::Begun(id) => {
                 self.pane.begin(&id);
                 self.turn = Some(Some(id));
@@ -246,7 +256,7 @@ impl<P: ChatBackend> TerminalChat<P> {
                 .pane
                 .show(&event, |event_id| self.partner.is_mine(event_id)),
             BackendEvent::Question(question) => self.questions.push_back(question),
-            BackendEvent::Reloaded(words) => self.pane.tell(&words),
+            BackendEvent::Reloaded(notice) => self.pane.tell(&notice),
             BackendEvent::Signal(StopSignal::Interrupt) => {
                 let next = self.interrupt().await?;
                 if next == ChatFlow::GoOn {
@@ -259,13 +269,16 @@ impl<P: ChatBackend> TerminalChat<P> {
                 self.leave_with_signal(signal)?;
                 return Ok(ChatFlow::Leave);
             }
-            BackendEvent::Ended(result) => self.ended(result).await?,
+            BackendEvent::Ended(result) => self.end_turn(result).await?,
         }
         Ok(ChatFlow::GoOn)
     }
 
     /// Handles the end of a turn and starts the next queued input.
-    async fn ended(&mut self, result: Result<Box<TurnResult>, CliError>) -> Result<(), CliError> {
+    async fn end_turn(
+        &mut self,
+        result: Result<Box<TurnResult>, CliError>,
+    ) -> Result<(), CliError> {
         // The notice was about this turn.
         if self.is_cancelling || self.leaves_again == Some(KeyPress::Leave) {
             self.notice = None;
@@ -287,6 +300,7 @@ impl<P: ChatBackend> TerminalChat<P> {
         }
     }
 
+    /// Shows the end of a turn: the rest of its answer, or its error.
     fn show_end(&mut self, result: &TurnResult) -> Result<(), CliError> {
         self.pane.end(result);
         match turn_error(result) {
@@ -313,12 +327,13 @@ impl<P: ChatBackend> TerminalChat<P> {
         }
     }
 
+    /// Sends an input and shows it. Returns only errors that end the chat.
     async fn send(&mut self, input: Input) -> Result<(), CliError> {
-        let who = input
+        let agent = input
             .agent
             .clone()
             .unwrap_or_else(|| self.partner.entry_agent());
-        self.pane.add_input(&who, &input.text);
+        self.pane.add_input(&agent, &input.text);
         match self.partner.send(input).await {
             Ok(()) => {
                 self.turn = Some(None);
@@ -349,6 +364,7 @@ impl<P: ChatBackend> TerminalChat<P> {
         Ok(())
     }
 
+    /// Answers the open approval request, if there is one.
     fn answer(&mut self, answer: ApprovalAnswer) -> Result<(), CliError> {
         self.asking
             .take()
@@ -367,8 +383,9 @@ impl<P: ChatBackend> TerminalChat<P> {
         self.partner.stop(signal)
     }
 
-    fn tell_styled(&mut self, words: &str, style: anstyle::Style) {
-        self.pane.tell(&format!("{style}{words}{style:#}"));
+    /// Adds a line of gdn in this style.
+    fn tell_styled(&mut self, text: &str, style: anstyle::Style) {
+        self.pane.tell(&format!("{style}{text}{style:#}"));
     }
 }
 

@@ -41,10 +41,10 @@ impl OpenApproval {
     pub(super) fn press(&mut self, key: &KeyPress) -> Option<ApprovalAnswer> {
         match key {
             KeyPress::Enter => {
-                let words = self.answer.take();
-                let answer = match words.trim() {
+                let line = self.answer.take();
+                let answer = match line.trim() {
                     "" => Some(ApprovalAnswer::Deny),
-                    words => parse_answer(words, &self.question.request),
+                    line => parse_answer(line, &self.question.request),
                 };
                 self.is_unclear = answer.is_none();
                 answer
@@ -71,24 +71,24 @@ impl OpenApproval {
     }
 
     /// Prints the reason why the answer is obsolete.
-    pub(super) fn withdraw(self, why: &str) -> Result<(), CliError> {
-        Ok(self.standing.write(&format!("{why}\n"))?)
+    pub(super) fn withdraw(self, reason: &str) -> Result<(), CliError> {
+        Ok(self.standing.write(&format!("{reason}\n"))?)
     }
 
     /// Returns the rows of the prompt. They contain no foreign content.
     pub(super) fn bottom(&self, columns: usize) -> StatusRows {
         let bold = style::HEADING;
-        let room = columns.saturating_sub(width(APPROVAL_PROMPT)).max(8);
-        let (rows, (row, at)) = self.answer.rows(room);
+        let max_columns = columns.saturating_sub(width(APPROVAL_PROMPT)).max(8);
+        let (rows, (row, at)) = self.answer.rows(max_columns);
         let prompt = format!("{bold}{}{bold:#}", APPROVAL_PROMPT);
-        let mut shown = Vec::new();
+        let mut prompt_rows = Vec::new();
         if self.is_unclear {
-            shown.push(UNCLEAR_NOTICE.to_owned());
+            prompt_rows.push(UNCLEAR_NOTICE.to_owned());
         }
-        let cursor = (shown.len(), prompt.len() + at);
-        shown.push(format!("{prompt}{}", rows[row]));
+        let cursor = (prompt_rows.len(), prompt.len() + at);
+        prompt_rows.push(format!("{prompt}{}", rows[row]));
         StatusRows {
-            rows: shown,
+            rows: prompt_rows,
             cursor,
         }
     }

@@ -21,8 +21,9 @@ const MAX_QUEUED_ROWS: usize = 3;
 const LEAVE_AGAIN_NOTICE: &str = "Press Ctrl-C again to leave, or keep typing.";
 
 impl<P: ChatBackend> TerminalChat<P> {
+    /// Handles a key: in the whole chat, in an approval request, or in the editor.
     pub(super) async fn key(&mut self, key: KeyPress) -> Result<ChatFlow, CliError> {
-        let again = self.leaves_again.take();
+        let leave_key = self.leaves_again.take();
         match key {
             KeyPress::Gone => {
                 self.leave_with_signal(StopSignal::Interrupt)?;
@@ -31,7 +32,7 @@ impl<P: ChatBackend> TerminalChat<P> {
             KeyPress::Suspend => terminal_signals::ask_to_stop(),
             KeyPress::Redraw => screen::clear()?,
             KeyPress::Interrupt => {
-                self.leaves_again = again;
+                self.leaves_again = leave_key;
                 return self.interrupt().await;
             }
             key if self.asking.is_some() => {
@@ -40,23 +41,28 @@ impl<P: ChatBackend> TerminalChat<P> {
             }
             key => {
                 self.notice = None;
-                return self.edit(key, again).await;
+                return self.edit_input(key, leave_key).await;
             }
         }
         Ok(ChatFlow::GoOn)
     }
 
-    async fn edit(&mut self, key: KeyPress, again: Option<KeyPress>) -> Result<ChatFlow, CliError> {
+    /// Applies a key to the input. `again`: the last key, if pressing it again leaves the chat.
+    async fn edit_input(
+        &mut self,
+        key: KeyPress,
+        leave_key: Option<KeyPress>,
+    ) -> Result<ChatFlow, CliError> {
         match key {
-            KeyPress::Enter => return self.enter().await,
+            KeyPress::Enter => return self.submit_line().await,
             KeyPress::Leave if self.editor.is_empty() => {
-                if self.turn.is_some() && again != Some(KeyPress::Leave) {
+                if self.turn.is_some() && leave_key != Some(KeyPress::Leave) {
                     self.notice =
                         Some("A turn is running. Ctrl-D again cancels it and leaves.".to_owned());
                     self.leaves_again = Some(KeyPress::Leave);
                     return Ok(ChatFlow::GoOn);
                 }
-                return self.leave().await;
+                return self.cancel_and_leave().await;
             }
             KeyPress::Leave => self.editor.press(&KeyPress::Delete),
             KeyPress::Escape => self.put_question()?,
@@ -75,7 +81,7 @@ impl<P: ChatBackend> TerminalChat<P> {
 
     /// Handles Ctrl-C: cancels the turn, then clears the line, then leaves.
     pub(super) async fn interrupt(&mut self) -> Result<ChatFlow, CliError> {
-        let again = self.leaves_again.take();
+        let leave_key = self.leaves_again.take();
         self.answer(ApprovalAnswer::Deny)?;
         self.notice = None;
         if self.turn.is_some() && !self.is_cancelling {
@@ -86,7 +92,7 @@ impl<P: ChatBackend> TerminalChat<P> {
             self.editor.take();
             return Ok(ChatFlow::GoOn);
         }
-        if again == Some(KeyPress::Interrupt) {
+        if leave_key == Some(KeyPress::Interrupt) {
             self.leave_with_signal(StopSignal::Interrupt)?;
             return Ok(ChatFlow::Leave);
         }
@@ -97,24 +103,25 @@ impl<P: ChatBackend> TerminalChat<P> {
 
     /// Cancels the turn. Queued inputs return to the prompt instead of starting.
     async fn cancel(&mut self) -> Result<(), CliError> {
-        let mine = conversation(&self.target, &self.partner);
-        let running = self.turn.clone().flatten().unwrap_or(mine);
-        if !self.partner.cancel(&running).await? && self.turn.is_none() {
+        let target = conversation(&self.target, &self.partner);
+        let conversation_to_cancel = self.turn.clone().flatten().unwrap_or(target);
+        if !self.partner.cancel(&conversation_to_cancel).await? && self.turn.is_none() {
             self.notice = Some("No turn is running in this conversation.".to_owned());
             return Ok(());
         }
         self.is_cancelling = self.turn.is_some();
         self.notice = Some("Cancelling the turn.".to_owned());
-        let mut waiting: Vec<String> = self.queue.drain(..).map(|input| input.text).collect();
-        if !waiting.is_empty() {
-            waiting.push(self.editor.take());
-            waiting.retain(|text| !text.is_empty());
-            self.editor.set(&waiting.join("\n"));
+        let mut queued_texts: Vec<String> = self.queue.drain(..).map(|input| input.text).collect();
+        if !queued_texts.is_empty() {
+            queued_texts.push(self.editor.take());
+            queued_texts.retain(|text| !text.is_empty());
+            self.editor.set(&queued_texts.join("\n"));
         }
         Ok(())
     }
 
-    async fn leave(&mut self) -> Result<ChatFlow, CliError> {
+    /// Cancels the running turn, if there is one, and ends the chat.
+    async fn cancel_and_leave(&mut self) -> Result<ChatFlow, CliError> {
         if let Some(Some(running)) = self.turn.clone() {
             self.partner.cancel(&running).await?;
         }
@@ -122,7 +129,8 @@ impl<P: ChatBackend> TerminalChat<P> {
         Ok(ChatFlow::Leave)
     }
 
-    async fn enter(&mut self) -> Result<ChatFlow, CliError> {
+    /// Executes the typed line: a command or an input.
+    async fn submit_line(&mut self) -> Result<ChatFlow, CliError> {
         let line = self.editor.take();
         if line.trim().is_empty() {
             return Ok(ChatFlow::GoOn);
@@ -140,7 +148,7 @@ impl<P: ChatBackend> TerminalChat<P> {
         match command {
             ChatCommand::Agents => self.list_agents(),
             ChatCommand::Cancel => self.cancel().await?,
-            ChatCommand::Clear => self.start_conversation(),
+            ChatCommand::Clear => self.start_new_conversation(),
             ChatCommand::Reload if self.partner.reload() => {}
             ChatCommand::Reload => self
                 .pane
@@ -156,20 +164,21 @@ impl<P: ChatBackend> TerminalChat<P> {
             },
             ChatCommand::Reasoning => {
                 let reasoning = self.pane.last_reasoning();
-                let none = || "No model has reasoned in this chat.".to_owned();
-                self.pane.tell(&reasoning.unwrap_or_else(none));
+                let no_reasoning = || "No model has reasoned in this chat.".to_owned();
+                self.pane.tell(&reasoning.unwrap_or_else(no_reasoning));
             }
             ChatCommand::Export(file) => self.export(file).await?,
-            ChatCommand::Plain(typed) => return self.plain(typed).await,
+            ChatCommand::Plain(typed) => return self.execute_common(typed).await,
         }
         Ok(ChatFlow::GoOn)
     }
 
-    async fn plain(&mut self, typed: TypedLine<'_>) -> Result<ChatFlow, CliError> {
+    /// Executes a command that all chats have, or sends the input.
+    async fn execute_common(&mut self, typed: TypedLine<'_>) -> Result<ChatFlow, CliError> {
         match typed {
             TypedLine::Nothing => {}
             TypedLine::Help => self.pane.tell(commands::HELP),
-            TypedLine::Quit => return self.leave().await,
+            TypedLine::Quit => return self.cancel_and_leave().await,
             TypedLine::Agent(name) if !self.partner.agents().iter().any(|agent| agent == name) => {
                 self.pane.tell(&format!(
                     "There is no agent {}; /agents lists them.",
@@ -195,6 +204,7 @@ impl<P: ChatBackend> TerminalChat<P> {
         Ok(ChatFlow::GoOn)
     }
 
+    /// Lists the agents, and marks the current one.
     fn list_agents(&mut self) {
         let current = conversation(&self.target, &self.partner).agent;
         for agent in self.partner.agents() {
@@ -204,7 +214,8 @@ impl<P: ChatBackend> TerminalChat<P> {
         }
     }
 
-    fn start_conversation(&mut self) {
+    /// Switches to a new conversation, whose key is the current time.
+    fn start_new_conversation(&mut self) {
         let key = chrono::Local::now()
             .format("chat-%Y%m%d-%H%M%S%3f")
             .to_string();
@@ -216,6 +227,7 @@ impl<P: ChatBackend> TerminalChat<P> {
         self.target.instance_key = Some(key);
     }
 
+    /// Exports the conversation to a file and shows the path.
     async fn export(&mut self, file: Option<&str>) -> Result<(), CliError> {
         let id = conversation(&self.target, &self.partner);
         match export::write(
@@ -252,85 +264,87 @@ impl<P: ChatBackend> TerminalChat<P> {
         Ok(screen::set_status_rows(bottom)?)
     }
 
+    /// Returns the rows below the transcript: running work, status rows and the prompt.
     fn bottom(&mut self, size: TerminalSize) -> StatusRows {
         let TerminalSize {
             columns,
             rows: height,
         } = size;
         let (prompt, cursor) = self.prompt(columns, (height / 2).max(1));
-        let room = height.saturating_sub(prompt.len() + 1);
-        let mut below = self.beside(columns);
-        below.truncate(room);
+        let max_rows = height.saturating_sub(prompt.len() + 1);
+        let mut status_rows = self.status_rows(columns);
+        status_rows.truncate(max_rows);
         let mut rows = self
             .pane
-            .rows(columns, room - below.len(), self.turn.is_some());
-        rows.truncate(room - below.len());
-        rows.extend(below);
+            .rows(columns, max_rows - status_rows.len(), self.turn.is_some());
+        rows.truncate(max_rows - status_rows.len());
+        rows.extend(status_rows);
         let cursor = (rows.len() + cursor.0, cursor.1);
         rows.extend(prompt);
         StatusRows { rows, cursor }
     }
 
     /// Returns the rows with queued inputs, usage, a pending request and the notice.
-    fn beside(&self, columns: usize) -> Vec<String> {
+    fn status_rows(&self, columns: usize) -> Vec<String> {
         let faint = style::FAINT;
-        let faintly = |text: &str| format!("{faint}{}{faint:#}", fit(text, columns));
+        let faint_row = |text: &str| format!("{faint}{}{faint:#}", fit(text, columns));
         let mut rows: Vec<String> = self
             .queue
             .iter()
             .take(MAX_QUEUED_ROWS)
-            .map(|input| faintly(&format!("next: {}", shorten(&input.text))))
+            .map(|input| faint_row(&format!("next: {}", shorten(&input.text))))
             .collect();
         if let more @ 1.. = self.queue.len().saturating_sub(MAX_QUEUED_ROWS) {
-            rows.push(faintly(&format!("⋮ {more} more queued")));
+            rows.push(faint_row(&format!("⋮ {more} more queued")));
         }
         rows.extend(
             self.pane
                 .used()
                 .words()
                 .filter(|_| self.turn.is_some())
-                .map(|words| faintly(&words)),
+                .map(|words| faint_row(&words)),
         );
         rows.extend(self.questions.front().map(|question| {
             let request = &question.request;
-            let (who, tool) = (
+            let (conversation, tool) = (
                 shorten(&request.instance.to_string()),
                 shorten(&request.tool_name),
             );
             fit(
-                &format!("Press Esc for the approval request of {who} ({tool}); your input stays."),
+                &format!("Press Esc for the approval request of {conversation} ({tool}); your input stays."),
                 columns,
             )
             .into_owned()
         }));
-        rows.extend(self.notice.iter().map(|notice| faintly(notice)));
+        rows.extend(self.notice.iter().map(|notice| faint_row(notice)));
         rows
     }
 
-    /// Returns at most `most` rows of the input around the cursor, and the cursor's position.
-    fn prompt(&self, columns: usize, most: usize) -> (Vec<String>, (usize, usize)) {
+    /// Returns at most `max_rows` rows of the input around the cursor, and the cursor's position as
+    /// the row and the byte in that row.
+    fn prompt(&self, columns: usize, max_rows: usize) -> (Vec<String>, (usize, usize)) {
         let (bold, faint) = (style::HEADING, style::FAINT);
-        let who = shorten(&conversation(&self.target, &self.partner).agent);
-        let who = fit(&who, columns / 2);
-        let head = format!("{bold}{who}>{bold:#} ");
-        let indent = width(&who) + 2;
+        let agent = shorten(&conversation(&self.target, &self.partner).agent);
+        let agent = fit(&agent, columns / 2);
+        let first_prefix = format!("{bold}{agent}>{bold:#} ");
+        let indent = width(&agent) + 2;
         let (lines, (row, at)) = self.editor.rows(columns.saturating_sub(indent).max(4));
         let first = row
-            .saturating_sub(most.saturating_sub(1))
-            .min(lines.len().saturating_sub(most));
-        let last = (first + most).min(lines.len());
+            .saturating_sub(max_rows.saturating_sub(1))
+            .min(lines.len().saturating_sub(max_rows));
+        let last = (first + max_rows).min(lines.len());
         let mut rows = Vec::new();
         let mut cursor = (0, 0);
         for (index, line) in lines.iter().enumerate().take(last).skip(first) {
-            let begin = if index == 0 {
-                head.clone()
+            let prefix = if index == 0 {
+                first_prefix.clone()
             } else {
                 " ".repeat(indent)
             };
             if index == row {
-                cursor = (rows.len(), begin.len() + at);
+                cursor = (rows.len(), prefix.len() + at);
             }
-            rows.push(begin + line);
+            rows.push(prefix + line);
         }
         if first > 0 || last < lines.len() {
             rows.insert(

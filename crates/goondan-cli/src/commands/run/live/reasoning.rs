@@ -16,6 +16,7 @@ pub(super) struct ReasoningView {
 }
 
 impl ReasoningView {
+    /// Adds streamed reasoning.
     pub(super) fn push(&mut self, delta: &str) {
         self.streaming.push_str(delta);
     }
@@ -52,8 +53,8 @@ impl ReasoningView {
     }
 
     /// Returns the last rows of reasoning that streams.
-    pub(super) fn rows(&self, columns: usize, most: usize) -> Vec<String> {
-        let room = MAX_REASONING_ROWS.min(most);
+    pub(super) fn rows(&self, columns: usize, max_rows: usize) -> Vec<String> {
+        let row_limit = MAX_REASONING_ROWS.min(max_rows);
         // Only the visible end of long reasoning is processed.
         let begin = self
             .streaming
@@ -61,13 +62,13 @@ impl ReasoningView {
             .saturating_sub(columns.saturating_mul(4 * MAX_REASONING_ROWS));
         let tail = escaped(&self.streaming[self.streaming.ceil_char_boundary(begin)..]);
         let faint = style::FAINT;
-        let shown: Vec<String> = tail
+        let all_rows: Vec<String> = tail
             .lines()
             .filter(|line| !line.trim().is_empty())
             .flat_map(|line| rows(line, columns))
             .map(|row| format!("{faint}{row}{faint:#}"))
             .collect();
-        shown[shown.len().saturating_sub(room)..].to_vec()
+        all_rows[all_rows.len().saturating_sub(row_limit)..].to_vec()
     }
 }
 

@@ -13,6 +13,7 @@ pub(super) struct TerminalGuard {
 }
 
 impl TerminalGuard {
+    /// Switches the terminal to raw mode and starts to read keys.
     pub(super) fn enter() -> Result<Self, CliError> {
         let terminal = Terminal::keep();
         terminal.raw()?;
@@ -22,7 +23,7 @@ impl TerminalGuard {
         })
     }
 
-    /// Releases the terminal until [`TerminalGuard::again`].
+    /// Releases the terminal until [`TerminalGuard::reacquire`].
     pub(super) fn release(&self) -> Result<(), CliError> {
         screen::remove_status_rows()?;
         self.terminal.back();

@@ -16,6 +16,7 @@ pub(super) enum TerminalSignal {
     Continued,
 }
 
+/// Receiver of signals about the terminal and the job.
 pub(super) struct TerminalSignals {
     resized: Signal,
     stop: Signal,
@@ -24,16 +25,18 @@ pub(super) struct TerminalSignals {
 }
 
 impl TerminalSignals {
+    /// Takes over the signals, so that they no longer have their default effect.
     pub(super) fn listen() -> std::io::Result<Self> {
-        let of = |number| signal(SignalKind::from_raw(number as i32));
+        let stream_of = |number| signal(SignalKind::from_raw(number as i32));
         Ok(TerminalSignals {
             resized: signal(SignalKind::window_change())?,
-            stop: of(signal::Signal::SIGTSTP)?,
-            continued: of(signal::Signal::SIGCONT)?,
+            stop: stream_of(signal::Signal::SIGTSTP)?,
+            continued: stream_of(signal::Signal::SIGCONT)?,
             quit: signal(SignalKind::quit())?,
         })
     }
 
+    /// Waits for the next signal. SIGQUIT ends the process at once.
     pub(super) async fn next(&mut self) -> TerminalSignal {
         tokio::select! {
             Some(()) = self.resized.recv() => TerminalSignal::Resized,

@@ -58,6 +58,7 @@ pub(super) struct ChatUsage {
     by_agent: BTreeMap<String, UsageTotal>,
 }
 
+/// Sum of the tokens and costs of model calls.
 #[derive(Debug, Default)]
 struct UsageTotal {
     tokens: TokenUsage,
@@ -66,6 +67,7 @@ struct UsageTotal {
 }
 
 impl ChatTranscript {
+    /// Creates an empty transcript that shows the answers of conversation `mine`.
     pub(super) fn new(mine: InstanceId, output: &CommandOutput) -> Self {
         ChatTranscript {
             output: *output,
@@ -80,6 +82,7 @@ impl ChatTranscript {
         }
     }
 
+    /// Returns the model usage of this chat.
     pub(super) fn used(&self) -> &ChatUsage {
         &self.used
     }
@@ -89,6 +92,7 @@ impl ChatTranscript {
         self.reasoning.last()
     }
 
+    /// Returns whether a step or a tool call is running.
     pub(super) fn is_busy(&self) -> bool {
         !self.running.is_empty()
     }
@@ -100,7 +104,7 @@ impl ChatTranscript {
     }
 
     /// Repeats the user's input as a permanent line.
-    pub(super) fn add_input(&mut self, who: &str, text: &str) {
+    pub(super) fn add_input(&mut self, agent: &str, text: &str) {
         let (bold, faint) = (style::HEADING, style::FAINT);
         let lines: Vec<&str> = text.lines().collect();
         self.tell("");
@@ -111,7 +115,7 @@ impl ChatTranscript {
             match index {
                 0 => self.tell(&format!(
                     "{bold}{}>{bold:#} {line}",
-                    untrusted_text::line(who)
+                    untrusted_text::line(agent)
                 )),
                 _ => self.tell(&format!("  {line}")),
             }
@@ -122,8 +126,8 @@ impl ChatTranscript {
     }
 
     /// Adds lines of gdn.
-    pub(super) fn tell(&mut self, words: &str) {
-        self.lines.push_str(words);
+    pub(super) fn tell(&mut self, text: &str) {
+        self.lines.push_str(text);
         self.lines.push('\n');
     }
 
@@ -152,11 +156,11 @@ impl ChatTranscript {
             SwarmEvent::Runtime(event) => self.runtime_event(event),
             _ => {}
         }
-        if let Some(words) = resumed_turn_notice(event, &is_mine) {
-            self.tell(&words);
+        if let Some(notice) = resumed_turn_notice(event, &is_mine) {
+            self.tell(&notice);
         }
-        if let Some(unasked) = UnpromptedAnswer::of(event, is_mine) {
-            self.unasked(&unasked);
+        if let Some(answer) = UnpromptedAnswer::of(event, is_mine) {
+            self.show_unprompted_answer(&answer);
         }
     }
 
@@ -174,20 +178,23 @@ impl ChatTranscript {
         }
     }
 
-    fn unasked(&mut self, unasked: &UnpromptedAnswer<'_>) {
-        if *unasked.instance == self.mine
-            && unasked.result.finish_reason == FinishReason::TextResponse
+    /// Shows the answer of a turn that no input of this chat started. In the shown conversation,
+    /// the answer is shown like any other; background answers are shown only with `-v`.
+    fn show_unprompted_answer(&mut self, answer: &UnpromptedAnswer<'_>) {
+        if *answer.instance == self.mine
+            && answer.result.finish_reason == FinishReason::TextResponse
         {
-            return self.end(unasked.result);
+            return self.end(answer.result);
         }
-        if is_background_answer(&self.mine, unasked) && self.output.verbose == 0 {
+        if is_background_answer(&self.mine, answer) && self.output.verbose == 0 {
             return;
         }
-        if let Some(words) = unasked.words() {
-            self.tell(&words);
+        if let Some(text) = answer.words() {
+            self.tell(&text);
         }
     }
 
+    /// Updates the running work and the usage, and adds lines about calls, retries and approvals.
     fn runtime_event(&mut self, event: &RuntimeEvent) {
         self.running.note(event);
         let is_mine = event.instance() == self.mine;
@@ -196,7 +203,7 @@ impl ChatTranscript {
                 let faint = style::FAINT;
                 goes_on(event_type)
                     .into_iter()
-                    .for_each(|what| self.tell(&format!("{faint}{what}{faint:#}")));
+                    .for_each(|reason| self.tell(&format!("{faint}{reason}{faint:#}")));
             }
             RuntimeEventKind::StepStarted { .. } if is_mine => self.end_answer(),
             RuntimeEventKind::ModelRetrying { .. } => {
@@ -211,10 +218,10 @@ impl ChatTranscript {
                     .by_agent
                     .entry(event.agent_name.clone())
                     .or_default();
-                for share in [&mut self.used.total, agent] {
-                    share.tokens += call.token_usage.unwrap_or_default();
+                for usage in [&mut self.used.total, agent] {
+                    usage.tokens += call.token_usage.unwrap_or_default();
                     if let Some(cost) = &call.cost {
-                        *share.costs.entry(cost.currency.clone()).or_default() += cost.amount;
+                        *usage.costs.entry(cost.currency.clone()).or_default() += cost.amount;
                     }
                 }
             }
@@ -225,7 +232,7 @@ impl ChatTranscript {
                 shown,
                 ..
             } => {
-                self.call(event, tool_name, (*status, *duration), shown);
+                self.add_call(event, tool_name, (*status, *duration), shown);
             }
             RuntimeEventKind::ToolFailed {
                 tool_name,
@@ -233,7 +240,7 @@ impl ChatTranscript {
                 error_message,
                 ..
             } => {
-                self.call(
+                self.add_call(
                     event,
                     tool_name,
                     (ToolCallStatus::Error, *duration),
@@ -248,7 +255,7 @@ impl ChatTranscript {
     }
 
     /// Adds a finished call. Helpers are named.
-    fn call(
+    fn add_call(
         &mut self,
         event: &RuntimeEvent,
         tool: &str,
@@ -256,12 +263,12 @@ impl ChatTranscript {
         result: &goondan::event::ShownResult,
     ) {
         let faint = style::FAINT;
-        let who = match event.instance() == self.mine {
+        let agent_prefix = match event.instance() == self.mine {
             true => String::new(),
             false => format!("  {faint}{}{faint:#} ", shorten(&event.agent_name)),
         };
         // Text that the model wrote before a call must come before it.
-        if who.is_empty() {
+        if agent_prefix.is_empty() {
             self.end_answer();
         }
         let columns = CommandOutput::columns();
@@ -275,14 +282,16 @@ impl ChatTranscript {
             )],
             _ => calls::completed(tool, status, millis, result, columns),
         };
-        self.tell(&format!("{who}{}", lines.join("\n")));
+        self.tell(&format!("{agent_prefix}{}", lines.join("\n")));
     }
 
+    /// Replaces the streamed reasoning by its final lines.
     fn fold_reasoning(&mut self) {
         let lines = self.reasoning.fold(self.output.verbose > 0);
         lines.into_iter().for_each(|lines| self.tell(&lines));
     }
 
+    /// Adds the incomplete last line, and prepares for the next step.
     fn end_answer(&mut self) {
         self.fold_reasoning();
         let last = self.answer.end();
@@ -300,50 +309,51 @@ impl ChatTranscript {
     }
 
     /// Returns the rows above the prompt: the incomplete line and running work.
-    /// With `is_turn`, a turn of an input runs.
-    pub(super) fn rows(&mut self, columns: usize, most: usize, is_turn: bool) -> Vec<String> {
+    /// `is_turn`: the turn of an input is running. At most `max_rows` rows.
+    pub(super) fn rows(&mut self, columns: usize, max_rows: usize, is_turn: bool) -> Vec<String> {
         self.turns += 1;
         let faint = style::FAINT;
         // Only the visible end of a long line is processed.
-        let coming = self.answer.partial();
-        let begin = coming
+        let partial = self.answer.partial();
+        let begin = partial
             .len()
             .saturating_sub(columns.saturating_mul(4 * MAX_PARTIAL_ROWS));
-        let coming = coming[coming.ceil_char_boundary(begin)..].replace('\t', "    ");
-        let coming = if coming.is_empty() {
+        let partial = partial[partial.ceil_char_boundary(begin)..].replace('\t', "    ");
+        let partial = if partial.is_empty() {
             Vec::new()
         } else {
-            rows(&coming, columns)
+            rows(&partial, columns)
         };
-        let room = MAX_PARTIAL_ROWS.min(most / 2);
-        let mut shown = self.reasoning.rows(columns, room);
+        let row_limit = MAX_PARTIAL_ROWS.min(max_rows / 2);
+        let mut shown = self.reasoning.rows(columns, row_limit);
         shown.extend(
-            coming[coming.len().saturating_sub(room)..]
+            partial[partial.len().saturating_sub(row_limit)..]
                 .iter()
                 .map(|row| (*row).to_owned()),
         );
         let tree = self.running.tree(Utc::now());
         let spinner = SPINNER_FRAMES[self.turns % SPINNER_FRAMES.len()];
-        let room = MAX_WORK_ROWS.min(most.saturating_sub(shown.len()));
-        for doing in tree.iter().take(room) {
-            let mark = if doing.depth == 0 { spinner } else { '└' };
-            let time = seconds(doing.elapsed.as_secs());
-            let indent = "  ".repeat(doing.depth.min(8));
-            let words = format!("{indent}{mark} {}", shorten(doing.words));
-            let words = fit(&words, columns.saturating_sub(time.len() + 1));
-            shown.push(format!("{words} {faint}{time}{faint:#}"));
+        let row_limit = MAX_WORK_ROWS.min(max_rows.saturating_sub(shown.len()));
+        for work in tree.iter().take(row_limit) {
+            let mark = if work.depth == 0 { spinner } else { '└' };
+            let time = elapsed_text(work.elapsed.as_secs());
+            let indent = "  ".repeat(work.depth.min(8));
+            let text = format!("{indent}{mark} {}", shorten(work.words));
+            let text = fit(&text, columns.saturating_sub(time.len() + 1));
+            shown.push(format!("{text} {faint}{time}{faint:#}"));
         }
         if tree.is_empty() && is_turn {
             shown.push(format!("{spinner} working"));
         }
-        if let more @ 1.. = tree.len().saturating_sub(room) {
+        if let more @ 1.. = tree.len().saturating_sub(row_limit) {
             shown.push(format!("{faint}⋮ {more} more{faint:#}"));
         }
         shown
     }
 }
 
-fn seconds(seconds: u64) -> String {
+/// Formats a time in seconds, or in minutes and seconds.
+fn elapsed_text(seconds: u64) -> String {
     match seconds {
         0..60 => format!("{seconds} s"),
         _ => format!("{} min {} s", seconds / 60, seconds % 60),
@@ -358,15 +368,16 @@ impl ChatUsage {
 
     /// Returns one line per agent and one for the total.
     pub(super) fn lines(&self) -> Vec<String> {
-        let line = |(agent, share): (&String, &UsageTotal)| {
-            format!("{}: {}", shorten(agent), share.words())
+        let line = |(agent, usage): (&String, &UsageTotal)| {
+            format!("{}: {}", shorten(agent), usage.words())
         };
-        let all = format!("in all: {}", self.total.words());
-        self.by_agent.iter().map(line).chain([all]).collect()
+        let total = format!("in all: {}", self.total.words());
+        self.by_agent.iter().map(line).chain([total]).collect()
     }
 }
 
 impl UsageTotal {
+    /// Formats the token usage and the cost per currency.
     fn words(&self) -> String {
         let TokenUsage {
             total_tokens,
@@ -374,11 +385,11 @@ impl UsageTotal {
             completion_tokens,
             ..
         } = self.tokens;
-        let mut words =
+        let mut text =
             format!("{total_tokens} tokens ({prompt_tokens} read, {completion_tokens} written)");
         for (currency, amount) in &self.costs {
-            words.push_str(&format!(", {amount:.4} {}", shorten(currency)));
+            text.push_str(&format!(", {amount:.4} {}", shorten(currency)));
         }
-        words
+        text
     }
 }

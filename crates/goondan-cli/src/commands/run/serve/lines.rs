@@ -24,6 +24,7 @@ pub(crate) struct InputLine {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
+/// Parsed line of standard input.
 pub(crate) enum StdinLine {
     /// An input for an agent.
     Input(InputLine),
@@ -41,7 +42,7 @@ pub(crate) enum StdinLine {
 pub(crate) struct LineError {
     /// Id of the line, if readable.
     pub(crate) id: Option<String>,
-    /// Complete sentence.
+    /// Description of the error, as a complete sentence.
     pub(crate) message: String,
     /// Correct form to write instead.
     pub(crate) suggestion: String,
@@ -57,7 +58,7 @@ pub(crate) fn read_lines() -> Receiver<(u64, Result<StdinLine, LineError>)> {
             let line = match next_line(&mut stdin, MAX_LINE_BYTES) {
                 Ok(Some(line)) => line,
                 Ok(None) => return,
-                Err(error) => Err(refused(format!(
+                Err(error) => Err(line_error(format!(
                     "Standard input can't be read: {error}.",
                     error = reason(&error)
                 ))),
@@ -82,38 +83,41 @@ fn next_line(
     limit: u64,
 ) -> io::Result<Option<Result<Vec<u8>, LineError>>> {
     let mut line = Vec::new();
-    let read = input
+    let read_bytes = input
         .by_ref()
         .take(limit + 1)
         .read_until(b'\n', &mut line)?;
-    if read == 0 {
+    if read_bytes == 0 {
         return Ok(None);
     }
     if line.last() == Some(&b'\n') {
         line.pop();
         return Ok(Some(Ok(line)));
     }
-    if read as u64 <= limit {
+    if read_bytes as u64 <= limit {
         return Ok(Some(Ok(line)));
     }
     input.skip_until(b'\n')?;
-    Ok(Some(Err(refused(format!(
+    Ok(Some(Err(line_error(format!(
         "The line is longer than {limit} bytes."
     )))))
 }
 
+/// Parses a line: an answer if it has the field `approval`, otherwise an input.
 fn parse(line: &[u8]) -> Result<StdinLine, LineError> {
     let value = serde_json::from_slice(line)
-        .map_err(|error| refused(format!("The line is not JSON: {error}.")))?;
+        .map_err(|error| line_error(format!("The line is not JSON: {error}.")))?;
     let Value::Object(mut fields) = value else {
-        return Err(refused("The line is JSON, but not an object.".to_owned()));
+        return Err(line_error(
+            "The line is JSON, but not an object.".to_owned(),
+        ));
     };
     let id = take_id(&mut fields)?;
-    let read = match fields.contains_key("approval") {
+    let parsed = match fields.contains_key("approval") {
         true => read_answer(fields),
         false => read_fields(fields, id.clone()).map(StdinLine::Input),
     };
-    read.map_err(|error| LineError { id, ..error })
+    parsed.map_err(|error| LineError { id, ..error })
 }
 
 /// Parses an answer. An invalid answer is refused, and the request stays open.
@@ -121,23 +125,23 @@ fn read_answer(mut fields: Map<String, Value>) -> Result<StdinLine, LineError> {
     const ANSWERS: [&str; 4] = ["once", "conversation", "always", "deny"];
     const COVERS: [&str; 3] = ["call", "program", "tool"];
     let suggestion = r#"Write {"approval": "ID", "answer": "once"}; other answers: `conversation`, `always`, `deny`. To cover more calls, add one of the request's `offers`, such as "covers": "program"."#;
-    let wrong = |message: &str| LineError {
+    let answer_error = |message: &str| LineError {
         id: None,
         message: message.to_owned(),
         suggestion: suggestion.to_owned(),
     };
     let approval = take_text(&mut fields, "approval")?
-        .ok_or_else(|| wrong("The field `approval` is null."))?;
-    let answer =
-        take_text(&mut fields, "answer")?.ok_or_else(|| wrong("The field `answer` is missing."))?;
+        .ok_or_else(|| answer_error("The field `approval` is null."))?;
+    let answer = take_text(&mut fields, "answer")?
+        .ok_or_else(|| answer_error("The field `answer` is missing."))?;
     if !ANSWERS.contains(&answer.as_str()) {
-        return Err(wrong(
+        return Err(answer_error(
             "The field `answer` is not `once`, `conversation`, `always` or `deny`.",
         ));
     }
     let answer = match take_text(&mut fields, "covers")? {
         Some(covers) if !COVERS.contains(&covers.as_str()) => {
-            return Err(wrong(
+            return Err(answer_error(
                 "The field `covers` is not `call`, `program` or `tool`.",
             ));
         }
@@ -146,14 +150,14 @@ fn read_answer(mut fields: Map<String, Value>) -> Result<StdinLine, LineError> {
     };
     match fields.keys().next() {
         None => Ok(StdinLine::Answer { approval, answer }),
-        Some(name) => Err(wrong(&format!("The field `{name}` is unknown."))),
+        Some(name) => Err(answer_error(&format!("The field `{name}` is unknown."))),
     }
 }
 
 /// Parses the rest of an input line whose id is known.
 fn read_fields(mut fields: Map<String, Value>, id: Option<String>) -> Result<InputLine, LineError> {
     let input = take_text(&mut fields, "input")?
-        .ok_or_else(|| refused("The field `input` is missing.".to_owned()))?;
+        .ok_or_else(|| line_error("The field `input` is missing.".to_owned()))?;
     let agent = take_text(&mut fields, "agent")?;
     let instance_key = take_text(&mut fields, "instanceKey")?;
     match fields.keys().next() {
@@ -163,7 +167,7 @@ fn read_fields(mut fields: Map<String, Value>, id: Option<String>) -> Result<Inp
             instance_key,
             id,
         }),
-        Some(name) => Err(refused(format!("The field `{name}` is unknown."))),
+        Some(name) => Err(line_error(format!("The field `{name}` is unknown."))),
     }
 }
 
@@ -173,21 +177,23 @@ fn take_id(fields: &mut Map<String, Value>) -> Result<Option<String>, LineError>
         Some(Value::Number(number)) => Ok(Some(number.to_string())),
         Some(Value::String(text)) => Ok(Some(text)),
         None | Some(Value::Null) => Ok(None),
-        Some(_) => Err(refused(
+        Some(_) => Err(line_error(
             "The field `id` is not a string or a number.".to_owned(),
         )),
     }
 }
 
+/// Removes a field and returns its text; `None` if it is missing or null. Fails for other types.
 fn take_text(fields: &mut Map<String, Value>, name: &str) -> Result<Option<String>, LineError> {
     match fields.remove(name) {
         Some(Value::String(text)) => Ok(Some(text)),
         None | Some(Value::Null) => Ok(None),
-        Some(_) => Err(refused(format!("The field `{name}` is not a string."))),
+        Some(_) => Err(line_error(format!("The field `{name}` is not a string."))),
     }
 }
 
-fn refused(message: String) -> LineError {
+/// Returns the error of an unusable line, with the correct form as the suggestion.
+fn line_error(message: String) -> LineError {
     let suggestion = r#"Write one object per line: {"input": "…", "agent": "…", "instanceKey": "…", "id": "…"}; only `input` is required."#;
     LineError {
         id: None,
@@ -242,18 +248,22 @@ mod tests {
 
     #[test]
     fn a_bad_line_says_what_is_wrong_and_keeps_its_id() {
-        let refused = |line: &[u8]| parse(line).unwrap_err();
-        assert!(refused(b"{").message.starts_with("The line is not JSON"));
-        assert!(refused(b"\xff").message.starts_with("The line is not JSON"));
+        let line_error = |line: &[u8]| parse(line).unwrap_err();
+        assert!(line_error(b"{").message.starts_with("The line is not JSON"));
+        assert!(
+            line_error(b"\xff")
+                .message
+                .starts_with("The line is not JSON")
+        );
         assert_eq!(
-            refused(b"[]").message,
+            line_error(b"[]").message,
             "The line is JSON, but not an object."
         );
         assert_eq!(
-            refused(br#"{"input": 1}"#).message,
+            line_error(br#"{"input": 1}"#).message,
             "The field `input` is not a string."
         );
-        let unknown = refused(br#"{"id": "x", "input": "a", "instance_key": "k"}"#);
+        let unknown = line_error(br#"{"id": "x", "input": "a", "instance_key": "k"}"#);
         assert_eq!(
             (unknown.id.as_deref(), unknown.message.as_str()),
             (Some("x"), "The field `instance_key` is unknown.")

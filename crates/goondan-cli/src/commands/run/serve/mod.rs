@@ -59,6 +59,7 @@ struct ErrorLine<'a> {
     error: LineErrorObject<'a>,
 }
 
+/// Error in an [`ErrorLine`].
 #[derive(Serialize)]
 struct LineErrorObject<'a> {
     code: &'a str,
@@ -114,7 +115,7 @@ pub(super) async fn serve(
 ) -> Result<(), CliError> {
     let mut lines = read_lines();
     let mut turns = FuturesUnordered::new();
-    let mut open = true;
+    let mut is_open = true;
     let mut server = LineServer {
         swarm: session.swarm.clone(),
         defaults,
@@ -125,37 +126,37 @@ pub(super) async fn serve(
         settling: FuturesUnordered::new(),
         questions: Vec::new(),
     };
-    let mut look = tokio::time::interval(DRAIN_INTERVAL);
-    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    while open || !turns.is_empty() || !server.settling.is_empty() {
+    let mut drain_interval = tokio::time::interval(DRAIN_INTERVAL);
+    drain_interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    while is_open || !turns.is_empty() || !server.settling.is_empty() {
         tokio::select! {
             biased;
-            Some(event) = session.events.recv(), if server.events || turns.is_empty() => server.event(&event)?,
+            Some(event) = session.events.recv(), if server.events || turns.is_empty() => server.handle_event(&event)?,
             Some(trace_id) = server.settling.next(), if !server.settling.is_empty() => {
                 server.drain(&mut session.events)?;
                 server.ledger.forget(&trace_id);
             }
-            _ = look.tick(), if !server.events && !turns.is_empty() => server.drain(&mut session.events)?,
-            Some(ended) = turns.next() => {
+            _ = drain_interval.tick(), if !server.events && !turns.is_empty() => server.drain(&mut session.events)?,
+            Some(turn) = turns.next() => {
                 server.drain(&mut session.events)?;
-                server.result(&ended, &session)?;
+                server.write_result(&turn, &session)?;
             }
-            line = lines.recv(), if open => match line {
+            line = lines.recv(), if is_open => match line {
                 Some((number, line)) => if let Some(submission) = server.submit(number, line)? {
-                    turns.push(outcome(submission));
+                    turns.push(turn_end(submission));
                 },
                 None => {
-                    open = false;
+                    is_open = false;
                     server.questions.clear();
                     session.questions.leave();
                 }
             },
-            Some(question) = session.questions.next() => server.ask(question)?,
-            words = session.reloads.next() => if !server.events {
-                output.note(&words)?;
+            Some(question) = session.questions.next() => server.write_approval_request(question)?,
+            notice = session.reloads.next() => if !server.events {
+                output.note(&notice)?;
             },
             signal = session.signals.next() => {
-                open = false;
+                is_open = false;
                 server.questions.clear();
                 session.questions.leave();
                 session.stop(signal)?;
@@ -167,7 +168,7 @@ pub(super) async fn serve(
 }
 
 /// Waits for the end of the input's turn. Returns the result with the event that it answers.
-async fn outcome(submission: SubmittedInput) -> EndedLineTurn {
+async fn turn_end(submission: SubmittedInput) -> EndedLineTurn {
     let event_id = submission.event_id().to_owned();
     let result = match submission.accepted().await {
         Ok(turn) => Ok(turn.result().await),
@@ -186,12 +187,14 @@ impl LineServer<'_> {
         let line = match line {
             Ok(StdinLine::Input(line)) => line,
             Ok(StdinLine::Answer { approval, answer }) => {
-                return self.answer(number, &approval, &answer).map(|()| None);
+                return self
+                    .answer_request(number, &approval, &answer)
+                    .map(|()| None);
             }
             Err(error) => {
-                let refused = CliError::usage(error.message).suggest(error.suggestion);
+                let usage_error = CliError::usage(error.message).suggest(error.suggestion);
                 return self
-                    .refuse(number, error.id.as_deref(), &refused)
+                    .write_error(number, error.id.as_deref(), &usage_error)
                     .map(|()| None);
             }
         };
@@ -223,13 +226,13 @@ impl LineServer<'_> {
                 Ok(Some(submission))
             }
             Err(error) => self
-                .refuse(number, line.id.as_deref(), &not_accepted(error))
+                .write_error(number, line.id.as_deref(), &not_accepted(error))
                 .map(|()| None),
         }
     }
 
     /// Writes an approval request.
-    fn ask(&mut self, question: PendingApproval) -> Result<(), CliError> {
+    fn write_approval_request(&mut self, question: PendingApproval) -> Result<(), CliError> {
         let request = &question.request;
         self.output.json_line(&QuestionLine {
             kind: "approval.request",
@@ -249,7 +252,7 @@ impl LineServer<'_> {
     }
 
     /// Withdraws the requests whose answers are obsolete.
-    fn withdraw(&mut self) -> Result<(), CliError> {
+    fn withdraw_obsolete_requests(&mut self) -> Result<(), CliError> {
         for question in self
             .questions
             .extract_if(.., |question| question.is_withdrawn())
@@ -261,38 +264,40 @@ impl LineServer<'_> {
         Ok(())
     }
 
-    fn answer(&mut self, line: u64, approval: &str, answer: &str) -> Result<(), CliError> {
+    /// Answers an open approval request, or writes why the line is rejected.
+    fn answer_request(&mut self, line: u64, approval: &str, answer: &str) -> Result<(), CliError> {
         let Some(position) = self
             .questions
             .iter()
             .position(|question| question.request.id == approval)
         else {
-            let unknown = CliError::usage(format!(
+            let error = CliError::usage(format!(
                 "There is no open approval request \
                 `{approval}`."
             ));
-            return self.refuse(
+            return self.write_error(
                 line,
                 None,
-                &unknown.suggest("Copy the request's `approval` unchanged."),
+                &error.suggest("Copy the request's `approval` unchanged."),
             );
         };
         let Some(answer) = parse_answer(answer, &self.questions[position].request) else {
-            let refused = CliError::usage(format!(
+            let error = CliError::usage(format!(
                 "The approval request does not offer \
                 `{answer}`."
             ));
-            return self.refuse(
+            return self.write_error(
                 line,
                 None,
-                &refused.suggest("The request is still open. Use a value of its `offers`."),
+                &error.suggest("The request is still open. Use a value of its `offers`."),
             );
         };
         self.questions.swap_remove(position).answer(answer);
         Ok(())
     }
 
-    fn refuse(&self, line: u64, id: Option<&str>, error: &CliError) -> Result<(), CliError> {
+    /// Writes the error of a line.
+    fn write_error(&self, line: u64, id: Option<&str>, error: &CliError) -> Result<(), CliError> {
         let suggestion = error.suggestion.as_deref();
         let error = LineErrorObject {
             code: &error.code,
@@ -307,7 +312,8 @@ impl LineServer<'_> {
         })
     }
 
-    fn event(&mut self, event: &SwarmEvent) -> Result<(), CliError> {
+    /// Writes an event, and the answer of a turn that no line started.
+    fn handle_event(&mut self, event: &SwarmEvent) -> Result<(), CliError> {
         if let SwarmEvent::Runtime(event) = event
             && matches!(event.kind, RuntimeEventKind::TurnStarted { .. })
             && !self.ledger.follows(&event.trace.trace_id)
@@ -322,16 +328,16 @@ impl LineServer<'_> {
         {
             self.output.json_line(&line)?;
         }
-        self.withdraw()?;
+        self.withdraw_obsolete_requests()?;
         match UnpromptedAnswer::of(event, |event_id| {
             self.pending
                 .iter()
                 .any(|pending| pending.event_id == event_id)
         }) {
-            Some(unasked) => {
-                let usage = self.ledger.of(unasked.trace_id);
+            Some(answer) => {
+                let usage = self.ledger.of(answer.trace_id);
                 self.output
-                    .json_line(&TurnReport::answer(&unasked, Some(usage)))
+                    .json_line(&TurnReport::answer(&answer, Some(usage)))
             }
             None => Ok(()),
         }
@@ -349,16 +355,17 @@ impl LineServer<'_> {
     /// Writes events that were published before a result and are still in the channel.
     fn drain(&mut self, events: &mut UnboundedReceiver<SwarmEvent>) -> Result<(), CliError> {
         while let Ok(event) = events.try_recv() {
-            self.event(&event)?;
+            self.handle_event(&event)?;
         }
         Ok(())
     }
 
-    fn result(&mut self, ended: &EndedLineTurn, session: &RunSession) -> Result<(), CliError> {
+    /// Writes the result of a line's turn, or its error. A turn of another line is ignored.
+    fn write_result(&mut self, turn: &EndedLineTurn, session: &RunSession) -> Result<(), CliError> {
         let Some(position) = self
             .pending
             .iter()
-            .position(|pending| pending.event_id == ended.event_id)
+            .position(|pending| pending.event_id == turn.event_id)
         else {
             return Ok(());
         };
@@ -371,10 +378,12 @@ impl LineServer<'_> {
             ..
         } = self.pending.swap_remove(position);
         self.watch_trace(trace_id.clone());
-        let result = match &ended.result {
+        let result = match &turn.result {
             Ok(Some(result)) => result,
-            Ok(None) => return self.refuse(line, id.as_deref(), &session.no_result()),
-            Err(error) => return self.refuse(line, id.as_deref(), &not_accepted(error.clone())),
+            Ok(None) => return self.write_error(line, id.as_deref(), &session.no_result()),
+            Err(error) => {
+                return self.write_error(line, id.as_deref(), &not_accepted(error.clone()));
+            }
         };
         let duration_ms = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX);
         let usage = self.ledger.of(&trace_id);

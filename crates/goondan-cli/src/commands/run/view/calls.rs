@@ -42,18 +42,18 @@ pub(in crate::commands::run) fn completed(
     );
     line.push_str(&format!(" {faint}{}{faint:#}", duration(millis)));
     line.push_str(&stat(result));
-    let about = match &result.error {
+    let title = match &result.error {
         Some(error) => error.message.lines().next(),
         None => result.title.as_deref().filter(|title| !title.is_empty()),
     };
-    if let Some(about) = about {
+    if let Some(title) = title {
         let mark = if result.error.is_some() { ":" } else { "" };
-        line.push_str(&format!("{mark} {faint}{}{faint:#}", shorten(about)));
+        line.push_str(&format!("{mark} {faint}{}{faint:#}", shorten(title)));
     }
-    let brought = output_text(&result.output);
+    let output = output_text(&result.output);
     std::iter::once(line)
         .chain(rows(
-            &brought,
+            &output,
             RowSelection::of(&outcome, &result.output),
             width,
         ))
@@ -68,7 +68,7 @@ pub(in crate::commands::run) fn folded(
     status: ToolCallStatus,
     millis: u64,
     result: &ShownResult,
-    room: usize,
+    max_columns: usize,
 ) -> String {
     let (name, faint, good, red) = (style::NAME, style::FAINT, style::GOOD, style::ERROR);
     let outcome = CallOutcome::of(status, result);
@@ -78,19 +78,19 @@ pub(in crate::commands::run) fn folded(
     } else {
         format!("{red}✗{red:#}")
     };
-    let words = if is_good {
+    let outcome_text = if is_good {
         String::new()
     } else {
         format!(" {}", outcome.words(result))
     };
     let tool = shorten(tool_name);
     let head = format!(
-        "{mark} {name}{tool}{name:#}{words} {faint}{}{faint:#}{}",
+        "{mark} {name}{tool}{name:#}{outcome_text} {faint}{}{faint:#}{}",
         duration(millis),
         stat(result)
     );
-    let brought = output_text(&result.output);
-    let mut lines = brought
+    let output_excerpt = output_text(&result.output);
+    let mut lines = output_excerpt
         .lines()
         .map(str::trim)
         .filter(|line| !line.is_empty());
@@ -112,7 +112,7 @@ pub(in crate::commands::run) fn folded(
         "{head} {faint}{}{faint:#}",
         fit(
             &tail.join(" · "),
-            room.saturating_sub(used + 2).max(MIN_OUTPUT_COLUMNS)
+            max_columns.saturating_sub(used + 2).max(MIN_OUTPUT_COLUMNS)
         )
     )
 }
@@ -120,6 +120,7 @@ pub(in crate::commands::run) fn folded(
 /// Minimum width for the output of a call, in columns.
 const MIN_OUTPUT_COLUMNS: usize = 16;
 
+/// Outcome of a tool call.
 #[derive(Debug, PartialEq, Eq)]
 enum CallOutcome {
     Well,
@@ -129,6 +130,7 @@ enum CallOutcome {
 }
 
 impl CallOutcome {
+    /// Returns the outcome of a call: a call that ran a program fails if the program failed.
     fn of(status: ToolCallStatus, result: &ShownResult) -> Self {
         if status != ToolCallStatus::Ok {
             return CallOutcome::Failed;
@@ -146,6 +148,7 @@ impl CallOutcome {
         }
     }
 
+    /// Describes the outcome for the user.
     fn words(&self, result: &ShownResult) -> String {
         let red = style::ERROR;
         match (self, &result.error) {
@@ -184,7 +187,7 @@ fn output_text(output: &Value) -> String {
             .and_then(Value::as_str)
             .filter(|text| !text.trim().is_empty())
     };
-    if is_of_program(output) {
+    if has_program_output(output) {
         let written: Vec<&str> = ["stdout", "stderr"]
             .iter()
             .filter_map(text)
@@ -198,7 +201,8 @@ fn output_text(output: &Value) -> String {
         .map_or_else(|| output.to_string(), str::to_owned)
 }
 
-fn is_of_program(output: &Value) -> bool {
+/// Returns whether the output has the fields `stdout` or `stderr`.
+fn has_program_output(output: &Value) -> bool {
     output.get("stdout").is_some() || output.get("stderr").is_some()
 }
 
@@ -215,9 +219,10 @@ impl RowSelection {
     const SUM: RowSelection = RowSelection { first: 1, last: 2 };
     const REASON: RowSelection = RowSelection { first: 2, last: 5 };
 
+    /// Selects the rows to show: more of them, and the last ones, if the call failed.
     fn of(outcome: &CallOutcome, output: &Value) -> RowSelection {
         match outcome {
-            CallOutcome::Well if is_of_program(output) => RowSelection::SUM,
+            CallOutcome::Well if has_program_output(output) => RowSelection::SUM,
             CallOutcome::Well => RowSelection::START,
             CallOutcome::Failed | CallOutcome::Ran(_) => RowSelection::REASON,
         }
@@ -238,12 +243,12 @@ fn rows(text: &str, part: RowSelection, width: usize) -> Vec<String> {
     }
     let left_out = lines.len() - first - last;
     let faint = style::FAINT;
-    let told = format!("{faint}  ⋮ {left_out} more lines{faint:#}");
+    let notice = format!("{faint}  ⋮ {left_out} more lines{faint:#}");
     let end = lines[lines.len() - last..].iter().map(row);
     lines[..first]
         .iter()
         .map(row)
-        .chain([told])
+        .chain([notice])
         .chain(end)
         .collect()
 }

@@ -39,15 +39,16 @@ pub(crate) fn event_line(event: &SwarmEvent) -> Option<Value> {
     }
 }
 
-fn text_line(kind: &str, instance: &InstanceId, turn_id: &str, more: Value) -> Value {
+/// Returns the line of a text event; `more` are its further fields.
+fn text_line(kind: &str, instance: &InstanceId, turn_id: &str, further_fields: Value) -> Value {
     let mut line = json!({
         "type": kind,
         "agentName": instance.agent,
         "instanceKey": instance.instance_key,
         "turnId": turn_id,
     });
-    if let (Some(line), Value::Object(more)) = (line.as_object_mut(), more) {
-        line.extend(more);
+    if let (Some(line), Value::Object(further_fields)) = (line.as_object_mut(), further_fields) {
+        line.extend(further_fields);
     }
     line
 }

@@ -28,14 +28,17 @@ pub(crate) enum TurnView {
 }
 
 impl TurnView {
+    /// Creates a display for users.
     pub(crate) fn text(output: &CommandOutput) -> Self {
         TurnView::Text(Box::new(TextView::new(output)))
     }
 
+    /// Creates a display for programs.
     pub(crate) fn lines(output: &CommandOutput) -> Self {
         TurnView::Lines(*output)
     }
 
+    /// Creates a display without output.
     pub(crate) fn silent() -> Self {
         TurnView::Silent
     }
@@ -47,6 +50,7 @@ impl TurnView {
         }
     }
 
+    /// Shows an event.
     pub(crate) fn show(&mut self, event: &SwarmEvent) -> Result<(), CliError> {
         match self {
             TurnView::Text(view) => view.show(event),
@@ -58,19 +62,18 @@ impl TurnView {
         }
     }
 
-    /// Shows the answer of a turn that no input of this run began.
-    /// With `is_later` it belongs to the followed trace. `usage` is the usage of its trace so far.
+    /// Shows the answer of a turn that no input of this run started, for example of a scheduled job.
+    /// `in_followed_trace`: the turn is a later part of the trace that this run follows. `usage`
+    /// returns the usage of the turn's trace so far.
     pub(crate) fn answer(
         &mut self,
-        unasked: &UnpromptedAnswer<'_>,
-        is_later: bool,
+        answer: &UnpromptedAnswer<'_>,
+        in_followed_trace: bool,
         usage: impl FnOnce() -> ChainUsage,
     ) -> Result<(), CliError> {
         match self {
-            TurnView::Text(view) => view.answer(unasked, is_later),
-            TurnView::Lines(output) => {
-                output.json_line(&TurnReport::answer(unasked, Some(usage())))
-            }
+            TurnView::Text(view) => view.answer(answer, in_followed_trace),
+            TurnView::Lines(output) => output.json_line(&TurnReport::answer(answer, Some(usage()))),
             TurnView::Silent => Ok(()),
         }
     }

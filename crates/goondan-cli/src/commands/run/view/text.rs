@@ -42,6 +42,8 @@ pub(crate) struct TextView {
 }
 
 impl TextView {
+    /// Creates the display. Tool calls are shown on a terminal and with `-v`, reasoning only with
+    /// `-v`.
     pub(crate) fn new(output: &CommandOutput) -> Self {
         TextView {
             output: *output,
@@ -68,6 +70,7 @@ impl TextView {
         self.fresh_line = true;
     }
 
+    /// Shows an event, as far as the user asked for it.
     pub(crate) fn show(&mut self, event: &SwarmEvent) -> Result<(), CliError> {
         match event {
             SwarmEvent::Text {
@@ -124,37 +127,39 @@ impl TextView {
         }
     }
 
-    /// Shows the answer of a turn that no input of this run began.
-    /// In the followed conversation a later turn (`is_later`) is part of the result. On a terminal,
+    /// Shows the answer of a turn that no input of this run started. In the followed conversation, a
+    /// later turn of the followed trace (`in_followed_trace`) is part of the result. On a terminal,
     /// its text has already streamed.
     pub(crate) fn answer(
         &mut self,
-        unasked: &UnpromptedAnswer<'_>,
-        is_later: bool,
+        answer: &UnpromptedAnswer<'_>,
+        in_followed_trace: bool,
     ) -> Result<(), CliError> {
-        let is_shown = self.is_mine(unasked.instance) && (is_later || self.streams);
-        if is_shown && unasked.result.finish_reason == FinishReason::TextResponse {
-            return self.end(unasked.result);
+        let is_shown = self.is_mine(answer.instance) && (in_followed_trace || self.streams);
+        if is_shown && answer.result.finish_reason == FinishReason::TextResponse {
+            return self.end(answer.result);
         }
         if self
             .instance
             .as_ref()
-            .is_some_and(|mine| is_background_answer(mine, unasked))
+            .is_some_and(|mine| is_background_answer(mine, answer))
             && !self.shows_tools
         {
             return Ok(());
         }
         self.pause();
         self.end_line()?;
-        unasked
+        answer
             .words()
-            .map_or(Ok(()), |words| self.output.note(&words))
+            .map_or(Ok(()), |text| self.output.note(&text))
     }
 
+    /// Returns whether this is the followed conversation.
     fn is_mine(&self, instance: &InstanceId) -> bool {
         self.instance.as_ref() == Some(instance)
     }
 
+    /// Writes lines about steps, tool calls, retries and approvals.
     fn runtime_event(&mut self, event: &RuntimeEvent) -> Result<(), CliError> {
         let is_mine = self.is_mine(&event.instance());
         match &event.kind {
@@ -222,20 +227,20 @@ impl TextView {
 
     /// Notes why the conversation continues without an input.
     fn goes_on(&mut self, event_type: &str) -> Result<(), CliError> {
-        let Some(what) = goes_on(event_type) else {
+        let Some(reason) = goes_on(event_type) else {
             return Ok(());
         };
         self.pause();
         self.end_line()?;
         let faint = style::FAINT;
-        self.output.trace(&format!("{faint}{what}{faint:#}"))
+        self.output.trace(&format!("{faint}{reason}{faint:#}"))
     }
 
     /// Writes lines about a tool call. Helpers are named.
     fn tool_lines(&mut self, event: &RuntimeEvent, lines: &[String]) -> Result<(), CliError> {
         self.activity.hide();
         self.end_line()?;
-        let who = if self.is_mine(&event.instance()) {
+        let agent_prefix = if self.is_mine(&event.instance()) {
             String::new()
         } else {
             format!("{} ", event.agent_name)
@@ -243,7 +248,7 @@ impl TextView {
         let faint = style::FAINT;
         self.output.trace(&format!(
             "{faint}{}{faint:#}{}",
-            untrusted_text::line(who),
+            untrusted_text::line(agent_prefix),
             lines.join("\n")
         ))
     }
@@ -272,6 +277,7 @@ impl TextView {
             .trace(&format!("{faint}{}{faint:#}", lines.replace('\n', "\n  ")))
     }
 
+    /// Writes streamed text of the answer.
     fn write(&mut self, text: &str) -> Result<(), CliError> {
         if text.is_empty() {
             return Ok(());
@@ -284,6 +290,7 @@ impl TextView {
         Ok(())
     }
 
+    /// Writes a line break, unless the cursor is at the start of a line.
     fn end_line(&mut self) -> Result<(), CliError> {
         if !std::mem::replace(&mut self.fresh_line, true) {
             self.activity.hide();
@@ -292,6 +299,7 @@ impl TextView {
         Ok(())
     }
 
+    /// Forgets the text of an answer that broke off, and notes that it starts again.
     fn reset(&mut self) -> Result<(), CliError> {
         self.end_line()?;
         self.reasoning.clear();

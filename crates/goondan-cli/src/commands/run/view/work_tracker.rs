@@ -10,7 +10,8 @@ use goondan::event::{RateScope, RuntimeEvent, RuntimeEventKind};
 #[derive(Debug, Default)]
 pub(in crate::commands::run) struct WorkTracker {
     works: Vec<RunningWork>,
-    /// Span that caused each turn, such as that of the call which waits for it. By turn.
+    /// Span that caused each turn, by turn id: for example the span of the call that waits for the
+    /// turn.
     causes: HashMap<String, Option<String>>,
 }
 
@@ -31,7 +32,7 @@ struct RunningWork {
     /// Id of the step, and of the call if it is one.
     step_id: String,
     tool_call_id: Option<String>,
-    /// Own span, and that of the call which waits for its turn.
+    /// Span of this work, and span of the call that waits for its turn.
     span: String,
     cause: Option<String>,
     words: String,
@@ -45,7 +46,7 @@ struct RunningWork {
 impl WorkTracker {
     /// Updates the state from an event.
     pub(in crate::commands::run) fn note(&mut self, event: &RuntimeEvent) {
-        let (who, now) = (&event.agent_name, event.timestamp);
+        let (agent, now) = (&event.agent_name, event.timestamp);
         match &event.kind {
             RuntimeEventKind::TurnStarted { turn_id, .. } => {
                 self.causes
@@ -58,7 +59,7 @@ impl WorkTracker {
                     event,
                     (turn_id, step_id),
                     None,
-                    format!("{who} is thinking"),
+                    format!("{agent} is thinking"),
                 );
             }
             RuntimeEventKind::ToolCalled {
@@ -74,7 +75,7 @@ impl WorkTracker {
                     event,
                     (turn_id, step_id),
                     Some(tool_call_id),
-                    format!("{who} runs {tool_name}"),
+                    format!("{agent} runs {tool_name}"),
                 );
             }
             RuntimeEventKind::ModelWaiting {
@@ -84,13 +85,13 @@ impl WorkTracker {
                 wait,
                 ..
             } => {
-                let whose = if *scope == RateScope::Swarm {
+                let limit_owner = if *scope == RateScope::Swarm {
                     "the swarm"
                 } else {
                     model
                 };
-                let words = format!("{who} waits for the rate limit of {whose}");
-                self.limit(step_id, now, *wait, words);
+                let description = format!("{agent} waits for the rate limit of {limit_owner}");
+                self.limit(step_id, now, *wait, description);
             }
             RuntimeEventKind::ModelRetrying {
                 step_id: Some(step_id),
@@ -98,8 +99,8 @@ impl WorkTracker {
                 wait_ms,
                 ..
             } => {
-                let words = format!("{who} waits to retry {model}");
-                self.limit(step_id, now, *wait_ms, words);
+                let description = format!("{agent} waits to retry {model}");
+                self.limit(step_id, now, *wait_ms, description);
             }
             RuntimeEventKind::ToolProgress {
                 tool_call_id,
@@ -107,8 +108,8 @@ impl WorkTracker {
                 turn_id,
                 ..
             } => {
-                if let Some(work) = self.call(tool_call_id, turn_id) {
-                    work.words = format!("{who}: {title}");
+                if let Some(work) = self.call_of_turn(tool_call_id, turn_id) {
+                    work.words = format!("{agent}: {title}");
                 }
             }
             RuntimeEventKind::ToolCompleted {
@@ -130,12 +131,12 @@ impl WorkTracker {
                 self.causes.remove(turn_id);
             }
             RuntimeEventKind::ApprovalRequested { tool_call_id, .. } => {
-                self.asked(tool_call_id)
+                self.latest_call(tool_call_id)
                     .into_iter()
                     .for_each(|work| work.asked = Some(now));
             }
             RuntimeEventKind::ApprovalResolved { tool_call_id, .. } => {
-                if let Some(work) = self.asked(tool_call_id) {
+                if let Some(work) = self.latest_call(tool_call_id) {
                     // Time spent on an approval request does not count.
                     work.since += work
                         .asked
@@ -153,6 +154,7 @@ impl WorkTracker {
         Some((work.words_at(now), work.elapsed(now)))
     }
 
+    /// Returns whether nothing is running.
     pub(in crate::commands::run) fn is_empty(&self) -> bool {
         self.works.is_empty()
     }
@@ -165,12 +167,13 @@ impl WorkTracker {
         };
         let mut tree = Vec::new();
         for root in self.works.iter().filter(is_root) {
-            self.branch(root, 0, now, &mut tree);
+            self.add_branch(root, 0, now, &mut tree);
         }
         tree
     }
 
-    fn branch<'r>(
+    /// Adds the row of `work` to `tree`, then the rows of the work that it waits for.
+    fn add_branch<'r>(
         &'r self,
         work: &'r RunningWork,
         depth: usize,
@@ -186,15 +189,16 @@ impl WorkTracker {
             words: work.words_at(now),
             elapsed: work.elapsed(now),
         });
-        for below in self
+        for awaited_work in self
             .works
             .iter()
-            .filter(|below| below.cause.as_ref() == Some(&work.span))
+            .filter(|awaited_work| awaited_work.cause.as_ref() == Some(&work.span))
         {
-            self.branch(below, depth + 1, now, tree);
+            self.add_branch(awaited_work, depth + 1, now, tree);
         }
     }
 
+    /// Adds a step, or a tool call if `tool_call_id` is given.
     fn begin(
         &mut self,
         event: &RuntimeEvent,
@@ -215,23 +219,25 @@ impl WorkTracker {
     }
 
     /// Shows another description of a step until `wait` milliseconds after `now`, at most a minute.
-    fn limit(&mut self, step_id: &str, now: DateTime<Utc>, wait: u64, words: String) {
-        let is_it =
+    fn limit(&mut self, step_id: &str, now: DateTime<Utc>, wait: u64, description: String) {
+        let is_step =
             |work: &&mut RunningWork| work.step_id == step_id && work.tool_call_id.is_none();
-        if let Some(work) = self.works.iter_mut().find(is_it) {
+        if let Some(work) = self.works.iter_mut().find(is_step) {
             let wait = i64::try_from(wait).unwrap_or(i64::MAX).min(60_000);
-            work.limited = Some((now + chrono::Duration::milliseconds(wait), words));
+            work.limited = Some((now + chrono::Duration::milliseconds(wait), description));
         }
     }
 
-    fn call(&mut self, tool_call_id: &str, turn_id: &str) -> Option<&mut RunningWork> {
-        let is_it = |work: &&mut RunningWork| {
+    /// Returns the running call of this turn, if it is known.
+    fn call_of_turn(&mut self, tool_call_id: &str, turn_id: &str) -> Option<&mut RunningWork> {
+        let is_call = |work: &&mut RunningWork| {
             work.tool_call_id.as_deref() == Some(tool_call_id) && is_of(work, turn_id)
         };
-        self.works.iter_mut().find(is_it)
+        self.works.iter_mut().find(is_call)
     }
 
-    fn asked(&mut self, tool_call_id: &str) -> Option<&mut RunningWork> {
+    /// Returns the latest running call with this id, if it is known.
+    fn latest_call(&mut self, tool_call_id: &str) -> Option<&mut RunningWork> {
         self.works
             .iter_mut()
             .rev()
@@ -240,6 +246,7 @@ impl WorkTracker {
 }
 
 impl RunningWork {
+    /// Returns the description at this time: of a wait for a limit or a retry, or of the work.
     fn words_at(&self, now: DateTime<Utc>) -> &str {
         self.limited
             .as_ref()
@@ -247,7 +254,8 @@ impl RunningWork {
             .map_or(&self.words, |(_, words)| words)
     }
 
-    /// Returns the time since its start, without an open approval request.
+    /// Returns the time since the work started, minus the time in which an approval request was
+    /// open.
     fn elapsed(&self, now: DateTime<Utc>) -> Duration {
         (self.asked.unwrap_or(now) - self.since)
             .to_std()
