@@ -201,17 +201,32 @@ fn refused_calls(has_network: bool) -> Result<CallRules, BackendError> {
 }
 
 /// Compiles a filter that answers the calls with `error`.
-fn program(mut rules: CallRules, error: i32) -> Result<BpfProgram, BackendError> {
-    #[cfg(target_arch = "x86_64")]
-    rules.extend(
-        rules
-            .clone()
-            .into_iter()
-            .map(|(call, rules)| (call | X32_SYSCALL_BIT, rules)),
-    );
+fn program(rules: CallRules, error: i32) -> Result<BpfProgram, BackendError> {
     let arch = TargetArch::try_from(std::env::consts::ARCH)?;
     let refusal = SeccompAction::Errno(error.cast_unsigned());
-    SeccompFilter::new(rules, SeccompAction::Allow, refusal, arch)?.try_into()
+    SeccompFilter::new(
+        in_all_interfaces(rules),
+        SeccompAction::Allow,
+        refusal,
+        arch,
+    )?
+    .try_into()
+}
+
+/// Adds the same rules for the x32 interface.
+#[cfg(target_arch = "x86_64")]
+fn in_all_interfaces(mut rules: CallRules) -> CallRules {
+    let in_x32: Vec<_> = rules
+        .iter()
+        .map(|(call, rules)| (call | X32_SYSCALL_BIT, rules.clone()))
+        .collect();
+    rules.extend(in_x32);
+    rules
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn in_all_interfaces(rules: CallRules) -> CallRules {
+    rules
 }
 
 fn is(argument: u8, value: u64) -> Result<SeccompRule, BackendError> {
