@@ -113,6 +113,9 @@ const NAMESPACE_FLAGS: [i32; 7] = [
     libc::CLONE_NEWUTS,
 ];
 
+/// `which` of `setpriority` for all processes of a user. Its type differs between C libraries.
+const PRIO_WHO_USER: u64 = 2;
+
 /// `which` of `ioprio_set` for all processes of a user.
 const IOPRIO_WHO_USER: u64 = 3;
 
@@ -188,10 +191,9 @@ fn refused_calls(has_network: bool) -> Result<CallRules, BackendError> {
     for call in OWN_PROCESS_CALLS {
         rules.insert(call, vec![rule(0, SeccompCmpOp::Ne, 0)?]);
     }
-    let all_of_user = u64::from(libc::PRIO_USER);
     rules.insert(
         libc::SYS_setpriority,
-        vec![rule(1, SeccompCmpOp::Ne, 0)?, is(0, all_of_user)?],
+        vec![rule(1, SeccompCmpOp::Ne, 0)?, is(0, PRIO_WHO_USER)?],
     );
     rules.insert(
         libc::SYS_ioprio_set,
