@@ -1,7 +1,7 @@
 // A browser that looks at pages, and at the studio writes down what it must not see.
 
 import { createRequire } from "node:module";
-import { readFileSync } from "node:fs";
+import { mkdirSync, readFileSync } from "node:fs";
 
 const [, , folder] = process.argv;
 const require = createRequire(`${folder}/package.json`);
@@ -47,6 +47,17 @@ export async function visit(browser, url, options = {}) {
     throw new Error(`${error}\n${wrong.join("\n")}\n${await page.textContent("body")}`);
   });
   return { context, page, wrong };
+}
+
+/** Saves a screenshot of the page in both color schemes, if there is a folder for them. */
+export async function photograph(page, folder, name) {
+  if (!folder) return;
+  mkdirSync(folder, { recursive: true });
+  for (const colorScheme of ["light", "dark"]) {
+    await page.emulateMedia({ colorScheme });
+    await page.screenshot({ path: `${folder}/${name}-${colorScheme}.png` });
+  }
+  await page.emulateMedia({ colorScheme: "light" });
 }
 
 /** Takes the files of the page from a folder, with the headers of the program: to try a change without building it. */

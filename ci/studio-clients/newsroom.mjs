@@ -1,22 +1,12 @@
 // The newsroom in the studio: node newsroom.mjs TOOLS ADDRESS PICTURES
 
-import { mkdirSync } from "node:fs";
-import { holds, launch, show, visit } from "./browser.mjs";
+import { holds, launch, photograph, show, visit } from "./browser.mjs";
 
 const [, , , address, pictures] = process.argv;
 const browser = await launch();
 const { page, wrong } = await visit(browser, address);
 
-/** A small picture of what is seen, in both colours. */
-async function picture(name) {
-  if (!pictures) return;
-  mkdirSync(pictures, { recursive: true });
-  for (const colorScheme of ["light", "dark"]) {
-    await page.emulateMedia({ colorScheme });
-    await page.screenshot({ path: `${pictures}/newsroom-${name}-${colorScheme}.png` });
-  }
-  await page.emulateMedia({ colorScheme: "light" });
-}
+const picture = (name) => photograph(page, pictures, `newsroom-${name}`);
 
 await show(page, "conversations/coordinator/main");
 const words = page.getByLabel("Input for coordinator:main");

@@ -1,8 +1,8 @@
 // What a person does with the studio, done by a program: node studio.mjs TOOLS ADDRESS PROJECT PICTURES TOKEN
 
 import { execFileSync } from "node:child_process";
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
-import { accessibility, holds, launch, show, visit } from "./browser.mjs";
+import { readFileSync, writeFileSync } from "node:fs";
+import { accessibility, holds, launch, photograph, show, visit } from "./browser.mjs";
 import { provider } from "./provider.mjs";
 
 const [, , , address, project, pictures, token] = process.argv;
@@ -271,15 +271,7 @@ async function manyEvents() {
 
 const VIEWS = ["swarm", "conversations/desk/main", "traces", "events", "approvals", "problems", "reloads"];
 
-async function picture(name) {
-  if (!pictures) return;
-  mkdirSync(pictures, { recursive: true });
-  for (const colorScheme of ["light", "dark"]) {
-    await page.emulateMedia({ colorScheme });
-    await page.screenshot({ path: `${pictures}/${name}-${colorScheme}.png` });
-  }
-  await page.emulateMedia({ colorScheme: "light" });
-}
+const picture = (name) => photograph(page, pictures, name);
 
 /** Each view in both colours and both sizes: what axe-core finds, and whether anything stands out at the side. */
 async function looks() {

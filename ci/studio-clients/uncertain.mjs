@@ -1,21 +1,12 @@
 // A person settles a call that was cut off when the process was killed: node uncertain.mjs TOOLS ADDRESS PICTURES
 
-import { mkdirSync } from "node:fs";
-import { accessibility, holds, launch, show, visit } from "./browser.mjs";
+import { accessibility, holds, launch, photograph, show, visit } from "./browser.mjs";
 
 const [, , , address, pictures] = process.argv;
 const browser = await launch();
 const { page, wrong } = await visit(browser, address);
 
-async function picture(name) {
-  if (!pictures) return;
-  mkdirSync(pictures, { recursive: true });
-  for (const colorScheme of ["light", "dark"]) {
-    await page.emulateMedia({ colorScheme });
-    await page.screenshot({ path: `${pictures}/${name}-${colorScheme}.png` });
-  }
-  await page.emulateMedia({ colorScheme: "light" });
-}
+const picture = (name) => photograph(page, pictures, name);
 
 console.log("uncertain calls");
 // The turn goes on with what is known of the call.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use goondan_spec::schema_expansion::{MAX_SCHEMA_EXPANSION, expansion};
+use goondan_spec::schema_expansion::{MAX_SCHEMA_EXPANSION, SchemaExpansion, expansion};
 use jsonschema::Validator;
 use jsonschema::error::ValidationErrorKind;
 use serde_json::Value;
@@ -23,12 +23,35 @@ pub struct ArgumentSchema(Arc<SchemaState>);
 struct SchemaState {
     schema: Value,
     validator: OnceLock<Result<Validator, String>>,
-    is_recursive: OnceLock<bool>,
+    expansion: OnceLock<SchemaExpansion>,
     /// Number of checks that took too long and still run, because nothing can stop them.
     abandoned: AtomicUsize,
 }
 
-/// Maximum time of a check against a schema that contains itself.
+impl SchemaState {
+    fn expansion(&self) -> SchemaExpansion {
+        *self.expansion.get_or_init(|| expansion(&self.schema))
+    }
+
+    /// Returns the validator, or the reason why the schema cannot be used.
+    fn validator(&self) -> &Result<Validator, String> {
+        self.validator.get_or_init(|| {
+            if self.expansion().size > MAX_SCHEMA_EXPANSION {
+                return Err(format!(
+                    "the schema can't be used: its references expand to more than \
+                    {MAX_SCHEMA_EXPANSION} values"
+                ));
+            }
+            jsonschema::draft202012::new(&self.schema)
+                .map_err(|error| format!("the schema can't be used: {error}"))
+        })
+    }
+}
+
+/// Maximum size of a schema, in values, for a check without a separate thread.
+const MAX_INLINE_EXPANSION: u64 = 1_000;
+
+/// Maximum time of a check on a separate thread.
 const MAX_CHECK_TIME: Duration = Duration::from_secs(2);
 
 /// Problem of a check that was given up.
@@ -51,7 +74,7 @@ impl ArgumentSchema {
         ArgumentSchema(Arc::new(SchemaState {
             schema,
             validator: OnceLock::new(),
-            is_recursive: OnceLock::new(),
+            expansion: OnceLock::new(),
             abandoned: AtomicUsize::new(0),
         }))
     }
@@ -74,8 +97,7 @@ impl ArgumentSchema {
             other => return Err(self.refuse(vec![not_an_object(other)])),
         };
         fill_defaults(&self.0.schema, &mut arguments);
-        let validator = self.0.validator.get_or_init(|| compile(&self.0.schema));
-        let problems = match validator {
+        let problems = match self.0.validator() {
             Ok(validator) if validator.is_valid(&arguments) => Vec::new(),
             Ok(validator) => validator
                 .iter_errors(&arguments)
@@ -89,17 +111,15 @@ impl ArgumentSchema {
         }
     }
 
-    /// Returns the arguments like [`ArgumentSchema::check`], without holding up other tasks: the
-    /// check of a schema that contains itself can take any time, and runs on a thread of its own.
+    /// Returns the arguments like [`ArgumentSchema::check`], without holding up other tasks: a
+    /// schema that is large or contains itself is checked on a separate thread.
     ///
     /// # Errors
-    /// The arguments do not match the schema, or the check takes more than two seconds.
+    /// The arguments do not match the schema, or such a check takes more than two seconds.
     pub async fn check_in_time(&self, input: &Value) -> Result<JsonObject, InvalidArguments> {
         let state = &self.0;
-        let is_recursive = state
-            .is_recursive
-            .get_or_init(|| expansion(&state.schema).is_recursive);
-        if !is_recursive {
+        let expansion = state.expansion();
+        if !expansion.is_recursive && expansion.size <= MAX_INLINE_EXPANSION {
             return self.check(input);
         }
         if state.abandoned.load(Ordering::Acquire) > 0 {
@@ -111,7 +131,7 @@ impl ArgumentSchema {
         let (schema, input, is_settled_in_thread) =
             (self.clone(), input.clone(), Arc::clone(&is_settled));
         // Not a thread of the runtime, whose end would wait for it.
-        std::thread::spawn(move || {
+        let started = std::thread::Builder::new().spawn(move || {
             let checked = schema.check(&input);
             if is_settled_in_thread.swap(true, Ordering::AcqRel) {
                 schema.0.abandoned.fetch_sub(1, Ordering::AcqRel);
@@ -119,6 +139,9 @@ impl ArgumentSchema {
             // After the time is over, no one receives the result.
             let _ = sender.send(checked);
         });
+        if let Err(error) = started {
+            return Err(self.refuse(vec![format!("the check could not be started: {error}")]));
+        }
         match tokio::time::timeout(MAX_CHECK_TIME, checked).await {
             Ok(Ok(checked)) => checked,
             Ok(Err(failed)) => Err(self.refuse(vec![format!("the check failed: {failed}")])),
@@ -138,7 +161,7 @@ impl ArgumentSchema {
     /// # Errors
     /// The answer does not match the schema; the problems are in one line.
     pub fn check_answer(&self, answer: &Value) -> Result<(), String> {
-        match self.0.validator.get_or_init(|| compile(&self.0.schema)) {
+        match self.0.validator() {
             Ok(validator) if validator.is_valid(answer) => Ok(()),
             Ok(validator) => Err(first_problems(
                 validator
@@ -193,18 +216,6 @@ fn first_problems(problems: Vec<String>) -> String {
         text.push_str(&format!(" (+{more} more)"));
     }
     text
-}
-
-/// Compiles a schema. Fails if it is invalid or its references expand to too many values.
-fn compile(schema: &Value) -> Result<Validator, String> {
-    if expansion(schema).size > MAX_SCHEMA_EXPANSION {
-        return Err(format!(
-            "the schema can't be used: its references expand to more than {MAX_SCHEMA_EXPANSION} \
-            values"
-        ));
-    }
-    jsonschema::draft202012::new(schema)
-        .map_err(|error| format!("the schema can't be used: {error}"))
 }
 
 /// Returns the problem for arguments that are not a JSON object.

@@ -133,7 +133,7 @@ impl ExtensionRunner for LibraryRunner {
     }
 }
 
-/// Tells the library that the registration `session` has ended.
+/// Sends the library the end of the registration `session`.
 pub(crate) fn forget(connection: &LibraryConnection, session: u64) {
     connection.mention(json!({"kind": "forget", "session": session}));
 }

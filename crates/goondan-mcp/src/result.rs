@@ -94,15 +94,21 @@ pub(crate) fn output(
     })
 }
 
-/// Returns true if `text` is the data, as JSON, or a value in it.
+/// Returns true if `text` is blank, the data as JSON, or a value in the data.
 fn is_part_of(text: &str, data: &Value) -> bool {
     let parsed = serde_json::from_str::<Value>(text).ok();
-    let is_here = parsed.as_ref() == Some(data) || data.as_str() == Some(text);
-    is_here
-        || text.trim().is_empty()
+    text.trim().is_empty()
+        || contains(data, &|value| {
+            parsed.as_ref() == Some(value) || value.as_str() == Some(text)
+        })
+}
+
+/// Returns true if `matches` is true for `data` or for a value in it.
+fn contains(data: &Value, matches: &impl Fn(&Value) -> bool) -> bool {
+    matches(data)
         || match data {
-            Value::Array(items) => items.iter().any(|item| is_part_of(text, item)),
-            Value::Object(fields) => fields.values().any(|field| is_part_of(text, field)),
+            Value::Array(items) => items.iter().any(|item| contains(item, matches)),
+            Value::Object(fields) => fields.values().any(|field| contains(field, matches)),
             _ => false,
         }
 }

@@ -216,7 +216,7 @@ impl DiscoveryWalk<'_> {
         );
     }
 
-    /// Adds a diagnostic about `file`; an empty path stands for the project.
+    /// Adds a diagnostic about `file`; an empty path means the project.
     fn add_diagnostic(&mut self, mut diagnostic: Diagnostic, file: String) {
         diagnostic.file = (!file.is_empty()).then_some(file);
         self.found.diagnostics.push(diagnostic);

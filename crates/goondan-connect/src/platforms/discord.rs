@@ -243,8 +243,8 @@ impl DiscordConnector {
 /// Id of the "thinking…" message.
 const ORIGINAL_MESSAGE_ID: &str = "@original";
 
-/// Builds a message that mentions nobody, even if the agent's text contains mentions. With the
-/// approval code `mark`, adds the buttons "Allow" and "Deny".
+/// Builds a message. Mentions in the agent's text notify no user. With the approval code `mark`,
+/// adds the buttons "Allow" and "Deny".
 fn message(text: &str, mark: Option<&str>) -> Value {
     let key = |label, style, allows, mark| json!({"type": 2, "style": style, "label": label, "custom_id": button(allows, mark)});
     let keys = mark.map(|mark| [key("Allow", 3, true, mark), key("Deny", 4, false, mark)]);

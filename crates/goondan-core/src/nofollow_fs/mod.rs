@@ -10,7 +10,7 @@ mod by_handle;
 mod by_path;
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{File, OpenOptions, Permissions};
+use std::fs::{File, Permissions};
 use std::io::{self, Write as _};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -70,7 +70,7 @@ pub fn open_beneath(base: &Path, path: &Path, how: FileOpenMode) -> io::Result<F
         Some(name) if path != base => {
             DirectoryHandle::open_parent(base, path)?.open_file(name, how)
         }
-        _ => OpenOptions::new().read(true).open(path),
+        _ => open_without_links(path, FileOpenMode::Read),
     }
 }
 

@@ -11,8 +11,8 @@ use goondan_spec::{
 };
 use proptest::prelude::*;
 
-/// What a file may hold. Several are equal once decoded, or but for the order of keys, which a
-/// model is shown.
+/// Contents of a tool file. Some are equal after decoding, or differ only in the order of keys.
+/// Models see that order.
 const TOOLS: &[&str] = &[
     "",
     "# nothing yet\n",

@@ -96,8 +96,8 @@ fn nothing_outside_of_the_repository_is() {
     }
 }
 
-/// What an agent that works in `workdir` is told by files called `names`, each as its name, where
-/// it lies and its text.
+/// Returns the instructions in files called `names` that reach an agent in `workdir`: name, path
+/// and text of each file.
 fn instructions(
     workdir: &str,
     names: &str,

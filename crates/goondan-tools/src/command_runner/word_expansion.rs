@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use globset::{GlobBuilder, GlobMatcher};
+use goondan_core::nofollow_fs::DirectoryHandle;
 use goondan_spec::command_line::{CommandScript, CommandWord, WordPiece};
 use tokio::io::AsyncReadExt as _;
 use tokio::process::ChildStdout;
@@ -184,16 +185,20 @@ fn matching_entries(
     // Patterns are expanded only in the sandboxes of agents, so limit them to directories that the
     // line may use.
     let real = inside.canonicalize().unwrap_or_default();
-    if !roots.iter().any(|root| real.starts_with(root)) {
+    let Some(root) = roots.iter().find(|root| real.starts_with(root)) else {
         return Vec::new();
-    }
-    let entries = std::fs::read_dir(inside).into_iter().flatten().flatten();
-    let fitting = entries.filter(|entry| {
-        let name = entry.file_name();
+    };
+    // Another program may replace a directory by a link at any time.
+    let entries = DirectoryHandle::open(root, &real).and_then(|directory| directory.entries());
+    let names = entries
+        .unwrap_or_default()
+        .into_iter()
+        .map(|(name, _)| name);
+    let fitting = names.filter(|name| {
         let is_hidden = hides && name.as_encoded_bytes().starts_with(b".");
-        !is_hidden && matcher.is_match(&name) && (is_last || absolute(&joined(&name)).is_dir())
+        !is_hidden && matcher.is_match(name) && (is_last || absolute(&joined(name)).is_dir())
     });
-    fitting.map(|entry| joined(&entry.file_name())).collect()
+    fitting.map(|name| joined(&name)).collect()
 }
 
 /// Returns the text of a part without patterns.

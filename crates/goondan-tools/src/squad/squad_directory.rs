@@ -1,11 +1,13 @@
 //! The `.squad/` directory: its layout, and its confinement (rules S2 and S5).
 
+use std::ffi::OsStr;
 #[cfg(unix)]
 use std::fs::{File, TryLockError};
 use std::path::{Component, Path, PathBuf};
 #[cfg(unix)]
 use std::time::{Duration, Instant};
 
+use goondan_core::nofollow_fs::{DirectoryEntryKind, DirectoryHandle};
 use goondan_core::ports::tool::ToolError;
 
 use super::failure_text;
@@ -92,34 +94,42 @@ impl SquadDirectory {
 
     /// Returns the sorted names of the files in `path` with that extension.
     pub(super) fn files(&self, path: &str, extension: &str) -> Result<Vec<String>, String> {
-        let (_, place) = self.place(path)?;
-        let entries = std::fs::read_dir(&place.path)
-            .into_iter()
-            .flatten()
-            .filter_map(Result::ok);
-        let matching = entries.filter(|entry| {
-            entry
-                .path()
+        self.sorted_names(path, |_, name| {
+            Path::new(name)
                 .extension()
                 .is_some_and(|actual| actual == extension)
-        });
-        let mut names: Vec<String> = matching
-            .map(|entry| entry.file_name().to_string_lossy().into_owned())
-            .collect();
-        names.sort();
-        Ok(names)
+        })
     }
 
     /// Returns the sorted names of the directories below `path` that contain the file.
     pub(super) fn folders_with(&self, path: &str, file: &str) -> Result<Vec<String>, String> {
-        let (_, place) = self.place(path)?;
-        let entries = std::fs::read_dir(&place.path)
+        self.sorted_names(path, |directory, name| {
+            let found = directory
+                .open_subdirectory(name)
+                .and_then(|below| below.look(file.as_ref()));
+            found.is_ok_and(|found| {
+                found.is_some_and(|found| found.kind == DirectoryEntryKind::File)
+            })
+        })
+    }
+
+    /// Returns the sorted names of the entries of `path` for which `matches` is true; none if the
+    /// directory does not exist.
+    fn sorted_names(
+        &self,
+        path: &str,
+        matches: impl Fn(&DirectoryHandle, &OsStr) -> bool,
+    ) -> Result<Vec<String>, String> {
+        let (root, place) = self.place(path)?;
+        let Ok(directory) = root.open_directory(&place) else {
+            return Ok(Vec::new());
+        };
+        let mut names: Vec<String> = directory
+            .entries()
+            .unwrap_or_default()
             .into_iter()
-            .flatten()
-            .filter_map(Result::ok);
-        let with_file = entries.filter(|entry| entry.path().join(file).is_file());
-        let mut names: Vec<String> = with_file
-            .map(|entry| entry.file_name().to_string_lossy().into_owned())
+            .filter(|(name, _)| matches(&directory, name))
+            .map(|(name, _)| name.to_string_lossy().into_owned())
             .collect();
         names.sort();
         Ok(names)

@@ -351,8 +351,8 @@ impl RemoteSession {
         }
     }
 
-    /// Calls a tool directly, without a model. Meanwhile the user answers approval requests here;
-    /// `--yes` approves them.
+    /// Calls a tool directly, without a model. During the call, the user answers approval requests
+    /// here; `--yes` approves them.
     pub(crate) async fn call_tool(
         &mut self,
         tool: &str,

@@ -115,8 +115,8 @@ fn field(root: &Value, schema: &Value, path: &str, required: bool) -> Field {
     }
 }
 
-/// What a schema may be, without null. References are followed, but for those with a section of
-/// their own.
+/// Returns the alternatives of a schema, without null. References are followed, except those with
+/// their own section.
 fn alternatives<'s>(root: &'s Value, schema: &'s Value) -> Vec<&'s Value> {
     if let Some(reference) = schema["$ref"].as_str() {
         return match link(schema) {

@@ -126,10 +126,10 @@ enum ChatEvent {
     Tick,
 }
 
-/// Whether the chat continues.
+/// Decision to continue or end the chat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ChatFlow {
-    GoOn,
+    Continue,
     Leave,
 }
 
@@ -223,7 +223,7 @@ impl<P: ChatBackend> TerminalChat<P> {
             }
             ChatEvent::Tick => {}
         }
-        Ok(ChatFlow::GoOn)
+        Ok(ChatFlow::Continue)
     }
 
     /// Handles a resize, a stop (Ctrl-Z) or a continuation of the job.
@@ -259,7 +259,7 @@ impl<P: ChatBackend> TerminalChat<P> {
             BackendEvent::Reloaded(notice) => self.pane.tell(&notice),
             BackendEvent::Signal(StopSignal::Interrupt) => {
                 let next = self.interrupt().await?;
-                if next == ChatFlow::GoOn {
+                if next == ChatFlow::Continue {
                     // The signal is handled, so the next one must not end the command at once.
                     self.partner.signals().clear();
                 }
@@ -271,7 +271,7 @@ impl<P: ChatBackend> TerminalChat<P> {
             }
             BackendEvent::Ended(result) => self.end_turn(result).await?,
         }
-        Ok(ChatFlow::GoOn)
+        Ok(ChatFlow::Continue)
     }
 
     /// Handles the end of a turn and starts the next queued input.

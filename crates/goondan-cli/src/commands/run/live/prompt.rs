@@ -44,7 +44,7 @@ impl<P: ChatBackend> TerminalChat<P> {
                 return self.edit_input(key, leave_key).await;
             }
         }
-        Ok(ChatFlow::GoOn)
+        Ok(ChatFlow::Continue)
     }
 
     /// Applies a key to the input. `again`: the last key, if pressing it again leaves the chat.
@@ -60,7 +60,7 @@ impl<P: ChatBackend> TerminalChat<P> {
                     self.notice =
                         Some("A turn is running. Ctrl-D again cancels it and leaves.".to_owned());
                     self.leaves_again = Some(KeyPress::Leave);
-                    return Ok(ChatFlow::GoOn);
+                    return Ok(ChatFlow::Continue);
                 }
                 return self.cancel_and_leave().await;
             }
@@ -76,7 +76,7 @@ impl<P: ChatBackend> TerminalChat<P> {
             }
             key => self.editor.press(&key),
         }
-        Ok(ChatFlow::GoOn)
+        Ok(ChatFlow::Continue)
     }
 
     /// Handles Ctrl-C: cancels the turn, then clears the line, then leaves.
@@ -86,11 +86,11 @@ impl<P: ChatBackend> TerminalChat<P> {
         self.notice = None;
         if self.turn.is_some() && !self.is_cancelling {
             self.cancel().await?;
-            return Ok(ChatFlow::GoOn);
+            return Ok(ChatFlow::Continue);
         }
         if !self.editor.is_empty() {
             self.editor.take();
-            return Ok(ChatFlow::GoOn);
+            return Ok(ChatFlow::Continue);
         }
         if leave_key == Some(KeyPress::Interrupt) {
             self.leave_with_signal(StopSignal::Interrupt)?;
@@ -98,7 +98,7 @@ impl<P: ChatBackend> TerminalChat<P> {
         }
         self.notice = Some(LEAVE_AGAIN_NOTICE.to_owned());
         self.leaves_again = Some(KeyPress::Interrupt);
-        Ok(ChatFlow::GoOn)
+        Ok(ChatFlow::Continue)
     }
 
     /// Cancels the turn. Queued inputs return to the prompt instead of starting.
@@ -133,7 +133,7 @@ impl<P: ChatBackend> TerminalChat<P> {
     async fn submit_line(&mut self) -> Result<ChatFlow, CliError> {
         let line = self.editor.take();
         if line.trim().is_empty() {
-            return Ok(ChatFlow::GoOn);
+            return Ok(ChatFlow::Continue);
         }
         self.history.remember(&line);
         self.editor.remember(&line);
@@ -170,7 +170,7 @@ impl<P: ChatBackend> TerminalChat<P> {
             ChatCommand::Export(file) => self.export(file).await?,
             ChatCommand::Plain(typed) => return self.execute_common(typed).await,
         }
-        Ok(ChatFlow::GoOn)
+        Ok(ChatFlow::Continue)
     }
 
     /// Executes a command that all chats have, or sends the input.
@@ -201,7 +201,7 @@ impl<P: ChatBackend> TerminalChat<P> {
                 .await?
             }
         }
-        Ok(ChatFlow::GoOn)
+        Ok(ChatFlow::Continue)
     }
 
     /// Lists the agents, and marks the current one.

@@ -271,26 +271,14 @@ impl LineServer<'_> {
             .iter()
             .position(|question| question.request.id == approval)
         else {
-            let error = CliError::usage(format!(
-                "There is no open approval request \
-                `{approval}`."
-            ));
-            return self.write_error(
-                line,
-                None,
-                &error.suggest("Copy the request's `approval` unchanged."),
-            );
+            let error = CliError::usage(format!("There is no open approval request `{approval}`."))
+                .suggest("Copy the request's `approval` unchanged.");
+            return self.write_error(line, None, &error);
         };
         let Some(answer) = parse_answer(answer, &self.questions[position].request) else {
-            let error = CliError::usage(format!(
-                "The approval request does not offer \
-                `{answer}`."
-            ));
-            return self.write_error(
-                line,
-                None,
-                &error.suggest("The request is still open. Use a value of its `offers`."),
-            );
+            let error = CliError::usage(format!("The approval request does not offer `{answer}`."))
+                .suggest("The request is still open. Use a value of its `offers`.");
+            return self.write_error(line, None, &error);
         };
         self.questions.swap_remove(position).answer(answer);
         Ok(())
