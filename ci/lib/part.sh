@@ -3,7 +3,7 @@
 
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 exec </dev/null
-GDN=$(realpath "${GDN:-target/debug/gdn}")
+GDN=$(realpath -m "${GDN:-target/debug/gdn}")
 export GDN
 if [ -z "${GOONDAN_STATE_ROOT:-}" ]; then
   GOONDAN_STATE_ROOT=$(mktemp -d)
