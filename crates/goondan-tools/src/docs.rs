@@ -50,6 +50,16 @@ The model sees each export as `resource__export`. File tools work inside the age
     directory. A path that leads out of it,
 including through symbolic links, fails with `E_TOOL_PATH_ESCAPE`. A parameter in \
     **bold** is required.
+
+Calls of one answer that use the same files run one after another, in the order of the answer. \
+    Only one call at a time changes
+a file, across all agents and conversations of the process. A write fails with `E_TOOL_STALE` if \
+    another conversation has
+changed the file since this one read it (`staleWrites` in the config of `fs` and `file-system`). \
+    Edits follow links; deleting
+removes the link itself. A file is replaced as a whole, except a file with several hard links, \
+    which is written in place.
+
 [Limits](limits.md#tool-calls) lists sizes and counts beyond the parameters here.
 
 A Rust program that embeds `goondan` can register tools and run them without a swarm: [the \

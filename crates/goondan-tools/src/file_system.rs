@@ -10,11 +10,12 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::atomic_write::replace;
 use crate::builtin_tool::BuiltinTool;
 use crate::errors::{self, blocking};
+use crate::file_changes::{FileChangeLock, read_text, replace};
+use crate::fs::with_warning;
 use crate::output_capture::without_cut_end;
-use crate::paths::{ExtraRoots, FileRoot, ResolvedPath};
+use crate::paths::{FileRoot, FileToolSettings, ResolvedPath};
 use crate::tool_operation::{ToolExport, ToolOperation, titled};
 use goondan_core::nofollow_fs::{DirectoryEntryKind, DirectoryHandle};
 
@@ -24,10 +25,10 @@ const MAX_DIRECTORY_ENTRIES: usize = 10_000;
 pub(crate) const BUILTIN: BuiltinTool = BuiltinTool {
     name: "file-system",
     about: "Reads, writes and lists files inside the working directory.",
-    config: ExtraRoots::ROOTS_CONFIG_KEY,
+    config: FileToolSettings::CONFIG_KEYS,
     error_message_limit: Some(2000),
     open: |opening| {
-        let roots: Arc<ExtraRoots> = Arc::new(opening.config()?);
+        let roots: Arc<FileToolSettings> = Arc::new(opening.config()?);
         Ok(vec![
             ToolExport::new::<ReadTextFile>("read", &roots)
                 .needs(Permission::Read)
@@ -56,11 +57,23 @@ struct ReadTextFile {
 }
 
 impl ToolOperation for ReadTextFile {
-    type Shared = ExtraRoots;
+    type Shared = FileToolSettings;
 
-    async fn run(self, ctx: &ToolContext, roots: &ExtraRoots) -> Result<ToolOutput, ToolError> {
-        let root = roots.of(ctx)?;
-        blocking(move || read(&root, &root.resolve(&self.path)?, self.max_bytes)).await
+    async fn run(
+        self,
+        ctx: &ToolContext,
+        roots: &FileToolSettings,
+    ) -> Result<ToolOutput, ToolError> {
+        let (root, guard) = (roots.of(ctx)?, roots.guard(ctx));
+        blocking(move || {
+            let resolved = root.resolve(&self.path)?;
+            let output = read(&root, &resolved, self.max_bytes)?;
+            if let Ok(content) = read_text(&root, &resolved) {
+                guard.note_read(&resolved.path, &content);
+            }
+            Ok(output)
+        })
+        .await
     }
 }
 
@@ -78,7 +91,7 @@ fn read(root: &FileRoot, resolved: &ResolvedPath, max_bytes: u32) -> Result<Tool
         &bytes
     };
     let output = json!({
-        "path": resolved.path,
+        "path": lossy(&resolved.path),
         "size": metadata.len(),
         "truncated": truncated,
         "content": String::from_utf8_lossy(kept),
@@ -102,22 +115,36 @@ struct WriteTextFile {
 }
 
 impl ToolOperation for WriteTextFile {
-    type Shared = ExtraRoots;
+    type Shared = FileToolSettings;
 
-    async fn run(self, ctx: &ToolContext, roots: &ExtraRoots) -> Result<ToolOutput, ToolError> {
-        let root = roots.of(ctx)?;
+    async fn run(
+        self,
+        ctx: &ToolContext,
+        roots: &FileToolSettings,
+    ) -> Result<ToolOutput, ToolError> {
+        let (root, guard) = (roots.of(ctx)?, roots.guard(ctx));
         blocking(move || {
             let resolved = root.resolve(&self.path)?;
+            let _lock = FileChangeLock::acquire([&resolved]);
             root.create_parents(&resolved)?;
+            let before = read_text(&root, &resolved).ok();
+            // Appending undoes no change.
+            let warning = match before.as_deref().filter(|_| !self.append) {
+                Some(before) => guard.check(&resolved, before)?,
+                None => None,
+            };
             let size = if self.append {
                 append(&root, &resolved, self.content.as_bytes())?
             } else {
                 replace(&root, &resolved, self.content.as_bytes())?;
                 self.content.len() as u64
             };
+            let kept = before.filter(|_| self.append).unwrap_or_default();
+            guard.note_written(&resolved.path, &(kept + &self.content));
             let output = json!({
-                "path": resolved.path, "size": size, "written": true, "append": self.append,
+                "path": lossy(&resolved.path), "size": size, "written": true, "append": self.append,
             });
+            let output = with_warning(output, warning);
             Ok(titled(format!("Wrote {}", resolved.given), output))
         })
         .await
@@ -153,9 +180,13 @@ struct ListDirectory {
 }
 
 impl ToolOperation for ListDirectory {
-    type Shared = ExtraRoots;
+    type Shared = FileToolSettings;
 
-    async fn run(self, ctx: &ToolContext, roots: &ExtraRoots) -> Result<ToolOutput, ToolError> {
+    async fn run(
+        self,
+        ctx: &ToolContext,
+        roots: &FileToolSettings,
+    ) -> Result<ToolOutput, ToolError> {
         let root = roots.of(ctx)?;
         blocking(move || {
             let resolved = root.resolve(&self.path)?;
@@ -221,7 +252,7 @@ impl ListDirectory {
         listed.truncate(MAX_DIRECTORY_ENTRIES);
         let entries: Vec<Value> = listed.into_iter().map(entry_json).collect();
         let title = format!("Listed {} ({})", resolved.given, entries.len());
-        let mut output = json!({"path": resolved.path, "recursive": self.recursive, "count": entries.len(), "entries": entries});
+        let mut output = json!({"path": lossy(&resolved.path), "recursive": self.recursive, "count": entries.len(), "entries": entries});
         if truncated {
             output["truncated"] = json!(true);
         }
@@ -232,8 +263,10 @@ impl ListDirectory {
 /// Returns the JSON of an entry for the model.
 fn entry_json(entry: ListedEntry) -> Value {
     match entry.size {
-        Some(size) => json!({"name": entry.name, "path": entry.path, "type": "file", "size": size}),
-        None => json!({"name": entry.name, "path": entry.path, "type": "dir"}),
+        Some(size) => {
+            json!({"name": entry.name, "path": lossy(&entry.path), "type": "file", "size": size})
+        }
+        None => json!({"name": entry.name, "path": lossy(&entry.path), "type": "dir"}),
     }
 }
 
@@ -250,9 +283,13 @@ struct MakeDirectory {
 }
 
 impl ToolOperation for MakeDirectory {
-    type Shared = ExtraRoots;
+    type Shared = FileToolSettings;
 
-    async fn run(self, ctx: &ToolContext, roots: &ExtraRoots) -> Result<ToolOutput, ToolError> {
+    async fn run(
+        self,
+        ctx: &ToolContext,
+        roots: &FileToolSettings,
+    ) -> Result<ToolOutput, ToolError> {
         let root = roots.of(ctx)?;
         blocking(move || {
             let resolved = root.resolve(&self.path)?;
@@ -267,11 +304,16 @@ impl ToolOperation for MakeDirectory {
                 )?;
             }
             let output =
-                json!({"path": resolved.path, "created": !existed, "recursive": self.recursive});
+                json!({"path": lossy(&resolved.path), "created": !existed, "recursive": self.recursive});
             Ok(titled(format!("Created {}", resolved.given), output))
         })
         .await
     }
+}
+
+/// Returns a path for a result, with U+FFFD for what is not UTF-8.
+fn lossy(path: &Path) -> std::borrow::Cow<'_, str> {
+    path.to_string_lossy()
 }
 
 fn default_max_bytes() -> u32 {

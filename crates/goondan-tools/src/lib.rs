@@ -10,7 +10,6 @@
 #![allow(missing_docs, reason = "internal crate")]
 
 mod agents;
-mod atomic_write;
 mod automation;
 mod background_processes;
 mod bash;
@@ -26,6 +25,7 @@ pub mod docs;
 mod encoding;
 mod errors;
 mod executable;
+mod file_changes;
 mod file_system;
 mod fs;
 mod host_capabilities;

@@ -16,6 +16,7 @@ use goondan_spec::Code;
 use serde::Deserialize;
 
 use crate::errors;
+use crate::file_changes::{StaleWriteGuard, StaleWritePolicy};
 use goondan_core::nofollow_fs::{
     DirectoryEntryKind, DirectoryHandle, EntryMetadata, FileOpenMode, metadata_beneath,
     open_beneath, open_regular_file,
@@ -30,23 +31,39 @@ pub(crate) struct FileRoot {
     others: Vec<PathBuf>,
 }
 
-/// Directories that a tool's config permits in addition to the working directory (`config.roots`).
+/// Config of a file tool.
 #[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct ExtraRoots {
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct FileToolSettings {
     /// Additional directories that the tool may access. Relative paths start at the project; `~/`
     /// is the home directory.
     #[serde(default)]
     roots: Vec<String>,
+    /// Treatment of a write to a file that another conversation has changed.
+    #[serde(default)]
+    stale_writes: StaleWritePolicy,
 }
 
-impl ExtraRoots {
-    /// The key for the documentation.
-    pub(crate) const ROOTS_CONFIG_KEY: &[(&str, &str)] = &[(
-        "roots",
-        "a list of directories, relative to the project or starting with `~/`, that calls may use \
-        by absolute path in addition to the working directory",
-    )];
+impl FileToolSettings {
+    /// The keys for the documentation.
+    pub(crate) const CONFIG_KEYS: &[(&str, &str)] = &[
+        (
+            "roots",
+            "a list of directories, relative to the project or starting with `~/`, that calls may \
+            use by absolute path in addition to the working directory",
+        ),
+        (
+            "staleWrites",
+            "effect of a write to a file that another conversation has changed since this \
+            one read it: `deny` (default; `E_TOOL_STALE` shows the change), `warn` (the result \
+            shows the change) or `allow`",
+        ),
+    ];
+
+    /// Returns the stale-write guard for the conversation of a call.
+    pub(crate) fn guard(&self, ctx: &ToolContext) -> StaleWriteGuard {
+        StaleWriteGuard::of(ctx, self.stale_writes)
+    }
 
     /// Returns the permitted directories of a call. Missing directories are ignored.
     pub(crate) fn of(&self, ctx: &ToolContext) -> Result<FileRoot, ToolError> {
@@ -163,6 +180,41 @@ impl FileRoot {
         }
     }
 
+    /// Returns `path` for a result: relative to the root, with U+FFFD for what is not UTF-8.
+    pub(crate) fn shown(&self, path: &Path) -> String {
+        self.relative(path).to_string_lossy().into_owned()
+    }
+
+    /// Resolves `given` like [`FileRoot::resolve`], but does not follow a link in the last
+    /// component. For operations on a name, such as deleting.
+    pub(crate) fn resolve_name(&self, given: &str) -> Result<ResolvedPath, ToolError> {
+        let path = Path::new(given);
+        let Some(name) = path.file_name().filter(|_| !ends_in_separator(given)) else {
+            return self.resolve(given);
+        };
+        let parent = match path.parent().map(Path::to_string_lossy) {
+            Some(parent) if !parent.is_empty() => parent.into_owned(),
+            _ => ".".to_owned(),
+        };
+        let parent = self.resolve(&parent).map_err(|error| {
+            match error.code.as_deref() == Some(Code::TOOL_PATH_ESCAPE.as_str()) {
+                true => self.escape_error(given),
+                false => error,
+            }
+        })?;
+        let path = parent.path.join(name);
+        if !path.is_symlink() {
+            return self.resolve(given);
+        }
+        if is_protected(self.relative(&path)) {
+            return Err(protected_directory_error(given));
+        }
+        Ok(ResolvedPath {
+            given: given.to_owned(),
+            path,
+        })
+    }
+
     /// Opens a regular file for reading, and returns its metadata.
     pub(crate) fn open(&self, resolved: &ResolvedPath) -> Result<(File, Metadata), ToolError> {
         let what = format!("read `{}`", resolved.given);
@@ -265,17 +317,35 @@ impl FileRoot {
         work: impl FnOnce(&DirectoryHandle, &OsStr) -> io::Result<T>,
     ) -> Result<T, ToolError> {
         self.check_again(resolved)?;
+        let done = self.with_parent(resolved, work);
+        self.explain(resolved, what, done)
+    }
+
+    /// Works like [`FileRoot::in_folder`], for a path from [`FileRoot::resolve_name`] whose last
+    /// component is a link.
+    pub(crate) fn in_folder_of_name<T>(
+        &self,
+        resolved: &ResolvedPath,
+        what: &str,
+        work: impl FnOnce(&DirectoryHandle, &OsStr) -> io::Result<T>,
+    ) -> Result<T, ToolError> {
+        self.with_parent(resolved, work)
+            .map_err(|error| errors::io(what, &error))
+    }
+
+    /// Opens the parent directory of `resolved` without following links, and runs `work` with it.
+    fn with_parent<T>(
+        &self,
+        resolved: &ResolvedPath,
+        work: impl FnOnce(&DirectoryHandle, &OsStr) -> io::Result<T>,
+    ) -> io::Result<T> {
         let name = resolved
             .path
             .file_name()
             .filter(|_| !self.is_base(resolved));
-        let name = name.ok_or_else(|| errors::io(what, &io::ErrorKind::IsADirectory.into()))?;
-        let folder = DirectoryHandle::open_parent(self.base_of(&resolved.path), &resolved.path);
-        self.explain(
-            resolved,
-            what,
-            folder.and_then(|folder| work(&folder, name)),
-        )
+        let name = name.ok_or(io::ErrorKind::IsADirectory)?;
+        let folder = DirectoryHandle::open_parent(self.base_of(&resolved.path), &resolved.path)?;
+        work(&folder, name)
     }
 
     /// If a path now leads elsewhere, reports that as the cause of a failure.
@@ -338,6 +408,11 @@ impl FileRoot {
             "use a path relative to the working directory, without `..` or links that leave it",
         )
     }
+}
+
+/// Returns true if `path` names a directory by a separator or a dot at its end.
+fn ends_in_separator(path: &str) -> bool {
+    path.ends_with(std::path::is_separator) || path.ends_with("/.")
 }
 
 /// Returns true if a path below the root is in the directory of a project's approvals. Write access
@@ -587,7 +662,7 @@ mod tests {
 
     #[test]
     fn writing_under_links_that_come_and_go_lets_nothing_out() {
-        use crate::atomic_write::{create, remove, replace};
+        use crate::file_changes::{create, remove, replace};
         let (dir, root) = while_links_come_and_go(20, |root, round| {
             let Ok(resolved) = root.resolve(&format!("a/b/new-{}", round % 7)) else {
                 return false;
@@ -640,7 +715,7 @@ mod tests {
 
     #[test]
     fn a_link_that_is_there_already_gets_no_content() {
-        use crate::atomic_write::{create, remove, replace};
+        use crate::file_changes::{create, remove, replace};
         let (dir, root) = tree();
         let resolved = root.resolve("a/b/secret").unwrap();
         symlink(dir.path().join("out/secret"), &resolved.path).unwrap();

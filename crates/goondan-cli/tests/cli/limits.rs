@@ -870,8 +870,28 @@ const CONSTANTS: &[(&str, &str, &str)] = &[
     ),
     (
         "bytes of a file that `fs__edit` and `fs__apply_patch` change",
-        "src/atomic_write.rs",
+        "src/file_changes/mod.rs",
         "MAX_TEXT_FILE_BYTES",
+    ),
+    (
+        "attempts to change a file that another program changes at the same time",
+        "src/file_changes/mod.rs",
+        "MAX_CHANGE_ATTEMPTS",
+    ),
+    (
+        "bytes of a file that `staleWrites` guards",
+        "file_changes/versions.rs",
+        "MAX_GUARDED_FILE_BYTES",
+    ),
+    (
+        "pairs of a conversation and a file that `staleWrites` remembers",
+        "file_changes/versions.rs",
+        "MAX_SEEN_VERSIONS",
+    ),
+    (
+        "bytes of a line of a file that `fs__grep` searches",
+        "fs/search.rs",
+        "MAX_LINE_BYTES",
     ),
     (
         "bytes that `fs__grep` finds",

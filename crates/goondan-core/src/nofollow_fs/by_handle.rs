@@ -6,14 +6,14 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use nix::dir::Dir;
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, OFlag, openat, renameat};
+use nix::fcntl::{AtFlags, OFlag, openat, readlinkat, renameat};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstatat, mkdirat};
-use nix::unistd::{UnlinkatFlags, linkat, unlinkat};
+use nix::unistd::{UnlinkatFlags, linkat, symlinkat, unlinkat};
 
 use super::{DirectoryEntryKind, EntryMetadata, FileOpenMode};
 
@@ -156,6 +156,8 @@ impl DirectoryHandle {
                 permissions: permissions(&stat),
                 size: u64::try_from(stat.st_size).unwrap_or(0),
                 modified: modified(&stat),
+                // The type of this field differs between systems.
+                links: stat.st_nlink.into(),
             })),
             Err(Errno::ENOENT) => Ok(None),
             Err(error) => Err(error.into()),
@@ -176,6 +178,22 @@ impl DirectoryHandle {
     /// Fails if the new name exists.
     pub fn link(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
         Ok(linkat(&self.0, from, &self.0, to, AtFlags::empty())?)
+    }
+
+    /// Creates a symbolic link to `target`.
+    ///
+    /// # Errors
+    /// Fails if the name exists.
+    pub fn make_symlink(&self, target: &Path, name: &OsStr) -> io::Result<()> {
+        Ok(symlinkat(target, &self.0, name)?)
+    }
+
+    /// Returns the target of a symbolic link, as it is stored.
+    ///
+    /// # Errors
+    /// Fails if the entry is not a symbolic link.
+    pub fn symlink_target(&self, name: &OsStr) -> io::Result<PathBuf> {
+        Ok(readlinkat(&self.0, name)?.into())
     }
 
     /// Removes a file, or a link itself.

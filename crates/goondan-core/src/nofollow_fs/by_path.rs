@@ -105,6 +105,7 @@ impl DirectoryHandle {
             size: metadata.len(),
             modified: metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH),
             permissions: metadata.permissions(),
+            links: 1,
         }))
     }
 
@@ -122,6 +123,22 @@ impl DirectoryHandle {
     /// Fails if the new name exists.
     pub fn link(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
         fs::hard_link(self.0.join(from), self.0.join(to))
+    }
+
+    /// Creates a symbolic link to `target`. Not supported on this system.
+    ///
+    /// # Errors
+    /// Always fails.
+    pub fn make_symlink(&self, _target: &Path, _name: &OsStr) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Returns the target of a symbolic link, as it is stored.
+    ///
+    /// # Errors
+    /// Fails if the entry is not a symbolic link.
+    pub fn symlink_target(&self, name: &OsStr) -> io::Result<PathBuf> {
+        fs::read_link(self.0.join(name))
     }
 
     /// Removes a file, or a link itself.

@@ -58,6 +58,8 @@ pub struct EntryMetadata {
     pub size: u64,
     /// Time of the last change.
     pub modified: SystemTime,
+    /// Number of hard links. Always 1 where the system does not report it.
+    pub links: u64,
 }
 
 /// Opens a resolved path below `base` without following links. A link inserted at the same time
@@ -133,11 +135,41 @@ impl DirectoryHandle {
         content: &[u8],
         mode: Option<Permissions>,
     ) -> io::Result<()> {
+        self.write_atomically_if(name, content, mode, || Ok(true))
+            .map(drop)
+    }
+
+    /// Writes a file like [`DirectoryHandle::write_atomically`] if `is_current` returns true. The
+    /// check runs just before the file gets its name. Returns whether the file was written.
+    ///
+    /// # Errors
+    /// Fails if the check fails, or if the file cannot be written or renamed.
+    pub fn write_atomically_if(
+        &self,
+        name: &OsStr,
+        content: &[u8],
+        mode: Option<Permissions>,
+        is_current: impl FnOnce() -> io::Result<bool>,
+    ) -> io::Result<bool> {
         let (mut draft, file) = TemporaryFile::new(self)?;
         fill(file, content, mode)?;
+        if !is_current()? {
+            return Ok(false);
+        }
         self.rename(draft.name.as_ref(), name)?;
         draft.gone = true;
-        Ok(())
+        Ok(true)
+    }
+
+    /// Replaces the contents of an existing file in place, so that its other hard links also see
+    /// them. Readers can see a part of the new contents.
+    ///
+    /// # Errors
+    /// Fails if the entry is a link, or if it cannot be written.
+    pub fn overwrite(&self, name: &OsStr, content: &[u8]) -> io::Result<()> {
+        let mut file = self.open_file(name, FileOpenMode::Write)?;
+        file.write_all(content)?;
+        file.set_len(content.len() as u64)
     }
 
     /// Writes a file like [`DirectoryHandle::write_atomically`].

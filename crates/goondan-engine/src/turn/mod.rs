@@ -1,6 +1,7 @@
 //! One turn: takes an event, runs steps, and returns a [`TurnResult`] (rule M1).
 
 pub(crate) mod budget;
+mod call_order;
 mod conversation_cache;
 pub(crate) mod facts;
 pub(crate) mod instance;

@@ -16,6 +16,7 @@ use crate::plan::ModelPlan;
 use crate::policy::redact::SecretRedactor;
 use crate::tooling::dispatch::{self, ToolCallContext};
 use crate::tooling::registry::ToolCatalog;
+use crate::turn::call_order::CallOrder;
 use crate::turn::model_call::{ModelAnswer, ModelCall, ModelCallError, turn_error};
 use crate::turn::model_call_timing::{ModelCallStart, ModelCallTiming};
 use crate::turn::{TurnContext, cancelled, instructions, store_failed};
@@ -411,15 +412,20 @@ fn redact_answer(redactor: &SecretRedactor, answer: &mut ModelAnswer) {
     }
 }
 
-/// Runs the calls of `message` concurrently, up to the agent's limit. Results are in call order
-/// (rule T9).
+/// Runs the calls of `message` concurrently, up to the agent's limit. Calls that touch the same
+/// files run in call order. Results are in call order (rule T9).
 async fn run_calls(
     context: &StepContext<'_>,
     message: &Arc<Message>,
 ) -> Result<Vec<ToolCallResult>, TurnError> {
     let limit = context.turn.facts.agent.max_parallel_tool_calls;
-    let calls = message.tool_calls().cloned().enumerate();
-    let running = calls.map(|(index, call)| run_call(context, message, index, call));
+    let calls: Vec<ToolCall> = message.tool_calls().cloned().collect();
+    let order = CallOrder::of(&calls, &context.catalog, &context.turn.facts.workdir).await;
+    let order = &order;
+    let running = calls.into_iter().enumerate().map(async |(index, call)| {
+        let _running = order.start(index).await;
+        run_call(context, message, index, call).await
+    });
     let results: Vec<_> = futures::stream::iter(running)
         .buffered(limit)
         .collect()

@@ -85,6 +85,20 @@ codes! {
         ),
         next: "Read the file again, and copy the text without the line numbers.",
     }
+    /// Another conversation or program changed the file.
+    TOOL_STALE = "E_TOOL_STALE" {
+        why: "Another conversation changed the file after this one read it, or another program \
+            changed it during the call. The message shows the change if the earlier text is still \
+            known. Nothing was changed.",
+        example: call(
+            "fs__write {\"path\": \"notes.md\", \"content\": \"my old copy\"}\n",
+            "fs__read {\"path\": \"notes.md\"}\n\
+            fs__write {\"path\": \"notes.md\", \"content\": \"the current text, changed\"}\n",
+        ),
+        next: "Check that the change still fits, and repeat the call. To get only a warning, set \
+            `staleWrites: warn` in the Tool's `spec.config`.",
+        more: Some("tools.md#fs"),
+    }
     /// A patch cannot be applied.
     TOOL_PATCH = "E_TOOL_PATCH" {
         why: "The patch does not have the format of `fs__apply_patch`, contains a file twice, or \

@@ -532,7 +532,8 @@ pub(crate) struct AgentSpec {
     extensions: Option<Vec<ExtensionUseShape>>,
     /// The permission rules for the agent's tool calls.
     permissions: Option<PermissionsShape>,
-    /// The maximum number of tool calls of one step that run in parallel. Other calls wait.
+    /// The maximum number of tool calls of one step that run in parallel. Other calls wait. Calls
+    /// that change the same file run one after another, in the order of the answer.
     #[schemars(range(min = 1), extend("default" = DEFAULT_PARALLEL_TOOL_CALLS))]
     max_parallel_tool_calls: Option<u64>,
     /// Tools, written `tool__export`. A text answer ends a turn only after one of them has

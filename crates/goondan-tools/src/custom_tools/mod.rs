@@ -22,9 +22,9 @@ use serde_json::{Value, json};
 use self::library::LoadedLibraries;
 use self::template::{ToolTemplate, scaffold};
 use self::tool_catalog::{FoundCustomTool, TOOL_MANIFEST_FILE};
-use crate::atomic_write::{make_executable, replace};
 use crate::builtin_tool::BuiltinTool;
 use crate::errors::{self, blocking};
+use crate::file_changes::{make_executable, replace};
 use crate::paths::FileRoot;
 use crate::sandbox::ProgramLauncher;
 use crate::shell;
@@ -220,7 +220,7 @@ impl ToolOperation for CreateCustomTool {
         let scaffold = scaffold(self.template, &self.name, &self.description);
         let files = scaffold.files.iter().map(|(path, content, _)| {
             let path = format!("{shelf}/{}/{path}", self.name);
-            crate::atomic_write::diff(&path, "", content)
+            crate::file_changes::diff(&path, "", content)
         });
         Ok(Some(files.collect()))
     }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use goondan_core::ports::tool::ToolError;
 use goondan_spec::{CustomTool, Diagnostic};
 
-use crate::atomic_write::read_text;
+use crate::file_changes::read_text;
 use crate::paths::FileRoot;
 
 /// The file that makes a directory a custom tool.

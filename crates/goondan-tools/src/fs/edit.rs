@@ -8,10 +8,11 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 use serde_json::{Value, json};
 
-use crate::atomic_write::{diff, read_text, replace};
+use super::with_warning;
 use crate::diff::DiffStat;
 use crate::errors::{self, blocking};
-use crate::paths::ExtraRoots;
+use crate::file_changes::{FileChangeLock, change_text, diff, read_text};
+use crate::paths::FileToolSettings;
 use crate::scalar_text::scalar;
 use crate::tool_operation::{ToolOperation, titled};
 
@@ -46,12 +47,12 @@ fn read_text_or_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Str
 }
 
 impl ToolOperation for EditFile {
-    type Shared = ExtraRoots;
+    type Shared = FileToolSettings;
 
     async fn preview(
         self,
         ctx: &ToolContext,
-        roots: &ExtraRoots,
+        roots: &FileToolSettings,
     ) -> Result<Option<String>, ToolError> {
         let root = roots.of(ctx)?;
         blocking(move || {
@@ -63,16 +64,27 @@ impl ToolOperation for EditFile {
         .await
     }
 
-    async fn run(self, ctx: &ToolContext, roots: &ExtraRoots) -> Result<ToolOutput, ToolError> {
-        let root = roots.of(ctx)?;
+    async fn run(
+        self,
+        ctx: &ToolContext,
+        roots: &FileToolSettings,
+    ) -> Result<ToolOutput, ToolError> {
+        let (root, guard) = (roots.of(ctx)?, roots.guard(ctx));
         blocking(move || {
             let resolved = root.resolve(&self.path)?;
-            let before = read_text(&root, &resolved)?;
-            let (after, line) = edited(&resolved.given, &before, &self.old_text, &self.new_text)?;
-            replace(&root, &resolved, after.as_bytes())?;
-            let diff = crate::diff::unified(&before, &after, 2);
+            let _lock = FileChangeLock::acquire([&resolved]);
+            let change = change_text(&root, &resolved, |before| {
+                let warning = guard.check(&resolved, before)?;
+                let (after, line) =
+                    edited(&resolved.given, before, &self.old_text, &self.new_text)?;
+                Ok((after, (line, warning)))
+            })?;
+            guard.note_written(&resolved.path, &change.after);
+            let (line, warning) = change.detail;
+            let diff = crate::diff::unified(&change.before, &change.after, 2);
             let metadata = DiffStat::of_hunks(&diff).metadata();
-            let output = json!({"path": root.relative(&resolved.path), "line": line, "diff": diff});
+            let output = json!({"path": root.shown(&resolved.path), "line": line, "diff": diff});
+            let output = with_warning(output, warning);
             Ok(ToolOutput {
                 metadata,
                 ..titled(format!("Edited {}", resolved.given), output)

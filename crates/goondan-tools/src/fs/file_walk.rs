@@ -2,17 +2,21 @@
 //! does not follow symbolic links.
 
 use std::num::NonZero;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::mpsc;
 
 use globset::{GlobBuilder, GlobMatcher};
 use goondan_core::ports::tool::ToolError;
+use goondan_spec::Code;
 use ignore::gitignore::Gitignore;
 use ignore::{DirEntry, WalkBuilder, WalkState};
 use tokio_util::sync::CancellationToken;
 
 use crate::errors;
 use crate::paths::FileRoot;
+
+/// Characters with a meaning in globs.
+const WILDCARDS: [char; 5] = ['*', '?', '[', '{', '\\'];
 
 /// Passes each regular file below `folder` (or `folder` itself) to a visitor, in no order. Each
 /// thread creates its own visitor, and all processors are used. `.gitignore` files above the root
@@ -93,10 +97,21 @@ pub(super) struct PathGlob {
 }
 
 impl PathGlob {
-    /// Parses a glob such as `*.{rs,toml}` or `src/**/*.rs`.
-    pub(super) fn new(glob: &str) -> Result<PathGlob, ToolError> {
-        let pattern = glob.strip_prefix("./").unwrap_or(glob);
-        let built = GlobBuilder::new(pattern).literal_separator(true).build();
+    /// Parses a glob for paths below `folder`, such as `*.{rs,toml}` or `src/**/*.rs`. An absolute
+    /// glob must be below `folder`.
+    ///
+    /// # Errors
+    /// Fails if the glob is invalid, leads out of `folder`, or begins with `!`.
+    pub(super) fn new(root: &FileRoot, folder: &Path, glob: &str) -> Result<PathGlob, ToolError> {
+        if glob.starts_with('!') {
+            return Err(errors::invalid(format!(
+                "the glob `{glob}` excludes files, which is not supported"
+            ))
+            .suggest("name the files to include, such as `*.rs`"));
+        }
+        let given = glob.strip_prefix("./").unwrap_or(glob);
+        let pattern = relative_glob(root, folder, given)?;
+        let built = GlobBuilder::new(&pattern).literal_separator(true).build();
         let matcher = built
             .map_err(|error| {
                 errors::invalid(format!("the glob `{glob}` is invalid: {}", error.kind()))
@@ -104,7 +119,7 @@ impl PathGlob {
             .compile_matcher();
         Ok(PathGlob {
             matcher,
-            name_alone: !pattern.contains('/'),
+            name_alone: !given.contains('/'),
         })
     }
 
@@ -117,4 +132,35 @@ impl PathGlob {
         }
         self.matcher.is_match(path)
     }
+}
+
+/// Returns a glob relative to `folder`. Fails if it leads elsewhere.
+fn relative_glob(root: &FileRoot, folder: &Path, glob: &str) -> Result<String, ToolError> {
+    let escape = || {
+        ToolError::new(format!(
+            "the glob `{glob}` leads out of the searched directory {}",
+            folder.display()
+        ))
+        .code(Code::TOOL_PATH_ESCAPE)
+        .suggest("use a glob relative to `path`, such as `src/**/*.rs`")
+    };
+    let home = match glob.strip_prefix("~/") {
+        Some(below) => Some(std::env::home_dir().ok_or_else(escape)?.join(below)),
+        None => None,
+    };
+    let path = home.as_deref().unwrap_or(Path::new(glob));
+    let is_parent = |part: &Component<'_>| *part == Component::ParentDir;
+    if !path.is_absolute() && !path.components().any(|part| is_parent(&part)) {
+        return Ok(glob.to_owned());
+    }
+    // The components before the first one with a wildcard are a path.
+    let is_plain = |part: &Component<'_>| !part.as_os_str().to_string_lossy().contains(WILDCARDS);
+    let plain: PathBuf = path.components().take_while(is_plain).collect();
+    let wild: PathBuf = path.components().skip_while(is_plain).collect();
+    if wild.components().any(|part| is_parent(&part)) {
+        return Err(escape());
+    }
+    let start = root.resolve(&folder.join(&plain).to_string_lossy())?.path;
+    let below = start.strip_prefix(folder).map_err(|_| escape())?;
+    Ok(below.join(&wild).to_string_lossy().into_owned())
 }

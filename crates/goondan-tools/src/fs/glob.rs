@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::file_walk::{PathGlob, files};
 use crate::errors::{self, blocking};
-use crate::paths::ExtraRoots;
+use crate::paths::FileToolSettings;
 use crate::tool_operation::{ToolOperation, titled};
 
 /// Maximum number of files in a result.
@@ -32,14 +32,18 @@ pub(super) struct GlobFiles {
 }
 
 impl ToolOperation for GlobFiles {
-    type Shared = ExtraRoots;
+    type Shared = FileToolSettings;
 
-    async fn run(self, ctx: &ToolContext, roots: &ExtraRoots) -> Result<ToolOutput, ToolError> {
+    async fn run(
+        self,
+        ctx: &ToolContext,
+        roots: &FileToolSettings,
+    ) -> Result<ToolOutput, ToolError> {
         let root = roots.of(ctx)?;
         let cancellation = ctx.cancellation.clone();
         blocking(move || {
-            let glob = PathGlob::new(&self.pattern)?;
             let resolved = root.resolve(&self.path)?;
+            let glob = PathGlob::new(&root, &resolved.path, &self.pattern)?;
             root.open_directory(&resolved)
                 .map_err(|error| errors::io(format_args!("search `{}`", self.path), &error))?;
             let fits = |file: &Path| glob.fits(file.strip_prefix(&resolved.path).unwrap_or(file));
@@ -53,7 +57,7 @@ impl ToolOperation for GlobFiles {
             let newest: Vec<_> = found
                 .iter()
                 .take(MAX_GLOB_FILES)
-                .map(|(_, file)| root.relative(file))
+                .map(|(_, file)| root.shown(file))
                 .collect();
             let output =
                 json!({"count": total, "files": newest, "truncated": total > MAX_GLOB_FILES});

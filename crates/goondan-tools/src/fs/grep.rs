@@ -15,7 +15,7 @@ use super::file_walk::{PathGlob, visit};
 use super::search::{SearchResultLine, SearchResults, search_file, searcher};
 use crate::errors::{self, blocking};
 use crate::mutex_lock::lock;
-use crate::paths::{ExtraRoots, FileRoot};
+use crate::paths::{FileRoot, FileToolSettings};
 use crate::tool_operation::{ToolOperation, titled};
 
 /// Maximum size of the result in bytes.
@@ -46,9 +46,13 @@ pub(super) struct GrepFiles {
 }
 
 impl ToolOperation for GrepFiles {
-    type Shared = ExtraRoots;
+    type Shared = FileToolSettings;
 
-    async fn run(self, ctx: &ToolContext, roots: &ExtraRoots) -> Result<ToolOutput, ToolError> {
+    async fn run(
+        self,
+        ctx: &ToolContext,
+        roots: &FileToolSettings,
+    ) -> Result<ToolOutput, ToolError> {
         let root = roots.of(ctx)?;
         let cancellation = ctx.cancellation.clone();
         blocking(move || {
@@ -68,7 +72,9 @@ impl GrepFiles {
         cancellation: &CancellationToken,
     ) -> Result<GrepOutput, ToolError> {
         let matcher = RegexMatcherBuilder::new()
-            .line_terminator(Some(b'\n'))
+            .multi_line(true)
+            // `$` also matches before CRLF.
+            .crlf(true)
             .build(&self.pattern)
             .map_err(|error| {
                 errors::invalid(format!(
@@ -76,8 +82,11 @@ impl GrepFiles {
                     self.pattern
                 ))
             })?;
-        let include = self.include.as_deref().map(PathGlob::new).transpose()?;
         let resolved = root.resolve(&self.path)?;
+        let include = self.include.as_deref();
+        let include = include
+            .map(|glob| PathGlob::new(root, &resolved.path, glob))
+            .transpose()?;
         let metadata = std::fs::symlink_metadata(&resolved.path);
         metadata.map_err(|error| errors::io(format_args!("search `{}`", self.path), &error))?;
         let fits = |file: &Path| {
@@ -91,26 +100,34 @@ impl GrepFiles {
             include.as_ref().is_none_or(|glob| glob.fits(below))
         };
         let hits = Mutex::new(SearchResults::new(self.max_matches));
+        let failure = Mutex::new(None);
         visit(root, &resolved.path, cancellation, || {
             let (mut searcher, matcher) = (searcher(usize::from(self.context)), matcher.clone());
-            let (hits, fits) = (&hits, &fits);
+            let (hits, fits, failure) = (&hits, &fits, &failure);
+            let searched = resolved.path.as_path();
             move |file: &Path| {
                 if fits(file) && lock(hits).may_include(file) {
-                    // Unreadable files are skipped.
-                    let Ok(opened) = root.open_found(file) else {
-                        return;
-                    };
-                    let lines = search_file(&mut searcher, &matcher, &opened, self.max_matches);
-                    lock(hits).add(file, lines);
+                    let lines = root.open_found(file).and_then(|opened| {
+                        search_file(&mut searcher, &matcher, &opened, self.max_matches)
+                    });
+                    match lines {
+                        Ok(lines) => lock(hits).add(file, lines),
+                        Err(error) if file == searched => *lock(failure) = Some(error),
+                        // In a directory, unreadable files are skipped.
+                        Err(_) => {}
+                    }
                 }
             }
         });
+        if let Some(error) = lock(&failure).take() {
+            return Err(errors::io(format_args!("search `{}`", self.path), &error));
+        }
         let mut output = GrepOutput {
             most: self.max_matches,
             ..GrepOutput::default()
         };
         for (file, lines) in lock(&hits).files() {
-            if !output.take(&root.relative(file).display().to_string(), lines) {
+            if !output.take(&root.shown(file), lines) {
                 break;
             }
         }
@@ -149,7 +166,7 @@ impl GrepOutput {
     fn take(&mut self, path: &str, lines: &[SearchResultLine]) -> bool {
         for line in lines {
             match line {
-                SearchResultLine::Match { .. }
+                SearchResultLine::Match { .. } | SearchResultLine::Binary
                     if self.matches >= self.most || self.text.len() >= MAX_GREP_OUTPUT_BYTES =>
                 {
                     self.full = true;
@@ -161,6 +178,10 @@ impl GrepOutput {
                 }
                 SearchResultLine::Beside { number, text } => {
                     let _ = writeln!(self.text, "{path}-{number}-{text}");
+                }
+                SearchResultLine::Binary => {
+                    self.matches += 1;
+                    let _ = writeln!(self.text, "{path}: matches in binary data, not shown");
                 }
                 SearchResultLine::Gap => self.text.push_str("--\n"),
             }

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::errors::{self, blocking};
-use crate::paths::ExtraRoots;
+use crate::paths::FileToolSettings;
 use crate::tool_operation::{ToolOperation, titled};
 
 /// Maximum number of entries in a result.
@@ -26,9 +26,13 @@ pub(super) struct ListFolder {
 }
 
 impl ToolOperation for ListFolder {
-    type Shared = ExtraRoots;
+    type Shared = FileToolSettings;
 
-    async fn run(self, ctx: &ToolContext, roots: &ExtraRoots) -> Result<ToolOutput, ToolError> {
+    async fn run(
+        self,
+        ctx: &ToolContext,
+        roots: &FileToolSettings,
+    ) -> Result<ToolOutput, ToolError> {
         let root = roots.of(ctx)?;
         blocking(move || {
             let resolved = root.resolve(&self.path)?;
@@ -46,7 +50,7 @@ impl ToolOperation for ListFolder {
                 .map(|(_, _, entry)| entry)
                 .collect();
             let mut output =
-                json!({"path": root.relative(&resolved.path), "count": total, "entries": shown});
+                json!({"path": root.shown(&resolved.path), "count": total, "entries": shown});
             if total > MAX_LISTED_ENTRIES {
                 output["note"] = json!(format!(
                     "the first {MAX_LISTED_ENTRIES} of {total} entries; use fs__glob to find the others"

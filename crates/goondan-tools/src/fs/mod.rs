@@ -14,20 +14,21 @@ mod write;
 use std::sync::Arc;
 
 use goondan_spec::kinds::Permission::{Read, Write};
+use serde_json::Value;
 
 use crate::builtin_tool::BuiltinTool;
-use crate::paths::ExtraRoots;
+use crate::paths::FileToolSettings;
 use crate::tool_operation::ToolExport;
 
 pub(crate) const BUILTIN: BuiltinTool = BuiltinTool {
     name: "fs",
     about: "Reads, searches and changes files inside the working directory.",
-    config: ExtraRoots::ROOTS_CONFIG_KEY,
+    config: FileToolSettings::CONFIG_KEYS,
     error_message_limit: Some(2000),
     // Large enough for the largest page of a file with line numbers.
     output_limit: Some(600_000),
     open: |opening| {
-        let roots: Arc<ExtraRoots> = Arc::new(opening.config()?);
+        let roots: Arc<FileToolSettings> = Arc::new(opening.config()?);
         Ok(vec![
             ToolExport::new::<read::ReadFilePage>("read", &roots)
                 .needs(Read)
@@ -50,6 +51,14 @@ pub(crate) const BUILTIN: BuiltinTool = BuiltinTool {
     },
     ..BuiltinTool::DEFAULT_ROW
 };
+
+/// Adds a warning of the stale-write guard to the result of a write.
+pub(crate) fn with_warning(mut output: Value, warning: Option<String>) -> Value {
+    if let Some(warning) = warning {
+        output["warning"] = Value::from(warning);
+    }
+    output
+}
 
 /// The working directory, which is the default path.
 fn here() -> String {

@@ -15,8 +15,9 @@ use serde::Deserialize;
 use super::line_reader::{FileLine, next_line};
 use crate::encoding::{FileEncoding, detect_encoding, encoding_error};
 use crate::errors::{self, blocking};
+use crate::file_changes::{MAX_GUARDED_FILE_BYTES, read_text};
 use crate::output_capture::without_cut_end;
-use crate::paths::{ExtraRoots, ResolvedPath};
+use crate::paths::{FileToolSettings, ResolvedPath};
 use crate::tool_operation::{ToolOperation, titled};
 
 /// Size of a page in bytes if no number of lines is requested.
@@ -44,10 +45,14 @@ pub(super) struct ReadFilePage {
 }
 
 impl ToolOperation for ReadFilePage {
-    type Shared = ExtraRoots;
+    type Shared = FileToolSettings;
 
-    async fn run(self, ctx: &ToolContext, roots: &ExtraRoots) -> Result<ToolOutput, ToolError> {
-        let root = roots.of(ctx)?;
+    async fn run(
+        self,
+        ctx: &ToolContext,
+        roots: &FileToolSettings,
+    ) -> Result<ToolOutput, ToolError> {
+        let (root, guard) = (roots.of(ctx)?, roots.guard(ctx));
         blocking(move || {
             let resolved = root.resolve(&self.path)?;
             let (file, metadata) = root.open(&resolved)?;
@@ -62,6 +67,12 @@ impl ToolOperation for ReadFilePage {
                 (_, kind) => return describe(&resolved, reader, metadata.len(), kind),
             }
             let page = self.page(&mut reader).map_err(failed)?;
+            // A page can be a part of the file; the guard compares the whole.
+            if metadata.len() <= MAX_GUARDED_FILE_BYTES as u64
+                && let Ok(content) = read_text(&root, &resolved)
+            {
+                guard.note_read(&resolved.path, &content);
+            }
             Ok(titled(
                 format!("Read {}", resolved.given),
                 self.text(&resolved, page)?.into(),

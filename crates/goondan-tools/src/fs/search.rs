@@ -5,11 +5,15 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use grep_matcher::{LineTerminator, Matcher as _};
 use grep_regex::RegexMatcher;
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkMatch};
 
 /// Maximum number of bytes shown of a line.
 const MAX_SHOWN_LINE_BYTES: usize = 500;
+
+/// Maximum number of bytes in a line of a searched file.
+const MAX_LINE_BYTES: usize = 16 * 1024 * 1024;
 
 /// A line of a result.
 #[derive(Debug, PartialEq, Eq)]
@@ -20,6 +24,8 @@ pub(super) enum SearchResultLine {
     Beside { number: u64, text: String },
     /// A gap between lines.
     Gap,
+    /// A match in binary data, which is not shown.
+    Binary,
 }
 
 /// The results of the first files in path order, up to a number of matches. Files are added in any
@@ -81,49 +87,66 @@ impl SearchResults {
 fn matches(lines: &[SearchResultLine]) -> usize {
     lines
         .iter()
-        .filter(|line| matches!(line, SearchResultLine::Match { .. }))
+        .filter(|line| {
+            matches!(
+                line,
+                SearchResultLine::Match { .. } | SearchResultLine::Binary
+            )
+        })
         .count()
 }
 
-/// Creates a searcher for text files. A file with a zero byte is not text.
+/// Creates a searcher. It also searches files that contain NUL bytes.
 pub(super) fn searcher(context: usize) -> Searcher {
     let mut builder = SearcherBuilder::new();
     builder
-        .binary_detection(BinaryDetection::quit(0))
+        .binary_detection(BinaryDetection::none())
+        .line_terminator(LineTerminator::crlf())
+        .heap_limit(Some(MAX_LINE_BYTES))
         .before_context(context)
         .after_context(context)
         .build()
 }
 
-/// Searches one file, up to one match more than the limit. An unreadable file has no matches.
+/// Searches one file, up to one match more than the limit.
+///
+/// # Errors
+/// Fails if the file cannot be read, or if a line exceeds [`MAX_LINE_BYTES`].
 pub(super) fn search_file(
     searcher: &mut Searcher,
     matcher: &RegexMatcher,
     file: &File,
     max_matches: u32,
-) -> Vec<SearchResultLine> {
+) -> io::Result<Vec<SearchResultLine>> {
     let mut lines = MatchCollector {
+        matcher,
         lines: Vec::new(),
         left: u64::from(max_matches) + 1,
     };
-    let _ = searcher.search_file(matcher, file, &mut lines);
-    lines.lines
+    searcher.search_file(matcher, file, &mut lines)?;
+    Ok(lines.lines)
 }
 
-struct MatchCollector {
+struct MatchCollector<'a> {
+    matcher: &'a RegexMatcher,
     lines: Vec<SearchResultLine>,
     /// Number of matches that are still collected.
     left: u64,
 }
 
-impl Sink for &mut MatchCollector {
+impl Sink for &mut MatchCollector<'_> {
     type Error = io::Error;
 
     fn matched(&mut self, _: &Searcher, line: &SinkMatch<'_>) -> Result<bool, io::Error> {
+        if is_binary(line.bytes()) {
+            self.lines.push(SearchResultLine::Binary);
+            return Ok(false);
+        }
         self.left -= 1;
+        let found = self.matcher.find(line.bytes()).ok().flatten();
         self.lines.push(SearchResultLine::Match {
             number: line.line_number().unwrap_or(0),
-            text: shown(line.bytes()),
+            text: shown(line.bytes(), found.map_or(0, |found| found.start())),
         });
         Ok(self.left > 0)
     }
@@ -131,7 +154,7 @@ impl Sink for &mut MatchCollector {
     fn context(&mut self, _: &Searcher, line: &SinkContext<'_>) -> Result<bool, io::Error> {
         self.lines.push(SearchResultLine::Beside {
             number: line.line_number().unwrap_or(0),
-            text: shown(line.bytes()),
+            text: shown(line.bytes(), 0),
         });
         Ok(true)
     }
@@ -142,13 +165,30 @@ impl Sink for &mut MatchCollector {
     }
 }
 
-/// Returns a line without its end, truncated if it is too long.
-fn shown(line: &[u8]) -> String {
-    let line = String::from_utf8_lossy(line);
+/// Returns true if a line is not text. A few NUL bytes in text do not make it binary.
+fn is_binary(line: &[u8]) -> bool {
+    let is_control = |byte: &u8| *byte < b' ' && !matches!(byte, 0 | b'\t' | b'\n' | b'\r' | 0x1b);
+    line.contains(&0) && (std::str::from_utf8(line).is_err() || line.iter().any(|b| is_control(b)))
+}
+
+/// Returns a line without its end. A long line is truncated to the part around the byte `found`.
+fn shown(line: &[u8], found: usize) -> String {
+    let (before, after) = line.split_at(found.min(line.len()));
+    let before = String::from_utf8_lossy(before).replace('\0', "\\0");
+    let line = before.clone() + &String::from_utf8_lossy(after).replace('\0', "\\0");
     let line = line.trim_end_matches(['\n', '\r']);
-    let end = line.floor_char_boundary(MAX_SHOWN_LINE_BYTES);
+    if line.len() <= MAX_SHOWN_LINE_BYTES {
+        return line.to_owned();
+    }
+    // The match begins in the first half of the shown part.
+    let start = match before.len() > MAX_SHOWN_LINE_BYTES / 2 {
+        true => line.floor_char_boundary(before.len() - MAX_SHOWN_LINE_BYTES / 4),
+        false => 0,
+    };
+    let end = line.floor_char_boundary(start + MAX_SHOWN_LINE_BYTES);
+    let less = if start > 0 { "[cut] " } else { "" };
     let more = if end < line.len() { " [cut]" } else { "" };
-    format!("{}{more}", &line[..end])
+    format!("{less}{}{more}", &line[start..end])
 }
 
 #[cfg(test)]

@@ -6,10 +6,11 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::atomic_write::{diff, read_text, replace};
+use super::with_warning;
 use crate::diff::DiffStat;
 use crate::errors::blocking;
-use crate::paths::ExtraRoots;
+use crate::file_changes::{FileChangeLock, diff, read_text, replace};
+use crate::paths::FileToolSettings;
 use crate::tool_operation::{ToolOperation, titled};
 
 /// Create a file or replace its whole content. Missing parent directories are created.
@@ -24,12 +25,12 @@ pub(super) struct WriteWholeFile {
 }
 
 impl ToolOperation for WriteWholeFile {
-    type Shared = ExtraRoots;
+    type Shared = FileToolSettings;
 
     async fn preview(
         self,
         ctx: &ToolContext,
-        roots: &ExtraRoots,
+        roots: &FileToolSettings,
     ) -> Result<Option<String>, ToolError> {
         let root = roots.of(ctx)?;
         blocking(move || {
@@ -44,19 +45,38 @@ impl ToolOperation for WriteWholeFile {
         .await
     }
 
-    async fn run(self, ctx: &ToolContext, roots: &ExtraRoots) -> Result<ToolOutput, ToolError> {
-        let root = roots.of(ctx)?;
+    async fn run(
+        self,
+        ctx: &ToolContext,
+        roots: &FileToolSettings,
+    ) -> Result<ToolOutput, ToolError> {
+        let (root, guard) = (roots.of(ctx)?, roots.guard(ctx));
         blocking(move || {
             let resolved = root.resolve(&self.path)?;
+            let _lock = FileChangeLock::acquire([&resolved]);
             root.create_parents(&resolved)?;
             let created = !resolved.path.exists();
             // If the previous contents are not text or too large, lines are not counted.
-            let before =
-                if created { Some(String::new()) } else { read_text(&root, &resolved).ok() };
+            let before = match created {
+                true => Some(String::new()),
+                false => read_text(&root, &resolved).ok(),
+            };
+            let warning = match before.as_deref().filter(|_| !created) {
+                Some(before) => guard.check(&resolved, before)?,
+                None => None,
+            };
             replace(&root, &resolved, self.content.as_bytes())?;
-            let output = json!({"path": root.relative(&resolved.path), "bytes": self.content.len(), "created": created});
-            let metadata = before.map(|before| DiffStat::of_texts(&before, &self.content).metadata()).unwrap_or_default();
-            Ok(ToolOutput { metadata, ..titled(format!("Wrote {}", resolved.given), output) })
+            guard.note_written(&resolved.path, &self.content);
+            let (path, bytes) = (root.shown(&resolved.path), self.content.len());
+            let output = json!({"path": path, "bytes": bytes, "created": created});
+            let output = with_warning(output, warning);
+            let metadata = before
+                .map(|before| DiffStat::of_texts(&before, &self.content).metadata())
+                .unwrap_or_default();
+            Ok(ToolOutput {
+                metadata,
+                ..titled(format!("Wrote {}", resolved.given), output)
+            })
         })
         .await
     }

@@ -16,10 +16,10 @@ use serde_json::{Value, json};
 
 use self::passages::NotePassage;
 use self::vector_cache::{VectorCache, cosine_similarity};
-use crate::atomic_write::read_text;
 use crate::builtin_tool::BuiltinTool;
 use crate::config_error::ConfigError;
 use crate::errors::{self, blocking};
+use crate::file_changes::read_text;
 use crate::host_capabilities;
 use crate::paths::FileRoot;
 use crate::tool_operation::{ToolExport, ToolOperation, titled};

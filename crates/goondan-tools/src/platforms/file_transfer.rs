@@ -14,8 +14,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::{PlatformClient, TimeLimit};
-use crate::atomic_write::replace;
 use crate::errors::{self, blocking};
+use crate::file_changes::replace;
 use crate::http::HttpToolRequest;
 use crate::paths::FileRoot;
 use crate::tool_operation::titled;

@@ -11,8 +11,8 @@ use goondan_core::nofollow_fs::{DirectoryEntryKind, DirectoryHandle};
 use goondan_core::ports::tool::ToolError;
 
 use super::failure_text;
-use crate::atomic_write::{create, read_text, remove, replace};
 use crate::errors;
+use crate::file_changes::{create, read_text, remove, replace};
 use crate::paths::{FileRoot, ResolvedPath};
 
 /// Maximum time that a writer waits for the lock.

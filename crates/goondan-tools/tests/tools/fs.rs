@@ -317,7 +317,7 @@ fn project() -> Bench {
     bench.write("notes.md", "say Hello\n");
     bench.write("target/out.rs", "fn hello() {}\n");
     bench.write(".hidden.rs", "hello\n");
-    bench.write("data.bin", b"hello\0\n");
+    bench.write("data.bin", b"\x01hello\0\n");
     bench.write(".gitignore", "target/\n");
     bench
 }
@@ -327,7 +327,7 @@ async fn grep_finds_lines_of_files_that_count() {
     let bench = project();
     assert_eq!(
         text(&bench, "fs__grep", json!({"pattern": "hello"})).await,
-        "src/lib.rs:1:pub fn hello() {}\nsrc/main.rs:2:    hello();\n"
+        "data.bin: matches in binary data, not shown\nsrc/lib.rs:1:pub fn hello() {}\nsrc/main.rs:2:    hello();\n"
     );
     assert_eq!(
         text(
@@ -386,7 +386,26 @@ async fn grep_stops_at_its_limits() {
             && found.contains("after 3"),
         "{found}"
     );
+    bench.write("ends", "unix end\nwindows end\r\nlast end");
+    for pattern in ["end$", "^.* end$", "(end|other)$"] {
+        let args = json!({"pattern": pattern, "path": "ends"});
+        assert_eq!(
+            text(&bench, "fs__grep", args).await,
+            "ends:1:unix end\nends:2:windows end\nends:3:last end\n"
+        );
+    }
     bench.write("wide", format!("{}match\n", "é".repeat(1000)));
+    let found = text(
+        &bench,
+        "fs__grep",
+        json!({"pattern": "match", "path": "wide"}),
+    )
+    .await;
+    assert!(
+        found.len() < 600 && found.starts_with("wide:1:[cut] ") && found.ends_with("match\n"),
+        "{found}"
+    );
+    bench.write("wide", format!("match{}\n", "é".repeat(1000)));
     let found = text(
         &bench,
         "fs__grep",

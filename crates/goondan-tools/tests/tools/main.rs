@@ -15,6 +15,7 @@ mod custom_tools;
 mod declarations;
 mod discord;
 mod executable;
+mod file_changes;
 mod file_system;
 mod fs;
 mod github;

@@ -1,58 +1,110 @@
 //! Applies hunks to a text.
 
+use std::collections::VecDeque;
+
 use super::parse::{HunkLineKind, PatchHunk};
 
-/// Applies all hunks to `text`, or returns the reason why one does not match. Unchanged lines keep
-/// their line ends; new lines get those of the file.
+/// Maximum number of line numbers in an error.
+const MAX_LISTED_LINE_NUMBERS: usize = 10;
+
+/// Applies all hunks to `text`, or returns the reason why one does not match.
+///
+/// A byte order mark stays first. Unchanged lines keep their line ends, and a new line gets the line
+/// end of the line that it replaces. A last line without a line end stays without one.
 pub(super) fn apply(text: &str, hunks: &[PatchHunk]) -> Result<String, String> {
+    let (mark, text) = match text.strip_prefix('\u{FEFF}') {
+        Some(rest) => ("\u{FEFF}", rest),
+        None => ("", text),
+    };
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
-    let line_end = if text.contains("\r\n") { "\r\n" } else { "\n" };
-    let mut result = String::with_capacity(text.len());
+    let mut output = PatchedText {
+        text: String::with_capacity(text.len()),
+        default_line_end: if text.contains("\r\n") { "\r\n" } else { "\n" },
+        line_end: None,
+    };
     let mut cursor = 0;
     for (index, hunk) in hunks.iter().enumerate() {
         let at = locate(&lines, cursor, hunk)
             .map_err(|problem| format!("hunk {}: {problem}", index + 1))?;
-        lines[cursor..at]
-            .iter()
-            .for_each(|line| result.push_str(line));
-        cursor = splice(&lines, at, hunk, line_end, &mut result);
+        lines[cursor..at].iter().for_each(|line| output.keep(line));
+        cursor = splice(&lines, at, hunk, &mut output);
     }
-    lines[cursor..]
-        .iter()
-        .for_each(|line| result.push_str(line));
-    Ok(result)
+    lines[cursor..].iter().for_each(|line| output.keep(line));
+    let mut patched = output.text;
+    if !text.is_empty() && !text.ends_with('\n') && ends_in_added_line(hunks, cursor, lines.len()) {
+        patched.truncate(patched.trim_end_matches('\n').trim_end_matches('\r').len());
+    }
+    Ok(format!("{mark}{patched}"))
+}
+
+/// Returns true if the patched text ends with an added line.
+fn ends_in_added_line(hunks: &[PatchHunk], cursor: usize, count: usize) -> bool {
+    let last = hunks.last().and_then(|hunk| hunk.lines.last());
+    cursor == count && last.is_some_and(|line| line.sign == HunkLineKind::Added)
+}
+
+/// The new text of a file.
+struct PatchedText<'a> {
+    text: String,
+    /// Line end of most lines of the file.
+    default_line_end: &'static str,
+    /// Line end of the nearest line above.
+    line_end: Option<&'a str>,
+}
+
+impl<'a> PatchedText<'a> {
+    /// Adds an unchanged line.
+    fn keep(&mut self, line: &'a str) {
+        self.text.push_str(line);
+        self.line_end = Some(line_end(line)).filter(|end| !end.is_empty());
+    }
+
+    /// Adds a new line in the place of `replaced`.
+    fn add(&mut self, line: &str, replaced: Option<&'a str>) {
+        let replaced = replaced.map(line_end).filter(|end| !end.is_empty());
+        let end = replaced.or(self.line_end).unwrap_or(self.default_line_end);
+        // The last line of a file may lack a line end.
+        if !self.text.is_empty() && !self.text.ends_with('\n') {
+            self.text.push_str(end);
+        }
+        self.text.push_str(line);
+        self.text.push_str(end);
+    }
+}
+
+/// Returns the line end of a line; empty if it has none.
+fn line_end(line: &str) -> &str {
+    &line[line.trim_end_matches('\n').trim_end_matches('\r').len()..]
 }
 
 /// Replaces the matched lines by those of the hunk, and returns the next position in the text.
-fn splice(
-    lines: &[&str],
+fn splice<'a>(
+    lines: &[&'a str],
     at: usize,
     hunk: &PatchHunk,
-    line_end: &str,
-    result: &mut String,
+    output: &mut PatchedText<'a>,
 ) -> usize {
     let mut cursor = at;
+    // Removed lines that no added line has replaced yet.
+    let mut removed = VecDeque::new();
     for line in &hunk.lines {
         match line.sign {
             HunkLineKind::Kept => {
-                result.push_str(lines[cursor]);
+                output.keep(lines[cursor]);
+                removed.clear();
                 cursor += 1;
             }
-            HunkLineKind::Removed => cursor += 1,
-            HunkLineKind::Added => {
-                // The last line of a file may lack a line end.
-                if !result.is_empty() && !result.ends_with('\n') {
-                    result.push_str(line_end);
-                }
-                result.push_str(&line.text);
-                result.push_str(line_end);
+            HunkLineKind::Removed => {
+                removed.push_back(lines[cursor]);
+                cursor += 1;
             }
+            HunkLineKind::Added => output.add(&line.text, removed.pop_front()),
         }
     }
     cursor
 }
 
-/// Finds the first line at or after `cursor` at which the hunk matches.
+/// Finds the line at or after `cursor` at which the hunk matches. Fails if there are several.
 fn locate(lines: &[&str], cursor: usize, hunk: &PatchHunk) -> Result<usize, String> {
     let from = match &hunk.anchor {
         Some(anchor) => find_anchor(lines, cursor, anchor)?,
@@ -72,28 +124,16 @@ fn locate(lines: &[&str], cursor: usize, hunk: &PatchHunk) -> Result<usize, Stri
             lines.len()
         });
     }
-    let fits = |at: usize, same: fn(&str, &str) -> bool| {
-        lines.get(at..at + old.len()).is_some_and(|actual| {
-            actual
-                .iter()
-                .zip(&old)
-                .all(|(actual, old)| same(actual, old))
-        })
-    };
-    let places = || from..lines.len();
     for same in [
         equal_line as fn(&str, &str) -> bool,
         equal_without_trailing_space,
     ] {
-        let position = match hunk.at_end {
-            true => lines
-                .len()
-                .checked_sub(old.len())
-                .filter(|at| *at >= from && fits(*at, same)),
-            false => places().find(|at| fits(*at, same)),
-        };
-        if let Some(at) = position {
-            return Ok(at);
+        let matches = matching_lines(lines, from, &old, hunk.at_end, same);
+        match matches.as_slice() {
+            [] => {}
+            // The header line decides between several matches.
+            [first, ..] if hunk.anchor.is_some() || matches.len() == 1 => return Ok(*first),
+            several => return nearest(several, hunk).ok_or_else(|| ambiguous(several)),
         }
     }
     Err(format!(
@@ -101,6 +141,59 @@ fn locate(lines: &[&str], cursor: usize, hunk: &PatchHunk) -> Result<usize, Stri
         position_note(hunk),
         old.join("\n")
     ))
+}
+
+/// Returns the positions at or after `from` at which all lines of `old` match.
+fn matching_lines(
+    lines: &[&str],
+    from: usize,
+    old: &[&str],
+    at_end: bool,
+    same: fn(&str, &str) -> bool,
+) -> Vec<usize> {
+    let Some(last) = lines.len().checked_sub(old.len()) else {
+        return Vec::new();
+    };
+    let first = if at_end { from.max(last) } else { from };
+    let fits = |at: &usize| {
+        let actual = &lines[*at..*at + old.len()];
+        actual
+            .iter()
+            .zip(old)
+            .all(|(actual, old)| same(actual, old))
+    };
+    (first..=last).filter(fits).collect()
+}
+
+/// Returns the match nearest to the line number of the hunk header; `None` without a number or if
+/// two matches are equally near.
+fn nearest(matches: &[usize], hunk: &PatchHunk) -> Option<usize> {
+    let hint = hunk.line_hint?.saturating_sub(1);
+    let distance = |at: &&usize| at.abs_diff(hint);
+    let nearest = matches.iter().min_by_key(distance)?;
+    let equally_near = matches
+        .iter()
+        .filter(|at| at.abs_diff(hint) == nearest.abs_diff(hint));
+    (equally_near.count() == 1).then_some(*nearest)
+}
+
+/// Describes a hunk that matches several places.
+fn ambiguous(matches: &[usize]) -> String {
+    let lines: Vec<String> = matches
+        .iter()
+        .take(MAX_LISTED_LINE_NUMBERS)
+        .map(|at| (at + 1).to_string())
+        .collect();
+    let more = if matches.len() > MAX_LISTED_LINE_NUMBERS {
+        " and more"
+    } else {
+        ""
+    };
+    format!(
+        "its lines occur {} times, at lines {}{more}; add unchanged lines around the change",
+        matches.len(),
+        lines.join(", ")
+    )
 }
 
 /// Finds the anchor line: an equal line without regard to surrounding white space, or else a line
@@ -190,7 +283,16 @@ mod tests {
             applied("a  \r\nb\r\n", "@@\n a\n-b\n+c").unwrap(),
             "a  \r\nc\r\n"
         );
-        assert_eq!(applied("a\nb", "@@\n b\n+c").unwrap(), "a\nb\nc\n");
+        assert_eq!(applied("a\nb", "@@\n b\n+c").unwrap(), "a\nb\nc");
+        assert_eq!(applied("a\nb", "@@\n-b\n+c").unwrap(), "a\nc");
+        assert_eq!(
+            applied("a\nb\r\nc\r\n", "@@\n-a\n+x\n+y\n b\n-c\n+z").unwrap(),
+            "x\ny\r\nb\r\nz\r\n"
+        );
+        assert_eq!(
+            applied("\u{FEFF}a\nb\n", "@@\n-a\n+x").unwrap(),
+            "\u{FEFF}x\nb\n"
+        );
         assert_eq!(applied("a\nb", "@@\n-a\n b").unwrap(), "b");
         assert_eq!(applied("a\n\nb\n", "@@\n a\n\n-b\n+c").unwrap(), "a\n\nc\n");
     }
@@ -213,6 +315,22 @@ mod tests {
                 .unwrap_err()
                 .contains("end of the file")
         );
+    }
+
+    #[test]
+    fn a_hunk_that_fits_twice_is_refused_without_a_hint() {
+        let text = "x\ny\nx\nz\n";
+        assert!(
+            applied(text, "@@\n-x\n+1")
+                .unwrap_err()
+                .contains("lines 1, 3")
+        );
+        assert_eq!(
+            applied(text, "@@ -3,1 +3,1 @@\n-x\n+1").unwrap(),
+            "x\ny\n1\nz\n"
+        );
+        assert!(applied(text, "@@ -2 +2 @@\n-x\n+1").is_err());
+        assert_eq!(applied(text, "@@ y\n-x\n+1").unwrap(), "x\ny\n1\nz\n");
     }
 
     proptest! {

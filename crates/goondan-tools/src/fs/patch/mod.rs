@@ -13,11 +13,15 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use self::parse::PatchAction;
-use crate::atomic_write::{copy_mode, diff, read_text, remove, replace};
+use self::parse::{FilePatch, PatchAction, PatchHunk};
+use super::with_warning;
 use crate::diff::DiffStat;
 use crate::errors::blocking;
-use crate::paths::{ExtraRoots, FileRoot, ResolvedPath};
+use crate::file_changes::{
+    FileChangeLock, StaleWriteGuard, copy_mode, create, create_symlink, diff, read_text, remove,
+    remove_if_current, remove_symlink, replace, replace_if_current, retry_while_stale,
+};
+use crate::paths::{FileRoot, FileToolSettings, ResolvedPath};
 use crate::tool_operation::{ToolOperation, titled};
 
 /// Change several files at once; if one part does not match, nothing changes. Patch format:
@@ -35,16 +39,16 @@ pub(super) struct ApplyPatch {
 }
 
 impl ToolOperation for ApplyPatch {
-    type Shared = ExtraRoots;
+    type Shared = FileToolSettings;
 
     async fn preview(
         self,
         ctx: &ToolContext,
-        roots: &ExtraRoots,
+        roots: &FileToolSettings,
     ) -> Result<Option<String>, ToolError> {
         let root = roots.of(ctx)?;
         blocking(move || {
-            let changes = self.changes(&root)?;
+            let changes = plan_all(&root, &self.sections()?)?;
             Ok(Some(
                 changes.iter().map(PlannedFileChange::preview).collect(),
             ))
@@ -52,20 +56,33 @@ impl ToolOperation for ApplyPatch {
         .await
     }
 
-    async fn run(self, ctx: &ToolContext, roots: &ExtraRoots) -> Result<ToolOutput, ToolError> {
-        let root = roots.of(ctx)?;
+    async fn run(
+        self,
+        ctx: &ToolContext,
+        roots: &FileToolSettings,
+    ) -> Result<ToolOutput, ToolError> {
+        let (root, guard) = (roots.of(ctx)?, roots.guard(ctx));
         blocking(move || {
-            let changes = self.changes(&root)?;
-            apply_changes(&root, &changes)?;
+            let sections = self.sections()?;
+            let paths = changed_paths(&root, &sections)?;
+            let _lock = FileChangeLock::acquire(&paths);
+            let mut warnings = Vec::new();
+            let changes = retry_while_stale(&paths, || {
+                let changes = plan_all(&root, &sections)?;
+                warnings.extend(check_all(&guard, &changes)?);
+                Ok(apply_all(&root, &changes)?.then_some(changes))
+            })?;
+            note_all(&guard, &changes);
             let files: Vec<Value> = changes.iter().map(|change| change.report(&root)).collect();
             let sum = |count: fn(&PlannedFileChange) -> usize| changes.iter().map(count).sum();
             let stat = DiffStat {
                 added: sum(|change| change.added),
                 removed: sum(|change| change.removed),
             };
+            let warning = (!warnings.is_empty()).then(|| warnings.join("\n"));
             let output = titled(
                 format!("Patched {} files", files.len()),
-                json!({"files": files}),
+                with_warning(json!({"files": files}), warning),
             );
             Ok(ToolOutput {
                 metadata: stat.metadata(),
@@ -77,101 +94,170 @@ impl ToolOperation for ApplyPatch {
 }
 
 impl ApplyPatch {
-    /// Plans all changes of the patch. Fails if one of them is impossible.
-    fn changes(&self, root: &FileRoot) -> Result<Vec<PlannedFileChange>, ToolError> {
-        let sections = parse::parse(&self.patch).map_err(patch_syntax_error)?;
-        let changes = sections
-            .into_iter()
-            .map(|section| plan(root, section.path, section.action));
-        let changes: Vec<PlannedFileChange> = changes.collect::<Result<_, _>>()?;
-        no_path_twice(&changes)?;
-        Ok(changes)
+    /// Parses the patch.
+    fn sections(&self) -> Result<Vec<FilePatch>, ToolError> {
+        parse::parse(&self.patch).map_err(patch_syntax_error)
+    }
+}
+
+/// Returns all paths that a patch changes. A link counts both by its name and by its target.
+fn changed_paths(root: &FileRoot, sections: &[FilePatch]) -> Result<Vec<ResolvedPath>, ToolError> {
+    let mut paths = Vec::new();
+    for section in sections {
+        paths.push(root.resolve_name(&section.path)?);
+        match &section.action {
+            PatchAction::Update { move_to, .. } => {
+                paths.push(root.resolve(&section.path)?);
+                if let Some(target) = move_to {
+                    paths.push(root.resolve_name(target)?);
+                }
+            }
+            PatchAction::Add { .. } | PatchAction::Delete => {}
+        }
+    }
+    Ok(paths)
+}
+
+/// Plans all changes of a patch. Fails if one of them is impossible.
+fn plan_all(root: &FileRoot, sections: &[FilePatch]) -> Result<Vec<PlannedFileChange>, ToolError> {
+    let changes = sections.iter().map(|section| plan(root, section));
+    let changes: Vec<PlannedFileChange> = changes.collect::<Result<_, _>>()?;
+    no_path_twice(&changes)?;
+    Ok(changes)
+}
+
+/// Checks all changed files for changes by other conversations. Returns the warnings.
+fn check_all(
+    guard: &StaleWriteGuard,
+    changes: &[PlannedFileChange],
+) -> Result<Vec<String>, ToolError> {
+    let mut warnings = Vec::new();
+    for change in changes {
+        if let OriginalEntry::Text(before) = &change.before {
+            warnings.extend(guard.check(&change.place, before)?);
+        }
+    }
+    Ok(warnings)
+}
+
+/// Records the new contents of all changed files.
+fn note_all(guard: &StaleWriteGuard, changes: &[PlannedFileChange]) {
+    for (target, content) in changes.iter().filter_map(|change| change.after.as_ref()) {
+        guard.note_written(&target.path, content);
     }
 }
 
 /// A planned change of one file. All changes are planned before any file is touched.
 struct PlannedFileChange {
+    /// The changed file, or the name of a deleted link.
     place: ResolvedPath,
-    /// The current contents; `None` for a new file.
-    before: Option<String>,
-    /// The new path and contents; `None` if the file is deleted.
+    before: OriginalEntry,
+    /// The new path and contents; `None` if the entry is deleted.
     after: Option<(ResolvedPath, String)>,
     added: usize,
     removed: usize,
 }
 
+/// The entry at a path before a change.
+enum OriginalEntry {
+    Missing,
+    Text(String),
+    /// A symbolic link that is deleted, with its target.
+    Symlink(PathBuf),
+}
+
 /// Plans the change of one section.
-fn plan(
-    root: &FileRoot,
-    path: String,
-    action: PatchAction,
-) -> Result<PlannedFileChange, ToolError> {
-    let place = root.resolve(&path)?;
-    match action {
+fn plan(root: &FileRoot, section: &FilePatch) -> Result<PlannedFileChange, ToolError> {
+    match &section.action {
         PatchAction::Add { lines } => {
-            must_be_free(&place)?;
+            let place = resolve_free_path(root, &section.path)?;
             let content: String = lines
                 .iter()
                 .flat_map(|line| [line.as_str(), "\n"])
                 .collect();
-            let (added, after) = (lines.len(), Some((place.clone(), content)));
             Ok(PlannedFileChange {
+                after: Some((place.clone(), content)),
                 place,
-                before: None,
-                after,
-                added,
+                before: OriginalEntry::Missing,
+                added: lines.len(),
                 removed: 0,
             })
         }
-        PatchAction::Delete => {
-            let before = read_text(root, &place)?;
-            let removed = before.lines().count();
-            Ok(PlannedFileChange {
-                place,
-                before: Some(before),
-                after: None,
-                added: 0,
-                removed,
-            })
-        }
+        PatchAction::Delete => plan_deletion(root, &section.path),
         PatchAction::Update { move_to, hunks } => {
-            let before = read_text(root, &place)?;
-            let content = apply::apply(&before, &hunks).map_err(|problem| {
-                ToolError::new(format!(
-                    "the patch does not match `{path}`: {problem}; nothing was changed"
-                ))
-                .code(Code::TOOL_PATCH)
-                .suggest("read the file again, and copy the unchanged and removed lines exactly")
-            })?;
-            let target = match move_to {
-                Some(to) => resolve_free_path(root, &to)?,
-                None => place.clone(),
-            };
-            let count = |sign| {
-                hunks
-                    .iter()
-                    .flat_map(|hunk| &hunk.lines)
-                    .filter(|line| line.sign == sign)
-                    .count()
-            };
-            let (added, removed) = (
-                count(parse::HunkLineKind::Added),
-                count(parse::HunkLineKind::Removed),
-            );
-            Ok(PlannedFileChange {
-                place,
-                before: Some(before),
-                after: Some((target, content)),
-                added,
-                removed,
-            })
+            plan_update(root, &section.path, move_to.as_deref(), hunks)
         }
     }
 }
 
+/// Plans the deletion of a file, or of a link itself.
+fn plan_deletion(root: &FileRoot, path: &str) -> Result<PlannedFileChange, ToolError> {
+    let place = root.resolve_name(path)?;
+    let before = match place.path.read_link() {
+        Ok(target) => OriginalEntry::Symlink(target),
+        Err(_) => OriginalEntry::Text(read_text(root, &place)?),
+    };
+    let removed = match &before {
+        OriginalEntry::Text(before) => before.lines().count(),
+        OriginalEntry::Symlink(_) | OriginalEntry::Missing => 0,
+    };
+    Ok(PlannedFileChange {
+        place,
+        before,
+        after: None,
+        added: 0,
+        removed,
+    })
+}
+
+/// Plans the change of a file's contents, its path, or both.
+fn plan_update(
+    root: &FileRoot,
+    path: &str,
+    move_to: Option<&str>,
+    hunks: &[PatchHunk],
+) -> Result<PlannedFileChange, ToolError> {
+    let place = root.resolve(path)?;
+    if move_to.is_some() && root.resolve_name(path)?.path.is_symlink() {
+        return Err(moved_link(path));
+    }
+    let before = read_text(root, &place)?;
+    let content = apply::apply(&before, hunks).map_err(|problem| {
+        ToolError::new(format!(
+            "the patch does not match `{path}`: {problem}; nothing was changed"
+        ))
+        .code(Code::TOOL_PATCH)
+        .suggest("read the file again, and copy the unchanged and removed lines exactly")
+    })?;
+    let target = match move_to {
+        Some(to) => resolve_free_path(root, to)?,
+        None => place.clone(),
+    };
+    let count = |kind| {
+        let lines = hunks.iter().flat_map(|hunk| &hunk.lines);
+        lines.filter(|line| line.sign == kind).count()
+    };
+    Ok(PlannedFileChange {
+        place,
+        before: OriginalEntry::Text(before),
+        after: Some((target, content)),
+        added: count(parse::HunkLineKind::Added),
+        removed: count(parse::HunkLineKind::Removed),
+    })
+}
+
+/// Creates the error for a `Move to` line below a symbolic link.
+fn moved_link(path: &str) -> ToolError {
+    ToolError::new(format!(
+        "`{path}` is a symbolic link, which a patch cannot move; nothing was changed"
+    ))
+    .code(Code::TOOL_PATCH)
+    .suggest("name the target of the link, or move the link with `mv`")
+}
+
 /// Resolves `path`. Fails if it exists.
 fn resolve_free_path(root: &FileRoot, path: &str) -> Result<ResolvedPath, ToolError> {
-    let place = root.resolve(path)?;
+    let place = root.resolve_name(path)?;
     must_be_free(&place)?;
     Ok(place)
 }
@@ -213,57 +299,79 @@ fn no_path_twice(changes: &[PlannedFileChange]) -> Result<(), ToolError> {
     Ok(())
 }
 
-/// Makes all changes. If one fails, the previous ones are undone.
-fn apply_changes(root: &FileRoot, changes: &[PlannedFileChange]) -> Result<(), ToolError> {
+/// Makes all changes. If one fails, the previous ones are undone. Returns false, with all changes
+/// undone, if another program changed a file after the changes were planned.
+fn apply_all(root: &FileRoot, changes: &[PlannedFileChange]) -> Result<bool, ToolError> {
     for (index, change) in changes.iter().enumerate() {
-        if let Err(error) = change.make(root) {
-            for done in changes[..=index].iter().rev() {
+        let made = change.make(root);
+        if !matches!(made, Ok(true)) {
+            for done in changes[..index].iter().rev() {
                 done.undo(root);
             }
-            return Err(error);
+            return made;
         }
     }
-    Ok(())
+    Ok(true)
 }
 
 impl PlannedFileChange {
-    /// Makes the change.
-    fn make(&self, root: &FileRoot) -> Result<(), ToolError> {
-        if let Some((target, content)) = &self.after {
-            root.create_parents(target)?;
-            replace(root, target, content.as_bytes())?;
-            if target.path == self.place.path {
-                return Ok(());
+    /// Makes the change, or nothing. Returns false if the file is no longer as planned.
+    fn make(&self, root: &FileRoot) -> Result<bool, ToolError> {
+        match (&self.before, &self.after) {
+            (OriginalEntry::Symlink(target), _) => remove_symlink(root, &self.place, target),
+            (OriginalEntry::Text(before), None) => remove_if_current(root, &self.place, before),
+            (OriginalEntry::Missing, Some((target, content))) => {
+                root.create_parents(target)?;
+                create(root, target, content.as_bytes())
             }
-            copy_mode(root, &self.place, target)?;
-        }
-        if self.before.is_some() {
-            remove(root, &self.place)
-        } else {
-            Ok(())
+            (OriginalEntry::Text(before), Some((target, content)))
+                if target.path == self.place.path =>
+            {
+                replace_if_current(root, target, before, content.as_bytes())
+            }
+            (OriginalEntry::Text(before), Some((target, content))) => {
+                root.create_parents(target)?;
+                if !create(root, target, content.as_bytes())? {
+                    return Ok(false);
+                }
+                let moved = copy_mode(root, &self.place, target)
+                    .and_then(|()| remove_if_current(root, &self.place, before));
+                if !matches!(moved, Ok(true)) {
+                    let _ = remove(root, target);
+                }
+                moved
+            }
+            (OriginalEntry::Missing, None) => Ok(true),
         }
     }
 
     /// Restores the original state as far as possible.
     fn undo(&self, root: &FileRoot) {
-        if let Some((target, _)) = self
-            .after
-            .as_ref()
-            .filter(|(target, _)| target.path != self.place.path || self.before.is_none())
-        {
+        let target = self.after.as_ref().map(|(target, _)| target);
+        let is_new = |target: &&ResolvedPath| {
+            target.path != self.place.path || matches!(self.before, OriginalEntry::Missing)
+        };
+        if let Some(target) = target.filter(is_new) {
             let _ = remove(root, target);
         }
-        if let Some(before) = &self.before {
-            let _ = replace(root, &self.place, before.as_bytes());
-        }
+        let _ = match &self.before {
+            OriginalEntry::Text(before) => replace(root, &self.place, before.as_bytes()),
+            OriginalEntry::Symlink(target) => create_symlink(root, &self.place, target),
+            OriginalEntry::Missing => Ok(()),
+        };
     }
 
     /// Returns the change as a diff.
     fn preview(&self) -> String {
-        let (before, after) = (
-            self.before.as_deref().unwrap_or_default(),
-            self.after.as_ref(),
-        );
+        let before = match &self.before {
+            OriginalEntry::Text(before) => before.as_str(),
+            OriginalEntry::Symlink(target) => {
+                let (name, target) = (&self.place.given, target.display());
+                return format!("the symbolic link {name} to {target} is deleted\n");
+            }
+            OriginalEntry::Missing => "",
+        };
+        let after = self.after.as_ref();
         let moved = after.filter(|(target, _)| target.path != self.place.path);
         let moved = moved
             .map(|(target, _)| format!("{} is renamed to {}\n", self.place.given, target.given));
@@ -274,16 +382,16 @@ impl PlannedFileChange {
     /// Returns the JSON of the change for the model.
     fn report(&self, root: &FileRoot) -> Value {
         let action = match (&self.before, &self.after) {
-            (None, _) => "added",
+            (OriginalEntry::Missing, _) => "added",
             (_, None) => "deleted",
             (_, Some((target, _))) if target.path == self.place.path => "updated",
             _ => "moved",
         };
         let mut report = json!({
-            "path": root.relative(&self.place.path), "action": action, "added": self.added, "removed": self.removed,
+            "path": root.shown(&self.place.path), "action": action, "added": self.added, "removed": self.removed,
         });
         if let (Some((target, _)), "moved") = (&self.after, action) {
-            report["to"] = json!(root.relative(&target.path));
+            report["to"] = json!(root.shown(&target.path));
         }
         report
     }

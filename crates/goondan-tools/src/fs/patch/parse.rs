@@ -29,6 +29,9 @@ pub(super) enum PatchAction {
 pub(super) struct PatchHunk {
     /// A line at or before the place.
     pub(super) anchor: Option<String>,
+    /// Line number in the header, starting at 1. It is often wrong, so it only decides between
+    /// several matches.
+    pub(super) line_hint: Option<usize>,
     pub(super) lines: Vec<HunkLine>,
     /// True if the place is the end of the file.
     pub(super) at_end: bool,
@@ -182,6 +185,7 @@ fn hunks<'a>(
         if let Some(anchor) = line.strip_prefix("@@") {
             hunks.push(PatchHunk {
                 anchor: anchor_of(anchor),
+                line_hint: line_hint(anchor),
                 ..PatchHunk::default()
             });
             continue;
@@ -216,15 +220,19 @@ fn hunks<'a>(
     Ok(hunks)
 }
 
-/// Returns the line that a hunk header names. Line numbers (`@@ -1,3 +1,4 @@`) are ignored, because
-/// they are often wrong.
+/// Returns the line that a hunk header names; `None` for line numbers (`@@ -1,3 +1,4 @@`).
 fn anchor_of(header: &str) -> Option<String> {
     let header = header.trim();
     let header = header.strip_suffix("@@").map_or(header, str::trim);
-    let numbers = header.starts_with('-')
-        && header.contains(" +")
-        && header.as_bytes().get(1).is_some_and(u8::is_ascii_digit);
-    (!header.is_empty() && !numbers).then(|| header.to_owned())
+    (!header.is_empty() && line_hint(header).is_none()).then(|| header.to_owned())
+}
+
+/// Returns the line number of a header such as `@@ -1,3 +1,4 @@`.
+fn line_hint(header: &str) -> Option<usize> {
+    let numbers = header.trim().strip_prefix('-')?;
+    let (old, _) = numbers.split_once(" +")?;
+    let (line, _) = old.split_once(',').unwrap_or((old, ""));
+    line.parse().ok()
 }
 
 /// Parses a line of a hunk by its first character. Models omit the space of an empty line.
@@ -280,9 +288,11 @@ mod tests {
                     line(HunkLineKind::Added, "more"),
                 ],
                 at_end: false,
+                line_hint: None,
             },
             PatchHunk {
                 anchor: None,
+                line_hint: None,
                 lines: vec![line(HunkLineKind::Removed, "end")],
                 at_end: true,
             },
@@ -312,6 +322,9 @@ mod tests {
     #[test]
     fn headers_name_a_line_or_nothing() {
         assert_eq!(anchor_of(" -1,3 +1,4 @@ fn x()"), None);
+        assert_eq!(line_hint(" -12,3 +1,4 @@ fn x()"), Some(12));
+        assert_eq!(line_hint(" -7 +7 @@"), Some(7));
+        assert_eq!(line_hint(" -flag +x"), None);
         assert_eq!(anchor_of(""), None);
         assert_eq!(anchor_of(" @@"), None);
         assert_eq!(anchor_of(" -flag"), Some("-flag".to_owned()));

@@ -1,0 +1,413 @@
+//! Calls that change the same files at the same time.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use futures::future::join_all;
+use goondan_core::ports::tool::{ToolContext, ToolError, ToolHandler, ToolOutput};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use crate::bench::{Bench, exists, object};
+
+/// A change of one file by a tool call.
+#[derive(Debug, Clone)]
+enum FileChange {
+    Edit(usize, &'static str, &'static str),
+    PatchLine(usize, &'static str, &'static str),
+    Write(usize, &'static str),
+    Append(usize, &'static str),
+    Move(usize, usize),
+    Delete(usize),
+}
+
+const NAMES: [&str; 3] = ["a.txt", "b.txt", "c.txt"];
+
+type Files = BTreeMap<&'static str, String>;
+
+impl FileChange {
+    /// Returns the tool and the arguments of the call.
+    fn call(&self) -> (&'static str, Value) {
+        let patch =
+            |body: String| json!({"patch": format!("*** Begin Patch\n{body}\n*** End Patch")});
+        match self {
+            FileChange::Edit(file, old, new) => (
+                "fs__edit",
+                json!({"path": NAMES[*file], "old_text": old, "new_text": new}),
+            ),
+            FileChange::PatchLine(file, old, new) => (
+                "fs__apply_patch",
+                patch(format!(
+                    "*** Update File: {}\n@@\n-{old}\n+{new}",
+                    NAMES[*file]
+                )),
+            ),
+            FileChange::Write(file, content) => (
+                "fs__write",
+                json!({"path": NAMES[*file], "content": content}),
+            ),
+            FileChange::Append(file, content) => (
+                "file-system__write",
+                json!({"path": NAMES[*file], "content": content, "append": true}),
+            ),
+            FileChange::Move(from, to) => (
+                "fs__apply_patch",
+                patch(format!(
+                    "*** Update File: {}\n*** Move to: {}",
+                    NAMES[*from], NAMES[*to]
+                )),
+            ),
+            FileChange::Delete(file) => (
+                "fs__apply_patch",
+                patch(format!("*** Delete File: {}", NAMES[*file])),
+            ),
+        }
+    }
+
+    /// Applies the change to a model of the files. Returns whether the call succeeds.
+    fn apply(&self, files: &mut Files) -> bool {
+        match self {
+            FileChange::Edit(file, old, new) | FileChange::PatchLine(file, old, new) => {
+                let Some(text) = files.get_mut(NAMES[*file]) else {
+                    return false;
+                };
+                let matches = text.lines().filter(|line| line == old).count() == 1;
+                if matches {
+                    let lines = text
+                        .lines()
+                        .map(|line| if line == *old { new } else { line });
+                    *text = lines.map(|line| format!("{line}\n")).collect();
+                }
+                matches
+            }
+            FileChange::Write(file, content) => {
+                files.insert(NAMES[*file], (*content).to_owned());
+                true
+            }
+            FileChange::Append(file, content) => {
+                files.entry(NAMES[*file]).or_default().push_str(content);
+                true
+            }
+            FileChange::Move(from, to) => {
+                if files.contains_key(NAMES[*to]) {
+                    return false;
+                }
+                match files.remove(NAMES[*from]) {
+                    Some(text) => files.insert(NAMES[*to], text).is_none(),
+                    None => false,
+                }
+            }
+            FileChange::Delete(file) => files.remove(NAMES[*file]).is_some(),
+        }
+    }
+}
+
+/// Returns true if some order of the changes gives these results and these files.
+fn is_serializable(
+    start: &Files,
+    changes: &[(FileChange, bool)],
+    end: &Files,
+    done: &mut Vec<usize>,
+) -> bool {
+    if done.len() == changes.len() {
+        return start == end;
+    }
+    (0..changes.len()).any(|index| {
+        if done.contains(&index) {
+            return false;
+        }
+        let mut files = start.clone();
+        if changes[index].0.apply(&mut files) != changes[index].1 {
+            return false;
+        }
+        done.push(index);
+        let found = is_serializable(&files, changes, end, done);
+        done.pop();
+        found
+    })
+}
+
+fn change() -> impl Strategy<Value = FileChange> {
+    // No old text is a part of another line.
+    let line = || prop::sample::select(vec!["one", "two", "three"]);
+    let text = || prop::sample::select(vec!["four\n", "one\ntwo\n", "five\nthree\n"]);
+    let file = || 0..NAMES.len();
+    prop_oneof![
+        3 => (file(), line(), prop::sample::select(vec!["six", "seven"]))
+            .prop_map(|(file, old, new)| FileChange::Edit(file, old, new)),
+        3 => (file(), line(), prop::sample::select(vec!["eight", "nine"]))
+            .prop_map(|(file, old, new)| FileChange::PatchLine(file, old, new)),
+        2 => (file(), text()).prop_map(|(file, text)| FileChange::Write(file, text)),
+        2 => (file(), text()).prop_map(|(file, text)| FileChange::Append(file, text)),
+        1 => (file(), file()).prop_map(|(from, to)| FileChange::Move(from, to)),
+        1 => file().prop_map(FileChange::Delete),
+    ]
+}
+
+/// Runs all calls at the same time, each in its own conversation.
+async fn run_at_once(
+    bench: &Bench,
+    calls: Vec<(&str, Value)>,
+) -> Vec<Result<ToolOutput, ToolError>> {
+    let mut running = Vec::new();
+    for (index, (tool, args)) in calls.into_iter().enumerate() {
+        let (_, handler) = bench.open(tool).await;
+        let context = conversation(bench, &format!("key-{index}"));
+        running.push(tokio::spawn(async move {
+            let handler: Arc<dyn ToolHandler> = handler;
+            handler.call(&context, object(args)).await
+        }));
+    }
+    let results = join_all(running).await;
+    results.into_iter().map(Result::unwrap).collect()
+}
+
+fn conversation(bench: &Bench, key: &str) -> ToolContext {
+    ToolContext {
+        instance_key: key.to_owned(),
+        ..bench.context()
+    }
+}
+
+fn files_of(bench: &Bench) -> Files {
+    let present = NAMES
+        .into_iter()
+        .filter(|name| exists(bench.work().join(name)));
+    present.map(|name| (name, bench.read(name))).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// Every set of simultaneous calls has the effect of some order of the calls.
+    #[test]
+    fn simultaneous_changes_equal_a_serial_order(
+        changes in prop::collection::vec(change(), 2..=6),
+        present in prop::collection::vec(any::<bool>(), NAMES.len()),
+    ) {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+        let bench = Bench::new();
+        let mut start = Files::new();
+        for (name, _) in NAMES.into_iter().zip(present).filter(|(_, present)| *present) {
+            bench.write(name, "one\ntwo\nthree\n");
+            start.insert(name, "one\ntwo\nthree\n".to_owned());
+        }
+        let calls = changes.iter().map(FileChange::call).collect();
+        let results = runtime.block_on(run_at_once(&bench, calls));
+        let outcomes: Vec<(FileChange, bool)> =
+            changes.into_iter().zip(results.iter().map(Result::is_ok)).collect();
+        let end = files_of(&bench);
+        prop_assert!(
+            is_serializable(&start, &outcomes, &end, &mut Vec::new()),
+            "{:?} gives {:?} and {:?}", outcomes, end, results
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_edit_is_lost_under_any_name_of_the_file() {
+    for _ in 0..20 {
+        let bench = Bench::new();
+        let lines: String = (0..8).map(|index| format!("line{index}.\n")).collect();
+        bench.write("sub/a.txt", &lines);
+        let names = ["sub/a.txt", "./sub/a.txt", "sub/../sub/a.txt", "link"];
+        #[cfg(unix)]
+        std::os::unix::fs::symlink("sub/a.txt", bench.work().join("link")).unwrap();
+        #[cfg(not(unix))]
+        let names = &names[..3];
+        let calls = (0..8).map(|index| {
+            let args = json!({
+                "path": names[index % names.len()],
+                "old_text": format!("line{index}."),
+                "new_text": format!("LINE{index}."),
+            });
+            ("fs__edit", args)
+        });
+        let results = run_at_once(&bench, calls.collect()).await;
+        assert!(results.iter().all(Result::is_ok), "{results:?}");
+        assert_eq!(bench.read("sub/a.txt"), lines.to_uppercase());
+    }
+}
+
+/// Calls a tool in a conversation.
+async fn call_in(
+    bench: &Bench,
+    key: &str,
+    tool: &str,
+    args: Value,
+) -> Result<ToolOutput, ToolError> {
+    let (_, handler) = bench.open(tool).await;
+    handler.call(&conversation(bench, key), object(args)).await
+}
+
+#[tokio::test]
+async fn a_write_after_a_foreign_change_is_refused_once() {
+    let bench = Bench::new();
+    bench.write("notes.md", "one\ntwo\n");
+    let read = json!({"path": "notes.md", "offset": 0});
+    call_in(&bench, "reader", "fs__read", read).await.unwrap();
+    let edit = json!({"path": "notes.md", "old_text": "two", "new_text": "zwei"});
+    call_in(&bench, "writer", "fs__edit", edit).await.unwrap();
+    let own = json!({"path": "notes.md", "content": "one\ntwo\nthree\n"});
+    let error = call_in(&bench, "reader", "fs__write", own.clone())
+        .await
+        .unwrap_err();
+    assert_eq!(error.code.as_deref(), Some("E_TOOL_STALE"));
+    assert!(
+        error.message.contains("conversation `writer`")
+            && error.message.contains("-two\n+zwei")
+            && error.message.ends_with("Nothing was changed"),
+        "{error}"
+    );
+    assert_eq!(bench.read("notes.md"), "one\nzwei\n");
+    // The error showed the change, so the repeated call may write.
+    call_in(&bench, "reader", "fs__write", own).await.unwrap();
+    assert_eq!(bench.read("notes.md"), "one\ntwo\nthree\n");
+}
+
+#[tokio::test]
+async fn own_changes_and_unread_files_are_not_stale() {
+    let bench = Bench::new();
+    bench.write("notes.md", "one\n");
+    let write = |content: &str| json!({"path": "notes.md", "content": content});
+    for key in ["first", "second"] {
+        call_in(&bench, key, "fs__write", write(key)).await.unwrap();
+    }
+    let error = call_in(&bench, "first", "fs__write", write("x")).await;
+    assert_eq!(error.unwrap_err().code.as_deref(), Some("E_TOOL_STALE"));
+    call_in(&bench, "second", "fs__write", write("y"))
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn stale_writes_can_be_allowed_with_a_warning_or_without() {
+    for (policy, has_warning) in [("warn", true), ("allow", false)] {
+        let bench = Bench::new().config(json!({"staleWrites": policy}));
+        bench.write("notes.md", "one\n");
+        let read = json!({"path": "notes.md", "offset": 0});
+        call_in(&bench, "reader", "fs__read", read).await.unwrap();
+        let write = |content: &str| json!({"path": "notes.md", "content": content});
+        call_in(&bench, "writer", "fs__write", write("two\n"))
+            .await
+            .unwrap();
+        let patch = "*** Begin Patch\n*** Update File: notes.md\n@@\n-two\n+2\n*** End Patch";
+        let done = call_in(&bench, "reader", "fs__apply_patch", json!({"patch": patch}))
+            .await
+            .unwrap();
+        assert_eq!(done.output["warning"].is_string(), has_warning, "{done:?}");
+        assert_eq!(bench.read("notes.md"), "2\n");
+    }
+}
+
+#[cfg(unix)]
+mod links {
+    use std::os::unix::fs::{MetadataExt as _, symlink};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn deleting_a_link_keeps_its_target() {
+        let bench = Bench::new();
+        bench.write("real/x.txt", "keep\n");
+        let links = [
+            ("l.txt", "real/x.txt"),
+            ("dangling", "nowhere"),
+            ("out", "/etc/passwd"),
+        ];
+        for (name, target) in links {
+            symlink(target, bench.work().join(name)).unwrap();
+            let patch = format!("*** Begin Patch\n*** Delete File: {name}\n*** End Patch");
+            bench.ok("fs__apply_patch", json!({"patch": patch})).await;
+            assert!(!exists(bench.work().join(name)), "{name}");
+        }
+        assert_eq!(bench.read("real/x.txt"), "keep\n");
+    }
+
+    #[tokio::test]
+    async fn a_failed_patch_restores_a_deleted_link() {
+        let bench = Bench::new();
+        bench.write("real.txt", "keep\n");
+        bench.write("file", "in the way");
+        symlink("real.txt", bench.work().join("link")).unwrap();
+        let patch =
+            "*** Begin Patch\n*** Delete File: link\n*** Add File: file/new\n+x\n*** End Patch";
+        bench.err("fs__apply_patch", json!({"patch": patch})).await;
+        assert_eq!(
+            bench.work().join("link").read_link().unwrap().to_str(),
+            Some("real.txt")
+        );
+    }
+
+    #[tokio::test]
+    async fn moving_a_link_is_refused() {
+        let bench = Bench::new();
+        bench.write("real.txt", "keep\n");
+        symlink("real.txt", bench.work().join("link")).unwrap();
+        let patch = "*** Begin Patch\n*** Update File: link\n*** Move to: new\n*** End Patch";
+        let (code, message) = bench.err("fs__apply_patch", json!({"patch": patch})).await;
+        assert_eq!(code, "E_TOOL_PATCH");
+        assert!(message.contains("symbolic link"), "{message}");
+        assert_eq!(bench.read("real.txt"), "keep\n");
+    }
+
+    #[tokio::test]
+    async fn all_names_of_a_file_keep_the_same_contents() {
+        let bench = Bench::new();
+        bench.write("one", "hello\nworld\n");
+        std::fs::hard_link(bench.work().join("one"), bench.work().join("two")).unwrap();
+        let edit = json!({"path": "one", "old_text": "world", "new_text": "there, everyone"});
+        bench.ok("fs__edit", edit).await;
+        assert_eq!(bench.read("two"), "hello\nthere, everyone\n");
+        let write = json!({"path": "two", "content": "x\n"});
+        bench.ok("fs__write", write).await;
+        assert_eq!(bench.read("one"), "x\n");
+        assert_eq!(
+            std::fs::metadata(bench.work().join("one")).unwrap().nlink(),
+            2
+        );
+    }
+
+    #[tokio::test]
+    async fn names_that_are_not_utf8_are_shown() {
+        use std::ffi::OsStr;
+        use std::os::unix::ffi::OsStrExt as _;
+        let bench = Bench::new();
+        let folder = bench.work().join(OsStr::from_bytes(b"bad\xff"));
+        if std::fs::create_dir(&folder).is_err() {
+            // Some file systems accept only UTF-8.
+            return;
+        }
+        std::fs::write(folder.join(OsStr::from_bytes(b"x\xff.txt")), "one\n").unwrap();
+        std::fs::write(folder.join("y.txt"), "one\n").unwrap();
+        symlink(&folder, bench.work().join("link")).unwrap();
+        let calls = [
+            ("fs__glob", json!({"pattern": "*.txt", "path": "."})),
+            ("fs__ls", json!({"path": "link"})),
+            (
+                "fs__edit",
+                json!({"path": "link/y.txt", "old_text": "one", "new_text": "two"}),
+            ),
+            ("fs__write", json!({"path": "link/z.txt", "content": "x"})),
+            (
+                "fs__apply_patch",
+                json!({"patch":
+                "*** Begin Patch\n*** Update File: link/y.txt\n@@\n-two\n+three\n*** End Patch"}),
+            ),
+            ("file-system__list", json!({"path": ".", "recursive": true})),
+            ("file-system__read", json!({"path": "link/y.txt"})),
+            (
+                "file-system__write",
+                json!({"path": "link/w.txt", "content": "x"}),
+            ),
+            ("file-system__mkdir", json!({"path": "link/sub"})),
+        ];
+        for (tool, args) in calls {
+            let output = bench.ok(tool, args).await;
+            assert!(
+                output.to_string().contains("bad\u{FFFD}"),
+                "{tool}: {output}"
+            );
+        }
+    }
+}
