@@ -50,12 +50,14 @@ class Report:
 class Asks:
     """The inputs that one kind of model understands.
 
-    `short` gets a short answer and `long` one of several seconds. `call` makes the model call a tool of `text-transform`, `submit` makes it
-    call `answer__submit`, and `calls` makes it call two tools at once. For a model with known answers, `answers` returns a part of each.
+    `short` gets a short answer, `long` one of several seconds, and `endless` one that lasts until it is cancelled. `call` makes the
+    model call a tool of `text-transform`, `submit` makes it call `answer__submit`, and `calls` makes it call two tools at once. For a
+    model with known answers, `answers` returns a part of each.
     """
 
-    def __init__(self, short, long, call, submit, calls=None, answers=None):
+    def __init__(self, short, long, call, submit, calls=None, answers=None, endless=None):
         self.short, self.long, self.call, self.submit, self.calls, self.answers = short, long, call, submit, calls, answers
+        self.endless = endless or long
 
 
 class Format:
@@ -171,7 +173,7 @@ def require_output(run, is_first_attempt):
 def cancel(target, wait_until_idle):
     """An interrupt in the middle of an answer ends gdn and the request at once. Then the server answers as before."""
     with target.project(policy={"shutdown": {"gracePeriodSeconds": 0}}, max_tokens=LONG_TOKENS) as project:
-        run = project.start(target.asks.long)
+        run = project.start(target.asks.endless)
         run.wait_for("text.delta", PIECES_BEFORE_BREAK)
         run.interrupt()
         run.finish(CANCEL_SECONDS)

@@ -16,6 +16,8 @@ from services import Service, skip
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 LONG_WORDS = 500
+# Two minutes: a loaded machine must not finish the answer before the request is cancelled.
+ENDLESS_WORDS = 6000
 LOADING_SECONDS = "3"
 
 
@@ -26,7 +28,7 @@ def answer(asked):
     return "SOME WORDS HERE" if asked.startswith("use ") else f"You wrote: {asked}"
 
 
-ASKS = checks.Asks("good morning", f"count {LONG_WORDS}", "use case", "use submit", "use case replace", answer)
+ASKS = checks.Asks("good morning", f"count {LONG_WORDS}", "use case", "use submit", "use case replace", answer, f"count {ENDLESS_WORDS}")
 
 
 class Log:

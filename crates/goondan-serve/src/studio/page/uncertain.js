@@ -31,20 +31,28 @@ const inputOf = (event) => `${SETTLES}${event.traceId}-${event.spanId}`;
 export function uncertainCalls(place) {
   const draw = () => fill(place, cards());
   draw();
-  // A card must not be drawn again under the pointer for what does not concern it.
-  return on("events", (news) => news.some((event) => isUncertain(event) || settles(event)) && draw());
+  // Other events must not redraw a card under the pointer. A call can be loaded after its result.
+  const concerns = (event) => isUncertain(event) || settles(event) || withoutArguments.has(callKey(event));
+  return on("events", (news) => news.some(concerns) && draw());
 }
+
+/** Keys of listed calls whose arguments are not loaded yet. */
+const withoutArguments = new Set();
+
+const callKey = (event) => `${event.stepId}/${event.toolCallId}`;
 
 function cards() {
   const [calls, uncertain, settled] = [new Map(), new Map(), new Set(sent)];
   for (const event of state.events) {
-    if (event.type === "tool.called") calls.set(`${event.stepId}/${event.toolCallId}`, event.arguments);
+    if (event.type === "tool.called") calls.set(callKey(event), event.arguments);
     else if (isUncertain(event)) uncertain.set(inputOf(event), event);
     else if (settles(event)) settled.add(event.eventId);
   }
   const latest = [...uncertain].slice(-LISTED).reverse();
   if (!latest.length) return nothing("No uncertain calls");
-  return latest.map(([id, event]) => card(event, calls.get(`${event.stepId}/${event.toolCallId}`), settled.has(id)));
+  withoutArguments.clear();
+  for (const [, event] of latest) if (!calls.has(callKey(event))) withoutArguments.add(callKey(event));
+  return latest.map(([id, event]) => card(event, calls.get(callKey(event)), settled.has(id)));
 }
 
 function card(event, given, isSettled) {
