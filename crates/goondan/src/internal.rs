@@ -1,7 +1,11 @@
 //! Items for the `gdn` command and the test runner only. They may change at any time.
 
+/// Locks of small files, for the chat history and for edits of a project.
+pub use goondan_core::file_lock;
 /// Files that no link can replace, for static pages of the server.
 pub use goondan_core::nofollow_fs;
+/// Paths in JSON that need not be UTF-8, for the output of commands.
+pub use goondan_core::path_json;
 /// Files that only their owner can access, for the chat history and other private files of the
 /// command, and for the directory checks of `doctor`.
 pub use goondan_core::private_files;
@@ -15,6 +19,8 @@ pub use goondan_engine::plan::DEFER_TOKENS;
 pub use goondan_engine::policy::redact::{RedactingWriter, SecretRedactor, forms_of};
 /// Suggestion for a misspelled name.
 pub use goondan_spec::closest;
+/// Line ends of a file, for text that is added to it.
+pub use goondan_spec::{line_end_at, with_line_end};
 /// Masked secrets, for test cases.
 pub use goondan_spec::value::SecretMasking;
 /// File access and fixes, for `validate --fix` and the language server.

@@ -34,6 +34,7 @@ pub struct WorkspaceOwner {
     /// Name of its Package, or of its directory.
     pub name: String,
     /// Project directory, without symbolic links.
+    #[serde(with = "goondan_core::path_json")]
     pub path: PathBuf,
     /// Name of the Swarm resource.
     pub swarm: String,
