@@ -307,7 +307,10 @@ fn hide_memory() {
 fn print_panic(panic: &std::panic::PanicHookInfo<'_>) {
     let thread = std::thread::current();
     let name = thread.name().unwrap_or("without a name").to_owned();
-    let place = panic.location().map(ToString::to_string).unwrap_or_default();
+    let place = panic
+        .location()
+        .map(ToString::to_string)
+        .unwrap_or_default();
     let message = panic.payload_as_str().unwrap_or("no message");
     // Written at once, because each write is redacted and printed separately.
     let text = format!("bug in gdn: thread {name} panicked at {place}: {message}\n");

@@ -47,9 +47,15 @@ mod tests {
     #[test]
     fn only_what_can_become_a_character_is_kept_back() {
         let mut bytes = b"caf\xc3".to_vec();
-        assert_eq!((take_text(&mut bytes).as_str(), &bytes[..]), ("caf", &b"\xc3"[..]));
+        assert_eq!(
+            (take_text(&mut bytes).as_str(), &bytes[..]),
+            ("caf", &b"\xc3"[..])
+        );
         bytes.extend(b"\xa9\xff");
-        assert_eq!((take_text(&mut bytes).as_str(), bytes.len()), ("\u{e9}\u{fffd}", 0));
+        assert_eq!(
+            (take_text(&mut bytes).as_str(), bytes.len()),
+            ("\u{e9}\u{fffd}", 0)
+        );
         assert_eq!(without_cut_end("a\u{20ac}".as_bytes()).len(), 4);
         assert_eq!(without_cut_end(&"a\u{20ac}".as_bytes()[..3]), b"a");
         assert_eq!(without_cut_start(&"\u{20ac}b".as_bytes()[1..]), b"b");

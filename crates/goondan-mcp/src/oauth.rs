@@ -162,8 +162,7 @@ impl CredentialStore for TokenFile {
 
     async fn acquire_refresh_guard(&self) -> Result<Option<CredentialRefreshGuard>, AuthError> {
         let path = self.path.clone();
-        let locked =
-            tokio::task::spawn_blocking(move || FileLock::of_file(&path, RENEWAL_TIMEOUT));
+        let locked = tokio::task::spawn_blocking(move || FileLock::of_file(&path, RENEWAL_TIMEOUT));
         Ok(Some(CredentialRefreshGuard::new(
             locked.await.map_err(store_error)?.map_err(store_error)?,
         )))

@@ -16,10 +16,10 @@ use serde_json::{Value, json};
 
 use crate::builtin_tool::BuiltinTool;
 use crate::command_runner::PreparedCommand;
+use crate::errors::lossy;
 use crate::paths::FileRoot;
 use crate::process::{self, FinishedProgram};
 use crate::sandbox::ProgramLauncher;
-use crate::errors::lossy;
 use crate::shell::{self, CommandLineLauncher};
 use crate::tool_operation::{ToolExport, ToolOperation, titled};
 

@@ -126,7 +126,10 @@ mod tests {
             assert_eq!(capture.take_unfinished(), b"");
             capture.push(b"\xf0\x9f\x98");
             let kept = limit >= 8;
-            assert_eq!(capture.take_unfinished().len(), if kept { 3 } else { limit / 2 });
+            assert_eq!(
+                capture.take_unfinished().len(),
+                if kept { 3 } else { limit / 2 }
+            );
         }
         let mut capture = OutputCapture::new(20);
         capture.push("0123456789\u{e9}".as_bytes().split_last().unwrap().1);

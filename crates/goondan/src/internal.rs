@@ -19,14 +19,14 @@ pub use goondan_engine::plan::DEFER_TOKENS;
 pub use goondan_engine::policy::redact::{RedactingWriter, SecretRedactor, forms_of};
 /// Suggestion for a misspelled name.
 pub use goondan_spec::closest;
-/// Line ends of a file, for text that is added to it.
-pub use goondan_spec::{line_end_at, with_line_end};
 /// Masked secrets, for test cases.
 pub use goondan_spec::value::SecretMasking;
 /// File access and fixes, for `validate --fix` and the language server.
 pub use goondan_spec::{BasePackage, FileAccess, OsFiles, repair::RepairedFile};
 /// Edits of a project's dependencies, and its installed packages.
 pub use goondan_spec::{installed_packages::installed_folder, manifest_edit};
+/// Line ends of a file, for text that is added to it.
+pub use goondan_spec::{line_end_at, with_line_end};
 /// Rendering of diagnostics, JSON Schemas, escaping of foreign strings, and YAML parsing.
 pub use goondan_spec::{render, schema::schemas, untrusted_text, yaml};
 /// File layout of an instance, for test cases.

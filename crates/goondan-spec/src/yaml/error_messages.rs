@@ -43,7 +43,9 @@ pub(super) fn too_large_aliases() -> YamlError {
 pub(super) fn number_is_too_large(value: &str) -> YamlError {
     let value = crate::text::excerpt(value, 40);
     error(
-        format!("`{value}` is an integer with more than 64 bits, and gdn cannot keep all its digits."),
+        format!(
+            "`{value}` is an integer with more than 64 bits, and gdn cannot keep all its digits."
+        ),
         Some("put it in quotes, or write it with a decimal point"),
     )
 }

@@ -465,7 +465,8 @@ impl ToolOperation for DeleteCustomTool {
             // Remove the manifest first, so that a partially deleted directory is no longer a tool.
             std::fs::remove_file(found.folder.join(TOOL_MANIFEST_FILE)).map_err(failed)?;
             std::fs::remove_dir_all(&found.folder).map_err(failed)?;
-            let output = json!({"name": found.name, "folder": lossy(&found.folder), "deleted": true});
+            let output =
+                json!({"name": found.name, "folder": lossy(&found.folder), "deleted": true});
             Ok(titled(format!("Deleted the tool {}", found.name), output))
         })
         .await

@@ -49,7 +49,9 @@ fn child<'a>(value: &'a Value, name: &str) -> Option<&'a Value> {
         Value::Array(items) => {
             let from_end = name.strip_prefix('-').map(str::parse::<usize>);
             let index = match from_end {
-                Some(count) => items.len().checked_sub(count.ok().filter(|count| *count > 0)?),
+                Some(count) => items
+                    .len()
+                    .checked_sub(count.ok().filter(|count| *count > 0)?),
                 None => name.parse().ok(),
             };
             items.get(index?)
@@ -123,7 +125,9 @@ fn bracket(inner: &str) -> Result<(PathSegment, &str), String> {
         return Err("the brackets are empty".to_owned());
     }
     let is_slice = segment.contains([':', ','])
-        && segment.chars().all(|c| c.is_ascii_digit() || ":,- ".contains(c));
+        && segment
+            .chars()
+            .all(|c| c.is_ascii_digit() || ":,- ".contains(c));
     if is_slice || segment.starts_with(['?', '(']) {
         return Err(format!(
             "`[{segment}]` is a slice, a list of indexes or a filter, which paths do not support"
@@ -189,7 +193,21 @@ mod tests {
     #[test]
     fn wrong_paths_say_what_is_wrong() {
         for path in [
-            "a..b", "a.", "a[", "a[]", "a[\"x]", "a[\"x\"", "a]b", "a[0]b", "..", "$..id", "a[0:2]", "a[::-1]", "a[0,1]", "a[?(@.id > 1)]", "a[(@.length-1)]",
+            "a..b",
+            "a.",
+            "a[",
+            "a[]",
+            "a[\"x]",
+            "a[\"x\"",
+            "a]b",
+            "a[0]b",
+            "..",
+            "$..id",
+            "a[0:2]",
+            "a[::-1]",
+            "a[0,1]",
+            "a[?(@.id > 1)]",
+            "a[(@.length-1)]",
         ] {
             let error = find(&json!({}), path).unwrap_err();
             assert!(error.message.contains(path), "{path}: {}", error.message);

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use goondan_core::ids::hex;
 use goondan_core::file_lock::{FileLock, LOCK_TIMEOUT};
+use goondan_core::ids::hex;
 use goondan_core::ports::capabilities::EmbeddingModels;
 use goondan_core::ports::tool::ToolError;
 use goondan_core::private_files;

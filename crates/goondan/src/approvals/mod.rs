@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
+use goondan_core::file_lock::{FileLock, LOCK_TIMEOUT};
 use goondan_core::ids::InstanceId;
 use goondan_core::ports::approval::{ApprovalGrant, ApprovalStore};
 use goondan_core::ports::store::{StoreError, update};
-use goondan_core::file_lock::{FileLock, LOCK_TIMEOUT};
 use goondan_core::private_files;
 use goondan_core::real_path::real_path;
 use goondan_core::reserved_names::APPROVALS_RECORD;

@@ -121,7 +121,8 @@ fn write_tools(project: &Path, yaml: &str, output: &CommandOutput) -> Result<(),
     if let Some(folder) = target.parent() {
         std::fs::create_dir_all(folder).map_err(failed)?;
     }
-    let manifest = goondan::manifest_in(project).and_then(|path| std::fs::read_to_string(path).ok());
+    let manifest =
+        goondan::manifest_in(project).and_then(|path| std::fs::read_to_string(path).ok());
     let line_end = line_end_at(manifest.as_deref().unwrap_or_default(), 0);
     let yaml = with_line_end(yaml, line_end);
     // An existing file is never overwritten.
