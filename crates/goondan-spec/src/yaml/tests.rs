@@ -93,7 +93,6 @@ fn texts() -> impl Strategy<Value = String> {
         "False",
         "0",
         "7",
-        "007",
         "-3",
         "0.5",
         "1e3",
