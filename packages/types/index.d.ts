@@ -133,6 +133,7 @@ export interface ToolContext<Config = any> {
   readonly logger: Logger;
   readonly runtime: AgentRuntime;
   progress(title: string, metadata?: JsonObject): void;
+  progress(progress: { title: string; metadata?: JsonObject }): void;
   output(output: unknown, more?: Omit<Output, 'output'>): Output;
 }
 

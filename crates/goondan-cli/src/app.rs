@@ -307,10 +307,16 @@ fn hide_memory() {
 fn print_panic(panic: &std::panic::PanicHookInfo<'_>) {
     let thread = std::thread::current();
     let name = thread.name().unwrap_or("without a name").to_owned();
-    let _ = writeln!(
-        redactor().writer(screen::LogMessageWriter),
-        "bug in gdn: thread {name}: {panic}"
-    );
+    let place = panic
+        .location()
+        .map(ToString::to_string)
+        .unwrap_or_default();
+    let message = panic.payload_as_str().unwrap_or("no message");
+    // Written at once, because each write is redacted and printed separately.
+    let text = format!("bug in gdn: thread {name} panicked at {place}: {message}\n");
+    let _ = redactor()
+        .writer(screen::LogMessageWriter)
+        .write_all(text.as_bytes());
 }
 
 /// Returns the redactor of this process. Logging starts before the swarm adds its secrets to it.

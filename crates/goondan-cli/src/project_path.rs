@@ -27,6 +27,30 @@ pub(crate) struct ProjectPathOption {
     project: Option<PathBuf>,
 }
 
+/// Project as a positional argument or an option.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ProjectPathArgOrOption {
+    #[command(flatten)]
+    positional: ProjectPathArg,
+    /// The same, as for other commands
+    #[arg(
+        short = 'p',
+        long = "project",
+        id = "project_option",
+        value_name = "PATH",
+        conflicts_with = "project"
+    )]
+    option: Option<PathBuf>,
+}
+
+impl ProjectPathArgOrOption {
+    /// See [`ProjectPathArg::known`].
+    pub(crate) fn known(&self, output: &CommandOutput) -> Result<Option<PathBuf>, CliError> {
+        let given = self.option.as_deref().or(self.positional.given());
+        known_path(given, output)
+    }
+}
+
 impl ProjectPathArg {
     /// Returns the project path. Prints a note if it is found above the current directory.
     pub(crate) fn find(&self, output: &CommandOutput) -> Result<PathBuf, CliError> {

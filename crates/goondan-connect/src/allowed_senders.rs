@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use chrono::{DateTime, Utc};
+use goondan::internal::file_lock::{FileLock, LOCK_TIMEOUT};
 use goondan::internal::private_files;
 use goondan::spec::kinds::ConnectionAccess;
 use serde::{Deserialize, Serialize};
@@ -161,6 +162,8 @@ pub(crate) fn approved(folder: &Path) -> io::Result<Vec<String>> {
 
 /// Approves a sender. Returns false if the sender was already approved.
 pub(crate) fn approve(folder: &Path, sender: &str) -> io::Result<bool> {
+    let file = folder.join(APPROVED_FILE);
+    let _lock = FileLock::of_file(&file, LOCK_TIMEOUT)?;
     let approved_ids: BTreeSet<String> = approved(folder)?.into_iter().collect();
     if approved_ids.contains(sender) {
         return Ok(false);
@@ -168,7 +171,7 @@ pub(crate) fn approve(folder: &Path, sender: &str) -> io::Result<bool> {
     let mut file = private_files::options()
         .append(true)
         .create(true)
-        .open(folder.join(APPROVED_FILE))?;
+        .open(file)?;
     file.write_all(format!("{}\n", serde_json::Value::from(sender)).as_bytes())?;
     file.sync_all()?;
     Ok(true)

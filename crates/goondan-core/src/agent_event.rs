@@ -124,6 +124,10 @@ pub struct ReplyTo {
     /// The answer arrives as a separate event (rule A5) instead of as the result of a waiting call.
     #[serde(rename = "async")]
     pub async_: bool,
+    /// Idle timeout of an asynchronous request in milliseconds. The turn that handles it ends when
+    /// it makes no progress for this long.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<u64>,
     /// Conditions of the requesting turn. They also apply to the turn that handles the answer.
     #[serde(default, skip_serializing_if = "TurnTerms::are_none")]
     pub terms: TurnTerms,

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use goondan_core::extension_protocol::SessionRegistry;
 use goondan_core::ports::tool::{LogLevel, ToolError, ToolOutput};
+use goondan_core::utf8_cut::{take_text, without_cut_start};
 use serde::Serialize;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -317,7 +318,8 @@ impl ProcessExitNotes {
     /// sentence.
     fn describe_end(&self, how: &str) -> String {
         let notes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let printed = errors::escaped_output_tail(&String::from_utf8_lossy(&notes.0));
+        let printed = String::from_utf8_lossy(without_cut_start(&notes.0));
+        let printed = errors::escaped_output_tail(&printed);
         match (&notes.1, printed.is_empty()) {
             (Some(reason), _) => format!("{how}; {}", errors::escaped_output_tail(reason)),
             (None, false) => format!("{how}; it printed: {printed}"),
@@ -510,7 +512,7 @@ impl PrintedOutputReader {
     async fn read(self, from: Box<dyn AsyncRead + Send + Unpin>) {
         let (mut from, mut line) = (BufReader::new(from), Vec::new());
         loop {
-            line.clear();
+            let begun = line.len();
             match (&mut from)
                 .take(MAX_LOGGED)
                 .read_until(b'\n', &mut line)
@@ -519,8 +521,9 @@ impl PrintedOutputReader {
                 Ok(0) | Err(_) => return,
                 Ok(_) => {}
             }
-            self.notes.add_output(&line);
-            let text = String::from_utf8_lossy(&line);
+            self.notes.add_output(&line[begun..]);
+            // A line above the limit is logged in pieces.
+            let text = take_text(&mut line);
             let text = text.trim_end();
             match self.calls.only() {
                 _ if text.is_empty() => {}

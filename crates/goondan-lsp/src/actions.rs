@@ -39,7 +39,7 @@ pub(crate) fn actions<H: LspHost>(
         let Some(fix) = &found.fix else { continue };
         let edit = |edit: &goondan_spec::fix::ByteEdit| TextEdit {
             range: lines.range(edit.start..edit.end),
-            new_text: edit.text.clone(),
+            new_text: edit.text_in(&text),
         };
         let edits: Vec<TextEdit> = fix.edits.iter().map(edit).collect();
         let changes = HashMap::from([(server.uri_of(path), edits)]);

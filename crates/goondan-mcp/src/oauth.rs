@@ -7,7 +7,7 @@
 
 use goondan_spec::Code;
 use goondan_spec::codes::page_url;
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -21,6 +21,7 @@ use sha2::{Digest, Sha256};
 
 use crate::codes::{self, error};
 use crate::definition::McpServerDefinition;
+use goondan_core::file_lock::FileLock;
 use goondan_core::ids::hex;
 use goondan_core::ports::tool::ToolError;
 use goondan_core::private_files;
@@ -31,6 +32,8 @@ const TOKEN_FOLDER: &str = "tokens";
 const CLIENT_NAME: &str = "Goondan";
 /// Maximum time to wait for the user.
 const CONSENT_TIMEOUT: Duration = Duration::from_secs(10 * 60);
+/// Maximum time to wait for another process that renews the token.
+const RENEWAL_TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum size of a token file in bytes.
 const MAX_TOKEN_FILE_BYTES: u64 = 1 << 20;
 
@@ -158,16 +161,8 @@ impl CredentialStore for TokenFile {
     }
 
     async fn acquire_refresh_guard(&self) -> Result<Option<CredentialRefreshGuard>, AuthError> {
-        let path = self.path.with_extension("lock");
-        let locked = tokio::task::spawn_blocking(move || -> io::Result<File> {
-            let file = private_files::options()
-                .create(true)
-                .append(true)
-                .open(path)?;
-            file.lock()?;
-            Ok(file)
-        });
-        // Closing the file releases the lock.
+        let path = self.path.clone();
+        let locked = tokio::task::spawn_blocking(move || FileLock::of_file(&path, RENEWAL_TIMEOUT));
         Ok(Some(CredentialRefreshGuard::new(
             locked.await.map_err(store_error)?.map_err(store_error)?,
         )))
@@ -411,7 +406,7 @@ mod tests {
         let tokens = tokens(folder.path());
         tokens.note_challenge("Bearer");
         let first = tokens.acquire_refresh_guard().await.unwrap();
-        let file = File::open(tokens.path.with_extension("lock")).unwrap();
+        let file = fs::File::open(tokens.path.with_extension("lock")).unwrap();
         assert!(file.try_lock().is_err());
         drop(first);
         assert!(file.try_lock().is_ok());

@@ -9,6 +9,7 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use goondan_core::utf8_cut::{without_cut_end, without_cut_start};
 use rmcp::RoleClient;
 use rmcp::model::{ClientRequest, ErrorCode, ErrorData, JsonRpcMessage, RequestId};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
@@ -69,7 +70,8 @@ impl StreamObservations {
     /// Returns the server's own output about an error, as a part of a sentence.
     pub(crate) fn words(&self) -> String {
         let notes = self.notes();
-        let complaints = codes::escaped_error_text(&String::from_utf8_lossy(&notes.complaints));
+        let complaints = String::from_utf8_lossy(without_cut_start(&notes.complaints));
+        let complaints = codes::escaped_error_text(&complaints);
         match (&notes.noise, complaints.is_empty()) {
             (_, false) => format!("; its error output: {complaints}"),
             (Some(noise), true) => format!("; its output: {}", codes::escaped_error_text(noise)),
@@ -220,7 +222,8 @@ impl StdioLineTransport {
         self.noise += line.len();
         let mut notes = self.noticed.notes();
         notes.noise.get_or_insert_with(|| {
-            String::from_utf8_lossy(&line[..line.len().min(400)]).into_owned()
+            let start = without_cut_end(&line[..line.len().min(400)]);
+            String::from_utf8_lossy(start).into_owned()
         });
         if self.noise > MAX_SKIPPED_BYTES {
             notes.fatal = Some(ConnectionFault::Noise);

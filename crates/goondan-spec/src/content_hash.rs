@@ -81,6 +81,10 @@ impl ContentsWalk<'_> {
             )));
         }
         for (name, kind) in self.files.list(path)? {
+            // No file of a package can refer to it.
+            if kind == FileKind::Unnamed {
+                continue;
+            }
             if relative.is_empty() && self.left_out.contains(&name.as_str()) {
                 continue;
             }
@@ -98,7 +102,7 @@ impl ContentsWalk<'_> {
             match kind {
                 FileKind::Directory => self.folder(&path.join(&name), &relative_path, depth + 1)?,
                 FileKind::File => self.file(&path.join(&name), relative_path)?,
-                FileKind::Other => {
+                FileKind::Other | FileKind::Unnamed => {
                     return Err(io::Error::other(format!(
                         "`{relative_path}` is neither a file nor a directory"
                     )));

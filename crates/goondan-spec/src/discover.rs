@@ -9,6 +9,7 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
 use crate::diagnostic::{Code, Diagnostic};
 use crate::files::{FileAccess, FileKind};
+use crate::meta::Kind;
 use crate::paths::repository_around;
 use crate::text::reason;
 
@@ -37,6 +38,8 @@ const PLURAL_NAMES: [&str; 8] = [
 const SKIPPED_DIRS: [&str; 3] = ["dist", "node_modules", "target"];
 /// Maximum size of a `.gitignore` that is read, in bytes.
 const MAX_GITIGNORE_BYTES: u64 = 1024 * 1024;
+/// Maximum number of remembered YAML files without resources.
+const MAX_UNREAD_FILES: usize = 1_000;
 /// Maximum directory depth of a bundle.
 const MAX_DIRECTORY_DEPTH: usize = 64;
 
@@ -46,6 +49,8 @@ pub(crate) struct DiscoveredFiles {
     pub(crate) files: Vec<String>,
     /// `goondan.yaml` files of subdirectories, which may be separate projects.
     pub(crate) nested: Vec<String>,
+    /// YAML files that contain no resources, because of their places or names.
+    pub(crate) unread: Vec<String>,
     pub(crate) diagnostics: Vec<Diagnostic>,
 }
 
@@ -119,6 +124,10 @@ impl DiscoveryWalk<'_> {
                 FileKind::Directory => self.folder(&relative, &ignores, depth + 1),
                 FileKind::File => self.file(folder, &name, relative),
                 FileKind::Other => self.link(folder, &name, relative),
+                FileKind::Unnamed if is_resource_file(folder, &name) => {
+                    self.report_unnamed(relative)
+                }
+                FileKind::Unnamed => {}
             }
         }
     }
@@ -131,6 +140,8 @@ impl DiscoveryWalk<'_> {
                 self.found.nested.push(relative.clone());
             }
             self.found.files.push(relative);
+        } else if stem(name).is_some() && self.found.unread.len() < MAX_UNREAD_FILES {
+            self.found.unread.push(relative);
         }
     }
 
@@ -186,6 +197,15 @@ impl DiscoveryWalk<'_> {
         self.add_diagnostic(
             Diagnostic::new(Code::PATH_ESCAPE, message).suggest(suggestion),
             relative.to_owned(),
+        );
+    }
+
+    /// Reports a resource file whose name is not UTF-8.
+    fn report_unnamed(&mut self, relative: String) {
+        let message = format!("`{relative}` cannot be read: its name is not UTF-8.");
+        self.add_diagnostic(
+            Diagnostic::new(Code::PARSE_ERROR, message).suggest("rename the file"),
+            relative,
         );
     }
 
@@ -251,11 +271,26 @@ pub fn is_resource_file(folder: &str, name: &str) -> bool {
     })
 }
 
-/// Returns the name without `.yaml` or `.yml`.
+/// Returns the name without `.yaml` or `.yml`, in any case.
 fn stem(name: &str) -> Option<&str> {
-    name.strip_suffix(".yaml")
-        .or_else(|| name.strip_suffix(".yml"))
-        .filter(|stem| !stem.is_empty())
+    let (stem, extension) = name.rsplit_once('.')?;
+    let is_yaml = ["yaml", "yml"]
+        .iter()
+        .any(|yaml| extension.eq_ignore_ascii_case(yaml));
+    (is_yaml && !stem.is_empty()).then_some(stem)
+}
+
+/// Returns whether an unread file seems to define the resource `name`: by its own name, or by a
+/// directory above it.
+pub(crate) fn seems_to_define(file: &str, kind: Kind, name: &str) -> bool {
+    let (folders, file_name) = file.rsplit_once('/').unwrap_or(("", file));
+    let kind = kind.as_str().to_ascii_lowercase();
+    let is_of_kind = |folder: &str| {
+        let folder = folder.to_ascii_lowercase();
+        folder.strip_suffix('s').unwrap_or(&folder) == kind
+    };
+    stem(file_name).is_some_and(|stem| stem.eq_ignore_ascii_case(name))
+        || folders.split('/').any(is_of_kind)
 }
 
 /// Returns whether `file` may be the manifest of an executable custom tool and not a resource file.
@@ -327,16 +362,39 @@ mod tests {
             .file("/p/team/Agents.yaml", "")
             .file("/p/team/notes.yaml", "")
             .file("/p/tools/weather/data.yaml", "")
+            .file("/p/models/M.YAML", "")
             .file("/p/tools/readme.md", "");
+        assert_eq!(
+            discover(&files, Path::new("/p")).unread,
+            ["team/notes.yaml", "tools/weather/data.yaml"]
+        );
         assert_eq!(
             found(&files),
             [
                 "goondan.yaml",
+                "models/M.YAML",
                 "team/Agents.yaml",
                 "team/agents/a.yml",
                 "tools/weather.yaml"
             ]
         );
+    }
+
+    #[test]
+    fn an_unread_file_is_suspected_by_its_name_or_its_folder() {
+        for (file, expected) in [
+            ("models/deep/x.yaml", true),
+            ("model/x.yaml", true),
+            ("other/Main.yml", true),
+            ("agents/deep/x.yaml", false),
+            ("data.yaml", false),
+        ] {
+            assert_eq!(
+                seems_to_define(file, Kind::Model, "main"),
+                expected,
+                "{file}"
+            );
+        }
     }
 
     #[test]

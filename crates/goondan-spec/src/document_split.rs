@@ -22,21 +22,29 @@ pub(crate) fn documents(text: &str) -> Vec<DocumentChunk<'_>> {
         bytes_before: 0,
     };
     let mut has_content = false;
+    // Number of lines and bytes before the directives and comments that follow a line `...`.
+    let mut head_of_next: Option<(usize, usize)> = None;
     let (mut lines, mut bytes) = (0, 0);
     for line in text.split_inclusive('\n') {
         let ended = is_marker(line, "---") && has_content;
         if ended {
-            current.text = &text[current.bytes_before..bytes];
+            let (lines_before, bytes_before) = head_of_next.unwrap_or((lines, bytes));
+            current.text = &text[current.bytes_before..bytes_before];
             chunks.push(current);
             current = DocumentChunk {
                 text: "",
-                lines_before: lines,
-                bytes_before: bytes,
+                lines_before,
+                bytes_before,
             };
         }
         has_content = (has_content && !ended) || is_marker(line, "---") || is_content(line);
         lines += 1;
         bytes += line.len();
+        if is_marker(line, "...") {
+            head_of_next = Some((lines, bytes));
+        } else if is_marker(line, "---") || is_content(line) {
+            head_of_next = None;
+        }
     }
     current.text = &text[current.bytes_before..];
     chunks.push(current);
@@ -80,6 +88,17 @@ mod tests {
             ["# head\n%YAML 1.2\n---\na: 1\n"]
         );
         assert_eq!(texts("a: |\n  ---\n----\n"), ["a: |\n  ---\n----\n"]);
+        assert_eq!(
+            texts("a: 1\n...\n# next\n%YAML 1.2\n---\nb: 2\n...\n%YAML 1.2\n"),
+            [
+                "a: 1\n...\n",
+                "# next\n%YAML 1.2\n---\nb: 2\n...\n%YAML 1.2\n"
+            ]
+        );
+        assert_eq!(
+            texts("a: 1\n...\nignored\n---\nb: 2\n"),
+            ["a: 1\n...\nignored\n", "---\nb: 2\n"]
+        );
         assert_eq!(texts(""), [""]);
     }
 

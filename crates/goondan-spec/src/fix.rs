@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use crate::diagnostic::SourcePosition;
+use crate::text::{line_end_at, with_line_end};
 
 /// Fix of one diagnostic.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,6 +25,13 @@ pub struct ByteEdit {
     pub end: usize,
     /// New content of the range.
     pub text: String,
+}
+
+impl ByteEdit {
+    /// Returns the new content with the line ends of `text`, the whole file.
+    pub fn text_in(&self, text: &str) -> String {
+        with_line_end(&self.text, line_end_at(text, self.start))
+    }
 }
 
 impl Fix {
@@ -119,7 +127,7 @@ pub fn apply<'f>(text: &str, fixes: impl IntoIterator<Item = &'f Fix>) -> (Strin
     }
     let mut edited = text.to_owned();
     for edit in done.iter().rev().flat_map(|fix| fix.edits.iter().rev()) {
-        edited.replace_range(edit.start..edit.end, &edit.text);
+        edited.replace_range(edit.start..edit.end, &edit.text_in(text));
     }
     (edited, done)
 }

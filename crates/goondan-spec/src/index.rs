@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use crate::discover::seems_to_define;
 use crate::installed_packages::InstalledPackages;
 use crate::meta::{BASE_PACKAGE, Kind, ObjectRef, ResourceId};
 use crate::text::closest;
@@ -21,6 +22,8 @@ pub(crate) struct ResourceIndex {
     absent: BTreeSet<String>,
     /// Set if a part of the project could not be read, so its resources are unknown.
     partial: bool,
+    /// YAML files of the project that contain no resources, because of their places or names.
+    unread_files: Vec<String>,
 }
 
 #[derive(Debug, Default)]
@@ -71,6 +74,18 @@ impl ResourceIndex {
     /// Sets whether some documents could not be read, so that missing names are not reported.
     pub(crate) fn set_partial(&mut self, partial: bool) {
         self.partial = partial;
+    }
+
+    /// Sets the YAML files that were not read.
+    pub(crate) fn set_unread_files(&mut self, files: Vec<String>) {
+        self.unread_files = files;
+    }
+
+    /// Returns the files that were not read and seem to define the resource of `reference`.
+    pub(crate) fn unread_files_for(&self, reference: &ObjectRef) -> Vec<&str> {
+        let seems_to_define = |file: &&str| seems_to_define(file, reference.kind, &reference.name);
+        let files = self.unread_files.iter().map(String::as_str);
+        files.filter(seems_to_define).collect()
     }
 
     /// Returns whether an unresolved `reference` may be defined in the unreadable part of the

@@ -77,7 +77,7 @@ pub use parsed_file::KnownFiles;
 pub use paths::repository_around;
 pub use snapshot::{AgentPart, BundleSnapshot, Fingerprint, Fingerprints, SnapshotBasis};
 pub use source::SourceTexts;
-pub use text::{closest, pattern_fault, reason};
+pub use text::{closest, line_end_at, pattern_fault, reason, with_line_end};
 pub use value::{Environment, Secret, TextOrSource, ValueSource};
 
 /// JSON object, as used for tool arguments and free-form fields.

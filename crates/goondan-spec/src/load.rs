@@ -107,6 +107,7 @@ fn run<T>(
         .iter()
         .filter(|document| document.base.is_empty())
         .count();
+    index.set_unread_files(found.unread.clone());
     index.set_partial(!found.diagnostics.is_empty() || has_unread_documents(&files.own, read));
     let stage = DecodeStage {
         folder: &folder,

@@ -1,7 +1,11 @@
 //! Edits of the dependencies in a Package document that leave the rest of the file unchanged.
 
 use crate::node::{NodeContent, YamlNode};
+use crate::text::{line_end_at, with_line_end};
 use crate::{document_split, yaml};
+
+/// Optional prefix that some editors write.
+const BYTE_ORDER_MARK: char = '\u{feff}';
 
 /// Dependency to write.
 #[derive(Debug, Clone, Copy)]
@@ -63,15 +67,8 @@ pub fn with_dependency(
         let name = quoted(package);
         let head =
             format!("apiVersion: goondan.ai/v1\nkind: Package\nmetadata:\n  name: {name}\nspec:\n");
-        let rest = if text.trim_start().starts_with("---") || text.trim().is_empty() {
-            ""
-        } else {
-            "---\n"
-        };
-        return checked(
-            format!("{head}  dependencies:\n{}{rest}{text}", dependency.block(4)),
-            dependency,
-        );
+        let head = format!("{head}  dependencies:\n{}", dependency.block(4));
+        return checked(with_first_document(&head, text), dependency);
     };
     let text = without_dependency(text, dependency.name).unwrap_or_else(|| text.to_owned());
     let document = package_document(&text).unwrap_or(document);
@@ -185,8 +182,9 @@ pub fn without_dependency(text: &str, name: &str) -> Option<String> {
         match items.len() {
             // Writes an empty list, because a key without a value is an error.
             1 => format!(
-                "{} []\n{}",
+                "{} []{}{}",
                 text[..end_of_line(text, entry.key_at.end)].trim_end(),
+                line_end_at(text, entry.key_at.end),
                 &text[end..]
             ),
             _ => format!(
@@ -308,15 +306,31 @@ fn checked(text: String, dependency: DependencySpec<'_>) -> Option<String> {
     (found == [expected]).then_some(text)
 }
 
-/// Inserts `new` at byte `at`; starts a new line first if the text ends without one.
+/// Inserts `new` at byte `at`, with the line ends of the text. Starts a new line first if the text
+/// ends without one.
 fn insert(text: &str, at: usize, new: &str) -> String {
     let needs_line = at > 0 && at == text.len() && !text.ends_with('\n') && new.ends_with('\n');
+    let line_end = line_end_at(text, at);
     format!(
-        "{}{}{new}{}",
+        "{}{}{}{}",
         &text[..at],
-        if needs_line { "\n" } else { "" },
+        if needs_line { line_end } else { "" },
+        with_line_end(new, line_end),
         &text[at..]
     )
+}
+
+/// Puts the document `head` before the documents of `text`, with the line ends of `text`. A byte
+/// order mark stays first.
+pub fn with_first_document(head: &str, text: &str) -> String {
+    let rest = text.trim_start_matches(BYTE_ORDER_MARK);
+    let mark = &text[..text.len() - rest.len()];
+    let marker = match rest.trim_start().starts_with("---") || rest.trim().is_empty() {
+        true => "",
+        false => "---\n",
+    };
+    let head = with_line_end(&format!("{head}{marker}"), line_end_at(rest, 0));
+    format!("{mark}{head}{rest}")
 }
 
 /// Returns the offset after the line that contains `at`.
@@ -389,6 +403,30 @@ mod tests {
             let after = added(text);
             assert_eq!(package_name(&after).as_deref(), Some("here"));
             assert!(after.ends_with(text));
+        }
+    }
+
+    #[test]
+    fn new_lines_end_like_those_of_the_file() {
+        for text in [
+            "",
+            "kind: Model\nmetadata: {name: a}\n",
+            "kind: Package\n",
+            "kind: Package\nspec:\n",
+            "kind: Package\nspec:\n  version: 1.0.0",
+            "kind: Package\nspec:\n  dependencies:\n    - name: x\n      version: \"*\"\n",
+            "kind: Package\nspec:\n  dependencies: [{name: x, version: \"*\"}]\n",
+        ] {
+            let windows = format!("\u{feff}{}", text.replace('\n', "\r\n"));
+            let (after, expected) = (added(&windows), added(text));
+            let line_end = if text.is_empty() { "\n" } else { "\r\n" };
+            let expected = format!("\u{feff}{}", expected.replace('\n', line_end));
+            assert_eq!(after, expected);
+            let without = |text: &str| without_dependency(text, WANTED.name).unwrap();
+            assert_eq!(
+                without(&after),
+                format!("\u{feff}{}", without(&added(text)).replace('\n', line_end))
+            );
         }
     }
 

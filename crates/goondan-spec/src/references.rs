@@ -229,8 +229,8 @@ fn report_unresolved(
             let problem = field.problem(
                 Code::REF_NOT_FOUND,
                 format!(
-                    "There is no \
-                `{shown}`{within}."
+                    "There is no `{shown}`{within}.{}",
+                    unread_files(reference, index)
                 ),
             );
             match index.closest(reference) {
@@ -264,6 +264,27 @@ fn report_unresolved(
             )
             .suggest("name the package: `{kind: …, name: …, package: …}`"),
     });
+}
+
+/// Maximum number of unread files in a message.
+const MAX_LISTED_FILES: usize = 3;
+
+/// Returns a sentence about files that seem to define the resource but are not read; empty if there
+/// are none.
+fn unread_files(reference: &ObjectRef, index: &ResourceIndex) -> String {
+    let files = match reference.package {
+        None => index.unread_files_for(reference),
+        Some(_) => Vec::new(),
+    };
+    if files.is_empty() {
+        return String::new();
+    }
+    let verb = if files.len() == 1 { "is" } else { "are" };
+    format!(
+        " {} {verb} not read: resource files are directly in a directory such as `{}s`.",
+        list(&files, MAX_LISTED_FILES),
+        reference.kind.as_str().to_ascii_lowercase()
+    )
 }
 
 /// Adds to `problem` the suggestion of another reference, with the fix that writes it.

@@ -210,7 +210,7 @@ mod tests {
         let text = "\u{feff}kind: model # a kind\r\nmetadata: {nme: main}\r\nspec:\r\n  \
             provider:   \"scripted\"\r\n  modle: 7\r\n";
         let repair = repaired(text).unwrap();
-        let expected = "\u{feff}apiVersion: goondan.ai/v1\nkind: Model # a kind\r\nmetadata: \
+        let expected = "\u{feff}apiVersion: goondan.ai/v1\r\nkind: Model # a kind\r\nmetadata: \
             {name: main}\r\nspec:\r\n  provider:   \"scripted\"\r\n  model: \"7\"\r\n";
         assert_eq!(repair.after, expected);
         assert_eq!((repair.before.as_str(), repair.done.len()), (text, 5));

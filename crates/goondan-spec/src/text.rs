@@ -55,6 +55,20 @@ pub(crate) fn list<C: AsRef<str>>(words: &[C], limit: usize) -> String {
     }
 }
 
+/// Returns the line end of the line at byte `at`, or of the line before if it has none.
+pub fn line_end_at(text: &str, at: usize) -> &'static str {
+    let end = text[at..].find('\n').map(|found| at + found);
+    match end.or_else(|| text[..at].rfind('\n')) {
+        Some(end) if text[..end].ends_with('\r') => "\r\n",
+        _ => "\n",
+    }
+}
+
+/// Replaces the line ends of new text, each a `\n`, by those of the text that it is added to.
+pub fn with_line_end(new: &str, line_end: &str) -> String {
+    new.replace('\n', line_end)
+}
+
 /// Cuts `text` to `limit` characters.
 pub(crate) fn excerpt(text: &str, limit: usize) -> String {
     match text.char_indices().nth(limit) {

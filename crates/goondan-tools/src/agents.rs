@@ -78,7 +78,8 @@ struct AskAgent {
     #[serde(default = "request_type")]
     event_type: String,
     /// Idle timeout in milliseconds: the request fails when the target makes no progress for this
-    /// long. Work in progress and pending approvals keep it alive. Default: the tool's `timeoutMs`.
+    /// long. Work in progress and pending approvals keep it alive. Default: the tool's `timeoutMs`,
+    /// or no limit with `async`, where the time counts from the start of the target's turn.
     #[schemars(range(min = 1, max = 86_400_000))]
     timeout_ms: Option<u64>,
     /// Return at once; the answer arrives later as a message.
@@ -103,7 +104,9 @@ impl ToolOperation for AskAgent {
             self.metadata,
         );
         let options = RequestOptions {
-            timeout_ms: self.timeout_ms.or(config.timeout_ms),
+            timeout_ms: self
+                .timeout_ms
+                .or(config.timeout_ms.filter(|_| !self.async_)),
             async_: self.async_,
         };
         ctx.progress

@@ -227,12 +227,21 @@ impl BackgroundProcess {
             .map_or_else(|| self.started.elapsed(), |end| end.after)
     }
 
-    /// Takes the standard output and standard error since the last call.
+    /// Takes the standard output and standard error since the last call. While the process runs,
+    /// an unfinished character at the end waits for the next call.
     pub(crate) fn take_output(&self) -> (String, String) {
         let mut state = lock(&self.state);
-        let stdout = std::mem::replace(&mut state.stdout, OutputCapture::new(KEPT_POLL_BYTES));
-        let stderr = std::mem::replace(&mut state.stderr, OutputCapture::new(KEPT_POLL_BYTES));
-        (stdout.text(), stderr.text())
+        let is_running = state.end.is_none();
+        let take = |stream: &mut OutputCapture| {
+            let unfinished = match is_running {
+                true => stream.take_unfinished(),
+                false => Vec::new(),
+            };
+            let taken = std::mem::replace(stream, OutputCapture::new(KEPT_POLL_BYTES));
+            stream.push(&unfinished);
+            taken.text()
+        };
+        (take(&mut state.stdout), take(&mut state.stderr))
     }
 
     /// Writes `input` to the process's standard input.

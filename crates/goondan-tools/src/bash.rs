@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 
 use crate::builtin_tool::BuiltinTool;
 use crate::command_runner::PreparedCommand;
+use crate::errors::lossy;
 use crate::paths::FileRoot;
 use crate::process::{self, FinishedProgram};
 use crate::sandbox::ProgramLauncher;
@@ -101,7 +102,7 @@ impl ToolOperation for BashCommand {
         let finished = run(launcher, work, self.timeout_ms, ctx, "the command").await?;
         let mut output = JsonObject::new();
         output.insert("command".to_owned(), json!(self.command));
-        output.insert("cwd".to_owned(), json!(folder));
+        output.insert("cwd".to_owned(), json!(lossy(&folder)));
         let note = shell::note(ctx, &finished);
         let mut report = report(&self.command, output, finished);
         shell::add(&mut report.output, note);
@@ -168,7 +169,7 @@ impl ToolOperation for BashScript {
         )
         .await?;
         let mut output = JsonObject::new();
-        output.insert("path".to_owned(), json!(script.path));
+        output.insert("path".to_owned(), json!(lossy(&script.path)));
         output.insert("shell".to_owned(), json!(self.shell));
         output.insert("args".to_owned(), json!(self.args));
         Ok(report(&self.path, output, finished))

@@ -38,6 +38,20 @@ pub(crate) fn detect_encoding(start: &[u8]) -> FileEncoding {
     }
 }
 
+/// Converts text in UTF-8, UTF-16 or a single-byte encoding to a string without a byte order mark.
+/// Returns the bytes if they are not text, or are in UTF-32.
+pub(crate) fn decoded_text(bytes: Vec<u8>) -> Result<String, Vec<u8>> {
+    let encoding = match detect_encoding(&bytes) {
+        FileEncoding::Text => encoding_rs::UTF_8,
+        FileEncoding::Foreign("ISO-8859-1") => encoding_rs::WINDOWS_1252,
+        FileEncoding::Foreign("UTF-16BE") => encoding_rs::UTF_16BE,
+        FileEncoding::Foreign("UTF-16" | "UTF-16LE") => encoding_rs::UTF_16LE,
+        FileEncoding::Foreign(_) | FileEncoding::Binary => return Err(bytes),
+    };
+    // A byte order mark selects the byte order.
+    Ok(encoding.decode(&bytes).0.into_owned())
+}
+
 /// Detects UTF-16 without a byte order mark. Western text has a zero in every second byte, and no
 /// other zeros.
 fn utf_16_without_mark(start: &[u8]) -> Option<&'static str> {
@@ -87,6 +101,20 @@ mod tests {
 
     fn utf_16(text: &str, order: fn(u16) -> [u8; 2]) -> Vec<u8> {
         text.encode_utf16().flat_map(order).collect()
+    }
+
+    #[test]
+    fn text_is_decoded() {
+        let read = |bytes: &[u8]| decoded_text(bytes.to_vec()).ok();
+        let text = Some("na\u{EF}ve \u{20AC}".to_owned());
+        assert_eq!(read("\u{FEFF}na\u{EF}ve \u{20AC}".as_bytes()), text);
+        for order in [u16::to_le_bytes, u16::to_be_bytes] {
+            assert_eq!(read(&utf_16("\u{FEFF}na\u{EF}ve \u{20AC}", order)), text);
+            assert_eq!(read(&utf_16("plain", order)).as_deref(), Some("plain"));
+        }
+        assert_eq!(read(b"na\xefve \x80"), text);
+        assert_eq!(read(b"\xff\xfe\0\0a\0\0\0"), None);
+        assert_eq!(read(b"ab\0\0cd"), None);
     }
 
     #[test]

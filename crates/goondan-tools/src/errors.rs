@@ -1,6 +1,8 @@
 //! Errors that several built-in tools share.
 
+use std::borrow::Cow;
 use std::io;
+use std::path::Path;
 
 use goondan_core::ports::tool::ToolError;
 use goondan_spec::{Code, reason};
@@ -13,6 +15,12 @@ pub(crate) fn cancelled() -> ToolError {
 /// Creates the error for an invalid argument.
 pub(crate) fn invalid(message: impl Into<String>) -> ToolError {
     ToolError::new(message).code(Code::TOOL_INVALID_ARGS)
+}
+
+/// Returns a path as text, with replacement characters if it is not UTF-8. A path itself in `json!`
+/// panics for such a name.
+pub(crate) fn lossy(path: &Path) -> Cow<'_, str> {
+    path.to_string_lossy()
 }
 
 /// Converts an I/O error. `what` is the attempted operation, such as "read `a.txt`".

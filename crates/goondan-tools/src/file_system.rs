@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::builtin_tool::BuiltinTool;
-use crate::errors::{self, blocking};
+use crate::errors::{self, blocking, lossy};
 use crate::file_changes::{FileChangeLock, read_text, replace};
 use crate::fs::with_warning;
 use crate::output_capture::without_cut_end;
@@ -309,11 +309,6 @@ impl ToolOperation for MakeDirectory {
         })
         .await
     }
-}
-
-/// Returns a path for a result, with U+FFFD for what is not UTF-8.
-fn lossy(path: &Path) -> std::borrow::Cow<'_, str> {
-    path.to_string_lossy()
 }
 
 fn default_max_bytes() -> u32 {

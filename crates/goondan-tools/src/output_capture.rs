@@ -2,7 +2,12 @@
 
 use std::collections::VecDeque;
 
+pub(crate) use goondan_core::utf8_cut::without_cut_end;
+use goondan_core::utf8_cut::without_cut_start;
 use tokio::io::{AsyncRead, AsyncReadExt};
+
+/// Maximum number of bytes of a character that is not complete.
+const MAX_UNFINISHED_BYTES: usize = 3;
 
 /// The first and the last bytes of a stream, in bounded memory.
 #[derive(Debug)]
@@ -47,6 +52,19 @@ impl OutputCapture {
         }
     }
 
+    /// Removes an unfinished character at the end, and returns its bytes.
+    pub(crate) fn take_unfinished(&mut self) -> Vec<u8> {
+        let kept = self.head.iter().chain(&self.tail).copied();
+        let mut end: Vec<u8> = kept.rev().take(MAX_UNFINISHED_BYTES).collect();
+        end.reverse();
+        let unfinished = end.split_off(without_cut_end(&end).len());
+        for _ in &unfinished {
+            self.tail.pop_back().or_else(|| self.head.pop());
+        }
+        self.total -= unfinished.len() as u64;
+        unfinished
+    }
+
     /// Returns the kept text. If bytes are missing, a line states how many.
     pub(crate) fn text(mut self) -> String {
         let kept = (self.head.len() + self.tail.len()) as u64;
@@ -63,28 +81,6 @@ impl OutputCapture {
             String::from_utf8_lossy(tail)
         )
     }
-}
-
-/// Drops an incomplete character at the end.
-pub(crate) fn without_cut_end(bytes: &[u8]) -> &[u8] {
-    match bytes.utf8_chunks().last() {
-        Some(last) if is_cut(last.invalid()) => &bytes[..bytes.len() - last.invalid().len()],
-        _ => bytes,
-    }
-}
-
-/// Returns true if these bytes begin an incomplete character.
-fn is_cut(bytes: &[u8]) -> bool {
-    std::str::from_utf8(bytes).is_err_and(|error| error.error_len().is_none())
-}
-
-/// Drops the rest of an incomplete character at the start.
-fn without_cut_start(bytes: &[u8]) -> &[u8] {
-    let continuation = bytes
-        .iter()
-        .take(3)
-        .take_while(|byte| **byte & 0b1100_0000 == 0b1000_0000);
-    &bytes[continuation.count()..]
 }
 
 #[cfg(test)]
@@ -120,6 +116,25 @@ mod tests {
             captured(8, &["aé€€€€z".as_bytes()]),
             "aé\n[... 9 bytes cut ...]\n€z"
         );
+    }
+
+    #[test]
+    fn an_unfinished_character_is_taken_back() {
+        for limit in [0, 2, 8, 20] {
+            let mut capture = OutputCapture::new(limit);
+            capture.push("caf\u{e9}\u{20ac}".as_bytes());
+            assert_eq!(capture.take_unfinished(), b"");
+            capture.push(b"\xf0\x9f\x98");
+            let kept = limit >= 8;
+            assert_eq!(
+                capture.take_unfinished().len(),
+                if kept { 3 } else { limit / 2 }
+            );
+        }
+        let mut capture = OutputCapture::new(20);
+        capture.push("0123456789\u{e9}".as_bytes().split_last().unwrap().1);
+        assert_eq!(capture.take_unfinished(), b"\xc3");
+        assert_eq!(capture.text(), "0123456789");
     }
 
     proptest! {

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::background_processes::{BackgroundProcess, BackgroundProcesses};
 use crate::builtin_tool::BuiltinTool;
-use crate::errors;
+use crate::errors::{self, lossy};
 use crate::process::{self, FinishedProgram, ProcessSignal};
 use crate::shell::{self, CommandLineLauncher};
 use crate::tool_operation::{ToolExport, ToolOperation, titled};
@@ -113,7 +113,7 @@ impl ToolOperation for RuntimeExec {
                 let environment = shell::environment(&launcher.env, extra)?;
                 (
                     "workdir",
-                    json!(folder),
+                    json!(lossy(&folder)),
                     shell::work(&self.command, folder, environment, launcher, ctx)?,
                 )
             }

@@ -1,7 +1,11 @@
 //! Items for the `gdn` command and the test runner only. They may change at any time.
 
+/// Locks of small files, for the chat history and for edits of a project.
+pub use goondan_core::file_lock;
 /// Files that no link can replace, for static pages of the server.
 pub use goondan_core::nofollow_fs;
+/// Paths in JSON that need not be UTF-8, for the output of commands.
+pub use goondan_core::path_json;
 /// Files that only their owner can access, for the chat history and other private files of the
 /// command, and for the directory checks of `doctor`.
 pub use goondan_core::private_files;
@@ -21,6 +25,8 @@ pub use goondan_spec::value::SecretMasking;
 pub use goondan_spec::{BasePackage, FileAccess, OsFiles, repair::RepairedFile};
 /// Edits of a project's dependencies, and its installed packages.
 pub use goondan_spec::{installed_packages::installed_folder, manifest_edit};
+/// Line ends of a file, for text that is added to it.
+pub use goondan_spec::{line_end_at, with_line_end};
 /// Rendering of diagnostics, JSON Schemas, escaping of foreign strings, and YAML parsing.
 pub use goondan_spec::{render, schema::schemas, untrusted_text, yaml};
 /// File layout of an instance, for test cases.

@@ -41,6 +41,24 @@ pub(crate) mod style {
     pub(crate) const HEADING: Style = Style::new().bold();
 }
 
+/// Returns true if standard output is a pipe that its reader has closed. A write would also find
+/// that, but there may be nothing to write.
+pub(crate) fn stdout_is_closed() -> bool {
+    #[cfg(unix)]
+    {
+        use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+        use std::os::fd::AsFd as _;
+        let stdout = io::stdout();
+        let mut polled = [PollFd::new(stdout.as_fd(), PollFlags::empty())];
+        poll(&mut polled, PollTimeout::ZERO).is_ok()
+            && polled[0]
+                .revents()
+                .is_some_and(|events| events.contains(PollFlags::POLLERR))
+    }
+    #[cfg(not(unix))]
+    false
+}
+
 /// Verbosity and format of the output.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CommandOutput {

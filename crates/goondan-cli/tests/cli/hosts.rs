@@ -136,7 +136,7 @@ const TELLING_JS: &str = "
 export const handlers = {
   tell(ctx) {
     ctx.logger.info('a line of the log', { number: 7 });
-    ctx.progress('half of it', { done: 0.5 });
+    ctx.progress({ title: 'half of it', metadata: { done: 0.5 } });
     return ctx.output('told', { title: 'Told all of it', metadata: { count: 3 } });
   },
 };
@@ -145,7 +145,7 @@ export const handlers = {
 const TELLING_PYTHON: &str = "
 def tell(ctx, input):
     ctx.logger.info('a line of the log', number=7)
-    ctx.progress('half of it', done=0.5)
+    ctx.progress({'title': 'half of it', 'metadata': {'done': 0.5}})
     return ctx.output('told', title='Told all of it', metadata={'count': 3})
 
 

@@ -456,3 +456,23 @@ fn logs_can_be_had_as_spans() {
     assert_eq!(down.code, 1);
     assert!(down.stderr.contains("E_TELEMETRY_RECEIVER"), "{down:#?}");
 }
+
+#[cfg(unix)]
+#[test]
+fn following_the_log_ends_when_its_reader_is_gone() {
+    use std::io::{BufRead as _, BufReader};
+
+    let sandbox = scripted(crate::projects::ECHO);
+    sandbox.gdn(&["run", "p", "--input", "hi"]).ok();
+    let mut command = sandbox.command(&["logs", "--project", "p", "--follow"]);
+    let mut child = command
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    output.read_line(&mut line).unwrap();
+    assert!(!line.is_empty());
+    drop(output);
+    assert!(child.wait().unwrap().success());
+}

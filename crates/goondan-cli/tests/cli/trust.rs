@@ -517,3 +517,29 @@ fn what_a_repository_tells_agents_is_not_obeyed_before_its_folder_is_trusted() {
     gdn(&sandbox, &["trust", "r"]).ok();
     gdn(&sandbox, &["run", "r/p", "--input", "x"]).ok();
 }
+
+#[test]
+fn many_commands_at_the_same_time_lose_no_change() {
+    let sandbox = Sandbox::new();
+    let folders: Vec<String> = (0..8).map(|number| format!("f{number}")).collect();
+    for folder in &folders {
+        sandbox.write(&format!("{folder}/x"), "");
+    }
+    let run_for_all = |arguments: &[&str]| {
+        std::thread::scope(|scope| {
+            for folder in &folders {
+                let (sandbox, arguments) = (&sandbox, [arguments, &[folder]].concat());
+                scope.spawn(move || drop(gdn(sandbox, &arguments).ok().len()));
+            }
+        });
+    };
+    run_for_all(&["trust"]);
+    let listed: Value =
+        serde_json::from_str(gdn(&sandbox, &["trust", "--list", "--json"]).ok()).unwrap();
+    assert_eq!(listed.as_array().unwrap().len(), folders.len());
+    run_for_all(&["trust", "--revoke"]);
+    assert_eq!(
+        gdn(&sandbox, &["trust", "--list"]).stderr,
+        "No directory is trusted.\n"
+    );
+}

@@ -275,3 +275,23 @@ fn a_project_that_was_renamed_is_told_where_its_state_is() {
         "a project is not told of what it uses"
     );
 }
+
+#[cfg(unix)]
+#[test]
+fn a_project_whose_directory_was_renamed_is_told_where_its_state_is() {
+    let sandbox = Sandbox::new();
+    let manifest = "apiVersion: goondan.ai/v1\nkind: Model\nmetadata: {name: m}\n\
+        spec: {provider: scripted, model: any, options: {script: script.yaml}}\n---\n\
+        apiVersion: goondan.ai/v1\nkind: Agent\nmetadata: {name: a}\n\
+        spec: {modelConfig: {modelRef: Model/m}}\n---\n\
+        apiVersion: goondan.ai/v1\nkind: Swarm\nmetadata: {name: default}\n\
+        spec: {entryAgent: Agent/a, agents: [{ref: Agent/a}]}\n";
+    sandbox.write("shop/goondan.yaml", manifest);
+    sandbox.write("shop/script.yaml", ECHO);
+    sandbox.gdn(&["run", "shop", "--input", "one"]).ok();
+    let old = workspace(&sandbox);
+    std::fs::rename(sandbox.dir().join("shop"), sandbox.dir().join("shop2")).unwrap();
+    let told = sandbox.gdn(&["doctor", "--project", "shop2"]);
+    let name = old.file_name().unwrap().to_str().unwrap();
+    assert!(told.ok().contains(name), "{}", told.ok());
+}

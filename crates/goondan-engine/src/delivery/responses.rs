@@ -1,5 +1,7 @@
 //! Answers to requests between agents, as the caller receives them.
 
+use std::time::Duration;
+
 use chrono::{DateTime, SecondsFormat, Utc};
 use goondan_spec::Code;
 use serde_json::{Value, json};
@@ -15,6 +17,11 @@ use goondan_core::reserved_names::INTER_AGENT_RESPONSE_KEY;
 /// Returns the answer to a request: a string, or data if the agent declares an output. Fails with
 /// `AGENT_REQUEST_FAILED` if the turn failed (rule A2).
 pub(crate) fn response_of(target: &str, result: &TurnResult) -> Result<Value, ToolError> {
+    if let Some(error) = &result.error
+        && error.code == Code::AGENT_REQUEST_TIMEOUT
+    {
+        return Err(ToolError::new(error.message.clone()).code(Code::AGENT_REQUEST_TIMEOUT));
+    }
     let text = result.response_text();
     match result.finish_reason {
         FinishReason::TextResponse => {
@@ -54,6 +61,14 @@ fn request_failed(target: &str, why: &str) -> ToolError {
     ToolError::new(format!("agent {target} did not answer: {why}"))
         .code(Code::AGENT_REQUEST_FAILED)
         .suggest("Retry, ask another agent, or continue without the answer.")
+}
+
+/// Returns the message of a request that `target` did not answer in time.
+pub(crate) fn timeout_message(target: &str, limit: Duration) -> String {
+    format!(
+        "agent {target} sent no answer and no progress for {} ms",
+        limit.as_millis()
+    )
 }
 
 /// Returns the id of the response to an event.
@@ -144,6 +159,7 @@ mod tests {
             turn_id: "turn-1".to_owned(),
             correlation_id: "req-1".to_owned(),
             async_: true,
+            timeout_ms: None,
             terms: terms.clone(),
         };
         let callers = vec![instance("above"), instance("asks")];

@@ -248,6 +248,7 @@ mod tests {
             turn_id: "turn-0".to_owned(),
             correlation_id: "req-1".to_owned(),
             async_: false,
+            timeout_ms: None,
             terms: Default::default(),
         });
         AgentEvent {

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::activity::ActivityTracker;
 use crate::delivery::orchestrator::{InstanceSpawnRequest, OrchestratorCommand, SubmitError};
-use crate::delivery::responses::{answer_id, response_of};
+use crate::delivery::responses::{answer_id, response_of, timeout_message};
 use crate::engine::Engine;
 use crate::policy::untrusted_content;
 use crate::tooling::dispatch::{ToolCallContext, TurnScope};
@@ -214,9 +214,7 @@ impl AgentCalls {
             () = target_activity.forward_approvals(caller_activities) => unreachable!("it holds for as long as this waits"),
             () = target_activity.silence(limit) => {
                 self.abandon(event.id.clone(), "the request timed out");
-                let message = format!("agent {target} sent no answer and no progress for {} \
-                    ms", limit.as_millis());
-                Err(ToolError::new(message)
+                Err(ToolError::new(timeout_message(target, limit))
                     .code(Code::AGENT_REQUEST_TIMEOUT)
                     .suggest("Request less, raise timeoutMs, or use async: true."))
             }
@@ -250,6 +248,7 @@ impl AgentToolRuntime for AgentCalls {
             turn_id: self.facts.turn_id.clone(),
             correlation_id: correlation_id.clone(),
             async_: options.async_,
+            timeout_ms: options.timeout_ms.filter(|_| options.async_),
             terms: self.facts.terms(),
         });
         let mut result = AgentRequestResult {

@@ -394,6 +394,8 @@ fn panicked(tool: &RegisteredTool, panic: &(dyn std::any::Any + Send)) -> ToolEr
     let text = text
         .or_else(|| panic.downcast_ref::<String>().cloned())
         .unwrap_or_else(|| "no message".to_owned());
+    // A failed assertion has a message of several lines.
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     ToolError::new(format!("{} panicked: {text}", tool.name))
         .code(Code::TOOL_PANIC)
         .suggest("This is a bug in the tool. Try other arguments or another tool.")

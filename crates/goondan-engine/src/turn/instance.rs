@@ -1,6 +1,8 @@
 //! One turn of an instance: opens the conversation, runs the turn, and makes the outcome durable.
 
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use tokio_util::sync::CancellationToken;
@@ -99,7 +101,7 @@ pub(crate) async fn handle(start: TurnStart) -> TurnEnd {
                 states: ExtensionStates::default(),
                 notes: TurnNotes::default(),
             };
-            let result = turn::run(&mut context, &event).await;
+            let result = run_within_limit(&mut context, &event).await;
             finish(context, result, meta).await
         }
     };
@@ -112,6 +114,32 @@ pub(crate) async fn handle(start: TurnStart) -> TurnEnd {
         started.millis(&of.life),
     );
     end
+}
+
+/// Runs the turn of `event`. Ends the turn of an asynchronous request if it makes no progress for
+/// the idle timeout of the request.
+async fn run_within_limit(context: &mut TurnContext, event: &Arc<AgentEvent>) -> TurnResult {
+    let reply_to = event.reply_to.as_ref().filter(|reply_to| reply_to.async_);
+    let limit = reply_to.and_then(|reply_to| reply_to.timeout_ms);
+    let Some(limit) = limit.filter(|ms| *ms > 0).map(Duration::from_millis) else {
+        return turn::run(context, event).await;
+    };
+    let (life, cancel) = (Arc::clone(&context.facts.life), context.cancel.clone());
+    let mut run = pin!(turn::run(context, event));
+    tokio::select! {
+        biased;
+        result = &mut run => return result,
+        () = life.silence(limit) => cancel.cancel(),
+    }
+    let result = run.await;
+    let message = responses::timeout_message(&event.target.agent, limit);
+    match result.finish_reason {
+        FinishReason::Cancelled => TurnResult {
+            error: Some(TurnError::new(Code::AGENT_REQUEST_TIMEOUT, message)),
+            ..result
+        },
+        _ => result,
+    }
 }
 
 /// Opens the conversation and the journal of a turn. A new instance is stored first; `warm` is the

@@ -25,6 +25,7 @@ use goondan_core::ports::journal::{EffectKind, EffectOutcome, InterruptionPolicy
 use goondan_core::ports::tool::{ToolCallResult, ToolCallStatus};
 use goondan_core::real_path::real_path;
 use goondan_core::reserved_names::INSTRUCTIONS_KEY;
+use goondan_core::utf8_cut::without_cut_end;
 
 /// Maximum instruction bytes that one step adds to the conversation.
 pub const MAX_NESTED_INSTRUCTION_BYTES: usize = 32 * 1024;
@@ -242,7 +243,7 @@ fn find(workdir: &Path, folder: &Path, names: &[String]) -> Option<NestedInstruc
         .take(MAX_INSTRUCTION_FILE_BYTES)
         .read_to_end(&mut bytes)
         .ok()?;
-    let text = String::from_utf8_lossy(&bytes)
+    let text = String::from_utf8_lossy(without_cut_end(&bytes))
         .trim_start_matches('\u{feff}')
         .to_owned();
     let name = path

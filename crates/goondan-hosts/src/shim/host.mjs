@@ -65,6 +65,13 @@ function plain(fields) {
   }
 }
 
+// Progress is a title with metadata, or one object with both.
+function progressOf(title, metadata) {
+  const isObject = typeof title === 'object' && title !== null;
+  const { title: text = '', metadata: more = metadata, ...rest } = isObject ? title : { title };
+  return { title: short(String(text), 1000), metadata: { ...plain(rest), ...plain(more) } };
+}
+
 // What is not the handler's own error: its module, or its result.
 class Fault {
   constructor(fault, message, suggestion) {
@@ -154,7 +161,7 @@ function contextOf(call, signal) {
     signal,
     logger: consoleOf(() => call.id),
     runtime: agents(call.id),
-    progress: (title, metadata) => tell({ kind: 'progress', id: call.id, title: short(String(title), 1000), metadata: plain(metadata) }),
+    progress: (title, metadata) => tell({ kind: 'progress', id: call.id, ...progressOf(title, metadata) }),
     output: (output, more) => new Output(output, more),
   };
 }
@@ -299,10 +306,15 @@ function told(error) {
 }
 
 function failed(id, error, session) {
-  if (error instanceof Error && error.stack && !foreign.has(error)) log(id, 'debug', [error.stack]);
   const fault = error instanceof Fault ? error.fault : undefined;
-  // What was allocated may be free again only later.
-  const spent = error instanceof RangeError && /allocation failed|out of memory/i.test(error.message);
+  let spent = false;
+  try {
+    if (error instanceof Error && error.stack && !foreign.has(error)) log(id, 'debug', [error.stack]);
+    // What was allocated may be free again only later.
+    spent = error instanceof RangeError && /allocation failed|out of memory/i.test(error.message);
+  } catch {
+    // A property of the error throws. The call fails all the same.
+  }
   tell({ kind: 'fail', id, fault, error: thrown(error), ...news(session), spent });
 }
 

@@ -250,6 +250,11 @@ class Context:
         self._id = call["id"]
 
     def progress(self, title, **metadata):
+        if isinstance(title, dict):
+            title = dict(title)
+            metadata = {**title.pop("metadata", {}), **metadata}
+            text = title.pop("title", "")
+            title, metadata = text, {**title, **metadata}
         tell({"kind": "progress", "id": self._id, "title": short(str(title), 1000), "metadata": plain(metadata)})
 
     @staticmethod

@@ -11,6 +11,7 @@ mod entry;
 mod mask;
 mod play;
 mod record;
+mod state_paths;
 
 pub use entry::{AskedMessage, AskedResult, CassetteEntry, RecordedPiece, RecordedRequest};
 pub use mask::CassetteMask;

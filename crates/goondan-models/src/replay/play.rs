@@ -15,6 +15,7 @@ use super::cassette;
 use super::compare::{IgnoredParts, differences};
 use super::entry::{CassetteEntry, RecordedPiece, RecordedRequest, digest};
 use super::mask::CassetteMask;
+use super::state_paths::without_workspace_paths;
 use crate::errors::configuration;
 
 /// The cassettes in use, by Model. After a reload, an unchanged cassette continues at its position.
@@ -161,13 +162,23 @@ impl CassettePlayer {
         asked: &RecordedRequest,
         digest: &str,
     ) -> Vec<String> {
-        let mut differences = differences(&entry.request, asked, &self.ignored);
-        let is_digest_comparable = self.ignored.is_empty() && !self.was_masked(entry);
-        // The digest also covers the tools' descriptions and schemas, which the entry omits.
-        if differences.is_empty() && is_digest_comparable && entry.digest != digest {
-            differences.push("the descriptions or schemas of the tools differ".to_owned());
+        let mut found = differences(&entry.request, asked, &self.ignored);
+        let is_elsewhere = !found.is_empty();
+        if is_elsewhere {
+            // Results name files below the state root, which may be another one now.
+            found = differences(
+                &without_workspace_paths(&entry.request),
+                &without_workspace_paths(asked),
+                &self.ignored,
+            );
         }
-        differences
+        let is_digest_comparable =
+            self.ignored.is_empty() && !is_elsewhere && !self.was_masked(entry);
+        // The digest also covers the tools' descriptions and schemas, which the entry omits.
+        if found.is_empty() && is_digest_comparable && entry.digest != digest {
+            found.push("the descriptions or schemas of the tools differ".to_owned());
+        }
+        found
     }
 
     /// Returns whether the entry contains a mask. If so, the digest, which was computed from the

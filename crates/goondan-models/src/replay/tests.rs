@@ -305,3 +305,17 @@ fn what_cannot_be_played_or_written_says_why() {
         .unwrap();
     assert_eq!(old(), "");
 }
+
+#[tokio::test]
+async fn a_conversation_may_be_below_another_state_root() {
+    let studio = Studio::new();
+    let place = |state: &str| format!("wrote {state}/workspaces/p-1/instances/a/notes.md");
+    let recorder = studio.recorder(json!({"default": {"text": "fine"}}));
+    answer(&recorder, request("a", &place("/home/ann/state")))
+        .await
+        .unwrap();
+    let elsewhere = request("a", &place("/tmp/other"));
+    assert!(answer(&studio.player(), elsewhere).await.is_ok());
+    let other = request("a", "wrote /tmp/other/notes.md");
+    assert!(answer(&studio.player(), other).await.is_err());
+}

@@ -130,7 +130,10 @@ spec:
             or the Tool. Open \
               approval requests pause the timeout. `ctx.agents.request` of an extension has a \
             default of 60 s. The \
-              request is withdrawn.",
+              request is withdrawn. A request with `async: true` only has a timeout if the call \
+            states `timeoutMs`; \
+              the time then counts from the start of the target's turn, and the error arrives as \
+            the answer.",
         example: call(
             "agents__request {\"target\": \"researcher\", \"input\": \"Read everything.\", \
             \"timeoutMs\": 1000}\n",

@@ -18,6 +18,8 @@ pub enum FileKind {
     Directory,
     /// Symbolic link, socket, device or similar.
     Other,
+    /// Entry of any kind whose name is not Unicode. No path leads to it.
+    Unnamed,
 }
 
 /// File access of the loader. Paths are absolute or relative to the process, as in the bundle's
@@ -27,7 +29,8 @@ pub trait FileAccess: Sync {
     fn kind(&self, path: &Path) -> io::Result<FileKind>;
     /// Reads the whole file, but never more than `limit + 1` bytes.
     fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>>;
-    /// Lists a directory in any order. Symbolic links are not followed.
+    /// Lists a directory in any order. Symbolic links are not followed. A name that is not Unicode
+    /// has replacement characters.
     fn list(&self, path: &Path) -> io::Result<Vec<(String, FileKind)>>;
     /// Resolves links and dots, for the check that no path leaves the bundle.
     fn canonical(&self, path: &Path) -> io::Result<PathBuf>;

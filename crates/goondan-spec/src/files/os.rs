@@ -27,12 +27,13 @@ impl FileAccess for OsFiles {
         let mut names = Vec::new();
         for entry in fs::read_dir(path)? {
             let entry = entry?;
-            // YAML cannot refer to a name that is not Unicode.
-            let Ok(name) = entry.file_name().into_string() else {
-                continue;
-            };
-            let kind = entry.file_type().map_or(FileKind::Other, FileKind::from);
-            names.push((name, kind));
+            names.push(match entry.file_name().into_string() {
+                Ok(name) => {
+                    let kind = entry.file_type().map_or(FileKind::Other, FileKind::from);
+                    (name, kind)
+                }
+                Err(name) => (name.to_string_lossy().into_owned(), FileKind::Unnamed),
+            });
         }
         Ok(names)
     }

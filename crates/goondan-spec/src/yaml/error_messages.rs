@@ -39,6 +39,26 @@ pub(super) fn too_large_aliases() -> YamlError {
     )
 }
 
+/// Creates the error for an integer with more than 64 bits.
+pub(super) fn number_is_too_large(value: &str) -> YamlError {
+    let value = crate::text::excerpt(value, 40);
+    error(
+        format!(
+            "`{value}` is an integer with more than 64 bits, and gdn cannot keep all its digits."
+        ),
+        Some("put it in quotes, or write it with a decimal point"),
+    )
+}
+
+/// Creates the error for a line of a flow list or map that begins too far left.
+pub(super) fn flow_is_not_indented() -> YamlError {
+    error(
+        "This line continues a list or map in brackets, so it needs more indentation than the key \
+            above it.",
+        Some("indent the line"),
+    )
+}
+
 /// Creates the error for a key that occurs twice.
 pub(super) fn duplicate_key(key: &str) -> YamlError {
     error(

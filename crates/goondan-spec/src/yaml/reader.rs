@@ -26,6 +26,7 @@ pub(super) fn read(text: &str) -> Result<Option<YamlNode>, LocatedYamlError> {
         parser,
         anchors: HashMap::new(),
         aliased: NodeSize::default(),
+        surrounding: Surrounding::default(),
     };
     let mut first = None;
     loop {
@@ -53,6 +54,16 @@ struct NodeTreeReader<'t> {
     anchors: HashMap<usize, AnchoredNode>,
     /// Total size of the values that the aliases so far expand to.
     aliased: NodeSize,
+    surrounding: Surrounding,
+}
+
+/// Lists and maps around the current node.
+#[derive(Clone, Copy, Default)]
+struct Surrounding {
+    /// True inside brackets.
+    is_flow: bool,
+    /// Column of the innermost list or map without brackets; 0 if there is none.
+    block_column: usize,
 }
 
 struct AnchoredNode {
@@ -96,6 +107,7 @@ impl<'t> NodeTreeReader<'t> {
         depth: usize,
     ) -> Result<YamlNode, LocatedYamlError> {
         let at = position(&span);
+        self.check_indentation(at)?;
         match event {
             Event::Scalar(value, style, anchor, tag) => {
                 let content = scalar::content(&value, style, tag.as_deref())
@@ -109,17 +121,51 @@ impl<'t> NodeTreeReader<'t> {
             }
             Event::SequenceStart(_, anchor, tag) => {
                 expect_tag(tag.as_deref(), "seq", at)?;
-                let content = self.list(child_depth(depth, at)?)?;
+                let content = self.inside(at, |reader| reader.list(child_depth(depth, at)?))?;
                 Ok(self.collection(anchor, YamlNode { at, content }))
             }
             Event::MappingStart(_, anchor, tag) => {
                 expect_tag(tag.as_deref(), "map", at)?;
-                let content = self.map(child_depth(depth, at)?)?;
+                let content = self.inside(at, |reader| reader.map(child_depth(depth, at)?))?;
                 Ok(self.collection(anchor, YamlNode { at, content }))
             }
             Event::Alias(anchor) => self.alias(anchor, at, depth),
             _ => Err(error_messages::unfinished().at(at)),
         }
+    }
+
+    /// Reads a list or map that begins at `at`, and records what surrounds its items.
+    fn inside(
+        &mut self,
+        at: SourcePosition,
+        read: impl FnOnce(&mut Self) -> Result<NodeContent, LocatedYamlError>,
+    ) -> Result<NodeContent, LocatedYamlError> {
+        let before = self.surrounding;
+        let is_flow = before.is_flow || self.text[at.start..].starts_with(['[', '{']);
+        self.surrounding = match is_flow {
+            true => Surrounding { is_flow, ..before },
+            false => Surrounding {
+                is_flow,
+                block_column: at.column,
+            },
+        };
+        let content = read(self)?;
+        self.surrounding = before;
+        Ok(content)
+    }
+
+    /// Fails if a key or value in a flow list or map is not indented more than the block around it.
+    /// The parser accepts that.
+    fn check_indentation(&self, at: SourcePosition) -> Result<(), LocatedYamlError> {
+        let Surrounding {
+            is_flow,
+            block_column,
+        } = self.surrounding;
+        // An absent value has no text, and is found at the closing bracket.
+        if is_flow && at.column <= block_column && at.start < at.end {
+            return Err(error_messages::flow_is_not_indented().at(at));
+        }
+        Ok(())
     }
 
     /// Reads the items of a list, up to the end event.
@@ -152,6 +198,7 @@ impl<'t> NodeTreeReader<'t> {
                 continue;
             }
             let key_at = position(&span);
+            self.check_indentation(key_at)?;
             let key = self
                 .key(event, key_at)
                 .map_err(|refusal| refusal.at(key_at))?;

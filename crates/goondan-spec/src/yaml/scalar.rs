@@ -89,6 +89,9 @@ fn plain(value: &str) -> Result<NodeContent, YamlError> {
     if let Some(number) = integer(value) {
         return Ok(NodeContent::Number(number));
     }
+    if digits(value).is_some() {
+        return Err(error_messages::number_is_too_large(value));
+    }
     Ok(float(value)?.map_or_else(text, NodeContent::Number))
 }
 
@@ -111,20 +114,9 @@ fn may_be_number(value: &str) -> bool {
     digits.starts_with(|first: char| first == '.' || first.is_ascii_digit()) && !value.contains('_')
 }
 
-/// Parses a 64-bit integer: decimal without leading zeros, hexadecimal, octal or binary.
+/// Parses a 64-bit integer: decimal, hexadecimal, octal or binary. Leading zeros have no meaning.
 fn integer(value: &str) -> Option<Number> {
-    let unsigned = value.strip_prefix(['+', '-']).unwrap_or(value);
-    let (radix, digits) = match unsigned.as_bytes() {
-        [b'0', b'x' | b'X', ..] => (16, &unsigned[2..]),
-        [b'0', b'o' | b'O', ..] => (8, &unsigned[2..]),
-        [b'0', b'b' | b'B', ..] => (2, &unsigned[2..]),
-        [b'0', _, ..] => return None,
-        _ => (10, unsigned),
-    };
-    // `from_str_radix` also accepts a sign here, which would allow `--1`.
-    if !digits.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
-        return None;
-    }
+    let (radix, digits) = digits(value)?;
     let magnitude = u64::from_str_radix(digits, radix).ok()?;
     match value.starts_with('-') {
         false => Some(Number::from(magnitude)),
@@ -132,7 +124,20 @@ fn integer(value: &str) -> Option<Number> {
     }
 }
 
-/// Parses a number with a fraction, an exponent or more than 64 bits; `None` for other text.
+/// Returns the radix and the digits of an integer of any size; `None` for other text.
+fn digits(value: &str) -> Option<(u32, &str)> {
+    let unsigned = value.strip_prefix(['+', '-']).unwrap_or(value);
+    let (radix, digits) = match unsigned.as_bytes() {
+        [b'0', b'x' | b'X', ..] => (16, &unsigned[2..]),
+        [b'0', b'o' | b'O', ..] => (8, &unsigned[2..]),
+        [b'0', b'b' | b'B', ..] => (2, &unsigned[2..]),
+        _ => (10, unsigned),
+    };
+    let is_integer = !digits.is_empty() && digits.chars().all(|digit| digit.is_digit(radix));
+    is_integer.then_some((radix, digits))
+}
+
+/// Parses a number with a fraction or an exponent; `None` for other text.
 /// Infinity and NaN are errors because JSON has neither.
 fn float(value: &str) -> Result<Option<Number>, YamlError> {
     let unsigned = value.strip_prefix(['+', '-']).unwrap_or(value);

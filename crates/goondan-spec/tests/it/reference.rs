@@ -20,7 +20,8 @@ A project is a directory with a `goondan.yaml`. Every YAML document in the proje
 * `goondan.yaml`, and files named `models.yaml`, `agents.yaml`, `tools.yaml` and so on (the name of a kind, in the singular or the
   plural), in any directory;
 * every `*.yaml` and `*.yml` file directly in a directory named `models`, `agents`, `tools`, `extensions`, `connectors`, `connections`,
-  `swarms` or `resources`.
+  `swarms` or `resources`. The case of the extension does not matter, but the name must be UTF-8. Files in subdirectories of these directories
+  are not read, unless their own directory has such a name.
 
 It skips files that `.gitignore` excludes, files and directories whose names begin with a dot, and the directories `dist`, `node_modules` and
 `target`. Paths in resources are relative to the project directory and stay inside it.

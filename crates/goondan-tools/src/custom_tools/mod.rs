@@ -23,7 +23,7 @@ use self::library::LoadedLibraries;
 use self::template::{ToolTemplate, scaffold};
 use self::tool_catalog::{FoundCustomTool, TOOL_MANIFEST_FILE};
 use crate::builtin_tool::BuiltinTool;
-use crate::errors::{self, blocking};
+use crate::errors::{self, blocking, lossy};
 use crate::file_changes::{make_executable, replace};
 use crate::paths::FileRoot;
 use crate::sandbox::ProgramLauncher;
@@ -426,10 +426,10 @@ fn tool_json(entry: FoundCustomTool) -> Value {
             "version": tool.manifest.version,
             "usage": tool.manifest.usage,
             "parameters": tool.manifest.parameters,
-            "folder": entry.folder,
+            "folder": lossy(&entry.folder),
         }),
         Err(reason) => {
-            json!({"name": entry.name, "available": false, "reason": reason.to_string(), "folder": entry.folder})
+            json!({"name": entry.name, "available": false, "reason": reason.to_string(), "folder": lossy(&entry.folder)})
         }
     }
 }
@@ -465,7 +465,8 @@ impl ToolOperation for DeleteCustomTool {
             // Remove the manifest first, so that a partially deleted directory is no longer a tool.
             std::fs::remove_file(found.folder.join(TOOL_MANIFEST_FILE)).map_err(failed)?;
             std::fs::remove_dir_all(&found.folder).map_err(failed)?;
-            let output = json!({"name": found.name, "folder": found.folder, "deleted": true});
+            let output =
+                json!({"name": found.name, "folder": lossy(&found.folder), "deleted": true});
             Ok(titled(format!("Deleted the tool {}", found.name), output))
         })
         .await

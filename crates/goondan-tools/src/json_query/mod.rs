@@ -36,8 +36,8 @@ struct JsonValueQuery {
     /// The JSON text.
     #[schemars(length(min = 1))]
     data: String,
-    /// The path of the value, such as `users[0].name` or `["odd key"].x`; `.` is the whole
-    /// document.
+    /// The path of the value, such as `users[0].name`, `items[-1]` or `["odd key"].x`; `.` is the
+    /// whole document. `items[*].id` gives a list.
     #[serde(default = "whole")]
     path: String,
 }

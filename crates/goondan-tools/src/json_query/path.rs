@@ -1,38 +1,84 @@
-//! Paths into a JSON document: `users[0].name`, `.items`, `["odd key"]`.
+//! Paths into a JSON document: `users[0].name`, `$.items[-1]`, `items[*].id`, `["odd key"]`.
+//!
+//! The subset of JSONPath that models write. The JSONPath crates bring a parser generator and
+//! regular expressions for filters, which a model can't use without practice.
 
 use goondan_core::ports::tool::ToolError;
 use serde_json::Value;
 
 use crate::errors;
 
-/// Returns the value at `path`, if it exists.
-pub(super) fn find<'a>(data: &'a Value, path: &str) -> Result<Option<&'a Value>, ToolError> {
+/// Part of a path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum PathSegment {
+    /// A key of an object, or an index of an array. A negative index counts from the end.
+    Child(String),
+    /// All values of an array or object.
+    All,
+}
+
+/// Returns the value at `path`, if it exists. With a wildcard, returns a list of all values.
+pub(super) fn find(data: &Value, path: &str) -> Result<Option<Value>, ToolError> {
     let segments = parse(path).map_err(|problem| {
         errors::invalid(format!("the path `{path}` is invalid: {problem}")).suggest(
-            "write it like `users[0].name`, or `[\"odd key\"]` for a key with dots or brackets",
+            "write it like `users[0].name`, `items[-1]` or `items[*].id`, or `[\"odd key\"]` for a \
+                key with dots or brackets",
         )
     })?;
-    Ok(segments
-        .iter()
-        .try_fold(data, |value, segment| step(value, segment)))
+    let mut found = vec![data];
+    for segment in &segments {
+        found = match segment {
+            PathSegment::Child(name) => found
+                .into_iter()
+                .filter_map(|value| child(value, name))
+                .collect(),
+            PathSegment::All => found.into_iter().flat_map(children).collect(),
+        };
+    }
+    let found = found.into_iter().cloned();
+    Ok(match segments.contains(&PathSegment::All) {
+        true => Some(found.collect()),
+        false => found.last(),
+    })
 }
 
 /// Returns the value of an object's key or at an array's index.
-fn step<'a>(value: &'a Value, segment: &str) -> Option<&'a Value> {
+fn child<'a>(value: &'a Value, name: &str) -> Option<&'a Value> {
     match value {
-        Value::Object(fields) => fields.get(segment),
-        Value::Array(items) => segment
-            .parse::<usize>()
-            .ok()
-            .and_then(|index| items.get(index)),
+        Value::Object(fields) => fields.get(name),
+        Value::Array(items) => {
+            let from_end = name.strip_prefix('-').map(str::parse::<usize>);
+            let index = match from_end {
+                Some(count) => items
+                    .len()
+                    .checked_sub(count.ok().filter(|count| *count > 0)?),
+                None => name.parse().ok(),
+            };
+            items.get(index?)
+        }
         _ => None,
     }
 }
 
-/// Parses the keys and indexes of `path`, from the outside in. Surrounding white space is ignored.
-fn parse(path: &str) -> Result<Vec<String>, String> {
+/// Returns the values of an array or object; none for any other value.
+fn children(value: &Value) -> Vec<&Value> {
+    match value {
+        Value::Object(fields) => fields.values().collect(),
+        Value::Array(items) => items.iter().collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// Parses the segments of `path`, from the outside in. Ignores surrounding white space, and the `$`
+/// of JSONPath for the whole document.
+fn parse(path: &str) -> Result<Vec<PathSegment>, String> {
     let mut segments = Vec::new();
     let mut rest = path.trim();
+    rest = match rest.strip_prefix('$') {
+        // A key may begin with `$`, such as `$ref`.
+        Some(after) if after.is_empty() || after.starts_with(['.', '[']) => after,
+        _ => rest,
+    };
     rest = rest.strip_prefix('.').unwrap_or(rest);
     while !rest.is_empty() {
         let (segment, after) = match rest.strip_prefix('[') {
@@ -51,16 +97,16 @@ fn parse(path: &str) -> Result<Vec<String>, String> {
 }
 
 /// Splits a name off the beginning of `rest`.
-fn name(rest: &str) -> Result<(String, &str), String> {
+fn name(rest: &str) -> Result<(PathSegment, &str), String> {
     let end = rest.find(['.', '[', ']']).unwrap_or(rest.len());
     if end == 0 {
         return Err(format!("a name is missing before `{rest}`"));
     }
-    Ok((rest[..end].to_owned(), &rest[end..]))
+    Ok((unquoted(&rest[..end]), &rest[end..]))
 }
 
-/// Parses the contents of brackets: an index, or a key in single or double quotes.
-fn bracket(inner: &str) -> Result<(String, &str), String> {
+/// Parses the contents of brackets: an index, `*`, or a key in single or double quotes.
+fn bracket(inner: &str) -> Result<(PathSegment, &str), String> {
     for quote in ['"', '\''] {
         if let Some(key) = inner.strip_prefix(quote) {
             let (key, after) = key
@@ -69,7 +115,7 @@ fn bracket(inner: &str) -> Result<(String, &str), String> {
             let after = after
                 .strip_prefix(']')
                 .ok_or_else(|| format!("`]` is missing in `[{inner}`"))?;
-            return Ok((key.to_owned(), after));
+            return Ok((PathSegment::Child(key.to_owned()), after));
         }
     }
     let (segment, after) = inner
@@ -78,7 +124,24 @@ fn bracket(inner: &str) -> Result<(String, &str), String> {
     if segment.is_empty() {
         return Err("the brackets are empty".to_owned());
     }
-    Ok((segment.to_owned(), after))
+    let is_slice = segment.contains([':', ','])
+        && segment
+            .chars()
+            .all(|c| c.is_ascii_digit() || ":,- ".contains(c));
+    if is_slice || segment.starts_with(['?', '(']) {
+        return Err(format!(
+            "`[{segment}]` is a slice, a list of indexes or a filter, which paths do not support"
+        ));
+    }
+    Ok((unquoted(segment.trim()), after))
+}
+
+/// Returns the segment of a name without quotes.
+fn unquoted(name: &str) -> PathSegment {
+    match name {
+        "*" => PathSegment::All,
+        name => PathSegment::Child(name.to_owned()),
+    }
 }
 
 #[cfg(test)]
@@ -93,7 +156,7 @@ mod tests {
     #[test]
     fn paths_name_keys_and_positions() {
         let data = json!({"users": [{"name": "Ann"}, {"name": "Bob"}], "a.b": {"c": 1}, "n": null});
-        let found = |path: &str| find(&data, path).unwrap().cloned();
+        let found = |path: &str| find(&data, path).unwrap();
         assert_eq!(found("."), Some(data.clone()));
         assert_eq!(found(""), Some(data.clone()));
         assert_eq!(found("users[1].name"), Some(json!("Bob")));
@@ -103,14 +166,48 @@ mod tests {
         assert_eq!(found("[users][0]"), Some(json!({"name": "Ann"})));
         assert_eq!(found("n"), Some(Value::Null));
         assert_eq!(found("users[9]"), None);
-        assert_eq!(found("users[-1]"), None);
+        assert_eq!(found("users[-1].name"), Some(json!("Bob")));
+        assert_eq!(found("users[-2].name"), Some(json!("Ann")));
+        assert_eq!(found("users[-3]"), None);
+        assert_eq!(found("users[-0]"), None);
+        assert_eq!(found("n[-1]"), None);
         assert_eq!(found("n.x"), None);
+    }
+
+    #[test]
+    fn a_dollar_is_the_document_and_a_star_is_every_value() {
+        let data = json!({"a": [{"id": 1}, {"id": 2}, {}], "$ref": "r", "*": 0, "o": {"x": [7]}});
+        let found = |path: &str| find(&data, path).unwrap();
+        assert_eq!(found("$"), Some(data.clone()));
+        assert_eq!(found(" $.a[0].id "), Some(json!(1)));
+        assert_eq!(found("$['a'][-2].id"), Some(json!(2)));
+        assert_eq!(found("$ref"), Some(json!("r")));
+        assert_eq!(found("$.$ref"), Some(json!("r")));
+        assert_eq!(found("a[*].id"), Some(json!([1, 2])));
+        assert_eq!(found("$.a.*.id"), Some(json!([1, 2])));
+        assert_eq!(found("o.*[*]"), Some(json!([7])));
+        assert_eq!(found("missing[*]"), Some(json!([])));
+        assert_eq!(found("['*']"), Some(json!(0)));
     }
 
     #[test]
     fn wrong_paths_say_what_is_wrong() {
         for path in [
-            "a..b", "a.", "a[", "a[]", "a[\"x]", "a[\"x\"", "a]b", "a[0]b", "..",
+            "a..b",
+            "a.",
+            "a[",
+            "a[]",
+            "a[\"x]",
+            "a[\"x\"",
+            "a]b",
+            "a[0]b",
+            "..",
+            "$..id",
+            "a[0:2]",
+            "a[::-1]",
+            "a[0,1]",
+            "a[?(@.id > 1)]",
+            "a[(@.length-1)]",
         ] {
             let error = find(&json!({}), path).unwrap_err();
             assert!(error.message.contains(path), "{path}: {}", error.message);
@@ -126,7 +223,7 @@ mod tests {
         fn any_key_can_be_reached_in_quotes(key in "[^\"]{1,8}") {
             let data = json!({key.clone(): 7});
             let path = format!("[\"{key}\"]");
-            prop_assert_eq!(find(&data, &path).unwrap(), Some(&json!(7)));
+            prop_assert_eq!(find(&data, &path).unwrap(), Some(json!(7)));
         }
 
         #[test]

@@ -4,6 +4,8 @@ mod passages;
 mod vector_cache;
 mod word_ranking;
 
+use std::fs::File;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -18,8 +20,8 @@ use self::passages::NotePassage;
 use self::vector_cache::{VectorCache, cosine_similarity};
 use crate::builtin_tool::BuiltinTool;
 use crate::config_error::ConfigError;
-use crate::errors::{self, blocking};
-use crate::file_changes::read_text;
+use crate::encoding::{decoded_text, not_text};
+use crate::errors::{self, blocking, lossy};
 use crate::host_capabilities;
 use crate::paths::FileRoot;
 use crate::tool_operation::{ToolExport, ToolOperation, titled};
@@ -30,6 +32,8 @@ const MAIN_NOTE_FILE: &str = "MEMORY.md";
 const NOTES_DIR: &str = "memory";
 /// Maximum number of searched notes.
 const MAX_SEARCHED_NOTES: usize = 2_000;
+/// Maximum number of bytes read of a note.
+const MAX_NOTE_BYTES: u64 = 16 * 1024 * 1024;
 /// Maximum number of characters shown of a passage.
 const MAX_SNIPPET_CHARS: usize = 700;
 /// Maximum number of characters read of a note at once.
@@ -248,7 +252,8 @@ impl ToolOperation for ReadNote {
                     ),
                 );
             }
-            let text = read_text(&root, &place)?;
+            let (file, _) = root.open(&place)?;
+            let text = note_text(file, &self.path)?;
             let count = text.lines().count();
             if self.from > count.max(1) {
                 return Err(errors::invalid(format!(
@@ -313,12 +318,30 @@ fn notes(root: &FileRoot) -> Result<Vec<PathBuf>, ToolError> {
     Ok(notes)
 }
 
+/// Reads a note in any encoding that `fs__grep` reads.
+fn note_text(file: File, shown: &str) -> Result<String, ToolError> {
+    let mut bytes = Vec::new();
+    file.take(MAX_NOTE_BYTES)
+        .read_to_end(&mut bytes)
+        .map_err(|error| errors::io(format_args!("read `{shown}`"), &error))?;
+    decoded_text(bytes).map_err(|bytes| not_text(shown, &bytes))
+}
+
 /// Returns the passages of a note with its path. An unreadable note has none.
 fn passages_of(root: &FileRoot, note: &Path) -> Vec<(String, passages::NotePassage)> {
-    let path = root.relative(note).display().to_string();
-    let text = root
-        .resolve(&path)
-        .and_then(|place| read_text(root, &place))
+    let relative = root.relative(note);
+    let path = lossy(relative).into_owned();
+    let file = match relative.to_str() {
+        Some(given) => root
+            .resolve(given)
+            .and_then(|place| root.open(&place))
+            .map(|(file, _)| file)
+            .ok(),
+        // Only a walk can name such a file.
+        None => root.open_found(note).ok(),
+    };
+    let text = file
+        .and_then(|file| note_text(file, &path).ok())
         .unwrap_or_default();
     passages::passages(&text)
         .into_iter()

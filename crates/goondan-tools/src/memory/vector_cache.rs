@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use goondan_core::file_lock::{FileLock, LOCK_TIMEOUT};
 use goondan_core::ids::hex;
 use goondan_core::ports::capabilities::EmbeddingModels;
 use goondan_core::ports::tool::ToolError;
@@ -160,8 +161,8 @@ fn append(file: &Path, vectors: &[(String, Arc<[f32]>)]) {
 
 /// Appends vectors to a file. A file that is too large is emptied first.
 fn try_append(file: &Path, vectors: &[(String, Arc<[f32]>)]) -> std::io::Result<()> {
-    file.parent()
-        .map_or(Ok(()), private_files::create_directory)?;
+    // Without the lock, another process could append to a file that is being emptied.
+    let _lock = FileLock::of_file(file, LOCK_TIMEOUT)?;
     let is_full = fs::metadata(file).is_ok_and(|file| file.len() > MAX_VECTOR_FILE_BYTES);
     let mut options = private_files::options();
     // The append and truncate modes exclude each other.

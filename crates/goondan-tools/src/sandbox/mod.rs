@@ -100,10 +100,16 @@ struct ProcessRestrictions {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct SandboxLayer {
     network: bool,
+    #[serde(with = "goondan_core::path_json")]
     read: Vec<PathBuf>,
+    #[serde(with = "goondan_core::path_json")]
     write: Vec<PathBuf>,
     /// The permitted programs; `None` permits all readable ones.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        with = "goondan_core::path_json"
+    )]
     execute: Option<Vec<PathBuf>>,
 }
 

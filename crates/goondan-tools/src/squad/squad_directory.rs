@@ -1,12 +1,9 @@
 //! The `.squad/` directory: its layout, and its confinement (rules S2 and S5).
 
 use std::ffi::OsStr;
-#[cfg(unix)]
-use std::fs::{File, TryLockError};
 use std::path::{Component, Path, PathBuf};
-#[cfg(unix)]
-use std::time::{Duration, Instant};
 
+use goondan_core::file_lock::{FileLock, LOCK_TIMEOUT};
 use goondan_core::nofollow_fs::{DirectoryEntryKind, DirectoryHandle};
 use goondan_core::ports::tool::ToolError;
 
@@ -14,13 +11,6 @@ use super::failure_text;
 use crate::errors;
 use crate::file_changes::{create, read_text, remove, replace};
 use crate::paths::{FileRoot, ResolvedPath};
-
-/// Maximum time that a writer waits for the lock.
-#[cfg(unix)]
-const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
-/// Interval of trying the lock.
-#[cfg(unix)]
-const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(5);
 
 #[derive(Clone)]
 pub(super) struct SquadDirectory {
@@ -158,33 +148,14 @@ fn without_links(root: &FileRoot, path: &str) -> Result<ResolvedPath, String> {
     Ok(place)
 }
 
-/// Locks a directory, also against other programs. The lock ends with the handle, and leaves no
-/// file.
-#[cfg(unix)]
-fn lock(folder: &Path) -> Result<File, String> {
-    let failed = |reason: &dyn std::fmt::Display| {
+/// Locks a directory, including against other programs.
+fn lock(folder: &Path) -> Result<FileLock, String> {
+    FileLock::of_directory(folder, LOCK_TIMEOUT).map_err(|error| {
         format!(
-            "The directory {} cannot be locked: {reason}.",
+            "The directory {} cannot be locked: {error}.",
             folder.display()
         )
-    };
-    let handle = File::open(folder).map_err(|error| failed(&error))?;
-    let deadline = Instant::now() + LOCK_TIMEOUT;
-    loop {
-        match handle.try_lock() {
-            Ok(()) => return Ok(handle),
-            Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
-                std::thread::sleep(LOCK_RETRY_INTERVAL)
-            }
-            Err(error) => return Err(failed(&error)),
-        }
-    }
-}
-
-/// Directories cannot be locked on this platform.
-#[cfg(not(unix))]
-fn lock(_folder: &Path) -> Result<(), String> {
-    Ok(())
+    })
 }
 
 /// Checks that an external name is a single plain path component.

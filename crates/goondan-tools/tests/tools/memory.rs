@@ -236,3 +236,27 @@ async fn where_the_embedding_model_fails_words_still_count() {
         "{found}"
     );
 }
+
+#[tokio::test]
+async fn notes_in_other_encodings_are_found_and_read() {
+    let bench = Bench::new();
+    let utf_16: Vec<u8> = "\u{feff}# Plan\nthe caf\u{e9} opens\n"
+        .encode_utf16()
+        .flat_map(u16::to_le_bytes)
+        .collect();
+    bench.write("memory/wide.md", utf_16);
+    bench.write("memory/latin.md", b"the caf\xe9 closes\n");
+    bench.write("memory/marked.md", "\u{feff}the caf\u{e9} moves\n");
+    let found = bench
+        .ok(
+            "memory__search",
+            json!({"query": "caf\u{e9}", "min_score": 0}),
+        )
+        .await;
+    assert_eq!(found["count"], 3, "{found}");
+    assert!(!found.to_string().contains('\u{feff}'), "{found}");
+    let read = bench
+        .ok("memory__get", json!({"path": "memory/latin.md"}))
+        .await;
+    assert_eq!(read, "the caf\u{e9} closes\n");
+}

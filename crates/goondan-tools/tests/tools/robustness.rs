@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use goondan_core::JsonObject;
 use proptest::prelude::*;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::bench::Bench;
 
@@ -90,5 +90,43 @@ fn no_handler_panics() {
                 .run(&arguments(&export.parameters), check)
                 .unwrap_or_else(|error| panic!("{name}: {error}"));
         }
+    }
+}
+
+/// A path in JSON must be text, but a path need not be UTF-8. Results name it with replacement
+/// characters.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_directory_need_not_be_utf8() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt as _;
+    use std::os::unix::fs::symlink;
+
+    let bench = Bench::new();
+    let odd = bench.work().join(OsStr::from_bytes(b"bad\xff"));
+    std::fs::create_dir_all(odd.join("custom-tools/mine")).unwrap();
+    symlink(&odd, bench.work().join("link")).unwrap();
+    std::fs::write(odd.join("run.sh"), "echo ran").unwrap();
+    std::fs::create_dir(bench.work().join("memory")).unwrap();
+    let note = bench
+        .work()
+        .join("memory")
+        .join(OsStr::from_bytes(b"n\xff.md"));
+    std::fs::write(note, "the deadline is Friday").unwrap();
+    for (tool, args) in [
+        ("bash__exec", json!({"command": "true", "cwd": "link"})),
+        ("bash__script", json!({"path": "link/run.sh"})),
+        (
+            "runtime__exec",
+            json!({"command": "true", "workdir": "link"}),
+        ),
+        (
+            "runtime__exec",
+            json!({"command": "true", "workdir": "link", "background": true}),
+        ),
+        ("memory__search", json!({"query": "deadline"})),
+    ] {
+        let output = bench.ok(tool, args).await;
+        assert!(output.to_string().contains('\u{fffd}'), "{tool}: {output}");
     }
 }

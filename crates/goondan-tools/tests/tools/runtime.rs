@@ -299,3 +299,22 @@ async fn a_shutdown_leaves_no_orphans() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn a_character_between_two_polls_is_whole() {
+    let bench = Bench::new();
+    let id = start(
+        &bench,
+        "printf 'caf\\303'; read line; printf '\\251\\n'; printf '\\303'",
+    )
+    .await;
+    assert_eq!(printed(&bench, &id, "caf").await, "caf");
+    bench
+        .ok(
+            "runtime__process",
+            json!({"action": "input", "process_id": id, "input": "go\n"}),
+        )
+        .await;
+    ended(&bench, &id).await;
+    assert_eq!(printed(&bench, &id, "\n").await, "\u{e9}\n\u{fffd}");
+}

@@ -4,11 +4,11 @@
 pub mod broker;
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
+use goondan_core::file_lock::{FileLock, LOCK_TIMEOUT};
 use goondan_core::ids::InstanceId;
 use goondan_core::ports::approval::{ApprovalGrant, ApprovalStore};
 use goondan_core::ports::store::{StoreError, update};
@@ -126,9 +126,7 @@ impl ApprovalFile {
         &self,
         change: impl FnOnce(&mut Vec<ApprovalGrant>),
     ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-        std::fs::create_dir_all(self.path.parent().unwrap_or(Path::new(".")))?;
-        let lock = File::create(self.path.with_extension("lock"))?;
-        lock.lock()?;
+        let _lock = FileLock::of_file(&self.path, LOCK_TIMEOUT)?;
         let mut cached = self.read()?;
         change(
             cached
@@ -183,7 +181,6 @@ impl ApprovalFile {
                 text.push_str(&format!("    - {line}\n"));
             }
         }
-        std::fs::create_dir_all(self.path.parent().unwrap_or(Path::new(".")))?;
         private_files::replace_durably(&self.path, text.as_bytes()).map(drop)
     }
 }

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
+use goondan_core::utf8_cut::without_cut_end;
 use goondan_spec::kinds::{BuildCommand, BuildSettings};
 use process_wrap::tokio::{ChildWrapper, CommandWrap, KillOnDrop};
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
@@ -146,7 +147,8 @@ fn forward(stream: Option<impl AsyncRead + Unpin + Send + 'static>, lines: mpsc:
         let mut stream = BufReader::new(stream);
         let mut line = Vec::new();
         while let Some(()) = next_line(&mut stream, &mut line).await {
-            let text = String::from_utf8_lossy(&line).into_owned();
+            // A line above the limit ends anywhere.
+            let text = String::from_utf8_lossy(without_cut_end(&line)).into_owned();
             if lines.send(text).await.is_err() {
                 return;
             }

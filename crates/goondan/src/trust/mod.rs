@@ -8,6 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use chrono::{DateTime, Utc};
+use goondan_core::file_lock::{FileLock, LOCK_TIMEOUT};
 use goondan_core::private_files;
 use serde::{Deserialize, Serialize};
 
@@ -21,6 +22,7 @@ const TRUST_FILE: &str = "trust.json";
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrustedDirectory {
     /// Path without symbolic links.
+    #[serde(with = "goondan_core::path_json")]
     pub path: PathBuf,
     /// Start of the trust.
     pub since: DateTime<Utc>,
@@ -45,7 +47,7 @@ pub struct TrustList {
 }
 
 /// Content of the trust list file.
-#[derive(Default, Serialize, Deserialize)]
+#[derive(Default, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TrustListContent {
     folders: Vec<TrustedDirectory>,
@@ -90,28 +92,19 @@ impl TrustList {
 
     /// Adds packages with their current content.
     pub fn add_packages(&self, added: &[TrustedPackage]) -> io::Result<()> {
-        let mut content = self.read()?;
-        if added
-            .iter()
-            .all(|package| content.packages.contains(package))
-        {
-            return Ok(());
-        }
-        content.packages.retain(|trusted| !added.contains(trusted));
-        content.packages.extend(added.iter().cloned());
-        self.write(content)
+        self.change(|content| {
+            content.packages.retain(|trusted| !added.contains(trusted));
+            content.packages.extend(added.iter().cloned());
+        })
     }
 
     /// Removes all packages with the name `name`. Returns false if there is none.
     pub fn remove_package(&self, name: &str) -> io::Result<bool> {
-        let mut content = self.read()?;
-        let before = content.packages.len();
-        content.packages.retain(|trusted| trusted.name != name);
-        let was_listed = content.packages.len() < before;
-        if was_listed {
-            self.write(content)?;
-        }
-        Ok(was_listed)
+        self.change(|content| {
+            let before = content.packages.len();
+            content.packages.retain(|trusted| trusted.name != name);
+            content.packages.len() < before
+        })
     }
 
     /// Returns the entry that covers the project in `root`: its directory or a parent. A list
@@ -138,29 +131,40 @@ impl TrustList {
             path: folder.canonicalize()?,
             since: Utc::now(),
         };
-        let mut content = self.read()?;
-        if let Some(trusted) = content
-            .folders
-            .iter()
-            .find(|trusted| trusted.path == added.path)
-        {
-            return Ok(trusted.clone());
-        }
-        content.folders.push(added.clone());
-        self.write(content)?;
-        Ok(added)
+        self.change(|content| {
+            let known = content
+                .folders
+                .iter()
+                .find(|trusted| trusted.path == added.path);
+            if let Some(trusted) = known {
+                return trusted.clone();
+            }
+            content.folders.push(added.clone());
+            added
+        })
     }
 
     /// Removes a directory, which need not exist. Returns false if it was not in the list.
     pub fn remove(&self, folder: &Path) -> io::Result<bool> {
-        let (folder, mut content) = (canonical(folder), self.read()?);
-        let before = content.folders.len();
-        content.folders.retain(|trusted| trusted.path != folder);
-        let was_listed = content.folders.len() < before;
-        if was_listed {
+        let folder = canonical(folder);
+        self.change(|content| {
+            let before = content.folders.len();
+            content.folders.retain(|trusted| trusted.path != folder);
+            content.folders.len() < before
+        })
+    }
+
+    /// Changes the list under a lock, so that changes of other processes remain. Writes it only if
+    /// `change` changes it.
+    fn change<T>(&self, change: impl FnOnce(&mut TrustListContent) -> T) -> io::Result<T> {
+        let _lock = FileLock::of_file(&self.path(), LOCK_TIMEOUT)?;
+        let before = self.read()?;
+        let mut content = before.clone();
+        let value = change(&mut content);
+        if content != before {
             self.write(content)?;
         }
-        Ok(was_listed)
+        Ok(value)
     }
 
     /// Replaces the list atomically.
@@ -169,7 +173,6 @@ impl TrustList {
         content.packages.sort_by(|a, b| {
             (&a.name, &a.version, &a.contents).cmp(&(&b.name, &b.version, &b.contents))
         });
-        fs::create_dir_all(&self.folder)?;
         private_files::replace_durably(&self.path(), &serde_json::to_vec_pretty(&content)?)
             .map(drop)
     }

@@ -34,9 +34,13 @@ pub struct WorkspaceOwner {
     /// Name of its Package, or of its directory.
     pub name: String,
     /// Project directory, without symbolic links.
+    #[serde(with = "goondan_core::path_json")]
     pub path: PathBuf,
     /// Name of the Swarm resource.
     pub swarm: String,
+    /// Identity of the project directory, which a new name does not change.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub directory_id: Option<String>,
     /// Time of the record.
     pub created_at: DateTime<Utc>,
 }
@@ -46,7 +50,8 @@ pub struct WorkspaceOwner {
 pub enum StaleState {
     /// Workspace of an earlier version, shared by all swarms with this name.
     Shared(Workspace),
-    /// Workspace of a project with this name in another directory, which no longer exists.
+    /// Workspace of a project that no longer exists at its path: it had this name, or it was this
+    /// directory under another name.
     Moved(Workspace, WorkspaceOwner),
     /// Workspace of this project under an earlier project name, swarm name or instance key.
     Renamed(Workspace),
@@ -93,6 +98,7 @@ impl WorkspaceOwner {
             .unwrap_or_default();
         WorkspaceOwner {
             name,
+            directory_id: directory_id(&path),
             path,
             swarm: swarm.id.name.clone(),
             created_at: Utc::now(),
@@ -110,6 +116,14 @@ impl WorkspaceOwner {
         let mut name = layout::workspace_id(&self.name);
         name.truncate(MAX_WORKSPACE_NAME_CHARS);
         format!("{name}-{hash}")
+    }
+
+    /// Returns true if the projects have the same name or are the same directory, and use the same
+    /// swarm.
+    fn may_be(&self, other: &WorkspaceOwner) -> bool {
+        let is_same_directory =
+            self.directory_id.is_some() && self.directory_id == other.directory_id;
+        (self.name == other.name || is_same_directory) && self.swarm == other.swarm
     }
 
     /// Returns true if the project still exists at its path.
@@ -210,10 +224,7 @@ impl StateRoot {
                 Some(owner) if owner.path == project.path => {
                     stale.push(StaleState::Renamed(workspace))
                 }
-                Some(owner)
-                    if (&owner.name, &owner.swarm) == (&project.name, &project.swarm)
-                        && !owner.is_there() =>
-                {
+                Some(owner) if owner.may_be(&project) && !owner.is_there() => {
                     stale.push(StaleState::Moved(workspace, owner));
                 }
                 _ => {}
@@ -313,7 +324,16 @@ impl Workspace {
     /// Records the owner, unless another existing project owns the workspace.
     pub(crate) fn claim(&self, owner: &WorkspaceOwner) -> io::Result<()> {
         match self.owner()? {
-            Some(recorded) if recorded.path == owner.path || recorded.is_there() => Ok(()),
+            Some(recorded) if recorded.path == owner.path => {
+                match recorded.directory_id == owner.directory_id {
+                    true => Ok(()),
+                    false => self.write_owner(&WorkspaceOwner {
+                        directory_id: owner.directory_id.clone(),
+                        ..recorded
+                    }),
+                }
+            }
+            Some(recorded) if recorded.is_there() => Ok(()),
             _ => self.write_owner(owner),
         }
     }
@@ -335,6 +355,26 @@ impl Workspace {
     }
 }
 
+/// Returns the identity of a directory: its inode, and its time of creation, because a new directory
+/// may reuse the inode of a deleted one. Returns `None` if the file system stores no such time.
+#[cfg(unix)]
+fn directory_id(path: &Path) -> Option<String> {
+    use std::os::unix::fs::MetadataExt as _;
+    let metadata = fs::metadata(path).ok()?;
+    let created = DateTime::<Utc>::from(metadata.created().ok()?);
+    Some(format!(
+        "{:x}-{:x}",
+        metadata.ino(),
+        created.timestamp_micros()
+    ))
+}
+
+/// Returns `None`: directories have no stable identity here.
+#[cfg(not(unix))]
+fn directory_id(_path: &Path) -> Option<String> {
+    None
+}
+
 /// Returns `path` without symbolic links, or as an absolute path if it does not exist.
 pub(crate) fn canonical(path: &Path) -> PathBuf {
     path.canonicalize()
@@ -351,8 +391,29 @@ mod tests {
             name: name.to_owned(),
             path: path.into(),
             swarm: swarm.to_owned(),
+            directory_id: None,
             created_at: Utc::now(),
         }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_renamed_directory_is_the_same_and_a_new_one_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let (old, new) = (dir.path().join("shop"), dir.path().join("shop2"));
+        fs::create_dir(&old).unwrap();
+        let before = directory_id(&old);
+        fs::rename(&old, &new).unwrap();
+        assert_eq!(directory_id(&new), before);
+        fs::create_dir(&old).unwrap();
+        assert!(before.is_none() || directory_id(&old) != before);
+        let owner = |name: &str, directory_id: Option<&str>| WorkspaceOwner {
+            directory_id: directory_id.map(str::to_owned),
+            ..owner(name, "/p", "default")
+        };
+        assert!(owner("a", Some("1")).may_be(&owner("b", Some("1"))));
+        assert!(!owner("a", None).may_be(&owner("b", None)));
+        assert!(owner("a", Some("1")).may_be(&owner("a", Some("2"))));
     }
 
     #[test]

@@ -26,6 +26,7 @@ pub struct LastGeneration {
     /// Name of the Swarm resource.
     pub swarm: String,
     /// Project directory.
+    #[serde(with = "goondan_core::path_json")]
     pub root: PathBuf,
     /// ID of the process that runs or ran the swarm.
     pub process: u32,

@@ -15,7 +15,7 @@ use crate::commands::quoted;
 use crate::exit::{CliError, CommandExit};
 use crate::output::{CommandOutput, style};
 use crate::project;
-use crate::project_path::ProjectPathArg;
+use crate::project_path::ProjectPathArgOrOption;
 use crate::stale_state;
 use crate::trust::{TrustSettings, trust_command};
 use goondan::spec::reason;
@@ -37,7 +37,7 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub(crate) struct DoctorArgs {
     #[command(flatten)]
-    project: ProjectPathArg,
+    project: ProjectPathArgOrOption,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use clap::Args;
+use goondan::internal::line_end_at;
 use goondan::internal::untrusted_text;
 use goondan::spec::Code;
 use goondan::spec::Diagnostic;
@@ -257,15 +258,16 @@ fn write_file(folder: &Path, file: &TemplateFile) -> Result<(), CliError> {
 /// Returns `content` with the lines of `more` that it lacks appended.
 fn with_missing_lines(mut content: Vec<u8>, more: &str) -> Vec<u8> {
     let text = String::from_utf8_lossy(&content).into_owned();
+    let line_end = line_end_at(&text, 0);
     for line in more
         .lines()
         .filter(|line| !text.lines().any(|known| known.trim() == *line))
     {
         if content.last().is_some_and(|last| *last != b'\n') {
-            content.push(b'\n');
+            content.extend_from_slice(line_end.as_bytes());
         }
         content.extend_from_slice(line.as_bytes());
-        content.push(b'\n');
+        content.extend_from_slice(line_end.as_bytes());
     }
     content
 }
@@ -306,7 +308,7 @@ fn report(
     let template = args.template.name();
     if output.json {
         return output.json_pretty(
-            &json!({ "name": name, "template": template, "path": args.folder, "files": paths }),
+            &json!({ "name": name, "template": template, "path": args.folder.to_string_lossy(), "files": paths }),
         );
     }
     let good = style::GOOD;
@@ -362,6 +364,7 @@ mod tests {
             (&b""[..], more.as_bytes()),
             (b"target\n.env", b"target\n.env\n.env.local\n"),
             (b".env.local\r\n.env\r\n", b".env.local\r\n.env\r\n"),
+            (b".env\r\n", b".env\r\n.env.local\r\n"),
             (b"caf\xe9", b"caf\xe9\n.env\n.env.local\n"),
         ] {
             assert_eq!(

@@ -42,7 +42,10 @@ pub(super) struct InstanceRow {
     agent: String,
     instance_key: String,
     workspace: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(
+        skip_serializing_if = "Option::is_none",
+        serialize_with = "goondan::internal::path_json::lossy"
+    )]
     project: Option<PathBuf>,
     status: String,
     messages: usize,

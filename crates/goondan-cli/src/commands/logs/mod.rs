@@ -18,7 +18,7 @@ use serde_json::Value;
 use crate::complete;
 use crate::exit::CliError;
 use crate::instances::{self, ConversationScope, ScopeArgs};
-use crate::output::{CommandOutput, style};
+use crate::output::{self, CommandOutput, style};
 use crate::store::{self, StoreArgs};
 
 /// Interval at which `--follow` looks for new events.
@@ -110,7 +110,7 @@ pub(crate) async fn run(
     }
 }
 
-/// Shows new events until Ctrl-C.
+/// Shows new events until Ctrl-C, or until the reader of the output closes it.
 async fn follow(
     args: &LogsArgs,
     state_root: &StateRoot,
@@ -122,6 +122,9 @@ async fn follow(
         tokio::select! {
             () = tokio::time::sleep(POLL_INTERVAL) => {}
             _ = tokio::signal::ctrl_c() => return Ok(()),
+        }
+        if output::stdout_is_closed() {
+            return Ok(());
         }
         read(args, state_root, scope, read_positions)
             .await?

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use goondan::internal::untrusted_text;
+use goondan::internal::{line_end_at, untrusted_text, with_line_end};
 use goondan::mcp::{ImportedServer, ImportedServers, import};
 use goondan::spec::reason;
 use serde_json::json;
@@ -106,7 +106,7 @@ fn find_configuration(project: &Path) -> Result<PathBuf, CliError> {
     })
 }
 
-/// Writes the YAML to tools/mcp.yaml. Fails if the file exists.
+/// Writes the YAML to tools/mcp.yaml, with the line ends of the manifest. Fails if the file exists.
 fn write_tools(project: &Path, yaml: &str, output: &CommandOutput) -> Result<(), CliError> {
     let target = project.join(OUTPUT_FILE);
     let failed = |error: std::io::Error| {
@@ -121,6 +121,10 @@ fn write_tools(project: &Path, yaml: &str, output: &CommandOutput) -> Result<(),
     if let Some(folder) = target.parent() {
         std::fs::create_dir_all(folder).map_err(failed)?;
     }
+    let manifest =
+        goondan::manifest_in(project).and_then(|path| std::fs::read_to_string(path).ok());
+    let line_end = line_end_at(manifest.as_deref().unwrap_or_default(), 0);
+    let yaml = with_line_end(yaml, line_end);
     // An existing file is never overwritten.
     let mut file = std::fs::File::create_new(&target).map_err(failed)?;
     std::io::Write::write_all(&mut file, yaml.as_bytes()).map_err(failed)?;

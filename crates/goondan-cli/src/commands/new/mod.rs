@@ -285,9 +285,12 @@ impl ScaffoldRequest<'_> {
         let try_commands = [format!("gdn test {case}"), try_command];
         let next: Vec<String> = build.into_iter().chain(try_commands).collect();
         if output.json {
-            let paths: Vec<&Path> = files.iter().map(|file| file.path.as_path()).collect();
+            let paths: Vec<_> = files
+                .iter()
+                .map(|file| file.path.to_string_lossy())
+                .collect();
             return output.json_pretty(
-                &json!({ "name": name, "path": folder, "files": paths, "next": next }),
+                &json!({ "name": name, "path": folder.to_string_lossy(), "files": paths, "next": next }),
             );
         }
         let good = style::GOOD;

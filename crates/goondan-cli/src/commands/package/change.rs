@@ -2,11 +2,13 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::Args;
 use goondan::StateRoot;
+use goondan::internal::file_lock::FileLock;
 use goondan::internal::manifest_edit::{
-    DependencySpec, package_name, with_dependency, without_dependency,
+    DependencySpec, package_name, with_dependency, with_first_document, without_dependency,
 };
 use goondan::spec::check_name;
 use goondan::spec::{Code, Kind};
@@ -66,6 +68,7 @@ pub(super) fn init(args: &PackageInitArgs, output: &CommandOutput) -> Result<(),
         Some(project) => folder(&project),
         None => PathBuf::from("."),
     };
+    let _lock = lock(&root)?;
     let path = manifest_path(&root);
     let text = if path.exists() {
         read(&path)?
@@ -100,12 +103,7 @@ pub(super) fn init(args: &PackageInitArgs, output: &CommandOutput) -> Result<(),
         "apiVersion: goondan.ai/v1\nkind: Package\nmetadata:\n  name: {name_in_yaml}\nspec:\n  \
         version: \"0.1.0\"\n"
     );
-    let rest = if text.trim().is_empty() || text.starts_with("---") {
-        text
-    } else {
-        format!("---\n{text}")
-    };
-    fs::write(&path, head + &rest)?;
+    fs::write(&path, with_first_document(&head, &text))?;
     output.line(&format!(
         "The project in {} is now the package {name}.",
         root.display()
@@ -119,6 +117,7 @@ pub(super) async fn add(
     output: &CommandOutput,
 ) -> Result<(), CliError> {
     let root = folder(&args.project.find(output)?);
+    let _lock = lock(&root)?;
     let path = manifest_path(&root);
     let manifest_text = read(&path)?;
     let manifest = goondan_packages::PackageManifest::read(&root).ok();
@@ -158,6 +157,7 @@ pub(super) async fn remove(
     output: &CommandOutput,
 ) -> Result<(), CliError> {
     let root = folder(&args.project.find(output)?);
+    let _lock = lock(&root)?;
     let path = manifest_path(&root);
     let manifest_text = read(&path)?;
     let manifest = goondan_packages::PackageManifest::read(&root).map_err(package_error)?;
@@ -331,6 +331,22 @@ fn package_name_of(root: &Path) -> String {
 fn manifest_path(root: &Path) -> PathBuf {
     goondan::manifest_in(root).unwrap_or_else(|| root.join("goondan.yaml"))
 }
+
+/// Locks the project until its manifest is written, because several commands may change it at the
+/// same time. A command may wait for the downloads of another one.
+fn lock(root: &Path) -> Result<FileLock, CliError> {
+    FileLock::of_directory(root, PROJECT_LOCK_TIMEOUT).map_err(|error| {
+        CliError::configuration(format!(
+            "The project in {} can't be locked: {}.",
+            root.display(),
+            reason(&error)
+        ))
+        .suggest("Wait until other `gdn package` commands in this project have ended.")
+    })
+}
+
+/// Maximum time to wait for another command that changes the manifest.
+const PROJECT_LOCK_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
 /// Reads the manifest.
 fn read(path: &Path) -> Result<String, CliError> {

@@ -66,7 +66,7 @@ pub(super) fn pack(args: &PackagePackArgs, output: &CommandOutput) -> Result<(),
         &manifest,
         &packed,
         output,
-        json!({ "file": path }),
+        json!({ "file": path.to_string_lossy() }),
         &format!("Wrote {}", path.display()),
     )
 }

@@ -73,7 +73,9 @@ impl LayerRequests {
 /// Sends a request to another agent and returns the answer as the layer receives it.
 async fn request(calls: &AgentCalls, message: AgentMessage) -> RequestOutcome {
     let options = RequestOptions {
-        timeout_ms: Some(message.timeout_ms.unwrap_or(ANSWER_TIMEOUT_MS)),
+        timeout_ms: message
+            .timeout_ms
+            .or((!message.async_).then_some(ANSWER_TIMEOUT_MS)),
         async_: message.async_,
     };
     let (target, input) = agent_input(message);

@@ -39,7 +39,10 @@ pub struct RequestedCapability {
     pub line: Option<usize>,
     /// Directory that must be trusted, if it is not the project directory. It contains files that
     /// control the project and that other users may be able to write.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(
+        skip_serializing_if = "Option::is_none",
+        serialize_with = "goondan_core::path_json::lossy"
+    )]
     pub folder: Option<PathBuf>,
     /// Package that requests it. Trust in a project covers its packages only with their content at
     /// that time.

@@ -1,8 +1,10 @@
 //! Inputs typed in earlier chats with a swarm.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use goondan::internal::SecretRedactor;
+use goondan::internal::file_lock::{FileLock, LOCK_TIMEOUT};
 use goondan::internal::private_files;
 
 /// File name in the workspace.
@@ -36,15 +38,7 @@ impl InputHistory {
 
     /// Reads the history from `file`. A missing or damaged file is an empty history.
     fn in_file(file: Option<PathBuf>) -> Self {
-        // The first chat has no history, and a damaged file must not prevent a chat.
-        let text = file
-            .as_ref()
-            .and_then(|file| std::fs::read_to_string(file).ok())
-            .unwrap_or_default();
-        let lines = text
-            .strip_prefix(HISTORY_HEADER)
-            .map(|lines| lines.lines().map(unescaped).collect())
-            .unwrap_or_default();
+        let lines = file.as_deref().map(saved_lines).unwrap_or_default();
         InputHistory { file, lines }
     }
 
@@ -60,13 +54,29 @@ impl InputHistory {
         }
         self.lines.push(line.to_owned());
         if let Some(file) = &self.file {
-            // Not saved by the editor library, which would set the umask of the whole process.
-            let _ = private_files::write(
-                file,
-                file_content(&self.lines, crate::app::redactor()).as_bytes(),
-            );
+            let _ = save(file, line);
         }
     }
+}
+
+/// Returns the saved inputs. The first chat has none, and a damaged file must not prevent a chat.
+fn saved_lines(file: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    text.strip_prefix(HISTORY_HEADER)
+        .map(|lines| lines.lines().map(unescaped).collect())
+        .unwrap_or_default()
+}
+
+/// Adds `line` to the saved inputs, which include those of other chats at the same time.
+fn save(file: &Path, line: &str) -> io::Result<()> {
+    let _lock = FileLock::of_file(file, LOCK_TIMEOUT)?;
+    let mut lines = saved_lines(file);
+    lines.push(line.to_owned());
+    // Not saved by the editor library, which would set the umask of the whole process.
+    private_files::replace(
+        file,
+        file_content(&lines, crate::app::redactor()).as_bytes(),
+    )
 }
 
 /// Returns the content of the history file: the latest inputs without secrets, within the limits.
@@ -135,6 +145,17 @@ mod tests {
         private_files::write(&file, file_content(&lines, &redactor).as_bytes()).unwrap();
         let history = InputHistory::in_file(Some(file));
         assert_eq!(history.lines(), ["one", "a\\nb\nc"]);
+    }
+
+    #[test]
+    fn two_chats_at_the_same_time_keep_the_inputs_of_both() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = || InputHistory::in_file(Some(dir.path().join(HISTORY_FILE)));
+        let (mut first, mut second) = (open(), open());
+        first.remember("one");
+        second.remember("two");
+        first.remember("three");
+        assert_eq!(open().lines(), ["one", "two", "three"]);
     }
 
     #[test]
