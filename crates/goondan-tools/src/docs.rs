@@ -60,7 +60,9 @@ changed the file since this one read it (`staleWrites` in the config of `fs` and
 removes the link itself. A file is replaced as a whole, except a file with several hard links, \
     which is written in place.
 
-[Limits](limits.md#tool-calls) lists sizes and counts beyond the parameters here.
+[Limits](limits.md#tool-calls) lists sizes and counts beyond the parameters here. The model reads the output \
+    of commands and the answers of agents
+[as plain text](models.md#tool-results).
 
 A Rust program that embeds `goondan` can register tools and run them without a swarm: [the \
     tool registry](tool-registry.md).

@@ -2,6 +2,7 @@
 
 pub(crate) mod budget;
 mod call_order;
+pub(crate) mod context_usage;
 mod conversation_cache;
 pub(crate) mod facts;
 pub(crate) mod instance;
@@ -10,6 +11,7 @@ pub(crate) mod model_call;
 pub(crate) mod model_call_timing;
 mod prompt_excerpt;
 pub(crate) mod rate_limiter;
+mod repetition;
 pub mod step;
 
 use std::collections::HashSet;
@@ -26,6 +28,7 @@ use crate::tooling::dispatch::TurnScope;
 use crate::tooling::registry::{RegisteredTool, ToolCatalog};
 use crate::turn::budget::UsageTotals;
 pub(crate) use crate::turn::conversation_cache::ConversationCache;
+use crate::turn::repetition::RepetitionGuard;
 use goondan_core::JsonObject;
 use goondan_core::agent_event::AgentEvent;
 use goondan_core::conversation::Conversation;
@@ -130,6 +133,7 @@ pub(crate) struct TurnProgress {
     /// Limit that truncated the last answer.
     pub(crate) cut_reason: Option<ModelFinishReason>,
     pub(crate) answer_fallback: AnswerFallback,
+    pub(crate) repetition: RepetitionGuard,
 }
 
 /// Tool for structured answers that is used if a server refuses the schema.
@@ -507,6 +511,7 @@ pub(crate) async fn steps(context: &mut TurnContext) -> Result<TurnOutcome, Turn
             cost: None,
         });
         own.add_step(usage);
+        context.progress.repetition.exceeded()?;
         context.progress.cut_reason = Some(outcome.finish_reason).filter(ModelFinishReason::is_cut);
         let was_empty = outcome.message.is_none();
         if let Some(message) = outcome.message.filter(|message| !message.text().is_empty()) {
