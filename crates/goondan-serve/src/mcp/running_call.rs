@@ -239,3 +239,22 @@ impl ProgressReporter {
             .with_message(message)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rmcp::model::NumberOrString;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_turn_is_reported_again_and_again() {
+        let mut progress = ProgressReporter::new(ProgressToken(NumberOrString::Number(1)));
+        let began = Instant::now();
+        for number in 1..=4 {
+            heartbeat_due(Some(&progress)).await;
+            let sent = progress.message("running".to_owned());
+            assert_eq!(sent.progress, f64::from(number));
+        }
+        assert!(began.elapsed() <= 4 * Duration::from_secs(10));
+    }
+}
