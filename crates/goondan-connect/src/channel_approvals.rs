@@ -558,7 +558,7 @@ pub(crate) fn written(event: &PlatformEvent) -> Option<ButtonPress> {
         .find(|line| !line.trim().is_empty())?;
     let mut arguments = line
         .split_whitespace()
-        .filter(|word| !word.starts_with("<@"));
+        .filter(|word| !word.starts_with('@'));
     let (verb, mark, None) = (arguments.next()?, arguments.next()?, arguments.next()) else {
         return None;
     };

@@ -29,6 +29,8 @@ use crate::route::route;
 use crate::signature::digest;
 use crate::streamed_text::{TurnTextStreams, TurnTextWatch};
 
+/// Reply to content that the connector cannot read.
+const UNSUPPORTED_REPLY: &str = "Sorry, this kind of message is not supported.";
 /// Maximum attempts to confirm an approval answer.
 const MAX_REPLY_ATTEMPTS: u32 = 3;
 /// Error codes after which a redelivered event may be accepted.
@@ -200,6 +202,10 @@ impl ConnectionRuntime {
             }
             SenderAdmission::Refused => return Ok(EventAcceptance::NotLetIn),
         }
+        if let Some(kind) = &event.unsupported {
+            self.refuse_content(kind, event.origin.as_ref());
+            return Ok(EventAcceptance::Accepted);
+        }
         let (id, files) = (self.input_id(&event.id), event.files.clone());
         let origin = event
             .origin
@@ -244,6 +250,22 @@ impl ConnectionRuntime {
         }
     }
 
+    /// Logs content that the connector cannot read, and tells its sender if the setting
+    /// `unsupported` is `reply`.
+    fn refuse_content(self: &Arc<Self>, kind: &str, origin: Option<&Value>) {
+        tracing::info!(connection = self.bound.name, "ignored a message: {kind}");
+        let Some(origin) = origin.filter(|_| self.bound.setting("unsupported") == Some("reply"))
+        else {
+            return;
+        };
+        let (runtime, origin) = (Arc::clone(self), origin.clone());
+        tokio::spawn(async move {
+            if let Err(error) = runtime.platform.send(&origin, 0, UNSUPPORTED_REPLY).await {
+                tracing::debug!(%error, "could not tell a sender that the message is not supported");
+            }
+        });
+    }
+
     /// Creates the input for an event, with the id `id`. Also returns the conversation of the input
     /// as `AGENT:KEY`.
     fn input(&self, event: PlatformEvent, id: String) -> (Input, String) {
@@ -256,11 +278,11 @@ impl ConnectionRuntime {
         let text = match self.bound.answers_by_tool {
             true => format!(
                 "{}\n\n[{} {}]",
-                event.text,
+                event.full_text(),
                 event.name,
                 serde_json::json!(event.properties)
             ),
-            false => event.text,
+            false => event.full_text(),
         };
         let input = Input {
             text,

@@ -12,7 +12,7 @@ use crate::growing_reply;
 use crate::http::PlatformFailure;
 use crate::outbox::{OutboxReply, ReplyState};
 
-/// Maximum attempts for a message that has certainly not arrived.
+/// Maximum attempts for a message that has certainly not arrived, except after rate limits.
 const MAX_SEND_ATTEMPTS: u32 = 12;
 /// Longest wait before the next attempt.
 const MAX_SEND_WAIT: Duration = Duration::from_secs(15 * 60);
@@ -189,8 +189,9 @@ impl AnswerDelivery<'_> {
 /// Returns the wait before the next attempt, or `None` if the message must not be retried.
 fn next_try(failure: &PlatformFailure, tries: u32, is_edit: bool) -> Option<Duration> {
     match failure {
-        _ if tries >= MAX_SEND_ATTEMPTS => None,
+        // A rate limit ends, so the answer waits for its end.
         PlatformFailure::Later(wait) => Some((*wait).min(MAX_SEND_WAIT)),
+        _ if tries >= MAX_SEND_ATTEMPTS => None,
         PlatformFailure::Unreached(_) => Some(Duration::from_secs(1 << tries.min(6))),
         PlatformFailure::Unknown(_) if is_edit => Some(Duration::from_secs(1 << tries.min(6))),
         PlatformFailure::Unknown(_) | PlatformFailure::Refused(_) => None,

@@ -21,6 +21,11 @@ pub struct PlatformEvent {
     pub id: String,
     /// Text of the user message.
     pub text: String,
+    /// Words of other people that the sender passes on or replies to. The agent reads them after the
+    /// text; they never answer an approval request.
+    pub quoted: String,
+    /// Kind of the content if the connector cannot read it. Such an event starts no turn.
+    pub(crate) unsupported: Option<String>,
     /// Default conversation key.
     pub key: String,
     /// Properties for ingress rules.
@@ -59,6 +64,11 @@ const PROPERTY_ALIASES: [(&str, &str); 9] = [
 ];
 
 impl PlatformEvent {
+    /// Returns the text for the agent: the sender's words, then the words of others.
+    pub(crate) fn full_text(&self) -> String {
+        lines([self.text.as_str(), &self.quoted])
+    }
+
     /// Returns a property by its name or alternative name.
     pub(crate) fn property(&self, name: &str) -> Option<&String> {
         let other = || PROPERTY_ALIASES.iter().find(|(other, _)| *other == name);
@@ -86,6 +96,26 @@ impl PlatformEvent {
             "properties": properties,
         });
         [("connection".to_owned(), facts)].into_iter().collect()
+    }
+}
+
+/// Joins the parts that are not blank, each on its own lines.
+pub(crate) fn lines<'p>(parts: impl IntoIterator<Item = &'p str>) -> String {
+    let parts = parts.into_iter().filter(|part| !part.trim().is_empty());
+    parts.collect::<Vec<_>>().join("\n")
+}
+
+/// Maximum characters of quoted words.
+const MAX_QUOTED_CHARS: usize = 4_000;
+
+/// Returns quoted words under a line that names their origin; empty without words.
+pub(crate) fn quoted(origin: &str, words: &str) -> String {
+    match words.trim() {
+        "" => String::new(),
+        words => {
+            let words: String = words.chars().take(MAX_QUOTED_CHARS).collect();
+            format!("[{origin}]\n{words}")
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! JSON-RPC messages and shared request parameters.
 
 use gen_lsp_types::{Position, Uri};
+use goondan_core::json_text;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -78,7 +79,9 @@ impl LspRequestError {
 
 /// Parses a message. On an error, also returns the id of the request, or null.
 pub(crate) fn read(body: &[u8]) -> Result<LspMessage, (Value, LspRequestError)> {
-    let value: Value = serde_json::from_slice(body)
+    // Editors that cut a text inside a character write half of a surrogate pair.
+    let text = String::from_utf8_lossy(body);
+    let value: Value = json_text::parse(text.trim_start_matches('\u{feff}'))
         .map_err(|error| (Value::Null, LspRequestError::parse(error)))?;
     let Value::Object(mut fields) = value else {
         return Err((
@@ -195,4 +198,18 @@ pub(crate) struct RangeParams {
 pub(crate) struct SymbolQuery {
     #[serde(default)]
     pub(crate) query: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn half_a_character_becomes_the_replacement_character() {
+        let body = br#"{"method": "m", "params": {"text": "cut \ud83d"}}"#;
+        let Ok(LspMessage::Notification { params, .. }) = read(body) else {
+            panic!("a notification")
+        };
+        assert_eq!(params["text"], "cut \u{fffd}");
+    }
 }

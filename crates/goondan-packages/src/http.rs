@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
+use reqwest::header::RETRY_AFTER;
 use reqwest::redirect::Policy;
-use reqwest::{Client, RequestBuilder, Response};
+use reqwest::{Client, RequestBuilder, Response, StatusCode};
 use url::Url;
 
 use crate::error::{PackageError, Result};
@@ -17,6 +18,10 @@ const READ_TIMEOUT: Duration = Duration::from_secs(30);
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 /// Maximum number of redirects.
 const MAX_REDIRECTS: usize = 5;
+/// Maximum attempts of a request that the host defers.
+const MAX_ATTEMPTS: u32 = 6;
+/// Longest wait between two attempts. A host that requests a longer one counts as unavailable.
+const MAX_WAIT: Duration = Duration::from_secs(60);
 /// Maximum size in bytes of an answer that is not an archive.
 pub(crate) const MAX_TEXT_RESPONSE_BYTES: usize = 4 * 1024 * 1024;
 
@@ -85,12 +90,36 @@ pub(crate) fn parse(address: &str) -> Result<Url> {
     }
 }
 
-/// Sends a request. Fails only if there is no response; error statuses are returned.
-pub(crate) async fn send(request: RequestBuilder, host: &str) -> Result<Response> {
-    request
-        .send()
-        .await
-        .map_err(|error| unreachable(host, &error))
+/// Sends a request. Fails only if there is no response; error statuses are returned. Repeats a
+/// request that the host defers with 429 or 503, because such a request had no effect.
+pub(crate) async fn send(mut request: RequestBuilder, host: &str) -> Result<Response> {
+    let mut attempt = 0;
+    loop {
+        let repetition = request.try_clone();
+        let answer = request
+            .send()
+            .await
+            .map_err(|error| unreachable(host, &error))?;
+        match (repetition, requested_wait(&answer, attempt)) {
+            (Some(repetition), Some(wait)) => {
+                tokio::time::sleep(wait).await;
+                (request, attempt) = (repetition, attempt + 1);
+            }
+            _ => return Ok(answer),
+        }
+    }
+}
+
+/// Returns the wait before the next attempt; `None` if the answer is final.
+fn requested_wait(answer: &Response, attempt: u32) -> Option<Duration> {
+    let is_deferred = matches!(
+        answer.status(),
+        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
+    );
+    let stated = answer.headers().get(RETRY_AFTER);
+    let stated = stated.and_then(|seconds| seconds.to_str().ok()?.trim().parse().ok());
+    let wait = stated.map_or(Duration::from_secs(1 << attempt), Duration::from_secs);
+    (is_deferred && attempt + 1 < MAX_ATTEMPTS && wait <= MAX_WAIT).then_some(wait)
 }
 
 /// Reads the body of an answer with a size limit.

@@ -5,6 +5,8 @@
 
 use std::sync::atomic::AtomicU64;
 
+use axum::http::HeaderMap;
+use axum::http::header::ACCEPT;
 use goondan::event::{RuntimeEvent, RuntimeEventKind, ShownModelCall};
 use goondan::ports::tool::ToolCallStatus;
 use goondan::spec::Code;
@@ -16,7 +18,78 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 
-pub(crate) const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// Form of the metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum MetricsFormat {
+    OpenMetrics,
+    /// Text format of Prometheus.
+    Prometheus,
+}
+
+impl MetricsFormat {
+    /// Returns the form that a client accepts. Clients that read OpenMetrics name it.
+    pub(crate) fn accepted(headers: &HeaderMap) -> MetricsFormat {
+        let ranges = headers.get_all(ACCEPT).iter();
+        let mut ranges = ranges
+            .filter_map(|value| value.to_str().ok())
+            .flat_map(|value| value.split(','));
+        let is_wanted = |range: &str| {
+            let mut parts = range
+                .split(';')
+                .map(|part| part.trim().to_ascii_lowercase());
+            let is_named = parts.next().as_deref() == Some("application/openmetrics-text");
+            let is_refused = |parameter: String| {
+                let quality = parameter.strip_prefix("q=").map(str::parse::<f32>);
+                quality.is_some_and(|quality| quality == Ok(0.0))
+            };
+            is_named && !parts.any(is_refused)
+        };
+        match ranges.any(is_wanted) {
+            true => MetricsFormat::OpenMetrics,
+            false => MetricsFormat::Prometheus,
+        }
+    }
+
+    /// Returns the media type.
+    pub(crate) fn media_type(self) -> &'static str {
+        match self {
+            MetricsFormat::OpenMetrics => {
+                "application/openmetrics-text; version=1.0.0; charset=utf-8"
+            }
+            MetricsFormat::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
+        }
+    }
+}
+
+/// Converts OpenMetrics to the text format of Prometheus, where a counter has the name of its
+/// samples, an info is a gauge, and units and the end have no lines.
+fn to_prometheus(text: &str) -> String {
+    let mut converted = String::new();
+    let mut help = "";
+    for line in text.lines() {
+        let mut words = line.splitn(4, ' ');
+        match (words.next(), words.next(), words.next(), words.next()) {
+            (Some("#"), Some("HELP"), _, _) => help = line,
+            (Some("#"), Some("TYPE"), Some(name), Some(kind)) => {
+                let (suffix, kind) = match kind {
+                    "counter" => ("_total", kind),
+                    "info" => ("_info", "gauge"),
+                    "unknown" => ("", "untyped"),
+                    _ => ("", kind),
+                };
+                let about = help.splitn(4, ' ').nth(3).unwrap_or_default();
+                converted.push_str(&format!("# HELP {name}{suffix} {about}\n"));
+                converted.push_str(&format!("# TYPE {name}{suffix} {kind}\n"));
+            }
+            (Some("#"), ..) => {}
+            _ => {
+                converted.push_str(line);
+                converted.push('\n');
+            }
+        }
+    }
+    converted
+}
 
 /// Histogram buckets in seconds: a step without a model takes a millisecond, a long turn minutes.
 const DURATION_BUCKETS_SECONDS: [f64; 14] = [
@@ -142,12 +215,15 @@ impl SwarmMetrics {
     }
 
     /// Returns the metrics as text, with `running` as the number of running turns.
-    pub(crate) fn text(&self, running: usize) -> String {
+    pub(crate) fn text(&self, running: usize, format: MetricsFormat) -> String {
         self.running.set(i64::try_from(running).unwrap_or(i64::MAX));
         let mut text = String::new();
         // Writing to a string cannot fail.
         let _ = encode(&mut text, &self.registry);
-        text
+        match format {
+            MetricsFormat::OpenMetrics => text,
+            MetricsFormat::Prometheus => to_prometheus(&text),
+        }
     }
 
     /// Counts an event.

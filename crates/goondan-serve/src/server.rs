@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::api;
 use crate::auth::AccessPolicy;
+use crate::received_body;
 use crate::recorder::CaseRecorder;
 use crate::service;
 
@@ -211,7 +212,8 @@ impl Service<Request<Incoming>> for ConnectionService {
     type Error = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Error;
     type Future = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Future;
 
-    fn call(&self, request: Request<Incoming>) -> Self::Future {
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+        received_body::tidy_path(&mut request);
         // A dropped sender means that this connection has sent a request.
         drop(
             self.unheard

@@ -6,6 +6,7 @@ use prost::Message;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use reqwest::{Client, Response};
 use serde::Serialize;
+use serde_json::Value;
 use tokio::sync::OnceCell;
 
 use crate::otlp::{PartialSuccess, TracesResponse};
@@ -113,14 +114,42 @@ impl OtlpClient {
         pairs.collect()
     }
 
-    /// Returns the rejected part of an accepted request, if any. A JSON response is not read.
+    /// Returns the rejected part of an accepted request, or its warning, if any.
     fn rejected_part(&self, answer: &[u8]) -> Option<PartialSuccess> {
-        let answer = match self.endpoint.protocol {
-            OtlpProtocol::Protobuf => TracesResponse::decode(answer).ok()?,
-            OtlpProtocol::Json => return None,
+        let part = match self.endpoint.protocol {
+            OtlpProtocol::Protobuf => TracesResponse::decode(answer).ok()?.partial_success,
+            OtlpProtocol::Json => partial_success_in_json(answer),
         };
-        answer.partial_success.filter(|part| part.rejected > 0)
+        part.filter(|part| part.rejected > 0 || !part.error_message.trim().is_empty())
     }
+}
+
+/// Reads the partial success in a JSON response. Numbers of 64 bits may be strings there.
+fn partial_success_in_json(answer: &[u8]) -> Option<PartialSuccess> {
+    let answer: Value = serde_json::from_slice(answer).ok()?;
+    let part = answer
+        .get("partialSuccess")
+        .or(answer.get("partial_success"))?;
+    let count = [
+        "rejectedSpans",
+        "rejectedDataPoints",
+        "rejected_spans",
+        "rejected_data_points",
+    ]
+    .iter()
+    .find_map(|name| part.get(*name));
+    let count = count.and_then(|count| match count {
+        Value::String(digits) => digits.parse().ok(),
+        count => count.as_i64(),
+    });
+    let message = part.get("errorMessage").or(part.get("error_message"));
+    Some(PartialSuccess {
+        rejected: count.unwrap_or_default(),
+        error_message: message
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned(),
+    })
 }
 
 /// Reads the body of a response up to about [`MAX_RESPONSE_BYTES`]. The rest and errors are
@@ -186,4 +215,36 @@ async fn connector(is_secure: bool) -> Result<Client, ExportError> {
         .await
         .map_err(|error| unusable(error.to_string()))?
         .map_err(|error| unusable(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_partial_success_in_json_is_read() {
+        let read = |text: &str| {
+            let part = partial_success_in_json(text.as_bytes())?;
+            Some((part.rejected, part.error_message))
+        };
+        for (text, expected) in [
+            (
+                r#"{"partialSuccess": {"rejectedSpans": "3", "errorMessage": "no tenant"}}"#,
+                Some((3, "no tenant")),
+            ),
+            (
+                r#"{"partialSuccess": {"rejectedDataPoints": 2}}"#,
+                Some((2, "")),
+            ),
+            (
+                r#"{"partial_success": {"error_message": "slow"}}"#,
+                Some((0, "slow")),
+            ),
+            ("{}", None),
+            ("", None),
+        ] {
+            let expected = expected.map(|(count, message)| (count, message.to_owned()));
+            assert_eq!(read(text), expected, "{text}");
+        }
+    }
 }

@@ -13,7 +13,7 @@ const LAYERS: [(&str, &[&str]); 20] = [
     ("goondan-abi", &[]),
     ("goondan-tls", &[]),
     ("goondan-core", &["goondan-spec"]),
-    ("goondan-lsp", &["goondan-spec"]),
+    ("goondan-lsp", &["goondan-spec", "goondan-core"]),
     ("goondan-packages", &["goondan-spec", "goondan-tls"]),
     ("goondan-store", &["goondan-spec", "goondan-core"]),
     ("goondan-store-postgres", &["goondan-core", "goondan-tls"]),

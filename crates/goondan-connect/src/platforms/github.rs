@@ -8,7 +8,10 @@ use chrono::{DateTime, Utc};
 use goondan::adapters::connectors::{BoundConnection, GITHUB_MARK};
 use serde_json::{Value, json};
 
-use super::{ParsedRequest, PlatformConnector, bad_request, fenced, header, unauthorized};
+use super::{
+    IgnoredUpdate, ParsedRequest, PlatformConnector, bad_request, fenced, header, json_body,
+    unauthorized,
+};
 use crate::event::{EventSender, PlatformEvent, plain};
 use crate::http::{self, PlatformFailure};
 use crate::reply_queue;
@@ -69,17 +72,16 @@ impl PlatformConnector for GitHubConnector {
         {
             return Err(unauthorized());
         }
-        let payload: Value = serde_json::from_slice(body).map_err(|_| {
-            bad_request(
+        if body.starts_with(b"payload=") {
+            return Err(bad_request(
                 "The body is not JSON. Set the content type of the webhook to application/json.",
-            )
-        })?;
-        Ok(
-            match event(header(headers, "x-github-event"), digest(&[body]), &payload) {
-                Some(event) => ParsedRequest::Event(Box::new(event)),
-                None => ParsedRequest::Answer("ignored\n".into_response()),
-            },
-        )
+            ));
+        }
+        let (payload, kind) = (json_body(headers, body)?, header(headers, "x-github-event"));
+        Ok(match event(kind, digest(&[body]), &payload) {
+            Ok(event) => ParsedRequest::Event(Box::new(event)),
+            Err(ignored) => ParsedRequest::Ignored(ignored, "ignored\n".into_response()),
+        })
     }
 
     fn literal(&self, text: &str) -> String {
@@ -101,11 +103,18 @@ impl PlatformConnector for GitHubConnector {
             &origin["number"],
         );
         let address = format!("{}/repos/{repository}/issues/{number}/comments", self.base);
-        let request = http::client().await?.post(address).bearer_auth(&self.token);
-        let request = request.header("accept", "application/vnd.github+json");
-        http::done(request.json(&json!({"body": format!("{text}\n\n{GITHUB_MARK}")})))
-            .await
-            .map(drop)
+        let client = http::client().await?;
+        let body = json!({"body": format!("{text}\n\n{GITHUB_MARK}")});
+        // GitHub redirects requests for a renamed repository.
+        http::done_at(&address, |url| {
+            client
+                .post(url)
+                .bearer_auth(&self.token)
+                .header("accept", "application/vnd.github+json")
+                .json(&body)
+        })
+        .await
+        .map(drop)
     }
 }
 
@@ -120,16 +129,19 @@ struct GitHubEventContent<'p> {
     number: Option<u64>,
 }
 
-/// Parses an event that needs a reaction of the agent. Returns `None` for pings, labels, closed
-/// issues and bots.
-fn event(kind: &str, id: String, payload: &Value) -> Option<PlatformEvent> {
+/// Parses an event that needs a reaction of the agent. Pings, labels, closed issues and the events
+/// of bots are ignored.
+fn event(kind: &str, id: String, payload: &Value) -> Result<PlatformEvent, IgnoredUpdate> {
+    let action = payload["action"].as_str().unwrap_or_default();
+    let shown_kind = format!("{kind} {action}");
     let repository = payload
         .pointer("/repository/full_name")
         .and_then(Value::as_str)
-        .filter(|name| is_repository(name))?;
+        .filter(|name| is_repository(name))
+        .ok_or_else(|| IgnoredUpdate::new(format!("{shown_kind} without a repository")))?;
     let sender = &payload["sender"];
     if sender["type"] == "Bot" {
-        return None;
+        return Err(IgnoredUpdate::new(format!("{shown_kind} of a bot")));
     }
     let GitHubEventContent {
         name,
@@ -137,7 +149,8 @@ fn event(kind: &str, id: String, payload: &Value) -> Option<PlatformEvent> {
         body,
         author,
         number,
-    } = event_content(kind, payload)?;
+    } = event_content(kind, payload)
+        .ok_or_else(|| IgnoredUpdate::new(format!("{shown_kind}, which starts no turn")))?;
     let body: String = body
         .as_str()
         .unwrap_or_default()
@@ -145,7 +158,7 @@ fn event(kind: &str, id: String, payload: &Value) -> Option<PlatformEvent> {
         .take(MAX_EVENT_TEXT_CHARS)
         .collect();
     if body.contains(GITHUB_MARK) {
-        return None;
+        return Err(IgnoredUpdate::usual("a comment of gdn"));
     }
     let facts = [
         ("repository", json!(repository)),
@@ -159,7 +172,7 @@ fn event(kind: &str, id: String, payload: &Value) -> Option<PlatformEvent> {
         None => format!("github:{repository}"),
     };
     let login = sender["login"].as_str();
-    Some(PlatformEvent {
+    Ok(PlatformEvent {
         name: name.to_owned(),
         id,
         text: format!("{line}\n\n{body}").trim_end().to_owned(),
@@ -175,8 +188,8 @@ fn event(kind: &str, id: String, payload: &Value) -> Option<PlatformEvent> {
         channel: Some(repository.to_owned()),
         // Reopening an issue or pushing a commit quotes text that others may have written.
         quotes: author.as_str().is_none_or(|author| Some(author) != login),
-        files: Vec::new(),
         origin: number.map(|number| json!({"repository": repository, "number": number})),
+        ..PlatformEvent::default()
     })
 }
 
@@ -368,7 +381,7 @@ mod tests {
             json!({"issue": {}}),
         ] {
             assert_eq!(
-                of("issue_comment", &comment(ignored.clone())),
+                of("issue_comment", &comment(ignored.clone())).ok(),
                 None,
                 "{ignored}"
             );
@@ -382,7 +395,7 @@ mod tests {
             (push.key.as_str(), push.origin),
             ("github:octo/.github", None)
         );
-        assert_eq!(of("ping", &comment(json!({}))), None);
+        assert_eq!(of("ping", &comment(json!({}))).ok(), None);
     }
 
     /// Ada is an approver and quotes text that Eve wrote.

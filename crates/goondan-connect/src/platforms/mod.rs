@@ -22,6 +22,7 @@ use bytes::{Bytes, BytesMut};
 use chrono::{DateTime, Utc};
 use futures::StreamExt as _;
 use goondan::adapters::connectors::BoundConnection;
+use goondan::received_text::{self, UnreadableText};
 use reqwest::RequestBuilder;
 use serde_json::Value;
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -50,8 +51,46 @@ pub(crate) enum ParsedRequest {
     Event(Box<PlatformEvent>),
     /// A press of an approval button.
     Press(Box<ButtonPress>),
-    /// Any other request, with its response.
+    /// A request of the protocol itself, with its response.
     Answer(Response),
+    /// An update that starts no turn, with its response. It is logged.
+    Ignored(IgnoredUpdate, Response),
+}
+
+/// Update that starts no turn.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct IgnoredUpdate {
+    /// Kind of the update, with the reason.
+    kind: String,
+    /// True for updates that arrive all the time, such as the bot's own messages.
+    is_usual: bool,
+}
+
+impl IgnoredUpdate {
+    pub(crate) fn new(kind: impl Into<String>) -> IgnoredUpdate {
+        IgnoredUpdate {
+            // The kind may come from an unknown sender.
+            kind: kind.into().chars().take(200).collect(),
+            is_usual: false,
+        }
+    }
+
+    /// Same as [`IgnoredUpdate::new`], for updates that arrive all the time.
+    pub(crate) fn usual(kind: impl Into<String>) -> IgnoredUpdate {
+        IgnoredUpdate {
+            is_usual: true,
+            ..IgnoredUpdate::new(kind)
+        }
+    }
+
+    /// Writes the log line.
+    pub(crate) fn log(&self, runtime: &ConnectionRuntime) {
+        let (connection, kind) = (&runtime.bound.name, self.kind.escape_debug());
+        match self.is_usual {
+            true => tracing::debug!(connection, "ignored an update: {kind}"),
+            false => tracing::info!(connection, "ignored an update: {kind}"),
+        }
+    }
 }
 
 /// A connector of one connection.
@@ -333,6 +372,9 @@ pub(crate) async fn request(desk: Arc<ConnectionRuntime>, request: Request) -> R
         )
             .into_response();
     }
+    if let Some(encoding) = compression(request.headers()) {
+        return unsupported_encoding(encoding);
+    }
     // Applies the body limit of the server as well.
     let (head, body) = request.with_limited_body().into_parts();
     let received = read_in_time(body, desk.platform.largest(), &UNVERIFIED_BYTES).await;
@@ -350,6 +392,10 @@ pub(crate) async fn request(desk: Arc<ConnectionRuntime>, request: Request) -> R
     drop(unverified);
     match heard {
         ParsedRequest::Answer(answer) => answer,
+        ParsedRequest::Ignored(update, answer) => {
+            update.log(&desk);
+            answer
+        }
         ParsedRequest::Press(press) => {
             let verdict = desk.press(&press);
             let answer = desk.platform.pressed(&verdict);
@@ -443,6 +489,38 @@ async fn read(
         received.extend_from_slice(&piece);
     }
     Ok((received.freeze(), permits))
+}
+
+/// Returns the content encoding of a compressed body.
+fn compression(headers: &HeaderMap) -> Option<&str> {
+    Some(header(headers, "content-encoding").trim())
+        .filter(|encoding| !encoding.is_empty() && !encoding.eq_ignore_ascii_case("identity"))
+}
+
+/// Returns the response for a compressed body. Its signature may cover either form.
+fn unsupported_encoding(encoding: &str) -> Response {
+    let encoding: String = encoding.escape_debug().take(40).collect();
+    (
+        StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        [("accept-encoding", "identity")],
+        format!("The body is encoded as `{encoding}`. Send it without compression.\n"),
+    )
+        .into_response()
+}
+
+/// Parses a signed JSON body.
+pub(crate) fn json_body(headers: &HeaderMap, body: &Bytes) -> Result<Value, Response> {
+    received_text::parse(body, header(headers, "content-type")).map_err(|error| unreadable(&error))
+}
+
+/// Returns the response for a body that cannot be read.
+pub(crate) fn unreadable(error: &UnreadableText) -> Response {
+    match error {
+        UnreadableText::Charset => {
+            (StatusCode::UNSUPPORTED_MEDIA_TYPE, format!("{error}\n")).into_response()
+        }
+        _ => bad_request(&error.to_string()),
+    }
 }
 
 fn too_large() -> Response {

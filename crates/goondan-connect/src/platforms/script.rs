@@ -287,9 +287,8 @@ fn read(event: &Value, connection: &str) -> Result<PlatformEvent, String> {
             .unwrap_or_default(),
         sender,
         channel: plain(&event["channel"]),
-        quotes: false,
-        files: Vec::new(),
         origin: origin.cloned(),
+        ..PlatformEvent::default()
     })
 }
 

@@ -9,16 +9,14 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
-use goondan::adapters::connectors::BoundConnection;
-use goondan::spec::JsonObject;
-use serde_json::Value;
+use goondan::adapters::connectors::{BoundConnection, webhook_key};
+use goondan::{json_text, received_text};
+use serde_json::{Value, json};
 
-use super::{ParsedRequest, PlatformConnector, bad_request, header, unauthorized};
-use crate::event::{PlatformEvent, plain_values};
+use super::{ParsedRequest, PlatformConnector, bad_request, header, unauthorized, unreadable};
+use crate::event::{PlatformEvent, plain_values, random_id};
 use crate::signature::{MAX_CLOCK_DIFFERENCE, digest, is_fresh, is_hmac, is_hmac_hex};
 
-/// Prefix of a base64-encoded key.
-const KEY_PREFIX: &str = "whsec_";
 /// Default conversation key.
 const DEFAULT_INSTANCE_KEY: &str = "webhook:default";
 
@@ -33,12 +31,10 @@ pub(super) struct WebhookConnector {
 impl WebhookConnector {
     /// Reads the settings of the connection.
     pub(super) fn new(bound: &BoundConnection) -> Self {
-        let secret = bound.secret("signingSecret");
-        let encoded = secret
-            .strip_prefix(KEY_PREFIX)
-            .and_then(|encoded| STANDARD.decode(encoded).ok());
         WebhookConnector {
-            key: encoded.unwrap_or_else(|| secret.as_bytes().to_owned()),
+            // The secret was checked with the settings. An empty key would accept forged requests.
+            key: webhook_key(bound.secret("signingSecret"))
+                .unwrap_or_else(|| random_id().into_bytes()),
             signature_header: bound.setting("signatureHeader").map(str::to_owned),
             events: bound.events.clone(),
         }
@@ -93,22 +89,34 @@ impl PlatformConnector for WebhookConnector {
         let id = self
             .signed_id(headers, body, now)
             .ok_or_else(unauthorized)?;
-        let text =
-            std::str::from_utf8(body).map_err(|_| bad_request("The body is not UTF-8 text."))?;
+        let content_type = header(headers, "content-type");
+        let text = received_text::decode(body, content_type).map_err(|error| unreadable(&error))?;
         if text.trim().is_empty() {
             return Err(bad_request("The body is empty."));
         }
-        Ok(ParsedRequest::Event(Box::new(event(
-            id,
-            text,
-            &self.events,
-        ))))
+        let json: Result<Value, _> = json_text::parse(&text);
+        // A damaged body would otherwise start a turn in the wrong conversation.
+        if let Err(error) = &json
+            && is_json(content_type)
+        {
+            return Err(bad_request(&format!("The body is not JSON: {error}.")));
+        }
+        let json = json.unwrap_or_default();
+        let event = event(id, &text, &json, &self.events);
+        Ok(ParsedRequest::Event(Box::new(event)))
     }
 }
 
+/// Returns true if a content type states JSON.
+fn is_json(content_type: &str) -> bool {
+    let media_type = content_type.split(';').next().unwrap_or_default().trim();
+    let media_type = media_type.to_ascii_lowercase();
+    media_type == "application/json" || media_type.ends_with("+json")
+}
+
 /// Parses a body: an object with `text` sets the event's fields; any other body becomes the text.
-fn event(id: String, body: &str, events: &[String]) -> PlatformEvent {
-    let object: JsonObject = serde_json::from_str(body).unwrap_or_default();
+fn event(id: String, body: &str, json: &Value, events: &[String]) -> PlatformEvent {
+    let object = json.as_object().cloned().unwrap_or_default();
     let text = |name: &str| {
         object
             .get(name)
@@ -139,11 +147,8 @@ fn event(id: String, body: &str, events: &[String]) -> PlatformEvent {
 
 /// Returns an event for tests and documentation.
 pub(super) fn sample(bound: &BoundConnection) -> PlatformEvent {
-    event(
-        "sample".to_owned(),
-        r#"{"text": "Hello", "properties": {}}"#,
-        &bound.events,
-    )
+    let body = json!({"text": "Hello", "properties": {}});
+    event("sample".to_owned(), "", &body, &bound.events)
 }
 
 #[cfg(test)]
@@ -195,6 +200,10 @@ mod tests {
 
     #[test]
     fn a_body_is_an_event_in_words_of_its_own_or_ours() {
+        let event = |id, body: &str, events: &[String]| {
+            let json = json_text::parse(body).unwrap_or_default();
+            event(id, body, &json, events)
+        };
         let ours = event(
             "1".to_owned(),
             r#"{"text": "Deployed", "event": "deploy", "instanceKey": "k", "properties": {"ok": true, "n": 1, "x": {}}}"#,

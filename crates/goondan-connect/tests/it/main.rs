@@ -20,5 +20,6 @@ mod socket;
 mod stream;
 mod support;
 mod telegram;
+mod updates;
 mod uploads;
 mod webhook;

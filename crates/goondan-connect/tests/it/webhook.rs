@@ -22,10 +22,16 @@ spec:
       - {match: {properties: {team: x}}, route: {instanceKeyProperty: team, instanceKeyPrefix: "team:"}}
 "#;
 
-pub(crate) fn signed(secret: &str, id: &str, age: i64, body: &str) -> Vec<(&'static str, String)> {
+pub(crate) fn signed(
+    secret: &str,
+    id: &str,
+    age: i64,
+    body: impl AsRef<[u8]>,
+) -> Vec<(&'static str, String)> {
     let at = (chrono::Utc::now().timestamp() - age).to_string();
     let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
-    let signature = STANDARD.encode(hmac::sign(&key, format!("{id}.{at}.{body}").as_bytes()));
+    let message = [format!("{id}.{at}.").as_bytes(), body.as_ref()].concat();
+    let signature = STANDARD.encode(hmac::sign(&key, &message));
     vec![
         ("webhook-id", id.to_owned()),
         ("webhook-timestamp", at),

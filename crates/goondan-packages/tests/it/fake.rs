@@ -22,6 +22,9 @@ pub(crate) struct Shelf {
     pub(crate) wants: Option<&'static str>,
     pub(crate) page: usize,
     pub(crate) redirect: Option<String>,
+    /// Answers that requests to paths with this part get instead, with the status and
+    /// `Retry-After: 0`.
+    pub(crate) refusals: Vec<(&'static str, StatusCode)>,
 }
 
 #[derive(Clone)]
@@ -74,6 +77,14 @@ async fn answer(State(registry): State<Registry>, request: Request) -> Response 
     let path = parts.uri.path().to_owned();
     let query = parts.uri.query().unwrap_or_default().to_owned();
     shelf.seen.push((path.clone(), who.clone()));
+    let refusal = shelf
+        .refusals
+        .iter()
+        .position(|(part, _)| path.contains(part));
+    if let Some(number) = refusal {
+        let (_, status) = shelf.refusals.remove(number);
+        return (status, [(header::RETRY_AFTER, "0")]).into_response();
+    }
     if path == "/token" {
         return token(&shelf, who.as_deref());
     }

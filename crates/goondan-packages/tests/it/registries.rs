@@ -1,5 +1,6 @@
 //! Packages in an OCI registry.
 
+use axum::http::StatusCode;
 use goondan_packages::archive::pack;
 use goondan_packages::sources::oci;
 use goondan_packages::sources::registry::PackageDescription;
@@ -106,6 +107,54 @@ async fn what_is_published_stays_as_it_is() {
         .await
         .unwrap_err();
     assert_eq!(refused.code, Code::PACKAGE_SOURCE);
+}
+
+/// A refusal to show a version does not mean that the version is missing.
+#[tokio::test]
+async fn a_refused_look_at_a_version_replaces_nothing() {
+    let (machine, registry) = published("*").await;
+    let before = registry.shelf.lock().unwrap().manifests.clone();
+    machine.write("one/version.txt", "other");
+    for status in [401, 403, 429, 500, 502, 503, 504] {
+        let status = StatusCode::from_u16(status).unwrap();
+        registry.change(|shelf| shelf.refusals = vec![("/manifests/2.0.0", status)]);
+        publish(&machine, "one", &registry, "a/one")
+            .await
+            .unwrap_err();
+        assert_eq!(registry.shelf.lock().unwrap().manifests, before, "{status}");
+    }
+    // A further tag that is a version is a published version, too.
+    publish(&machine, "one", &registry, "a/one:1.4.0")
+        .await
+        .unwrap_err();
+    assert_eq!(registry.shelf.lock().unwrap().manifests, before);
+}
+
+#[tokio::test]
+async fn a_deferred_request_is_repeated() {
+    let (machine, registry) = (Machine::new(), Registry::start().await);
+    machine.package("one", "@a/one", "1.0.0", "");
+    let source = registry.address("a/one");
+    let dependency = format!("{{name: \"@a/one\", version: \"*\", source: \"{source}\"}}");
+    machine.package("app", "app", "0.1.0", &dependency);
+    let defer = |parts: &[&'static str]| {
+        let refusals = parts.iter().flat_map(|part| {
+            [
+                (*part, StatusCode::TOO_MANY_REQUESTS),
+                (*part, StatusCode::SERVICE_UNAVAILABLE),
+            ]
+        });
+        let refusals = refusals.collect();
+        registry.change(|shelf| shelf.refusals = refusals);
+    };
+    defer(&["/manifests/1.0.0", "/blobs/uploads/", "/manifests/latest"]);
+    publish(&machine, "one", &registry, "a/one").await.unwrap();
+    defer(&["/tags/list", "/manifests/", "/blobs/"]);
+    machine
+        .install("app", &InstallOptions::default())
+        .await
+        .unwrap();
+    assert_eq!(registry.shelf.lock().unwrap().refusals, []);
 }
 
 #[tokio::test]

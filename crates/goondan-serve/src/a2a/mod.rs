@@ -25,11 +25,12 @@ use axum::extract::rejection::BytesRejection;
 use axum::extract::{Path, Query, State};
 use axum::http::header::{CACHE_CONTROL, ETAG, IF_NONE_MATCH, VARY};
 use axum::http::{HeaderMap, StatusCode};
-use axum::response::{IntoResponse, Response};
+use axum::response::{IntoResponse, Redirect, Response};
 use axum::{Extension, Json};
 use goondan::spec::Code;
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
+use utoipa_axum::router::OpenApiRouter;
 
 pub(crate) use self::approval::ShownRequests;
 use self::encoding::ResultType;
@@ -82,6 +83,14 @@ pub(crate) async fn agent_card(
 ) -> Result<Response, ApiProblem> {
     known(&service, &agent)?;
     Ok(card_response(&service, &agent, &headers, &access))
+}
+
+/// Returns routes that lead from the cards' former URLs to the current ones.
+pub(crate) fn former_card_routes() -> OpenApiRouter<Service> {
+    let moved = || axum::routing::get(async || Redirect::permanent("agent-card.json"));
+    OpenApiRouter::new()
+        .route("/.well-known/agent.json", moved())
+        .route("/a2a/{agent}/.well-known/agent.json", moved())
 }
 
 /// Returns the card of an agent, or 304 if the client has this version of the card.

@@ -17,11 +17,12 @@ use agent_client_protocol::v1::schema as wire;
 use agent_client_protocol::{
     Agent, ByteStreams, Error, on_receive_notification, on_receive_request,
 };
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, DuplexStream};
 use tokio::sync::mpsc;
 use tokio_util::compat::{TokioAsyncReadCompatExt, TokioAsyncWriteCompatExt};
 
 use self::session_manager::SessionManager;
+use crate::json_lines;
 use crate::service::Service;
 
 /// Connection to an editor failed.
@@ -59,6 +60,19 @@ pub async fn serve(
     agent: Option<String>,
     input: impl AsyncRead + Send + 'static,
     output: impl AsyncWrite + Send + 'static,
+) -> Result<(), AcpError> {
+    json_lines::readable(input, output, |input, output| {
+        serve_lines(service, agent, input, output)
+    })
+    .await
+}
+
+/// Same as [`serve`], with lines that are JSON.
+async fn serve_lines(
+    service: &Service,
+    agent: Option<String>,
+    input: DuplexStream,
+    output: DuplexStream,
 ) -> Result<(), AcpError> {
     let (requests, mut received_requests) = mpsc::unbounded_channel();
     let version = service.inner.version.clone();

@@ -2,12 +2,12 @@
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::header::CONTENT_TYPE;
-use axum::http::{HeaderName, StatusCode};
+use axum::http::header::{CONTENT_TYPE, VARY};
+use axum::http::{HeaderMap, HeaderName, StatusCode};
 use serde_json::{Value, json};
 
 use super::ErrorResponses;
-use crate::metrics::MEDIA_TYPE;
+use crate::metrics::MetricsFormat;
 use crate::service::Service;
 
 pub(super) async fn alive() -> Json<Value> {
@@ -25,13 +25,20 @@ pub(super) async fn ready(State(service): State<Service>) -> (StatusCode, Json<V
 }
 
 /// Return the swarm's metrics since the server began, for Prometheus.
-#[utoipa::path(get, path = "/metrics", responses((status = 200, body = String, content_type = "application/openmetrics-text"), ErrorResponses))]
+///
+/// The form depends on `Accept`: OpenMetrics for clients that name it, else Prometheus' text format.
+#[utoipa::path(get, path = "/metrics", responses(
+    (status = 200, content((String = "text/plain"), (String = "application/openmetrics-text"))),
+    ErrorResponses,
+))]
 pub(super) async fn metrics(
     State(service): State<Service>,
-) -> ([(HeaderName, &'static str); 1], String) {
+    headers: HeaderMap,
+) -> ([(HeaderName, &'static str); 2], String) {
     let inner = &service.inner;
+    let format = MetricsFormat::accepted(&headers);
     (
-        [(CONTENT_TYPE, MEDIA_TYPE)],
-        inner.metrics.text(inner.hub.running()),
+        [(CONTENT_TYPE, format.media_type()), (VARY, "accept")],
+        inner.metrics.text(inner.hub.running(), format),
     )
 }

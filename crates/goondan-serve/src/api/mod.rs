@@ -29,7 +29,7 @@ use crate::problem::ApiProblem;
 use crate::recorder::CaseRecorder;
 use crate::server::ServerOptions;
 use crate::service::Service;
-use crate::{a2a, ag_ui, openai, studio};
+use crate::{a2a, ag_ui, openai, received_body, studio};
 
 /// Error responses of the server.
 #[derive(utoipa::IntoResponses)]
@@ -95,8 +95,7 @@ fn described(has_studio: bool, recorder: Option<Arc<dyn CaseRecorder>>) -> OpenA
         .routes(routes!(a2a::entry_card))
         .routes(routes!(a2a::agent_card))
         .routes(routes!(a2a::call))
-        // Some clients end every URL with a slash.
-        .route("/a2a/{agent}/", axum::routing::post(a2a::call))
+        .merge(a2a::former_card_routes())
         .routes(routes!(ag_ui::run));
     let routes = if has_studio {
         routes
@@ -133,10 +132,14 @@ pub(crate) fn router(service: Service, offer: ServerOptions) -> Router {
     };
     let document = finished(document, &service);
     let no_larger = middleware::from_fn_with_state(limits.body, no_larger);
+    let readable = middleware::from_fn_with_state(limits.body, received_body::readable);
+    let obey = middleware::from_fn_with_state(limits.body, crate::mcp::http_rules::obey);
     let mcp = Router::new()
         .route_service("/mcp", crate::mcp::endpoint(&service, limits))
+        .route_layer(obey)
         .route_layer(middleware::from_fn_with_state(limits.body, refuse_larger));
     let guarded = guarded
+        .route_layer(readable)
         .route_layer(no_larger.clone())
         .merge(mcp)
         .route_layer(middleware::from_fn_with_state(Arc::clone(&access), guard));
@@ -152,9 +155,10 @@ pub(crate) fn router(service: Service, offer: ServerOptions) -> Router {
     } else {
         open
     };
-    let all = open
-        .merge(guarded)
-        .nest("/v1", openai::router(Arc::clone(&access)).layer(no_larger));
+    let all = open.merge(guarded).nest(
+        "/v1",
+        openai::router(Arc::clone(&access), limits).layer(no_larger),
+    );
     let all = match site {
         Some(folder) => all.fallback(move |request: Request| site::file(folder, request)),
         None => all.fallback(nothing_there),
@@ -162,6 +166,7 @@ pub(crate) fn router(service: Service, offer: ServerOptions) -> Router {
     all.method_not_allowed_fallback(wrong_method)
         .layer(DefaultBodyLimit::max(limits.body))
         .layer(Extension(Arc::clone(&access)))
+        .layer(middleware::map_response(received_body::unbuffered))
         .layer(cors(access))
         .with_state(service)
         .merge(

@@ -6,6 +6,7 @@
 
 mod call;
 mod elicitation;
+pub(crate) mod http_rules;
 mod running_call;
 mod server;
 mod tools;
@@ -15,9 +16,10 @@ use std::time::Duration;
 
 use rmcp::transport::streamable_http_server::session::local::{LocalSessionManager, SessionConfig};
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, DuplexStream};
 
 use self::server::AgentsAsTools;
+use crate::json_lines;
 use crate::server::ServerLimits;
 use crate::service::Service;
 
@@ -34,6 +36,18 @@ pub async fn serve(
     service: &Service,
     input: impl AsyncRead + Send + Unpin + 'static,
     output: impl AsyncWrite + Send + Unpin + 'static,
+) -> Result<(), McpError> {
+    json_lines::readable(input, output, |input, output| {
+        serve_lines(service, input, output)
+    })
+    .await
+}
+
+/// Same as [`serve`], with lines that are JSON.
+async fn serve_lines(
+    service: &Service,
+    input: DuplexStream,
+    output: DuplexStream,
 ) -> Result<(), McpError> {
     let ended = service.inner.ended.child_token();
     let handshake =

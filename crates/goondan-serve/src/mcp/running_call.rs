@@ -25,6 +25,10 @@ use crate::service::Service;
 /// Minimum time between progress messages about model output.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
+/// Time without a progress message after which the client receives one anyway. Clients give up on a
+/// call after 60 seconds of silence, some after less.
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(8);
+
 /// A call with a running turn.
 pub(super) struct RunningCall<'a> {
     service: &'a Service,
@@ -114,6 +118,7 @@ impl<'a> RunningCall<'a> {
                     self.open.insert(question.request.id.clone(), question);
                 }
                 Some(()) = put.next() => {}
+                () = heartbeat_due(self.progress.as_ref()) => self.report_heartbeat().await,
                 received = live.recv() => match received {
                     Ok(received) => self.report_progress(&received).await,
                     // Lost events are only missed progress.
@@ -151,6 +156,15 @@ impl<'a> RunningCall<'a> {
             .collect()
     }
 
+    /// Notifies the client that the turn still runs.
+    async fn report_heartbeat(&mut self) {
+        if let Some(progress) = &mut self.progress {
+            let notification = progress.message("the turn is running".to_owned());
+            // A disconnected client abandons the call; its handler detects that.
+            let _ = self.context.peer.notify_progress(notification).await;
+        }
+    }
+
     /// Notifies the client, if the event belongs to the trace and the client requested progress.
     async fn report_progress(&mut self, published: &PublishedEvent) {
         if published.trace_id.as_ref() != Some(&self.trace_id) {
@@ -172,6 +186,18 @@ struct ProgressReporter {
     count: u32,
     /// Time of the last message about model output.
     spoke: Option<Instant>,
+    /// Time of the last message.
+    reported: Instant,
+}
+
+/// Waits until the client needs a message. Never returns for a client that requested no progress.
+async fn heartbeat_due(progress: Option<&ProgressReporter>) {
+    match progress {
+        Some(progress) => {
+            tokio::time::sleep_until(progress.reported + HEARTBEAT_INTERVAL).await;
+        }
+        None => std::future::pending().await,
+    }
 }
 
 impl ProgressReporter {
@@ -181,6 +207,7 @@ impl ProgressReporter {
             token,
             count: 0,
             spoke: None,
+            reported: Instant::now(),
         }
     }
 
@@ -202,10 +229,32 @@ impl ProgressReporter {
             }
             SwarmEvent::TextReset { .. } | SwarmEvent::TurnEnded { .. } => return None,
         };
-        self.count += 1;
-        Some(
-            ProgressNotificationParam::new(self.token.clone(), f64::from(self.count))
-                .with_message(message),
-        )
+        Some(self.message(message))
+    }
+
+    /// Returns a progress message with the next number.
+    fn message(&mut self, message: String) -> ProgressNotificationParam {
+        (self.count, self.reported) = (self.count + 1, Instant::now());
+        ProgressNotificationParam::new(self.token.clone(), f64::from(self.count))
+            .with_message(message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rmcp::model::NumberOrString;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_turn_is_reported_again_and_again() {
+        let mut progress = ProgressReporter::new(ProgressToken(NumberOrString::Number(1)));
+        let began = Instant::now();
+        for number in 1..=4 {
+            heartbeat_due(Some(&progress)).await;
+            let sent = progress.message("running".to_owned());
+            assert_eq!(sent.progress, f64::from(number));
+        }
+        assert!(began.elapsed() <= 4 * Duration::from_secs(10));
     }
 }

@@ -25,7 +25,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::{HeaderValue, Uri};
+use axum::http::HeaderValue;
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -36,6 +36,8 @@ use utoipa::OpenApi;
 pub(crate) use self::conversation_index::ConversationIndex;
 use self::error::OpenAiError;
 use crate::auth::AccessPolicy;
+use crate::received_body::{RequestedPath, normalized};
+use crate::server::ServerLimits;
 use crate::service::Service;
 
 #[derive(OpenApi)]
@@ -49,7 +51,7 @@ use crate::service::Service;
 pub(crate) struct OpenAiDocument;
 
 /// Routes of the OpenAI protocols.
-pub(crate) fn router(access: Arc<AccessPolicy>) -> Router<Service> {
+pub(crate) fn router(access: Arc<AccessPolicy>, limits: ServerLimits) -> Router<Service> {
     Router::new()
         .route("/models", get(models::list))
         .route("/models/{*model}", get(models::show))
@@ -58,6 +60,7 @@ pub(crate) fn router(access: Arc<AccessPolicy>) -> Router<Service> {
         .route("/responses/{id}", get(responses::show))
         .fallback(nothing_there)
         .method_not_allowed_fallback(wrong_method)
+        .layer(middleware::from_fn_with_state(limits.body, readable))
         .layer(middleware::from_fn_with_state(access, guard))
 }
 
@@ -69,11 +72,22 @@ async fn guard(State(access): State<Arc<AccessPolicy>>, request: Request, next: 
     }
 }
 
+/// Refuses bodies that cannot be read.
+async fn readable(State(limit): State<usize>, request: Request, next: Next) -> Response {
+    match normalized(request, limit).await {
+        Ok(request) => next.run(request).await,
+        Err(problem) => OpenAiError::from(problem).into_response(),
+    }
+}
+
 /// Error 404 for an unknown path.
-async fn nothing_there(uri: Uri) -> OpenAiError {
+async fn nothing_there(request: Request) -> OpenAiError {
+    let path = match request.extensions().get() {
+        Some(RequestedPath(path)) => path.clone(),
+        None => format!("/v1{}", request.uri().path()),
+    };
     let message = format!(
-        "There is nothing at `/v1{}`. For the supported URLs, see {}.",
-        uri.path(),
+        "There is nothing at `{path}`. For the supported URLs, see {}.",
         page_url("openai.md")
     );
     OpenAiError::not_found(message).code("unknown_url")

@@ -131,7 +131,13 @@ impl OpenAiRequest {
 
     /// Rejects unsupported parameters that would change the answer.
     pub(super) fn check(&self, rules: &[UnsupportedParam]) -> Result<(), OpenAiError> {
+        let is_none = |name: &str| self.get(name).is_some_and(|value| value == "none");
+        let calls_no_tool = is_none("tool_choice") || is_none("function_call");
         for rule in rules {
+            // Clients send the tools again in the last step of a loop, without a call.
+            if calls_no_tool && matches!(rule.name, "tools" | "functions") {
+                continue;
+            }
             let Some(value) = self.get(rule.name) else {
                 continue;
             };

@@ -5,6 +5,7 @@
 mod a2a;
 mod a2a_client;
 mod ag_ui;
+mod bodies;
 mod callers;
 mod inputs;
 mod metrics;

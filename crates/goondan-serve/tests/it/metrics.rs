@@ -36,7 +36,8 @@ impl Running {
     async fn counts_with(&self, line: &str) -> String {
         let token = self.door.token.expose();
         let request = format!(
-            "GET /metrics HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\r\n"
+            "GET /metrics HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\
+             Accept: application/openmetrics-text\r\nConnection: close\r\n\r\n"
         );
         within(async {
             loop {

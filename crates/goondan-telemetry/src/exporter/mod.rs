@@ -243,7 +243,14 @@ impl BatchSender {
             Ok(rejection) => {
                 if let Some(rejection) = rejection {
                     let (count, reason) = (rejection.rejected, rejection.error_message);
-                    tracing::warn!(count, reason, "telemetry: the OTLP endpoint rejected spans");
+                    match count {
+                        0 => tracing::warn!(reason, "telemetry: the OTLP endpoint sent a warning"),
+                        _ => tracing::warn!(
+                            count,
+                            reason,
+                            "telemetry: the OTLP endpoint rejected spans"
+                        ),
+                    }
                 }
                 if self.failures > 0 {
                     tracing::info!(

@@ -6,6 +6,8 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
 pub use goondan_core::connector_host::ConnectorHost;
 use goondan_core::connector_host::ConnectorValues;
 use goondan_core::ports::tool::ToolError;
@@ -357,7 +359,7 @@ fn webhook() -> ConnectorManifest {
     ConnectorManifest {
         takes_any_event: true,
         config: vec![optional("signatureHeader", header_name)],
-        secrets: vec![needed("signingSecret", signing_key)],
+        secrets: vec![needed("signingSecret", webhook_secret)],
         ..manifest("webhook", &[("webhook_message", &[])])
     }
 }
@@ -403,6 +405,10 @@ fn telegram() -> ConnectorManifest {
             optional("apiBaseUrl", address).also(&["TELEGRAM_API_BASE_URL"]),
             optional("webhookUrl", public_address),
             optional("files", files),
+            optional("unsupported", |text| match text {
+                "log" | "reply" => Ok(()),
+                _ => Err("must be `log` or `reply`".to_owned()),
+            }),
             optional("pollTimeoutSeconds", |text| integer_within(text, 0, 50))
                 .also(&["TELEGRAM_POLL_TIMEOUT_SECONDS"]),
         ],
@@ -425,6 +431,7 @@ fn telegram() -> ConnectorManifest {
                     "chatType",
                     "messageId",
                     "threadId",
+                    "mediaGroupId",
                     "senderId",
                     "username",
                     "fileId",
@@ -508,7 +515,14 @@ fn github() -> ConnectorManifest {
 
 /// Declares the Discord connector.
 fn discord() -> ConnectorManifest {
-    let properties: &[&str] = &["command", "channelId", "guildId", "userId", "username"];
+    let properties: &[&str] = &[
+        "command",
+        "subcommand",
+        "channelId",
+        "guildId",
+        "userId",
+        "username",
+    ];
     ConnectorManifest {
         config: vec![
             optional("apiBaseUrl", address),
@@ -593,6 +607,29 @@ fn signing_key(text: &str) -> Result<(), String> {
     }
 }
 
+/// Prefix of a base64-encoded webhook key.
+const WEBHOOK_KEY_PREFIX: &str = "whsec_";
+
+/// Returns the key in the signing secret of a webhook; `None` for base64 that cannot be decoded.
+pub fn webhook_key(secret: &str) -> Option<Vec<u8>> {
+    match secret.trim().strip_prefix(WEBHOOK_KEY_PREFIX) {
+        Some(encoded) => STANDARD_NO_PAD.decode(encoded.trim_end_matches('=')).ok(),
+        None => Some(secret.as_bytes().to_owned()),
+    }
+}
+
+/// Rejects base64 that cannot be decoded, because no signature would match, and short keys.
+fn webhook_secret(text: &str) -> Result<(), String> {
+    signing_key(text)?;
+    let key = webhook_key(text).ok_or(
+        "begins with `whsec_`, but the rest is not base64: copy the secret of the sender again",
+    )?;
+    match key.len() {
+        0..16 => Err("must have at least 16 bytes after `whsec_`, in base64".to_owned()),
+        _ => Ok(()),
+    }
+}
+
 /// Files need an explicit setting: not every model accepts files, and tool results may not be for
 /// everyone.
 fn files(text: &str) -> Result<(), String> {
@@ -655,5 +692,31 @@ fn integer_within(text: &str, min: u64, max: u64) -> Result<(), String> {
     match text.parse::<u64>() {
         Ok(number) if (min..=max).contains(&number) => Ok(()),
         _ => Err(format!("must be an integer from {min} to {max}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_secret_of_a_webhook_is_a_key() {
+        assert_eq!(webhook_secret("abcdefghijklmnop"), Ok(()));
+        for secret in [
+            "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+            "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLa==",
+            "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLa",
+        ] {
+            assert_eq!(webhook_secret(secret), Ok(()), "{secret}");
+        }
+        for (secret, reason) in [
+            ("short", "16 characters"),
+            ("whsec_not*base64*at*all", "base64"),
+            ("whsec_MfKQ9r8GKYqrTwjU", "16 bytes"),
+            ("whsec_MfKQ9r8GKYqrTwj UPD8ILPZIo2LaLaSw", "base64"),
+        ] {
+            let refusal = webhook_secret(secret).unwrap_err();
+            assert!(refusal.contains(reason), "{secret}: {refusal}");
+        }
     }
 }

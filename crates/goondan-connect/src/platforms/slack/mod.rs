@@ -1,7 +1,10 @@
 //! `slack`: events of a Slack app over HTTP or a WebSocket; answers go to the thread.
 
 mod socket;
+mod text;
+mod update;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -15,17 +18,22 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use goondan::adapters::connectors::BoundConnection;
+use goondan::json_text;
 use reqwest::RequestBuilder;
 use reqwest::multipart::Form;
 use serde_json::{Value, json};
 use url::form_urlencoded;
 
 use self::socket::SlackSocket;
-use super::{ParsedRequest, PlatformConnector, bad_request, fenced, header, unauthorized};
+use self::text::escaped;
+use super::{
+    IgnoredUpdate, ParsedRequest, PlatformConnector, bad_request, fenced, header, json_body,
+    unauthorized,
+};
 use crate::answer_files::AnswerFile;
-use crate::channel_approvals::{ButtonPress, PressOutcome, button, parse_button};
+use crate::channel_approvals::{ButtonPress, PressOutcome, button};
 use crate::connection_runtime::{ConnectionRuntime, EventAcceptance};
-use crate::event::{EventSender, PlatformEvent, plain};
+use crate::event::PlatformEvent;
 use crate::event_files::{self, EventFile};
 use crate::http::{self, PlatformFailure};
 use crate::listener;
@@ -36,8 +44,9 @@ use crate::signature::{is_fresh, is_hmac_hex};
 const DEFAULT_API_URL: &str = "https://slack.com/api";
 /// Maximum characters of a message that Slack recommends.
 const MAX_MESSAGE_CHARS: usize = 4_000;
-/// Error code for an exceeded rate limit.
-const RATE_LIMITED_ERROR: &str = "ratelimited";
+/// Reply to a slash command, visible only to its sender.
+const COMMAND_REPLY: &str =
+    "This app does not answer slash commands. Send it a message, or mention it in a channel.";
 
 pub(super) struct SlackConnector {
     base: String,
@@ -138,11 +147,12 @@ impl SlackConnector {
     }
 
     /// Parses a payload from HTTP or the WebSocket.
-    fn read(&self, payload: &Value) -> Option<ParsedRequest> {
-        let pressed = press(payload).map(|press| ParsedRequest::Press(Box::new(press)));
-        pressed.or_else(|| {
-            event(payload, self.wants_mention).map(|event| ParsedRequest::Event(Box::new(event)))
-        })
+    fn read(&self, payload: &Value) -> Result<ParsedRequest, IgnoredUpdate> {
+        if let Some(press) = update::press(payload) {
+            return Ok(ParsedRequest::Press(Box::new(press)));
+        }
+        update::event(payload, self.wants_mention)
+            .map(|event| ParsedRequest::Event(Box::new(event)))
     }
 }
 
@@ -169,14 +179,26 @@ impl PlatformConnector for SlackConnector {
         if !self.is_signed(headers, body, now) {
             return Err(unauthorized());
         }
-        let payload = payload(body).ok_or_else(|| bad_request("The body is not JSON."))?;
+        let payload = match form(body) {
+            None => json_body(headers, body)?,
+            Some(fields) => match fields.get("payload") {
+                Some(payload) => json_text::parse(payload)
+                    .map_err(|_| bad_request("The field `payload` of the body is not JSON."))?,
+                None => return Ok(command(&fields)),
+            },
+        };
         if payload["type"] == "url_verification" {
             let challenge = payload["challenge"].as_str().unwrap_or_default().to_owned();
             return Ok(ParsedRequest::Answer(challenge.into_response()));
         }
-        let ignored =
-            || ParsedRequest::Answer(Json(json!({"ok": true, "ignored": true})).into_response());
-        Ok(self.read(&payload).unwrap_or_else(ignored))
+        Ok(self.read(&payload).unwrap_or_else(|ignored| {
+            // Slack reads the response to an interaction, so it must be empty.
+            let answer = match payload["type"] == "event_callback" {
+                true => Json(json!({"ok": true, "ignored": true})).into_response(),
+                false => StatusCode::OK.into_response(),
+            };
+            ParsedRequest::Ignored(ignored, answer)
+        }))
     }
 
     fn acknowledge(&self, _taken: EventAcceptance) -> Response {
@@ -308,7 +330,6 @@ impl PlatformConnector for SlackConnector {
 fn check_ok(answer: Value) -> Result<Value, PlatformFailure> {
     match answer["error"].as_str() {
         _ if answer["ok"] == true => Ok(answer),
-        Some(RATE_LIMITED_ERROR) => Err(PlatformFailure::Later(Duration::from_secs(30))),
         why => Err(PlatformFailure::Refused(
             why.unwrap_or("no reason given").chars().take(100).collect(),
         )),
@@ -323,13 +344,35 @@ fn repeatable_failure(failure: PlatformFailure) -> PlatformFailure {
     }
 }
 
-/// Parses a request body: JSON, or a form with a JSON field, which Slack uses for buttons.
-fn payload(body: &[u8]) -> Option<Value> {
-    if !body.starts_with(b"payload=") {
-        return serde_json::from_slice(body).ok();
-    }
-    let (_, payload) = form_urlencoded::parse(body).next()?;
-    serde_json::from_str(&payload).ok()
+/// Returns the fields of a form, which Slack sends for buttons and slash commands.
+fn form(body: &[u8]) -> Option<HashMap<String, String>> {
+    let is_form = !body.trim_ascii_start().starts_with(b"{")
+        && body
+            .split(|byte| *byte == b'=')
+            .next()
+            .is_some_and(|name| name.len() < body.len() && name.iter().all(is_name_byte));
+    is_form.then(|| form_urlencoded::parse(body).into_owned().collect())
+}
+
+/// Returns true for a character of a field name.
+fn is_name_byte(byte: &u8) -> bool {
+    byte.is_ascii_alphanumeric() || *byte == b'_'
+}
+
+/// Answers a slash command, so that Slack does not show an error to its sender.
+fn command(fields: &HashMap<String, String>) -> ParsedRequest {
+    let Some(name) = fields.get("command") else {
+        // Slack checks the certificate of the server with `ssl_check=1`.
+        let ignored = IgnoredUpdate::new("a form without a command");
+        return ParsedRequest::Ignored(ignored, StatusCode::OK.into_response());
+    };
+    let ignored = IgnoredUpdate::new(format!("the slash command {name}"));
+    ParsedRequest::Ignored(ignored, Json(command_reply()).into_response())
+}
+
+/// Returns the reply to a slash command.
+fn command_reply() -> Value {
+    json!({"response_type": "ephemeral", "text": COMMAND_REPLY})
 }
 
 /// Returns the blocks of an approval request: plain text and two buttons.
@@ -348,208 +391,11 @@ fn blocks(text: &str, mark: &str) -> Value {
     ])
 }
 
-/// Parses a press of an approval button.
-fn press(payload: &Value) -> Option<ButtonPress> {
-    let action = payload
-        .pointer("/actions/0")
-        .filter(|_| payload["type"] == "block_actions")?;
-    let (allows, mark) = parse_button(action["value"].as_str()?)?;
-    let (user, channel) = (
-        &payload["user"],
-        payload
-            .pointer("/channel/id")
-            .or(payload.pointer("/container/channel_id"))?,
-    );
-    let sender = EventSender {
-        id: user["id"].as_str()?.to_owned(),
-        name: user["username"]
-            .as_str()
-            .or(user["name"].as_str())
-            .unwrap_or_default()
-            .to_owned(),
-    };
-    let thread = payload
-        .pointer("/container/thread_ts")
-        .or(payload.pointer("/message/thread_ts"));
-    let (channel, back) = (
-        channel.as_str()?.to_owned(),
-        thread.cloned().unwrap_or_default(),
-    );
-    Some(ButtonPress {
-        mark,
-        allows,
-        sender,
-        channel,
-        back,
-    })
-}
-
-/// Escapes control sequences, so that an agent cannot mention a whole channel.
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
-}
-
-/// Parses a message of a user. Slack sends mentions twice under two event ids, so the id is derived
-/// from the message position.
-fn event(payload: &Value, wants_mention: bool) -> Option<PlatformEvent> {
-    let event = payload
-        .get("event")
-        .filter(|_| payload["type"] == "event_callback")?;
-    let is_mention = event["type"] == "app_mention";
-    let is_direct = event["channel_type"] == "im";
-    // Ignores edits, deletions, joins and leaves.
-    let is_plain = matches!(
-        event["subtype"].as_str(),
-        None | Some("thread_broadcast" | "file_share")
-    );
-    let is_bot = !event["bot_id"].is_null() || event["user"].as_str().is_none();
-    if !(is_mention || event["type"] == "message") || !is_plain || is_bot {
-        return None;
-    }
-    if wants_mention && !is_mention && !is_direct {
-        return None;
-    }
-    let [channel, ts, user] =
-        ["channel", "ts", "user"].map(|name| event[name].as_str().unwrap_or_default());
-    let text = event["text"].as_str().unwrap_or_default().trim();
-    let files = sent_with(event);
-    if channel.is_empty() || ts.is_empty() || (text.is_empty() && files.is_empty()) {
-        return None;
-    }
-    let file_lines = files
-        .iter()
-        .map(|file| format!("[a file: {}]", file.name.as_deref().unwrap_or("unnamed")));
-    let text = [text.to_owned()]
-        .into_iter()
-        .filter(|text| !text.is_empty())
-        .chain(file_lines)
-        .collect::<Vec<_>>()
-        .join("\n");
-    let thread = event["thread_ts"]
-        .as_str()
-        .filter(|thread| !thread.is_empty())
-        .unwrap_or(ts);
-    let facts = [
-        ("channelId", &event["channel"]),
-        ("channelType", &event["channel_type"]),
-        ("messageTs", &event["ts"]),
-        ("threadTs", &event["thread_ts"]),
-        ("userId", &event["user"]),
-        ("teamId", &payload["team_id"]),
-    ];
-    Some(PlatformEvent {
-        name: if is_mention {
-            "app_mention"
-        } else {
-            "message_im"
-        }
-        .to_owned(),
-        id: format!(
-            "{}:{channel}:{ts}",
-            payload["team_id"].as_str().unwrap_or_default()
-        ),
-        text,
-        key: format!("slack:{channel}:{thread}"),
-        properties: facts
-            .into_iter()
-            .filter_map(|(name, value)| Some((name.to_owned(), plain(value)?)))
-            .collect(),
-        sender: Some(EventSender {
-            id: user.to_owned(),
-            name: String::new(),
-        }),
-        channel: Some(channel.to_owned()),
-        quotes: false,
-        files,
-        origin: Some(json!({"channel": channel, "thread": thread})),
-    })
-}
-
-/// Returns the files of a message. Externally hosted files cannot be fetched.
-fn sent_with(event: &Value) -> Vec<EventFile> {
-    let text = |file: &Value, name: &str| {
-        file[name]
-            .as_str()
-            .filter(|text| !text.is_empty())
-            .map(str::to_owned)
-    };
-    let to_event_file = |file: &Value| {
-        let url = text(file, "url_private_download")
-            .or(text(file, "url_private"))
-            .unwrap_or_default();
-        let bytes = file["size"].as_u64();
-        EventFile {
-            place: url,
-            name: text(file, "name"),
-            media_type: text(file, "mimetype"),
-            bytes,
-        }
-    };
-    event["files"]
-        .as_array()
-        .map(|files| files.iter().map(to_event_file).collect())
-        .unwrap_or_default()
-}
-
 /// Returns an event for tests and documentation.
 pub(super) fn sample() -> PlatformEvent {
     let payload = json!({"type": "event_callback", "team_id": "T1", "event": {
         "type": "app_mention", "channel": "C1", "channel_type": "channel", "user": "U1", "ts": "1700000000.000100",
         "text": "<@U0> Hello",
     }});
-    event(&payload, false).unwrap_or_default()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn message(fields: Value) -> Value {
-        let mut event =
-            json!({"type": "message", "channel": "C1", "user": "U1", "ts": "1.2", "text": "hi"});
-        event
-            .as_object_mut()
-            .unwrap()
-            .extend(fields.as_object().unwrap().clone());
-        json!({"type": "event_callback", "team_id": "T1", "event_id": "Ev1", "event": event})
-    }
-
-    #[test]
-    fn messages_of_people_are_events_once() {
-        let plain = event(&message(json!({})), false).unwrap();
-        let mention = event(&message(json!({"type": "app_mention"})), false).unwrap();
-        assert_eq!(plain.id, mention.id, "the same message");
-        assert_eq!(
-            (plain.name.as_str(), mention.name.as_str()),
-            ("message_im", "app_mention")
-        );
-        assert_eq!(plain.key, "slack:C1:1.2");
-        let reply = event(&message(json!({"thread_ts": "0.9"})), false).unwrap();
-        assert_eq!(
-            (reply.key.as_str(), reply.origin.unwrap()["thread"].as_str()),
-            ("slack:C1:0.9", Some("0.9"))
-        );
-        for ignored in [
-            json!({"bot_id": "B1"}),
-            json!({"subtype": "message_changed"}),
-            json!({"user": null}),
-            json!({"text": " "}),
-            json!({"type": "reaction_added"}),
-        ] {
-            assert_eq!(event(&message(ignored.clone()), false), None, "{ignored}");
-        }
-        assert_eq!(
-            event(&message(json!({})), true),
-            None,
-            "nobody has mentioned the app"
-        );
-        assert!(event(&message(json!({"channel_type": "im"})), true).is_some());
-    }
-
-    #[test]
-    fn an_answer_calls_nobody() {
-        assert_eq!(escaped("<!channel> a & b"), "&lt;!channel&gt; a &amp; b");
-    }
+    update::event(&payload, false).unwrap_or_default()
 }

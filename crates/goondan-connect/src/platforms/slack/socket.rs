@@ -8,9 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{SinkExt as _, StreamExt as _};
+use goondan::json_text;
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_tungstenite::tungstenite::Message;
@@ -21,15 +23,22 @@ use url::Url;
 use super::{SlackConnector, check_ok};
 use crate::connection_runtime::ConnectionRuntime;
 use crate::http::{self, PlatformFailure};
-use crate::platforms::{self, ParsedRequest};
+use crate::platforms::{self, IgnoredUpdate, ParsedRequest};
 
 /// Maximum bytes of a message.
-const MAX_SOCKET_MESSAGE_BYTES: usize = 1024 * 1024;
+const MAX_SOCKET_MESSAGE_BYTES: usize = 16 * 1024 * 1024;
+/// Type of an envelope with a slash command.
+const SLASH_COMMANDS: &str = "slash_commands";
 /// Connect time-out.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 /// Silence after which a ping is sent; after the same time without a response the connection is
 /// closed.
 const PING_AFTER_SILENCE: Duration = Duration::from_secs(30);
+
+/// A connection that ends sooner is refreshed with a growing wait.
+const SHORT_CONNECTION: Duration = Duration::from_secs(60);
+/// Longest wait before a new connection.
+const MAX_REFRESH_WAIT: Duration = Duration::from_secs(60);
 
 /// Credentials for opening connections.
 pub(super) struct SlackSocket {
@@ -40,7 +49,7 @@ pub(super) struct SlackSocket {
 /// Reason for the normal end of a connection.
 enum SocketEnd {
     /// Slack requests a new connection, which happens every few hours.
-    Refresh,
+    Refresh { reason: String },
 }
 
 trait SocketStream: AsyncRead + AsyncWrite + Unpin + Send {}
@@ -63,6 +72,7 @@ impl SlackSocket {
         slack: &SlackConnector,
         runtime: &Arc<ConnectionRuntime>,
     ) -> Result<(), String> {
+        let mut short_connections = 0;
         loop {
             let url = match self.address().await {
                 Ok(url) => url,
@@ -75,8 +85,22 @@ impl SlackSocket {
             let connecting = tokio::time::timeout(CONNECT_TIMEOUT, connect(&url)).await;
             let mut connected =
                 connecting.map_err(|_| "Slack took too long to connect".to_owned())??;
-            let SocketEnd::Refresh = handle_messages(slack, runtime, &mut connected).await?;
+            let began = Instant::now();
+            let SocketEnd::Refresh { reason } =
+                handle_messages(slack, runtime, &mut connected).await?;
             let _ = connected.close(None).await;
+            short_connections = match began.elapsed() < SHORT_CONNECTION {
+                true => short_connections + 1,
+                false => 0,
+            };
+            let wait = refresh_wait(short_connections);
+            if short_connections == FIRST_WAITING {
+                tracing::warn!(
+                    connection = runtime.bound.name,
+                    "Slack ends each connection at once ({reason}); connecting again with growing waits"
+                );
+            }
+            tokio::time::sleep(wait).await;
         }
     }
 
@@ -96,6 +120,17 @@ impl SlackSocket {
         } else {
             Err(wrong())
         }
+    }
+}
+
+/// Number of short connections in a row before which gdn waits for the first time.
+const FIRST_WAITING: u32 = 2;
+
+/// Returns the wait before the next connection, after a number of short connections in a row.
+fn refresh_wait(short_connections: u32) -> Duration {
+    match short_connections.checked_sub(FIRST_WAITING) {
+        None => Duration::ZERO,
+        Some(doublings) => Duration::from_secs(1 << doublings.min(6)).min(MAX_REFRESH_WAIT),
     }
 }
 
@@ -167,31 +202,47 @@ async fn handle_messages(
             Some(Ok(_)) => continue,
             Some(Err(error)) => return Err(format!("the connection broke: {error}")),
         };
-        let Ok(envelope) = serde_json::from_str::<Value>(&text) else {
-            continue;
+        let envelope: Value = match json_text::parse(&text) {
+            Ok(envelope) => envelope,
+            Err(error) => {
+                tracing::warn!(
+                    connection = runtime.bound.name,
+                    "ignored a message of Slack that is not JSON: {error}"
+                );
+                continue;
+            }
         };
         match envelope["type"].as_str() {
             Some("disconnect") if envelope["reason"] == "link_disabled" => {
                 return Err("socket mode is disabled in the settings of the Slack app".to_owned());
             }
-            Some("disconnect") => return Ok(SocketEnd::Refresh),
+            Some("disconnect") => {
+                let reason = envelope["reason"].as_str().unwrap_or("without a reason");
+                let reason = reason.escape_debug().take(100).collect();
+                return Ok(SocketEnd::Refresh { reason });
+            }
             Some("hello") => tracing::debug!(
                 connection = runtime.bound.name,
                 "connected to Slack through a WebSocket"
             ),
             _ => {
                 if take(slack, runtime, &envelope).await
-                    && let Some(id) = envelope["envelope_id"].as_str()
+                    && let Some(acknowledgement) = acknowledgement(&envelope)
                 {
-                    say(
-                        connected,
-                        Message::text(json!({"envelope_id": id}).to_string()),
-                    )
-                    .await?;
+                    say(connected, Message::text(acknowledgement.to_string())).await?;
                 }
             }
         }
     }
+}
+
+/// Returns the acknowledgement of an envelope. It contains the response to a slash command.
+fn acknowledgement(envelope: &Value) -> Option<Value> {
+    let id = envelope["envelope_id"].as_str()?;
+    Some(match envelope["type"] == SLASH_COMMANDS {
+        true => json!({"envelope_id": id, "payload": super::command_reply()}),
+        false => json!({"envelope_id": id}),
+    })
 }
 
 /// Sends a message.
@@ -204,8 +255,16 @@ async fn say(connected: &mut SlackWebSocket, message: Message) -> Result<(), Str
 
 /// Handles an envelope. Returns true if it can be acknowledged.
 async fn take(slack: &SlackConnector, runtime: &Arc<ConnectionRuntime>, envelope: &Value) -> bool {
-    match slack.read(&envelope["payload"]) {
-        Some(ParsedRequest::Event(event)) => match platforms::accept_event(runtime, *event).await {
+    let payload = &envelope["payload"];
+    let read = match envelope["type"] == SLASH_COMMANDS {
+        true => {
+            let name = payload["command"].as_str().unwrap_or_default();
+            Err(IgnoredUpdate::new(format!("the slash command {name}")))
+        }
+        false => slack.read(payload),
+    };
+    match read {
+        Ok(ParsedRequest::Event(event)) => match platforms::accept_event(runtime, *event).await {
             Ok(_) => true,
             Err(error) => {
                 tracing::warn!(
@@ -215,7 +274,7 @@ async fn take(slack: &SlackConnector, runtime: &Arc<ConnectionRuntime>, envelope
                 !error.is_passing
             }
         },
-        Some(ParsedRequest::Press(press)) => {
+        Ok(ParsedRequest::Press(press)) => {
             let verdict = runtime.press(&press);
             // Slack requires the acknowledgement within three seconds, so the report is sent in the
             // background.
@@ -223,6 +282,21 @@ async fn take(slack: &SlackConnector, runtime: &Arc<ConnectionRuntime>, envelope
             tokio::spawn(async move { runtime.platform.tell(&press, &verdict).await });
             true
         }
-        Some(ParsedRequest::Answer(_)) | None => true,
+        Ok(ParsedRequest::Answer(_)) => true,
+        Ok(ParsedRequest::Ignored(ignored, _)) | Err(ignored) => {
+            ignored.log(runtime);
+            true
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_connections_are_refreshed_with_growing_waits() {
+        let waits: Vec<u64> = (0..10).map(|count| refresh_wait(count).as_secs()).collect();
+        assert_eq!(waits, [0, 0, 1, 2, 4, 8, 16, 32, 60, 60]);
     }
 }

@@ -130,6 +130,11 @@ impl OciClient {
         customize: impl Fn(RequestBuilder) -> RequestBuilder,
     ) -> Result<Response> {
         let answer = self.send(method, url, customize).await?;
+        self.successful(answer).await
+    }
+
+    /// Returns an answer whose status is a success, and fails for any other.
+    pub(super) async fn successful(&self, answer: Response) -> Result<Response> {
         match answer.status() {
             status if status.is_success() => Ok(answer),
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(self.access_denied_error()),
@@ -249,8 +254,16 @@ impl OciClient {
             None => request,
         };
         let answer = http::send(request, realm.as_str()).await?;
-        if !answer.status().is_success() {
-            return Err(self.access_denied_error());
+        match answer.status() {
+            status if status.is_success() => {}
+            status if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS => {
+                return Err(PackageError::source(format!(
+                    "The token server of {} answered {status}.",
+                    self.host()
+                ))
+                .suggest("try again later"));
+            }
+            _ => return Err(self.access_denied_error()),
         }
         let body = http::body(answer, MAX_TEXT_RESPONSE_BYTES, self.host()).await?;
         let token: TokenResponse = serde_json::from_slice(&body)

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 
 use goondan_spec::Code;
 use goondan_spec::content_hash::hex;
-use reqwest::Method;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, LINK, LOCATION};
+use reqwest::{Method, StatusCode};
 use semver::Version;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -83,6 +83,12 @@ fn tag_of(version: &Version) -> String {
     version.to_string().replace('+', "_")
 }
 
+/// Returns the version that a tag stands for; `None` for other tags, such as `latest`.
+fn version_of(tag: &str) -> Option<Version> {
+    let text = tag.replacen('_', "+", 1);
+    Version::parse(text.strip_prefix('v').unwrap_or(&text)).ok()
+}
+
 /// Returns the versions in the tags, or only the stated tag or digest.
 pub(super) async fn candidates(
     reference: &OciReference,
@@ -115,8 +121,7 @@ pub(super) async fn candidates(
         let tags: OciTagList = serde_json::from_slice(&body)
             .map_err(|error| client.protocol_error(&error.to_string()))?;
         for tag in tags.tags.unwrap_or_default() {
-            let text = tag.replacen('_', "+", 1);
-            if let Ok(version) = Version::parse(text.strip_prefix('v').unwrap_or(&text)) {
+            if let Some(version) = version_of(&tag) {
                 candidates.push(CandidateVersion {
                     version: Some(version),
                     pin: ExactLocation::Oci(reference.with_tag(&tag)?),
@@ -238,11 +243,17 @@ pub async fn publish(
     let bytes =
         serde_json::to_vec(&manifest).map_err(|error| client.protocol_error(&error.to_string()))?;
     let version_tag = tag_of(about.version);
-    refuse_other(&client, reference, &version_tag, &digest(&bytes)).await?;
+    let tags = [Some(version_tag.as_str()), Some(about.tag), reference.tag()];
+    for tag in tags
+        .into_iter()
+        .flatten()
+        .filter(|tag| version_of(tag).is_some())
+    {
+        refuse_other(&client, reference, tag, &digest(&bytes)).await?;
+    }
     for blob in [EMPTY_CONFIG, archive] {
         upload(&client, blob).await?;
     }
-    let tags = [Some(version_tag.as_str()), Some(about.tag), reference.tag()];
     let mut done: Vec<&str> = Vec::new();
     for tag in tags.into_iter().flatten() {
         if done.contains(&tag) {
@@ -263,7 +274,8 @@ pub async fn publish(
     Ok(format!("oci://{}", reference.with_digest(&digest(&bytes))))
 }
 
-/// Fails if the version was already published with other contents.
+/// Fails if the version was already published with other contents. Only 404 means that the registry
+/// does not have it; any other refusal leaves that open.
 async fn refuse_other(
     client: &OciClient,
     reference: &OciReference,
@@ -279,9 +291,10 @@ async fn refuse_other(
             request.header(ACCEPT, MANIFEST_MEDIA_TYPE)
         })
         .await?;
-    if !answer.status().is_success() {
+    if answer.status() == StatusCode::NOT_FOUND {
         return Ok(());
     }
+    let answer = client.successful(answer).await?;
     let digest_in_registry =
         digest(&http::body(answer, MAX_TEXT_RESPONSE_BYTES, client.host()).await?);
     match digest_in_registry == mine {

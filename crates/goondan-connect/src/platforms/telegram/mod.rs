@@ -4,7 +4,11 @@
 //! Each poll confirms the updates of the previous one. After a crash in between, Telegram delivers
 //! the same updates again, which start no second turn.
 
-use std::sync::Arc;
+mod content;
+mod update;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -17,11 +21,12 @@ use reqwest::multipart::Form;
 use reqwest::{RequestBuilder, StatusCode};
 use serde_json::{Value, json};
 
-use super::{ParsedRequest, PlatformConnector, bad_request, header, unauthorized};
+use self::update::{TelegramUpdate, merge_albums};
+use super::{ParsedRequest, PlatformConnector, header, json_body, unauthorized};
 use crate::answer_files::AnswerFile;
-use crate::channel_approvals::{ButtonPress, PressOutcome, button, parse_button};
-use crate::connection_runtime::{ConnectionRuntime, EventAcceptance, EventRefusal};
-use crate::event::{EventSender, PlatformEvent, plain};
+use crate::channel_approvals::{ButtonPress, PressOutcome, button};
+use crate::connection_runtime::{ConnectionRuntime, EventAcceptance};
+use crate::event::PlatformEvent;
 use crate::event_files::EventFile;
 use crate::http::{self, PlatformFailure, REQUEST_TIMEOUT};
 use crate::reply_queue;
@@ -43,12 +48,19 @@ pub(super) struct TelegramConnector {
     poll: u64,
     /// Webhook URL and secret; `None` for long polling.
     webhook: Option<TelegramWebhook>,
+    /// New ids of groups that became supergroups.
+    moved: Mutex<HashMap<i64, Value>>,
 }
 
 struct TelegramWebhook {
     url: String,
     secret: String,
 }
+
+/// Time in which the other messages of an album arrive.
+const ALBUM_WAIT: Duration = Duration::from_secs(1);
+/// Maximum number of updates in a response.
+const MAX_UPDATES: usize = 100;
 
 /// Update types that the bot receives.
 const UPDATE_TYPES: [&str; 2] = ["message", "callback_query"];
@@ -69,6 +81,7 @@ impl TelegramConnector {
                 .trim_end_matches('/')
                 .to_owned(),
             token,
+            moved: Mutex::default(),
             poll: bound
                 .setting("pollTimeoutSeconds")
                 .and_then(|seconds| seconds.parse().ok())
@@ -78,59 +91,129 @@ impl TelegramConnector {
 
     /// Creates a request to the bot API.
     async fn request(&self, method: &str, body: &Value) -> Result<RequestBuilder, PlatformFailure> {
-        Ok(http::client()
-            .await?
-            .post(format!("{}/bot{}/{method}", self.base, self.token))
-            .json(body))
+        Ok(http::client().await?.post(self.url(method)).json(body))
     }
 
     /// Fetches the updates from `offset` on, which confirms all earlier ones.
     async fn updates(&self, offset: i64) -> Result<Vec<Value>, PlatformFailure> {
         let body = json!({"offset": offset, "timeout": self.poll, "allowed_updates": UPDATE_TYPES});
         let request = self.request("getUpdates", &body).await?;
-        let (status, mut body) =
-            http::ask(request, Duration::from_secs(self.poll) + REQUEST_TIMEOUT).await?;
-        match (status, body["result"].take()) {
+        let patience = Duration::from_secs(self.poll) + REQUEST_TIMEOUT;
+        let mut answer = http::ask(request, patience).await?;
+        match (answer.status, answer.body["result"].take()) {
             (StatusCode::OK, Value::Array(updates)) => Ok(updates),
             (StatusCode::CONFLICT, _) => Err(PlatformFailure::Refused(
                 "another program receives the messages of this bot, or the bot has a webhook; stop \
                 the program or call deleteWebhook"
                     .to_owned(),
             )),
-            (status, _) => {
-                let said: String = body["description"]
-                    .as_str()
-                    .unwrap_or_default()
-                    .chars()
-                    .take(300)
-                    .collect();
-                Err(PlatformFailure::Refused(format!(
-                    "{} {said}",
-                    status.as_u16()
-                )))
-            }
+            _ => Err(PlatformFailure::Refused(answer.message())),
         }
     }
 
-    /// Handles an update: a message or a button press.
+    /// Fetches the next updates. The messages of an album may arrive one after another, so gdn
+    /// fetches them again after a short wait; this confirms none of them.
+    async fn whole_updates(&self, offset: i64) -> Result<Vec<Value>, PlatformFailure> {
+        let updates = self.updates(offset).await?;
+        if !updates.iter().any(|update| update::album(update).is_some()) {
+            return Ok(updates);
+        }
+        tokio::time::sleep(ALBUM_WAIT).await;
+        let mut updates = self.updates(offset).await?;
+        // An album at the end of a full response may continue in the next one.
+        let last = updates.last().and_then(update::album).cloned();
+        let first = updates
+            .iter()
+            .position(|update| last.is_some() && update::album(update) == last.as_ref());
+        if let Some(first) = first.filter(|first| *first > 0 && updates.len() >= MAX_UPDATES) {
+            updates.truncate(first);
+        }
+        Ok(updates)
+    }
+
+    /// Handles an update. A message that would fail again is only logged.
     async fn take(
         &self,
         runtime: &Arc<ConnectionRuntime>,
-        update: &Value,
-    ) -> Result<(), EventRefusal> {
-        if let Some(press) = press(update) {
-            self.tell(&press, &runtime.press(&press)).await;
-        } else if let Some(event) = event(update) {
-            super::accept_event(runtime, event).await?;
+        update: TelegramUpdate,
+    ) -> Result<(), String> {
+        match update {
+            TelegramUpdate::Press(press) => self.tell(&press, &runtime.press(&press)).await,
+            TelegramUpdate::Ignored(ignored) => ignored.log(runtime),
+            TelegramUpdate::Message(event) => {
+                match super::accept_event(runtime, *event).await {
+                    // Later messages must not wait for this one.
+                    Err(error) if !error.is_passing => tracing::warn!(
+                        connection = runtime.bound.name,
+                        "could not accept a message: {error}"
+                    ),
+                    outcome => {
+                        outcome.map_err(|error| error.to_string())?;
+                    }
+                }
+            }
         }
         Ok(())
     }
 
     /// Calls a method of the bot API and returns its result.
     async fn call(&self, method: &str, body: &Value) -> Result<Value, PlatformFailure> {
-        http::done(self.request(method, body).await?)
-            .await
-            .map(|mut answer| answer["result"].take())
+        let (client, url) = (http::client().await?, self.url(method));
+        let place = (body["chat_id"].clone(), body["message_thread_id"].clone());
+        self.send_to(place, REQUEST_TIMEOUT, |chat, thread| {
+            let mut body = body.clone();
+            for (name, value) in [("chat_id", chat), ("message_thread_id", thread)] {
+                if body.get(name).is_some() {
+                    body[name] = value.clone();
+                }
+            }
+            client.post(&url).json(&body)
+        })
+        .await
+    }
+
+    /// Sends a request to a chat and its topic, and returns the result. Repeats it at the new place
+    /// of a chat that has moved. `request` creates the request for a place.
+    async fn send_to(
+        &self,
+        (mut chat, mut thread): (Value, Value),
+        patience: Duration,
+        request: impl Fn(&Value, &Value) -> RequestBuilder,
+    ) -> Result<Value, PlatformFailure> {
+        for _ in 0..MAX_MOVES {
+            chat = self.new_id(&chat).unwrap_or(chat);
+            let answer = http::ask(request(&chat, &thread), patience).await?;
+            match move_of(&answer.body) {
+                Some(ChatMove::To(new_id)) => self.remember(&chat, new_id),
+                Some(ChatMove::NoTopic) if !thread.is_null() => thread = Value::Null,
+                _ => return answer.success().map(|mut answer| answer["result"].take()),
+            }
+        }
+        Err(PlatformFailure::Refused(
+            "the chat has moved too often".to_owned(),
+        ))
+    }
+
+    /// Returns the URL of a method of the bot API.
+    fn url(&self, method: &str) -> String {
+        format!("{}/bot{}/{method}", self.base, self.token)
+    }
+
+    /// Returns the new id of a group that became a supergroup.
+    fn new_id(&self, chat: &Value) -> Option<Value> {
+        let moved = self.moved.lock().unwrap_or_else(PoisonError::into_inner);
+        moved.get(&chat.as_i64()?).cloned()
+    }
+
+    /// Remembers the new id of a group that became a supergroup.
+    fn remember(&self, chat: &Value, new_id: Value) {
+        let Some(old_id) = chat.as_i64() else { return };
+        tracing::warn!(
+            "Telegram group {old_id} became a supergroup; change its id to {new_id} in \
+            `allow.channels` and in rules"
+        );
+        let mut moved = self.moved.lock().unwrap_or_else(PoisonError::into_inner);
+        moved.insert(old_id, new_id);
     }
 
     /// Sends a file to the chat.
@@ -141,18 +224,19 @@ impl TelegramConnector {
         origin: &Value,
         file: &AnswerFile,
     ) -> Result<(), PlatformFailure> {
-        let mut form = Form::new()
-            .text("chat_id", origin["chat"].to_string())
-            .part(field, file.part());
-        if !origin["thread"].is_null() {
-            form = form.text("message_thread_id", origin["thread"].to_string());
-        }
-        let request = http::client()
-            .await?
-            .post(format!("{}/bot{}/{method}", self.base, self.token));
-        http::done_within(request.multipart(form), http::UPLOAD_TIMEOUT)
-            .await
-            .map(drop)
+        let (client, url) = (http::client().await?, self.url(method));
+        let place = (origin["chat"].clone(), origin["thread"].clone());
+        self.send_to(place, http::UPLOAD_TIMEOUT, |chat, thread| {
+            let mut form = Form::new()
+                .text("chat_id", chat.to_string())
+                .part(field, file.part());
+            if !thread.is_null() {
+                form = form.text("message_thread_id", thread.to_string());
+            }
+            client.post(&url).multipart(form)
+        })
+        .await
+        .map(drop)
     }
 
     /// Registers the webhook. Telegram then delivers waiting updates immediately.
@@ -168,6 +252,29 @@ impl TelegramConnector {
     }
 }
 
+/// Maximum attempts to find the new place of a chat.
+const MAX_MOVES: usize = 3;
+
+/// Reason why a message needs another destination.
+enum ChatMove {
+    /// The group became a supergroup with this id.
+    To(Value),
+    /// The topic does not exist any more, or it is the general topic, which has no id.
+    NoTopic,
+}
+
+/// Returns the new destination that a refusal names.
+fn move_of(answer: &Value) -> Option<ChatMove> {
+    if let Some(chat) = answer.pointer("/parameters/migrate_to_chat_id") {
+        return Some(ChatMove::To(chat.clone()));
+    }
+    let description = answer["description"].as_str().unwrap_or_default();
+    let is_gone = ["thread not found", "TOPIC_CLOSED", "TOPIC_DELETED"]
+        .iter()
+        .any(|reason| description.contains(reason));
+    is_gone.then_some(ChatMove::NoTopic)
+}
+
 /// Builds a message for the chat of an event.
 fn message(origin: &Value, text: &str, mark: Option<&str>) -> Value {
     let mut body = json!({"chat_id": origin["chat"], "text": text});
@@ -180,24 +287,6 @@ fn message(origin: &Value, text: &str, mark: Option<&str>) -> Value {
             json!({"inline_keyboard": [[key("Allow", true), key("Deny", false)]]});
     }
     body
-}
-
-/// Parses a press of an approval button.
-fn press(update: &Value) -> Option<ButtonPress> {
-    let query = update.get("callback_query")?;
-    let (allows, mark) = parse_button(query["data"].as_str()?)?;
-    let (from, chat) = (&query["from"], query.pointer("/message/chat/id")?.as_i64()?);
-    let sender = EventSender {
-        id: from["id"].as_i64()?.to_string(),
-        name: name(from),
-    };
-    Some(ButtonPress {
-        mark,
-        allows,
-        sender,
-        channel: chat.to_string(),
-        back: query["id"].clone(),
-    })
 }
 
 #[async_trait]
@@ -225,12 +314,12 @@ impl PlatformConnector for TelegramConnector {
         {
             return Err(unauthorized());
         }
-        let update: Value =
-            serde_json::from_slice(body).map_err(|_| bad_request("The body is not JSON."))?;
-        Ok(match (press(&update), event(&update)) {
-            (Some(press), _) => ParsedRequest::Press(Box::new(press)),
-            (None, Some(event)) => ParsedRequest::Event(Box::new(event)),
-            (None, None) => ParsedRequest::Answer(Status::OK.into_response()),
+        Ok(match TelegramUpdate::read(&json_body(headers, body)?) {
+            TelegramUpdate::Press(press) => ParsedRequest::Press(press),
+            TelegramUpdate::Message(event) => ParsedRequest::Event(event),
+            TelegramUpdate::Ignored(ignored) => {
+                ParsedRequest::Ignored(ignored, Status::OK.into_response())
+            }
         })
     }
 
@@ -245,7 +334,7 @@ impl PlatformConnector for TelegramConnector {
         }
         let mut offset = 0;
         loop {
-            let updates = match self.updates(offset).await {
+            let updates = match self.whole_updates(offset).await {
                 Ok(updates) => updates,
                 Err(PlatformFailure::Later(wait)) => {
                     tokio::time::sleep(wait).await;
@@ -253,22 +342,14 @@ impl PlatformConnector for TelegramConnector {
                 }
                 Err(failure) => return Err(failure.to_string()),
             };
-            for update in &updates {
-                let Some(id) = update["update_id"].as_i64() else {
-                    continue;
-                };
-                match self.take(runtime, update).await {
-                    // The message would fail again, and later messages must not wait for it.
-                    Err(error) if !error.is_passing => {
-                        tracing::warn!(
-                            connection = runtime.bound.name,
-                            "could not accept a message: {error}"
-                        );
-                    }
-                    outcome => outcome.map_err(|error| error.to_string())?,
-                }
-                offset = offset.max(id.saturating_add(1));
+            let ids = updates
+                .iter()
+                .filter_map(|update| update["update_id"].as_i64());
+            let next = ids.max().map_or(offset, |last| last.saturating_add(1));
+            for update in merge_albums(updates.iter().map(TelegramUpdate::read)) {
+                self.take(runtime, update).await?;
             }
+            offset = offset.max(next);
         }
     }
 
@@ -383,113 +464,11 @@ impl PlatformConnector for TelegramConnector {
     }
 }
 
-/// Parses a message of a user with text, an image or a file.
-fn event(update: &Value) -> Option<PlatformEvent> {
-    let id = update["update_id"].as_i64()?;
-    let message = update.get("message")?;
-    let (from, chat) = (&message["from"], &message["chat"]);
-    if from["is_bot"].as_bool() == Some(true) {
-        return None;
-    }
-    let chat_id = chat["id"].as_i64()?;
-    let text = message["text"]
-        .as_str()
-        .or(message["caption"].as_str())
-        .unwrap_or_default();
-    let (file, file_line, event_file) = file(message);
-    let text = [text, &file_line]
-        .into_iter()
-        .filter(|part| !part.trim().is_empty())
-        .collect::<Vec<_>>()
-        .join("\n");
-    if text.is_empty() {
-        return None;
-    }
-    let facts = [
-        ("chatId", &chat["id"]),
-        ("chatType", &chat["type"]),
-        ("messageId", &message["message_id"]),
-        ("threadId", &message["message_thread_id"]),
-        ("senderId", &from["id"]),
-        ("username", &from["username"]),
-        ("fileId", file),
-    ];
-    let properties = facts
-        .into_iter()
-        .filter_map(|(name, value)| Some((name.to_owned(), plain(value)?)))
-        .collect();
-    let thread = message
-        .get("message_thread_id")
-        .filter(|_| message["is_topic_message"].as_bool() == Some(true));
-    Some(PlatformEvent {
-        name: "telegram_message".to_owned(),
-        id: id.to_string(),
-        text,
-        key: format!("telegram:{chat_id}"),
-        properties,
-        sender: from["id"].as_i64().map(|sender| EventSender {
-            id: sender.to_string(),
-            name: name(from),
-        }),
-        channel: Some(chat_id.to_string()),
-        // The sender did not write a forwarded message, nor the result of an inline bot.
-        quotes: ["forward_origin", "forward_date", "via_bot"]
-            .iter()
-            .any(|forwarded| message.get(forwarded).is_some()),
-        files: event_file.into_iter().collect(),
-        origin: Some(json!({"chat": chat_id, "thread": thread})),
-    })
-}
-
-/// Returns the file id of an attachment, a line that describes it, and the file to fetch.
-fn file(message: &Value) -> (&Value, String, Option<EventFile>) {
-    let to_event_file = |file: &Value, media_type: Option<&str>| {
-        let file_id = file["file_id"].as_str()?.to_owned();
-        let name = file["file_name"].as_str().map(str::to_owned);
-        Some(EventFile {
-            place: file_id,
-            name,
-            media_type: media_type.map(str::to_owned),
-            bytes: file["file_size"].as_u64(),
-        })
-    };
-    if let Some(photo) = message["photo"].as_array().and_then(|sizes| sizes.last()) {
-        return (
-            &photo["file_id"],
-            "[a photo]".to_owned(),
-            to_event_file(photo, Some("image/jpeg")),
-        );
-    }
-    let document = &message["document"];
-    match document["file_id"].is_string() {
-        true => {
-            let line = format!(
-                "[a file: {}]",
-                document["file_name"].as_str().unwrap_or("unnamed")
-            );
-            (
-                &document["file_id"],
-                line,
-                to_event_file(document, document["mime_type"].as_str()),
-            )
-        }
-        false => (&Value::Null, String::new(), None),
-    }
-}
-
 /// Checks that a path stays below the bot's file directory.
 fn is_path(path: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     path.split('/')
         .all(|part| !part.is_empty() && part != "." && part != ".." && part.bytes().all(is_plain))
-}
-
-/// Returns the full name of a user.
-fn name(from: &Value) -> String {
-    let parts = ["first_name", "last_name"]
-        .iter()
-        .filter_map(|part| from[*part].as_str());
-    parts.collect::<Vec<_>>().join(" ")
 }
 
 /// Returns an event for tests and documentation.
@@ -498,33 +477,5 @@ pub(super) fn sample() -> PlatformEvent {
         "message_id": 2, "text": "Hello", "chat": {"id": 1001, "type": "private"},
         "from": {"id": 1001, "is_bot": false, "first_name": "Ada", "username": "ada"},
     }});
-    event(&update).unwrap_or_default()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn messages_of_people_are_events() {
-        let topic = json!({"update_id": 5, "message": {
-            "message_id": 9, "caption": "look", "message_thread_id": 3, "is_topic_message": true,
-            "photo": [{"file_id": "small"}, {"file_id": "large"}],
-            "chat": {"id": -100, "type": "supergroup"}, "from": {"id": 7, "is_bot": false, "first_name": "Ada"},
-        }});
-        let read = event(&topic).unwrap();
-        assert_eq!(read.text, "look\n[a photo]");
-        assert_eq!(read.key, "telegram:-100");
-        assert_eq!(read.properties["fileId"], "large");
-        assert_eq!(read.origin, Some(json!({"chat": -100, "thread": 3})));
-        for ignored in [
-            json!({"update_id": 1, "message": {"text": "x", "chat": {"id": 1}, "from": {"id": 2, "is_bot": true}}}),
-            json!({"update_id": 1, "message": {"sticker": {}, "chat": {"id": 1}, "from": {"id": 2}}}),
-            json!({"update_id": 1, "edited_message": {"text": "x", "chat": {"id": 1}}}),
-            json!({"message": {"text": "x", "chat": {"id": 1}}}),
-            json!(null),
-        ] {
-            assert_eq!(event(&ignored), None, "{ignored}");
-        }
-    }
+    update::event(&update).unwrap_or_default()
 }

@@ -1,6 +1,8 @@
 //! `discord`: commands and buttons of a Discord application over HTTP. The answer replaces the
 //! "thinking…" message.
 
+mod command;
+
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -15,7 +17,10 @@ use reqwest::RequestBuilder;
 use reqwest::multipart::Form;
 use serde_json::{Value, json};
 
-use super::{ParsedRequest, PlatformConnector, bad_request, fenced, header, unauthorized};
+use self::command::{DiscordCommand, choices};
+use super::{
+    IgnoredUpdate, ParsedRequest, PlatformConnector, fenced, header, json_body, unauthorized,
+};
 use crate::answer_files::AnswerFile;
 use crate::channel_approvals::{ButtonPress, PressOutcome, button, parse_button};
 use crate::connection_runtime::EventAcceptance;
@@ -33,8 +38,7 @@ const MAX_MESSAGE_CHARS: usize = 2_000;
 const INTERACTION_PING: u64 = 1;
 const INTERACTION_COMMAND: u64 = 2;
 const INTERACTION_COMPONENT: u64 = 3;
-/// Option type of a file.
-const OPTION_ATTACHMENT: u64 = 11;
+const INTERACTION_AUTOCOMPLETE: u64 = 4;
 /// Message flag: visible only to the person who sent the interaction.
 const FLAG_EPHEMERAL: u64 = 64;
 /// Reply to an unknown sender.
@@ -89,22 +93,31 @@ impl PlatformConnector for DiscordConnector {
         {
             return Err(unauthorized());
         }
-        let interaction: Value =
-            serde_json::from_slice(body).map_err(|_| bad_request("The body is not JSON."))?;
-        if interaction["type"].as_u64() == Some(INTERACTION_PING) {
-            return Ok(ParsedRequest::Answer(
-                Json(json!({"type": 1})).into_response(),
-            ));
+        let interaction = json_body(headers, body)?;
+        match interaction["type"].as_u64() {
+            Some(INTERACTION_PING) => {
+                return Ok(ParsedRequest::Answer(
+                    Json(json!({"type": 1})).into_response(),
+                ));
+            }
+            Some(INTERACTION_AUTOCOMPLETE) => {
+                return Ok(ParsedRequest::Answer(
+                    Json(choices(&interaction["data"])).into_response(),
+                ));
+            }
+            _ => {}
         }
         if let Some(press) = press(&interaction) {
             return Ok(ParsedRequest::Press(Box::new(press)));
         }
-        match event(&interaction) {
-            Some(event) => Ok(ParsedRequest::Event(Box::new(event))),
-            None => Ok(ParsedRequest::Answer(private_reply(
-                "Sorry, this command is not supported.",
-            ))),
-        }
+        Ok(match event(&interaction) {
+            Some(event) => ParsedRequest::Event(Box::new(event)),
+            None => {
+                let kind = format!("an interaction of type {}", interaction["type"]);
+                let answer = private_reply("Sorry, this command is not supported.");
+                ParsedRequest::Ignored(IgnoredUpdate::new(kind), answer)
+            }
+        })
     }
 
     fn acknowledge(&self, acceptance: EventAcceptance) -> Response {
@@ -291,8 +304,8 @@ fn private_reply(text: &str) -> Response {
 /// else and for events of bots.
 fn event(interaction: &Value) -> Option<PlatformEvent> {
     let data = &interaction["data"];
-    let (name, text) = match interaction["type"].as_u64()? {
-        INTERACTION_COMMAND => ("slash_command", command(data)?),
+    let (name, command) = match interaction["type"].as_u64()? {
+        INTERACTION_COMMAND => ("slash_command", command::read(data)?),
         INTERACTION_COMPONENT => ("component_interaction", component(data)?),
         _ => return None,
     };
@@ -318,6 +331,7 @@ fn event(interaction: &Value) -> Option<PlatformEvent> {
                 .or(data.get("custom_id"))
                 .unwrap_or(&Value::Null),
         ),
+        ("subcommand", &command.subcommand),
         ("channelId", &interaction["channel_id"]),
         ("guildId", &interaction["guild_id"]),
         ("userId", &user["id"]),
@@ -330,7 +344,8 @@ fn event(interaction: &Value) -> Option<PlatformEvent> {
     Some(PlatformEvent {
         name: name.to_owned(),
         id: id.to_owned(),
-        text,
+        text: command.text,
+        quoted: command.quoted,
         key: format!("discord:{channel}"),
         properties: facts
             .into_iter()
@@ -341,74 +356,14 @@ fn event(interaction: &Value) -> Option<PlatformEvent> {
             name: shown.to_owned(),
         }),
         channel: Some(channel.to_owned()),
-        quotes: false,
-        files: attached(data),
+        files: command.files,
         origin: Some(json!({"application": application, "token": token})),
+        ..PlatformEvent::default()
     })
 }
 
-/// Returns the text of a single option, or else the command with its options.
-fn command(data: &Value) -> Option<String> {
-    let name = data["name"].as_str()?;
-    // Files are attached separately.
-    let (files, options): (Vec<&Value>, Vec<&Value>) = data["options"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .partition(|option| option["type"] == OPTION_ATTACHMENT);
-    if let ([option], []) = (options.as_slice(), files.as_slice())
-        && let Some(text) = option["value"]
-            .as_str()
-            .filter(|text| !text.trim().is_empty())
-    {
-        return Some(text.to_owned());
-    }
-    let listed_options = options.iter().filter_map(|option| {
-        Some(format!(
-            " {}: {}",
-            option["name"].as_str()?,
-            plain(&option["value"])?
-        ))
-    });
-    let text = match options.as_slice() {
-        [option] if option["value"].is_string() => plain(&option["value"])?,
-        _ => format!("/{name}{}", listed_options.collect::<String>()),
-    };
-    let file_lines = attached(data)
-        .into_iter()
-        .map(|file| format!("[a file: {}]", file.name.unwrap_or_default()));
-    Some(
-        [text]
-            .into_iter()
-            .chain(file_lines)
-            .collect::<Vec<_>>()
-            .join("\n"),
-    )
-}
-
-/// Returns the files that are options of a command.
-fn attached(data: &Value) -> Vec<EventFile> {
-    let text = |file: &Value, name: &str| file[name].as_str().map(str::to_owned);
-    let to_event_file = |file: &Value| {
-        let url = text(file, "url").unwrap_or_default();
-        let bytes = file["size"].as_u64();
-        EventFile {
-            place: url,
-            name: text(file, "filename"),
-            media_type: text(file, "content_type"),
-            bytes,
-        }
-    };
-    let files = data
-        .pointer("/resolved/attachments")
-        .and_then(Value::as_object);
-    files
-        .map(|files| files.values().map(to_event_file).collect())
-        .unwrap_or_default()
-}
-
 /// Returns the button id, with the selected values of a menu.
-fn component(data: &Value) -> Option<String> {
+fn component(data: &Value) -> Option<DiscordCommand> {
     let id = data["custom_id"].as_str()?;
     let values = data["values"].as_array().map(|values| {
         values
@@ -417,9 +372,12 @@ fn component(data: &Value) -> Option<String> {
             .collect::<Vec<_>>()
             .join(", ")
     });
-    Some(match values.filter(|values| !values.is_empty()) {
-        Some(values) => format!("{id}: {values}"),
-        None => id.to_owned(),
+    Some(DiscordCommand {
+        text: match values.filter(|values| !values.is_empty()) {
+            Some(values) => format!("{id}: {values}"),
+            None => id.to_owned(),
+        },
+        ..DiscordCommand::default()
     })
 }
 

@@ -1,0 +1,207 @@
+//! Text of Slack messages. Slack writes mentions and links in angle brackets, and escapes `&`, `<` and
+//! `>` everywhere else.
+
+use serde_json::Value;
+
+/// Escapes control sequences, so that an agent cannot mention a whole channel.
+pub(super) fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+}
+
+/// Returns the text that people see. Each part is decoded once, so no one can type a mention.
+pub(super) fn decoded(text: &str) -> String {
+    let mut decoded = String::new();
+    let mut remaining = text;
+    while let Some((before, token, after)) = next_token(remaining) {
+        decoded.push_str(&unescaped(before));
+        decoded.push_str(&unescaped(&shown(token)));
+        remaining = after;
+    }
+    decoded + &unescaped(remaining)
+}
+
+/// Returns the text before the next `<…>`, its content, and the text after it.
+fn next_token(text: &str) -> Option<(&str, &str, &str)> {
+    let (before, rest) = text.split_once('<')?;
+    let (token, after) = rest.split_once('>')?;
+    Some((before, token, after))
+}
+
+/// Decodes the escapes. `&amp;` is the last one, so that `&amp;lt;` stays `&lt;`.
+fn unescaped(text: &str) -> String {
+    text.replace("&lt;", "<")
+        .replace("&gt;", ">")
+        .replace("&amp;", "&")
+}
+
+/// Returns the content of angle brackets as people see it.
+fn shown(token: &str) -> String {
+    let (target, label) = match token.split_once('|') {
+        Some((target, label)) => (target, Some(label).filter(|label| !label.is_empty())),
+        None => (token, None),
+    };
+    let named = |sign: char, id: &str| format!("{sign}{}", label.unwrap_or(id));
+    if let Some(user) = target.strip_prefix('@') {
+        return named('@', user);
+    }
+    if let Some(channel) = target.strip_prefix('#') {
+        return named('#', channel);
+    }
+    if let Some(command) = target.strip_prefix('!') {
+        return match (command.split_once('^'), label) {
+            // The label of a group contains the sign.
+            (Some(("subteam", group)), None) => format!("@{group}"),
+            (Some(_), Some(label)) => label.to_owned(),
+            _ => named('@', command),
+        };
+    }
+    let plain = target
+        .trim_start_matches("mailto:")
+        .trim_start_matches("tel:");
+    match label {
+        Some(label) if label != target && label != plain => format!("{label} ({plain})"),
+        _ => plain.to_owned(),
+    }
+}
+
+/// Returns the text of blocks, one line per block.
+pub(super) fn text_of_blocks(blocks: &Value) -> String {
+    let mut text = String::new();
+    for block in blocks.as_array().into_iter().flatten() {
+        append(block, &mut text);
+        if !text.is_empty() && !text.ends_with('\n') {
+            text.push('\n');
+        }
+    }
+    text.trim().to_owned()
+}
+
+/// Appends the text of a block or of one of its elements.
+fn append(element: &Value, text: &mut String) {
+    let field = |name: &str| element[name].as_str().unwrap_or_default();
+    match field("type") {
+        "mrkdwn" => text.push_str(&decoded(field("text"))),
+        "plain_text" | "text" => text.push_str(field("text")),
+        "link" => {
+            let url = field("url");
+            text.push_str(&match field("text") {
+                "" => url.to_owned(),
+                label if label == url => url.to_owned(),
+                label => format!("{label} ({url})"),
+            });
+        }
+        "user" => text.push_str(&format!("@{}", field("user_id"))),
+        "usergroup" => text.push_str(&format!("@{}", field("usergroup_id"))),
+        "channel" => text.push_str(&format!("#{}", field("channel_id"))),
+        "broadcast" => text.push_str(&format!("@{}", field("range"))),
+        "emoji" => text.push_str(&format!(":{}:", field("name"))),
+        "image" => text.push_str(&format!("[an image: {}]", field("alt_text"))),
+        // Buttons and menus are no content.
+        "actions" | "input" => {}
+        kind => append_children(kind, element, text),
+    }
+}
+
+/// Appends the parts of a block: its title, its text, its fields and its elements.
+fn append_children(kind: &str, element: &Value, text: &mut String) {
+    let has_lines = matches!(kind, "rich_text_list" | "rich_text" | "section");
+    for name in [
+        "title", "text", "elements", "fields", "blocks", "message", "rows",
+    ] {
+        match &element[name] {
+            Value::Array(children) => {
+                for child in children {
+                    append(child, text);
+                    if has_lines || name == "blocks" {
+                        end_line(text);
+                    }
+                }
+            }
+            Value::Object(_) => {
+                append(&element[name], text);
+                end_line(text);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Ends the line unless it is empty.
+fn end_line(text: &mut String) {
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_answer_calls_nobody() {
+        assert_eq!(escaped("<!channel> a & b"), "&lt;!channel&gt; a &amp; b");
+    }
+
+    #[test]
+    fn text_is_decoded_once() {
+        for (text, expected) in [
+            ("a &lt; b &amp;&amp; c", "a < b && c"),
+            ("&amp;lt;@U1&amp;gt;", "&lt;@U1&gt;"),
+            ("&lt;@U1&gt;", "<@U1>"),
+            ("<@U1> and <@U2|ada>", "@U1 and @ada"),
+            (
+                "in <#C1|general> and <#C2> and <#C3|>",
+                "in #general and #C2 and #C3",
+            ),
+            (
+                "<https://h/?x=1&amp;y=2|our page>",
+                "our page (https://h/?x=1&y=2)",
+            ),
+            ("<https://h/?x=1&amp;y=2>", "https://h/?x=1&y=2"),
+            ("<https://h|https://h>", "https://h"),
+            ("<mailto:a@b.c|a@b.c> <tel:123>", "a@b.c 123"),
+            ("<!here> <!subteam^S1|@ops> <!subteam^S1>", "@here @ops @S1"),
+            ("<!date^1^{date}|today>", "today"),
+            ("a < b", "a < b"),
+            ("", ""),
+        ] {
+            assert_eq!(decoded(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn blocks_are_lines() {
+        let blocks = json!([
+            {"type": "header", "text": {"type": "plain_text", "text": "Build & test"}},
+            {"type": "rich_text", "elements": [
+                {"type": "rich_text_section", "elements": [
+                    {"type": "text", "text": "by "}, {"type": "user", "user_id": "U1"},
+                    {"type": "text", "text": " "}, {"type": "emoji", "name": "tada"},
+                ]},
+                {"type": "rich_text_list", "elements": [
+                    {"type": "rich_text_section", "elements": [{"type": "text", "text": "one"}]},
+                    {"type": "rich_text_section", "elements": [{"type": "link", "url": "https://h", "text": "two"}]},
+                ]},
+            ]},
+            {"type": "section", "fields": [{"type": "mrkdwn", "text": "a &lt; b"}]},
+            {"type": "actions", "elements": [{"type": "button", "text": {"type": "plain_text", "text": "Go"}}]},
+            "x",
+        ]);
+        assert_eq!(
+            text_of_blocks(&blocks),
+            "Build & test\nby @U1 :tada:\none\ntwo (https://h)\na < b"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn escaping_is_undone_by_decoding(text in "(\\PC|[<>&]){0,60}") {
+            prop_assert_eq!(decoded(&escaped(&text)), text);
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! Payloads of Slack: messages of people, presses of buttons, and everything else.
+
+use serde_json::{Value, json};
+
+use super::text::{decoded, text_of_blocks};
+use crate::channel_approvals::{ButtonPress, parse_button};
+use crate::event::{EventSender, PlatformEvent, lines, plain, quoted};
+use crate::event_files::EventFile;
+use crate::platforms::IgnoredUpdate;
+
+/// Parses a press of an approval button.
+pub(super) fn press(payload: &Value) -> Option<ButtonPress> {
+    let action = payload
+        .pointer("/actions/0")
+        .filter(|_| payload["type"] == "block_actions")?;
+    let (allows, mark) = parse_button(action["value"].as_str()?)?;
+    let (user, channel) = (
+        &payload["user"],
+        payload
+            .pointer("/channel/id")
+            .or(payload.pointer("/container/channel_id"))?,
+    );
+    let sender = EventSender {
+        id: user["id"].as_str()?.to_owned(),
+        name: user["username"]
+            .as_str()
+            .or(user["name"].as_str())
+            .unwrap_or_default()
+            .to_owned(),
+    };
+    let thread = payload
+        .pointer("/container/thread_ts")
+        .or(payload.pointer("/message/thread_ts"));
+    let (channel, back) = (
+        channel.as_str()?.to_owned(),
+        thread.cloned().unwrap_or_default(),
+    );
+    Some(ButtonPress {
+        mark,
+        allows,
+        sender,
+        channel,
+        back,
+    })
+}
+
+/// Subtypes of messages that people write.
+const WRITTEN_SUBTYPES: [&str; 4] = [
+    "thread_broadcast",
+    "file_share",
+    "me_message",
+    "reply_broadcast",
+];
+
+/// Parses a message of a user. Slack sends mentions twice under two event ids, so the id is derived
+/// from the message position.
+pub(super) fn event(payload: &Value, wants_mention: bool) -> Result<PlatformEvent, IgnoredUpdate> {
+    let event = message(payload)?;
+    let is_mention = event["type"] == "app_mention";
+    let is_direct = event["channel_type"] == "im";
+    if wants_mention && !is_mention && !is_direct {
+        return Err(IgnoredUpdate::usual(
+            "a message that does not mention the app",
+        ));
+    }
+    let [channel, ts, user] =
+        ["channel", "ts", "user"].map(|name| event[name].as_str().unwrap_or_default());
+    let (mut files, quoted) = (files_of(event), passed_on(event));
+    let file_lines: Vec<String> = files
+        .iter()
+        .map(|file| format!("[a file: {}]", file.name.as_deref().unwrap_or("unnamed")))
+        .collect();
+    files.extend(attachments(event).flat_map(files_of));
+    let text = lines([own_text(event).trim(), &file_lines.join("\n")]);
+    if channel.is_empty() || ts.is_empty() || (text.is_empty() && quoted.is_empty()) {
+        return Err(IgnoredUpdate::new("a message without content"));
+    }
+    let thread = event["thread_ts"]
+        .as_str()
+        .filter(|thread| !thread.is_empty())
+        .unwrap_or(ts);
+    let facts = [
+        ("channelId", &event["channel"]),
+        ("channelType", &event["channel_type"]),
+        ("messageTs", &event["ts"]),
+        ("threadTs", &event["thread_ts"]),
+        ("userId", &event["user"]),
+        ("teamId", &payload["team_id"]),
+    ];
+    let name = match is_mention {
+        true => "app_mention",
+        false => "message_im",
+    };
+    Ok(PlatformEvent {
+        name: name.to_owned(),
+        id: format!(
+            "{}:{channel}:{ts}",
+            payload["team_id"].as_str().unwrap_or_default()
+        ),
+        text,
+        quoted,
+        key: format!("slack:{channel}:{thread}"),
+        properties: facts
+            .into_iter()
+            .filter_map(|(name, value)| Some((name.to_owned(), plain(value)?)))
+            .collect(),
+        sender: Some(EventSender {
+            id: user.to_owned(),
+            name: String::new(),
+        }),
+        channel: Some(channel.to_owned()),
+        files,
+        origin: Some(json!({"channel": channel, "thread": thread})),
+        ..PlatformEvent::default()
+    })
+}
+
+/// Returns the message in a payload that a person wrote.
+fn message(payload: &Value) -> Result<&Value, IgnoredUpdate> {
+    let kind = |value: &Value| value["type"].as_str().unwrap_or("untyped").to_owned();
+    let event = &payload["event"];
+    if payload["type"] != "event_callback" || !event.is_object() {
+        return Err(IgnoredUpdate::new(kind(payload)));
+    }
+    if event["type"] != "app_mention" && event["type"] != "message" {
+        return Err(IgnoredUpdate::new(kind(event)));
+    }
+    if !event["bot_id"].is_null() || event["subtype"] == "bot_message" {
+        return Err(IgnoredUpdate::usual("a message of an app"));
+    }
+    let subtype = event["subtype"].as_str();
+    match subtype.filter(|subtype| !WRITTEN_SUBTYPES.contains(subtype)) {
+        // Slack sends this for each change of a streamed answer.
+        Some(subtype @ "message_changed") if !event["message"]["bot_id"].is_null() => {
+            Err(IgnoredUpdate::usual(subtype))
+        }
+        Some(subtype) => Err(IgnoredUpdate::new(subtype)),
+        None if event["user"].as_str().is_none() => {
+            Err(IgnoredUpdate::new("a message without a sender"))
+        }
+        None => Ok(event),
+    }
+}
+
+/// Returns the words of the sender.
+fn own_text(event: &Value) -> String {
+    let text = decoded(event["text"].as_str().unwrap_or_default());
+    match text.trim().is_empty() {
+        true => text_of_blocks(&event["blocks"]),
+        false => text,
+    }
+}
+
+/// Returns the messages that are passed on, and the previews of links.
+fn passed_on(event: &Value) -> String {
+    let quotes: Vec<String> = attachments(event).map(attachment_text).collect();
+    lines(quotes.iter().map(String::as_str))
+}
+
+/// Returns the attachments of a message.
+fn attachments(event: &Value) -> impl Iterator<Item = &Value> {
+    event["attachments"].as_array().into_iter().flatten()
+}
+
+/// Returns an attachment as quoted text.
+fn attachment_text(attachment: &Value) -> String {
+    let field = |name: &str| decoded(attachment[name].as_str().unwrap_or_default());
+    let is_message = ["is_share", "is_msg_unfurl"]
+        .iter()
+        .any(|name| attachment[*name].as_bool() == Some(true));
+    let kind = match is_message {
+        true => "a forwarded message",
+        false => "an attachment",
+    };
+    let author = match field("author_name").as_str() {
+        "" => String::new(),
+        name => format!(" of {name}"),
+    };
+    let source = match field("from_url").as_str() {
+        "" => String::new(),
+        url => format!(": {url}"),
+    };
+    let mut words = lines([field("pretext").as_str(), &field("title"), &field("text")]);
+    if field("text").trim().is_empty() {
+        let blocks = text_of_blocks(&attachment["blocks"]);
+        let message = text_of_blocks(&attachment["message_blocks"]);
+        words = lines([words.as_str(), &blocks, &message]);
+    }
+    let fields = attachment["fields"].as_array().into_iter().flatten();
+    for (title, value) in fields.map(|field| (field["title"].as_str(), field["value"].as_str())) {
+        let field = format!(
+            "{}: {}",
+            title.unwrap_or_default(),
+            value.unwrap_or_default()
+        );
+        words = lines([words.as_str(), &decoded(&field)]);
+    }
+    let names = files_of(attachment).into_iter();
+    let names = names.map(|file| format!("[a file: {}]", file.name.unwrap_or_default()));
+    words = lines([words.as_str(), &names.collect::<Vec<_>>().join("\n")]);
+    if words.is_empty() {
+        words = field("fallback");
+    }
+    quoted(&format!("{kind}{author}{source}"), &words)
+}
+
+/// Returns the files of a message. Externally hosted files cannot be fetched.
+fn files_of(event: &Value) -> Vec<EventFile> {
+    let text = |file: &Value, name: &str| {
+        file[name]
+            .as_str()
+            .filter(|text| !text.is_empty())
+            .map(str::to_owned)
+    };
+    let to_event_file = |file: &Value| {
+        let url = text(file, "url_private_download")
+            .or(text(file, "url_private"))
+            .unwrap_or_default();
+        let bytes = file["size"].as_u64();
+        EventFile {
+            place: url,
+            name: text(file, "name"),
+            media_type: text(file, "mimetype"),
+            bytes,
+        }
+    };
+    event["files"]
+        .as_array()
+        .map(|files| files.iter().map(to_event_file).collect())
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(fields: Value) -> Value {
+        let mut event =
+            json!({"type": "message", "channel": "C1", "user": "U1", "ts": "1.2", "text": "hi"});
+        event
+            .as_object_mut()
+            .unwrap()
+            .extend(fields.as_object().unwrap().clone());
+        json!({"type": "event_callback", "team_id": "T1", "event_id": "Ev1", "event": event})
+    }
+
+    #[test]
+    fn messages_of_people_are_events_once() {
+        let plain = event(&message(json!({})), false).unwrap();
+        let mention = event(&message(json!({"type": "app_mention"})), false).unwrap();
+        assert_eq!(plain.id, mention.id, "the same message");
+        assert_eq!(
+            (plain.name.as_str(), mention.name.as_str()),
+            ("message_im", "app_mention")
+        );
+        assert_eq!(plain.key, "slack:C1:1.2");
+        let reply = event(&message(json!({"thread_ts": "0.9"})), false).unwrap();
+        assert_eq!(
+            (reply.key.as_str(), reply.origin.unwrap()["thread"].as_str()),
+            ("slack:C1:0.9", Some("0.9"))
+        );
+        for subtype in WRITTEN_SUBTYPES {
+            assert!(event(&message(json!({"subtype": subtype})), false).is_ok());
+        }
+        for ignored in [
+            json!({"bot_id": "B1"}),
+            json!({"subtype": "message_changed"}),
+            json!({"subtype": "message_deleted"}),
+            json!({"user": null}),
+            json!({"text": " "}),
+            json!({"type": "reaction_added"}),
+        ] {
+            assert!(
+                event(&message(ignored.clone()), false).is_err(),
+                "{ignored}"
+            );
+        }
+        assert!(
+            event(&message(json!({})), true).is_err(),
+            "no message mentions the app"
+        );
+        assert!(event(&message(json!({"channel_type": "im"})), true).is_ok());
+    }
+
+    #[test]
+    fn messages_that_are_passed_on_are_quoted() {
+        let share = json!({
+            "is_share": true, "text": "the build is &lt;red&gt;", "author_name": "Eve",
+            "from_url": "https://x.slack.com/archives/C1/p1", "files": [{"name": "log.txt"}],
+        });
+        let read = event(&message(json!({"text": "", "attachments": [share]})), false).unwrap();
+        assert_eq!(read.text, "");
+        assert_eq!(
+            read.quoted,
+            "[a forwarded message of Eve: https://x.slack.com/archives/C1/p1]\nthe build is <red>\n[a file: log.txt]"
+        );
+        assert_eq!(read.files.len(), 1);
+        let unfurl = json!({"title": "Page", "fallback": "Page", "fields": [{"title": "state", "value": "open"}]});
+        let read = event(
+            &message(json!({"attachments": [unfurl, {"fallback": "f"}]})),
+            false,
+        );
+        assert_eq!(
+            read.unwrap().full_text(),
+            "hi\n[an attachment]\nPage\nstate: open\n[an attachment]\nf"
+        );
+    }
+
+    #[test]
+    fn a_message_may_consist_of_blocks() {
+        let blocks = json!([{"type": "section", "text": {"type": "mrkdwn", "text": "a &amp; b"}}]);
+        let read = event(&message(json!({"text": "", "blocks": blocks})), false).unwrap();
+        assert_eq!(read.text, "a & b");
+    }
+}

@@ -1,0 +1,270 @@
+//! Content of a Telegram message as text, with the file to fetch.
+
+use serde_json::Value;
+
+use crate::event::lines;
+use crate::event_files::EventFile;
+
+/// Fields of a message with a file: the name of the field, its description and the media type if
+/// Telegram states none. An animation also has a document, so it comes first.
+const FILE_FIELDS: [(&str, &str, Option<&str>); 7] = [
+    ("animation", "an animation", Some("video/mp4")),
+    ("voice", "a voice message", Some("audio/ogg")),
+    ("video_note", "a video message", Some("video/mp4")),
+    ("video", "a video", Some("video/mp4")),
+    ("audio", "an audio file", Some("audio/mpeg")),
+    ("sticker", "a sticker", None),
+    ("document", "a file", None),
+];
+
+/// Fields that Telegram sets for changes of a chat. Nobody wrote such a message.
+const SERVICE_FIELDS: [&str; 44] = [
+    "new_chat_members",
+    "new_chat_member",
+    "left_chat_member",
+    "new_chat_title",
+    "new_chat_photo",
+    "delete_chat_photo",
+    "group_chat_created",
+    "supergroup_chat_created",
+    "channel_chat_created",
+    "message_auto_delete_timer_changed",
+    "migrate_to_chat_id",
+    "migrate_from_chat_id",
+    "pinned_message",
+    "invoice",
+    "successful_payment",
+    "refunded_payment",
+    "users_shared",
+    "chat_shared",
+    "connected_website",
+    "write_access_allowed",
+    "passport_data",
+    "proximity_alert_triggered",
+    "boost_added",
+    "chat_background_set",
+    "checklist_tasks_done",
+    "checklist_tasks_added",
+    "direct_message_price_changed",
+    "forum_topic_created",
+    "forum_topic_edited",
+    "forum_topic_closed",
+    "forum_topic_reopened",
+    "general_forum_topic_hidden",
+    "general_forum_topic_unhidden",
+    "giveaway_created",
+    "giveaway",
+    "giveaway_winners",
+    "giveaway_completed",
+    "paid_message_price_changed",
+    "video_chat_scheduled",
+    "video_chat_started",
+    "video_chat_ended",
+    "video_chat_participants_invited",
+    "gift",
+    "unique_gift",
+];
+
+/// Content of a message.
+pub(super) struct MessageContent {
+    /// Text or caption, and a description of everything else; empty if nothing can be described.
+    pub(super) text: String,
+    pub(super) media: Option<MessageMedia>,
+}
+
+/// File of a message.
+pub(super) struct MessageMedia {
+    /// Platform's id of the file.
+    pub(super) id: Value,
+    pub(super) file: Option<EventFile>,
+}
+
+/// Returns the content of a message.
+pub(super) fn of(message: &Value) -> MessageContent {
+    let text = message["text"].as_str().or(message["caption"].as_str());
+    let (line, media) = match file(message) {
+        Some((line, media)) => (line, Some(media)),
+        None => (description(message).unwrap_or_default(), None),
+    };
+    MessageContent {
+        text: lines([text.unwrap_or_default(), &line]),
+        media,
+    }
+}
+
+/// Returns the field of a service message.
+pub(super) fn service(message: &Value) -> Option<&'static str> {
+    let fields = SERVICE_FIELDS.iter().copied();
+    fields
+        .into_iter()
+        .find(|field| message.get(field).is_some())
+}
+
+/// Returns the names of the fields of a message, for the log.
+pub(super) fn fields(message: &Value) -> String {
+    let envelope = ["message_id", "date", "chat", "from", "sender_chat"];
+    let names = message.as_object().into_iter().flatten();
+    let names = names.map(|(name, _)| name.as_str());
+    names
+        .filter(|name| !envelope.contains(name))
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+/// Returns the line for a file, and the file.
+fn file(message: &Value) -> Option<(String, MessageMedia)> {
+    let media = |file: &Value, media_type: Option<&str>| MessageMedia {
+        id: file["file_id"].clone(),
+        file: file["file_id"].as_str().map(|id| EventFile {
+            place: id.to_owned(),
+            name: file["file_name"].as_str().map(str::to_owned),
+            media_type: file["mime_type"].as_str().or(media_type).map(str::to_owned),
+            bytes: file["file_size"].as_u64(),
+        }),
+    };
+    // The last size is the largest.
+    if let Some(photo) = message["photo"].as_array().and_then(|sizes| sizes.last()) {
+        return Some(("[a photo]".to_owned(), media(photo, Some("image/jpeg"))));
+    }
+    let (field, name, media_type) = FILE_FIELDS
+        .into_iter()
+        .find(|(field, ..)| message[*field].is_object())?;
+    let file = &message[field];
+    let mut line = format!("[{name}");
+    match field {
+        "document" => {
+            let name = file["file_name"].as_str().unwrap_or("unnamed");
+            line = format!("{line}: {name}");
+        }
+        "sticker" => line.extend(file["emoji"].as_str().map(|emoji| format!(": {emoji}"))),
+        _ => line.extend(file["file_name"].as_str().map(|name| format!(": {name}"))),
+    }
+    line.extend(
+        file["duration"]
+            .as_u64()
+            .map(|seconds| format!(", {seconds} s")),
+    );
+    Some((line + "]", media(file, media_type)))
+}
+
+/// Returns the line for content without a file.
+fn description(message: &Value) -> Option<String> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let place = |at: &Value| format!("{}, {}", at["latitude"], at["longitude"]);
+    let described = [
+        ("venue", "a place"),
+        ("location", "a location"),
+        ("contact", "a contact"),
+        ("poll", "a poll"),
+        ("dice", "a dice"),
+        ("game", "a game"),
+        ("checklist", "a checklist"),
+        ("story", "a story"),
+        ("paid_media", "paid media"),
+        ("web_app_data", "data of a web app"),
+    ];
+    let (field, kind) = described
+        .into_iter()
+        .find(|(field, _)| message[*field].is_object())?;
+    let value = &message[field];
+    let titles = |list: &Value, name: &str| {
+        let list = list.as_array().into_iter().flatten();
+        let titles = list.filter_map(|item| item[name].as_str());
+        titles
+            .map(|title| format!("\n- {title}"))
+            .collect::<String>()
+    };
+    let details = match field {
+        "venue" => format!(
+            "{}, {}: {}",
+            text(&value["title"]),
+            text(&value["address"]),
+            place(&value["location"])
+        ),
+        "location" => place(value),
+        "contact" => {
+            let name = super::update::name(value);
+            format!("{name}, {}", text(&value["phone_number"]))
+        }
+        "poll" => text(&value["question"]) + &titles(&value["options"], "text"),
+        "dice" => format!("{} {}", text(&value["emoji"]), value["value"]),
+        "game" => text(&value["title"]),
+        "checklist" => text(&value["title"]) + &titles(&value["tasks"], "text"),
+        "web_app_data" => text(&value["data"]),
+        _ => String::new(),
+    };
+    Some(match details.is_empty() {
+        true => format!("[{kind}]"),
+        false => format!("[{kind}: {details}]"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn everything_that_people_send_is_described() {
+        for (message, expected) in [
+            (
+                json!({"voice": {"file_id": "f", "duration": 3}}),
+                "[a voice message, 3 s]",
+            ),
+            (
+                json!({"video_note": {"file_id": "f", "duration": 3}}),
+                "[a video message, 3 s]",
+            ),
+            (
+                json!({"caption": "this?", "video": {"file_id": "f"}}),
+                "this?\n[a video]",
+            ),
+            (
+                json!({"audio": {"file_id": "f", "file_name": "a.mp3", "duration": 9}}),
+                "[an audio file: a.mp3, 9 s]",
+            ),
+            (
+                json!({"animation": {"file_id": "f"}, "document": {"file_id": "g"}}),
+                "[an animation]",
+            ),
+            (
+                json!({"sticker": {"file_id": "f", "emoji": "👍"}}),
+                "[a sticker: 👍]",
+            ),
+            (
+                json!({"document": {"file_id": "f", "file_name": "x.pdf"}}),
+                "[a file: x.pdf]",
+            ),
+            (
+                json!({"location": {"latitude": 48.4, "longitude": 10.0}}),
+                "[a location: 48.4, 10.0]",
+            ),
+            (
+                json!({"venue": {"title": "Inn", "address": "Street 1", "location": {"latitude": 1, "longitude": 2}}, "location": {"latitude": 1, "longitude": 2}}),
+                "[a place: Inn, Street 1: 1, 2]",
+            ),
+            (
+                json!({"contact": {"first_name": "Ada", "phone_number": "+49"}}),
+                "[a contact: Ada, +49]",
+            ),
+            (
+                json!({"poll": {"question": "Lunch?", "options": [{"text": "yes"}, {"text": "no"}]}}),
+                "[a poll: Lunch?\n- yes\n- no]",
+            ),
+            (
+                json!({"dice": {"emoji": "🎲", "value": 4}}),
+                "[a dice: 🎲 4]",
+            ),
+            (json!({"story": {"id": 1}}), "[a story]"),
+            (json!({"text": "hi"}), "hi"),
+            (json!({"new_chat_title": "t"}), ""),
+            (Value::Null, ""),
+        ] {
+            assert_eq!(of(&message).text, expected, "{message}");
+        }
+        let voice = json!({"voice": {"file_id": "f", "mime_type": "audio/ogg", "file_size": 9}});
+        let file = of(&voice).media.unwrap().file.unwrap();
+        assert_eq!((file.place.as_str(), file.bytes), ("f", Some(9)));
+    }
+}

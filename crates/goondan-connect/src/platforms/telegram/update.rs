@@ -1,0 +1,331 @@
+//! Updates of Telegram: messages of people, presses of buttons, and everything else.
+
+use serde_json::{Value, json};
+
+use super::content::{self, MessageContent};
+use crate::channel_approvals::{ButtonPress, parse_button};
+use crate::event::{EventSender, PlatformEvent, lines, plain, quoted};
+use crate::platforms::IgnoredUpdate;
+
+/// Id of the general topic of a forum. Messages to it must not name a topic.
+const GENERAL_TOPIC_ID: i64 = 1;
+
+/// An update.
+pub(super) enum TelegramUpdate {
+    Message(Box<PlatformEvent>),
+    /// A press of an approval button.
+    Press(Box<ButtonPress>),
+    Ignored(IgnoredUpdate),
+}
+
+impl TelegramUpdate {
+    /// Parses an update.
+    pub(super) fn read(update: &Value) -> TelegramUpdate {
+        if let Some(press) = press(update) {
+            return TelegramUpdate::Press(Box::new(press));
+        }
+        match event(update) {
+            Ok(event) => TelegramUpdate::Message(Box::new(event)),
+            Err(ignored) => TelegramUpdate::Ignored(ignored),
+        }
+    }
+}
+
+/// Returns the album of an update.
+pub(super) fn album(update: &Value) -> Option<&Value> {
+    update.pointer("/message/media_group_id")
+}
+
+/// Merges the messages of each album into its first message.
+pub(super) fn merge_albums(
+    updates: impl IntoIterator<Item = TelegramUpdate>,
+) -> Vec<TelegramUpdate> {
+    let mut merged: Vec<TelegramUpdate> = Vec::new();
+    for update in updates {
+        let TelegramUpdate::Message(event) = update else {
+            merged.push(update);
+            continue;
+        };
+        let album = |event: &PlatformEvent| {
+            let id = event.properties.get("mediaGroupId")?.clone();
+            Some((event.key.clone(), id, event.sender.clone()))
+        };
+        let wanted = album(&event);
+        let first = merged.iter_mut().find_map(|earlier| match earlier {
+            TelegramUpdate::Message(first) if wanted.is_some() && album(first) == wanted => {
+                Some(first)
+            }
+            _ => None,
+        });
+        match first {
+            Some(first) => {
+                first.text = lines([first.text.as_str(), &event.text]);
+                first.files.extend(event.files);
+            }
+            None => merged.push(TelegramUpdate::Message(event)),
+        }
+    }
+    merged
+}
+
+/// Parses a press of an approval button.
+fn press(update: &Value) -> Option<ButtonPress> {
+    let query = update.get("callback_query")?;
+    let (allows, mark) = parse_button(query["data"].as_str()?)?;
+    let (from, chat) = (&query["from"], query.pointer("/message/chat/id")?.as_i64()?);
+    let sender = EventSender {
+        id: from["id"].as_i64()?.to_string(),
+        name: name(from),
+    };
+    Some(ButtonPress {
+        mark,
+        allows,
+        sender,
+        channel: chat.to_string(),
+        back: query["id"].clone(),
+    })
+}
+
+/// Parses a message of a person.
+pub(super) fn event(update: &Value) -> Result<PlatformEvent, IgnoredUpdate> {
+    let kind = update.as_object().into_iter().flatten();
+    let kind = kind.map(|(name, _)| name).find(|name| *name != "update_id");
+    let kind = kind.map_or("an update without content", String::as_str);
+    let ignored = |reason: &str| IgnoredUpdate::new(format!("{kind}{reason}"));
+    let (Some(id), Some(message)) = (update["update_id"].as_i64(), update.get("message")) else {
+        return Err(ignored(""));
+    };
+    let (from, chat) = (&message["from"], &message["chat"]);
+    let chat_id = chat["id"]
+        .as_i64()
+        .ok_or_else(|| ignored(" without a chat"))?;
+    let sender = sender(message).ok_or_else(|| ignored(" of a bot"))?;
+    let MessageContent { text, media } = content::of(message);
+    let (file_id, file) = media.map_or_else(Default::default, |media| (media.id, media.file));
+    if text.is_empty()
+        && let Some(service) = content::service(message)
+    {
+        return Err(ignored(&format!(": {service}")));
+    }
+    let thread = topic(message);
+    let facts = [
+        ("chatId", &chat["id"]),
+        ("chatType", &chat["type"]),
+        ("messageId", &message["message_id"]),
+        ("threadId", &message["message_thread_id"]),
+        ("mediaGroupId", &message["media_group_id"]),
+        ("senderId", &from["id"]),
+        ("username", &from["username"]),
+        ("fileId", &file_id),
+    ];
+    let unsupported = text.is_empty().then(|| {
+        format!(
+            "its content is not supported ({})",
+            content::fields(message)
+        )
+    });
+    Ok(PlatformEvent {
+        name: "telegram_message".to_owned(),
+        id: id.to_string(),
+        text,
+        quoted: replied_to(message),
+        unsupported,
+        key: match thread {
+            Some(thread) => format!("telegram:{chat_id}:{thread}"),
+            None => format!("telegram:{chat_id}"),
+        },
+        properties: facts
+            .into_iter()
+            .filter_map(|(name, value)| Some((name.to_owned(), plain(value)?)))
+            .collect(),
+        sender: Some(sender).filter(|sender| !sender.id.is_empty()),
+        channel: Some(chat_id.to_string()),
+        // The sender did not write a forwarded message, nor the result of an inline bot.
+        quotes: ["forward_origin", "forward_date", "via_bot"]
+            .iter()
+            .any(|forwarded| message.get(forwarded).is_some()),
+        files: file.into_iter().collect(),
+        origin: Some(json!({"chat": chat_id, "thread": thread})),
+    })
+}
+
+/// Returns the topic of a message in a forum.
+fn topic(message: &Value) -> Option<i64> {
+    let thread = message["message_thread_id"].as_i64()?;
+    let is_topic = message["is_topic_message"].as_bool() == Some(true);
+    (is_topic && thread != GENERAL_TOPIC_ID).then_some(thread)
+}
+
+/// Returns the sender; `None` for a bot. Admins who write as their group, and people who write as
+/// their channel, appear as a bot with a `sender_chat`.
+fn sender(message: &Value) -> Option<EventSender> {
+    let (from, chat) = (&message["from"], &message["sender_chat"]);
+    let id = |of: &Value| of["id"].as_i64().map(|id| id.to_string());
+    if from["is_bot"].as_bool() != Some(true) {
+        return Some(EventSender {
+            id: id(from).unwrap_or_default(),
+            name: name(from),
+        });
+    }
+    let title = chat["title"].as_str().or(chat["username"].as_str());
+    Some(EventSender {
+        id: id(chat)?,
+        name: title.unwrap_or_default().to_owned(),
+    })
+}
+
+/// Returns the message that is replied to, or the selected part of it.
+fn replied_to(message: &Value) -> String {
+    let replied = [&message["reply_to_message"], &message["external_reply"]]
+        .into_iter()
+        .find(|replied| replied.is_object())
+        .unwrap_or(&Value::Null);
+    let part = message.pointer("/quote/text").and_then(Value::as_str);
+    let words = match part {
+        Some(part) => part.to_owned(),
+        None => content::of(replied).text,
+    };
+    let author = name(&replied["from"]);
+    let origin = match author.as_str() {
+        "" => "in reply to a message".to_owned(),
+        author => format!("in reply to a message of {author}"),
+    };
+    quoted(&origin, &words)
+}
+
+/// Returns the full name of a user.
+pub(super) fn name(from: &Value) -> String {
+    let parts = ["first_name", "last_name"]
+        .iter()
+        .filter_map(|part| from[*part].as_str());
+    parts.collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(fields: Value) -> Value {
+        let mut message = json!({
+            "message_id": 9, "chat": {"id": -100, "type": "supergroup"},
+            "from": {"id": 7, "is_bot": false, "first_name": "Ada"},
+        });
+        let given = fields.as_object().unwrap().clone();
+        message.as_object_mut().unwrap().extend(given);
+        json!({"update_id": 5, "message": message})
+    }
+
+    #[test]
+    fn messages_of_people_are_events() {
+        let read = event(&message(json!({
+            "caption": "look", "message_thread_id": 3, "is_topic_message": true,
+            "photo": [{"file_id": "small"}, {"file_id": "large"}],
+        })))
+        .unwrap();
+        assert_eq!(read.text, "look\n[a photo]");
+        assert_eq!(read.key, "telegram:-100:3");
+        assert_eq!(read.properties["fileId"], "large");
+        assert_eq!(read.origin, Some(json!({"chat": -100, "thread": 3})));
+        for ignored in [
+            json!({"update_id": 1, "message": {"text": "x", "chat": {"id": 1}, "from": {"id": 2, "is_bot": true}}}),
+            json!({"update_id": 1, "edited_message": {"text": "x", "chat": {"id": 1}}}),
+            json!({"update_id": 1, "message": {"chat": {"id": 1}, "from": {"id": 2}, "new_chat_title": "t"}}),
+            json!({"message": {"text": "x", "chat": {"id": 1}}}),
+            json!(null),
+        ] {
+            assert!(event(&ignored).is_err(), "{ignored}");
+        }
+        let unknown = event(&message(json!({"hologram": {}}))).unwrap();
+        assert!(unknown.unsupported.unwrap().contains("hologram"));
+    }
+
+    #[test]
+    fn only_topics_have_conversations_of_their_own() {
+        for (fields, key) in [
+            (json!({"message_thread_id": 5}), "telegram:-100"),
+            (
+                json!({"message_thread_id": 1, "is_topic_message": true}),
+                "telegram:-100",
+            ),
+            (
+                json!({"message_thread_id": 2, "is_topic_message": true}),
+                "telegram:-100:2",
+            ),
+        ] {
+            let mut fields = fields;
+            fields["text"] = json!("x");
+            assert_eq!(event(&message(fields)).unwrap().key, key);
+        }
+    }
+
+    #[test]
+    fn an_admin_who_writes_as_the_group_is_a_person() {
+        let bot = json!({"id": 1_087_968_824, "is_bot": true, "first_name": "Group"});
+        let fields =
+            json!({"text": "hi", "from": bot, "sender_chat": {"id": -100, "title": "Ops"}});
+        let sender = event(&message(fields)).unwrap().sender.unwrap();
+        assert_eq!((sender.id.as_str(), sender.name.as_str()), ("-100", "Ops"));
+    }
+
+    #[test]
+    fn the_message_that_is_replied_to_is_quoted() {
+        let by = json!({"id": 8, "first_name": "Eve"});
+        let quoted = |fields: Value| {
+            let read = event(&message(fields)).unwrap();
+            (read.text, read.quoted)
+        };
+        for (fields, expected) in [
+            (
+                json!({"reply_to_message": {"text": "/approve 1", "from": by}}),
+                "[in reply to a message of Eve]\n/approve 1",
+            ),
+            (
+                json!({"reply_to_message": {"voice": {"file_id": "v", "duration": 3}}}),
+                "[in reply to a message]\n[a voice message, 3 s]",
+            ),
+            (
+                json!({"reply_to_message": {"text": "long text"}, "quote": {"text": "text"}}),
+                "[in reply to a message]\ntext",
+            ),
+            (
+                json!({"reply_to_message": {"forum_topic_created": {"name": "t"}}}),
+                "",
+            ),
+        ] {
+            let mut fields = fields;
+            fields["text"] = json!("why?");
+            assert_eq!(quoted(fields), ("why?".to_owned(), expected.to_owned()));
+        }
+    }
+
+    #[test]
+    fn an_album_is_one_event() {
+        let photo = |id: &str, caption: Option<&str>, album: &str| {
+            let photo = json!([{"file_id": id}]);
+            let fields = json!({"photo": photo, "media_group_id": album, "caption": caption});
+            TelegramUpdate::read(&message(fields))
+        };
+        let text = TelegramUpdate::read(&message(json!({"text": "other"})));
+        let merged = merge_albums([
+            photo("1", Some("compare"), "g"),
+            text,
+            photo("2", None, "g"),
+            photo("3", None, "h"),
+        ]);
+        let texts: Vec<_> = merged
+            .iter()
+            .map(|update| match update {
+                TelegramUpdate::Message(event) => (event.text.as_str(), event.files.len()),
+                _ => ("", 0),
+            })
+            .collect();
+        assert_eq!(
+            texts,
+            [
+                ("compare\n[a photo]\n[a photo]", 2),
+                ("other", 0),
+                ("[a photo]", 1)
+            ]
+        );
+    }
+}
