@@ -411,11 +411,14 @@ fn existing_folder(folder: &Path) -> Result<PathBuf, CliError> {
 
 /// Returns the error of variables that can't be read.
 fn unusable_variables(problem: &Diagnostic) -> CliError {
-    let error = CliError::configuration(problem.message.clone());
     CliError {
         suggestion: problem.suggestion.clone(),
         diagnostics: as_json(std::slice::from_ref(problem)).into(),
-        ..error
+        ..CliError::new(
+            CommandExit::Configuration,
+            problem.code,
+            problem.message.clone(),
+        )
     }
 }
 

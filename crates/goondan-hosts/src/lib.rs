@@ -43,5 +43,7 @@ mod source;
 mod wire;
 
 pub use programs::{HostProgram, HostPrograms, RunningHost, RuntimeStreams};
-pub use runtimes::{RuntimeFound, found, installed, problem};
+pub use runtimes::{
+    RuntimeFound, found, installed, problem, program_version, reads_typescript, typescript_problem,
+};
 pub use source::ScriptModules;

@@ -2,8 +2,9 @@
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
-use goondan_spec::kinds::{ScriptModule, ScriptRuntime};
+use goondan_spec::kinds::{ScriptLanguage, ScriptModule, ScriptRuntime};
 
 /// A runtime that is installed on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,6 +67,53 @@ pub fn problem(module: &ScriptModule, root: &Path) -> Option<(String, String)> {
         message,
         format!("{first}; `gdn doctor` lists the installed runtimes"),
     ))
+}
+
+/// Returns the reason why the runtime of `module` can't read TypeScript, and a suggestion, as
+/// sentences without their ends. Starts Node.js to get its version.
+pub fn typescript_problem(module: &ScriptModule, root: &Path) -> Option<(String, String)> {
+    if module.language != ScriptLanguage::TypeScript {
+        return None;
+    }
+    let node = found(module, root).filter(|found| found.runtime == ScriptRuntime::Node)?;
+    let version = program_version(&node.program).filter(|version| !reads_typescript(version))?;
+    Some((
+        format!("Node.js {version} can't run `{}`, which is TypeScript", module.path),
+        "install Bun, or Node.js 24 or newer; `gdn doctor` lists the installed runtimes".to_owned(),
+    ))
+}
+
+/// Returns whether this version of Node.js strips types by default.
+pub fn reads_typescript(version: &str) -> bool {
+    let mut numbers = version
+        .split('.')
+        .map(|number| number.parse::<u32>().unwrap_or_default());
+    match (
+        numbers.next().unwrap_or_default(),
+        numbers.next().unwrap_or_default(),
+    ) {
+        (22, minor) => minor >= 18,
+        (23, minor) => minor >= 6,
+        (major, _) => major > 23,
+    }
+}
+
+/// Returns the version that a program prints for `--version`, without a leading `v`; `None` if the
+/// program can't be run or prints no version.
+pub fn program_version(program: &Path) -> Option<String> {
+    let output = Command::new(program)
+        .arg("--version")
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .output()
+        .ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    let word = text
+        .lines()
+        .next()?
+        .split_ascii_whitespace()
+        .find(|word| word.contains(|c: char| c.is_ascii_digit()))?;
+    Some(word.trim_start_matches('v').to_owned())
 }
 
 /// Lists all runtimes by display name, with the program if installed. Starts no program.
@@ -158,4 +206,20 @@ fn is_program(file: &Path) -> bool {
 #[cfg(not(unix))]
 fn is_program(file: &Path) -> bool {
     file.is_file()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn node_removes_types_since_its_versions_of_2025() {
+        let reads = |versions: &[&str]| versions.iter().all(|version| reads_typescript(version));
+        assert!(reads(&["22.18.0", "23.6.1", "24.0.0", "100.1"]));
+        assert!(
+            !["20.20.2", "22.17.9", "23.5.0", "(unknown version)"]
+                .iter()
+                .any(|old| reads_typescript(old))
+        );
+    }
 }

@@ -1,6 +1,6 @@
 //! The validated bundle, on which all later stages build.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,6 +13,7 @@ use crate::kinds::{
     Agent, Connection, Connector, ConnectorManifest, Extension, Model, Package, Swarm, Tool,
     ToolBuild, ToolManifest,
 };
+use crate::text::count;
 use crate::{JsonObject, Kind, ResourceId};
 
 /// Built-in package `@goondan/base`, provided by the caller.
@@ -159,6 +160,41 @@ impl Bundle {
     /// Returns the Package document, if there is one.
     pub fn package(&self) -> Option<&Resource<Package>> {
         self.resources.package.as_deref()
+    }
+
+    /// Counts the project's own resources, such as `1 model, 3 agents, 1 swarm in 2 files`.
+    pub fn inventory(&self) -> String {
+        let mut files = BTreeSet::new();
+        let counts = [
+            self.own(&self.resources.models, &mut files, "model"),
+            self.own(&self.resources.agents, &mut files, "agent"),
+            self.own(&self.resources.tools, &mut files, "tool"),
+            self.own(&self.resources.extensions, &mut files, "extension"),
+            self.own(&self.resources.connectors, &mut files, "connector"),
+            self.own(&self.resources.connections, &mut files, "connection"),
+            self.own(&self.resources.swarms, &mut files, "swarm"),
+        ];
+        let counts: Vec<String> = counts.into_iter().flatten().collect();
+        match counts.is_empty() {
+            true => "no resources".to_owned(),
+            false => format!("{} in {}", counts.join(", "), count(files.len(), "file")),
+        }
+    }
+
+    /// Counts the project's own resources of one kind and collects their files.
+    fn own<'b, T>(
+        &'b self,
+        resources: &'b Resources<T>,
+        files: &mut BTreeSet<&'b str>,
+        kind: &str,
+    ) -> Option<String> {
+        let origins = resources.values().filter_map(|one| one.origin.as_ref());
+        let own: Vec<&str> = origins
+            .map(|(file, _)| file.as_str())
+            .filter(|file| self.package_of(file).is_none())
+            .collect();
+        files.extend(&own);
+        (!own.is_empty()).then(|| count(own.len(), kind))
     }
 
     /// Returns all models.

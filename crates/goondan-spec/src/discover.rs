@@ -40,6 +40,11 @@ const SKIPPED_DIRS: [&str; 3] = ["dist", "node_modules", "target"];
 const MAX_GITIGNORE_BYTES: u64 = 1024 * 1024;
 /// Maximum number of remembered YAML files without resources.
 const MAX_UNREAD_FILES: usize = 1_000;
+/// Start of the `apiVersion` of each resource.
+const API_GROUP: &str = "goondan.ai/";
+/// Limits of the search for resources in files that are not read.
+const MAX_SCANNED_BYTES: u64 = 64 * 1024;
+const MAX_SCANNED_FILES: usize = 200;
 /// Maximum directory depth of a bundle.
 const MAX_DIRECTORY_DEPTH: usize = 64;
 
@@ -83,6 +88,40 @@ pub(crate) fn discover_all(files: &dyn FileAccess, root: &Path) -> Vec<String> {
     walk.folder("", &[], 0);
     walk.found.files.sort_unstable();
     walk.found.files
+}
+
+/// Returns the YAML files of the project that contain resources but are not read, because of their
+/// names. Test cases and other projects below the root are no such files.
+pub fn unread_resource_files(files: &dyn FileAccess, root: &Path) -> Vec<String> {
+    let found = discover(files, root);
+    let is_of_project = |file: &&String| {
+        !file.contains(".case.") && !found.nested.iter().any(|nested| is_beside(nested, file))
+    };
+    let has_resources = |file: &&String| {
+        let bytes = files.read(&root.join(file), MAX_SCANNED_BYTES);
+        bytes.is_ok_and(|bytes| {
+            let text = String::from_utf8_lossy(&bytes);
+            text.lines().any(|line| {
+                line.strip_prefix("apiVersion:")
+                    .is_some_and(|version| version.contains(API_GROUP))
+            })
+        })
+    };
+    let candidates = found.unread.iter().filter(is_of_project);
+    let mut unread: Vec<String> = candidates
+        .take(MAX_SCANNED_FILES)
+        .filter(has_resources)
+        .cloned()
+        .collect();
+    unread.sort_unstable();
+    unread
+}
+
+/// Returns true if `file` is in the directory of `manifest`, or below it.
+fn is_beside(manifest: &str, file: &str) -> bool {
+    manifest
+        .rsplit_once('/')
+        .is_some_and(|(folder, _)| file.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/')))
 }
 
 struct DiscoveryWalk<'f> {
@@ -395,6 +434,22 @@ mod tests {
                 "{file}"
             );
         }
+    }
+
+    #[test]
+    fn resources_in_files_with_other_names_are_found() {
+        let resource = "# team\napiVersion: goondan.ai/v1\nkind: Agent\n";
+        let files = MemoryFiles::new()
+            .file("/p/goondan.yaml", "")
+            .file("/p/team.yaml", resource)
+            .file("/p/config/more.yml", resource)
+            .file("/p/agents.yaml", resource)
+            .file("/p/deploy.yaml", "apiVersion: v1\nkind: Pod\n")
+            .file("/p/tests/a.case.yaml", resource)
+            .file("/p/other/goondan.yaml", "")
+            .file("/p/other/team.yaml", resource);
+        let unread = unread_resource_files(&files, Path::new("/p"));
+        assert_eq!(unread, ["config/more.yml", "team.yaml"]);
     }
 
     #[test]

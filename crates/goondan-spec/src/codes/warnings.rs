@@ -20,6 +20,16 @@ codes! {
             directory.",
         more: Some("skills.md#agentsmd"),
     }
+    /// A file with resources is not read.
+    UNREAD_FILE = "W_CONFIG_UNREAD_FILE" {
+        why: "A YAML file contains resources, but `gdn` does not read it because of its name. `gdn` \
+            reads files named after a kind of resource, such as `agents.yaml`, and all YAML files \
+            in directories with such names.",
+        example: shell("mv team.yaml somewhere/\n", "mv team.yaml agents.yaml\n"),
+        next: "Rename the file, for example to `agents.yaml`, or move it to a directory named \
+            `resources`. If it is not part of the project, move it out of the project directory.",
+        more: Some("yaml.md#files"),
+    }
     /// A secret is too short to be masked everywhere.
     SHORT_SECRET = "W_CONFIG_SHORT_SECRET" {
         why: "`gdn` masks secrets in tool results, events and logs. Short values also appear by \

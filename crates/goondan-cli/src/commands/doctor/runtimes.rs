@@ -1,9 +1,7 @@
 //! Checks of the runtimes for tools in JavaScript, TypeScript and Python.
 
-use std::path::Path;
-use std::process::{Command, Stdio};
-
 use goondan::spec::{Bundle, Code};
+use goondan::start::checks::{program_version, reads_typescript};
 
 use super::{CheckStatus, HealthCheck, check};
 
@@ -86,54 +84,5 @@ pub(in crate::commands) fn typescript_problem() -> Option<String> {
         (None, None) => program("Deno")
             .is_none()
             .then(|| "Nothing on this machine runs TypeScript".to_owned()),
-    }
-}
-
-/// Returns whether this version of Node.js strips types by default.
-fn reads_typescript(version: &str) -> bool {
-    let mut numbers = version
-        .split('.')
-        .map(|number| number.parse::<u32>().unwrap_or_default());
-    match (
-        numbers.next().unwrap_or_default(),
-        numbers.next().unwrap_or_default(),
-    ) {
-        (22, minor) => minor >= 18,
-        (23, minor) => minor >= 6,
-        (major, _) => major > 23,
-    }
-}
-
-/// Returns the version that a program prints for `--version`, without a leading `v`; `None` if the
-/// program can't be run or prints no version.
-fn program_version(program: &Path) -> Option<String> {
-    let output = Command::new(program)
-        .arg("--version")
-        .stdin(Stdio::null())
-        .stderr(Stdio::null())
-        .output()
-        .ok()?;
-    let text = String::from_utf8(output.stdout).ok()?;
-    let word = text
-        .lines()
-        .next()?
-        .split_ascii_whitespace()
-        .find(|word| word.contains(|c: char| c.is_ascii_digit()))?;
-    Some(word.trim_start_matches('v').to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn node_removes_types_since_its_versions_of_2025() {
-        let reads = |versions: &[&str]| versions.iter().all(|version| reads_typescript(version));
-        assert!(reads(&["22.18.0", "23.6.1", "24.0.0", "100.1"]));
-        assert!(
-            !["20.20.2", "22.17.9", "23.5.0", "(unknown version)"]
-                .iter()
-                .any(|old| reads_typescript(old))
-        );
     }
 }

@@ -6,10 +6,12 @@ use clap::{Args, ValueEnum};
 use goondan::internal::DEFER_TOKENS;
 use goondan::internal::render;
 use goondan::spec::kinds::Agent;
-use goondan::spec::{Bundle, Code, Diagnostic, Resource, ResourceId};
-use goondan::{StateRoot, Swarm};
+use goondan::spec::{Bundle, Code, Diagnostic, Environment, Resource, ResourceId};
+use goondan::start::checks::{startability, typescript_problems, unread_files};
+use goondan::{Project, StateRoot, Swarm};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::commands::mcp::{ProjectMcpServers, reach};
@@ -87,18 +89,21 @@ pub(crate) async fn run(
     }
     let mut diagnostics = project.diagnostics.clone();
     let trust = TrustSettings::new(state_root, false);
+    diagnostics.extend(unread_files(&project.root));
     match trust.environment(&project.root) {
-        Ok(environment) => diagnostics.extend(goondan::check(&project, &environment)),
+        Ok(environment) => {
+            diagnostics.extend(goondan::check(&project, &environment));
+            extend_new(&mut diagnostics, start_problems(&project, &environment, state_root).await);
+        }
         Err(problem) => diagnostics.push(problem),
+    }
+    if !trust.is_given(&project.root)? {
+        mention_unread_variables(&project.root, &mut diagnostics);
     }
     if let (true, Some(bundle)) = (args.open, project.bundle.clone()) {
         trust.require(&project, output)?;
         let library_problems = library_diagnostics(&bundle, state_root).await;
-        let new_problems: Vec<Diagnostic> = library_problems
-            .into_iter()
-            .filter(|problem| !is_reported(&diagnostics, problem))
-            .collect();
-        diagnostics.extend(new_problems);
+        extend_new(&mut diagnostics, library_problems);
     }
     if let (true, Some(bundle)) = (args.connect, project.bundle.clone()) {
         trust.require(&project, output)?;
@@ -111,6 +116,11 @@ pub(crate) async fn run(
         DiagnosticFormat::Pretty
     });
     match format {
+        DiagnosticFormat::Pretty if diagnostics.is_empty() => {
+            let bundle = project.bundle.as_ref();
+            let inventory = bundle.map(|bundle| format!(": {}", bundle.inventory()));
+            output.piece(&format!("No problems{}.\n", inventory.unwrap_or_default()))
+        }
         DiagnosticFormat::Pretty => output.piece(&render::pretty(
             diagnostics,
             &project.sources,
@@ -147,15 +157,52 @@ async fn library_diagnostics(bundle: &Arc<Bundle>, state_root: &StateRoot) -> Ve
         let builder = tool_host::command()
             .into_iter()
             .fold(builder, |builder, host| builder.tool_host(host));
-        let problems = builder.open_to_check().await;
-        diagnostics.extend(
-            problems
-                .into_iter()
-                .filter(|problem| !is_reported(&diagnostics, problem))
-                .collect::<Vec<_>>(),
-        );
+        extend_new(&mut diagnostics, builder.open_to_check().await);
     }
     diagnostics
+}
+
+/// Returns the problems that a start of the swarms would report. Nothing of the project is run.
+async fn start_problems(
+    project: &Project,
+    environment: &Environment,
+    state_root: &StateRoot,
+) -> Vec<Diagnostic> {
+    let Some(bundle) = &project.bundle else {
+        return Vec::new();
+    };
+    let mut problems = startability(bundle, environment, state_root).await;
+    problems.extend(typescript_problems(bundle));
+    problems
+}
+
+/// Adds to each missing variable that the environment files of an untrusted project are not read.
+fn mention_unread_variables(root: &Path, diagnostics: &mut [Diagnostic]) {
+    let Some(file) = [".env.local", ".env"]
+        .into_iter()
+        .find(|file| root.join(file).exists())
+    else {
+        return;
+    };
+    let missing = diagnostics
+        .iter_mut()
+        .filter(|problem| matches!(problem.code, Code::ENV_MISSING | Code::NOT_READY));
+    for suggestion in missing.filter_map(|problem| problem.suggestion.as_mut()) {
+        let end = suggestion.trim_end_matches('.').len();
+        suggestion.truncate(end);
+        suggestion.push_str(&format!(
+            "; `{file}` is only read in a trusted project: run `gdn trust`"
+        ));
+    }
+}
+
+/// Adds the problems that are not reported yet.
+fn extend_new(diagnostics: &mut Vec<Diagnostic>, problems: Vec<Diagnostic>) {
+    for problem in problems {
+        if !is_reported(diagnostics, &problem) {
+            diagnostics.push(problem);
+        }
+    }
 }
 
 /// Returns whether `known` already contains the problem, at any position.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use goondan_models::{missing_key, model_problem};
 use goondan_spec::kinds::{ConnectorEntry, ExtensionEntry, Model, ScriptModule, Tool, ToolEntry};
-use goondan_spec::{Bundle, Code, Diagnostic, Environment, Resource, ResourceId};
+use goondan_spec::{Bundle, Code, Diagnostic, Environment, Resource, ResourceId, Severity};
 use goondan_tools::{EntryFault, config_fault, entry_fault};
 
 use crate::adapters::connectors::unusable;
@@ -22,13 +22,17 @@ pub(super) fn check(bundle: &Bundle, environment: &Environment) -> Vec<Diagnosti
         let model_error =
             model_problem(model, bundle.root()).map(|error| (Code::SCHEMA_INVALID, error));
         let (code, error) =
-            model_error.or_else(|| Some((Code::NOT_READY, missing_key(model, environment)?)))?;
+            model_error.or_else(|| Some((Code::ENV_MISSING, missing_key(model, environment)?)))?;
         let problem = ReadinessProblem {
             code,
             message: error.message.clone(),
             suggestion: error.suggestion.clone(),
         };
-        let diagnostic = problem.of(model, "spec", models.contains(&model.id), "model");
+        let mut diagnostic = problem.of(model, "spec", models.contains(&model.id), "model");
+        if code == Code::ENV_MISSING {
+            // Another machine may have the key.
+            diagnostic.severity = Severity::Warning;
+        }
         Some(error.locate(diagnostic, bundle, &model.id))
     });
     let of_tools = bundle.tools().values().filter_map(|tool| {
@@ -132,18 +136,66 @@ impl ReadinessProblem {
             format!(" No agent uses the {what}.")
         };
         let code = if is_used { self.code } else { Code::NOT_READY };
-        let mut diagnostic = Diagnostic::new(
-            code,
-            format!("{}.{unused}", self.message.trim_end_matches('.')),
-        )
-        .of(&resource.id)
-        .field(field);
-        diagnostic.suggestion = self.suggestion;
+        let diagnostic = ReadinessProblem { code, ..self }.diagnostic(unused);
+        let diagnostic = diagnostic.of(&resource.id).field(field);
         match &resource.origin {
             Some((file, at)) => diagnostic.in_file(file.clone()).at(*at),
             None => diagnostic,
         }
     }
+
+    /// Returns the diagnostic without a position. `addition` follows the message.
+    fn diagnostic(self, addition: String) -> Diagnostic {
+        let message = format!("{}.{addition}", self.message.trim_end_matches('.'));
+        Diagnostic {
+            suggestion: self.suggestion,
+            ..Diagnostic::new(self.code, message)
+        }
+    }
+}
+
+/// Returns a warning for each handler file whose runtime can't read TypeScript.
+pub(super) fn typescript(bundle: &Bundle) -> Vec<Diagnostic> {
+    let problem = |id: &ResourceId, module: &ScriptModule| {
+        let (message, remedy) = goondan_hosts::typescript_problem(module, bundle.root())?;
+        let problem = ReadinessProblem {
+            code: Code::NOT_READY,
+            message: format!("{id}: {message}"),
+            suggestion: Some(remedy),
+        };
+        let mut diagnostic = problem.diagnostic(String::new()).of(id).field("spec.entry");
+        diagnostic.position = bundle.place(id, "spec.entry");
+        Some(diagnostic)
+    };
+    let of_tools = bundle.tools().values().filter_map(|tool| match &tool.spec.entry {
+        ToolEntry::Module(module) => Some((problem(&tool.id, module)?, &tool.origin)),
+        _ => None,
+    });
+    let of_extensions = bundle.extensions().values().filter_map(|extension| {
+        match &extension.spec.entry {
+            ExtensionEntry::Module(module) => {
+                Some((problem(&extension.id, module)?, &extension.origin))
+            }
+            ExtensionEntry::Builtin(_) | ExtensionEntry::Library(_) => None,
+        }
+    });
+    let of_connectors = bundle.connectors().values().filter_map(|connector| {
+        match &connector.spec.entry {
+            ConnectorEntry::Module(module) => {
+                Some((problem(&connector.id, module)?, &connector.origin))
+            }
+            ConnectorEntry::Builtin(_) | ConnectorEntry::Library(_) => None,
+        }
+    });
+    let all = of_tools.chain(of_extensions).chain(of_connectors);
+    all.map(|(mut diagnostic, origin)| {
+        if let Some((file, at)) = origin {
+            diagnostic.file = Some(file.clone());
+            diagnostic.position = diagnostic.position.or(Some(*at));
+        }
+        diagnostic
+    })
+    .collect()
 }
 
 /// Returns the reason why a handler file cannot run here. It is not started.

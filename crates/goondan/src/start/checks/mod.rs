@@ -2,6 +2,8 @@
 
 mod availability;
 mod caller_permissions;
+mod startability;
+mod unread_files;
 
 use std::sync::Arc;
 
@@ -12,16 +14,30 @@ use goondan_spec::{Bundle, Diagnostic, Environment, Resource, ResourceId};
 
 use crate::start::project::Project;
 
+pub use goondan_hosts::{program_version, reads_typescript};
+pub use startability::startability;
+pub use unread_files::unread_files;
+
 /// Runs all static checks of a project with valid YAML. Nothing of it is run or opened. Variables
 /// are read from `environment`.
 pub fn check(project: &Project, environment: &Environment) -> Vec<Diagnostic> {
     let Some(bundle) = &project.bundle else {
         return Vec::new();
     };
-    let mut diagnostics = caller_permissions::check(bundle);
-    diagnostics.extend(availability::check(bundle, environment));
+    let mut diagnostics: Vec<Diagnostic> = startability::missing_swarm(bundle).into_iter().collect();
+    diagnostics.extend(startability::missing_variables(bundle, environment));
+    let reported: Vec<_> = diagnostics.iter().map(|problem| problem.resource.clone()).collect();
+    diagnostics.extend(caller_permissions::check(bundle));
+    let unavailable = availability::check(bundle, environment).into_iter();
+    diagnostics.extend(unavailable.filter(|problem| !reported.contains(&problem.resource)));
     diagnostics.extend(bundle.short_secrets(environment));
     diagnostics
+}
+
+/// Returns a warning for each handler file in TypeScript whose runtime can't read TypeScript. Starts
+/// the runtime to get its version.
+pub fn typescript_problems(bundle: &Bundle) -> Vec<Diagnostic> {
+    availability::typescript(bundle)
 }
 
 /// Returns the runtimes of handler files, each with its installed program. Programs inside the
