@@ -125,12 +125,16 @@ impl Serving {
         Ok(())
     }
 
-    /// Waits for the next line of output.
+    /// Waits for the next line of output. Lines that only confirm an input are skipped.
     pub fn next_line(&mut self) -> anyhow::Result<&str> {
-        self.line.clear();
-        let read = self.results.read_line(&mut self.line)?;
-        anyhow::ensure!(read > 0, "the swarm ended before its last result");
-        Ok(&self.line)
+        loop {
+            self.line.clear();
+            let read = self.results.read_line(&mut self.line)?;
+            anyhow::ensure!(read > 0, "the swarm ended before its last result");
+            if !self.line.starts_with(r#"{"type":"accepted""#) {
+                return Ok(&self.line);
+            }
+        }
     }
 
     /// Tells it to look at its project anew, as `gdn reload` does.

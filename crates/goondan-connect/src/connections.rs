@@ -147,6 +147,8 @@ impl Connections {
                 .unwrap_or_else(PoisonError::into_inner)
                 .take(),
         );
+        // Messages of open approval requests keep their buttons for the next start.
+        self.inner.shared.asking.end();
         let running = {
             let mut table = self.inner.table();
             table.is_stopped = true;

@@ -86,6 +86,12 @@ impl ActivityTracker {
         self.asked.borrow().open > 0
     }
 
+    /// Returns `true` if only approvals can continue this work: one is pending, and no other call
+    /// runs.
+    pub(crate) fn waits_for_approval(&self) -> bool {
+        self.is_asked() && self.below().iter().all(|life| life.is_asked())
+    }
+
     /// Returns the total time with a pending approval.
     pub(crate) fn approval_time(&self) -> Duration {
         self.asked.borrow().total()
@@ -308,14 +314,21 @@ impl ActivityRegistry {
 
     /// Returns true if an approval is pending in an instance or in work that it waits for.
     pub(crate) fn is_asked(&self, id: &InstanceId) -> bool {
+        self.get(id).is_some_and(|life| life.is_asked())
+    }
+
+    /// Returns true if only approvals can continue the turn of an instance.
+    pub(crate) fn waits_for_approval(&self, id: &InstanceId) -> bool {
+        self.get(id).is_some_and(|life| life.waits_for_approval())
+    }
+
+    /// Returns the activity of an instance in use.
+    fn get(&self, id: &InstanceId) -> Option<Arc<ActivityTracker>> {
         let instances = self
             .instances
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        instances
-            .get(id)
-            .and_then(Weak::upgrade)
-            .is_some_and(|life| life.is_asked())
+        instances.get(id).and_then(Weak::upgrade)
     }
 }
 
@@ -395,6 +408,19 @@ mod tests {
         after(5).await;
         other.show();
         assert_eq!(waited.await.unwrap(), 15);
+    }
+
+    #[test]
+    fn a_turn_with_a_running_call_does_not_wait_only_for_approvals() {
+        let (turn, call) = (ActivityTracker::new(), ActivityTracker::new());
+        let asking = turn.ask();
+        assert!(turn.waits_for_approval());
+        let running = turn.wait_for(&call);
+        assert!(!turn.waits_for_approval());
+        let asked_below = call.ask();
+        assert!(turn.waits_for_approval());
+        drop((asked_below, running, asking));
+        assert!(!turn.waits_for_approval());
     }
 
     #[test]

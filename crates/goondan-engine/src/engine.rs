@@ -20,7 +20,9 @@ use crate::turn::budget::UsageTotals;
 use crate::turn::rate_limiter::RateLimiter;
 use goondan_core::event::{TurnError, UsageCost};
 use goondan_core::ids::InstanceId;
-use goondan_core::ports::approval::{ApprovalStore, SharedApprover};
+use goondan_core::ports::approval::{
+    ApprovalAnswer, ApprovalRequest, ApprovalStore, SharedApprover,
+};
 use goondan_core::ports::clock::Clock;
 use goondan_core::ports::model::TokenUsage;
 use goondan_core::ports::reload::ProjectReloader;
@@ -58,6 +60,8 @@ pub struct Engine {
     pub(crate) reloader: Option<Arc<dyn ProjectReloader>>,
     /// Set by a kill. No result that arrives afterwards is recorded.
     pub(crate) dead: AtomicBool,
+    /// Set when the swarm begins to stop. Approval requests then stay open for the next start.
+    pub(crate) stopping: AtomicBool,
     /// Connection to the leader, on a worker.
     pub(crate) uplink: Option<Arc<LeaderClient>>,
     /// Worker nodes, on a leader that accepts workers.
@@ -114,6 +118,16 @@ impl Engine {
             std::future::pending::<()>().await;
         }
         value
+    }
+
+    /// Requests an approval. Once the swarm stops, clients disconnect. That is not an answer, so the
+    /// request stays open, and the next start sends it again.
+    pub(crate) async fn request_approval(&self, request: ApprovalRequest) -> ApprovalAnswer {
+        let answer = self.approver.ask(request).await;
+        if answer == ApprovalAnswer::NobodyThere && self.stopping.load(Ordering::Acquire) {
+            std::future::pending::<()>().await;
+        }
+        answer
     }
 
     /// Returns an agent of the current generation; `None` if it has no such agent.

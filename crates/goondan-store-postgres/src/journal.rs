@@ -10,7 +10,8 @@ use async_trait::async_trait;
 use futures::future::BoxFuture;
 use goondan_core::ids::InstanceId;
 use goondan_core::ports::journal::{
-    EffectKind, EffectOutcome, InterruptionPolicy, TurnEffect, TurnJournal, TurnJournalStore,
+    EffectKind, EffectOutcome, InterruptionPolicy, JournalProgress, TurnEffect, TurnJournal,
+    TurnJournalStore,
 };
 use goondan_core::ports::store::StoreError;
 use serde::{Deserialize, Serialize};
@@ -114,11 +115,28 @@ pub(crate) struct JournalTable {
 
 struct StoredTurnEffects {
     turn_id: String,
-    /// Started effects, with outcomes if they finished.
-    effects: Mutex<HashMap<String, Option<Arc<Value>>>>,
+    effects: Mutex<HashMap<String, StartedEffect>>,
     /// The first model answer, held back until another record follows. Most turns end with this
     /// answer.
     held: Mutex<DeferredEffect>,
+}
+
+/// A started effect of a turn.
+#[derive(Clone)]
+struct StartedEffect {
+    kind: EffectKind,
+    may_repeat: bool,
+    outcome: Option<Arc<Value>>,
+}
+
+impl StartedEffect {
+    fn new(effect: &TurnEffect, outcome: Option<Arc<Value>>) -> Self {
+        StartedEffect {
+            kind: effect.kind,
+            may_repeat: effect.when_interrupted == InterruptionPolicy::RunAgain,
+            outcome,
+        }
+    }
 }
 
 #[derive(Default)]
@@ -190,7 +208,12 @@ impl JournalTable {
                     continue;
                 }
                 let entry: EffectEntry = decode("the journal of a turn", row.get(1))?;
-                effects.insert(entry.effect, entry.is_done.then_some(entry.outcome));
+                let started = StartedEffect {
+                    kind: entry.kind,
+                    may_repeat: entry.may_repeat,
+                    outcome: entry.is_done.then_some(entry.outcome),
+                };
+                effects.insert(entry.effect, started);
             }
             if strange && effects.is_empty() {
                 // The records belong to a finished turn.
@@ -280,7 +303,7 @@ struct PostgresJournal {
     instance: Key,
     running: Arc<StoredTurnEffects>,
     /// Effects recorded before the turn was resumed.
-    before: HashMap<String, Option<Arc<Value>>>,
+    before: HashMap<String, StartedEffect>,
 }
 
 impl PostgresJournal {
@@ -292,7 +315,7 @@ impl PostgresJournal {
         if is_once || matches!(effect.kind, EffectKind::ToolCall | EffectKind::Approval) {
             self.write(entry(effect, None), is_once).await?;
         }
-        locked(&self.running.effects).insert(effect.id.clone(), None);
+        locked(&self.running.effects).insert(effect.id.clone(), StartedEffect::new(effect, None));
         Ok(())
     }
 
@@ -303,7 +326,8 @@ impl PostgresJournal {
         effect: &TurnEffect,
         outcome: &Arc<Value>,
     ) -> Result<(), StoreError> {
-        locked(&self.running.effects).insert(effect.id.clone(), Some(Arc::clone(outcome)));
+        let started = StartedEffect::new(effect, Some(Arc::clone(outcome)));
+        locked(&self.running.effects).insert(effect.id.clone(), started);
         let entry = entry(effect, Some(outcome));
         if effect.kind == EffectKind::ModelCall && self.defer_write(&entry)? {
             return Ok(());
@@ -359,7 +383,7 @@ impl TurnJournal for PostgresJournal {
         effect: TurnEffect,
         work: BoxFuture<'_, Value>,
     ) -> Result<EffectOutcome<Arc<Value>>, StoreError> {
-        match self.before.get(&effect.id) {
+        match self.before.get(&effect.id).map(|started| &started.outcome) {
             Some(Some(value)) => {
                 return Ok(EffectOutcome::Done {
                     value: Arc::clone(value),
@@ -379,8 +403,16 @@ impl TurnJournal for PostgresJournal {
         })
     }
 
-    fn is_resumed(&self) -> bool {
-        !self.before.is_empty()
+    fn progress(&self) -> JournalProgress {
+        let (done, open): (Vec<_>, Vec<_>) = self
+            .before
+            .values()
+            .partition(|effect| effect.outcome.is_some());
+        let repeated = open.into_iter().filter(|effect| effect.may_repeat);
+        JournalProgress {
+            outcomes: done.len(),
+            repeated: repeated.map(|effect| effect.kind).collect(),
+        }
     }
 
     fn has_intent(&self, effect_id: &str) -> bool {
@@ -388,6 +420,8 @@ impl TurnJournal for PostgresJournal {
     }
 
     fn has_outcome(&self, effect_id: &str) -> bool {
-        matches!(self.before.get(effect_id), Some(Some(_)))
+        self.before
+            .get(effect_id)
+            .is_some_and(|effect| effect.outcome.is_some())
     }
 }

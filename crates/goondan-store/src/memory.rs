@@ -16,7 +16,8 @@ use goondan_core::event::RuntimeEvent;
 use goondan_core::ids::InstanceId;
 use goondan_core::message::{Message, MessageEvent};
 use goondan_core::ports::journal::{
-    EffectOutcome, InterruptionPolicy, TurnEffect, TurnJournal, TurnJournalStore,
+    EffectKind, EffectOutcome, InterruptionPolicy, JournalProgress, TurnEffect, TurnJournal,
+    TurnJournalStore,
 };
 use goondan_core::ports::store::{
     BaseChange, ConversationStore, DurabilityTicket, FinishedTurn, InstanceLease, InstanceMeta,
@@ -340,21 +341,35 @@ impl TurnJournalStore for MemoryStore {
 #[derive(Default)]
 struct MemoryTurnEffects {
     turn_id: String,
-    effects: HashMap<String, Option<Arc<Value>>>,
+    effects: HashMap<String, MemoryEffect>,
+}
+
+/// One effect of a turn.
+#[derive(Clone)]
+struct MemoryEffect {
+    kind: EffectKind,
+    may_repeat: bool,
+    outcome: Option<Arc<Value>>,
 }
 
 struct MemoryJournal {
     instance: InstanceId,
     /// Effects recorded before the turn was resumed.
-    recorded: HashMap<String, Option<Arc<Value>>>,
+    recorded: HashMap<String, MemoryEffect>,
     state: Arc<Mutex<MemoryState>>,
 }
 
 impl MemoryJournal {
     /// Records the state of an effect in the journal; `outcome` is `None` while the effect runs.
-    fn record(&self, effect_id: &str, outcome: Option<Arc<Value>>) {
+    fn record(&self, effect: &TurnEffect, outcome: Option<Arc<Value>>) {
         if let Some(recorded) = lock(&self.state).journals.get_mut(&self.instance) {
-            recorded.effects.insert(effect_id.to_owned(), outcome);
+            let may_repeat = effect.when_interrupted == InterruptionPolicy::RunAgain;
+            let entry = MemoryEffect {
+                kind: effect.kind,
+                may_repeat,
+                outcome,
+            };
+            recorded.effects.insert(effect.id.clone(), entry);
         }
     }
 }
@@ -366,7 +381,7 @@ impl TurnJournal for MemoryJournal {
         effect: TurnEffect,
         work: BoxFuture<'_, Value>,
     ) -> Result<EffectOutcome<Arc<Value>>, StoreError> {
-        match self.recorded.get(&effect.id) {
+        match self.recorded.get(&effect.id).map(|known| &known.outcome) {
             Some(Some(value)) => {
                 return Ok(EffectOutcome::Done {
                     value: Arc::clone(value),
@@ -376,18 +391,26 @@ impl TurnJournal for MemoryJournal {
             Some(None) if effect.when_interrupted == InterruptionPolicy::Report => {
                 return Ok(EffectOutcome::Interrupted);
             }
-            _ => self.record(&effect.id, None),
+            _ => self.record(&effect, None),
         }
         let value = Arc::new(work.await);
-        self.record(&effect.id, Some(Arc::clone(&value)));
+        self.record(&effect, Some(Arc::clone(&value)));
         Ok(EffectOutcome::Done {
             value,
             replayed: false,
         })
     }
 
-    fn is_resumed(&self) -> bool {
-        !self.recorded.is_empty()
+    fn progress(&self) -> JournalProgress {
+        let (done, open): (Vec<_>, Vec<_>) = self
+            .recorded
+            .values()
+            .partition(|effect| effect.outcome.is_some());
+        let repeated = open.into_iter().filter(|effect| effect.may_repeat);
+        JournalProgress {
+            outcomes: done.len(),
+            repeated: repeated.map(|effect| effect.kind).collect(),
+        }
     }
 
     fn has_intent(&self, effect_id: &str) -> bool {
@@ -395,6 +418,8 @@ impl TurnJournal for MemoryJournal {
     }
 
     fn has_outcome(&self, effect_id: &str) -> bool {
-        matches!(self.recorded.get(effect_id), Some(Some(_)))
+        self.recorded
+            .get(effect_id)
+            .is_some_and(|effect| effect.outcome.is_some())
     }
 }

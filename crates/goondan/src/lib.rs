@@ -25,6 +25,7 @@ pub use goondan_tools::{HelperCommand, diff, enter as enter_sandbox, has_sandbox
 pub use adapters::mcp_servers::mcp_servers;
 pub use adapters::tool_stubs::ToolStubs;
 pub use approvals::broker::{ApprovalBroker, ApprovalEnd, ApprovalHandle, ApprovalListener};
+pub use goondan_engine::delivery::schedule::ScheduleTime;
 pub use goondan_engine::delivery::schedule::cron::CronSchedule;
 pub use goondan_engine::tooling::registry::{
     LazyTool, RegisteredTool, ToolCatalog, ToolLimits, ToolName, ToolRegistry,

@@ -1,7 +1,7 @@
 //! Machine-readable turn reports, and the exit code for each turn result.
 
 use goondan::ChainUsage;
-use goondan::event::{FinishReason, TurnError, TurnResult, UsageCost};
+use goondan::event::{FinishReason, INPUT_EVENT, TurnError, TurnResult, UsageCost};
 use goondan::ids::InstanceId;
 use goondan::ports::model::{ModelFinishReason, TokenUsage};
 use goondan::spec::Code;
@@ -18,7 +18,7 @@ use crate::exit::{CliError, CommandExit};
 pub(crate) struct TurnReport {
     #[serde(rename = "type")]
     kind: &'static str,
-    /// `id` of the input line.
+    /// Id of the input that began the turn: the `id` of its line, if it had one.
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<String>,
     /// Event type that caused the turn, if no input of this run did.
@@ -113,12 +113,14 @@ impl TurnReport {
     pub(crate) fn answer(answer: &UnpromptedAnswer<'_>, usage: Option<ChainUsage>) -> Self {
         let UnpromptedAnswer {
             instance,
+            event_id,
             cause,
             trace_id,
             result,
         } = *answer;
         let report = TurnReport::of("answer", instance, trace_id.to_owned(), result, usage);
         TurnReport {
+            id: (cause == INPUT_EVENT).then(|| event_id.to_owned()),
             cause: Some(cause.to_owned()),
             ..report
         }

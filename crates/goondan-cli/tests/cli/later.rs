@@ -256,15 +256,19 @@ fn a_question_that_comes_while_somebody_types_waits_for_enter() {
 
 #[cfg(unix)]
 #[test]
-fn a_question_whose_asker_is_gone_is_withdrawn() {
+fn a_question_that_comes_after_the_end_is_asked_at_the_next_start() {
     let (sandbox, mut person) = asking();
     person.write("/quit\r");
     sandbox.write("p/go", "");
-    person.read_until("Agent worker requests to call bash__exec");
-    person.read_until("[N]o: ");
-    // The time is over that turns have to end.
-    person.read_until("This approval request is withdrawn: the call was cancelled. Press Enter.");
-    person.write("y\r");
     assert_eq!(person.exit_code(), Some(0));
-    assert!(!sandbox.dir().join("p/x").exists(), "a late yes is no yes");
+    assert!(!sandbox.dir().join("p/x").exists());
+
+    let mut person = crate::person::Person::sit_down(&sandbox);
+    person.read_until("requests approval to call bash__exec");
+    person.write("\r");
+    person.read_until("[N]o: ");
+    person.write("y\r");
+    person.read_until("The worker found gold.");
+    person.write("/quit\r");
+    assert_eq!(person.exit_code(), Some(0));
 }

@@ -109,7 +109,7 @@ fn a_turn_may_finish() {
 }
 
 #[test]
-fn a_turn_that_takes_longer_than_the_grace_period_is_cancelled() {
+fn a_turn_that_takes_longer_than_the_grace_period_resumes_at_the_next_start() {
     let sandbox = scripted(STUCK);
     let model = "{provider: scripted, model: any, options: {script: script.yaml}}";
     let short =
@@ -119,13 +119,60 @@ fn a_turn_that_takes_longer_than_the_grace_period_is_cancelled() {
     running.until("step.started");
     running.signal("INT");
     running.until_ending();
-    assert_eq!(running.until("result")["finishReason"], "cancelled");
     let (code, stderr) = running.end();
     assert_eq!(code, Some(130));
     assert!(
-        stderr.contains("did not end within the grace period"),
+        stderr.contains("Interrupted before the turn ended."),
         "{stderr}"
     );
+
+    sandbox.write("p/script.yaml", ECHO);
+    let next = sandbox.gdn(&["run", "p", "--input", "second"]);
+    assert_eq!(next.ok(), "heard second\n");
+    assert!(
+        next.stderr.contains("a:main ended that turn: heard hi"),
+        "{next:#?}"
+    );
+}
+
+#[test]
+fn a_stop_keeps_an_approval_request_and_its_line() {
+    let call = "{id: c1, tool: bash__exec, args: {command: \"touch made\"}}";
+    let sandbox = scripted(&format!(
+        "rules:\n  - when: {{role: user}}\n    reply: {{calls: [{call}]}}\n  - when: {{role: tool}}\n    reply: {{text: done}}\n"
+    ));
+    let model = "{provider: scripted, model: any, options: {script: script.yaml}}";
+    let asking = "permissions: {default: ask}\n  workdir: project";
+    sandbox.write("p/goondan.yaml", &manifest(model, asking));
+    let stream = ["--input-format", "stream-json"];
+    let line = "{\"input\": \"go\", \"id\": \"order-1\"}\n";
+    let mut running = Running::start(&sandbox, &stream, line);
+    assert_eq!(running.until("accepted")["id"], "order-1");
+    let asked = running.until("approval.request")["approval"].clone();
+    running.signal("TERM");
+    assert_eq!(running.end().0, Some(143));
+    assert!(!sandbox.dir().join("p/made").exists());
+
+    // The same line again starts no second turn.
+    let mut resumed = Running::start(&sandbox, &stream, line);
+    assert_eq!(resumed.until("approval.request")["approval"], asked);
+    let answer = format!("{{\"approval\": {asked}, \"answer\": \"once\"}}\n");
+    let stdin = resumed.child.stdin.as_mut().unwrap();
+    stdin.write_all(answer.as_bytes()).unwrap();
+    let result = resumed.until("result");
+    assert_eq!(
+        (&result["id"], &result["response"]),
+        (&"order-1".into(), &"done".into())
+    );
+    assert!(sandbox.dir().join("p/made").exists());
+    resumed.signal("TERM");
+    assert_eq!(resumed.end().0, Some(143));
+
+    let mut again = Running::start(&sandbox, &stream, line);
+    assert_eq!(again.until("result")["response"], "done");
+    drop(again.child.stdin.take());
+    assert_eq!(again.events().filter(|event| event["type"] == "turn.started").count(), 0);
+    assert_eq!(again.end().0, Some(0));
 }
 
 #[test]

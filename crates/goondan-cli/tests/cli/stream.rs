@@ -26,15 +26,20 @@ fn each_line_is_answered_with_its_id() {
 ";
     let arguments = [&SERVE[..], &["--output-format", "json"]].concat();
     let outcome = sandbox.gdn_reading(&arguments, input);
-    let mut results = lines(outcome.ok());
+    let (mut results, accepted): (Vec<Value>, Vec<Value>) = lines(outcome.ok())
+        .into_iter()
+        .partition(|line| line["type"] == "result");
     results.sort_by_key(|result| result["response"].to_string());
     let told: Vec<_> = results
         .iter()
         .map(|result| (&result["id"], &result["instanceKey"], &result["response"]))
         .collect();
+    // A line without an id gets a generated one.
+    let generated = accepted.iter().find(|line| line["line"] == 4).unwrap();
+    assert_eq!(generated["type"], "accepted");
     let expected: [(Value, Value, Value); 3] = [
         ("first".into(), "main".into(), "heard one".into()),
-        (Value::Null, "main".into(), "heard three".into()),
+        (generated["id"].clone(), "main".into(), "heard three".into()),
         ("2".into(), "other".into(), "heard two".into()),
     ];
     assert_eq!(
@@ -54,6 +59,7 @@ fn a_bad_line_is_answered_with_an_error_and_the_next_one_works() {
     let outcome = sandbox.gdn_reading(&arguments, input);
     let (results, errors): (Vec<Value>, Vec<Value>) = lines(outcome.ok())
         .into_iter()
+        .filter(|line| line["type"] != "accepted")
         .partition(|line| line["type"] == "result");
     assert_eq!(results.len(), 1);
     assert_eq!(results[0]["response"], "heard good");
@@ -85,7 +91,8 @@ fn events_come_while_standard_input_is_open() {
             (&result["id"], &result["response"]),
             (&round.into(), &format!("heard {round}").into())
         );
-        assert_eq!(kinds.first().map(String::as_str), Some("turn.started"));
+        let of_turn = kinds.iter().find(|kind| *kind != "accepted");
+        assert_eq!(of_turn.map(String::as_str), Some("turn.started"));
         assert!(kinds.iter().any(|kind| kind == "text.delta"));
     }
     drop(stdin);
@@ -100,7 +107,8 @@ fn a_failed_turn_does_not_end_the_stream() {
     );
     let arguments = [&SERVE[..], &["--output-format", "json"]].concat();
     let outcome = sandbox.gdn_reading(&arguments, "{\"input\": \"bad\"}\n{\"input\": \"good\"}\n");
-    let results = lines(outcome.ok());
+    let mut results = lines(outcome.ok());
+    results.retain(|line| line["type"] == "result");
     assert_eq!(
         (&results[0]["finishReason"], &results[0]["error"]["status"]),
         (&"error".into(), &400.into())

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use chrono::{DateTime, SecondsFormat, Utc};
-use goondan::CronSchedule;
+use goondan::{CronSchedule, ScheduleTime};
 use goondan::adapters::connectors::BoundConnection;
 use goondan::internal::private_files;
 
@@ -59,8 +59,11 @@ impl PlatformConnector for CronConnector {
         let unusable = |error: std::io::Error| {
             format!("the time of the last scheduled event cannot be stored: {error}")
         };
+        let time = ScheduleTime::default();
+        let now = || time.now(runtime.now());
         let mut last = match read(&runtime.folder) {
-            Some(last) => last,
+            // A later time was stored before the clock was set back.
+            Some(last) => last.min(now()),
             None => {
                 let now = runtime.now();
                 write(&runtime.folder, now).map_err(unusable)?;
@@ -68,11 +71,11 @@ impl PlatformConnector for CronConnector {
             }
         };
         loop {
-            let Some(due) = self.due(last, runtime.now()) else {
+            let Some(due) = self.due(last, now()) else {
                 return std::future::pending().await;
             };
-            while runtime.now() < due {
-                runtime.clock.sleep_until(due).await;
+            while now() < due {
+                runtime.clock.sleep_until(time.on_clock(due)).await;
             }
             if let Err(error) = runtime
                 .accept(event(&runtime.bound.name, &self.text, due))

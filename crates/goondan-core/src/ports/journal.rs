@@ -40,8 +40,8 @@ pub trait TurnJournal: Send + Sync {
         effect: TurnEffect,
         work: BoxFuture<'_, Value>,
     ) -> Result<EffectOutcome<Arc<Value>>, StoreError>;
-    /// Returns whether any effect is recorded: the turn was interrupted and is resumed.
-    fn is_resumed(&self) -> bool;
+    /// Returns the progress that was recorded before the turn was resumed.
+    fn progress(&self) -> JournalProgress;
     /// Returns whether the beginning of the effect is recorded.
     fn has_intent(&self, effect_id: &str) -> bool;
     /// Returns whether the outcome of the effect is recorded.
@@ -88,6 +88,15 @@ impl dyn TurnJournal {
     }
 }
 
+/// Progress of an interrupted turn.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct JournalProgress {
+    /// Number of recorded outcomes, including those of [`EffectKind::Start`].
+    pub outcomes: usize,
+    /// Kinds of the effects that began, have no outcome, and run again in the resumed turn.
+    pub repeated: Vec<EffectKind>,
+}
+
 /// A side effect of a turn.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TurnEffect {
@@ -121,6 +130,9 @@ pub enum EffectKind {
     ExtensionState,
     /// Sends a request or a message of an extension to another agent.
     ExtensionQuestion,
+    /// Starts the turn again after the process ended during the turn. The outcome is the number of
+    /// recorded outcomes at that time.
+    Start,
 }
 
 /// Handling of an effect that began and has no outcome.

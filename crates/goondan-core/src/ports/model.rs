@@ -311,6 +311,8 @@ pub enum ModelErrorKind {
     Connection,
     /// The server refuses connections or is still loading its model.
     Starting,
+    /// The answer took longer than the time limit of a model call.
+    Deadline,
     /// The answer is not valid, for example HTML instead of JSON.
     Protocol,
     /// The account has no credit or quota left. A retry cannot help.
@@ -348,7 +350,9 @@ impl ModelErrorKind {
             | ModelErrorKind::SchemaRefused(_)
             | ModelErrorKind::ContextOverflow(_) => Code::MODEL_STATUS,
             ModelErrorKind::Declined => Code::MODEL_DECLINED,
-            ModelErrorKind::Connection | ModelErrorKind::Starting => Code::MODEL_CONNECTION,
+            ModelErrorKind::Connection | ModelErrorKind::Starting | ModelErrorKind::Deadline => {
+                Code::MODEL_CONNECTION
+            }
             ModelErrorKind::Protocol => Code::MODEL_PROTOCOL,
             ModelErrorKind::Configuration | ModelErrorKind::NoKey => Code::MODEL_CONFIGURATION,
         }
@@ -424,6 +428,7 @@ impl ModelError {
             | ModelErrorKind::SchemaRefused(_)
             | ModelErrorKind::ContextOverflow(_)
             | ModelErrorKind::Declined
+            | ModelErrorKind::Deadline
             | ModelErrorKind::Protocol
             | ModelErrorKind::Configuration
             | ModelErrorKind::NoKey => false,

@@ -164,8 +164,8 @@ impl WorkerRequestHandler {
                 self.reply(call, enter(Arc::clone(&self.engine), wanted))
             }
             LeaderRequest::Approve(request) => {
-                let approver = Arc::clone(&self.engine.approver);
-                self.reply(call, async move { approver.ask(request).await });
+                let engine = Arc::clone(&self.engine);
+                self.reply(call, async move { engine.request_approval(request).await });
             }
             LeaderRequest::Remember(grants) => {
                 self.reply(call, remember(Arc::clone(&self.engine), grants))

@@ -50,6 +50,9 @@ pub(crate) struct TurnAssignment {
     pub(crate) is_new: bool,
     /// The last turn of the instance ran on that node, so its caches of the instance are valid.
     pub(crate) is_home: bool,
+    /// An earlier process ended during the turn.
+    #[serde(default)]
+    pub(crate) is_interrupted: bool,
     pub(crate) joined: Vec<AgentEvent>,
     /// Remembered approvals.
     pub(crate) grants: Vec<ApprovalGrant>,

@@ -48,6 +48,7 @@ pub(crate) async fn run(
             None => match end_of_lost(&roster, &start).await {
                 Some(end) => return end,
                 None => {
+                    start.is_interrupted = true;
                     let id = &start.facts.instance;
                     tracing::info!(instance = %id, node, "the node of a turn has left the cluster; \
                         the turn resumes on another node");

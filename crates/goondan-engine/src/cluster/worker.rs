@@ -172,6 +172,9 @@ impl TurnWorker {
                     return;
                 },
             }
+            if self.is_detachable() {
+                return;
+            }
             let is_idle = self.running.is_empty();
             if let Some(leave) = self
                 .leave
@@ -181,6 +184,18 @@ impl TurnWorker {
                 leave.ask(&uplink);
             }
         }
+    }
+
+    /// Returns `true` if this node leaves and each of its turns waits for an approval. Those turns
+    /// resume on another node, which sends the requests again.
+    fn is_detachable(&self) -> bool {
+        let is_leaving = self.leave.as_ref().is_some_and(|leave| leave.is_known);
+        is_leaving
+            && !self.running.is_empty()
+            && self
+                .running
+                .values()
+                .all(|turn| self.engine.lives.waits_for_approval(&turn.instance))
     }
 
     /// Handles one message of the leader.
@@ -218,6 +233,7 @@ impl TurnWorker {
             meta,
             is_new,
             is_home,
+            is_interrupted,
             joined: answers,
             grants,
         } = begin;
@@ -261,6 +277,7 @@ impl TurnWorker {
             is_new,
             joined,
             cancel,
+            is_interrupted,
             warm,
         };
         let task = self

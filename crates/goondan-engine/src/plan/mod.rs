@@ -33,6 +33,9 @@ const DEFAULT_CONTEXT_WINDOW: u64 = 128_000;
 /// Retries of a model call if `options.maxRetries` is absent (rule M4).
 const DEFAULT_MAX_RETRIES: u32 = 3;
 
+/// Time limit of an answer if `options.totalTimeoutSeconds` is absent.
+const DEFAULT_TOTAL_TIMEOUT: Duration = Duration::from_secs(60 * 60);
+
 /// Longest wait before a retry if `options.maxRetryWaitMs` is absent.
 const DEFAULT_MAX_RETRY_WAIT: Duration = Duration::from_secs(60);
 
@@ -101,6 +104,8 @@ pub struct ModelPlan {
     /// Longest wait before a retry. If the provider asks for a longer wait, the call is not
     /// retried.
     pub max_retry_wait: Duration,
+    /// Time limit of a whole answer.
+    pub total_timeout: Duration,
     /// Prices, if the Model resource states them.
     pub pricing: Option<ModelPricing>,
     /// Rate limits of the model.
@@ -389,6 +394,11 @@ impl GenerationPlanner<'_> {
                     .options
                     .max_retry_wait_ms
                     .map_or(DEFAULT_MAX_RETRY_WAIT, Duration::from_millis),
+                total_timeout: model
+                    .spec
+                    .options
+                    .total_timeout_seconds
+                    .map_or(DEFAULT_TOTAL_TIMEOUT, Duration::from_secs_f64),
                 pricing,
                 limits,
                 pace,

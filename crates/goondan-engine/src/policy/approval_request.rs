@@ -7,11 +7,13 @@ use std::time::Duration;
 use futures::FutureExt;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use tokio::sync::OnceCell;
 
 use crate::activity::ActivityTracker;
 use crate::delivery::orchestrator::OrchestratorCommand;
 use crate::tooling::dispatch::{ToolCallContext, tool_context};
 use crate::tooling::registry::RegisteredTool;
+use crate::turn::store_retry::StoreRetry;
 use goondan_core::JsonObject;
 use goondan_core::event::RuntimeEventKind;
 use goondan_core::ports::approval::{
@@ -42,7 +44,7 @@ pub(super) fn id_of(context: &ToolCallContext) -> String {
 }
 
 /// Answer in the journal.
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 struct RecordedApproval {
     answer: String,
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -61,24 +63,8 @@ pub(super) async fn answer(
     arguments: &JsonObject,
     prompt: ApprovalPrompt<'_>,
 ) -> Result<ApprovalAnswer, ToolError> {
-    let work = async {
-        let answer = context
-            .engine
-            .outcome_of(ask(context, tool, arguments, prompt))
-            .await;
-        let (answer, scope, covers) = match answer {
-            ApprovalAnswer::Allow { scope, covers } => ("allow", Some(scope), covers),
-            ApprovalAnswer::Deny => ("deny", None, ApprovalCoverage::Call),
-            ApprovalAnswer::NobodyThere => ("nobody", None, ApprovalCoverage::Call),
-        };
-        RecordedApproval {
-            answer: answer.to_owned(),
-            scope,
-            covers,
-        }
-    };
     let recorded = match &context.approval {
-        None => Some(work.await),
+        None => Some(recorded_answer(context, tool, arguments, prompt).await),
         Some((journal, id)) => {
             let effect = TurnEffect {
                 id: id.clone(),
@@ -86,13 +72,23 @@ pub(super) async fn answer(
                 intent: json!({"toolCallId": context.call.tool_call_id, "toolName": tool.name.as_str()}),
                 when_interrupted: InterruptionPolicy::RunAgain,
             };
-            match journal.run(effect, Box::pin(work)).await {
-                Ok(EffectOutcome::Done { value, .. }) => Some(value),
-                Ok(EffectOutcome::Interrupted) => None,
-                Err(error) => {
-                    return Err(ToolError::new(format!(
-                        "the approval could not be recorded: {error}"
-                    )));
+            // Kept during a store outage, so that the user answers once.
+            let given = OnceCell::new();
+            let mut retry = StoreRetry::new(&context.facts.instance, &context.cancel);
+            loop {
+                let work = async {
+                    let answer = || recorded_answer(context, tool, arguments, prompt);
+                    given.get_or_init(answer).await.clone()
+                };
+                match journal.run(effect.clone(), Box::pin(work)).await {
+                    Ok(EffectOutcome::Done { value, .. }) => break Some(value),
+                    Ok(EffectOutcome::Interrupted) => break None,
+                    Err(error) if retry.wait(&error).await => {}
+                    Err(error) => {
+                        return Err(ToolError::new(format!(
+                            "the approval could not be recorded: {error}"
+                        )));
+                    }
                 }
             }
         }
@@ -105,6 +101,29 @@ pub(super) async fn answer(
         Some(recorded) if recorded.answer == "nobody" => ApprovalAnswer::NobodyThere,
         _ => ApprovalAnswer::Deny,
     })
+}
+
+/// Asks the user and returns the answer in its stored form.
+async fn recorded_answer(
+    context: &ToolCallContext,
+    tool: &RegisteredTool,
+    arguments: &JsonObject,
+    prompt: ApprovalPrompt<'_>,
+) -> RecordedApproval {
+    let answer = context
+        .engine
+        .outcome_of(ask(context, tool, arguments, prompt))
+        .await;
+    let (answer, scope, covers) = match answer {
+        ApprovalAnswer::Allow { scope, covers } => ("allow", Some(scope), covers),
+        ApprovalAnswer::Deny => ("deny", None, ApprovalCoverage::Call),
+        ApprovalAnswer::NobodyThere => ("nobody", None, ApprovalCoverage::Call),
+    };
+    RecordedApproval {
+        answer: answer.to_owned(),
+        scope,
+        covers,
+    }
 }
 
 /// Sends an approval request to the user and waits for the answer. Publishes both.
@@ -151,7 +170,7 @@ async fn ask(
         // Turns that wait for an approval do not count as running: others may begin.
         let _ = context.engine.commands.send(OrchestratorCommand::Room);
         tokio::select! {
-            answer = context.engine.approver.ask(request) => Some(answer),
+            answer = context.engine.request_approval(request) => Some(answer),
             () = context.cancel.cancelled() => None,
         }
     };

@@ -473,9 +473,15 @@ impl SwarmRuntime {
         self.desk.iter().for_each(AbortHandle::abort);
     }
 
-    /// Stops accepting inputs, waits up to `grace` for running turns, then cancels them. Returns
-    /// when all turns have ended.
+    /// Keeps approval requests open from now on, although clients disconnect during the shutdown.
+    pub fn begin_shutdown(&self) {
+        self.engine.stopping.store(true, Ordering::Release);
+    }
+
+    /// Stops accepting inputs and waits up to `grace` for running turns. Turns that wait for an
+    /// approval, and turns that still run after that time, resume at the next start.
     pub async fn shutdown(&self, grace: Duration) {
+        self.begin_shutdown();
         // If the orchestrator is gone, the swarm has already shut down.
         let _ = self
             .engine

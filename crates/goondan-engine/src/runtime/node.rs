@@ -115,6 +115,7 @@ impl EngineNodeParts {
             workdir,
             reloader,
             dead: AtomicBool::new(false),
+            stopping: AtomicBool::new(false),
             uplink,
             roster,
             commands,

@@ -17,6 +17,7 @@ use crate::engine::Engine;
 use crate::policy::untrusted_content;
 use crate::tooling::dispatch::{ToolCallContext, TurnScope};
 use crate::turn::TurnContext;
+use crate::turn::store_retry::StoreRetry;
 use goondan_core::agent_event::{AgentEvent, EventTrace, ReplyTo, TurnTerms};
 use goondan_core::event::{RuntimeEventKind, TurnResult};
 use goondan_core::ids::{InstanceId, TraceContext, derived_id};
@@ -138,26 +139,48 @@ impl AgentCalls {
         ToolAllowlist::intersection(self.facts.narrowing.as_ref(), requested)
     }
 
-    /// Submits `event` and waits until the event is durable.
+    /// Submits `event` and waits until the event is durable. During a store outage, it waits and
+    /// submits the event again. Returns the result of the turn if the caller `waits` for it.
     async fn submit(
         &self,
         event: AgentEvent,
-        waiter: Option<oneshot::Sender<TurnResult>>,
-    ) -> Result<(), ToolError> {
-        untrusted_content::pass_on(&self.engine, &self.facts.instance, &event.target)
-            .await
-            .map_err(taint_failed)?;
+        waits: bool,
+    ) -> Result<Option<oneshot::Receiver<TurnResult>>, ToolError> {
+        let mut retry = StoreRetry::new(&self.facts.instance, &self.cancel);
+        loop {
+            let refused = match self.submit_once(event.clone(), waits).await? {
+                Ok(result) => return Ok(result),
+                Err(refused) => refused,
+            };
+            match &refused {
+                SubmitError::Store(error) if retry.wait(error).await => {}
+                _ => return Err(refused.into()),
+            }
+        }
+    }
+
+    /// Submits `event` once.
+    async fn submit_once(
+        &self,
+        event: AgentEvent,
+        waits: bool,
+    ) -> Result<Result<Option<oneshot::Receiver<TurnResult>>, SubmitError>, ToolError> {
+        let passed_on =
+            untrusted_content::pass_on(&self.engine, &self.facts.instance, &event.target).await;
+        match passed_on {
+            Err(error) if error.is_passing() => return Ok(Err(error.into())),
+            passed_on => passed_on.map_err(taint_failed)?,
+        }
         let (accepted, answer) = oneshot::channel();
+        let (waiter, result) = waits.then(oneshot::channel).unzip();
         let command = OrchestratorCommand::Submit {
             event: Box::new(event),
             waiter,
             accepted,
         };
         self.engine.commands.send(command).map_err(|_| stopped())?;
-        answer
-            .await
-            .map_err(|_| stopped())?
-            .map_err(ToolError::from)
+        let accepted = answer.await.map_err(|_| stopped())?;
+        Ok(accepted.map(|()| result))
     }
 
     /// Resolves the working directory of a spawned instance. The directory must be inside the
@@ -260,11 +283,11 @@ impl AgentToolRuntime for AgentCalls {
             async_: options.async_,
         };
         if options.async_ {
-            self.submit(event, None).await?;
+            self.submit(event, false).await?;
             return Ok(result);
         }
-        let (waiter, answer) = oneshot::channel();
-        self.submit(event.clone(), Some(waiter)).await?;
+        let answer = self.submit(event.clone(), true).await?;
+        let answer = answer.ok_or_else(stopped)?;
         let limit = options
             .timeout_ms
             .filter(|ms| *ms > 0)
@@ -285,7 +308,7 @@ impl AgentToolRuntime for AgentCalls {
     ) -> Result<AgentSendResult, ToolError> {
         let event = self.event(target, input, reserved_names::SEND_EVENT)?;
         let event_id = event.id.clone();
-        self.submit(event, None).await?;
+        self.submit(event, false).await?;
         Ok(AgentSendResult {
             event_id,
             target: target.to_owned(),

@@ -335,6 +335,7 @@ async fn run_handler(
         progress: Arc::clone(&reporter) as Arc<dyn ProgressSink>,
         ..tool_context(context, tool, cancellation.clone())
     };
+    let _working = context.facts.life.wait_for(&context.life);
     let running = AssertUnwindSafe(tool.handler.call(&tool_context, arguments)).catch_unwind();
     tokio::pin!(running);
     let stopped = tokio::select! {

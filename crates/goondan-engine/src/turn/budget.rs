@@ -66,6 +66,38 @@ impl UsageTotals {
         }
     }
 
+    /// Fails if more time has passed than `limit`.
+    pub(crate) fn check_duration(
+        &self,
+        limit: Option<Duration>,
+        budget_field: &str,
+    ) -> Result<(), TurnError> {
+        let seconds = self.since.elapsed(&self.life).as_secs();
+        match limit.map(|limit| limit.as_secs()) {
+            Some(limit) if seconds >= limit => Err(exceeded(
+                &seconds.to_string(),
+                &limit.to_string(),
+                &format!("{budget_field}.maxDurationSeconds"),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Waits until `limit` has passed, not counting the time of approval requests. Never returns
+    /// without a limit.
+    pub(crate) async fn exceeded_duration(&self, limit: Option<Duration>) {
+        let Some(limit) = limit else {
+            return std::future::pending().await;
+        };
+        loop {
+            let left = limit.saturating_sub(self.since.elapsed(&self.life));
+            if left.is_zero() {
+                return;
+            }
+            tokio::time::sleep(left).await;
+        }
+    }
+
     /// Fails if `budget` allows no further step. `budget_field` is the budget's path in the error, such as
     /// `policy.budget`.
     pub(crate) fn check(&self, budget: &BudgetLimits, budget_field: &str) -> Result<(), TurnError> {
@@ -79,12 +111,7 @@ impl UsageTotals {
             budget.max_steps,
             "maxSteps",
         );
-        let seconds = (
-            self.since.elapsed(&self.life).as_secs(),
-            budget.max_duration.as_ref().map(Duration::as_secs),
-            "maxDurationSeconds",
-        );
-        for (used, limit, field) in [tokens, steps, seconds] {
+        for (used, limit, field) in [tokens, steps] {
             if let Some(limit) = limit.filter(|limit| used >= *limit) {
                 return Err(exceeded(
                     &used.to_string(),
@@ -93,6 +120,7 @@ impl UsageTotals {
                 ));
             }
         }
+        self.check_duration(budget.max_duration, budget_field)?;
         check_cost(
             self.cost
                 .lock()

@@ -14,7 +14,7 @@ use crate::engine::Engine;
 use crate::middleware::{ExtensionStates, TurnNotes};
 use crate::policy::untrusted_content;
 use crate::tooling::dispatch::TurnScope;
-use crate::turn::step;
+use crate::turn::{poison, step};
 use crate::turn::{self, ConversationLog, LateResponses, TurnContext, TurnProgress, store_failed};
 use goondan_core::agent_event::AgentEvent;
 use goondan_core::conversation::Conversation;
@@ -38,6 +38,8 @@ pub(crate) struct TurnStart {
     pub(crate) is_new: bool,
     pub(crate) joined: LateResponses,
     pub(crate) cancel: CancellationToken,
+    /// An earlier process ended during the turn.
+    pub(crate) is_interrupted: bool,
     /// Conversation from the in-memory cache.
     pub(crate) warm: Option<ConversationLog>,
 }
@@ -65,12 +67,13 @@ pub(crate) async fn handle(start: TurnStart) -> TurnEnd {
         is_new,
         joined,
         cancel,
+        is_interrupted,
         warm,
     } = start;
     let started = ActiveStopwatch::start(&facts.life);
     meta.status = InstanceStatus::Processing;
     meta.retired_at = None;
-    let opened = open(&engine, &facts, &meta, is_new, warm).await;
+    let opened = open(&engine, &facts, &meta, (is_new, is_interrupted), warm).await;
     let (about, of) = (Arc::clone(&engine), Arc::clone(&facts));
     let _listening = facts.agent.extensions.any_hosted().then(|| {
         engine
@@ -87,7 +90,7 @@ pub(crate) async fn handle(start: TurnStart) -> TurnEnd {
             meta,
             cost: None,
         },
-        Ok((log, journal)) => {
+        Ok(OpenedTurn { log, journal, poison }) => {
             let event = Arc::new(event);
             let mut context = TurnContext {
                 engine,
@@ -101,7 +104,10 @@ pub(crate) async fn handle(start: TurnStart) -> TurnEnd {
                 states: ExtensionStates::default(),
                 notes: TurnNotes::default(),
             };
-            let result = run_within_limit(&mut context, &event).await;
+            let result = match poison {
+                None => run_within_limit(&mut context, &event).await,
+                Some(error) => give_up(&mut context, &event, error).await,
+            };
             finish(context, result, meta).await
         }
     };
@@ -142,15 +148,38 @@ async fn run_within_limit(context: &mut TurnContext, event: &Arc<AgentEvent>) ->
     }
 }
 
+/// Conversation and journal of a turn.
+struct OpenedTurn {
+    log: ConversationLog,
+    journal: Arc<dyn TurnJournal>,
+    /// The turn must not run: it ended the process too often.
+    poison: Option<TurnError>,
+}
+
+/// Ends a turn that must not run. Its recorded messages stay in the conversation.
+async fn give_up(context: &mut TurnContext, event: &AgentEvent, error: TurnError) -> TurnResult {
+    let turn_id = context.facts.turn_id.clone();
+    let messages = context.conversation().messages();
+    let is_recorded = messages
+        .iter()
+        .rev()
+        .any(|message| turn_of_message(&message.id) == Some(&turn_id));
+    let appended = match is_recorded {
+        true => Ok(()),
+        false => context.append_event(event).await,
+    };
+    failed_result(turn_id, appended.err().unwrap_or(error))
+}
+
 /// Opens the conversation and the journal of a turn. A new instance is stored first; `warm` is the
 /// cached conversation.
 async fn open(
     engine: &Engine,
     facts: &TurnScope,
     meta: &InstanceMeta,
-    is_new: bool,
+    (is_new, is_interrupted): (bool, bool),
     warm: Option<ConversationLog>,
-) -> Result<(ConversationLog, Arc<dyn TurnJournal>), StoreError> {
+) -> Result<OpenedTurn, StoreError> {
     if is_new {
         engine.store.put_instance(meta).await?;
     }
@@ -158,19 +187,32 @@ async fn open(
         .store
         .open_journal(&facts.instance, &facts.turn_id)
         .await?;
-    let log = match warm {
-        Some(log) => log,
-        None => load(engine, facts).await?,
+    let poison = match is_interrupted {
+        true => poison::record_start(&journal).await?,
+        false => None,
     };
-    Ok((log, journal))
+    let log = match warm.filter(|_| poison.is_none()) {
+        Some(log) => log,
+        None => load(engine, facts, poison.is_none()).await?,
+    };
+    Ok(OpenedTurn {
+        log,
+        journal,
+        poison,
+    })
 }
 
-/// Reads the conversation from the store.
-async fn load(engine: &Engine, facts: &TurnScope) -> Result<ConversationLog, StoreError> {
+/// Reads the conversation from the store. `runs`: the turn makes its recorded messages again.
+async fn load(
+    engine: &Engine,
+    facts: &TurnScope,
+    runs: bool,
+) -> Result<ConversationLog, StoreError> {
+    let resumed_turn = if runs { &*facts.turn_id } else { "" };
     let lease = engine.store.claim(&facts.instance).await?;
     let mut store = engine.store.open(lease).await?;
     let (conversation, warnings) =
-        restore_conversation(&mut *store, &facts.turn_id, engine.clock.now()).await?;
+        restore_conversation(&mut *store, resumed_turn, engine.clock.now()).await?;
     for warning in warnings {
         tracing::warn!(instance = %facts.instance, "{warning}");
     }

@@ -9,15 +9,18 @@ pub(crate) mod instance;
 pub mod instructions;
 pub(crate) mod model_call;
 pub(crate) mod model_call_timing;
+mod poison;
 mod prompt_excerpt;
 pub(crate) mod rate_limiter;
 mod repetition;
 pub mod step;
+pub(crate) mod store_retry;
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use goondan_spec::Code;
+use goondan_spec::kinds::SwarmPolicy;
 use serde_json::Value;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -481,10 +484,38 @@ pub(crate) fn publish_end(
     engine.bus.runtime(&facts.instance, &facts.trace, kind);
 }
 
-/// Runs the steps of a turn, inside all turn middleware.
+/// Runs the steps of a turn, inside all turn middleware. A turn that exceeds its duration budget is
+/// cut off, including during a model or tool call.
 pub(crate) async fn steps(context: &mut TurnContext) -> Result<TurnOutcome, TurnError> {
     let policy = context.engine.generation.load().policy.clone();
     let own = UsageTotals::new(&context.facts.life);
+    let (cancel, limit) = (context.cancel.clone(), policy.turn_budget.max_duration);
+    let over_budget = async {
+        own.exceeded_duration(limit).await;
+        cancel.cancel();
+        std::future::pending::<()>().await;
+    };
+    let was_cancelled = context.cancel.is_cancelled();
+    let outcome = tokio::select! {
+        biased;
+        outcome = run_steps(context, &policy, &own) => outcome,
+        () = over_budget => unreachable!("it never completes"),
+    };
+    match outcome {
+        Err(error) if error.code == Code::TURN_CANCELLED && !was_cancelled => {
+            own.check_duration(limit, "policy.turnBudget")?;
+            Err(error)
+        }
+        outcome => outcome,
+    }
+}
+
+/// Runs the steps of a turn.
+async fn run_steps(
+    context: &mut TurnContext,
+    policy: &SwarmPolicy,
+    own: &UsageTotals,
+) -> Result<TurnOutcome, TurnError> {
     // Includes model calls of middleware before the first step.
     own.add_tokens(context.progress.usage);
     let mut response = None;

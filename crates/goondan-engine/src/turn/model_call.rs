@@ -242,9 +242,18 @@ impl<'a> ModelCall<'a> {
         }
     }
 
-    /// Calls the model once and publishes the streamed text.
+    /// Calls the model once, within its time limit.
     async fn attempt(&self) -> Result<ModelAnswer, ModelError> {
         self.wait_for_room().await;
+        let limit = self.model.total_timeout;
+        match tokio::time::timeout(limit, self.answer()).await {
+            Ok(answer) => answer,
+            Err(_) => Err(over_time(limit)),
+        }
+    }
+
+    /// Reads the answer of the model and publishes the streamed text.
+    async fn answer(&self) -> Result<ModelAnswer, ModelError> {
         let begun = Instant::now();
         let mut stream = self.model.client.stream(self.request.clone()).await?;
         let mut text = self.bus.map(EventBus::text_stream);
@@ -369,6 +378,18 @@ fn back_off(retries: u32) -> Duration {
 /// the same moment.
 fn with_jitter(wait: Duration) -> Duration {
     wait.mul_f64(0.5 + rand::random::<f64>() / 2.0)
+}
+
+/// Returns the error of an answer that took longer than `limit`.
+fn over_time(limit: Duration) -> ModelError {
+    let message = format!(
+        "The model's answer was not complete within {} seconds.",
+        limit.as_secs_f64()
+    );
+    ModelError {
+        suggestion: Some("Raise `options.totalTimeoutSeconds` of the Model.".to_owned()),
+        ..ModelError::new(ModelErrorKind::Deadline, message)
+    }
 }
 
 /// Adds `more` to `bytes`.

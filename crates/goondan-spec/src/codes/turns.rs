@@ -318,8 +318,7 @@ spec:
     }
     /// A turn was cancelled.
     TURN_CANCELLED = "E_TURN_CANCELLED" {
-        why: "The user pressed Ctrl-C, the grace period of a shutdown passed, or the requesting \
-            agent stopped waiting.",
+        why: "The user pressed Ctrl-C, or the requesting agent stopped waiting.",
         next: "No action is needed if the cancellation was intended. The conversation contains the \
             finished part of \
               the turn: `gdn instance show`.",
@@ -330,6 +329,16 @@ spec:
         next: "Open an issue at https://github.com/goondan/gdn/issues with the log and the steps \
             that led to the \
               error. Report security problems as SECURITY.md describes.",
+    }
+    /// The process ended again and again while it ran the turn.
+    TURN_POISON = "E_TURN_POISON" {
+        why: "The process ended three times in a row during the same repeatable tool call of the \
+            turn, or ten times in a row at another place, and the turn made no progress. A library \
+            that aborts, a stack overflow or a lack of memory can be the reason. The turn does not \
+            start again by itself, so that other conversations continue.",
+        next: "Find the call with `gdn instance show` and repair or remove its tool. Then run the \
+            event again with `gdn instance retry`.",
+        more: Some("durability.md#turns-that-end-the-process"),
     }
     /// The state of a turn or a conversation could not be written or read.
     STORE = "E_STORE" {

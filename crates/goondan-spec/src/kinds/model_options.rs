@@ -24,6 +24,8 @@ pub struct ModelOptions {
     pub max_retries: Option<u32>,
     /// The longest silence of a provider, in seconds, more than 0.
     pub timeout_seconds: Option<f64>,
+    /// The longest time of a whole answer, in seconds, more than 0.
+    pub total_timeout_seconds: Option<f64>,
     /// The longest wait before a retry that a provider may ask for, in milliseconds.
     pub max_retry_wait_ms: Option<u64>,
     /// Context window in tokens.
@@ -92,6 +94,7 @@ pub(super) fn read(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Op
         field.unsigned_as(0, findings)
     });
     let timeout_seconds = fields.read("timeoutSeconds", findings, read_seconds);
+    let total_timeout_seconds = fields.read("totalTimeoutSeconds", findings, read_seconds);
     let max_retry_wait_ms = fields.read("maxRetryWaitMs", findings, |field, findings| {
         field.unsigned(0, findings)
     });
@@ -121,6 +124,7 @@ pub(super) fn read(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Op
     Some(ModelOptions {
         max_retries: max_retries?,
         timeout_seconds: timeout_seconds?,
+        total_timeout_seconds: total_timeout_seconds?,
         max_retry_wait_ms: max_retry_wait_ms?,
         context_window: context_window?,
         headers: headers?.unwrap_or_default(),
@@ -263,6 +267,10 @@ pub(crate) struct ModelOptionsShape {
     /// pieces [default: 120].
     #[schemars(range(max = 31_536_000), extend("exclusiveMinimum" = 0))]
     timeout_seconds: Option<f64>,
+    /// The longest time of a whole answer in seconds, however steadily its pieces arrive [default:
+    /// 3600].
+    #[schemars(range(max = 31_536_000), extend("exclusiveMinimum" = 0))]
+    total_timeout_seconds: Option<f64>,
     /// The longest wait before a retry that the provider may ask for, in milliseconds [default:
     /// 60000]. If the provider asks for a longer one, `gdn` calls the next fallback at once.
     #[schemars(range(min = 0))]

@@ -415,7 +415,8 @@ pub(crate) struct LifecycleShape {
 #[schemars(rename = "Shutdown")]
 #[expect(dead_code, reason = "read only by the schema generator")]
 pub(crate) struct ShutdownShape {
-    /// The time that the swarm waits for running turns before it cancels them, in seconds.
+    /// The time that a stop waits for running turns, in seconds. Unfinished turns resume at the next
+    /// start.
     #[schemars(extend("default" = SwarmPolicy::default().shutdown_grace.as_secs()))]
     grace_period_seconds: Option<u32>,
 }

@@ -16,7 +16,7 @@ use super::{layout, lines};
 use crate::fs::FileSystem;
 use goondan_core::ids::InstanceId;
 use goondan_core::ports::journal::{
-    EffectKind, EffectOutcome, InterruptionPolicy, TurnEffect, TurnJournal,
+    EffectKind, EffectOutcome, InterruptionPolicy, JournalProgress, TurnEffect, TurnJournal,
 };
 use goondan_core::ports::store::StoreError;
 use goondan_core::ports::store::blocking;
@@ -99,12 +99,12 @@ impl JournalFiles {
         };
         let (disk, turn_id) = (Arc::clone(&self.disk), turn_id.to_owned());
         let (recorded, appender) = if is_empty {
-            (HashMap::new(), appender)
+            (RecordedEffects::default(), appender)
         } else {
             let (disk, turn_id) = (Arc::clone(&disk), turn_id.clone());
             blocking(move || recorded(&disk, appender, &turn_id)).await?
         };
-        let held = recorded.is_empty().then(Vec::new);
+        let held = recorded.effects.is_empty().then(Vec::new);
         let appender = Arc::new(Mutex::new(appender));
         Ok(self.begin(
             instance,
@@ -133,13 +133,45 @@ impl JournalFiles {
     }
 }
 
+/// Effects of an earlier attempt at a turn.
+#[derive(Default)]
+struct RecordedEffects {
+    /// Outcomes by effect; `None` without an outcome.
+    effects: HashMap<String, Option<Value>>,
+    /// Kinds of the unfinished effects that may run again, by effect.
+    repeated: HashMap<String, EffectKind>,
+}
+
+impl RecordedEffects {
+    /// Adds a record. A later record of the same effect counts.
+    fn add(&mut self, record: JournalRecord) {
+        match record {
+            JournalRecord::Intent {
+                effect,
+                kind,
+                may_repeat,
+                ..
+            } => {
+                if may_repeat {
+                    self.repeated.insert(effect.clone(), kind);
+                }
+                self.effects.insert(effect, None);
+            }
+            JournalRecord::Outcome { effect, value, .. } => {
+                self.repeated.remove(&effect);
+                self.effects.insert(effect, Some(value));
+            }
+        }
+    }
+}
+
 /// Reads the records of an earlier attempt at the turn: started effects, with outcomes if they
 /// finished. Truncates the rest of the file.
 fn recorded(
     disk: &SyncedDisk,
     mut appender: FileAppender,
     turn_id: &str,
-) -> Result<(HashMap<String, Option<Value>>, FileAppender), StoreError> {
+) -> Result<(RecordedEffects, FileAppender), StoreError> {
     let read = lines::read::<JournalRecord>(&**disk, appender.path());
     let records = read.map_err(|cause| StoreError::file("read", appender.path(), cause))?;
     for warning in &records.warnings {
@@ -147,18 +179,15 @@ fn recorded(
     }
     // Each record builds on the ones before it. Everything after an unreadable record is ignored.
     let sound_until = records.sound_until;
-    let mut recorded = HashMap::new();
+    let mut recorded = RecordedEffects::default();
     let sound = records
         .values
         .into_iter()
         .take_while(|(_, place)| place.end <= sound_until);
-    for (record, _) in sound.filter(|(record, _)| record.turn_id() == turn_id) {
-        match record {
-            JournalRecord::Intent { effect, .. } => recorded.insert(effect, None),
-            JournalRecord::Outcome { effect, value, .. } => recorded.insert(effect, Some(value)),
-        };
-    }
-    if recorded.is_empty() {
+    sound
+        .filter(|(record, _)| record.turn_id() == turn_id)
+        .for_each(|(record, _)| recorded.add(record));
+    if recorded.effects.is_empty() {
         // The file contains only records of a finished turn.
         appender.clear()?;
     } else if !records.warnings.is_empty() {
@@ -220,8 +249,8 @@ impl JournalRecord {
 struct JsonlTurnJournal {
     disk: Arc<SyncedDisk>,
     turn_id: String,
-    /// Effects recorded before the turn was resumed, with outcomes if they finished.
-    recorded: HashMap<String, Option<Value>>,
+    /// Effects recorded before the turn was resumed.
+    recorded: RecordedEffects,
     /// Lines of the first model call, held back until another effect is recorded. Most turns end
     /// with the first answer and need no journal. If such a turn is interrupted, it only repeats
     /// that model call.
@@ -326,7 +355,7 @@ impl TurnJournal for JsonlTurnJournal {
         effect: TurnEffect,
         work: BoxFuture<'_, Value>,
     ) -> Result<EffectOutcome<Arc<Value>>, StoreError> {
-        match self.recorded.get(&effect.id) {
+        match self.recorded.effects.get(&effect.id) {
             Some(Some(value)) => {
                 return Ok(EffectOutcome::Done {
                     value: Arc::new(value.clone()),
@@ -347,16 +376,20 @@ impl TurnJournal for JsonlTurnJournal {
         })
     }
 
-    fn is_resumed(&self) -> bool {
-        !self.recorded.is_empty()
+    fn progress(&self) -> JournalProgress {
+        let outcomes = self.recorded.effects.values();
+        JournalProgress {
+            outcomes: outcomes.filter(|outcome| outcome.is_some()).count(),
+            repeated: self.recorded.repeated.values().copied().collect(),
+        }
     }
 
     fn has_intent(&self, effect_id: &str) -> bool {
-        self.recorded.contains_key(effect_id)
+        self.recorded.effects.contains_key(effect_id)
     }
 
     fn has_outcome(&self, effect_id: &str) -> bool {
-        matches!(self.recorded.get(effect_id), Some(Some(_)))
+        matches!(self.recorded.effects.get(effect_id), Some(Some(_)))
     }
 }
 

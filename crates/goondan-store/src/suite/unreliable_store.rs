@@ -14,7 +14,9 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use goondan_core::event::RuntimeEvent;
 use goondan_core::ids::InstanceId;
 use goondan_core::message::MessageEvent;
-use goondan_core::ports::journal::{EffectOutcome, TurnEffect, TurnJournal, TurnJournalStore};
+use goondan_core::ports::journal::{
+    EffectOutcome, JournalProgress, TurnEffect, TurnJournal, TurnJournalStore,
+};
 use goondan_core::ports::store::{
     BaseChange, ConversationStore, DurabilityResolver, DurabilityTicket, FinishedTurn,
     InstanceLease, InstanceMeta, InstanceStore, LogRecord, OpenConversation, RecordStore,
@@ -330,8 +332,8 @@ impl TurnJournal for UnreliableJournal {
         self.journal.run_value(effect, work).await
     }
 
-    fn is_resumed(&self) -> bool {
-        self.journal.is_resumed()
+    fn progress(&self) -> JournalProgress {
+        self.journal.progress()
     }
 
     fn has_intent(&self, effect_id: &str) -> bool {

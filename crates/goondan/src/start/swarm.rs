@@ -436,8 +436,14 @@ impl Swarm {
         self.inner.notebook.workspace.dir.clone()
     }
 
+    /// Keeps approval requests open from now on, although clients disconnect during the shutdown.
+    /// Call this before [`Swarm::shutdown`] if clients disconnect first.
+    pub fn begin_shutdown(&self) {
+        self.inner.runtime.begin_shutdown();
+    }
+
     /// Stops accepting inputs, waits for running turns within the policy's grace period, and ends
-    /// the swarm.
+    /// the swarm. Turns that wait for an approval or need longer resume at the next start.
     pub async fn shutdown(&self) {
         let grace = self.inner.runtime.generation().policy.shutdown_grace;
         self.inner.runtime.shutdown(grace).await;

@@ -83,7 +83,8 @@ fn effect_text(effect: &UnfinishedEffect) -> Option<String> {
         EffectKind::Inbox
         | EffectKind::Instructions
         | EffectKind::ExtensionState
-        | EffectKind::ExtensionQuestion => None,
+        | EffectKind::ExtensionQuestion
+        | EffectKind::Start => None,
     }
 }
 

@@ -481,6 +481,7 @@ impl RunSession {
 
     /// Starts the shutdown of the swarm, once. The returned future completes with it.
     fn begin_ending(&mut self) -> Shared<BoxFuture<'static, ()>> {
+        self.swarm.begin_shutdown();
         self.connections
             .iter()
             .for_each(Connections::stop_receiving);
@@ -540,7 +541,8 @@ impl RunSession {
         outcome.and(shutdown_outcome)
     }
 
-    /// Ends the swarm; running turns may finish first. Fails if a signal was the reason.
+    /// Ends the swarm; running turns may finish first. Turns that wait for an approval resume at the
+    /// next start. Fails if a signal was the reason.
     pub(crate) async fn shut_down(mut self) -> Result<(), CliError> {
         self.put_questions().await?;
         self.reloads.end().await;
@@ -550,7 +552,6 @@ impl RunSession {
                 biased;
                 Some(event) = self.events.recv() => self.note_unfollowed_turn(&event)?,
                 _ = &mut ending => break,
-                Some(question) = self.questions.next() => drop(self.put(question, None).await?),
                 signal = self.signals.next() => self.stop(signal)?,
             }
         }

@@ -16,7 +16,9 @@ use crate::output::turn_error;
 pub(crate) struct UnpromptedAnswer<'e> {
     /// Conversation of the turn.
     pub(crate) instance: &'e InstanceId,
-    /// Type of the event that began the turn.
+    /// Event that began the turn.
+    pub(crate) event_id: &'e str,
+    /// Type of that event.
     pub(crate) cause: &'e str,
     /// Trace of the turn.
     pub(crate) trace_id: &'e str,
@@ -37,6 +39,7 @@ impl<'e> UnpromptedAnswer<'e> {
                 result,
             } if !is_mine(event_id) => Some(UnpromptedAnswer {
                 instance,
+                event_id,
                 cause: event_type,
                 trace_id,
                 result,

@@ -107,6 +107,12 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// Returns `true` if the operation can succeed later, for example when the disk or the database
+    /// is available again.
+    pub fn is_passing(&self) -> bool {
+        matches!(self, StoreError::File { .. } | StoreError::Other(_))
+    }
+
     /// Returns an error of a file operation.
     pub fn file(
         doing: &str,

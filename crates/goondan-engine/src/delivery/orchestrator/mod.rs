@@ -15,6 +15,7 @@ mod submit_error;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use futures::future::BoxFuture;
 use futures::stream::FuturesOrdered;
@@ -48,6 +49,9 @@ use pending::{PendingEvent, PendingEvents};
 use stalled::StalledInstances;
 pub use submit_error::SubmitError;
 
+/// Time for aborted turns to end. A turn that blocks its thread ends with the process.
+const DETACH_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(2);
+
 struct RunningTurn {
     event: AgentEvent,
     cancel: CancellationToken,
@@ -72,6 +76,8 @@ pub(crate) struct Orchestrator {
     /// Queued events whose turn began and was interrupted. They cannot be withdrawn, only
     /// cancelled.
     begun: HashSet<String>,
+    /// Events whose turn was interrupted by the end of an earlier process, until the turn starts.
+    interrupted: HashSet<String>,
     /// Interrupted turns to end once they have replayed their journal.
     cancelled: HashSet<String>,
     waits: WaitGraph,
@@ -117,6 +123,7 @@ impl Orchestrator {
             instances,
             pending: PendingEvents::default(),
             handled,
+            interrupted: recovered.begun.iter().cloned().collect(),
             begun: recovered.begun.into_iter().collect(),
             cancelled: HashSet::new(),
             waits: WaitGraph::default(),
@@ -152,12 +159,15 @@ impl Orchestrator {
                 Some(ended) = self.turns.join_next_with_id() => self.turn_ended(ended),
                 Some((event, written)) = self.accepting.next() => self.event_written(event, written),
                 Some(sought) = self.seeking.next() => self.lookup_done(sought),
-                () = deadline(self.stopping) => self.cancel_all(),
+                () = deadline(self.stopping) => if !self.detach_turns() { break },
                 () = deadline(self.stalled.at()) => self.retry_stalled(),
                 () = tokio::time::sleep_until(self.tend_at) => self.collect_idle(),
             }
             self.start_turns();
             self.notify_chain_waiters();
+            if self.stopping.is_some() && self.waits_only_for_approvals() {
+                self.detach_turns();
+            }
             if self.stopping.is_some() && self.turns.is_empty() && self.is_settled() {
                 break;
             }
@@ -382,13 +392,26 @@ impl Orchestrator {
         turn.map(|turn| turn.cancel.cancel()).is_some()
     }
 
-    /// Cancels all running turns.
-    fn cancel_all(&mut self) {
-        // Cancelled once; a task that ignores it is dropped with the async runtime.
-        self.stopping = Some(tokio::time::Instant::now() + std::time::Duration::from_secs(3_600));
-        for instance in self.turn_tasks.values() {
-            self.cancel(instance);
+    /// Returns `true` if turns run and each of them waits for an approval.
+    fn waits_only_for_approvals(&self) -> bool {
+        let lives = &self.engine.lives;
+        !self.turn_tasks.is_empty()
+            && self
+                .turn_tasks
+                .values()
+                .all(|id| lives.waits_for_approval(id))
+    }
+
+    /// Drops all running turns as a kill does: each resumes from its journal at the next start or on
+    /// another node. Returns `false` if that happened before.
+    fn detach_turns(&mut self) -> bool {
+        let was_dead = self.engine.dead.swap(true, Ordering::AcqRel);
+        self.stopping = Some(tokio::time::Instant::now() + DETACH_TIMEOUT);
+        for id in self.turn_tasks.values() {
+            tracing::info!(instance = %id, "the swarm stops; the turn resumes at the next start");
         }
+        self.turns.abort_all();
+        !was_dead
     }
 
     /// Creates an instance. Answers whether it is new. `is_sought`: the store was already searched.

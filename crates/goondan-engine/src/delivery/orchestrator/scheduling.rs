@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use goondan_spec::Code;
 use tokio_util::sync::CancellationToken;
@@ -57,6 +58,9 @@ impl Orchestrator {
             .policy
             .max_concurrent_turns
             .max(1);
+        if self.engine.dead.load(Ordering::Acquire) {
+            return;
+        }
         let mut later = Vec::new();
         while self.working_turns() < max_turns {
             let Some(id) = self.ready.pop_front() else {
@@ -151,6 +155,7 @@ impl Orchestrator {
             Arc::clone(&self.engine),
         );
         let start = TurnStart {
+            is_interrupted: self.interrupted.remove(&event.id),
             engine,
             facts,
             event,
@@ -194,6 +199,10 @@ impl Orchestrator {
                     return;
                 };
                 self.release_slot(&id);
+                if error.is_cancelled() {
+                    // The turn is detached: its event stays pending in the store.
+                    return;
+                }
                 let turn = self
                     .instances
                     .get_mut(&id)

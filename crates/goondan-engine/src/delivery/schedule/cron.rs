@@ -33,7 +33,11 @@ impl CronSchedule {
             .parse(expression)
             .map_err(|error| format!("`{expression}` is not a cron expression: {error}"))?;
         let zone = IanaZone::named(zone).ok_or_else(|| format!("`{zone}` is not a time zone"))?;
-        Ok(CronSchedule { cron, zone })
+        let schedule = CronSchedule { cron, zone };
+        match schedule.next(DateTime::UNIX_EPOCH) {
+            Some(_) => Ok(schedule),
+            None => Err(format!("`{expression}` is never due")),
+        }
     }
 
     /// Returns the first due time after `after`; `None` if there is none.
@@ -84,7 +88,10 @@ mod tests {
             next("*/15 * * * MON-FRI", "UTC", "2026-01-16T23:50:00Z"),
             "2026-01-19T00:00:00Z"
         );
-        assert_eq!(next("0 0 30 2 *", "UTC", "2026-01-15T09:00:00Z"), "never");
+        assert_eq!(
+            next("0 0 29 2 *", "UTC", "2026-01-15T09:00:00Z"),
+            "2028-02-29T00:00:00Z"
+        );
     }
 
     #[test]
@@ -128,6 +135,8 @@ mod tests {
             ("* * * * * *", "UTC"),
             ("61 * * * *", "UTC"),
             ("often", "UTC"),
+            ("0 0 30 2 *", "UTC"),
+            ("0 0 31 4,6,9,11 *", "UTC"),
             ("0 9 * * *", "Mars"),
         ] {
             assert!(

@@ -79,7 +79,7 @@ pub(crate) async fn add(engine: &Engine, job: NewJob) -> Result<ScheduledJob, To
         narrowing,
     } = job;
     let schedule = CronSchedule::parse(&wanted.schedule, &wanted.timezone).map_err(no_schedule)?;
-    let now = engine.clock.now();
+    let now = engine.timetable.now(&*engine.clock);
     let Some(due) = schedule.next(now) else {
         return Err(no_schedule(format!("`{}` is never due", wanted.schedule)));
     };

@@ -7,6 +7,7 @@
 
 pub mod cron;
 pub(crate) mod job_operations;
+mod schedule_time;
 mod zone;
 
 use std::collections::BTreeMap;
@@ -18,6 +19,7 @@ use serde_json::json;
 use tokio::sync::{Notify, oneshot};
 
 use self::cron::CronSchedule;
+pub use self::schedule_time::ScheduleTime;
 use crate::delivery::orchestrator::{OrchestratorCommand, SubmitError};
 use crate::engine::Engine;
 use crate::tooling::host_capabilities::record_name;
@@ -43,9 +45,26 @@ pub(crate) struct JobTable {
     /// Locked from a change of an instance's jobs until the change is durable.
     writing: tokio::sync::Mutex<()>,
     changed: Notify,
+    time: ScheduleTime,
 }
 
 impl JobTable {
+    /// Returns the time of schedules.
+    fn now(&self, clock: &dyn Clock) -> DateTime<Utc> {
+        self.time.now(clock.now())
+    }
+
+    /// Moves due times that are too late to the next one after `now`: they were computed before the
+    /// clock was set back.
+    fn correct_due_times(&self, now: DateTime<Utc>) {
+        for job in self.lock().values_mut().flatten() {
+            let schedule = CronSchedule::parse(&job.schedule, &job.timezone).ok();
+            if let Some(next) = schedule.and_then(|schedule| schedule.next(now)) {
+                job.due = job.due.min(next);
+            }
+        }
+    }
+
     /// Reads the jobs of all instances. An invalid record is ignored.
     pub(crate) async fn restore(store: &dyn Store) -> Result<Self, StoreError> {
         let mut jobs = JobsByInstance::new();
@@ -117,18 +136,19 @@ async fn keep(engine: &Engine, id: &InstanceId, jobs: Vec<ScheduledJob>) -> Resu
 /// Fires due jobs until the engine is dropped. Holds a strong reference to the engine only while a
 /// job fires.
 pub(crate) async fn run(engine: Weak<Engine>, timetable: Arc<JobTable>, clock: Arc<dyn Clock>) {
+    timetable.correct_due_times(timetable.now(&*clock));
     loop {
-        let next = timetable.next_due();
+        let next = timetable.next_due().map(|at| timetable.time.on_clock(at));
         tokio::select! {
             () = timetable.changed.notified() => continue,
             () = until(&*clock, next) => {}
         }
-        let due = timetable.due(clock.now());
+        let due = timetable.due(timetable.now(&*clock));
         let Some(engine) = engine.upgrade() else {
             return;
         };
         for (id, job) in due {
-            match fire(&engine, &id, &latest(job.clone(), engine.clock.now())).await {
+            match fire(&engine, &id, &latest(job.clone(), timetable.now(&*clock))).await {
                 Ok(()) => advance(&engine, &id, &job.id).await,
                 Err(SubmitError::Stopping) => return,
                 Err(SubmitError::Store(_)) => tokio::time::sleep(FIRING_RETRY_DELAY).await,
@@ -216,7 +236,7 @@ async fn advance(engine: &Engine, id: &InstanceId, job_id: &str) {
         return;
     };
     let next = CronSchedule::parse(&jobs[index].schedule, &jobs[index].timezone).ok();
-    match next.and_then(|schedule| schedule.next(engine.clock.now().max(jobs[index].due))) {
+    match next.and_then(|schedule| schedule.next(engine.timetable.now(&*engine.clock).max(jobs[index].due))) {
         Some(next) => jobs[index].due = next,
         None => drop(jobs.remove(index)),
     }

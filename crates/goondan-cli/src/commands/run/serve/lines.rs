@@ -19,7 +19,7 @@ pub(crate) struct InputLine {
     pub(crate) input: String,
     pub(crate) agent: Option<String>,
     pub(crate) instance_key: Option<String>,
-    /// Id that the answer repeats.
+    /// Id of the event. The same id again starts no second turn.
     pub(crate) id: Option<String>,
 }
 
@@ -175,6 +175,9 @@ fn read_fields(mut fields: Map<String, Value>, id: Option<String>) -> Result<Inp
 fn take_id(fields: &mut Map<String, Value>) -> Result<Option<String>, LineError> {
     match fields.remove("id") {
         Some(Value::Number(number)) => Ok(Some(number.to_string())),
+        Some(Value::String(text)) if text.is_empty() => {
+            Err(line_error("The field `id` is empty.".to_owned()))
+        }
         Some(Value::String(text)) => Ok(Some(text)),
         None | Some(Value::Null) => Ok(None),
         Some(_) => Err(line_error(

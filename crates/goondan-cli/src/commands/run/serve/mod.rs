@@ -4,13 +4,13 @@ mod lines;
 
 use std::time::{Duration, Instant};
 
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use goondan::event::{RuntimeEventKind, SwarmEvent, TurnResult};
 use goondan::ids::InstanceId;
 use goondan::ports::approval::ApprovalOffer;
-use goondan::{Input, SendError, SubmittedInput, Swarm, UsageLedger};
+use goondan::{Input, SendError, SubmittedInput, Swarm, Turn, UsageLedger};
 use serde::Serialize;
 use serde_json::json;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -29,22 +29,38 @@ use crate::output::{CommandOutput, TurnReport, TurnReportFacts};
 /// Waking up for each event would slow the swarm down.
 const DRAIN_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Accepted line whose turn has not ended.
+/// Submitted line whose turn has not ended.
 struct PendingLine {
-    id: Option<String>,
     /// Counted from 1.
     line: u64,
+    /// Id of the event: the `id` of the line, or a generated id.
     event_id: String,
     instance: InstanceId,
     trace_id: String,
     begin: Instant,
 }
 
-/// Ended turn, with the event that it answers.
-struct EndedLineTurn {
-    event_id: String,
-    /// `None` if the swarm ended first; an error if the input was rejected.
-    result: Result<Option<TurnResult>, SendError>,
+/// Progress of a line.
+enum LineProgress {
+    /// The event is on disk.
+    Accepted(u64, Turn),
+    /// The turn has ended. `None` if the swarm ended first; an error if the input was rejected.
+    Ended(u64, Result<Option<TurnResult>, SendError>),
+}
+
+/// Confirms that the input of a line is on disk.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct AcceptedLine<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    /// Id of the event. The same id again starts no second turn.
+    id: &'a str,
+    /// Counted from 1.
+    line: u64,
+    agent_name: &'a str,
+    instance_key: &'a str,
+    trace_id: &'a str,
 }
 
 /// Error that replaces a result, for an unusable line.
@@ -137,13 +153,19 @@ pub(super) async fn serve(
                 server.ledger.forget(&trace_id);
             }
             _ = drain_interval.tick(), if !server.events && !turns.is_empty() => server.drain(&mut session.events)?,
-            Some(turn) = turns.next() => {
-                server.drain(&mut session.events)?;
-                server.write_result(&turn, &session)?;
-            }
+            Some(progress) = turns.next() => match progress {
+                LineProgress::Accepted(line, turn) => {
+                    server.write_accepted(line)?;
+                    turns.push(turn_end(line, turn).boxed());
+                }
+                LineProgress::Ended(line, result) => {
+                    server.drain(&mut session.events)?;
+                    server.write_result(line, result, &session)?;
+                }
+            },
             line = lines.recv(), if is_open => match line {
                 Some((number, line)) => if let Some(submission) = server.submit(number, line)? {
-                    turns.push(turn_end(submission));
+                    turns.push(acceptance(number, submission).boxed());
                 },
                 None => {
                     is_open = false;
@@ -157,9 +179,10 @@ pub(super) async fn serve(
             },
             signal = session.signals.next() => {
                 is_open = false;
+                // First, so that the requests stay open although no client is left.
+                session.stop(signal)?;
                 server.questions.clear();
                 session.questions.leave();
-                session.stop(signal)?;
             }
         }
     }
@@ -167,14 +190,17 @@ pub(super) async fn serve(
     session.shut_down().await
 }
 
-/// Waits for the end of the input's turn. Returns the result with the event that it answers.
-async fn turn_end(submission: SubmittedInput) -> EndedLineTurn {
-    let event_id = submission.event_id().to_owned();
-    let result = match submission.accepted().await {
-        Ok(turn) => Ok(turn.result().await),
-        Err(error) => Err(error),
-    };
-    EndedLineTurn { event_id, result }
+/// Waits until the input of a line is on disk.
+async fn acceptance(line: u64, submission: SubmittedInput) -> LineProgress {
+    match submission.accepted().await {
+        Ok(turn) => LineProgress::Accepted(line, turn),
+        Err(error) => LineProgress::Ended(line, Err(error)),
+    }
+}
+
+/// Waits for the end of a line's turn.
+async fn turn_end(line: u64, turn: Turn) -> LineProgress {
+    LineProgress::Ended(line, Ok(turn.result().await))
 }
 
 impl LineServer<'_> {
@@ -204,6 +230,7 @@ impl LineServer<'_> {
             instance_key: line
                 .instance_key
                 .or_else(|| self.defaults.instance_key.clone()),
+            id: line.id.clone(),
             ..Input::default()
         };
         let begin = Instant::now();
@@ -216,7 +243,6 @@ impl LineServer<'_> {
                 let trace_id = submission.trace_id().to_owned();
                 self.ledger.follow(&trace_id);
                 self.pending.push(PendingLine {
-                    id: line.id,
                     line: number,
                     event_id,
                     instance,
@@ -229,6 +255,21 @@ impl LineServer<'_> {
                 .write_error(number, line.id.as_deref(), &not_accepted(error))
                 .map(|()| None),
         }
+    }
+
+    /// Confirms a line whose input is on disk.
+    fn write_accepted(&self, line: u64) -> Result<(), CliError> {
+        let Some(pending) = self.pending.iter().find(|pending| pending.line == line) else {
+            return Ok(());
+        };
+        self.output.json_line(&AcceptedLine {
+            kind: "accepted",
+            id: &pending.event_id,
+            line,
+            agent_name: &pending.instance.agent,
+            instance_key: &pending.instance.instance_key,
+            trace_id: &pending.trace_id,
+        })
     }
 
     /// Writes an approval request.
@@ -348,41 +389,39 @@ impl LineServer<'_> {
         Ok(())
     }
 
-    /// Writes the result of a line's turn, or its error. A turn of another line is ignored.
-    fn write_result(&mut self, turn: &EndedLineTurn, session: &RunSession) -> Result<(), CliError> {
-        let Some(position) = self
-            .pending
-            .iter()
-            .position(|pending| pending.event_id == turn.event_id)
-        else {
+    /// Writes the result of a line's turn, or its error.
+    fn write_result(
+        &mut self,
+        line: u64,
+        result: Result<Option<TurnResult>, SendError>,
+        session: &RunSession,
+    ) -> Result<(), CliError> {
+        let Some(position) = self.pending.iter().position(|pending| pending.line == line) else {
             return Ok(());
         };
         let PendingLine {
-            id,
-            line,
+            event_id,
             instance,
             trace_id,
             begin,
             ..
         } = self.pending.swap_remove(position);
         self.watch_trace(trace_id.clone());
-        let result = match &turn.result {
+        let result = match result {
             Ok(Some(result)) => result,
-            Ok(None) => return self.write_error(line, id.as_deref(), &session.no_result()),
-            Err(error) => {
-                return self.write_error(line, id.as_deref(), &not_accepted(error.clone()));
-            }
+            Ok(None) => return self.write_error(line, Some(&event_id), &session.no_result()),
+            Err(error) => return self.write_error(line, Some(&event_id), &not_accepted(error)),
         };
         let duration_ms = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX);
         let usage = self.ledger.of(&trace_id);
         self.output.json_line(&TurnReport::result(
-            id,
+            Some(event_id),
             TurnReportFacts {
                 instance,
                 trace_id,
                 duration_ms,
             },
-            result,
+            &result,
             usage,
         ))
     }
