@@ -8,6 +8,7 @@ use goondan::StateRoot;
 use goondan::internal::manifest_edit::{
     DependencySpec, package_name, with_dependency, without_dependency,
 };
+use goondan::internal::nofollow_fs;
 use goondan::spec::check_name;
 use goondan::spec::{Code, Kind};
 use goondan_packages::{
@@ -105,7 +106,7 @@ pub(super) fn init(args: &PackageInitArgs, output: &CommandOutput) -> Result<(),
     } else {
         format!("---\n{text}")
     };
-    fs::write(&path, head + &rest)?;
+    nofollow_fs::write_inside(&root, &path, (head + &rest).as_bytes(), false)?;
     output.line(&format!(
         "The project in {} is now the package {name}.",
         root.display()
@@ -197,11 +198,11 @@ async fn change_manifest(
     state_root: &StateRoot,
     output: &CommandOutput,
 ) -> Result<(), CliError> {
-    fs::write(path, after)?;
+    nofollow_fs::write_inside(root, path, after.as_bytes(), false)?;
     match install_in(root, registry, &InstallOptions::default(), state_root).await {
         Ok(outcome) => print_outcome(&outcome, output),
         Err(error) => {
-            fs::write(path, before)?;
+            nofollow_fs::write_inside(root, path, before.as_bytes(), false)?;
             Err(error)
         }
     }
