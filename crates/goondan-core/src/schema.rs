@@ -117,22 +117,47 @@ impl ArgumentSchema {
     /// # Errors
     /// The arguments do not match the schema, or such a check takes more than two seconds.
     pub async fn check_in_time(&self, input: &Value) -> Result<JsonObject, InvalidArguments> {
+        self.in_time(input, ArgumentSchema::check, |problem| {
+            self.refuse(vec![problem])
+        })
+        .await
+    }
+
+    /// Checks an answer like [`ArgumentSchema::check_in_time`] checks arguments. Paths in the error
+    /// begin with `answer`.
+    ///
+    /// # Errors
+    /// The answer does not match the schema, or the check takes more than two seconds; the problems
+    /// are in one line.
+    pub async fn check_answer_in_time(&self, answer: &Value) -> Result<(), String> {
+        self.in_time(answer, ArgumentSchema::check_answer, |problem| problem)
+            .await
+    }
+
+    /// Runs `check` on a value, on a separate thread if the schema is large or contains itself.
+    /// `refuse` creates the error of a check that did not end.
+    async fn in_time<T: Send + 'static, E: Send + 'static>(
+        &self,
+        value: &Value,
+        check: fn(&ArgumentSchema, &Value) -> Result<T, E>,
+        refuse: impl Fn(String) -> E,
+    ) -> Result<T, E> {
         let state = &self.0;
         let expansion = state.expansion();
         if !expansion.is_recursive && expansion.size <= MAX_INLINE_EXPANSION {
-            return self.check(input);
+            return check(self, value);
         }
         if state.abandoned.load(Ordering::Acquire) > 0 {
-            return Err(self.refuse(vec![TOO_SLOW.to_owned()]));
+            return Err(refuse(TOO_SLOW.to_owned()));
         }
         // Set by the first of two events: the check ends, or its time is over.
         let is_settled = Arc::new(AtomicBool::new(false));
         let (sender, checked) = tokio::sync::oneshot::channel();
-        let (schema, input, is_settled_in_thread) =
-            (self.clone(), input.clone(), Arc::clone(&is_settled));
+        let (schema, value, is_settled_in_thread) =
+            (self.clone(), value.clone(), Arc::clone(&is_settled));
         // Not a thread of the runtime, whose end would wait for it.
         let started = std::thread::Builder::new().spawn(move || {
-            let checked = schema.check(&input);
+            let checked = check(&schema, &value);
             if is_settled_in_thread.swap(true, Ordering::AcqRel) {
                 schema.0.abandoned.fetch_sub(1, Ordering::AcqRel);
             }
@@ -140,18 +165,18 @@ impl ArgumentSchema {
             let _ = sender.send(checked);
         });
         if let Err(error) = started {
-            return Err(self.refuse(vec![format!("the check could not be started: {error}")]));
+            return Err(refuse(format!("the check could not be started: {error}")));
         }
         match tokio::time::timeout(MAX_CHECK_TIME, checked).await {
             Ok(Ok(checked)) => checked,
-            Ok(Err(failed)) => Err(self.refuse(vec![format!("the check failed: {failed}")])),
+            Ok(Err(failed)) => Err(refuse(format!("the check failed: {failed}"))),
             Err(_) => {
                 // Counted first, so that the check finds its count if it ends now.
                 state.abandoned.fetch_add(1, Ordering::AcqRel);
                 if is_settled.swap(true, Ordering::AcqRel) {
                     state.abandoned.fetch_sub(1, Ordering::AcqRel);
                 }
-                Err(self.refuse(vec![TOO_SLOW.to_owned()]))
+                Err(refuse(TOO_SLOW.to_owned()))
             }
         }
     }
@@ -160,7 +185,7 @@ impl ArgumentSchema {
     ///
     /// # Errors
     /// The answer does not match the schema; the problems are in one line.
-    pub fn check_answer(&self, answer: &Value) -> Result<(), String> {
+    fn check_answer(&self, answer: &Value) -> Result<(), String> {
         match self.0.validator() {
             Ok(validator) if validator.is_valid(answer) => Ok(()),
             Ok(validator) => Err(first_problems(
@@ -441,5 +466,7 @@ mod tests {
         // As long as that check runs, no other one begins.
         let next = hostile.check_in_time(&json!({"tree": {"a": 1}})).await;
         assert!(next.unwrap_err().message.contains("2 s"));
+        let answer = hostile.check_answer_in_time(&json!({"tree": {}})).await;
+        assert!(answer.unwrap_err().contains("2 s"));
     }
 }

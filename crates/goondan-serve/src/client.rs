@@ -1,7 +1,6 @@
 //! Client of this crate's API, for commands that talk to the process that runs the swarm.
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -15,17 +14,16 @@ use hyper_util::rt::TokioIo;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
 use crate::hub;
-use crate::local_endpoint::LocalEndpoint;
+use crate::local_endpoint::{EndpointAddress, LocalEndpoint};
 use crate::wire::{ErrorBody, InputState, ProblemBody, QuestionBody};
 
 /// Client of one server on this machine. Each request uses a new connection.
 #[derive(Debug, Clone)]
 pub struct LocalClient {
-    address: SocketAddr,
+    address: EndpointAddress,
     token: String,
 }
 
@@ -160,16 +158,16 @@ pub fn segment(text: &str) -> String {
 
 impl LocalClient {
     /// Returns a client of the server that a local control file names.
-    pub fn for_endpoint(door: &LocalEndpoint) -> LocalClient {
+    pub fn for_endpoint(endpoint: &LocalEndpoint) -> LocalClient {
         LocalClient {
-            address: door.address,
-            token: door.token.expose().to_owned(),
+            address: endpoint.address.clone(),
+            token: endpoint.token.expose().to_owned(),
         }
     }
 
     /// Returns the server's address.
-    pub fn address(&self) -> SocketAddr {
-        self.address
+    pub fn address(&self) -> &EndpointAddress {
+        &self.address
     }
 
     /// Sends a GET request and parses the response.
@@ -237,7 +235,7 @@ impl LocalClient {
         accept: &str,
         body: Option<Bytes>,
     ) -> Result<ClientResponse, ClientError> {
-        let stream = TcpStream::connect(self.address).await?;
+        let stream = self.address.connect().await?;
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
         // The task ends with the response. Its errors are also reported by the response.
@@ -245,7 +243,7 @@ impl LocalClient {
         let request = Request::builder()
             .method(method)
             .uri(path)
-            .header(HOST, self.address.to_string())
+            .header(HOST, self.address.host())
             .header(AUTHORIZATION, format!("Bearer {}", self.token))
             .header(ACCEPT, accept)
             .header(CONTENT_TYPE, "application/json")

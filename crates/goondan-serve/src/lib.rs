@@ -3,7 +3,7 @@
 //!
 //! One server handles two kinds of clients. `gdn serve` opens it for all clients that have its
 //! token. Every other command that runs a swarm opens it for commands of the same user. The
-//! [`door`] file of the workspace contains its address. Clients see the swarm's own durable order
+//! [`local_endpoint`] file of the workspace contains its address. Clients see the swarm's own durable order
 //! of events, so a restart loses nothing.
 //!
 //! This crate has no dependency on YAML, store files, terminals or the way a swarm is started.
@@ -18,6 +18,7 @@ pub mod client;
 mod event_stream;
 mod hub;
 mod json_lines;
+mod listener;
 pub mod local_endpoint;
 pub mod mcp;
 mod metrics;
@@ -37,6 +38,7 @@ mod turn_subscription;
 pub mod wire;
 
 pub use auth::{AccessPolicy, ServerToken};
+pub use listener::{ByteStream, ServerListener};
 pub use recorder::{CaseRecorder, NotRecorded};
 pub use server::{Server, ServerLimits, ServerOptions};
 pub use service::{Service, ServiceGuard};

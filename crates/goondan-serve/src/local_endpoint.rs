@@ -1,26 +1,123 @@
 //! Local control endpoint of a workspace. A file gives other commands of the same user the address
 //! and the token of the process that runs the swarm.
 //!
-//! The endpoint is a local TCP port and not a Unix socket: a port works on every system and with
-//! paths of any length. Tool processes and other users can connect to the port, but they cannot
-//! read the file.
+//! On Unix, the endpoint is a Unix socket: sandboxed programs can't open one, and the server checks
+//! the user of each client. On Windows, which has no sandboxes, it is a local TCP port.
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use tokio::net::TcpStream;
 
 use crate::auth::ServerToken;
+use crate::listener::{ByteStream, ServerListener};
 
 /// The file name, relative to the workspace directory.
-pub const ENDPOINT_FILE_NAME: &str = "door.json";
+pub const ENDPOINT_FILE_NAME: &str = "control.json";
+
+/// Address of a control endpoint.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum EndpointAddress {
+    /// Loopback TCP port.
+    Address(SocketAddr),
+    /// Unix socket. In the file, its path is relative to the workspace directory.
+    #[cfg(unix)]
+    Socket(PathBuf),
+}
+
+impl EndpointAddress {
+    /// Connects to the endpoint.
+    pub async fn connect(&self) -> io::Result<Box<dyn ByteStream>> {
+        match self {
+            EndpointAddress::Address(address) => Ok(Box::new(TcpStream::connect(address).await?)),
+            #[cfg(unix)]
+            EndpointAddress::Socket(path) => {
+                Ok(Box::new(tokio::net::UnixStream::connect(path).await?))
+            }
+        }
+    }
+
+    /// Returns the host name for requests.
+    pub(crate) fn host(&self) -> String {
+        match self {
+            EndpointAddress::Address(address) => address.to_string(),
+            #[cfg(unix)]
+            EndpointAddress::Socket(_) => "localhost".to_owned(),
+        }
+    }
+}
+
+/// Listening socket of a control endpoint. Dropping it removes the files of a Unix socket.
+#[derive(Debug)]
+pub struct EndpointSocket {
+    /// The address for clients.
+    pub address: EndpointAddress,
+    #[cfg(unix)]
+    _path: tempfile::TempPath,
+    #[cfg(unix)]
+    _directory: Option<tempfile::TempDir>,
+}
+
+#[cfg(unix)]
+impl EndpointSocket {
+    /// Creates a socket for this user in the workspace directory. The path of a socket has at most
+    /// about 100 bytes, and some file systems have no sockets. Then the socket is in a new private
+    /// directory for temporary files.
+    pub fn bind(workspace: &Path) -> io::Result<(EndpointSocket, ServerListener)> {
+        if let Ok(bound) = EndpointSocket::bind_in(workspace, None) {
+            return Ok(bound);
+        }
+        // The mode of the directory is 0700.
+        let directory = tempfile::Builder::new().prefix("gdn-").tempdir()?;
+        EndpointSocket::bind_in(&directory.path().to_owned(), Some(directory))
+    }
+
+    fn bind_in(
+        place: &Path,
+        directory: Option<tempfile::TempDir>,
+    ) -> io::Result<(EndpointSocket, ServerListener)> {
+        use std::os::unix::fs::PermissionsExt as _;
+
+        let place = std::path::absolute(place)?;
+        let socket = tempfile::Builder::new()
+            .prefix(SOCKET_PREFIX)
+            .suffix(".sock")
+            .make_in(place, |path| tokio::net::UnixListener::bind(path))?;
+        let (listener, path) = socket.into_parts();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
+        let bound = EndpointSocket {
+            address: EndpointAddress::Socket(path.to_path_buf()),
+            _path: path,
+            _directory: directory,
+        };
+        Ok((bound, listener.into()))
+    }
+}
+
+#[cfg(not(unix))]
+impl EndpointSocket {
+    /// Opens a free TCP port of this machine.
+    pub fn bind(_workspace: &Path) -> io::Result<(EndpointSocket, ServerListener)> {
+        let listener = std::net::TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0))?;
+        listener.set_nonblocking(true)?;
+        let address = EndpointAddress::Address(listener.local_addr()?);
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        Ok((EndpointSocket { address }, listener.into()))
+    }
+}
+
+/// First letters of the name of a socket in a workspace.
+#[cfg(unix)]
+const SOCKET_PREFIX: &str = "control-";
 
 /// Address and token of a process that runs a swarm.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LocalEndpoint {
     /// The address of its server.
-    pub address: SocketAddr,
+    pub address: EndpointAddress,
     /// The token that each request carries.
     pub token: ServerToken,
     /// The process id.
@@ -29,7 +126,8 @@ pub struct LocalEndpoint {
 
 #[derive(Serialize, Deserialize)]
 struct EndpointFile {
-    address: SocketAddr,
+    #[serde(flatten)]
+    address: EndpointAddress,
     token: String,
     pid: u32,
 }
@@ -47,31 +145,68 @@ impl LocalEndpoint {
         let written: EndpointFile =
             serde_json::from_slice(&std::fs::read(workspace.join(ENDPOINT_FILE_NAME)).ok()?)
                 .ok()?;
-        // A file that another program wrote must not send our commands to another machine.
-        let is_here = written.address.ip().is_loopback();
-        let token = ServerToken::new(written.token).filter(|_| is_here)?;
+        let address = match written.address {
+            // A file that another program wrote must not send our commands to another machine.
+            EndpointAddress::Address(address) if !address.ip().is_loopback() => return None,
+            #[cfg(unix)]
+            EndpointAddress::Socket(path) => EndpointAddress::Socket(workspace.join(path)),
+            address => address,
+        };
         Some(LocalEndpoint {
-            address: written.address,
-            token,
+            address,
+            token: ServerToken::new(written.token)?,
             pid: written.pid,
         })
     }
 
     /// Writes the file, readable only by this user.
     pub fn open(&self, workspace: &Path) -> io::Result<PublishedEndpoint> {
-        let token = self.token.expose().to_owned();
         let content = serde_json::to_vec(&EndpointFile {
-            address: self.address,
-            token,
+            address: in_workspace(&self.address, workspace),
+            token: self.token.expose().to_owned(),
             pid: self.pid,
         })?;
         // `tempfile` creates the file with owner-only access, so there is no moment at which others
         // can read it.
         let mut file = tempfile::NamedTempFile::new_in(workspace)?;
         file.write_all(&content)?;
+        #[cfg(unix)]
+        remove_dead_socket(workspace);
         let path = workspace.join(ENDPOINT_FILE_NAME);
         file.persist(&path).map_err(|error| error.error)?;
         Ok(PublishedEndpoint { path, content })
+    }
+}
+
+/// Returns the address for the file. A workspace can have another path elsewhere, such as in a
+/// container.
+fn in_workspace(address: &EndpointAddress, workspace: &Path) -> EndpointAddress {
+    #[cfg(unix)]
+    if let EndpointAddress::Socket(path) = address
+        && let Ok(workspace) = std::path::absolute(workspace)
+        && let Ok(path) = path.strip_prefix(workspace)
+    {
+        return EndpointAddress::Socket(path.to_owned());
+    }
+    let _ = workspace;
+    address.clone()
+}
+
+/// Removes the socket of a process that was killed.
+#[cfg(unix)]
+fn remove_dead_socket(workspace: &Path) {
+    let Some(LocalEndpoint {
+        address: EndpointAddress::Socket(path),
+        ..
+    }) = LocalEndpoint::of(workspace)
+    else {
+        return;
+    };
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let refused = std::os::unix::net::UnixStream::connect(&path)
+        .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
+    if refused && name.starts_with(SOCKET_PREFIX) {
+        let _ = std::fs::remove_file(&path);
     }
 }
 
@@ -89,16 +224,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_door_is_found_while_it_is_open() {
+    fn an_endpoint_is_found_while_it_is_open() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(LocalEndpoint::of(folder.path()), None);
-        let door = LocalEndpoint {
-            address: "127.0.0.1:1".parse().unwrap(),
+        let endpoint = LocalEndpoint {
+            address: EndpointAddress::Address("127.0.0.1:1".parse().unwrap()),
             token: ServerToken::random(),
             pid: 1,
         };
-        let open = door.open(folder.path()).unwrap();
-        assert_eq!(LocalEndpoint::of(folder.path()), Some(door));
+        let open = endpoint.open(folder.path()).unwrap();
+        assert_eq!(LocalEndpoint::of(folder.path()), Some(endpoint));
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt;
@@ -113,14 +248,14 @@ mod tests {
     }
 
     #[test]
-    fn the_door_of_the_next_process_stays() {
+    fn the_endpoint_of_the_next_process_stays() {
         let folder = tempfile::tempdir().unwrap();
-        let door = |port| LocalEndpoint {
-            address: SocketAddr::from(([127, 0, 0, 1], port)),
+        let endpoint = |port| LocalEndpoint {
+            address: EndpointAddress::Address(([127, 0, 0, 1], port).into()),
             token: ServerToken::random(),
             pid: 1,
         };
-        let (first, second) = (door(1), door(2));
+        let (first, second) = (endpoint(1), endpoint(2));
         let open = first.open(folder.path()).unwrap();
         let _next = second.open(folder.path()).unwrap();
         drop(open);
@@ -128,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_door_leads_to_no_other_machine() {
+    fn an_endpoint_is_on_this_machine() {
         let folder = tempfile::tempdir().unwrap();
         for broken in [
             r#"{"address":"192.0.2.1:80","token":"0123456789abcdef","pid":1}"#,
@@ -138,5 +273,59 @@ mod tests {
             std::fs::write(folder.path().join(ENDPOINT_FILE_NAME), broken).unwrap();
             assert_eq!(LocalEndpoint::of(folder.path()), None, "{broken}");
         }
+    }
+
+    #[cfg(unix)]
+    fn published(workspace: &Path) -> (EndpointSocket, ServerListener, PublishedEndpoint) {
+        let (socket, listener) = EndpointSocket::bind(workspace).unwrap();
+        let endpoint = LocalEndpoint {
+            address: socket.address.clone(),
+            token: ServerToken::random(),
+            pid: 1,
+        };
+        let published = endpoint.open(workspace).unwrap();
+        assert_eq!(LocalEndpoint::of(workspace), Some(endpoint));
+        (socket, listener, published)
+    }
+
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn a_socket_is_private_and_reachable_in_a_workspace_with_a_path_of_any_length() {
+        use std::os::unix::fs::PermissionsExt as _;
+
+        let directory = tempfile::tempdir().unwrap();
+        let long = directory.path().join("w".repeat(120));
+        std::fs::create_dir(&long).unwrap();
+        for workspace in [directory.path(), &long] {
+            let (socket, _listener, _published) = published(workspace);
+            let EndpointAddress::Socket(path) = &socket.address else {
+                panic!("a Unix socket");
+            };
+            let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+            assert_eq!(mode(path), 0o600);
+            assert_eq!(mode(path.parent().unwrap()) & 0o077, 0);
+            socket.address.connect().await.unwrap();
+            let path = path.clone();
+            drop(socket);
+            assert!(!path.exists());
+        }
+    }
+
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn the_socket_of_a_killed_process_is_removed() {
+        let directory = tempfile::tempdir().unwrap();
+        let (socket, listener, published_endpoint) = published(directory.path());
+        drop(listener);
+        std::mem::forget((socket, published_endpoint));
+        let _next = published(directory.path());
+        let is_socket = |entry: &std::fs::DirEntry| {
+            entry
+                .file_name()
+                .to_string_lossy()
+                .starts_with(SOCKET_PREFIX)
+        };
+        let entries = std::fs::read_dir(directory.path()).unwrap();
+        assert_eq!(entries.flatten().filter(is_socket).count(), 1);
     }
 }

@@ -1,7 +1,6 @@
 //! HTTP server with limits on the resources that a client can use.
 
 use std::cell::LazyCell;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -13,7 +12,6 @@ use hyper::service::Service;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
-use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::{self, Sender};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
@@ -21,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::api;
 use crate::auth::AccessPolicy;
+use crate::listener::{ByteStream, ServerListener};
 use crate::received_body;
 use crate::recorder::CaseRecorder;
 use crate::service;
@@ -57,7 +56,6 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A listening server. Dropping it ends all connections at once.
 pub struct Server {
-    address: SocketAddr,
     stop: CancellationToken,
     accepting: JoinHandle<()>,
 }
@@ -96,27 +94,18 @@ impl From<AccessPolicy> for ServerOptions {
 impl Server {
     /// Starts the server on `listener`.
     pub fn listen(
-        listener: TcpListener,
+        listener: impl Into<ServerListener>,
         service: service::Service,
         offer: impl Into<ServerOptions>,
-    ) -> std::io::Result<Server> {
-        let offer = offer.into();
-        let (address, limits) = (listener.local_addr()?, offer.limits);
+    ) -> Server {
+        let (listener, offer) = (listener.into(), offer.into());
+        let limits = offer.limits;
         // Most swarms run without a client, so the first connection builds the routes and their
         // description.
         let router = LazyCell::new(move || api::router(service, offer));
         let stop = CancellationToken::new();
         let accepting = tokio::spawn(accept(listener, router, limits, stop.clone()));
-        Ok(Server {
-            address,
-            stop,
-            accepting,
-        })
-    }
-
-    /// Returns the server's address.
-    pub fn address(&self) -> SocketAddr {
-        self.address
+        Server { stop, accepting }
     }
 
     /// Stops accepting connections and waits up to 2 seconds for open connections to end.
@@ -135,7 +124,7 @@ impl Drop for Server {
 
 /// Accepts connections until `stop` is cancelled, then waits for pending requests.
 async fn accept(
-    listener: TcpListener,
+    listener: ServerListener,
     router: LazyCell<Router, impl FnOnce() -> Router>,
     limits: ServerLimits,
     stop: CancellationToken,
@@ -161,7 +150,8 @@ async fn accept(
             () = stop.cancelled() => break,
         };
         let stream = match accepted {
-            Ok((stream, _)) => stream,
+            Ok(Some(stream)) => stream,
+            Ok(None) => continue,
             Err(error) => {
                 // Usually out of file descriptors: other connections must end first.
                 tracing::warn!(%error, "could not accept a connection; retrying");
@@ -173,7 +163,7 @@ async fn accept(
     }
     // Clients that connected in time get a response. After a broken connection, a client cannot
     // tell if its request took effect.
-    for stream in pending_connections(listener) {
+    for stream in listener.pending() {
         let Ok(permit) = Arc::clone(&room).try_acquire_owned() else {
             break;
         };
@@ -183,20 +173,6 @@ async fn accept(
     let _ = tokio::time::timeout(FIRST_REQUEST_TIMEOUT, all_heard.recv()).await;
     // Remaining connections are dropped with the process.
     let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, graceful.shutdown()).await;
-}
-
-/// Returns connections that were not accepted yet. Calls the system directly, because the runtime
-/// learns of new connections with a delay.
-fn pending_connections(listener: TcpListener) -> Vec<TcpStream> {
-    let accept = |listener: &std::net::TcpListener| {
-        let (stream, _) = listener.accept().ok()?;
-        stream.set_nonblocking(true).ok()?;
-        TcpStream::from_std(stream).ok()
-    };
-    let Ok(listener) = listener.into_std() else {
-        return Vec::new();
-    };
-    std::iter::from_fn(|| accept(&listener)).collect()
 }
 
 /// Service of one connection.
@@ -227,13 +203,11 @@ impl Service<Request<Incoming>> for ConnectionService {
 
 /// Configures HTTP for one accepted connection.
 fn connection(
-    stream: TcpStream,
+    stream: Box<dyn ByteStream>,
     router: Router,
     unheard: Sender<()>,
     limits: ServerLimits,
-) -> hyper::server::conn::http1::Connection<TokioIo<TcpStream>, ConnectionService> {
-    // Small events must not wait for more data.
-    let _ = stream.set_nodelay(true);
+) -> hyper::server::conn::http1::Connection<TokioIo<Box<dyn ByteStream>>, ConnectionService> {
     let mut http = hyper::server::conn::http1::Builder::new();
     http.timer(TokioTimer::new())
         .header_read_timeout(limits.head)

@@ -237,7 +237,7 @@ fn missing(origin: &ValueOrigin, environment: &Environment) -> Option<Diagnostic
             format!(
                 "set one of them, preferably `{}`, or put the value into a file (see {})",
                 several.first().map_or("", String::as_str),
-                page_url("security.md#secrets")
+                page_url("secrets.md")
             ),
         ),
     };

@@ -1,14 +1,17 @@
 //! `agents`: communication with the other agents of the swarm.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use goondan_core::JsonObject;
+use goondan_core::ids::InstanceId;
 use goondan_core::ports::tool::{
     AgentEventInput, RequestOptions, SpawnOptions, SpawnedInstanceInfo, ToolContext, ToolError,
     ToolOutput,
 };
 use goondan_core::reserved_names::{REQUEST_EVENT, SEND_EVENT};
+use goondan_spec::Code;
 use goondan_spec::kinds::PATH_FORMAT;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -97,6 +100,7 @@ impl ToolOperation for AskAgent {
         ctx: &ToolContext,
         config: &AgentsToolConfig,
     ) -> Result<ToolOutput, ToolError> {
+        check_key(ctx, &self.target, self.instance_key.as_deref()).await?;
         let event = event(
             self.event_type,
             self.input,
@@ -156,6 +160,7 @@ impl ToolOperation for NotifyAgent {
     type Shared = ();
 
     async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
+        check_key(ctx, &self.target, self.instance_key.as_deref()).await?;
         let event = event(
             self.event_type,
             self.input,
@@ -187,6 +192,7 @@ impl ToolOperation for SpawnAgentInstance {
     type Shared = ();
 
     async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
+        check_key(ctx, &self.target, self.instance_key.as_deref()).await?;
         // A sub-agent gets no more access than its caller (rule S1b), including the file system.
         let place = self
             .cwd
@@ -210,11 +216,11 @@ impl ToolOperation for SpawnAgentInstance {
     }
 }
 
-/// List the agent instances that this conversation spawned, or all in the swarm.
+/// List the agent instances that this conversation spawned, or all that it can reach.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct ListInstances {
-    /// List all instances, not just the caller's own.
+    /// List all instances within reach: also those of the same key.
     #[serde(default)]
     include_all: bool,
 }
@@ -223,7 +229,11 @@ impl ToolOperation for ListInstances {
     type Shared = ();
 
     async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
-        let agents = ctx.runtime.list(self.include_all).await?;
+        let mut agents = ctx.runtime.list(self.include_all).await?;
+        let id = |info: &SpawnedInstanceInfo| InstanceId::new(&*info.target, &*info.instance_key);
+        let reached = ctx.runtime.within_reach(agents.iter().map(id).collect());
+        let reached: HashSet<InstanceId> = reached.await?.into_iter().collect();
+        agents.retain(|info| reached.contains(&id(info)));
         let agents: Vec<Value> = agents.into_iter().map(instance).collect();
         let title = format!("{} instances", agents.len());
         Ok(titled(
@@ -254,6 +264,31 @@ impl ToolOperation for ListAgents {
         });
         Ok(titled("Looked up the agents", output))
     }
+}
+
+/// Fails if the key names a conversation that the call may not use.
+async fn check_key(ctx: &ToolContext, target: &str, key: Option<&str>) -> Result<(), ToolError> {
+    let Some(key) = key else { return Ok(()) };
+    let rule = format!("{{tool: \"agents__*\", args: {{instanceKey: \"{key}\"}}, action: allow}}");
+    check_reach(ctx, &InstanceId::new(target, key), &rule).await
+}
+
+/// Fails if the call may not name the conversation. `rule` would allow it.
+pub(crate) async fn check_reach(
+    ctx: &ToolContext,
+    id: &InstanceId,
+    rule: &str,
+) -> Result<(), ToolError> {
+    if !ctx.runtime.within_reach(vec![id.clone()]).await?.is_empty() {
+        return Ok(());
+    }
+    let message = format!("`{id}` has another key, and this conversation did not start it");
+    Err(ToolError::new(message)
+        .code(Code::TOOL_DENIED)
+        .suggest(format!(
+            "Use your own conversations. The operator can allow this one: add `{rule}` to \
+            `spec.permissions.rules` of the agent."
+        )))
 }
 
 /// Creates the event that is sent to an agent.

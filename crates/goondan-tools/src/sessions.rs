@@ -1,6 +1,7 @@
 //! `sessions`: the conversations of the swarm. A session is an agent instance; its id is
 //! `agent:key`.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +21,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::agents;
 use crate::builtin_tool::BuiltinTool;
 use crate::host_capabilities;
 use crate::tool_operation::{ToolExport, ToolOperation, number, titled};
@@ -67,7 +69,7 @@ pub(crate) const BUILTIN: BuiltinTool = BuiltinTool {
     ..BuiltinTool::DEFAULT_ROW
 };
 
-/// List the sessions of the swarm, the most recently changed first.
+/// List the sessions that you can use, the most recently changed first.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ListSessions {
@@ -82,6 +84,11 @@ impl ToolOperation for ListSessions {
 
     async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
         let mut sessions = host_capabilities::sessions(ctx)?.sessions().await?;
+        let reached = ctx
+            .runtime
+            .within_reach(sessions.iter().map(InstanceMeta::id).collect());
+        let reached: HashSet<InstanceId> = reached.await?.into_iter().collect();
+        sessions.retain(|session| reached.contains(&session.id()));
         let total = sessions.len();
         sessions.sort_by_key(|session| (std::cmp::Reverse(session.updated_at), session.id()));
         let own = calling_session(ctx);
@@ -338,11 +345,14 @@ async fn find(ctx: &ToolContext, id: &str) -> Result<InstanceMeta, ToolError> {
         .map(|(agent, key)| InstanceId::new(agent, key));
     let found =
         wanted.and_then(|wanted| sessions.into_iter().find(|session| session.id() == wanted));
-    found.ok_or_else(|| {
+    let found = found.ok_or_else(|| {
         ToolError::new(format!("there is no session `{id}`"))
             .code(Code::TOOL_SESSION_NOT_FOUND)
             .suggest("sessions__list shows all sessions")
-    })
+    })?;
+    let rule = format!("{{tool: \"sessions__*\", args: {{session_id: \"{id}\"}}, action: allow}}");
+    agents::check_reach(ctx, &found.id(), &rule).await?;
+    Ok(found)
 }
 
 /// Returns the JSON of a session for the model. `own` is the id of the calling session.

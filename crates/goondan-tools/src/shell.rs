@@ -143,7 +143,7 @@ pub(crate) const SHELL_CONFIG_KEYS: &[(&str, &str)] = &[
         "host",
         "another host to run command lines on, such as `user@build.internal` or \
         `ssh://build.internal:2222`, through the \
-         program `ssh`; see [Another host](security.md#another-host)",
+         program `ssh`; see [Another host](permissions.md#another-host)",
     ),
     (
         "hostCommands",

@@ -26,6 +26,7 @@ pub(crate) mod self_update;
 pub(crate) mod send;
 pub(crate) mod serve;
 pub(crate) mod studio;
+mod studio_relay;
 pub(crate) mod test;
 pub(crate) mod tool;
 pub(crate) mod tool_host;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use clap::Args;
 use goondan::StateRoot;
 use goondan::internal::{private_files, untrusted_text};
-use goondan::spec::Code;
+use goondan::spec::{Code, Secret};
 use goondan_connect::Connections;
 use goondan_serve::{AccessPolicy, Server, ServerLimits, ServerOptions, ServerToken};
 use serde_json::json;
@@ -147,6 +147,9 @@ pub(super) async fn serve(
             (Some(workspace_token(&file)?), Some(file))
         }
     };
+    // A tool outside of any sandbox can read the file, so its result must not contain the token.
+    let secret = token.iter().map(|token| Secret::new(token.expose()));
+    crate::app::redactor().add_secrets(secret);
     let limits = ServerLimits {
         body: args.max_body,
         ..ServerLimits::default()
@@ -178,18 +181,17 @@ pub(super) async fn serve(
         recorder,
         further: connection_routes,
     };
-    let server =
-        Server::listen(listener, session.door.service.clone(), options).map_err(CliError::from)?;
+    let address = listener.local_addr().map_err(CliError::from)?;
+    let server = Server::listen(listener, session.door.service.clone(), options);
     session.door.opened().await;
     let page = args.studio.then(|| {
         format!(
-            "http://{}{}{code}",
-            server.address(),
+            "http://{address}{}{code}",
             goondan_serve::studio::STUDIO_PATH
         )
     });
     print_server_url(
-        &server,
+        address,
         &session,
         ServerNotice {
             needs_token: !args.no_token,
@@ -232,7 +234,7 @@ fn check_args(args: &ServeArgs) -> Result<(), CliError> {
 }
 
 /// Opens the listener of the server.
-async fn bind(address: SocketAddr) -> Result<TcpListener, CliError> {
+pub(super) async fn bind(address: SocketAddr) -> Result<TcpListener, CliError> {
     TcpListener::bind(address)
         .await
         .map_err(|error| not_bound(address, &error))
@@ -351,15 +353,12 @@ struct ServerNotice {
 
 /// Prints the server's URL and how to authenticate.
 fn print_server_url(
-    server: &Server,
+    address: SocketAddr,
     session: &RunSession,
     notice: ServerNotice,
     output: &CommandOutput,
 ) -> Result<(), CliError> {
-    let (base, token_file) = (
-        format!("http://{}", server.address()),
-        notice.token_file.as_deref(),
-    );
+    let (base, token_file) = (format!("http://{address}"), notice.token_file.as_deref());
     if output.json {
         let mut line = json!({"type": "listening", "url": base, "swarm": session.swarm.name(), "tokenFile": token_file});
         if let Some(studio_url) = notice.page {

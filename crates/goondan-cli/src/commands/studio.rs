@@ -10,10 +10,12 @@ use goondan::spec::Code;
 use goondan_serve::client::ClientError;
 use goondan_serve::wire::CodeBody;
 use serde_json::json;
+use tokio::net::TcpListener;
 
 use super::browser;
 use super::run::{SignalReceiver, watched};
 use super::serve::{self, ServeArgs};
+use super::studio_relay::relay;
 use crate::exit::CliError;
 use crate::output::CommandOutput;
 use crate::project::StartArgs;
@@ -68,14 +70,41 @@ async fn run_studio(
     let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, args.port));
     let serving = ServeArgs::for_studio(args.project, listen, opens, args.start);
     match serve::serve(&serving, signals, state_root, output).await {
-        Err(NotStarted::Elsewhere(remote, _)) => open_remote_studio(&remote, opens, output).await,
+        Err(NotStarted::Elsewhere(remote, signals)) => {
+            let listener = serve::bind(listen).await?;
+            show_remote_studio((&remote, signals), listener, opens, output).await
+        }
         ended => Ok(ended?),
     }
 }
 
-/// Opens the studio of another process, through the local control endpoint.
-async fn open_remote_studio(
+/// Shows the studio of another process, through its control endpoint, until a signal arrives or
+/// that process ends.
+async fn show_remote_studio(
+    (remote, mut signals): (&RemoteSwarm, SignalReceiver),
+    listener: TcpListener,
+    opens: bool,
+    output: &CommandOutput,
+) -> Result<(), CliError> {
+    let address = listener.local_addr().map_err(CliError::from)?;
+    let mut events = remote.client.events("/api/events?approvals=false").await?;
+    print_remote_studio(remote, address, opens, output).await?;
+    let mut relay = std::pin::pin!(relay(listener, remote.client.address().clone()));
+    loop {
+        tokio::select! {
+            () = &mut relay => {}
+            event = events.next() => if !matches!(event, Ok(Some(_))) {
+                return output.note("The process that ran the swarm has ended.");
+            },
+            _ = signals.next() => return Ok(()),
+        }
+    }
+}
+
+/// Signs in to the studio of another process and prints its URL at the relay.
+async fn print_remote_studio(
     remote: &RemoteSwarm,
+    relay: SocketAddr,
     opens: bool,
     output: &CommandOutput,
 ) -> Result<(), CliError> {
@@ -87,14 +116,14 @@ async fn open_remote_studio(
         }
         created => created?,
     };
-    let address = format!("http://{}", remote.client.address());
+    let address = format!("http://{relay}");
     let page = format!("{address}{}#code={}", code.path, code.code);
     if output.json {
         let line = json!({"type": "listening", "url": address, "swarm": remote.swarm.name, "studio": page});
         return output.json_line(&line);
     }
     output.note(&format!(
-        "Another process runs the swarm {}. Its studio:",
+        "Another process runs the swarm {}. Press Ctrl-C to close its studio:",
         untrusted_text::line(&remote.swarm.name)
     ))?;
     print_studio_url(&page, opens.then(|| &*remote.workspace().dir), output)

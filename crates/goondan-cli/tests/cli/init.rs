@@ -224,3 +224,50 @@ fn git_makes_a_repository_that_ignores_secrets() {
             .contains(".env\n")
     );
 }
+
+/// A stranger's repository can contain links to any file of the user.
+#[test]
+#[cfg(unix)]
+fn no_command_writes_through_a_link_out_of_the_project() {
+    let sandbox = Sandbox::new();
+    let link = |to: &str, from: &str| {
+        std::os::unix::fs::symlink(sandbox.dir().join(to), sandbox.dir().join(from)).unwrap();
+    };
+    sandbox.write("victim/rc", "mine\n");
+    sandbox.write("init/x", "");
+    link("victim/rc", "init/.gitignore");
+    sandbox.write("init2/x", "");
+    link("victim/new.yaml", "init2/goondan.yaml");
+    sandbox.write(
+        "tools/goondan.yaml",
+        crate::projects::manifest("{provider: scripted, model: m}", "").as_str(),
+    );
+    link("victim", "tools/tools");
+    sandbox.write(
+        "tools/.mcp.json",
+        r#"{"mcpServers": {"x": {"command": "true"}}}"#,
+    );
+    sandbox.write("rc.yaml", "mine: true\n");
+    sandbox.write("pack/x", "");
+    link("rc.yaml", "pack/goondan.yaml");
+    let files = || {
+        let names = std::fs::read_dir(sandbox.dir().join("victim")).unwrap();
+        (
+            names.count(),
+            std::fs::read_to_string(sandbox.dir().join("victim/rc")).unwrap(),
+            std::fs::read_to_string(sandbox.dir().join("rc.yaml")).unwrap(),
+        )
+    };
+    let before = files();
+    for (folder, arguments) in [
+        ("init", &["init", ".", "--force"][..]),
+        ("init2", &["init", ".", "--force"]),
+        ("tools", &["new", "tool", "evil"]),
+        ("tools", &["mcp", "import", ".mcp.json", "--write"]),
+        ("pack", &["package", "init"]),
+    ] {
+        let outcome = sandbox.gdn_in(folder, arguments);
+        assert_ne!(outcome.code, 0, "{arguments:?}: {outcome:?}");
+        assert_eq!(files(), before, "{arguments:?}: {outcome:?}");
+    }
+}

@@ -18,6 +18,8 @@ mod chain;
 mod chat;
 mod complete;
 mod connection;
+#[cfg(unix)]
+mod control_endpoint;
 mod documentation;
 mod explain;
 mod help;

@@ -333,7 +333,7 @@ if platform.machine() == "x86_64":
         if done != -1 or ctypes.get_errno() not in (errno.EPERM, errno.ENOSYS):
             print(name, done, ctypes.get_errno())
 paths = ["/run", "/run/user", "/run/secrets", "/run/credentials", "/var/run/secrets", "/dev/shm", "/dev", "/proc", "/proc/1/environ",
-    "/root", "/home", "/var/lib", "/var/log", "/tmp", f"/proc/{parent}/environ", os.path.expanduser("~/.ssh")]
+    "/etc/shadow", "/etc/gshadow", "/root", "/home", "/var/lib", "/var/log", "/tmp", f"/proc/{parent}/environ", os.path.expanduser("~/.ssh")]
 for path in paths:
     try:
         os.listdir(path) if os.path.isdir(path) else open(path).read()
@@ -346,6 +346,10 @@ for name, mode in [("terminal", 0o20666), ("disk", 0o60666)]:
         print("mknod", name)
     except OSError:
         pass
+for path in ["/etc", "/etc/ssl/certs"]:
+    if os.path.isdir(path) and not os.listdir(path):
+        print("empty", path)
+open("/etc/passwd").read()
 if str(os.getsid(0)) == sys.argv[1]:
     print("session")
 print("over")

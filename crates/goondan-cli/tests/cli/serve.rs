@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use serde_json::{Value, json};
@@ -19,15 +20,16 @@ rules:
 ";
 
 /// A `gdn serve` that is ready.
-struct Serving {
+pub(crate) struct Serving {
     child: Child,
     stdout: BufReader<ChildStdout>,
     address: String,
-    token: String,
+    pub(crate) token: String,
+    pub(crate) token_file: PathBuf,
 }
 
 impl Serving {
-    fn start(sandbox: &Sandbox, arguments: &[&str]) -> Self {
+    pub(crate) fn start(sandbox: &Sandbox, arguments: &[&str]) -> Self {
         let mut command = sandbox.command(
             &[
                 &["serve", "p", "--listen", "127.0.0.1:0", "--json"],
@@ -59,7 +61,8 @@ impl Serving {
             .strip_prefix("http://")
             .unwrap()
             .to_owned();
-        let token = std::fs::read_to_string(ready["tokenFile"].as_str().unwrap())
+        let token_file = PathBuf::from(ready["tokenFile"].as_str().unwrap());
+        let token = std::fs::read_to_string(&token_file)
             .unwrap()
             .trim()
             .to_owned();
@@ -68,10 +71,11 @@ impl Serving {
             stdout,
             address,
             token,
+            token_file,
         }
     }
 
-    fn signal(&self, name: &str) {
+    pub(crate) fn signal(&self, name: &str) {
         let pid = self.child.id().to_string();
         assert!(
             Command::new("kill")
@@ -83,7 +87,7 @@ impl Serving {
     }
 
     /// The exit code, and what was written.
-    fn end(mut self) -> (Option<i32>, String) {
+    pub(crate) fn end(mut self) -> (Option<i32>, String) {
         let mut rest = String::new();
         self.stdout.read_to_string(&mut rest).unwrap();
         self.child

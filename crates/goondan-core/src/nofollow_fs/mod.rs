@@ -16,6 +16,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
+use crate::real_path::real_path;
+
 #[cfg(unix)]
 pub use by_handle::{DirectoryHandle, open_without_links};
 #[cfg(not(unix))]
@@ -98,6 +100,26 @@ pub fn metadata_beneath(base: &Path, path: &Path) -> io::Result<Option<EntryMeta
         Some(name) if path != base => DirectoryHandle::open_parent(base, path)?.look(name),
         _ => Err(io::ErrorKind::IsADirectory.into()),
     }
+}
+
+/// Writes the file `path`, and creates its directories. Links that stay in `base` are followed.
+/// `is_new`: an existing file is an error.
+///
+/// # Errors
+/// Fails if `path` is not in `base` or leads out of it, or if the file cannot be written.
+pub fn write_inside(base: &Path, path: &Path, content: &[u8], is_new: bool) -> io::Result<()> {
+    let (base, path) = (real_path(base)?, real_path(path)?);
+    let outside = || io::Error::other(format!("it leads to {}", path.display()));
+    if !path.starts_with(&base) || path == base {
+        return Err(outside());
+    }
+    let name = path.file_name().ok_or_else(outside)?;
+    let directory = DirectoryHandle::make(&base, path.parent().unwrap_or(&base))?;
+    if is_new {
+        return directory.put_new(name, content);
+    }
+    let mode = directory.look(name)?.map(|existing| existing.permissions);
+    directory.write_atomically(name, content, mode)
 }
 
 impl DirectoryHandle {

@@ -367,6 +367,11 @@ pub trait AgentToolRuntime: Send + Sync {
     ) -> Result<AgentSpawnResult, ToolError>;
     /// Returns the instances that the caller spawned, or all.
     async fn list(&self, include_all: bool) -> Result<Vec<SpawnedInstanceInfo>, ToolError>;
+    /// Returns the conversations of `ids` that arguments of the call may name: those of the caller's
+    /// key, those that the caller started, its callers, and those that a rule names.
+    async fn within_reach(&self, ids: Vec<InstanceId>) -> Result<Vec<InstanceId>, ToolError> {
+        Ok(ids)
+    }
     /// Returns the agents of the running swarm.
     async fn catalog(&self) -> Result<AgentCatalog, ToolError>;
 

@@ -40,25 +40,26 @@ impl SecretRedactor {
         SecretRedactor::default()
     }
 
-    /// Adds secrets.
+    /// Adds secrets. Concurrent calls lose none.
     pub fn add_secrets(&self, secrets: impl IntoIterator<Item = Secret>) {
-        let mut forms = self
-            .known
-            .load()
-            .as_ref()
-            .map(|matcher| matcher.forms.clone())
-            .unwrap_or_default();
-        let before = forms.clone();
-        secrets
-            .into_iter()
-            .for_each(|secret| secret_forms::add(&secret, &mut forms));
-        if forms == before {
-            return;
-        }
-        // If no new finder can be built, the old one stays in use.
-        if let Some(matcher) = SecretMatcher::new(forms) {
-            self.known.store(Some(Arc::new(matcher)));
-        }
+        let secrets: Vec<Secret> = secrets.into_iter().collect();
+        self.known.rcu(|known| {
+            let mut forms = known
+                .as_ref()
+                .map(|matcher| matcher.forms.clone())
+                .unwrap_or_default();
+            let before = forms.clone();
+            for secret in &secrets {
+                secret_forms::add(secret, &mut forms);
+            }
+            if forms == before {
+                return known.clone();
+            }
+            // If no new finder can be built, the old one stays in use.
+            SecretMatcher::new(forms)
+                .map(Arc::new)
+                .or_else(|| known.clone())
+        });
     }
 
     /// Adds values that can be secrets, except short ones.
@@ -170,6 +171,20 @@ mod tests {
         let redactor = SecretRedactor::new();
         redactor.add_secrets([Secret::new(secret)]);
         redactor
+    }
+
+    #[test]
+    fn secrets_that_are_added_at_the_same_time_are_all_masked() {
+        let redactor = SecretRedactor::new();
+        let secrets: Vec<String> = (0..16).map(|n| format!("secret-number-{n:04}")).collect();
+        std::thread::scope(|scope| {
+            for secret in &secrets {
+                scope.spawn(|| redactor.add_secrets([Secret::new(secret.as_str())]));
+            }
+        });
+        for secret in &secrets {
+            assert_eq!(redactor.text(secret), MASK);
+        }
     }
 
     #[test]

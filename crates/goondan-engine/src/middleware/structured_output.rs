@@ -74,7 +74,7 @@ impl StructuredOutput {
     }
 
     /// Returns the answer of a step or its problems; `None` if the turn continues anyway.
-    fn answer(&self, outcome: &StepOutcome, by_tool: bool) -> Option<Result<Value, String>> {
+    async fn answer(&self, outcome: &StepOutcome, by_tool: bool) -> Option<Result<Value, String>> {
         let is_submission = |result: &&ToolCallResult| result.tool_name == self.tool.name.as_str();
         let submission = outcome
             .results
@@ -92,14 +92,12 @@ impl StructuredOutput {
             .message
             .as_ref()
             .filter(|_| !outcome.should_continue);
+        let answer = self.parse_answer(&message?.text()).await;
         if !by_tool {
-            return message.map(|message| self.parse_answer(&message.text()));
+            return Some(answer);
         }
         // Models that do not call the tool may still write the JSON.
-        message.map(|message| {
-            self.parse_answer(&message.text())
-                .map_err(|_| format!("Give your answer by calling `{TOOL}`, and not as text."))
-        })
+        Some(answer.map_err(|_| format!("Give your answer by calling `{TOOL}`, and not as text.")))
     }
 
     /// Returns `true` if the answer comes through the tool in this turn.
@@ -108,14 +106,14 @@ impl StructuredOutput {
     }
 
     /// Parses the answer of the model. An error is the correction that the model receives.
-    fn parse_answer(&self, text: &str) -> Result<Value, String> {
-        let answer = serde_json::from_str(without_fence(text)).map_err(|error| {
+    async fn parse_answer(&self, text: &str) -> Result<Value, String> {
+        let answer: Value = serde_json::from_str(without_fence(text)).map_err(|error| {
             format!(
                 "Your answer is not valid JSON ({error}). Answer with JSON only, without other \
                     text."
             )
         })?;
-        match self.schema.check_answer(&answer) {
+        match self.schema.check_answer_in_time(&answer).await {
             Ok(()) => Ok(answer),
             Err(problems) => Err(format!(
                 "Your answer does not fit the schema: {problems}. Answer again, with the whole \
@@ -125,11 +123,11 @@ impl StructuredOutput {
     }
 
     /// Validates the arguments of an answer tool call.
-    fn submit(&self, context: &ToolCallContext) -> ToolCallResult {
+    async fn submit(&self, context: &ToolCallContext) -> ToolCallResult {
         let call = &context.call;
         let answers = context.message.tool_calls().count();
         let checked = match answers {
-            1 => dispatch::checked_arguments(&self.schema, call),
+            1 => dispatch::checked_arguments(&self.schema, call).await,
             _ => Err(
                 ToolError::new("the answer was rejected: other tools were called with it")
                     .code(Code::TOOL_INVALID_ARGS)
@@ -191,7 +189,7 @@ impl Middleware for StructuredOutput {
     ) -> Result<StepOutcome, TurnError> {
         let mut outcome = next.run(context).await?;
         let by_tool = self.is_by_tool(context.turn());
-        match self.answer(&outcome, by_tool) {
+        match self.answer(&outcome, by_tool).await {
             None => context.turn().note::<InvalidAnswers>().0 = 0,
             Some(Ok(answer)) => {
                 if !outcome.results.is_empty() {
@@ -215,7 +213,7 @@ impl Middleware for StructuredOutput {
     ) -> ToolCallResult {
         match context.call.tool_name == TOOL && context.catalog.get(TOOL).is_some() {
             // Giving an answer needs no permission.
-            true => self.submit(context),
+            true => self.submit(context).await,
             false => next.run(context).await,
         }
     }

@@ -124,6 +124,14 @@ impl GrantScope {
         }
     }
 
+    /// Returns the scope without approvals of command forms.
+    pub(crate) fn without_forms(self) -> Self {
+        GrantScope {
+            commands: Vec::new(),
+            ..self
+        }
+    }
+
     /// Returns the forms of the commands; `None` if a command has no form.
     fn forms(&self, has_sandbox: bool) -> Option<Vec<String>> {
         let forms = self

@@ -226,7 +226,9 @@ async fn verdicts(
             .unwrap_or_else(|| {
                 let asks = decision.action == PermissionAction::Ask;
                 let reach = asks.then(|| {
-                    GrantScope::of(permissions, question, &decision, tool.builtin.is_some())
+                    let scope =
+                        GrantScope::of(permissions, question, &decision, tool.builtin.is_some());
+                    places.limit(scope, permissions, question, &decision)
                 });
                 PermissionVerdict {
                     reach: reach.unwrap_or_default(),

@@ -6,6 +6,7 @@ use goondan_core::JsonObject;
 use goondan_core::run_mode::RunMode;
 use goondan_spec::kinds::{MarkedArguments, PermissionAction, Permissions};
 
+use crate::policy::grant_scope::GrantScope;
 use crate::policy::protected_paths::{self, PathEnvironment, ProtectedPath, RedirectionTargets};
 use crate::policy::{PathArguments, PolicyDecision, PolicyQuestion};
 
@@ -96,11 +97,8 @@ impl ResolvedPaths {
         }
         // A command that a shell may run can open such files anyway.
         let is_direct = matches!(decision.run_mode(), RunMode::Direct(_));
-        let is_unapproved = |path: &&ProtectedPath| {
-            let is_opened = is_direct || !path.is_redirected_to();
-            is_opened && path.concerns(question.needs) && !path.is_named(permissions, decision)
-        };
-        let unapproved = self.protected.iter().find(is_unapproved);
+        let mut unapproved = self.unapproved(permissions, question, decision);
+        let unapproved = unapproved.find(|path| is_direct || !path.is_redirected_to());
         let unclear_reason =
             || "it changes directory too often to resolve its redirections".to_owned();
         let why = unapproved
@@ -109,6 +107,40 @@ impl ResolvedPaths {
         Some(ApprovalReason {
             why,
             rule: unapproved.map(|unapproved| unapproved.rule(question.tool_name)),
+        })
+    }
+
+    /// Limits the scopes of an approval that `decision` requires: only an approval of the call
+    /// itself covers a protected path. An approval of the tool covers redirections, because a shell
+    /// opens them.
+    pub(crate) fn limit(
+        &self,
+        scope: GrantScope,
+        permissions: Option<&Permissions>,
+        question: PolicyQuestion<'_>,
+        decision: &PolicyDecision,
+    ) -> GrantScope {
+        let mut unapproved = self
+            .unapproved(permissions, question, decision)
+            .map(ProtectedPath::is_redirected_to)
+            .peekable();
+        let is_any = self.are_unclear || unapproved.peek().is_some();
+        match unapproved.all(|is_redirected_to| is_redirected_to) {
+            true if is_any => scope.without_forms(),
+            true => scope,
+            false => GrantScope::default(),
+        }
+    }
+
+    /// Returns the protected paths that the call uses and that no rule names.
+    fn unapproved<'p>(
+        &'p self,
+        permissions: Option<&'p Permissions>,
+        question: PolicyQuestion<'p>,
+        decision: &'p PolicyDecision,
+    ) -> impl Iterator<Item = &'p ProtectedPath> {
+        self.protected.iter().filter(move |path| {
+            path.concerns(question.needs) && !path.is_named(permissions, decision)
         })
     }
 }

@@ -41,6 +41,8 @@ const DEFAULT_REQUEST_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 pub(crate) struct AgentCalls {
     pub(crate) engine: Arc<Engine>,
     pub(crate) facts: Arc<TurnScope>,
+    /// Tool of the call; `None` for an extension.
+    pub(super) tool_name: Option<String>,
     /// Position of the call in the turn. Event ids are derived from the position, so that a call
     /// that runs again sends the same events.
     place: String,
@@ -57,6 +59,7 @@ impl AgentCalls {
         AgentCalls {
             engine: Arc::clone(&context.engine),
             facts: Arc::clone(&context.facts),
+            tool_name: Some(context.call.tool_name.clone()),
             place: format!("{}/{}", context.step_id, context.call.tool_call_id),
             trace: context.trace.clone(),
             cancel,
@@ -71,6 +74,7 @@ impl AgentCalls {
         AgentCalls {
             engine: Arc::clone(&context.engine),
             facts: Arc::clone(&context.facts),
+            tool_name: None,
             trace: context.facts.trace.clone(),
             place,
             cancel: context.cancel.clone(),
@@ -378,6 +382,10 @@ impl AgentToolRuntime for AgentCalls {
         Ok(listed
             .map(crate::delivery::orchestrator::describe)
             .collect())
+    }
+
+    async fn within_reach(&self, ids: Vec<InstanceId>) -> Result<Vec<InstanceId>, ToolError> {
+        AgentCalls::within_reach(self, ids).await
     }
 
     async fn catalog(&self) -> Result<AgentCatalog, ToolError> {

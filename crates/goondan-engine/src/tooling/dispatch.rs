@@ -270,18 +270,18 @@ async fn permitted_arguments(
     context: &ToolCallContext,
     tool: &RegisteredTool,
 ) -> Result<(JsonObject, CallPermit), ToolError> {
-    let checked = tool.schema.check_in_time(&context.call.input).await;
-    let arguments = checked.map_err(invalid_arguments)?;
+    let arguments = checked_arguments(&tool.schema, &context.call).await?;
     let permit = permission::permit(context, tool, &arguments).await?;
     Ok((arguments, permit))
 }
 
 /// Returns the arguments of a call with defaults filled in, or the error for the model.
-pub(crate) fn checked_arguments(
+pub(crate) async fn checked_arguments(
     schema: &ArgumentSchema,
     call: &ToolCall,
 ) -> Result<JsonObject, ToolError> {
-    schema.check(&call.input).map_err(invalid_arguments)
+    let checked = schema.check_in_time(&call.input).await;
+    checked.map_err(invalid_arguments)
 }
 
 /// Returns the error for arguments that do not match the schema.

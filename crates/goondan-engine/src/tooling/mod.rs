@@ -1,6 +1,7 @@
 //! Tools of agents: registry, dispatch of calls, and capabilities of running calls.
 
 pub(crate) mod agents;
+mod conversation_reach;
 pub mod dispatch;
 pub(crate) mod excerpt;
 pub(crate) mod host_capabilities;

@@ -1,6 +1,8 @@
 //! Validates names in archives: they must denote the same file on every system, inside of the
 //! target directory.
 
+use unicode_normalization::UnicodeNormalization as _;
+
 /// Maximum length of a file or directory name in bytes.
 const MAX_NAME_BYTES: usize = 200;
 /// Maximum length of a path in bytes.
@@ -79,7 +81,32 @@ fn is_device(part: &str) -> bool {
     WINDOWS_DEVICE_NAMES.contains(&stem.as_str()) || is_numbered
 }
 
-/// Returns a key that is equal for paths that differ only in case.
+/// Returns a key that is equal for paths that a file system can take for the same: they differ in
+/// case (`ß` is `SS` in upper case), or in the code points of a letter (`é` has one or two).
 pub(crate) fn key(parts: &[&str]) -> String {
-    parts.join("/").to_lowercase()
+    let path = parts.join("/");
+    // Upper case first, because several lower-case forms have the same upper case.
+    let upper = path.nfd().flat_map(char::to_uppercase);
+    upper.flat_map(char::to_lowercase).nfd().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::key;
+
+    #[test]
+    fn names_of_one_file_have_one_key() {
+        for (one, other) in [
+            ("a.txt", "A.TXT"),
+            ("caf\u{e9}", "cafe\u{301}"),
+            ("CAF\u{c9}", "cafe\u{301}"),
+            ("straße", "STRASSE"),
+            ("\u{fb01}le", "file"),
+            ("ς", "Σ"),
+            ("\u{212a}", "k"),
+        ] {
+            assert_eq!(key(&["d", one]), key(&["D", other]), "{one} {other}");
+        }
+        assert_ne!(key(&["cafe"]), key(&["caf\u{e9}"]));
+    }
 }

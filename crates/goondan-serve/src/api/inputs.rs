@@ -9,6 +9,7 @@ use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::general_purpose::{GeneralPurpose, PAD};
 use goondan::event::TurnResult;
+use goondan::ids::{InstanceId, is_message_of};
 use goondan::ports::tool::Attachment;
 use goondan::spec::Code;
 use goondan::start::telemetry::CallerTrace;
@@ -61,7 +62,7 @@ pub(super) async fn send(
     let turn = accept(&service, body, caller(&headers)).await?;
     let (followed, result) = match earlier {
         None => (FollowedInput::from(&turn), None),
-        Some(earlier) => same(earlier, &turn)?,
+        Some(earlier) => same(&service, earlier, &turn).await?,
     };
     if is_stream {
         let interest = EventFilter {
@@ -147,22 +148,41 @@ async fn accept(
 }
 
 /// Returns the state to follow for an input that was accepted before and is submitted again.
-fn same(
+async fn same(
+    service: &Service,
     earlier: SubmittedEventState,
     turn: &Turn,
 ) -> Result<(FollowedInput, Option<TurnResult>), ApiProblem> {
     match earlier {
         SubmittedEventState::Open(first) if first.instance != turn.instance => {
-            let message = format!(
-                "Another input with this `id` was sent to the conversation {}.",
-                first.instance
-            );
-            Err(ApiProblem::new(Code::SERVE_REQUEST, message)
-                .suggest("Use a different id for each input."))
+            Err(of_another_conversation())
         }
         SubmittedEventState::Open(first) => Ok((FollowedInput::from(&first), None)),
+        SubmittedEventState::Over(result) if !is_in(service, &result, &turn.instance).await => {
+            Err(of_another_conversation())
+        }
         SubmittedEventState::Over(result) => Ok((over(turn.event_id.clone()), Some(*result))),
     }
+}
+
+/// Returns false if the answer of a finished turn is not in the conversation.
+async fn is_in(service: &Service, result: &TurnResult, instance: &InstanceId) -> bool {
+    if result.response_message.is_none() {
+        return true;
+    }
+    let messages = service.swarm().conversation(instance).await;
+    messages
+        .unwrap_or_default()
+        .iter()
+        .any(|message| is_message_of(&message.id, &result.turn_id))
+}
+
+fn of_another_conversation() -> ApiProblem {
+    ApiProblem::new(
+        Code::SERVE_REQUEST,
+        "Another input with this `id` was sent to another conversation.",
+    )
+    .suggest("Use a different id for each input.")
 }
 
 /// Input that is over. Its trace and conversation are no longer available.

@@ -2,7 +2,7 @@
 
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use goondan::spec::{Code, JsonObject};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
@@ -15,6 +15,16 @@ use super::submit::{RetryKey, SubmitRequest};
 use crate::problem::ApiProblem;
 use crate::service::Service;
 use crate::trace_context::caller;
+
+/// Headers that describe the client. Two clients can send the same body.
+const CLIENT_HEADERS: [&str; 6] = [
+    "authorization",
+    "user-agent",
+    "forwarded",
+    "x-forwarded-for",
+    "openai-organization",
+    "openai-project",
+];
 
 /// Header and metadata field with the conversation key.
 pub(super) const INSTANCE_HEADER: &str = "x-goondan-instance";
@@ -68,11 +78,16 @@ impl OpenAiRequest {
             None => None,
         };
         let mut hash = Sha256::new();
-        for part in [
+        let client = CLIENT_HEADERS.map(|name| {
+            let value = headers.get(name);
+            value.map_or(&[][..], HeaderValue::as_bytes)
+        });
+        let request = [
             path.as_bytes(),
             instance_key.as_deref().unwrap_or_default().as_bytes(),
             &body,
-        ] {
+        ];
+        for part in request.into_iter().chain(client) {
             hash.update(u64::try_from(part.len()).unwrap_or(u64::MAX).to_le_bytes());
             hash.update(part);
         }

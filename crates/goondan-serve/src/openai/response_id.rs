@@ -1,5 +1,5 @@
-//! Response ids. An id contains the event and the conversation, so it stays valid after a restart
-//! without any stored state.
+//! Response ids. An id contains the event and the conversation, so it stays valid after a restart.
+//! The message of the request states if the response can be retrieved.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -9,8 +9,6 @@ use goondan::ids::InstanceId;
 pub(super) struct ResponseId {
     pub(super) event_id: String,
     pub(super) instance: InstanceId,
-    /// The response can be retrieved later.
-    pub(super) is_stored: bool,
 }
 
 impl ResponseId {
@@ -20,22 +18,22 @@ impl ResponseId {
             agent,
             instance_key,
         } = &self.instance;
-        let fields = (&self.event_id, agent, instance_key, self.is_stored);
+        let fields = (&self.event_id, agent, instance_key);
         format!(
             "resp_{}",
             URL_SAFE_NO_PAD.encode(serde_json::to_vec(&fields).unwrap_or_default())
         )
     }
 
-    /// Decodes an id; `None` if this server did not create it.
+    /// Decodes an id; `None` for another form. Anyone can create an id, so the conversation decides
+    /// what it gives access to.
     pub(super) fn decode(text: &str) -> Option<Self> {
         let bytes = URL_SAFE_NO_PAD.decode(text.strip_prefix("resp_")?).ok()?;
-        let (event_id, agent, key, is_stored): (String, String, String, bool) =
+        let (event_id, agent, key): (String, String, String) =
             serde_json::from_slice(&bytes).ok()?;
         Some(ResponseId {
             event_id,
             instance: InstanceId::new(agent, key),
-            is_stored,
         })
     }
 }
@@ -48,8 +46,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_id_goes_there_and_back(event_id: String, agent: String, key: String, is_stored: bool) {
-            let id = ResponseId { event_id, instance: InstanceId::new(agent, key), is_stored };
+        fn an_id_goes_there_and_back(event_id: String, agent: String, key: String) {
+            let id = ResponseId { event_id, instance: InstanceId::new(agent, key) };
             let text = id.encode();
             prop_assert!(text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte)));
             prop_assert_eq!(ResponseId::decode(&text), Some(id));

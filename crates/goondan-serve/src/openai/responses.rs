@@ -142,7 +142,6 @@ pub(super) async fn create(
     let id = ResponseId {
         event_id: event_id.clone(),
         instance: instance.clone(),
-        is_stored,
     };
     let head = ResponseHead {
         id,
@@ -183,9 +182,7 @@ pub(super) async fn show(
     let unknown = || {
         OpenAiError::not_found(format!("There is no response `{id}`.")).code("response_not_found")
     };
-    let id = ResponseId::decode(&id)
-        .filter(|id| id.is_stored)
-        .ok_or_else(unknown)?;
+    let id = ResponseId::decode(&id).ok_or_else(unknown)?;
     let swarm = service.swarm();
     let result = match swarm.find(&id.event_id).await {
         // The turn is running.
@@ -204,10 +201,9 @@ pub(super) async fn show(
         .map(|message| &**message)
         .filter(|message| is_message_of(&message.id, &turn_id))
         .collect();
-    let request_metadata = turn_messages
-        .iter()
-        .find_map(|message| message.metadata.get(RESPONSE_METADATA_KEY));
-    if request_metadata.is_none() && result.is_some() {
+    let request_metadata = stored_request(turn_messages.iter().copied());
+    // A turn that has not begun has no message.
+    if request_metadata.is_none() && (result.is_some() || !turn_messages.is_empty()) {
         return Err(unknown());
     }
     let head = ResponseHead::restore(&id, &turn_messages, request_metadata);
@@ -216,6 +212,17 @@ pub(super) async fn show(
         None => head.body(&[], &OpenAiResponseStatus::InProgress),
         Some(result) => head.over(items, result.as_ref()),
     }))
+}
+
+/// Returns the metadata of the request whose turn has these messages; `None` if it was no request
+/// for a response, or has `store: false`.
+pub(super) fn stored_request<'m>(
+    turn_messages: impl IntoIterator<Item = &'m Message>,
+) -> Option<&'m Value> {
+    let metadata = turn_messages
+        .into_iter()
+        .find_map(|message| message.metadata.get(RESPONSE_METADATA_KEY));
+    metadata.filter(|metadata| metadata.pointer("/response/store") == Some(&Value::Bool(true)))
 }
 
 /// Parses the input, a string or items. `instructions` precede the instructions of the items.

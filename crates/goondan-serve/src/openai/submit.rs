@@ -25,6 +25,7 @@ use super::history_hash::HistoryHash;
 use super::message::{ChatEntry, ChatInput};
 use super::outcome::AnswerOutcome;
 use super::response_id::ResponseId;
+use super::responses::stored_request;
 use crate::hub::PublishedEvent;
 use crate::problem::ApiProblem;
 use crate::service::Service;
@@ -469,7 +470,10 @@ impl TurnRun {
         let last = messages
             .iter()
             .rposition(|message| is_message_of(&message.id, &turn_id));
-        let Some(last) = last.filter(|_| previous.is_stored) else {
+        let of_turn = messages.iter().map(|message| &**message);
+        let of_turn = of_turn.filter(|message| is_message_of(&message.id, &turn_id));
+        let is_stored = stored_request(of_turn).is_some();
+        let Some(last) = last.filter(|_| is_stored) else {
             return Err(OpenAiError::parameter(
                 "previous_response_id",
                 "There is no previous response with this id.",

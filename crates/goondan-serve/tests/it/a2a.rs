@@ -583,7 +583,7 @@ async fn cards_say_where_agents_are_and_need_the_token() {
             .await
             .unwrap()
     );
-    let url = format!("http://{}/a2a/a", running.server.address());
+    let url = format!("http://{}/a2a/a", running.address);
     assert_eq!((&entry["name"], &entry["url"]), (&json!("a"), &json!(url)));
     assert_eq!(
         entry["supportedInterfaces"][0],

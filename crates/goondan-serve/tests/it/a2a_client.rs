@@ -76,11 +76,7 @@ impl Asking {
 
     async fn of(running: &Running) -> Asking {
         let bearer = format!("Bearer {}", running.door.token.expose());
-        Asking::start(
-            &format!("http://{}/a2a/a", running.server.address()),
-            &bearer,
-        )
-        .await
+        Asking::start(&format!("http://{}/a2a/a", running.address), &bearer).await
     }
 
     async fn call(&self, arguments: Value) -> ToolCallResult {
@@ -213,7 +209,7 @@ async fn what_goes_wrong_is_told() {
         code(asking.call(json!({"text": "hi"})).await),
         "E_TOOL_INVALID_ARGS"
     );
-    let address = running.server.address();
+    let address = running.address;
     for (url, authorization) in [
         (
             format!("http://{address}/a2a/a"),
@@ -243,7 +239,7 @@ async fn a_call_that_is_made_again_after_a_crash_begins_no_second_task() {
         .await;
     let folder = tempfile::tempdir().unwrap();
     // Its author says that the agent looks at the ids of messages.
-    let project = asking(&format!("http://{}/a2a/a", running.server.address()));
+    let project = asking(&format!("http://{}/a2a/a", running.address));
     let project = project.replace(
         "metadata: {name: other}\nspec:\n",
         "metadata: {name: other}\nspec:\n  exports: [{name: ask, idempotent: true}]\n",

@@ -195,3 +195,23 @@ async fn what_makes_no_sense_is_refused() {
     running.service.drain();
     assert_eq!(code(send(input("hi")).await.unwrap_err()), "SWARM_STOPPING");
 }
+
+#[tokio::test]
+async fn the_id_of_an_input_is_of_no_use_in_another_conversation() {
+    let state = tempfile::tempdir().unwrap();
+    let running = Running::start(state.path()).await;
+    let named = InputBody {
+        id: Some("order-7".to_owned()),
+        ..input("hello")
+    };
+    let foreign = InputBody {
+        instance_key: Some("other".to_owned()),
+        ..named.clone()
+    };
+    let post = async |body: &InputBody| -> Result<InputState, ClientError> {
+        running.client.post("/api/inputs?wait=true", body).await
+    };
+    let first = post(&named).await.unwrap();
+    assert_eq!(code(post(&foreign).await.unwrap_err()), "E_SERVE_REQUEST");
+    assert_eq!(post(&named).await.unwrap().text, first.text);
+}

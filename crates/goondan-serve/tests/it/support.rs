@@ -1,5 +1,6 @@
 //! A swarm behind a server.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use goondan::ids::InstanceId;
 use goondan::spec::Environment;
 use goondan::{ApprovalBroker, Swarm, SwarmBuilder};
 use goondan_serve::client::{LocalClient, ServerEvent, ServerEvents};
-use goondan_serve::local_endpoint::LocalEndpoint;
+use goondan_serve::local_endpoint::{EndpointAddress, LocalEndpoint};
 use goondan_serve::wire::{InputBody, InputState};
 use goondan_serve::{
     AccessPolicy, Server, ServerLimits, ServerOptions, ServerToken, Service, ServiceGuard,
@@ -53,6 +54,7 @@ pub(crate) struct Running {
     pub(crate) door: LocalEndpoint,
     pub(crate) broker: ApprovalBroker,
     pub(crate) server: Server,
+    pub(crate) address: SocketAddr,
     _serving: ServiceGuard,
     _project: tempfile::TempDir,
 }
@@ -105,9 +107,10 @@ impl Running {
             limits,
             ..AccessPolicy::local(token.clone()).into()
         });
-        let server = Server::listen(listener, service.clone(), offer).unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = Server::listen(listener, service.clone(), offer);
         let door = LocalEndpoint {
-            address: server.address(),
+            address: EndpointAddress::Address(address),
             token,
             pid: 0,
         };
@@ -119,6 +122,7 @@ impl Running {
             door,
             broker,
             server,
+            address,
             _serving: serving,
             _project: folder,
         }
@@ -163,7 +167,7 @@ impl Running {
 
     /// A response to bytes as they are: its head and body.
     pub(crate) async fn raw(&self, request: &[u8]) -> String {
-        let mut stream = TcpStream::connect(self.server.address()).await.unwrap();
+        let mut stream = TcpStream::connect(self.address).await.unwrap();
         // A server that has refused may have closed its side already.
         let _ = stream.write_all(request).await;
         let mut response = Vec::new();

@@ -138,7 +138,7 @@ async fn a_client_that_says_nothing_is_shown_the_door() {
     };
     let running = Running::start_with(state.path(), limits).await;
     // The only connection there may be, until its time is up.
-    let _mute = tokio::net::TcpStream::connect(running.server.address())
+    let _mute = tokio::net::TcpStream::connect(running.address)
         .await
         .unwrap();
     let swarm: serde_json::Value = within(running.client.get("/api/swarm")).await.unwrap();

@@ -122,7 +122,7 @@ spec:
             \"job.done\"}\n",
         ),
         next: "Omit the type or key, or choose another name.",
-        more: Some("security.md#agents-that-call-agents"),
+        more: Some("permissions.md#agents-that-call-agents"),
     }
     /// An agent did not answer a request in time.
     AGENT_REQUEST_TIMEOUT = "AGENT_REQUEST_TIMEOUT" {

@@ -101,7 +101,7 @@ spec:
               in a terminal. `gdn policy explain` shows the rule that decides. No change is needed \
             if the denial is \
               intended.",
-        more: Some("security.md#permissions"),
+        more: Some("permissions.md"),
     }
     /// A tool did not finish in time.
     TOOL_TIMEOUT = "E_TOOL_TIMEOUT" {
@@ -204,7 +204,7 @@ spec: {entry: builtin:bash}
         next: "Run the swarm on a system with sandbox support, which `gdn doctor` checks. \
             Otherwise remove `sandbox` \
               or `limits` from the YAML.",
-        more: Some("security.md#programs"),
+        more: Some("sandbox.md#programs"),
     }
     /// A model requested too many calls at once.
     TOOL_TOO_MANY_CALLS = "E_TOOL_TOO_MANY_CALLS" {

@@ -141,7 +141,7 @@ spec: {provider: openai, model: gpt-5, apiKey: {valueFrom: {env: OPENAI_API_KEY}
         next: "Write `{valueFrom: {env: NAME}}` and set the variable, for example in `.env`. \
             Messages never show \
               values, and mask them with asterisks in quoted YAML lines.",
-        more: Some("security.md#secrets"),
+        more: Some("secrets.md"),
     }
     /// An environment variable that the swarm needs is not set.
     ENV_MISSING = "E_CONFIG_ENV_MISSING" {
@@ -169,7 +169,7 @@ spec: {provider: openai, model: gpt-5, apiKey: {valueFrom: {env: OPENAI_API_KEY}
               Process variables override all files. Among the files, `--env-file` comes first, \
             then `.env.local`, then \
               `.env`.",
-        more: Some("security.md#secrets"),
+        more: Some("secrets.md"),
     }
     /// The project is not trusted.
     PROJECT_UNTRUSTED = "E_PROJECT_UNTRUSTED" {

@@ -116,7 +116,7 @@ pub struct CodeExplanation {
     pub example: Option<CodeExample>,
     /// Remedy.
     pub next: &'static str,
-    /// Section of the documentation with details, such as `security.md#permissions`.
+    /// Section of the documentation with details, such as `permissions.md`.
     pub more: Option<&'static str>,
 }
 

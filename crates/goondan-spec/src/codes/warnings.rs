@@ -54,7 +54,7 @@ spec: {provider: openai-compatible, model: local, endpoint: \"http://localhost:8
         ),
         next: "Use a value of at least eight characters. If the server checks no key, omit \
             `apiKey`.",
-        more: Some("security.md#secrets"),
+        more: Some("secrets.md"),
     }
     /// A resource is unused.
     UNUSED = "W_CONFIG_UNUSED" {
@@ -232,7 +232,7 @@ spec:
               own rule, or the whole line. Otherwise remove the rule. `gdn policy explain` shows \
             the rule that \
               decides.",
-        more: Some("security.md#permissions"),
+        more: Some("permissions.md"),
     }
     /// An agent has a permission that one of its callers does not grant.
     CALLER_RESTRICTS = "W_CONFIG_CALLER_RESTRICTS" {
@@ -270,7 +270,7 @@ spec:
               is intended, write a rule that asks or denies. To see the decision per caller, run \
             `gdn policy explain \
               --agent NAME --tool NAME`.",
-        more: Some("security.md#permissions"),
+        more: Some("permissions.md"),
     }
     /// A part of the project lacks a key, a program or a build.
     NOT_READY = "W_CONFIG_NOT_READY" {

@@ -55,7 +55,7 @@ fn pages() -> HashMap<String, String> {
     pages.map(named).collect()
 }
 
-/// What is wrong with `target`, such as `security.md#secrets`.
+/// What is wrong with `target`, such as `secrets.md`.
 fn broken(pages: &HashMap<String, String>, target: &str) -> Option<String> {
     let (page, anchor) = target
         .split_once('#')
@@ -199,4 +199,43 @@ fn yaml_is_refused_as_the_page_says() {
         assert!(read_value(&written).is_err(), "{written}");
     }
     assert!(yaml::from_str::<serde_json::Value>("a:\n\tb: 1\n").is_err());
+}
+
+/// The text of all Rust files and conformance cases below a directory.
+fn sources(directory: &Path) -> String {
+    let entries = std::fs::read_dir(directory).unwrap().flatten();
+    let texts = entries.map(|entry| {
+        let path = entry.path();
+        let name = path.to_string_lossy().into_owned();
+        match path.is_dir() {
+            true if name.ends_with("/target") => String::new(),
+            true => sources(&path),
+            false if name.ends_with(".rs") || name.ends_with(".case.yaml") => {
+                std::fs::read_to_string(&path).unwrap_or_default()
+            }
+            false => String::new(),
+        }
+    });
+    texts.collect()
+}
+
+#[test]
+fn every_promise_names_a_test_of_the_repository() {
+    let sources = ["crates", "tests"].map(|name| sources(&repository().join(name))).concat();
+    let (mut count, mut missing) = (0, Vec::new());
+    for page in ["security", "permissions", "sandbox", "approvals", "secrets"] {
+        let text = pages().remove(&format!("{page}.md")).unwrap();
+        let (_, tests) = text.split_once("\n## Tests\n").expect("a table of tests");
+        let rows = tests.lines().filter(|line| line.starts_with("| "));
+        for cell in rows.skip(1).filter_map(|row| row.rsplit(" | ").next()) {
+            for name in cell.split('`').skip(1).step_by(2) {
+                count += 1;
+                let is_there = [format!("fn {name}("), format!("case: {name}\n")];
+                if !is_there.iter().any(|text| sources.contains(text.as_str())) {
+                    missing.push(format!("{page}.md: {name}"));
+                }
+            }
+        }
+    }
+    assert!(missing.is_empty() && count > 40, "{count}: {missing:?}");
 }

@@ -38,7 +38,7 @@ const READ_ON: [(Kind, &str); 8] = [
     ),
     (
         Kind::Agent,
-        "[Security](security.md#permissions) explains `permissions`.",
+        "[Permissions](permissions.md) explains `permissions`.",
     ),
     (
         Kind::Swarm,
@@ -173,7 +173,7 @@ fn page() -> String {
     }
     page.push_str("\n## References\n\nA reference names another resource. The short form is the string `Kind/name`, such as `Model/main`. The long form is a map:\n");
     table(&mut page, &shared("ObjectRef"));
-    page.push_str("\n## Value sources\n\nA value source is a map with either `value` or `valueFrom`. `valueFrom` has either `env` or `secretRef`. [Security](security.md#secrets) explains where `gdn` looks up secrets.\n");
+    page.push_str("\n## Value sources\n\nA value source is a map with either `value` or `valueFrom`. `valueFrom` has either `env` or `secretRef`. [Secrets](secrets.md) explains where `gdn` looks up secrets.\n");
     table(&mut page, &shared("ValueSource"));
     page
 }

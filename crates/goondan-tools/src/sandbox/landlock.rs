@@ -17,6 +17,7 @@ use rustix::thread::{
 use super::SandboxLayer;
 use super::sandboxed_start::SandboxApplyError;
 use super::system_calls;
+use super::world_readable::SETTINGS_DIR;
 use crate::mutex_lock::lock;
 
 /// Required version. The third one is the first that controls truncating files.
@@ -148,6 +149,7 @@ fn make(layer: &SandboxLayer) -> Result<RulesetCreated, RulesetError> {
         .handle_access(all)?
         .scope(Scope::from_all(PREFERRED_LANDLOCK_ABI))?
         .create()?
+        .add_rules(path_beneath_rules([SETTINGS_DIR], AccessFs::ReadDir))?
         .add_rules(path_beneath_rules(&layer.read, read))?
         .add_rules(path_beneath_rules(&layer.write, write))?
         .add_rules(path_beneath_rules(

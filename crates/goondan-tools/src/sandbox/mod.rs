@@ -16,6 +16,8 @@ pub(crate) mod program_files;
 pub(crate) mod sandboxed_start;
 #[cfg(target_os = "linux")]
 mod system_calls;
+#[cfg(target_os = "linux")]
+mod world_readable;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -45,8 +47,9 @@ const HELPER_FAILED_CODE: i32 = 125;
 /// Prefix of the helper's error message.
 const HELPER_ERROR_PREFIX: &str = "gdn-sandbox: ";
 
-/// Readable for every program: the system, without the directories of its users.
-const SYSTEM_READ_PATHS: [&str; 27] = [
+/// Readable for every program: the system, without the directories of its users. Of `/etc`, only
+/// the files for every user are.
+const SYSTEM_READ_PATHS: [&str; 26] = [
     "/usr",
     "/bin",
     "/sbin",
@@ -54,7 +57,6 @@ const SYSTEM_READ_PATHS: [&str; 27] = [
     "/lib32",
     "/lib64",
     "/libx32",
-    "/etc",
     "/opt",
     "/nix",
     "/sys",
@@ -345,6 +347,8 @@ fn layer(
         None => project.join(path),
     };
     let mut read: Vec<PathBuf> = SYSTEM_READ_PATHS.iter().map(PathBuf::from).collect();
+    #[cfg(target_os = "linux")]
+    read.extend_from_slice(world_readable::settings());
     read.extend([project.clone(), places.workdir.to_owned()]);
     read.extend(program.and_then(Path::parent).map(Path::to_owned));
     read.extend(sandbox.read.iter().map(place));

@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use clap::Args;
-use goondan::internal::line_end_at;
-use goondan::internal::untrusted_text;
+use goondan::internal::{line_end_at, nofollow_fs, untrusted_text};
 use goondan::spec::Code;
 use goondan::spec::Diagnostic;
 use goondan::start::project::MANIFEST_FILES;
@@ -238,13 +237,15 @@ fn refuse_outside_of_a_repository(folder: &Path) -> Result<(), CliError> {
 /// Writes a template file and creates its directory. Appends to an existing .gitignore.
 fn write_file(folder: &Path, file: &TemplateFile) -> Result<(), CliError> {
     let path = folder.join(file.path);
-    let parent = path.parent().unwrap_or(folder);
-    let write = || match file.is_added_to() && path.exists() {
-        true => std::fs::write(&path, with_missing_lines(std::fs::read(&path)?, &file.text)),
-        false => std::fs::write(&path, &file.text),
+    let content = || -> std::io::Result<Vec<u8>> {
+        match file.is_added_to() && path.exists() {
+            true => Ok(with_missing_lines(std::fs::read(&path)?, &file.text)),
+            false => Ok(file.text.clone().into_bytes()),
+        }
     };
-    std::fs::create_dir_all(parent)
-        .and_then(|()| write())
+    // The directory may be a stranger's repository, with links to files elsewhere.
+    std::fs::create_dir_all(folder)
+        .and_then(|()| nofollow_fs::write_inside(folder, &path, &content()?, false))
         .map_err(|error| {
             CliError::configuration(format!(
                 "`{}` can't be written: {error}.",

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use goondan::internal::{line_end_at, untrusted_text, with_line_end};
+use goondan::internal::{line_end_at, nofollow_fs, untrusted_text, with_line_end};
 use goondan::mcp::{ImportedServer, ImportedServers, import};
 use goondan::spec::reason;
 use serde_json::json;
@@ -118,16 +118,12 @@ fn write_tools(project: &Path, yaml: &str, output: &CommandOutput) -> Result<(),
         CliError::configuration(message)
             .suggest("Omit `--write` to print the YAML, and save it to another file.")
     };
-    if let Some(folder) = target.parent() {
-        std::fs::create_dir_all(folder).map_err(failed)?;
-    }
     let manifest =
         goondan::manifest_in(project).and_then(|path| std::fs::read_to_string(path).ok());
     let line_end = line_end_at(manifest.as_deref().unwrap_or_default(), 0);
     let yaml = with_line_end(yaml, line_end);
     // An existing file is never overwritten.
-    let mut file = std::fs::File::create_new(&target).map_err(failed)?;
-    std::io::Write::write_all(&mut file, yaml.as_bytes()).map_err(failed)?;
+    nofollow_fs::write_inside(project, &target, yaml.as_bytes(), true).map_err(failed)?;
     output.note(&format!(
         "Wrote {}. To use these tools, add them to an agent's `spec.tools`.",
         target.display()

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum};
-use goondan::internal::untrusted_text;
+use goondan::internal::{nofollow_fs, untrusted_text};
 use serde_json::json;
 
 use self::scaffold::{
@@ -202,9 +202,14 @@ impl ScaffoldRequest<'_> {
         let mut files = scaffold.files(&folder);
         let in_project = project.and_then(|root| Some((path_in_project(&root, &folder)?, root)));
         let is_in_project = in_project.is_some();
+        let base = match (&in_project, path) {
+            (Some((_, root)), _) => Path::new(".").join(root),
+            (None, Some(folder)) => folder.to_path_buf(),
+            (None, None) => PathBuf::from("."),
+        };
         files.extend(in_project.map(|(folder, root)| scaffold.resource(&root, &folder)));
         refuse_existing(&folder, &files)?;
-        files.iter().try_for_each(write)?;
+        files.iter().try_for_each(|file| write(&base, file))?;
         self.report(&folder, &files, is_in_project, output)
     }
 
@@ -351,11 +356,11 @@ fn refuse_existing(folder: &Path, files: &[ScaffoldFile]) -> Result<(), CliError
     }
 }
 
-/// Writes a file and creates its directory.
-fn write(file: &ScaffoldFile) -> Result<(), CliError> {
-    let parent = file.path.parent().unwrap_or(Path::new("."));
-    std::fs::create_dir_all(parent)
-        .and_then(|()| std::fs::write(&file.path, &file.text))
+/// Writes a new file below `base`, and creates its directory. The project may be a stranger's
+/// repository, with links to directories elsewhere.
+fn write(base: &Path, file: &ScaffoldFile) -> Result<(), CliError> {
+    std::fs::create_dir_all(base)
+        .and_then(|()| nofollow_fs::write_inside(base, &file.path, file.text.as_bytes(), true))
         .map_err(|error| {
             CliError::configuration(format!(
                 "`{}` can't be written: {error}.",

@@ -10,6 +10,7 @@ use goondan::internal::file_lock::FileLock;
 use goondan::internal::manifest_edit::{
     DependencySpec, package_name, with_dependency, with_first_document, without_dependency,
 };
+use goondan::internal::nofollow_fs;
 use goondan::spec::check_name;
 use goondan::spec::{Code, Kind};
 use goondan_packages::{
@@ -103,7 +104,7 @@ pub(super) fn init(args: &PackageInitArgs, output: &CommandOutput) -> Result<(),
         "apiVersion: goondan.ai/v1\nkind: Package\nmetadata:\n  name: {name_in_yaml}\nspec:\n  \
         version: \"0.1.0\"\n"
     );
-    fs::write(&path, with_first_document(&head, &text))?;
+    nofollow_fs::write_inside(&root, &path, with_first_document(&head, &text).as_bytes(), false)?;
     output.line(&format!(
         "The project in {} is now the package {name}.",
         root.display()
@@ -197,11 +198,11 @@ async fn change_manifest(
     state_root: &StateRoot,
     output: &CommandOutput,
 ) -> Result<(), CliError> {
-    fs::write(path, after)?;
+    nofollow_fs::write_inside(root, path, after.as_bytes(), false)?;
     match install_in(root, registry, &InstallOptions::default(), state_root).await {
         Ok(outcome) => print_outcome(&outcome, output),
         Err(error) => {
-            fs::write(path, before)?;
+            nofollow_fs::write_inside(root, path, before.as_bytes(), false)?;
             Err(error)
         }
     }

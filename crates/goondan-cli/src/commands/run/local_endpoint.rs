@@ -1,15 +1,14 @@
 //! Local control endpoint of a workspace.
 //! Every command that runs a swarm opens it for other commands of the same user.
 
-use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
+use goondan::spec::Secret;
 use goondan::{ApprovalBroker, Swarm};
-use goondan_serve::local_endpoint::{self, PublishedEndpoint};
+use goondan_serve::local_endpoint::{self, EndpointSocket, PublishedEndpoint};
 use goondan_serve::{
     AccessPolicy, CaseRecorder, Server, ServerOptions, ServerToken, Service, ServiceGuard,
 };
-use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 /// Local control endpoint with its service.
@@ -20,8 +19,15 @@ pub(crate) struct LocalEndpoint {
     /// Creates test cases from conversations.
     pub(crate) recorder: Arc<dyn CaseRecorder>,
     serving: Option<ServiceGuard>,
-    opening: Option<JoinHandle<std::io::Result<(Server, PublishedEndpoint)>>>,
-    open: Option<(Server, PublishedEndpoint)>,
+    opening: Option<JoinHandle<std::io::Result<OpenEndpoint>>>,
+    open: Option<OpenEndpoint>,
+}
+
+/// Server of an open endpoint, with its files.
+struct OpenEndpoint {
+    server: Server,
+    published: PublishedEndpoint,
+    socket: EndpointSocket,
 }
 
 impl LocalEndpoint {
@@ -60,32 +66,38 @@ impl LocalEndpoint {
     pub(crate) async fn close(&mut self) {
         drop(self.serving.take());
         self.opened().await;
-        if let Some((server, published_endpoint)) = self.open.take() {
-            drop(published_endpoint);
-            server.end().await;
+        if let Some(open) = self.open.take() {
+            drop(open.published);
+            open.server.end().await;
+            drop(open.socket);
         }
     }
 }
 
-/// Starts the control server on a free local port, and publishes the address and token in the
-/// workspace.
+/// Starts the control server, and publishes its address and token in the workspace.
 async fn listen(
     service: Service,
     recorder: Arc<dyn CaseRecorder>,
-) -> std::io::Result<(Server, PublishedEndpoint)> {
-    let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await?;
+) -> std::io::Result<OpenEndpoint> {
     let (workspace, token) = (service.swarm().workspace_dir(), ServerToken::random());
+    // A tool outside of any sandbox can read the file, so its result must not contain the token.
+    crate::app::redactor().add_secrets([Secret::new(token.expose())]);
+    let (socket, listener) = EndpointSocket::bind(&workspace)?;
     let options = ServerOptions {
         studio: true,
         recorder: Some(recorder),
         ..AccessPolicy::local(token.clone()).into()
     };
-    let server = Server::listen(listener, service, options)?;
-    let published_endpoint = local_endpoint::LocalEndpoint {
-        address: server.address(),
+    let server = Server::listen(listener, service, options);
+    let published = local_endpoint::LocalEndpoint {
+        address: socket.address.clone(),
         token,
         pid: std::process::id(),
     }
     .open(&workspace)?;
-    Ok((server, published_endpoint))
+    Ok(OpenEndpoint {
+        server,
+        published,
+        socket,
+    })
 }

@@ -170,22 +170,15 @@ async fn a_retry_begins_no_second_turn() {
     let again = door.post("chat/completions", &body, &[RETRY]).await;
     door.model.go_on.add_permits(1);
     assert_eq!(again.answer().await, "1: hold on");
-    // And once more, when the turn is over.
-    assert_eq!(
-        door.post("chat/completions", &body, &[RETRY])
-            .await
-            .answer()
-            .await,
-        "1: hold on"
-    );
     assert_eq!(door.asked(), 1);
-    // Whoever does not say that it tries again has said something new.
-    door.model.go_on.add_permits(1);
-    door.post("chat/completions", &body, &[])
-        .await
-        .answer()
-        .await;
-    assert_eq!(door.asked(), 2);
+    // A client that does not state a retry has a new request. So has a client that states one for
+    // an answer that another client has received.
+    for headers in [&[][..], &[RETRY]] {
+        door.model.go_on.add_permits(1);
+        let answer = door.post("chat/completions", &body, headers).await;
+        answer.answer().await;
+    }
+    assert_eq!((door.asked(), door.conversations().await.len()), (3, 3));
 }
 
 #[tokio::test]
@@ -193,9 +186,9 @@ async fn a_retry_inside_a_conversation_is_answered_with_all_steps() {
     let door = Door::open().await;
     door.chat(json!([user("hi")])).await.answer().await;
     let body = json!({"model": "a", "messages": [user("hi"), assistant("1: hi"), user("shout")]});
-    for headers in [&[][..], &[RETRY], &[RETRY]] {
+    for _ in 0..3 {
         let answer = door
-            .post("chat/completions", &body, headers)
+            .post("chat/completions", &body, &[("idempotency-key", "k")])
             .await
             .answer()
             .await;
@@ -328,6 +321,45 @@ async fn a_response_without_store_is_not_told_again() {
         (status, &refused["error"]["code"]),
         (400, &json!("previous_response_not_found"))
     );
+}
+
+#[tokio::test]
+async fn an_id_that_a_client_made_is_no_response() {
+    use base64::Engine as _;
+
+    let door = Door::open().await;
+    door.chat(json!([user("hi")])).await.answer().await;
+    let [said] = &door.conversations().await[..] else {
+        panic!("one conversation");
+    };
+    assert_eq!(said.len(), 2);
+    let swarm = &door.running.swarm;
+    let meta = swarm.instances().await.remove(0);
+    let messages = swarm.conversation(&meta.id()).await.unwrap();
+    // A turn id is that of its event.
+    let event = format!("evt-{}", meta.instance_key);
+    assert!(
+        messages[0]
+            .id
+            .contains(goondan::event::turn_id(&event).as_str()),
+        "{}",
+        messages[0].id
+    );
+    for fields in [
+        json!([event, meta.agent, meta.instance_key]),
+        json!([event, meta.agent, meta.instance_key, true]),
+    ] {
+        let encoded = base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(fields.to_string());
+        let path = format!("responses/resp_{encoded}");
+        let (status, _) = door.request("GET", &path, "", &[]).await.json().await;
+        assert_eq!(status, 404, "{fields}");
+        let body = json!({"model": "a", "input": "go on", "previous_response_id": format!("resp_{encoded}")});
+        let (status, refused) = door.post("responses", &body, &[]).await.json().await;
+        assert_eq!(
+            (status, &refused["error"]["code"]),
+            (400, &json!("previous_response_not_found"))
+        );
+    }
 }
 
 #[tokio::test]

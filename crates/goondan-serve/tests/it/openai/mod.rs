@@ -266,9 +266,7 @@ impl Door {
         {
             request.push_str(&format!("{name}: {value}\r\n"));
         }
-        let mut stream = TcpStream::connect(self.running.server.address())
-            .await
-            .unwrap();
+        let mut stream = TcpStream::connect(self.running.address).await.unwrap();
         stream
             .write_all(format!("{request}\r\n{body}").as_bytes())
             .await
