@@ -63,10 +63,10 @@ pub mod yaml;
 
 pub use bundle::{BasePackage, Bundle, Resource};
 pub use codes::Code;
-pub use discover::unread_resource_files;
 pub use custom_tool::{CustomParameter, CustomTool, ParameterType};
 pub use diagnostic::{Diagnostic, Severity};
 pub use diff::{AgentChange, AgentEffect, ReloadPlan, diff};
+pub use discover::unread_resource_files;
 pub use envelope::check_name;
 pub use files::{FileAccess, MemoryFiles, OsFiles};
 pub use fix::Fix;

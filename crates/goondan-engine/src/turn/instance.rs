@@ -14,8 +14,8 @@ use crate::engine::Engine;
 use crate::middleware::{ExtensionStates, TurnNotes};
 use crate::policy::untrusted_content;
 use crate::tooling::dispatch::TurnScope;
-use crate::turn::{poison, step};
 use crate::turn::{self, ConversationLog, LateResponses, TurnContext, TurnProgress, store_failed};
+use crate::turn::{poison, step};
 use goondan_core::agent_event::AgentEvent;
 use goondan_core::conversation::Conversation;
 use goondan_core::event::{FinishReason, TurnError, TurnResult, UsageCost};
@@ -90,7 +90,11 @@ pub(crate) async fn handle(start: TurnStart) -> TurnEnd {
             meta,
             cost: None,
         },
-        Ok(OpenedTurn { log, journal, poison }) => {
+        Ok(OpenedTurn {
+            log,
+            journal,
+            poison,
+        }) => {
             let event = Arc::new(event);
             let mut context = TurnContext {
                 engine,

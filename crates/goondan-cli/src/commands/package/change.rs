@@ -104,7 +104,12 @@ pub(super) fn init(args: &PackageInitArgs, output: &CommandOutput) -> Result<(),
         "apiVersion: goondan.ai/v1\nkind: Package\nmetadata:\n  name: {name_in_yaml}\nspec:\n  \
         version: \"0.1.0\"\n"
     );
-    nofollow_fs::write_inside(&root, &path, with_first_document(&head, &text).as_bytes(), false)?;
+    nofollow_fs::write_inside(
+        &root,
+        &path,
+        with_first_document(&head, &text).as_bytes(),
+        false,
+    )?;
     output.line(&format!(
         "The project in {} is now the package {name}.",
         root.display()

@@ -93,7 +93,10 @@ pub(crate) async fn run(
     match trust.environment(&project.root) {
         Ok(environment) => {
             diagnostics.extend(goondan::check(&project, &environment));
-            extend_new(&mut diagnostics, start_problems(&project, &environment, state_root).await);
+            extend_new(
+                &mut diagnostics,
+                start_problems(&project, &environment, state_root).await,
+            );
         }
         Err(problem) => diagnostics.push(problem),
     }

@@ -106,8 +106,8 @@ fn graded(bundle: &Bundle, problem: Diagnostic) -> Diagnostic {
             });
         module.is_some_and(|module| goondan_hosts::problem(module, bundle.root()).is_some())
     };
-    let is_of_machine = problem.code == Code::ENV_MISSING
-        || problem.resource.as_deref().is_some_and(lacks_runtime);
+    let is_of_machine =
+        problem.code == Code::ENV_MISSING || problem.resource.as_deref().is_some_and(lacks_runtime);
     match is_of_machine {
         true => as_warning(problem),
         false => problem,
