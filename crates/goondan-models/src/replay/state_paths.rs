@@ -76,7 +76,10 @@ mod tests {
                 "{\"path\":\"/s/workspaces/p/instances/i/f\"}",
                 "{\"path\":\"[workspace]/instances/i/f\"}",
             ),
-            ("/home/me/workspaces/shop/src", "/home/me/workspaces/shop/src"),
+            (
+                "/home/me/workspaces/shop/src",
+                "/home/me/workspaces/shop/src",
+            ),
             ("a/workspaces/p/instances/x", "a/workspaces/p/instances/x"),
             ("/workspaces/", "/workspaces/"),
         ] {
