@@ -32,14 +32,21 @@ impl FileLock {
     /// # Errors
     /// Fails if the lock can't be opened, or if another process holds it for longer than `limit`.
     pub fn of_file(path: &Path, limit: Duration) -> io::Result<FileLock> {
-        if let Some(folder) = path.parent() {
-            private_files::create_directory(folder)?;
-        }
-        let file = private_files::options()
-            .create(true)
-            .append(true)
-            .open(path.with_extension("lock"))?;
-        wait(file, path, limit)
+        let open = || {
+            private_files::options()
+                .create(true)
+                .append(true)
+                .open(path.with_extension("lock"))
+        };
+        let file = match open() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                path.parent()
+                    .map_or(Ok(()), private_files::create_directory)?;
+                open()
+            }
+            result => result,
+        };
+        wait(file?, path, limit)
     }
 
     /// Waits up to `limit` for the lock of an existing directory. Leaves no file, so it is suitable

@@ -53,9 +53,9 @@ pub(super) fn number_is_too_large(value: &str) -> YamlError {
 /// Creates the error for a line of a flow list or map that begins too far left.
 pub(super) fn flow_is_not_indented() -> YamlError {
     error(
-        "This line continues a list or map in brackets, so it needs more indentation than the key \
-            above it.",
-        Some("indent the line"),
+        "This line is inside the bracket that opens above, so it needs more indentation than the \
+            key before the bracket.",
+        Some("close the bracket, or indent the line"),
     )
 }
 

@@ -446,3 +446,37 @@ fn position(span: &Span) -> SourcePosition {
         end: span.end.byte_offset().unwrap_or(start).max(start),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::parse;
+    use super::*;
+
+    #[test]
+    fn lines_in_brackets_are_indented() {
+        for text in [
+            "[a,\nb,\n]",
+            "a: [b,\n c\n]",
+            "a: {b: 1,\n c:\n}",
+            "- [a,\n b]",
+            "- - [a: b,\n   c]",
+            "a: {\n b: [\n c\n]}",
+        ] {
+            assert!(parse(text).is_ok(), "{text}");
+        }
+        for (text, line) in [
+            ("a: [b,\nc]", 2),
+            ("a: {b: 1,\nc: 2}", 2),
+            ("a: [\n{b: 1}]", 2),
+            ("a:\n  - [b,\n  c]", 3),
+            ("a: {b: [\n\n1]}", 3),
+        ] {
+            let (error, at) = parse(text).unwrap_err();
+            assert_eq!(
+                (error.message, at.line),
+                (error_messages::flow_is_not_indented().message, line),
+                "{text}"
+            );
+        }
+    }
+}

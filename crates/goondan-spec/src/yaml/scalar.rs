@@ -157,3 +157,35 @@ fn float(value: &str) -> Result<Option<Number>, YamlError> {
         Err(_) => Ok(None),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn integers_keep_all_their_digits() {
+        let number = |number: i64| NodeContent::Number(number.into());
+        for (text, expected) in [
+            ("0755", number(755)),
+            ("00", number(0)),
+            ("-007", number(-7)),
+            ("09007199254740993", number(9_007_199_254_740_993)),
+            ("0x1F", number(31)),
+            ("18446744073709551615", NodeContent::Number(u64::MAX.into())),
+            ("0x1g", NodeContent::Text("0x1g".to_owned())),
+            ("0x", NodeContent::Text("0x".to_owned())),
+        ] {
+            assert_eq!(plain(text).unwrap(), expected, "{text}");
+        }
+        for text in [
+            "18446744073709551616",
+            "018446744073709551616",
+            "-9223372036854775809",
+            "0x1FFFFFFFFFFFFFFFF",
+            "0o7777777777777777777777",
+        ] {
+            let error = plain(text).unwrap_err();
+            assert!(error.message.contains("more than 64 bits"), "{text}");
+        }
+    }
+}

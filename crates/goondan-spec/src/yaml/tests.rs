@@ -174,7 +174,7 @@ proptest! {
             // The other library does not check merged values that the map's own keys replace.
             (Err(_), Ok(_)) if text.contains("<<") && (is_inside_itself(&text) || has_wrong_value(&text)) => {}
             (Err(_), Ok(Some(theirs))) if has_twins(&theirs) => {}
-            (Err(_), Ok(_)) if is_refused_by_us_alone(&text) => {}
+            (Err(_), _) if is_refused_by_us_alone(&text) => {}
             // The other library finds syntax errors around keys first, and reports alias targets.
             (Err(_), Err(_)) if text.contains("<<") || text.contains('*') => {}
             (Err(ours), Err(theirs)) => prop_assert!(ours <= theirs, "{ours:?}, {theirs:?}"),
@@ -282,68 +282,12 @@ fn is_inside_itself(text: &str) -> bool {
 }
 
 /// Returns whether our reader stops at an integer that is too large, or at a line in brackets
-/// without indentation. The other library accepts both.
+/// without indentation. The other library accepts both, and finds an unclosed bracket elsewhere.
 fn is_refused_by_us_alone(text: &str) -> bool {
     parse(text).is_err_and(|(error, _)| {
         error.message == error_messages::flow_is_not_indented().message
             || error.message.contains("more than 64 bits")
     })
-}
-
-#[test]
-fn integers_keep_all_their_digits() {
-    let read = |text: &str| parse(text).map(|node| node.unwrap().content);
-    let number = |number: i64| NodeContent::Number(number.into());
-    for (text, expected) in [
-        ("0755", number(755)),
-        ("00", number(0)),
-        ("-007", number(-7)),
-        ("09007199254740993", number(9_007_199_254_740_993)),
-        ("0x1F", number(31)),
-        ("18446744073709551615", NodeContent::Number(u64::MAX.into())),
-        ("0x1g", NodeContent::Text("0x1g".to_owned())),
-        ("0x", NodeContent::Text("0x".to_owned())),
-    ] {
-        assert_eq!(read(text).unwrap(), expected, "{text}");
-    }
-    for text in [
-        "18446744073709551616",
-        "018446744073709551616",
-        "-9223372036854775809",
-        "0x1FFFFFFFFFFFFFFFF",
-        "0o7777777777777777777777",
-    ] {
-        let (error, _) = read(text).unwrap_err();
-        assert!(error.message.contains("more than 64 bits"), "{text}");
-    }
-}
-
-#[test]
-fn lines_in_brackets_are_indented() {
-    for text in [
-        "[a,\nb,\n]",
-        "a: [b,\n c\n]",
-        "a: {b: 1,\n c:\n}",
-        "- [a,\n b]",
-        "- - [a: b,\n   c]",
-        "a: {\n b: [\n c\n]}",
-    ] {
-        assert!(parse(text).is_ok(), "{text}");
-    }
-    for (text, line) in [
-        ("a: [b,\nc]", 2),
-        ("a: {b: 1,\nc: 2}", 2),
-        ("a: [\n{b: 1}]", 2),
-        ("a:\n  - [b,\n  c]", 3),
-        ("a: {b: [\n\n1]}", 3),
-    ] {
-        let (error, at) = parse(text).unwrap_err();
-        assert_eq!(
-            (error.message, at.line),
-            (error_messages::flow_is_not_indented().message, line),
-            "{text}"
-        );
-    }
 }
 
 /// Returns whether the text may contain a number out of range, or a tag that does not fit.

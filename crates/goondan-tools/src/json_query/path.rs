@@ -35,10 +35,9 @@ pub(super) fn find(data: &Value, path: &str) -> Result<Option<Value>, ToolError>
             PathSegment::All => found.into_iter().flat_map(children).collect(),
         };
     }
-    let found = found.into_iter().cloned();
     Ok(match segments.contains(&PathSegment::All) {
-        true => Some(found.collect()),
-        false => found.last(),
+        true => Some(found.into_iter().cloned().collect()),
+        false => found.first().copied().cloned(),
     })
 }
 

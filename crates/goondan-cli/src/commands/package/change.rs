@@ -1,6 +1,7 @@
 //! `gdn package init`, `add` and `remove`: edits of the Package document.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -339,16 +340,16 @@ fn manifest_path(root: &Path) -> PathBuf {
 }
 
 /// Locks the project until its manifest is written, because several commands may change it at the
-/// same time. A command may wait for the downloads of another one.
-fn lock(root: &Path) -> Result<FileLock, CliError> {
-    FileLock::of_directory(root, PROJECT_LOCK_TIMEOUT).map_err(|error| {
-        CliError::configuration(format!(
-            "The project in {} can't be locked: {}.",
-            root.display(),
-            reason(&error)
-        ))
-        .suggest("Wait until other `gdn package` commands in this project have ended.")
-    })
+/// same time. A command may wait for the downloads of another one. A directory that can't be opened
+/// is not locked: the caller then fails to read or write the manifest.
+fn lock(root: &Path) -> Result<Option<FileLock>, CliError> {
+    match FileLock::of_directory(root, PROJECT_LOCK_TIMEOUT) {
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => Err(CliError::configuration(
+            format!("The project can't be changed: {}.", reason(&error)),
+        )
+        .suggest("Wait until other `gdn package` commands in this project have ended.")),
+        result => Ok(result.ok()),
+    }
 }
 
 /// Maximum time to wait for another command that changes the manifest.
