@@ -4,8 +4,12 @@
 //! On Unix, the endpoint is a Unix socket: sandboxed programs can't open one, and the server checks
 //! the user of each client. On Windows, which has no sandboxes, it is a local TCP port.
 
+#[cfg(unix)]
+use std::fs::Permissions;
 use std::io::{self, Write};
 use std::net::SocketAddr;
+#[cfg(unix)]
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -70,8 +74,10 @@ impl EndpointSocket {
         if let Ok(bound) = EndpointSocket::bind_in(workspace, None) {
             return Ok(bound);
         }
-        // The mode of the directory is 0700.
-        let directory = tempfile::Builder::new().prefix("gdn-").tempdir()?;
+        let directory = tempfile::Builder::new()
+            .prefix("gdn-")
+            .permissions(Permissions::from_mode(0o700))
+            .tempdir()?;
         EndpointSocket::bind_in(&directory.path().to_owned(), Some(directory))
     }
 
@@ -79,15 +85,13 @@ impl EndpointSocket {
         place: &Path,
         directory: Option<tempfile::TempDir>,
     ) -> io::Result<(EndpointSocket, ServerListener)> {
-        use std::os::unix::fs::PermissionsExt as _;
-
         let place = std::path::absolute(place)?;
         let socket = tempfile::Builder::new()
             .prefix(SOCKET_PREFIX)
             .suffix(".sock")
             .make_in(place, |path| tokio::net::UnixListener::bind(path))?;
         let (listener, path) = socket.into_parts();
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
+        std::fs::set_permissions(&path, Permissions::from_mode(0o600))?;
         let bound = EndpointSocket {
             address: EndpointAddress::Socket(path.to_path_buf()),
             _path: path,
@@ -291,19 +295,19 @@ mod tests {
     #[cfg(unix)]
     #[tokio::test]
     async fn a_socket_is_private_and_reachable_in_a_workspace_with_a_path_of_any_length() {
-        use std::os::unix::fs::PermissionsExt as _;
-
         let directory = tempfile::tempdir().unwrap();
         let long = directory.path().join("w".repeat(120));
         std::fs::create_dir(&long).unwrap();
-        for workspace in [directory.path(), &long] {
+        for workspace in [directory.path(), long.as_path()] {
             let (socket, _listener, _published) = published(workspace);
             let EndpointAddress::Socket(path) = &socket.address else {
                 panic!("a Unix socket");
             };
             let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
             assert_eq!(mode(path), 0o600);
-            assert_eq!(mode(path.parent().unwrap()) & 0o077, 0);
+            let is_elsewhere = path.parent() != Some(workspace);
+            assert_eq!(is_elsewhere, workspace == long);
+            assert!(!is_elsewhere || mode(path.parent().unwrap()) == 0o700);
             socket.address.connect().await.unwrap();
             let path = path.clone();
             drop(socket);

@@ -221,7 +221,9 @@ fn sources(directory: &Path) -> String {
 
 #[test]
 fn every_promise_names_a_test_of_the_repository() {
-    let sources = ["crates", "tests"].map(|name| sources(&repository().join(name))).concat();
+    let sources = ["crates", "tests"]
+        .map(|name| sources(&repository().join(name)))
+        .concat();
     let (mut count, mut missing) = (0, Vec::new());
     for page in ["security", "permissions", "sandbox", "approvals", "secrets"] {
         let text = pages().remove(&format!("{page}.md")).unwrap();
