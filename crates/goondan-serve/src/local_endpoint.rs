@@ -71,20 +71,22 @@ impl EndpointSocket {
     /// about 100 bytes, and some file systems have no sockets. Then the socket is in a new private
     /// directory for temporary files.
     pub fn bind(workspace: &Path) -> io::Result<(EndpointSocket, ServerListener)> {
-        if let Ok(bound) = EndpointSocket::bind_in(workspace, None) {
+        if let Ok(bound) = EndpointSocket::bind_in(workspace) {
             return Ok(bound);
         }
         let directory = tempfile::Builder::new()
             .prefix("gdn-")
             .permissions(Permissions::from_mode(0o700))
             .tempdir()?;
-        EndpointSocket::bind_in(&directory.path().to_owned(), Some(directory))
+        let (socket, listener) = EndpointSocket::bind_in(directory.path())?;
+        let socket = EndpointSocket {
+            _directory: Some(directory),
+            ..socket
+        };
+        Ok((socket, listener))
     }
 
-    fn bind_in(
-        place: &Path,
-        directory: Option<tempfile::TempDir>,
-    ) -> io::Result<(EndpointSocket, ServerListener)> {
+    fn bind_in(place: &Path) -> io::Result<(EndpointSocket, ServerListener)> {
         let place = std::path::absolute(place)?;
         let socket = tempfile::Builder::new()
             .prefix(SOCKET_PREFIX)
@@ -95,7 +97,7 @@ impl EndpointSocket {
         let bound = EndpointSocket {
             address: EndpointAddress::Socket(path.to_path_buf()),
             _path: path,
-            _directory: directory,
+            _directory: None,
         };
         Ok((bound, listener.into()))
     }
@@ -145,6 +147,7 @@ pub struct PublishedEndpoint {
 
 impl LocalEndpoint {
     /// Reads the control file of a workspace directory; `None` if it is absent or invalid.
+    #[expect(clippy::disallowed_methods, reason = "gdn's own file in the workspace")]
     pub fn of(workspace: &Path) -> Option<LocalEndpoint> {
         let written: EndpointFile =
             serde_json::from_slice(&std::fs::read(workspace.join(ENDPOINT_FILE_NAME)).ok()?)
@@ -215,6 +218,7 @@ fn remove_dead_socket(workspace: &Path) {
 }
 
 impl Drop for PublishedEndpoint {
+    #[expect(clippy::disallowed_methods, reason = "gdn's own file in the workspace")]
     fn drop(&mut self) {
         // The next process may have written its own file already.
         if std::fs::read(&self.path).is_ok_and(|content| content == self.content) {

@@ -161,6 +161,10 @@ fn without_links(root: &FileRoot, path: &str) -> Result<ResolvedPath, String> {
 /// Locks a directory, also against other programs. The lock ends with the handle, and leaves no
 /// file.
 #[cfg(unix)]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the handle of the directory itself"
+)]
 fn lock(folder: &Path) -> Result<File, String> {
     let failed = |reason: &dyn std::fmt::Display| {
         format!(
