@@ -4,6 +4,7 @@
 //! `cargo bench -p goondan-engine --bench instructions` fails where a piece takes more than the tolerance allows;
 //! `UPDATE_INSTRUCTIONS=1` writes the new counts down. It needs valgrind, and says so where there is none.
 
+#![allow(clippy::disallowed_methods, reason = "a bench reads its own files")]
 #![allow(clippy::print_stdout, reason = "figures are a program's result")]
 
 mod pieces;

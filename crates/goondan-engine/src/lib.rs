@@ -8,6 +8,11 @@
 //! durable end, inside the [`middleware`]. [`tooling`] runs tool calls, and [`policy`] decides
 //! which of them may run.
 
+#![cfg_attr(
+    test,
+    allow(clippy::disallowed_methods, reason = "a test reads its own files")
+)]
+
 mod activity;
 mod cluster;
 pub mod delivery;

@@ -8,6 +8,11 @@
 //!
 //! This crate has no dependency on YAML, store files, terminals or the way a swarm is started.
 
+#![cfg_attr(
+    test,
+    allow(clippy::disallowed_methods, reason = "a test reads its own files")
+)]
+
 mod a2a;
 pub mod acp;
 mod ag_ui;

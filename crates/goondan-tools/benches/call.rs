@@ -3,6 +3,7 @@
 //!
 //! `cargo bench -p goondan-tools --bench call`
 
+#![allow(clippy::disallowed_methods, reason = "a bench reads its own files")]
 #![allow(clippy::unwrap_used, missing_docs, reason = "a benchmark may panic")]
 
 use criterion::{Criterion, criterion_group, criterion_main};

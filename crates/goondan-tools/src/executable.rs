@@ -113,6 +113,10 @@ pub fn entry_fault(folder: &Path) -> Option<EntryFault> {
 const MAX_SHEBANG_BYTES: u64 = 256;
 
 /// Returns the interpreter in the first line of a script.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "only the name of the interpreter is read"
+)]
 fn interpreter(script: &Path) -> Option<String> {
     let mut line = Vec::new();
     std::fs::File::open(script)

@@ -7,6 +7,10 @@
 //! `ToolContext`. There is no global state. Everything that outlives a call (background processes,
 //! task lists) belongs to a [`BuiltinTools`].
 
+#![cfg_attr(
+    test,
+    allow(clippy::disallowed_methods, reason = "a test reads its own files")
+)]
 #![allow(missing_docs, reason = "internal crate")]
 
 mod agents;

@@ -119,6 +119,10 @@ impl ToolChain {
 }
 
 /// Returns true for a settings file of cargo that contains the token of a registry.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "only the presence of a word counts"
+)]
 fn is_with_key(path: &Path) -> bool {
     path.file_name() == Some("config.toml".as_ref())
         && std::fs::read_to_string(path).is_ok_and(|text| text.contains("token"))

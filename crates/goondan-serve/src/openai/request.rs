@@ -78,8 +78,15 @@ impl OpenAiRequest {
             None => None,
         };
         let mut hash = Sha256::new();
-        let client = CLIENT_HEADERS.map(|name| {
-            let value = headers.get(name);
+        let key = header("idempotency-key").filter(|key| !key.is_empty());
+        // A key identifies a request by itself.
+        let names = if key.is_none() {
+            &CLIENT_HEADERS[..]
+        } else {
+            &[]
+        };
+        let client = names.iter().map(|name| {
+            let value = headers.get(*name);
             value.map_or(&[][..], HeaderValue::as_bytes)
         });
         let request = [
@@ -92,9 +99,7 @@ impl OpenAiRequest {
             hash.update(part);
         }
         let again = RetryKey {
-            key: header("idempotency-key")
-                .filter(|key| !key.is_empty())
-                .map(str::to_owned),
+            key: key.map(str::to_owned),
             is_retry: header("x-stainless-retry-count")
                 .and_then(|count| count.parse().ok())
                 .unwrap_or(0_u32)

@@ -61,20 +61,6 @@ async fn an_input_that_comes_again_is_the_same_input() {
     assert_eq!(first.result, again.result);
     let found: InputState = running.client.get("/api/inputs/order-7").await.unwrap();
     assert_eq!(found.result, first.result);
-    // It is over, whoever asks. Where it went is not made up.
-    let elsewhere = InputBody {
-        instance_key: Some("other".to_owned()),
-        ..named
-    };
-    let told: InputState = running
-        .client
-        .post("/api/inputs", &elsewhere)
-        .await
-        .unwrap();
-    assert_eq!(
-        (told.status, told.trace_id, told.instance_key),
-        (InputStatus::Over, None, None)
-    );
     assert_eq!(running.turns().await, 1);
 }
 

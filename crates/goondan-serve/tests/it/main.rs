@@ -1,5 +1,6 @@
 //! The server as its clients see it: a real swarm, real connections.
 
+#![allow(clippy::disallowed_methods, reason = "a test reads its own files")]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod a2a;

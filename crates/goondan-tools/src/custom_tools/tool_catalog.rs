@@ -48,6 +48,10 @@ pub(crate) struct UsableCustomTool {
 
 /// Returns the custom tools below `folders`, sorted by name. If a name occurs twice, the earlier
 /// directory has precedence.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "only names and manifests are read"
+)]
 pub(super) fn scan(folders: &[PathBuf]) -> Vec<FoundCustomTool> {
     let mut tools: Vec<FoundCustomTool> = Vec::new();
     for folder in folders {

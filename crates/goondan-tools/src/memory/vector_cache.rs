@@ -126,6 +126,10 @@ fn hash(model: &str, text: &str) -> String {
 }
 
 /// Reads a file. Unreadable lines, such as a torn last one, are skipped.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "gdn's own file in the state directory"
+)]
 fn read(file: &Path) -> HashMap<String, Arc<[f32]>> {
     let text = fs::read_to_string(file).unwrap_or_default();
     let lines = text

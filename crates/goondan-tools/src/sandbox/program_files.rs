@@ -188,6 +188,10 @@ pub(crate) fn is_program(file: &Path) -> bool {
     file.is_file()
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a program of `PATH`, which runs by its name"
+)]
 fn starts_with(file: &Path, expected: &[u8]) -> bool {
     let mut start = vec![0; expected.len()];
     File::open(file)
@@ -197,6 +201,10 @@ fn starts_with(file: &Path, expected: &[u8]) -> bool {
 }
 
 /// Returns the loader that an ELF file names.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a program of `PATH`, which runs by its name"
+)]
 fn loader(program: &Path) -> Option<PathBuf> {
     let mut file = File::open(program).ok()?;
     let mut head = [0; 64];

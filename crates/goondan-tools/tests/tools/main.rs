@@ -1,6 +1,7 @@
 //! Tests the built-in tools through their public interface: opened from a Tool resource and called
 //! like the engine does.
 
+#![allow(clippy::disallowed_methods, reason = "a test reads its own files")]
 #![allow(clippy::unwrap_used)]
 
 mod agents;
