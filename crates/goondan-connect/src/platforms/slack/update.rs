@@ -232,6 +232,8 @@ fn files_of(event: &Value) -> Vec<EventFile> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn message(fields: Value) -> Value {
@@ -311,5 +313,42 @@ mod tests {
         let blocks = json!([{"type": "section", "text": {"type": "mrkdwn", "text": "a &amp; b"}}]);
         let read = event(&message(json!({"text": "", "blocks": blocks})), false).unwrap();
         assert_eq!(read.text, "a & b");
+    }
+
+    fn field() -> impl Strategy<Value = (&'static str, Value)> {
+        let text = "\\PC{0,8}";
+        let strings = [
+            "text",
+            "subtype",
+            "user",
+            "bot_id",
+            "thread_ts",
+            "channel_type",
+        ];
+        let lists = ["attachments", "blocks", "files"];
+        prop_oneof![
+            (proptest::sample::select(strings.to_vec()), text).prop_map(|(name, text)| (name, json!(text))),
+            (proptest::sample::select(lists.to_vec()), text).prop_map(|(name, text)| {
+                (name, json!([{"type": "section", "is_share": true, "text": text, "name": text, "elements": [text]}]))
+            }),
+            proptest::sample::select(vec!["me_message", "file_share", "message_deleted", "channel_join"])
+                .prop_map(|subtype| ("subtype", json!(subtype))),
+            proptest::sample::select(vec!["app_mention", "message", "reaction_added", "file_shared"])
+                .prop_map(|kind| ("type", json!(kind))),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(10_000))]
+        #[test]
+        fn no_payload_is_lost(fields in proptest::collection::vec(field(), 0..5)) {
+            let fields: serde_json::Map<String, Value> = fields
+                .into_iter()
+                .map(|(name, value)| (name.to_owned(), value))
+                .collect();
+            if let Ok(event) = event(&message(Value::Object(fields)), false) {
+                prop_assert!(!event.full_text().is_empty());
+            }
+        }
     }
 }
