@@ -1,5 +1,7 @@
 //! Payloads of Slack: messages of people, presses of buttons, and everything else.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
 use super::text::{decoded, text_of_blocks};
@@ -79,14 +81,6 @@ pub(super) fn event(payload: &Value, wants_mention: bool) -> Result<PlatformEven
         .as_str()
         .filter(|thread| !thread.is_empty())
         .unwrap_or(ts);
-    let facts = [
-        ("channelId", &event["channel"]),
-        ("channelType", &event["channel_type"]),
-        ("messageTs", &event["ts"]),
-        ("threadTs", &event["thread_ts"]),
-        ("userId", &event["user"]),
-        ("teamId", &payload["team_id"]),
-    ];
     let name = match is_mention {
         true => "app_mention",
         false => "message_im",
@@ -100,10 +94,7 @@ pub(super) fn event(payload: &Value, wants_mention: bool) -> Result<PlatformEven
         text,
         quoted,
         key: format!("slack:{channel}:{thread}"),
-        properties: facts
-            .into_iter()
-            .filter_map(|(name, value)| Some((name.to_owned(), plain(value)?)))
-            .collect(),
+        properties: properties(payload),
         sender: Some(EventSender {
             id: user.to_owned(),
             name: String::new(),
@@ -113,6 +104,23 @@ pub(super) fn event(payload: &Value, wants_mention: bool) -> Result<PlatformEven
         origin: Some(json!({"channel": channel, "thread": thread})),
         ..PlatformEvent::default()
     })
+}
+
+/// Returns the properties of a message for ingress rules.
+fn properties(payload: &Value) -> BTreeMap<String, String> {
+    let event = &payload["event"];
+    let facts = [
+        ("channelId", &event["channel"]),
+        ("channelType", &event["channel_type"]),
+        ("messageTs", &event["ts"]),
+        ("threadTs", &event["thread_ts"]),
+        ("userId", &event["user"]),
+        ("teamId", &payload["team_id"]),
+    ];
+    facts
+        .into_iter()
+        .filter_map(|(name, value)| Some((name.to_owned(), plain(value)?)))
+        .collect()
 }
 
 /// Returns the message in a payload that a person wrote.

@@ -18,7 +18,7 @@ const FILE_FIELDS: [(&str, &str, Option<&str>); 8] = [
     ("document", "a file", None),
 ];
 
-/// Fields that Telegram sets for changes of a chat. Nobody wrote such a message.
+/// Fields of service messages, which report changes of a chat.
 const SERVICE_FIELDS: &[&str] = &[
     "new_chat_members",
     "new_chat_member",

@@ -1,5 +1,7 @@
 //! Updates of Telegram: messages of people, presses of buttons, and everything else.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
 use super::content::{self, MessageContent};
@@ -88,8 +90,7 @@ pub(super) fn event(update: &Value) -> Result<PlatformEvent, IgnoredUpdate> {
     let (Some(id), Some(message)) = (update["update_id"].as_i64(), update.get("message")) else {
         return Err(ignored(""));
     };
-    let (from, chat) = (&message["from"], &message["chat"]);
-    let chat_id = chat["id"]
+    let chat_id = message["chat"]["id"]
         .as_i64()
         .ok_or_else(|| ignored(" without a chat"))?;
     let sender = sender(message).ok_or_else(|| ignored(" of a bot"))?;
@@ -101,16 +102,6 @@ pub(super) fn event(update: &Value) -> Result<PlatformEvent, IgnoredUpdate> {
         return Err(ignored(&format!(": {service}")));
     }
     let thread = topic(message);
-    let facts = [
-        ("chatId", &chat["id"]),
-        ("chatType", &chat["type"]),
-        ("messageId", &message["message_id"]),
-        ("threadId", &message["message_thread_id"]),
-        ("mediaGroupId", &message["media_group_id"]),
-        ("senderId", &from["id"]),
-        ("username", &from["username"]),
-        ("fileId", &file_id),
-    ];
     let unsupported = text.is_empty().then(|| {
         format!(
             "its content is not supported ({})",
@@ -127,10 +118,7 @@ pub(super) fn event(update: &Value) -> Result<PlatformEvent, IgnoredUpdate> {
             Some(thread) => format!("telegram:{chat_id}:{thread}"),
             None => format!("telegram:{chat_id}"),
         },
-        properties: facts
-            .into_iter()
-            .filter_map(|(name, value)| Some((name.to_owned(), plain(value)?)))
-            .collect(),
+        properties: properties(message, &file_id),
         sender: Some(sender).filter(|sender| !sender.id.is_empty()),
         channel: Some(chat_id.to_string()),
         // The sender did not write a forwarded message, nor the result of an inline bot.
@@ -140,6 +128,25 @@ pub(super) fn event(update: &Value) -> Result<PlatformEvent, IgnoredUpdate> {
         files: file.into_iter().collect(),
         origin: Some(json!({"chat": chat_id, "thread": thread})),
     })
+}
+
+/// Returns the properties of a message for ingress rules.
+fn properties(message: &Value, file_id: &Value) -> BTreeMap<String, String> {
+    let (from, chat) = (&message["from"], &message["chat"]);
+    let facts = [
+        ("chatId", &chat["id"]),
+        ("chatType", &chat["type"]),
+        ("messageId", &message["message_id"]),
+        ("threadId", &message["message_thread_id"]),
+        ("mediaGroupId", &message["media_group_id"]),
+        ("senderId", &from["id"]),
+        ("username", &from["username"]),
+        ("fileId", file_id),
+    ];
+    facts
+        .into_iter()
+        .filter_map(|(name, value)| Some((name.to_owned(), plain(value)?)))
+        .collect()
 }
 
 /// Returns the topic of a message in a forum.
