@@ -16,6 +16,7 @@ use goondan::{Input, SendError, SubmittedEventState, Swarm};
 use serde_json::Value;
 use tokio::sync::oneshot;
 
+use crate::albums::AlbumCollector;
 use crate::allowed_senders::{AllowedSenders, SenderAdmission};
 use crate::channel_approvals::{
     self, ButtonPress, ChannelApprovals, ConnectionApprovals, PressOutcome,
@@ -52,6 +53,7 @@ pub(crate) struct ConnectionRuntime {
     pub(crate) owed: Arc<PendingReplies>,
     pub(crate) questions: ConnectionApprovals,
     pub(crate) live: TurnTextStreams,
+    pub(crate) albums: AlbumCollector,
     asking: ChannelApprovals,
     senders: AllowedSenders,
 }
@@ -82,7 +84,7 @@ pub(crate) enum EventAcceptance {
 }
 
 /// Reason for refusing an event.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 #[error("{message}")]
 pub(crate) struct EventRefusal {
     /// Reason why the event is refused, as a complete sentence.
@@ -123,6 +125,7 @@ impl ConnectionRuntime {
             owed,
             questions,
             live,
+            albums: AlbumCollector::default(),
             asking,
             senders,
         })
@@ -253,7 +256,7 @@ impl ConnectionRuntime {
     /// Logs content that the connector cannot read, and tells its sender if the setting
     /// `unsupported` is `reply`.
     fn refuse_content(self: &Arc<Self>, kind: &str, origin: Option<&Value>) {
-        tracing::info!(connection = self.bound.name, "ignored a message: {kind}");
+        tracing::warn!(connection = self.bound.name, "ignored a message: {kind}");
         let Some(origin) = origin.filter(|_| self.bound.setting("unsupported") == Some("reply"))
         else {
             return;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use goondan::spec::JsonObject;
 use serde_json::{Value, json};
 
+use crate::albums::AlbumKey;
 use crate::event_files::EventFile;
 
 /// Maximum number of properties in the metadata of a message.
@@ -42,7 +43,7 @@ pub struct PlatformEvent {
 }
 
 /// Sender of an event.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct EventSender {
     /// Platform's id of the sender.
     pub id: String,
@@ -67,6 +68,18 @@ impl PlatformEvent {
     /// Returns the text for the agent: the sender's words, then the words of others.
     pub(crate) fn full_text(&self) -> String {
         lines([self.text.as_str(), &self.quoted])
+    }
+
+    /// Returns the album of a message.
+    pub(crate) fn album(&self) -> Option<AlbumKey> {
+        let id = self.properties.get("mediaGroupId")?.clone();
+        Some((self.key.clone(), id, self.sender.clone()))
+    }
+
+    /// Adds the content of another message of the same album.
+    pub(crate) fn absorb(&mut self, other: PlatformEvent) {
+        self.text = lines([self.text.as_str(), &other.text]);
+        self.files.extend(other.files);
     }
 
     /// Returns a property by its name or alternative name.

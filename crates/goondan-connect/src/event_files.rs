@@ -86,8 +86,15 @@ async fn fetch_file(
     file: &EventFile,
     max_bytes: usize,
 ) -> Result<(Attachment, usize), PlatformFailure> {
-    let (content, sent_type) =
-        http::content(runtime.platform.download(file).await?, max_bytes).await?;
+    let (content, sent_type) = loop {
+        let download =
+            async { http::content(runtime.platform.download(file).await?, max_bytes).await };
+        match download.await {
+            // The time limit of the event ends the wait.
+            Err(PlatformFailure::Later(wait)) => tokio::time::sleep(wait).await,
+            outcome => break outcome?,
+        }
+    };
     let media_type = file.media_type.clone().filter(|name| is_media_type(name));
     // Without read permission, platforms return an HTML page instead of the file.
     if sent_type.as_deref() == Some("text/html")

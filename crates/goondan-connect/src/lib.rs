@@ -7,6 +7,7 @@
 //!
 //! The crate has no knowledge of YAML, terminals, command-line arguments, or server sockets.
 
+mod albums;
 mod allowed_senders;
 mod answer_files;
 mod channel_approvals;

@@ -196,30 +196,74 @@ impl TypingIndicator {
     }
 }
 
+/// Begins and ends a code block in Markdown.
+const FENCE: &str = "```";
+/// Text that ends a piece within a code block.
+const FENCE_END: &str = "\n```";
+/// Maximum bytes of the first line of a code block that is repeated.
+const MAX_FENCE_LINE_BYTES: usize = 40;
+
 /// Splits `text` into pieces of at most `max_size` units, preferably at the end of a paragraph, a
-/// line or a word.
+/// line or a word. A code block that continues in the next piece is closed and opened again.
 pub(crate) fn pieces(text: &str, max_size: usize, size: fn(char) -> usize) -> Vec<String> {
+    let units = |text: &str| text.chars().map(size).sum::<usize>();
     let mut pieces = Vec::new();
-    let mut remaining = text.trim();
+    let (mut remaining, mut block) = (text.trim(), None);
     while !remaining.is_empty() {
-        let mut used = 0;
-        let fits = remaining.char_indices().find(|(_, c)| {
-            used += size(*c);
-            used > max_size
-        });
-        let Some((end, _)) = fits else {
-            pieces.push(remaining.to_owned());
-            break;
+        let mut opening = block.map_or_else(String::new, |line| format!("{line}\n"));
+        let mut reserved = match block.is_some() || remaining.contains(FENCE) {
+            true => units(&opening) + units(FENCE_END),
+            false => 0,
         };
-        // Splitting too early would produce many short pieces.
-        let cut = ["\n\n", "\n", " "]
-            .iter()
-            .find_map(|gap| remaining[..end].rfind(gap).filter(|at| *at >= end / 2));
-        let (piece, more) = remaining.split_at(cut.unwrap_or(end));
-        pieces.push(piece.trim_end().to_owned());
-        remaining = more.trim_start();
+        if reserved > max_size / 2 {
+            (opening, reserved, block) = (String::new(), 0, None);
+        }
+        let (piece, more) = split(remaining, max_size - reserved, size);
+        if reserved > 0 {
+            block = open_block(block, piece);
+        }
+        let is_cut = block.is_some() && !more.is_empty();
+        let closing = if is_cut { FENCE_END } else { "" };
+        pieces.push(format!("{opening}{}{closing}", piece.trim_end()));
+        remaining = match is_cut {
+            // The next line of code keeps its indentation.
+            true => more.strip_prefix('\n').unwrap_or(more),
+            false => more.trim_start(),
+        };
     }
     pieces
+}
+
+/// Returns the first piece of `text`, and the rest.
+fn split(text: &str, max_size: usize, size: fn(char) -> usize) -> (&str, &str) {
+    let mut used = 0;
+    let fits = text.char_indices().find(|(_, c)| {
+        used += size(*c);
+        used > max_size
+    });
+    let Some((end, _)) = fits else {
+        return (text, "");
+    };
+    // Splitting too early would produce many short pieces.
+    let cut = ["\n\n", "\n", " "].iter().find_map(|gap| {
+        text[..end]
+            .rfind(gap)
+            .filter(|at| *at >= end / 2 && *at > 0)
+    });
+    text.split_at(cut.unwrap_or(end))
+}
+
+/// Returns the first line of the code block that is open at the end of `piece`. `block` is the one
+/// that is open at its beginning.
+fn open_block<'t>(block: Option<&'t str>, piece: &'t str) -> Option<&'t str> {
+    let fences = piece
+        .lines()
+        .filter(|line| line.trim_start().starts_with(FENCE));
+    fences.fold(block, |block, line| match block {
+        Some(_) => None,
+        None if line.len() <= MAX_FENCE_LINE_BYTES => Some(line),
+        None => Some(FENCE),
+    })
 }
 
 #[cfg(test)]
@@ -236,6 +280,23 @@ mod tests {
         assert_eq!(cut("abcdefgh", 3), ["abc", "def", "gh"]);
         assert_eq!(cut("🦀🦀🦀", 4), ["🦀🦀", "🦀"], "a crab counts twice");
         assert_eq!(cut("  ", 3), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_code_block_is_closed_and_opened_again() {
+        let code = "    let x = 1;\n".repeat(10);
+        let text = format!("Look:\n```rust\n{code}```\nDone.");
+        let cut = pieces(&text, 80, |_| 1);
+        assert!(cut.len() > 2, "{cut:?}");
+        let mut lines = 0;
+        for piece in &cut {
+            assert!(piece.chars().count() <= 80, "{piece}");
+            assert_eq!(piece.matches(FENCE).count() % 2, 0, "{piece}");
+            lines += piece.matches("    let x = 1;").count();
+        }
+        assert_eq!(lines, 10);
+        assert!(cut[1].starts_with("```rust\n    let"), "{}", cut[1]);
+        assert!(cut.last().unwrap().ends_with("Done."));
     }
 
     proptest! {

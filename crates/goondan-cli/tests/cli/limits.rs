@@ -80,6 +80,16 @@ const CONSTANTS: &[(&str, &str, &str)] = &[
         "MAX_TEXT_RESPONSE_BYTES",
     ),
     (
+        "attempts of a request that a registry defers (429 and 503)",
+        "goondan-packages/src/http.rs",
+        "MAX_ATTEMPTS",
+    ),
+    (
+        "longest wait that a registry may request",
+        "goondan-packages/src/http.rs",
+        "MAX_WAIT",
+    ),
+    (
         "time to reach a registry",
         "goondan-packages/src/http.rs",
         "CONNECT_TIMEOUT",
@@ -238,8 +248,18 @@ const CONSTANTS: &[(&str, &str, &str)] = &[
     ),
     (
         "time for the body of a request to a connection",
-        "platforms/mod.rs",
+        "platforms/request_body.rs",
         "REQUEST_BODY_TIMEOUT",
+    ),
+    (
+        "time in which the messages of an album arrive",
+        "goondan-connect/src/albums.rs",
+        "ALBUM_WAIT",
+    ),
+    (
+        "characters of a message that is forwarded or replied to",
+        "goondan-connect/src/event.rs",
+        "MAX_QUOTED_CHARS",
     ),
     (
         "age of a signed request",
@@ -390,6 +410,11 @@ const CONSTANTS: &[(&str, &str, &str)] = &[
         "bytes of a request to a connection (`github`: 25 MiB)",
         "platforms/mod.rs",
         "MAX_REQUEST_BODY_BYTES",
+    ),
+    (
+        "time without progress after which an MCP client receives a notification",
+        "mcp/running_call.rs",
+        "HEARTBEAT_INTERVAL",
     ),
     (
         "events that are held for slow streams",

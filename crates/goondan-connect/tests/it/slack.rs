@@ -48,7 +48,7 @@ async fn a_message_is_answered_once_in_its_thread_however_often_it_comes() {
     let state = tempfile::tempdir().unwrap();
     let platform = fine().await;
     let running = Running::start(state.path(), &app(&platform.base)).await;
-    let body = message("1.2", "<hello>");
+    let body = message("1.2", "&lt;hello&gt;");
     for number in 0..3 {
         let mut headers = signed(SECRET, 0, &body);
         headers.push(("x-slack-retry-num", number.to_string()));

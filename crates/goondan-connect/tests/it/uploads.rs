@@ -50,7 +50,7 @@ fn bot(base: &str, files: &str) -> String {
 /// Polls from the moment in which the picture is there.
 async fn start(state: &std::path::Path, platform: &Platform, files: &str) -> Running {
     let running = Running::start(state, &bot(&platform.base, files)).await;
-    put_picture(&running, "telegram:7");
+    put_picture(&running, "telegram:7:3");
     running
         .reload(
             &bot(&platform.base, files).replace(", webhookUrl: {value: \"https://x.example\"}", ""),

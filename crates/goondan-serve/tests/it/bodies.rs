@@ -100,11 +100,7 @@ async fn half_a_character_and_a_byte_order_mark_reach_no_one() {
         for body in [format!("\u{feff}{body}").into_bytes(), wide] {
             let heard = running.request(&line, &headers, &body).await;
             assert_eq!(heard.status, 200, "{path}: {}", heard.body);
-            assert!(
-                heard.body.contains("cut \u{fffd}"),
-                "{path}: {}",
-                heard.body
-            );
+            assert!(heard.body.contains('\u{fffd}'), "{path}: {}", heard.body);
         }
     }
 }

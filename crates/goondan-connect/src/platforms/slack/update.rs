@@ -1,5 +1,7 @@
 //! Payloads of Slack: messages of people, presses of buttons, and everything else.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
 use super::text::{decoded, text_of_blocks};
@@ -79,14 +81,6 @@ pub(super) fn event(payload: &Value, wants_mention: bool) -> Result<PlatformEven
         .as_str()
         .filter(|thread| !thread.is_empty())
         .unwrap_or(ts);
-    let facts = [
-        ("channelId", &event["channel"]),
-        ("channelType", &event["channel_type"]),
-        ("messageTs", &event["ts"]),
-        ("threadTs", &event["thread_ts"]),
-        ("userId", &event["user"]),
-        ("teamId", &payload["team_id"]),
-    ];
     let name = match is_mention {
         true => "app_mention",
         false => "message_im",
@@ -100,10 +94,7 @@ pub(super) fn event(payload: &Value, wants_mention: bool) -> Result<PlatformEven
         text,
         quoted,
         key: format!("slack:{channel}:{thread}"),
-        properties: facts
-            .into_iter()
-            .filter_map(|(name, value)| Some((name.to_owned(), plain(value)?)))
-            .collect(),
+        properties: properties(payload),
         sender: Some(EventSender {
             id: user.to_owned(),
             name: String::new(),
@@ -113,6 +104,23 @@ pub(super) fn event(payload: &Value, wants_mention: bool) -> Result<PlatformEven
         origin: Some(json!({"channel": channel, "thread": thread})),
         ..PlatformEvent::default()
     })
+}
+
+/// Returns the properties of a message for ingress rules.
+fn properties(payload: &Value) -> BTreeMap<String, String> {
+    let event = &payload["event"];
+    let facts = [
+        ("channelId", &event["channel"]),
+        ("channelType", &event["channel_type"]),
+        ("messageTs", &event["ts"]),
+        ("threadTs", &event["thread_ts"]),
+        ("userId", &event["user"]),
+        ("teamId", &payload["team_id"]),
+    ];
+    facts
+        .into_iter()
+        .filter_map(|(name, value)| Some((name.to_owned(), plain(value)?)))
+        .collect()
 }
 
 /// Returns the message in a payload that a person wrote.
@@ -232,6 +240,8 @@ fn files_of(event: &Value) -> Vec<EventFile> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn message(fields: Value) -> Value {
@@ -311,5 +321,42 @@ mod tests {
         let blocks = json!([{"type": "section", "text": {"type": "mrkdwn", "text": "a &amp; b"}}]);
         let read = event(&message(json!({"text": "", "blocks": blocks})), false).unwrap();
         assert_eq!(read.text, "a & b");
+    }
+
+    fn field() -> impl Strategy<Value = (&'static str, Value)> {
+        let text = "\\PC{0,8}";
+        let strings = [
+            "text",
+            "subtype",
+            "user",
+            "bot_id",
+            "thread_ts",
+            "channel_type",
+        ];
+        let lists = ["attachments", "blocks", "files"];
+        prop_oneof![
+            (proptest::sample::select(strings.to_vec()), text).prop_map(|(name, text)| (name, json!(text))),
+            (proptest::sample::select(lists.to_vec()), text).prop_map(|(name, text)| {
+                (name, json!([{"type": "section", "is_share": true, "text": text, "name": text, "elements": [text]}]))
+            }),
+            proptest::sample::select(vec!["me_message", "file_share", "message_deleted", "channel_join"])
+                .prop_map(|subtype| ("subtype", json!(subtype))),
+            proptest::sample::select(vec!["app_mention", "message", "reaction_added", "file_shared"])
+                .prop_map(|kind| ("type", json!(kind))),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(10_000))]
+        #[test]
+        fn no_payload_is_lost(fields in proptest::collection::vec(field(), 0..5)) {
+            let fields: serde_json::Map<String, Value> = fields
+                .into_iter()
+                .map(|(name, value)| (name.to_owned(), value))
+                .collect();
+            if let Ok(event) = event(&message(Value::Object(fields)), false) {
+                prop_assert!(!event.full_text().is_empty());
+            }
+        }
     }
 }

@@ -7,18 +7,19 @@ use crate::event_files::EventFile;
 
 /// Fields of a message with a file: the name of the field, its description and the media type if
 /// Telegram states none. An animation also has a document, so it comes first.
-const FILE_FIELDS: [(&str, &str, Option<&str>); 7] = [
+const FILE_FIELDS: [(&str, &str, Option<&str>); 8] = [
     ("animation", "an animation", Some("video/mp4")),
     ("voice", "a voice message", Some("audio/ogg")),
     ("video_note", "a video message", Some("video/mp4")),
     ("video", "a video", Some("video/mp4")),
+    ("live_photo", "a live photo", Some("video/mp4")),
     ("audio", "an audio file", Some("audio/mpeg")),
     ("sticker", "a sticker", None),
     ("document", "a file", None),
 ];
 
-/// Fields that Telegram sets for changes of a chat. Nobody wrote such a message.
-const SERVICE_FIELDS: [&str; 44] = [
+/// Fields of service messages, which report changes of a chat.
+const SERVICE_FIELDS: &[&str] = &[
     "new_chat_members",
     "new_chat_member",
     "left_chat_member",
@@ -63,6 +64,20 @@ const SERVICE_FIELDS: [&str; 44] = [
     "video_chat_participants_invited",
     "gift",
     "unique_gift",
+    "gift_upgrade_sent",
+    "chat_owner_changed",
+    "chat_owner_left",
+    "community_chat_added",
+    "community_chat_joined",
+    "community_chat_removed",
+    "managed_bot_created",
+    "poll_option_added",
+    "poll_option_deleted",
+    "suggested_post_approved",
+    "suggested_post_approval_failed",
+    "suggested_post_declined",
+    "suggested_post_paid",
+    "suggested_post_refunded",
 ];
 
 /// Content of a message.
@@ -81,22 +96,123 @@ pub(super) struct MessageMedia {
 
 /// Returns the content of a message.
 pub(super) fn of(message: &Value) -> MessageContent {
-    let text = message["text"].as_str().or(message["caption"].as_str());
+    let (text, entities) = match message["text"].as_str() {
+        Some(text) => (text, &message["entities"]),
+        None => (
+            message["caption"].as_str().unwrap_or_default(),
+            &message["caption_entities"],
+        ),
+    };
     let (line, media) = match file(message) {
         Some((line, media)) => (line, Some(media)),
         None => (description(message).unwrap_or_default(), None),
     };
+    let text = with_links(text, entities);
+    let rich = rich_text(&message["rich_message"]["blocks"]);
     MessageContent {
-        text: lines([text.unwrap_or_default(), &line]),
+        text: lines([text.as_str(), rich.trim(), &line]),
         media,
     }
 }
 
+/// Adds the URLs of links whose text is not the URL. Offsets count UTF-16 units.
+fn with_links(text: &str, entities: &Value) -> String {
+    let mut links: Vec<(usize, &str)> = entities
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|entity| {
+            let number = |name: &str| usize::try_from(entity[name].as_u64()?).ok();
+            let url = entity["url"].as_str()?;
+            Some((number("offset")?.checked_add(number("length")?)?, url))
+        })
+        .collect();
+    links.sort_unstable();
+    let mut linked = String::new();
+    let (mut units, mut links) = (0, links.into_iter().peekable());
+    for character in text.chars() {
+        while let Some((_, url)) = links.next_if(|(end, _)| *end <= units) {
+            linked.push_str(&format!(" ({url})"));
+        }
+        linked.push(character);
+        units += character.len_utf16();
+    }
+    for (_, url) in links {
+        linked.push_str(&format!(" ({url})"));
+    }
+    linked
+}
+
+/// Types of rich blocks that end their line.
+const LINE_BLOCKS: [&str; 10] = [
+    "paragraph",
+    "heading",
+    "pre",
+    "footer",
+    "list",
+    "table",
+    "details",
+    "blockquote",
+    "expandable_blockquote",
+    "pullquote",
+];
+/// Types of rich blocks with a file or a place.
+const MEDIA_BLOCKS: [&str; 7] = [
+    "animation",
+    "audio",
+    "document",
+    "photo",
+    "video",
+    "voice_note",
+    "map",
+];
+/// Fields of rich blocks and of formatted text that contain text, in the order of reading.
+const RICH_TEXT_FIELDS: [&str; 10] = [
+    "label",
+    "text",
+    "summary",
+    "expression",
+    "alternative_text",
+    "items",
+    "cells",
+    "blocks",
+    "caption",
+    "credit",
+];
+
+/// Returns the text of a rich message: formatted text, or blocks.
+fn rich_text(value: &Value) -> String {
+    let part = match value {
+        Value::String(text) => return text.clone(),
+        Value::Array(parts) => return parts.iter().map(rich_text).collect(),
+        part => part,
+    };
+    let kind = part["type"].as_str().unwrap_or_default();
+    let mut text = String::new();
+    if MEDIA_BLOCKS.contains(&kind) {
+        text.push_str(&format!("[{kind}]\n"));
+    }
+    for name in RICH_TEXT_FIELDS {
+        text.push_str(&part.get(name).map(rich_text).unwrap_or_default());
+        if name == "label" && !text.is_empty() {
+            text.push(' ');
+        }
+    }
+    if kind == "url" {
+        let url = part["url"].as_str().unwrap_or_default();
+        text.push_str(&format!(" ({url})"));
+    }
+    if LINE_BLOCKS.contains(&kind) && !text.ends_with('\n') {
+        text.push('\n');
+    }
+    text
+}
+
 /// Returns the field of a service message.
 pub(super) fn service(message: &Value) -> Option<&'static str> {
-    let fields = SERVICE_FIELDS.iter().copied();
-    fields
-        .into_iter()
+    SERVICE_FIELDS
+        .iter()
+        .copied()
         .find(|field| message.get(field).is_some())
 }
 
@@ -257,7 +373,23 @@ mod tests {
                 "[a dice: 🎲 4]",
             ),
             (json!({"story": {"id": 1}}), "[a story]"),
+            (json!({"live_photo": {"file_id": "f"}}), "[a live photo]"),
+            (
+                json!({"rich_message": {"blocks": [
+                    {"type": "heading", "text": "Plan"},
+                    {"type": "paragraph", "text": ["see ", {"type": "url", "text": {"type": "bold", "text": "this"}, "url": "https://h"}]},
+                    {"type": "list", "items": [{"label": "1.", "blocks": [{"type": "paragraph", "text": "one"}]}]},
+                    {"type": "photo", "photo": []},
+                ]}}),
+                "Plan\nsee this (https://h)\n1. one\n[photo]",
+            ),
             (json!({"text": "hi"}), "hi"),
+            (
+                json!({"text": "😀 our page, ok", "entities": [
+                    {"type": "text_link", "offset": 3, "length": 8, "url": "https://h"}, {"type": "bold", "offset": 0, "length": 2},
+                ]}),
+                "😀 our page (https://h), ok",
+            ),
             (json!({"new_chat_title": "t"}), ""),
             (Value::Null, ""),
         ] {

@@ -23,6 +23,7 @@ use serde_json::{Value, json};
 
 use self::update::{TelegramUpdate, merge_albums};
 use super::{ParsedRequest, PlatformConnector, header, json_body, unauthorized};
+use crate::albums::ALBUM_WAIT;
 use crate::answer_files::AnswerFile;
 use crate::channel_approvals::{ButtonPress, PressOutcome, button};
 use crate::connection_runtime::{ConnectionRuntime, EventAcceptance};
@@ -57,8 +58,6 @@ struct TelegramWebhook {
     secret: String,
 }
 
-/// Time in which the other messages of an album arrive.
-const ALBUM_WAIT: Duration = Duration::from_secs(1);
 /// Maximum number of updates in a response.
 const MAX_UPDATES: usize = 100;
 

@@ -1,10 +1,12 @@
 //! Updates of Telegram: messages of people, presses of buttons, and everything else.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
 use super::content::{self, MessageContent};
 use crate::channel_approvals::{ButtonPress, parse_button};
-use crate::event::{EventSender, PlatformEvent, lines, plain, quoted};
+use crate::event::{EventSender, PlatformEvent, plain, quoted};
 use crate::platforms::IgnoredUpdate;
 
 /// Id of the general topic of a forum. Messages to it must not name a topic.
@@ -46,22 +48,15 @@ pub(super) fn merge_albums(
             merged.push(update);
             continue;
         };
-        let album = |event: &PlatformEvent| {
-            let id = event.properties.get("mediaGroupId")?.clone();
-            Some((event.key.clone(), id, event.sender.clone()))
-        };
-        let wanted = album(&event);
+        let wanted = event.album();
         let first = merged.iter_mut().find_map(|earlier| match earlier {
-            TelegramUpdate::Message(first) if wanted.is_some() && album(first) == wanted => {
+            TelegramUpdate::Message(first) if wanted.is_some() && first.album() == wanted => {
                 Some(first)
             }
             _ => None,
         });
         match first {
-            Some(first) => {
-                first.text = lines([first.text.as_str(), &event.text]);
-                first.files.extend(event.files);
-            }
+            Some(first) => first.absorb(*event),
             None => merged.push(TelegramUpdate::Message(event)),
         }
     }
@@ -95,8 +90,7 @@ pub(super) fn event(update: &Value) -> Result<PlatformEvent, IgnoredUpdate> {
     let (Some(id), Some(message)) = (update["update_id"].as_i64(), update.get("message")) else {
         return Err(ignored(""));
     };
-    let (from, chat) = (&message["from"], &message["chat"]);
-    let chat_id = chat["id"]
+    let chat_id = message["chat"]["id"]
         .as_i64()
         .ok_or_else(|| ignored(" without a chat"))?;
     let sender = sender(message).ok_or_else(|| ignored(" of a bot"))?;
@@ -108,16 +102,6 @@ pub(super) fn event(update: &Value) -> Result<PlatformEvent, IgnoredUpdate> {
         return Err(ignored(&format!(": {service}")));
     }
     let thread = topic(message);
-    let facts = [
-        ("chatId", &chat["id"]),
-        ("chatType", &chat["type"]),
-        ("messageId", &message["message_id"]),
-        ("threadId", &message["message_thread_id"]),
-        ("mediaGroupId", &message["media_group_id"]),
-        ("senderId", &from["id"]),
-        ("username", &from["username"]),
-        ("fileId", &file_id),
-    ];
     let unsupported = text.is_empty().then(|| {
         format!(
             "its content is not supported ({})",
@@ -134,10 +118,7 @@ pub(super) fn event(update: &Value) -> Result<PlatformEvent, IgnoredUpdate> {
             Some(thread) => format!("telegram:{chat_id}:{thread}"),
             None => format!("telegram:{chat_id}"),
         },
-        properties: facts
-            .into_iter()
-            .filter_map(|(name, value)| Some((name.to_owned(), plain(value)?)))
-            .collect(),
+        properties: properties(message, &file_id),
         sender: Some(sender).filter(|sender| !sender.id.is_empty()),
         channel: Some(chat_id.to_string()),
         // The sender did not write a forwarded message, nor the result of an inline bot.
@@ -147,6 +128,25 @@ pub(super) fn event(update: &Value) -> Result<PlatformEvent, IgnoredUpdate> {
         files: file.into_iter().collect(),
         origin: Some(json!({"chat": chat_id, "thread": thread})),
     })
+}
+
+/// Returns the properties of a message for ingress rules.
+fn properties(message: &Value, file_id: &Value) -> BTreeMap<String, String> {
+    let (from, chat) = (&message["from"], &message["chat"]);
+    let facts = [
+        ("chatId", &chat["id"]),
+        ("chatType", &chat["type"]),
+        ("messageId", &message["message_id"]),
+        ("threadId", &message["message_thread_id"]),
+        ("mediaGroupId", &message["media_group_id"]),
+        ("senderId", &from["id"]),
+        ("username", &from["username"]),
+        ("fileId", file_id),
+    ];
+    facts
+        .into_iter()
+        .filter_map(|(name, value)| Some((name.to_owned(), plain(value)?)))
+        .collect()
 }
 
 /// Returns the topic of a message in a forum.
@@ -183,6 +183,7 @@ fn replied_to(message: &Value) -> String {
     let part = message.pointer("/quote/text").and_then(Value::as_str);
     let words = match part {
         Some(part) => part.to_owned(),
+        None if message["reply_to_story"].is_object() => "[a story]".to_owned(),
         None => content::of(replied).text,
     };
     let author = name(&replied["from"]);
@@ -203,6 +204,8 @@ pub(super) fn name(from: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn message(fields: Value) -> Value {
@@ -327,5 +330,61 @@ mod tests {
                 ("[a photo]", 1)
             ]
         );
+    }
+
+    /// Fields of messages in the Bot API, and one that does not exist.
+    const FIELDS: [&str; 24] = [
+        "text",
+        "caption",
+        "photo",
+        "voice",
+        "video",
+        "sticker",
+        "document",
+        "location",
+        "venue",
+        "contact",
+        "poll",
+        "dice",
+        "game",
+        "checklist",
+        "rich_message",
+        "live_photo",
+        "reply_to_message",
+        "quote",
+        "entities",
+        "media_group_id",
+        "message_thread_id",
+        "is_topic_message",
+        "pinned_message",
+        "hologram",
+    ];
+
+    fn field_value() -> impl Strategy<Value = Value> {
+        prop_oneof![
+            Just(Value::Null),
+            any::<i64>().prop_map(|number| json!(number)),
+            any::<bool>().prop_map(|value| json!(value)),
+            "\\PC{0,8}".prop_map(|text| json!(text)),
+            Just(json!({"file_id": "f", "duration": 1, "title": "t", "text": "x"})),
+            Just(
+                json!([{"file_id": "f", "type": "text_link", "offset": 1, "length": 2, "url": "u"}])
+            ),
+            Just(json!({"blocks": [{"type": "paragraph", "text": "x"}]})),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(10_000))]
+        #[test]
+        fn no_update_is_lost(fields in proptest::collection::btree_map(proptest::sample::select(&FIELDS[..]), field_value(), 0..5)) {
+            match TelegramUpdate::read(&message(json!(fields))) {
+                TelegramUpdate::Message(event) => {
+                    prop_assert!(event.unsupported.is_some() || !event.text.is_empty());
+                }
+                TelegramUpdate::Ignored(_) => {}
+                TelegramUpdate::Press(_) => prop_assert!(false, "no button"),
+            }
+        }
     }
 }
