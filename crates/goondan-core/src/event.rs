@@ -10,10 +10,25 @@ use serde_json::Value;
 
 use crate::JsonObject;
 use crate::content_capture::CapturedContent;
+pub use crate::context_usage::ContextUsage;
 use crate::ids::{InstanceId, TraceContext};
 use crate::message::Message;
 use crate::ports::model::{ModelFinishReason, TokenUsage};
 use crate::ports::tool::ToolCallStatus;
+
+/// Metadata key of [`RuntimeEventKind::ToolProgress`]: lines that a running command has written
+/// since the previous event.
+pub const OUTPUT_LINES_KEY: &str = "lines";
+
+/// Metadata key of [`RuntimeEventKind::ToolProgress`]: number of lines that are left out before
+/// [`OUTPUT_LINES_KEY`].
+pub const SKIPPED_LINES_KEY: &str = "skippedLines";
+
+/// Returns the lines of a running command in the metadata of a progress event.
+pub fn output_lines(metadata: &JsonObject) -> impl Iterator<Item = &str> {
+    let lines = metadata.get(OUTPUT_LINES_KEY).and_then(Value::as_array);
+    lines.into_iter().flatten().filter_map(Value::as_str)
+}
 
 /// Reason why a turn ended (rule M1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -284,6 +299,8 @@ pub enum RuntimeEventKind {
         duration: u64,
         error_message: String,
     },
+    /// A running tool call reported progress, or its command wrote output. Output is in the
+    /// metadata as [`OUTPUT_LINES_KEY`].
     #[serde(rename = "tool.progress")]
     ToolProgress {
         tool_call_id: String,
@@ -391,6 +408,9 @@ pub struct ShownModelCall {
     /// Cost of these tokens at the prices of the Model resource.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cost: Option<UsageCost>,
+    /// Parts of the request; none for a model call outside the conversation.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub context: Option<ContextUsage>,
     /// Content of the call, if a subscriber is allowed to receive it. Never serialized.
     #[serde(skip)]
     pub said: Option<Arc<CapturedContent>>,

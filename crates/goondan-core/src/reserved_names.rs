@@ -27,6 +27,10 @@ pub const UNTRUSTED_RECORD: &str = "gdn.untrusted";
 /// State record of a conversation's approvals.
 pub const APPROVALS_RECORD: &str = "gdn.approvals";
 
+/// Prefix of the state records with the messages that a summary replaces. The id of the summary
+/// follows.
+pub const COMPACTED_RECORD_PREFIX: &str = "gdn.compacted.";
+
 /// Metadata key of a message with the instructions of a directory.
 pub const INSTRUCTIONS_KEY: &str = "gdn.instructions";
 

@@ -184,7 +184,7 @@ async fn run(
     what: &str,
 ) -> Result<FinishedProgram, ToolError> {
     let limit = (timeout_ms > 0).then(|| Duration::from_millis(timeout_ms));
-    let finished = process::run(work, limit, KEPT_OUTPUT_BYTES, &ctx.cancellation).await;
+    let finished = process::run(work, limit, KEPT_OUTPUT_BYTES, ctx).await;
     launcher.check_helper_result(finished.map_err(|failure| failure.into_error(what))?)
 }
 

@@ -37,13 +37,23 @@ impl OutputCapture {
         self.tail.extend(rest);
     }
 
-    /// Reads `stream` to its end, if there is one. Cancel safe: the bytes read so far are kept.
-    pub(crate) async fn read(&mut self, stream: Option<impl AsyncRead + Unpin>) {
+    /// Reads `stream` to its end, if there is one, and passes its text to `show`. Cancel safe: the
+    /// bytes read so far are kept.
+    pub(crate) async fn read(
+        &mut self,
+        stream: Option<impl AsyncRead + Unpin>,
+        show: impl Fn(&str),
+    ) {
         let Some(mut stream) = stream else { return };
         let mut buffer = vec![0; 16 * 1024];
+        let mut open = Vec::new();
         // A read error ends an output like its end.
         while let Ok(count @ 1..) = stream.read(&mut buffer).await {
             self.push(&buffer[..count]);
+            open.extend_from_slice(&buffer[..count]);
+            let complete = without_cut_end(&open).len();
+            show(&String::from_utf8_lossy(&open[..complete]));
+            open.drain(..complete);
         }
     }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::future::{self, Either};
-use goondan_core::ports::tool::ToolError;
+use goondan_core::ports::tool::{OutputStream, ToolContext, ToolError};
 use process_wrap::tokio::{ChildWrapper, CommandWrap, KillOnDrop};
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
@@ -291,21 +291,26 @@ impl From<io::Error> for ProgramFailure {
 }
 
 /// Runs `work` to its end, to the time limit or to a cancellation, and leaves no process behind.
-/// `keep` is the number of bytes kept of standard output and of standard error.
+/// `keep` is the number of bytes kept of standard output and of standard error. Subscribers see the
+/// output while the program runs.
 pub(crate) async fn run(
     work: PreparedCommand,
     limit: Option<Duration>,
     keep: (usize, usize),
-    cancellation: &CancellationToken,
+    ctx: &ToolContext,
 ) -> Result<FinishedProgram, ProgramFailure> {
     let begun = Instant::now();
     let mut started = work.start(false).await?;
     let (stdout_pipe, stderr_pipe) = started.take_output();
     let (mut stdout, mut stderr) = (OutputCapture::new(keep.0), OutputCapture::new(keep.1));
     let reading = async {
-        tokio::join!(stdout.read(stdout_pipe), stderr.read(stderr_pipe));
+        let show = |stream| move |text: &str| ctx.progress.output(stream, text);
+        tokio::join!(
+            stdout.read(stdout_pipe, show(OutputStream::Stdout)),
+            stderr.read(stderr_pipe, show(OutputStream::Stderr)),
+        );
     };
-    let end = while_reading(end_of(&mut started, limit, cancellation), reading).await?;
+    let end = while_reading(end_of(&mut started, limit, &ctx.cancellation), reading).await?;
     let (status, timed_out) = match end {
         ProgramEnd::Exited(status) => (status, false),
         ProgramEnd::TimedOut(status) => (status, true),

@@ -132,7 +132,7 @@ impl ToolOperation for RuntimeExec {
             work,
             limit.or(Some(DEFAULT_COMMAND_TIMEOUT)),
             KEPT_OUTPUT_BYTES,
-            &ctx.cancellation,
+            ctx,
         )
         .await;
         let finished = launcher

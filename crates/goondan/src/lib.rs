@@ -56,8 +56,8 @@ pub use goondan_core::{ids, message, notices, ports};
 pub mod event {
     pub use goondan_core::agent_event::{RESPONSE_EVENT, turn_id};
     pub use goondan_core::event::{
-        FinishReason, RateScope, RuntimeEvent, RuntimeEventKind, ShownError, ShownModelCall,
-        ShownResult, SwarmEvent, TurnError, TurnResult, UsageCost,
+        ContextUsage, FinishReason, RateScope, RuntimeEvent, RuntimeEventKind, ShownError,
+        ShownModelCall, ShownResult, SwarmEvent, TurnError, TurnResult, UsageCost, output_lines,
     };
     pub use goondan_core::reserved_names::{CRON_EVENT, INPUT_EVENT};
 }

@@ -14,6 +14,16 @@ const CONSTANTS: &[(&str, &str, &str)] = &[
         "MAX_CALLS_PER_ANSWER",
     ),
     (
+        "bytes of a line of a running command in an event",
+        "tooling/live_output.rs",
+        "MAX_LINE_BYTES",
+    ),
+    (
+        "bytes of the lines of a running command in an event",
+        "tooling/live_output.rs",
+        "MAX_UPDATE_BYTES",
+    ),
+    (
         "empty answers of a model in a row",
         "turn/mod.rs",
         "MAX_EMPTY_ANSWERS",

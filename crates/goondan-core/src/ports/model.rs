@@ -29,6 +29,11 @@ pub trait ModelClient: Send + Sync {
         false
     }
 
+    /// Returns the context window in tokens; `None` if it is not known.
+    fn context_window(&self) -> Option<u64> {
+        None
+    }
+
     /// Returns a vector for each text, in order.
     ///
     /// # Errors
@@ -253,6 +258,20 @@ impl std::ops::AddAssign for TokenUsage {
     }
 }
 
+/// Parts of the messages with which providers refuse a conversation that is too long.
+const OVERFLOW_WORDS: [&str; 10] = [
+    "context length",
+    "context_length",
+    "context window",
+    "context size",
+    "prompt is too long",
+    "prompt too long",
+    "input is too long",
+    "input token count",
+    "maximum number of tokens",
+    "too many tokens in the prompt",
+];
+
 /// Error of a model call. The message never contains a secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
@@ -299,6 +318,8 @@ pub enum ModelErrorKind {
     /// The server does not accept the schema of a structured answer. A request without it may
     /// succeed.
     SchemaRefused(u16),
+    /// The conversation is longer than the context window. A shorter one may succeed.
+    ContextOverflow(u16),
     /// The model or the provider's filter refused to answer. A retry cannot help.
     Declined,
     /// The Model resource is not usable (unknown provider, broken script).
@@ -313,7 +334,8 @@ impl ModelErrorKind {
         match self {
             ModelErrorKind::Status(status)
             | ModelErrorKind::Quota(status)
-            | ModelErrorKind::SchemaRefused(status) => Some(status),
+            | ModelErrorKind::SchemaRefused(status)
+            | ModelErrorKind::ContextOverflow(status) => Some(status),
             _ => None,
         }
     }
@@ -323,7 +345,8 @@ impl ModelErrorKind {
         match self {
             ModelErrorKind::Status(_)
             | ModelErrorKind::Quota(_)
-            | ModelErrorKind::SchemaRefused(_) => Code::MODEL_STATUS,
+            | ModelErrorKind::SchemaRefused(_)
+            | ModelErrorKind::ContextOverflow(_) => Code::MODEL_STATUS,
             ModelErrorKind::Declined => Code::MODEL_DECLINED,
             ModelErrorKind::Connection | ModelErrorKind::Starting => Code::MODEL_CONNECTION,
             ModelErrorKind::Protocol => Code::MODEL_PROTOCOL,
@@ -381,6 +404,12 @@ impl ModelError {
         }
     }
 
+    /// Returns whether a provider's error message states that the conversation is too long.
+    pub fn is_overflow_message(message: &str) -> bool {
+        let words = message.to_lowercase();
+        OVERFLOW_WORDS.iter().any(|part| words.contains(part))
+    }
+
     /// Returns whether the server refuses connections or is still loading its model.
     pub fn is_starting(&self) -> bool {
         self.kind == ModelErrorKind::Starting
@@ -393,6 +422,7 @@ impl ModelError {
             ModelErrorKind::Connection | ModelErrorKind::Starting => true,
             ModelErrorKind::Quota(_)
             | ModelErrorKind::SchemaRefused(_)
+            | ModelErrorKind::ContextOverflow(_)
             | ModelErrorKind::Declined
             | ModelErrorKind::Protocol
             | ModelErrorKind::Configuration

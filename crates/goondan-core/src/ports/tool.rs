@@ -179,6 +179,18 @@ pub enum LogLevel {
 pub trait ProgressSink: Send + Sync {
     /// Publishes a new title, and data for subscribers.
     fn update(&self, title: &str, metadata: JsonObject);
+
+    /// Shows output of a running command. A piece can begin and end anywhere in a line.
+    fn output(&self, _stream: OutputStream, _piece: &str) {}
+}
+
+/// Output stream of a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OutputStream {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
 }
 
 /// Result of a handler: a JSON value, and data for users.

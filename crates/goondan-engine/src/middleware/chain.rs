@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::builtin::{self, ConfigProblem};
 use super::layers::{AgentExtensions, HostedExtension, WrappingExtension};
 use super::structured_output::StructuredOutput;
-use super::{Middleware, required_tools_guard, tool_search};
+use super::{Middleware, message_compaction, message_window, required_tools_guard, tool_search};
 use crate::plan::at;
 use crate::tooling::registry::ToolCatalog;
 use goondan_core::ports::extension::ExtensionSource;
@@ -66,6 +66,7 @@ pub(crate) async fn chain(
         tool_search::DEFERRED_TOOLS_FIELD,
         deferred.iter(),
     );
+    add_default_compaction(&mut requested, tools);
     let (mut chain, mut problems) = (Vec::new(), Vec::new());
     // Outermost, so that it sees the answer that all other middleware has accepted.
     if let Some(guard) = output {
@@ -156,6 +157,35 @@ fn listed<'a>(
             }
         });
     requested.collect()
+}
+
+/// Built-in tools whose results soon fill a context window.
+const FILE_AND_SHELL_TOOLS: [&str; 4] = ["bash__", "file-system__", "fs__", "runtime__"];
+
+/// Adds `message-compaction` to an agent with file or shell tools that lists no extension for long
+/// conversations.
+fn add_default_compaction(requested: &mut Vec<RequestedExtension<'_>>, tools: &ToolCatalog) {
+    let is_listed = requested.iter().any(|requested| {
+        requested.is_builtin
+            && [message_compaction::NAME, message_window::NAME].contains(&requested.name)
+    });
+    let is_large = |name: &str| {
+        let builtin = tools.get(name).and_then(|tool| tool.builtin.as_deref());
+        builtin.is_some_and(|builtin| {
+            FILE_AND_SHELL_TOOLS
+                .iter()
+                .any(|prefix| builtin.starts_with(prefix))
+        })
+    };
+    if !is_listed && tools.names().any(is_large) {
+        requested.push(RequestedExtension {
+            name: message_compaction::NAME,
+            is_builtin: true,
+            config: JsonObject::new(),
+            index: None,
+            resource: None,
+        });
+    }
 }
 
 /// Adds `tools` to the list `key` in the config of an extension. If the agent does not use the

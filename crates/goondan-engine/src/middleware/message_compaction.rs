@@ -1,101 +1,32 @@
 //! `message-compaction`: replaces the oldest messages with a summary when a conversation becomes
-//! too large.
+//! too large for the context window of the model. The original messages stay in the store.
 
-use std::num::NonZeroUsize;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use serde::Deserialize;
+use serde_json::{Value, json};
 
 use super::builtin::{ConfigProblem, decode};
+use super::compaction_config::{CompactionConfig, CompactionMode, ContextShare};
 use super::context::ModelQuery;
 use super::summary::{self, RemovedMessages};
 use super::trim::{ConversationSize, ConversationTrim, is_pinned};
-use super::{Middleware, TurnNext};
+use super::{Middleware, StepNext, TurnNext};
 use crate::tooling::registry::ToolCatalog;
-use crate::turn::{TurnContext, TurnOutcome};
+use crate::turn::context_usage::{self, CHARACTERS_PER_TOKEN};
+use crate::turn::step::{StepContext, StepOutcome};
+use crate::turn::{TurnContext, TurnOutcome, store_failed};
 use goondan_core::JsonObject;
 use goondan_core::event::TurnError;
 use goondan_core::message::{Message, MessageEvent, MessageRole};
+use goondan_core::ports::store::update;
+use goondan_core::reserved_names::COMPACTED_RECORD_PREFIX;
 
 pub(super) const NAME: &str = "message-compaction";
 
-#[derive(Debug, Clone, Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
-struct CompactionConfig {
-    max_messages: NonZeroUsize,
-    max_characters: NonZeroUsize,
-    /// Number of last messages to keep, unless the limits require removing them.
-    retain_last_messages: usize,
-    mode: CompactionMode,
-    append_summary: bool,
-    summary_by: SummaryBy,
-    summary_prefix: String,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase")]
-enum CompactionMode {
-    /// Removes the oldest messages.
-    Remove,
-    /// Removes all messages.
-    Truncate,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase")]
-enum SummaryBy {
-    /// The agent's model writes the summary.
-    Model,
-    /// The summary only contains the number of messages; no model call.
-    Plain,
-}
-
-impl Default for CompactionConfig {
-    fn default() -> Self {
-        CompactionConfig {
-            max_messages: NonZeroUsize::new(40).expect("40 is not zero"),
-            max_characters: NonZeroUsize::new(12_000).expect("12,000 is not zero"),
-            retain_last_messages: 8,
-            mode: CompactionMode::Remove,
-            append_summary: true,
-            summary_by: SummaryBy::Model,
-            summary_prefix: "[message-compaction]".to_owned(),
-        }
-    }
-}
-
-impl CompactionConfig {
-    /// Returns `true` if a conversation of this size must be compacted.
-    fn is_too_much(&self, size: ConversationSize) -> bool {
-        size.messages > self.max_messages.get() || size.characters > self.max_characters.get()
-    }
-
-    /// Returns `true` if a model writes the summary.
-    fn asks_model(&self) -> bool {
-        self.append_summary && self.summary_by == SummaryBy::Model
-    }
-
-    /// Returns the length limit of a model summary: a quarter of `max_characters`.
-    fn summary_limit(&self) -> usize {
-        (self.max_characters.get() / 4).max(1)
-    }
-
-    /// Returns the maximum size of a summary.
-    fn summary_room(&self) -> ConversationSize {
-        match (self.append_summary, self.summary_by) {
-            (false, _) => ConversationSize::default(),
-            (true, SummaryBy::Plain) => ConversationSize {
-                messages: 1,
-                characters: summary::room(&self.summary_prefix),
-            },
-            (true, SummaryBy::Model) => ConversationSize {
-                messages: 1,
-                characters: summary::room(&self.summary_prefix) + self.summary_limit(),
-            },
-        }
-    }
-}
+/// Minimum limit on a conversation in characters, if prompt and tools fill the context window.
+const MIN_CONVERSATION_CHARS: usize = 4_000;
 
 struct MessageCompaction {
     config: CompactionConfig,
@@ -116,6 +47,7 @@ pub(super) fn make(
 fn outdated(
     config: &CompactionConfig,
     messages: &[Arc<Message>],
+    time: CompactionTime,
     stays: impl Fn(&Message) -> bool,
 ) -> Vec<usize> {
     let mut trim = ConversationTrim::new(messages, stays);
@@ -127,7 +59,12 @@ fn outdated(
         size += room;
         config.is_too_much(size)
     };
-    let retained = retained(messages, config.retain_last_messages);
+    let is_start = time == CompactionTime::TurnStart;
+    let retained = match is_start {
+        true => retained(messages, config.retain_last_messages),
+        // Within a turn, the input can be many messages ago. It stays in any case.
+        false => config.retain_last_messages,
+    };
     match config.mode {
         CompactionMode::Truncate => trim.drop_oldest(0, |_| true),
         // Removing more messages at once reduces the number of model calls.
@@ -135,6 +72,9 @@ fn outdated(
         CompactionMode::Remove => trim.drop_oldest(retained, too_much),
     }
     trim.drop_orphans();
+    if !is_start {
+        trim.drop_leading_answers();
+    }
     if too_much(trim.left()) {
         trim.drop_oldest(0, too_much);
         trim.drop_leading_answers();
@@ -163,45 +103,158 @@ fn retained(messages: &[Arc<Message>], count: usize) -> usize {
     messages.len() - start
 }
 
+/// Reason for a compaction; decides which messages of the running turn stay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum CompactionTime {
+    /// The turn begins.
+    TurnStart,
+    /// Before the model call of a step.
+    Step(u32),
+    /// The provider refused the conversation of a step as too long.
+    Overflow(u32),
+}
+
+impl CompactionTime {
+    /// Returns the purpose of the summary call. Unique in a turn, because the call is journaled.
+    fn purpose(self) -> String {
+        match self {
+            CompactionTime::TurnStart => "summary".to_owned(),
+            CompactionTime::Step(index) => format!("summary-{index}"),
+            CompactionTime::Overflow(index) => format!("summary-overflow-{index}"),
+        }
+    }
+}
+
+/// Tokens of a request in addition to a quarter of the characters of its conversation: the system
+/// prompt and the tools, and the difference to the provider's count. `None` before the provider has
+/// reported its first count in the turn.
+#[derive(Default)]
+struct RequestOverhead(Option<i64>);
+
+/// Returns the size of the conversation.
+fn size(context: &TurnContext) -> ConversationSize {
+    let messages = context.conversation().messages().iter();
+    messages.map(|message| ConversationSize::of(message)).sum()
+}
+
+/// Returns the approximate number of tokens of a text.
+fn tokens(characters: usize) -> i64 {
+    i64::try_from(characters / CHARACTERS_PER_TOKEN).unwrap_or(i64::MAX)
+}
+
+/// Returns a number of tokens that can become negative.
+fn to_tokens(tokens: u64) -> i64 {
+    i64::try_from(tokens).unwrap_or(i64::MAX)
+}
+
+/// Returns the maximum length of the transcript for a summary: half of the context window.
+fn transcript_limit(context: &TurnContext) -> usize {
+    let window = usize::try_from(context.agent().context_window()).unwrap_or(usize::MAX);
+    window.saturating_mul(CHARACTERS_PER_TOKEN) / 2
+}
+
+/// Returns `true` for an input or a note; `false` for the work of the model and for summaries.
+fn is_input(message: &Message) -> bool {
+    let is_work = matches!(
+        message.data.role,
+        MessageRole::Assistant | MessageRole::Tool
+    );
+    !is_work && !summary::is_summary(message)
+}
+
+/// Returns the ids of the last answer with calls and of everything after it: the model has not read
+/// these results.
+fn open_calls(messages: &[Arc<Message>]) -> HashSet<&str> {
+    let start = messages
+        .iter()
+        .rposition(|message| message.data.role == MessageRole::Assistant);
+    let is_open = |start: &usize| messages[*start].tool_calls().next().is_some();
+    let open = start
+        .filter(is_open)
+        .map_or(&[][..], |start| &messages[start..]);
+    open.iter().map(|message| message.id.as_str()).collect()
+}
+
+/// Stores the messages that a summary replaces.
+async fn keep_original(
+    context: &TurnContext,
+    summary_id: &str,
+    messages: &[Arc<Message>],
+) -> Result<(), TurnError> {
+    let name = format!("{COMPACTED_RECORD_PREFIX}{summary_id}");
+    let original = json!(
+        messages
+            .iter()
+            .map(|message| &**message)
+            .collect::<Vec<_>>()
+    );
+    // A resumed turn has stored them already.
+    let change = |stored: Option<Value>| stored.is_none().then(|| original.clone());
+    update(&*context.engine.store, context.instance(), &name, change)
+        .await
+        .map_err(|error| store_failed(&error))
+}
+
 impl MessageCompaction {
-    /// Removes outdated messages, or replaces them by a summary.
-    async fn compact(&self, context: &mut TurnContext) -> Result<(), TurnError> {
+    /// Removes outdated messages, or replaces them by a summary. Returns `true` if it removed any.
+    async fn compact(
+        &self,
+        context: &mut TurnContext,
+        config: &CompactionConfig,
+        time: CompactionTime,
+    ) -> Result<bool, TurnError> {
         let messages = context.conversation().messages();
-        let outdated_messages = outdated(&self.config, messages, |message| {
-            is_pinned(message) || context.is_own(message)
+        let open = open_calls(messages);
+        let outdated_messages = outdated(config, messages, time, |message| {
+            is_pinned(message)
+                || context.is_own(message)
+                    && (time == CompactionTime::TurnStart || is_input(message))
+                || open.contains(message.id.as_str())
         });
-        let outdated_messages: Vec<Arc<Message>> = outdated_messages
+        let mut outdated_messages: Vec<Arc<Message>> = outdated_messages
             .into_iter()
             .map(|index| Arc::clone(&messages[index]))
             .collect();
-        let mut targets = outdated_messages.iter().map(|message| message.id.clone());
-        if self.config.append_summary
-            && let Some(target_id) = targets.next()
-        {
-            let message = self.summary(context, &outdated_messages).await?;
+        if outdated_messages.is_empty() {
+            return Ok(false);
+        }
+        if config.append_summary {
+            let message = self
+                .summary(context, config, time, &outdated_messages)
+                .await?;
+            keep_original(context, &message.id, &outdated_messages).await?;
+            // Within a turn, the input comes before the work that the summary describes.
+            let at = match time {
+                CompactionTime::TurnStart => 0,
+                _ => outdated_messages.len() - 1,
+            };
+            let target_id = outdated_messages.remove(at).id.clone();
             context
                 .emit(MessageEvent::Replace { target_id, message })
                 .await?;
         }
-        for target_id in targets {
+        for message in &outdated_messages {
+            let target_id = message.id.clone();
             context.emit(MessageEvent::Remove { target_id }).await?;
         }
-        Ok(())
+        Ok(true)
     }
 
-    /// Returns the message that replaces the first of the `gone` messages.
+    /// Returns the message that replaces one of the `gone` messages.
     async fn summary(
         &self,
         context: &mut TurnContext,
+        config: &CompactionConfig,
+        time: CompactionTime,
         gone: &[Arc<Message>],
     ) -> Result<Message, TurnError> {
         let removed = RemovedMessages::of(gone);
-        let written = if self.config.asks_model() {
-            self.written_by_model(context, gone).await?
+        let written = if config.asks_model() {
+            self.written_by_model(context, config, time, gone).await?
         } else {
             None
         };
-        let text = summary::text(&self.config.summary_prefix, &removed, written.as_deref());
+        let text = summary::text(&config.summary_prefix, &removed, written.as_deref());
         let metadata = summary::metadata(self.mode_name(), &removed, written.is_some());
         Ok(context.new_message(MessageRole::System, NAME, &text, metadata))
     }
@@ -211,14 +264,17 @@ impl MessageCompaction {
     async fn written_by_model(
         &self,
         context: &mut TurnContext,
+        config: &CompactionConfig,
+        time: CompactionTime,
         gone: &[Arc<Message>],
     ) -> Result<Option<String>, TurnError> {
-        let limit = self.config.summary_limit();
+        let limit = config.summary_limit();
+        let purpose = time.purpose();
         let question = ModelQuery {
             extension: NAME,
-            purpose: "summary",
+            purpose: &purpose,
             instructions: summary::instructions(limit),
-            text: summary::transcript(gone),
+            text: summary::transcript(gone, transcript_limit(context)),
         };
         match context.ask_model(question).await? {
             Ok(text) if text.trim().is_empty() => Ok(None),
@@ -231,6 +287,22 @@ impl MessageCompaction {
                 Ok(None)
             }
         }
+    }
+
+    /// Returns the number of characters that the conversation may have within the share of the
+    /// context window; `None` without a limit.
+    fn character_limit(&self, context: &mut TurnContext, tools: &ToolCatalog) -> Option<usize> {
+        let ContextShare(share) = self.config.context_share;
+        if share == 0.0 {
+            return None;
+        }
+        let window = context.agent().context_window() as f64 * share;
+        let overhead = match context.note::<RequestOverhead>().0 {
+            Some(overhead) => overhead,
+            None => context_usage::overhead(context.agent(), tools),
+        };
+        let left = usize::try_from(window as i64 - overhead).unwrap_or_default();
+        Some((left * CHARACTERS_PER_TOKEN).max(MIN_CONVERSATION_CHARS))
     }
 
     /// Returns the mode as in the config.
@@ -253,15 +325,53 @@ impl Middleware for MessageCompaction {
         context: &mut TurnContext,
         next: TurnNext<'_>,
     ) -> Result<TurnOutcome, TurnError> {
-        self.compact(context).await?;
+        let tools = context.agent().catalog.clone();
+        let limit = self.character_limit(context, &tools);
+        let config = self.config.within(limit);
+        self.compact(context, &config, CompactionTime::TurnStart)
+            .await?;
         next.run(context).await
+    }
+
+    async fn step(
+        &self,
+        context: &mut StepContext<'_>,
+        next: StepNext<'_>,
+    ) -> Result<StepOutcome, TurnError> {
+        let (index, tools) = (context.index, context.catalog.clone());
+        let turn = context.turn();
+        // The first step follows the compaction at the start of the turn.
+        if index > 0
+            && let Some(limit) = self.character_limit(turn, &tools)
+        {
+            let config = self.config.only_within(limit);
+            self.compact(turn, &config, CompactionTime::Step(index))
+                .await?;
+        }
+        let characters = size(context.turn()).characters;
+        let outcome = next.run(context).await?;
+        if let Some(usage) = outcome.usage {
+            // After a compaction inside of the step, the next usage corrects the figure.
+            let note = context.turn().note::<RequestOverhead>();
+            note.0 = Some(to_tokens(usage.prompt_tokens) - tokens(characters));
+        }
+        Ok(outcome)
+    }
+
+    async fn shorten(&self, context: &mut TurnContext, step: u32) -> Result<bool, TurnError> {
+        let config = self.config.only_within(size(context).characters / 2);
+        self.compact(context, &config, CompactionTime::Overflow(step))
+            .await
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroUsize;
+
     use proptest::prelude::*;
 
+    use super::super::compaction_config::SummaryBy;
     use super::super::trim::testing::{assert_pairs_are_whole, conversation, conversations, kept};
     use super::*;
 
@@ -270,9 +380,8 @@ mod tests {
         retain_last_messages: usize,
         summary_by: SummaryBy,
     ) -> CompactionConfig {
-        let max_messages = NonZeroUsize::new(max_messages).unwrap();
         CompactionConfig {
-            max_messages,
+            max_messages: NonZeroUsize::new(max_messages),
             retain_last_messages,
             summary_by,
             ..CompactionConfig::default()
@@ -282,7 +391,7 @@ mod tests {
     fn compacted(words: &str, config: &CompactionConfig) -> String {
         let messages = conversation(words);
         let last = messages.last().map(|message| message.id.clone());
-        let gone = outdated(config, &messages, |message| {
+        let gone = outdated(config, &messages, CompactionTime::TurnStart, |message| {
             is_pinned(message) || Some(&message.id) == last.as_ref()
         });
         kept(&messages, &gone)
@@ -344,7 +453,7 @@ mod tests {
     #[test]
     fn characters_count_like_messages() {
         let config = CompactionConfig {
-            max_characters: NonZeroUsize::new(30).unwrap(),
+            max_characters: NonZeroUsize::new(30),
             append_summary: false,
             ..CompactionConfig::default()
         };
@@ -368,11 +477,13 @@ mod tests {
             retain in 0usize..6,
             model in any::<bool>(),
             truncate in any::<bool>(),
+            step in any::<bool>(),
         ) {
             let by = if model { SummaryBy::Model } else { SummaryBy::Plain };
             let mode = if truncate { CompactionMode::Truncate } else { CompactionMode::Remove };
             let config = CompactionConfig { mode, ..config(max, retain, by) };
-            let gone = outdated(&config, &messages, is_pinned);
+            let time = if step { CompactionTime::Step(1) } else { CompactionTime::TurnStart };
+            let gone = outdated(&config, &messages, time, is_pinned);
             assert_pairs_are_whole(&messages, &gone);
             prop_assert!(gone.iter().all(|index| !is_pinned(&messages[*index])));
             let left: Vec<_> = (0..messages.len()).filter(|i| !gone.contains(i)).map(|i| Arc::clone(&messages[i])).collect();

@@ -12,6 +12,7 @@
 
 mod builtin;
 mod chain;
+mod compaction_config;
 mod context;
 mod context_message;
 mod hosted;
@@ -73,6 +74,12 @@ pub trait Middleware: Send + Sync {
         next: StepNext<'_>,
     ) -> Result<StepOutcome, TurnError> {
         next.run(context).await
+    }
+
+    /// Shortens the conversation after the provider refused it as too long. Returns `true` if it is
+    /// shorter.
+    async fn shorten(&self, _context: &mut TurnContext, _step: u32) -> Result<bool, TurnError> {
+        Ok(false)
     }
 
     /// Wraps one tool call. The calls of one step run concurrently.

@@ -11,8 +11,12 @@ use goondan_core::limits::head;
 use goondan_core::message::{Message, MessagePart, MessageRole};
 use goondan_core::reserved_names::COMPACTION_KEY;
 
-/// Length limit of one part in a transcript, in characters: long tool output is rarely useful.
+/// Length limit of calls and results in a transcript, in characters: long tool output is rarely
+/// useful.
 const MAX_PART_CHARS: usize = 2_000;
+
+/// Length limit of one text in a transcript, in characters.
+const MAX_TEXT_CHARS: usize = 20_000;
 
 /// Length limit of a transcript, in characters. Only the end of a longer one is included.
 const MAX_TRANSCRIPT_CHARS: usize = 200_000;
@@ -96,8 +100,9 @@ pub(super) fn instructions(limit: usize) -> String {
     )
 }
 
-/// Returns the messages as plain text, so that the model call needs no tools.
-pub(super) fn transcript(messages: &[Arc<Message>]) -> String {
+/// Returns the messages as plain text, so that the model call needs no tools. Only the last `limit`
+/// characters of a longer text are included.
+pub(super) fn transcript(messages: &[Arc<Message>], limit: usize) -> String {
     let mut text = String::new();
     for message in messages {
         let is_readable = |part: &&MessagePart| {
@@ -111,7 +116,10 @@ pub(super) fn transcript(messages: &[Arc<Message>]) -> String {
             let _ = writeln!(text, "{}: {}\n", speaker(message), describe_part(part));
         }
     }
-    let skipped = text.chars().count().saturating_sub(MAX_TRANSCRIPT_CHARS);
+    let skipped = text
+        .chars()
+        .count()
+        .saturating_sub(limit.min(MAX_TRANSCRIPT_CHARS));
     match text.char_indices().nth(skipped) {
         Some((start, _)) if skipped > 0 => {
             format!("[the beginning is left out]\n{}", &text[start..])
@@ -133,27 +141,31 @@ fn speaker(message: &Message) -> &'static str {
 /// Describes a part of a message for the summary; empty for reasoning.
 fn describe_part(part: &MessagePart) -> String {
     match part {
-        MessagePart::Text { text, .. } => shortened(text),
+        MessagePart::Text { text, .. } => shortened(text, MAX_TEXT_CHARS),
         MessagePart::ToolCall(call) => format!(
             "calls {} with {}",
             call.tool_name,
-            shortened(&call.input.to_string())
+            shortened(&call.input.to_string(), MAX_PART_CHARS)
         ),
         MessagePart::ToolResult(result) => match (&result.error, &result.output) {
             (Some(error), _) => format!(
                 "{} failed: {}",
                 result.tool_name,
-                shortened(&error.to_model_text())
+                shortened(&error.to_model_text(), MAX_PART_CHARS)
             ),
             (None, Some(Value::String(text))) => {
-                format!("{} returned {}", result.tool_name, shortened(text))
+                format!(
+                    "{} returned {}",
+                    result.tool_name,
+                    shortened(text, MAX_PART_CHARS)
+                )
             }
             (None, output) => {
                 let output = output.as_ref().unwrap_or(&Value::Null);
                 format!(
                     "{} returned {}",
                     result.tool_name,
-                    shortened(&output.to_string())
+                    shortened(&output.to_string(), MAX_PART_CHARS)
                 )
             }
         },
@@ -162,9 +174,9 @@ fn describe_part(part: &MessagePart) -> String {
     }
 }
 
-/// Returns the beginning of `text`, with a mark if it is cut.
-fn shortened(text: &str) -> String {
-    let shown = head(text, MAX_PART_CHARS);
+/// Returns at most `limit` characters of `text`, with a mark if it is cut.
+fn shortened(text: &str, limit: usize) -> String {
+    let shown = head(text, limit);
     if shown.len() < text.len() {
         format!("{shown} […]")
     } else {
@@ -211,17 +223,17 @@ mod tests {
 
     #[test]
     fn a_transcript_tells_calls_and_results() {
-        insta::assert_snapshot!(transcript(&conversation("s u c r a")));
+        insta::assert_snapshot!(transcript(&conversation("s u c r a"), usize::MAX));
     }
 
     #[test]
     fn a_long_transcript_shows_its_end() {
         let mut messages = conversation("u u");
-        let long = MessagePart::text("ä".repeat(MAX_PART_CHARS + 5));
+        let long = MessagePart::text("ä".repeat(MAX_TEXT_CHARS + 5));
         let mut first = (*messages[0]).clone();
-        first.data.content = vec![long; MAX_TRANSCRIPT_CHARS / MAX_PART_CHARS + 1];
+        first.data.content = vec![long; MAX_TRANSCRIPT_CHARS / MAX_TEXT_CHARS + 1];
         messages[0] = Arc::new(first);
-        let text = transcript(&messages);
+        let text = transcript(&messages, usize::MAX);
         assert!(
             text.starts_with("[the beginning is left out]")
                 && text.ends_with("User: message 1\n\n")

@@ -7,7 +7,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use goondan_core::message::{Message, MessagePart, MessageRole};
+use crate::turn::context_usage::characters;
+use goondan_core::message::{Message, MessageRole};
 
 /// Metadata field; `true` excludes a message from removal.
 const PINNED_FIELD: &str = "pinned";
@@ -55,30 +56,6 @@ impl std::iter::Sum for ConversationSize {
             sum += size;
             sum
         })
-    }
-}
-
-/// Returns the number of characters of a part; 0 for files.
-fn characters(part: &MessagePart) -> usize {
-    match part {
-        MessagePart::Text { text, .. } | MessagePart::Reasoning { text, .. } => {
-            text.chars().count()
-        }
-        MessagePart::ToolCall(call) => {
-            call.tool_name.len() + call.input.to_string().chars().count()
-        }
-        MessagePart::ToolResult(result) => {
-            let output = result
-                .output
-                .as_ref()
-                .map_or(0, |output| output.to_string().chars().count());
-            output
-                + result
-                    .error
-                    .as_ref()
-                    .map_or(0, |error| error.message.chars().count())
-        }
-        MessagePart::Opaque { .. } | MessagePart::File(_) => 0,
     }
 }
 
@@ -222,7 +199,9 @@ pub(super) mod testing {
 
     use super::*;
     use goondan_core::JsonObject;
-    use goondan_core::message::{MessageData, MessageSource, ToolCall, ToolResultPart};
+    use goondan_core::message::{
+        MessageData, MessagePart, MessageSource, ToolCall, ToolResultPart,
+    };
     use goondan_core::ports::tool::ToolCallStatus;
 
     /// Parses one message per item. All calls have the same id, which is possible with a scripted

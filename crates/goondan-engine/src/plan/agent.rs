@@ -77,6 +77,12 @@ impl AgentPlan {
         }
     }
 
+    /// Returns the smallest context window of the agent's models, in tokens.
+    pub fn context_window(&self) -> u64 {
+        let windows = self.models.iter().map(|model| model.context_window);
+        windows.min().unwrap_or(u64::MAX)
+    }
+
     /// Returns the currency of the agent's costs, if a Model states prices.
     pub fn currency(&self) -> Option<&str> {
         self.models

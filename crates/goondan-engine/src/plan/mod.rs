@@ -27,6 +27,9 @@ use goondan_core::ports::extension::ExtensionSource;
 use goondan_core::ports::model::{ModelClient, ModelError, ModelFactory, ToolDefinition};
 use goondan_core::ports::tool::{AgentCatalog, ToolHandler, ToolSet, ToolSource};
 
+/// Context window of a model that neither the Model nor the client states, in tokens.
+const DEFAULT_CONTEXT_WINDOW: u64 = 128_000;
+
 /// Retries of a model call if `options.maxRetries` is absent (rule M4).
 const DEFAULT_MAX_RETRIES: u32 = 3;
 
@@ -106,6 +109,8 @@ pub struct ModelPlan {
     pub(crate) pace: Arc<RateLimiter>,
     /// True if the provider receives the output schema.
     pub is_schema_sent: bool,
+    /// Context window in tokens.
+    pub context_window: u64,
 }
 
 impl Generation {
@@ -361,6 +366,7 @@ impl GenerationPlanner<'_> {
             model: name,
         });
         let stated = model.spec.capabilities.structured_output;
+        let stated_window = model.spec.options.context_window;
         let known = self
             .serving
             .and_then(|serving| serving.generation.model(&model.id.name)?.as_ref().ok());
@@ -370,6 +376,9 @@ impl GenerationPlanner<'_> {
         let (limits, pace) = (model.spec.limits, known.unwrap_or_default());
         let planned = client.map(|client| {
             let is_schema_sent = stated.unwrap_or_else(|| client.is_schema_sent());
+            let context_window = stated_window
+                .or_else(|| client.context_window())
+                .unwrap_or(DEFAULT_CONTEXT_WINDOW);
             ModelPlan {
                 name,
                 identity,
@@ -384,6 +393,7 @@ impl GenerationPlanner<'_> {
                 limits,
                 pace,
                 is_schema_sent,
+                context_window,
             }
         });
         self.models.insert(model.id.clone(), planned.clone());

@@ -30,7 +30,8 @@ use goondan_core::limits::{bounded_metadata, cut_error_message, cut_output, head
 use goondan_core::message::{Message, ToolCall};
 use goondan_core::ports::journal::TurnJournal;
 use goondan_core::ports::tool::{
-    ToolCallError, ToolCallResult, ToolCallStatus, ToolContext, ToolError, ToolLogger, ToolOutput,
+    ProgressSink, ToolCallError, ToolCallResult, ToolCallStatus, ToolContext, ToolError,
+    ToolLogger, ToolOutput,
 };
 use goondan_core::private_files;
 use goondan_core::reserved_names::UNTRUSTED_KEY;
@@ -325,10 +326,13 @@ async fn run_handler(
     };
     let cancellation = context.cancel.child_token();
     let CallPermit { granted, run_mode } = permit;
+    let reporter = Arc::new(ToolCallReporter::of(context, tool));
     let tool_context = ToolContext {
         granted,
         run_mode,
         workdir,
+        logger: Arc::clone(&reporter) as Arc<dyn ToolLogger>,
+        progress: Arc::clone(&reporter) as Arc<dyn ProgressSink>,
         ..tool_context(context, tool, cancellation.clone())
     };
     let running = AssertUnwindSafe(tool.handler.call(&tool_context, arguments)).catch_unwind();
@@ -336,7 +340,11 @@ async fn run_handler(
     let stopped = tokio::select! {
         // Most handlers finish at once; polling them first avoids setting up timers.
         biased;
-        outcome = &mut running => return outcome.unwrap_or_else(|panic| Err(panicked(tool, panic.as_ref()))),
+        outcome = &mut running => {
+            reporter.publish_rest();
+            return outcome.unwrap_or_else(|panic| Err(panicked(tool, panic.as_ref())));
+        }
+        never = reporter.publish_output() => match never {},
         () = context.life.silence(tool.limits.timeout) => timed_out(tool),
         () = context.cancel.cancelled() => cancelled(tool),
     };
@@ -344,6 +352,7 @@ async fn run_handler(
     // The result is discarded: the call is already answered. The handler only gets time to clean
     // up.
     let _ = tokio::time::timeout(CANCEL_GRACE, &mut running).await;
+    reporter.publish_rest();
     Err(stopped)
 }
 

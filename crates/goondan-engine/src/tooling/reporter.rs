@@ -1,18 +1,21 @@
 //! Logs and progress of one tool call.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::engine::Engine;
 use crate::tooling::dispatch::{ToolCallContext, TurnScope};
+use crate::tooling::live_output::{LiveOutput, ShownLines};
 use crate::tooling::registry::RegisteredTool;
 use crate::turn::TurnContext;
 use goondan_core::JsonObject;
 use goondan_core::event::RuntimeEventKind;
 use goondan_core::ids::TraceContext;
-use goondan_core::ports::tool::{LogLevel, ProgressSink, ToolLogger};
+use goondan_core::ports::tool::{LogLevel, OutputStream, ProgressSink, ToolLogger};
 
 /// Maximum progress updates of a call per second. Slow subscribers buffer all updates, so a flood
 /// would fill memory.
@@ -26,6 +29,9 @@ pub(crate) struct ToolCallReporter {
     tool_call_id: String,
     tool_name: String,
     rate: Mutex<UpdateRate>,
+    live: Mutex<LiveOutput>,
+    /// Notified when the command of the call has written output.
+    has_output: Notify,
 }
 
 impl ToolCallReporter {
@@ -38,7 +44,58 @@ impl ToolCallReporter {
             tool_call_id: context.call.tool_call_id.clone(),
             tool_name: tool.name.to_string(),
             rate: Mutex::default(),
+            live: Mutex::new(LiveOutput::new(&context.engine.redactor)),
+            has_output: Notify::new(),
         }
+    }
+
+    /// Publishes the output of the command as it arrives, until the future is dropped.
+    pub(crate) async fn publish_output(&self) -> Infallible {
+        loop {
+            self.has_output.notified().await;
+            let due = self.live().due();
+            if let Some(due) = due {
+                let clock = &self.engine.clock;
+                while clock.now() < due {
+                    clock.sleep_until(due).await;
+                }
+            }
+            let lines = self.live().take(self.engine.clock.now());
+            self.publish_lines(lines);
+        }
+    }
+
+    /// Publishes the output that waits, at the end of the call.
+    pub(crate) fn publish_rest(&self) {
+        let lines = self.live().take_rest();
+        self.publish_lines(lines);
+    }
+
+    /// Publishes lines of a command, if there are any. The last one is the title.
+    fn publish_lines(&self, lines: Option<ShownLines>) {
+        if let Some(lines) = lines {
+            self.publish(&lines.title(), lines.into_metadata());
+        }
+    }
+
+    /// Publishes an update.
+    fn publish(&self, title: &str, metadata: JsonObject) {
+        let kind = RuntimeEventKind::ToolProgress {
+            tool_call_id: self.tool_call_id.clone(),
+            tool_name: self.tool_name.clone(),
+            turn_id: self.facts.turn_id.clone(),
+            title: goondan_core::limits::head(title, 200).to_owned(),
+            metadata: goondan_core::limits::bounded_metadata(&metadata),
+        };
+        self.facts.life.show();
+        self.engine
+            .bus
+            .runtime(&self.facts.instance, &self.trace, kind);
+    }
+
+    /// Returns the output that waits, locked.
+    fn live(&self) -> MutexGuard<'_, LiveOutput> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -135,17 +192,12 @@ impl ProgressSink for ToolCallReporter {
         {
             return;
         }
-        let kind = RuntimeEventKind::ToolProgress {
-            tool_call_id: self.tool_call_id.clone(),
-            tool_name: self.tool_name.clone(),
-            turn_id: self.facts.turn_id.clone(),
-            title: goondan_core::limits::head(title, 200).to_owned(),
-            metadata: goondan_core::limits::bounded_metadata(&metadata),
-        };
-        self.facts.life.show();
-        self.engine
-            .bus
-            .runtime(&self.facts.instance, &self.trace, kind);
+        self.publish(title, metadata);
+    }
+
+    fn output(&self, stream: OutputStream, piece: &str) {
+        self.live().push(stream, piece);
+        self.has_output.notify_one();
     }
 }
 

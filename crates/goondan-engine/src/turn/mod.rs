@@ -1,6 +1,7 @@
 //! One turn: takes an event, runs steps, and returns a [`TurnResult`] (rule M1).
 
 pub(crate) mod budget;
+pub(crate) mod context_usage;
 mod conversation_cache;
 pub(crate) mod facts;
 pub(crate) mod instance;
@@ -9,6 +10,7 @@ pub(crate) mod model_call;
 pub(crate) mod model_call_timing;
 mod prompt_excerpt;
 pub(crate) mod rate_limiter;
+mod repetition;
 pub mod step;
 
 use std::collections::HashSet;
@@ -25,6 +27,7 @@ use crate::tooling::dispatch::TurnScope;
 use crate::tooling::registry::{RegisteredTool, ToolCatalog};
 use crate::turn::budget::UsageTotals;
 pub(crate) use crate::turn::conversation_cache::ConversationCache;
+use crate::turn::repetition::RepetitionGuard;
 use goondan_core::JsonObject;
 use goondan_core::agent_event::AgentEvent;
 use goondan_core::conversation::Conversation;
@@ -129,6 +132,7 @@ pub(crate) struct TurnProgress {
     /// Limit that truncated the last answer.
     pub(crate) cut_reason: Option<ModelFinishReason>,
     pub(crate) answer_fallback: AnswerFallback,
+    pub(crate) repetition: RepetitionGuard,
 }
 
 /// Tool for structured answers that is used if a server refuses the schema.
@@ -506,6 +510,7 @@ pub(crate) async fn steps(context: &mut TurnContext) -> Result<TurnOutcome, Turn
             cost: None,
         });
         own.add_step(usage);
+        context.progress.repetition.exceeded()?;
         context.progress.cut_reason = Some(outcome.finish_reason).filter(ModelFinishReason::is_cut);
         let was_empty = outcome.message.is_none();
         if let Some(message) = outcome.message.filter(|message| !message.text().is_empty()) {

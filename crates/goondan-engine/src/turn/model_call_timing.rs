@@ -8,6 +8,7 @@ use goondan_spec::Code;
 use tokio::time::Instant;
 
 use crate::engine::Engine;
+use crate::turn::context_usage;
 use crate::turn::model_call::{ModelAnswer, ModelCall, ModelCallError, turn_error};
 use crate::turn::prompt_excerpt::prompt_excerpt;
 use goondan_core::event::{RuntimeEventKind, ShownModelCall};
@@ -121,6 +122,9 @@ impl ModelCallStart {
             finish_reason: answer.map(|answer| answer.finish_reason.clone()),
             token_usage,
             cost: answer.and_then(|answer| answer.cost.clone()),
+            context: call
+                .step_id
+                .map(|_| context_usage::of_request(&call.request, call.model.context_window)),
             said: prompt_excerpt(engine, call, answer),
         })
     }

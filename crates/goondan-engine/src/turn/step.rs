@@ -186,11 +186,14 @@ pub(crate) async fn core(context: &mut StepContext<'_>) -> Result<StepOutcome, T
         .turn
         .append(MessageRole::Assistant, answer.parts, source)
         .await?;
-    let results = if finish_reason.is_cut() {
+    let mut results = if finish_reason.is_cut() {
         cut_calls(&message, &finish_reason)
     } else {
         run_calls(context, &message).await?
     };
+    let generation = context.turn.engine.generation.load();
+    let (policy, guard) = (&generation.policy, &mut context.turn.progress.repetition);
+    guard.check(&policy.repetition, &context.catalog, &message, &mut results);
     if !results.is_empty() {
         let source = MessageSource::Tool {
             step_id: context.id.clone(),
@@ -254,6 +257,9 @@ async fn ask_model(context: &mut StepContext<'_>) -> Result<ModelAnswer, TurnErr
         Ok(answer) => return Ok(answer),
         Err(error) => error,
     };
+    if let ModelErrorKind::ContextOverflow(_) = error.kind {
+        return ask_with_less(context, error).await;
+    }
     let fallback = &mut context.turn.progress.answer_fallback;
     if !matches!(error.kind, ModelErrorKind::SchemaRefused(_))
         || fallback.tool.is_none()
@@ -269,6 +275,37 @@ async fn ask_model(context: &mut StepContext<'_>) -> Result<ModelAnswer, TurnErr
     call_model(context, "model-without-schema")
         .await?
         .map_err(turn_error)
+}
+
+/// Calls the model again with a shorter conversation, if an extension can shorten it.
+async fn ask_with_less(
+    context: &mut StepContext<'_>,
+    error: ModelError,
+) -> Result<ModelAnswer, TurnError> {
+    let layers = Arc::clone(&context.turn.facts.layers);
+    let step = context.index;
+    for middleware in layers.step.iter() {
+        if middleware.shorten(context.turn, step).await? {
+            tracing::warn!(%error, "The conversation is too long for the model. It was shortened.");
+            return call_model(context, "model-shortened")
+                .await?
+                .map_err(overflow_error);
+        }
+    }
+    Err(overflow_error(error))
+}
+
+/// Returns the turn error for a conversation that is too long. Any other error stays as it is.
+fn overflow_error(error: ModelError) -> TurnError {
+    let is_overflow = matches!(error.kind, ModelErrorKind::ContextOverflow(_));
+    let error = turn_error(error);
+    if !is_overflow {
+        return error;
+    }
+    error.suggest(
+        "Add `- ref: Extension/message-compaction` to `spec.extensions` of the agent, start a new \
+        conversation, or use a model with a larger context window.",
+    )
 }
 
 /// Calls the agent's model. `effect` names the call in the journal.

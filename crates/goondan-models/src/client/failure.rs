@@ -258,6 +258,7 @@ impl FailureContext {
         let kind = match () {
             () if is_starting => ModelErrorKind::Starting,
             () if refuses_schema => ModelErrorKind::SchemaRefused(code),
+            () if is_overflow(code, reported) => ModelErrorKind::ContextOverflow(code),
             () => ModelErrorKind::Status(code),
         };
         self.without_secrets(ModelError {
@@ -467,6 +468,15 @@ fn is_refused(error: &reqwest::Error) -> bool {
 /// Returns whether a retry cannot help after `status`.
 fn is_permanent(status: StatusCode) -> bool {
     !ModelError::new(ModelErrorKind::Status(status.as_u16()), "").is_transient()
+}
+
+/// Returns whether the provider refused the conversation because it is too long.
+fn is_overflow(code: u16, reported: &ReportedError) -> bool {
+    let has_code = reported.code.as_deref().is_some_and(|code| {
+        code == "context_length_exceeded" || code == "model_context_window_exceeded"
+    });
+    has_code
+        || matches!(code, 400 | 413 | 422) && ModelError::is_overflow_message(&reported.message)
 }
 
 /// Returns whether the provider reported an account without credit.

@@ -23,6 +23,7 @@ use crate::errors::{ProviderError, configuration};
 use crate::formats::call_ids::CallIds;
 use crate::formats::text_calls::{TextCallFilter, recover};
 use crate::formats::{ModelTarget, WireFormat};
+use crate::provider::context_windows::context_window;
 use crate::transport::limits::{MAX_ANSWER_BYTES, MAX_ERROR_BYTES};
 use crate::transport::{EventReader, HttpClients};
 
@@ -262,5 +263,9 @@ impl ModelClient for LiveClient {
 
     fn is_schema_sent(&self) -> bool {
         self.target.provider.takes_schemas(self.format.wire())
+    }
+
+    fn context_window(&self) -> Option<u64> {
+        context_window(&self.target)
     }
 }

@@ -1,5 +1,6 @@
 //! The table of providers, and clients for Model resources.
 
+pub(crate) mod context_windows;
 mod factory;
 mod quirks;
 

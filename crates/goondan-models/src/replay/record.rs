@@ -127,6 +127,10 @@ impl ModelClient for RecordingClient {
         self.client.is_schema_sent()
     }
 
+    fn context_window(&self) -> Option<u64> {
+        self.client.context_window()
+    }
+
     /// Embeddings are not part of a cassette.
     async fn embed(&self, texts: Vec<String>) -> Result<Vec<Vec<f32>>, ModelError> {
         self.client.embed(texts).await

@@ -51,10 +51,13 @@ pub(crate) async fn play(
 
 /// Returns the error of a reply with an HTTP status.
 fn status_error(error: &ReplyError) -> ModelError {
-    let mut refusal = ModelError::new(
-        ModelErrorKind::Status(error.status),
-        format!("{} {}", error.status, error.message),
-    );
+    let kind = match error.status {
+        400 | 413 if ModelError::is_overflow_message(&error.message) => {
+            ModelErrorKind::ContextOverflow(error.status)
+        }
+        status => ModelErrorKind::Status(status),
+    };
+    let mut refusal = ModelError::new(kind, format!("{} {}", error.status, error.message));
     refusal.retry_after = error.retry_after_ms.map(Duration::from_millis);
     refusal
 }

@@ -10,7 +10,7 @@ use goondan::event::{RuntimeEvent, RuntimeEventKind, SwarmEvent, TurnResult};
 use goondan::ids::InstanceId;
 use goondan::notices::retry_notice;
 
-use super::updates::{self, ShownCall};
+use super::updates::{self, RunningCall, ShownCall};
 
 pub(super) struct EditorSession {
     editor: ConnectionTo<Client>,
@@ -23,8 +23,8 @@ pub(super) struct EditorSession {
     message: String,
     /// The editor received text of this message.
     has_spoken: bool,
-    /// Running calls: the model's call id, unique in a step, with the id that the editor has.
-    calls: HashMap<String, String>,
+    /// Running calls by the model's call id, which is unique in a step.
+    calls: HashMap<String, RunningCall>,
 }
 
 impl EditorSession {
@@ -54,7 +54,7 @@ impl EditorSession {
 
     /// Returns the editor's id of a running call.
     pub(super) fn call(&self, tool_call_id: &str) -> Option<&str> {
-        self.calls.get(tool_call_id).map(String::as_str)
+        self.calls.get(tool_call_id).map(|call| &*call.id)
     }
 
     /// Sends an update to the editor. A failure is ignored, because the manager detects a
@@ -138,7 +138,8 @@ impl EditorSession {
                 ..
             } => {
                 let id = updates::call_id(step_id, tool_call_id);
-                self.calls.insert(tool_call_id.clone(), id.clone());
+                self.calls
+                    .insert(tool_call_id.clone(), RunningCall::new(&id));
                 let call = ShownCall {
                     id,
                     tool: tool_name,
@@ -152,13 +153,13 @@ impl EditorSession {
             RuntimeEventKind::ToolProgress {
                 tool_call_id,
                 title,
+                metadata,
                 ..
             } => {
-                if let Some(id) = self.calls.get(tool_call_id).filter(|_| !title.is_empty()) {
-                    let fields = wire::ToolCallUpdateFields::new().title(title.clone());
-                    self.send_update(wire::SessionUpdate::ToolCallUpdate(
-                        wire::ToolCallUpdate::new(id.clone(), fields),
-                    ));
+                let call = self.calls.get_mut(tool_call_id);
+                let update = call.and_then(|call| call.progress(title, metadata));
+                if let Some(update) = update {
+                    self.send_update(wire::SessionUpdate::ToolCallUpdate(update));
                 }
             }
             RuntimeEventKind::ToolCompleted {
@@ -171,6 +172,7 @@ impl EditorSession {
                 let id = self
                     .calls
                     .remove(tool_call_id)
+                    .map(|call| call.id)
                     .unwrap_or_else(|| updates::call_id(step_id, tool_call_id));
                 let fields = updates::completed(*status, shown);
                 self.send_update(wire::SessionUpdate::ToolCallUpdate(
@@ -189,6 +191,7 @@ impl EditorSession {
                 let id = self
                     .calls
                     .remove(tool_call_id)
+                    .map(|call| call.id)
                     .unwrap_or_else(|| updates::call_id(step_id, tool_call_id));
                 let fields = updates::failed(error_message);
                 self.send_update(wire::SessionUpdate::ToolCallUpdate(

@@ -3,13 +3,16 @@
 use std::path::Path;
 
 use agent_client_protocol::v1::schema as wire;
-use goondan::event::{ShownResult, TurnResult};
+use goondan::event::{ShownResult, TurnResult, output_lines};
 use goondan::ports::tool::ToolCallStatus;
 use goondan::spec::{Code, JsonObject};
 use serde_json::Value;
 
 /// Maximum length in characters of a title made from arguments.
 const MAX_TITLE_CHARS: usize = 100;
+
+/// Maximum length in bytes of the output that an editor shows for a running command.
+const MAX_LIVE_BYTES: usize = 8_000;
 
 /// Returns a text chunk of the message with this id.
 pub(super) fn text(text: &str, message: Option<&str>) -> wire::ContentChunk {
@@ -35,6 +38,48 @@ pub(super) fn refusal(result: &TurnResult) -> Option<&str> {
 /// Returns a call id that is unique in its session.
 pub(super) fn call_id(step_id: &str, tool_call_id: &str) -> String {
     format!("{step_id}/{tool_call_id}")
+}
+
+/// Call that is not over.
+pub(super) struct RunningCall {
+    /// Id that the editor has for the call.
+    pub(super) id: String,
+    /// End of the output of a running command.
+    output: String,
+}
+
+impl RunningCall {
+    pub(super) fn new(id: &str) -> Self {
+        RunningCall {
+            id: id.to_owned(),
+            output: String::new(),
+        }
+    }
+
+    /// Returns the update for a progress event: the output of a command so far, or a new title.
+    pub(super) fn progress(
+        &mut self,
+        title: &str,
+        metadata: &JsonObject,
+    ) -> Option<wire::ToolCallUpdate> {
+        let before = self.output.len();
+        for line in output_lines(metadata) {
+            self.output.push_str(line);
+            self.output.push('\n');
+        }
+        let fields = wire::ToolCallUpdateFields::new();
+        let fields = if self.output.len() > before {
+            let excess = self.output.len().saturating_sub(MAX_LIVE_BYTES);
+            self.output.drain(..self.output.ceil_char_boundary(excess));
+            // The editor replaces the content of a call with each update.
+            fields.content(vec![content(&self.output)])
+        } else if !title.is_empty() {
+            fields.title(title.to_owned())
+        } else {
+            return None;
+        };
+        Some(wire::ToolCallUpdate::new(self.id.clone(), fields))
+    }
 }
 
 pub(super) struct ShownCall<'a> {
@@ -188,6 +233,27 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_running_command_shows_the_end_of_its_output() {
+        let mut call = RunningCall::new("s/c");
+        let mut shown = |title: &str, metadata: Value| {
+            let update = call.progress(title, metadata.as_object()?)?;
+            Some(json!(update))
+        };
+        let text = |update: &Option<Value>| {
+            let content = update.as_ref()?.pointer("/content/0/content/text")?;
+            content.as_str().map(str::to_owned)
+        };
+        let first = shown("b", json!({"lines": ["a", "b"]}));
+        assert_eq!(text(&first).as_deref(), Some("a\nb\n"));
+        let long = shown("c", json!({"lines": ["é".repeat(MAX_LIVE_BYTES), "c"]}));
+        let long = text(&long).unwrap();
+        assert!(long.len() <= MAX_LIVE_BYTES && long.ends_with("é\nc\n"));
+        let title = shown("half", json!({})).unwrap();
+        assert_eq!(title["title"], "half");
+        assert_eq!(shown("", json!({})), None);
+    }
 
     fn call(tool: &'static str, arguments: &Value) -> Value {
         let call = ShownCall {

@@ -287,6 +287,35 @@ spec:
         next: "Raise the field that the message names, or restart the run: it begins with a fresh \
             budget.",
     }
+    /// The model repeated a tool call without a new result.
+    TURN_REPETITION = "E_TURN_REPETITION" {
+        why: "The model made the same call with the same arguments, and the call returned the same \
+            result each time. From the fourth call on, the model receives this code instead of the \
+            result. The turn ends at the eighth call. `policy.repetition` sets the numbers.",
+        example: running(
+            "\
+apiVersion: goondan.ai/v1
+kind: Swarm
+metadata: {name: default}
+spec:
+  entryAgent: Agent/writer
+  agents: [{ref: Agent/writer}]
+  policy: {repetition: {limit: 2}}
+",
+            "\
+apiVersion: goondan.ai/v1
+kind: Swarm
+metadata: {name: default}
+spec:
+  entryAgent: Agent/writer
+  agents: [{ref: Agent/writer}]
+  policy: {repetition: {exclude: [tracker__status]}}
+",
+        ),
+        next: "Change the input or the prompt, or use a more capable model. If the tool polls for a \
+            change, add it to `policy.repetition.exclude`.",
+        more: Some("limits.md#turns-and-swarms"),
+    }
     /// A turn was cancelled.
     TURN_CANCELLED = "E_TURN_CANCELLED" {
         why: "The user pressed Ctrl-C, the grace period of a shutdown passed, or the requesting \

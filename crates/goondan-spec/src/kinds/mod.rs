@@ -27,6 +27,7 @@ mod permissions;
 mod pricing;
 mod rate_limits;
 mod reasoning_effort;
+mod repetition;
 mod sandbox;
 mod script_module;
 mod skill;
@@ -62,6 +63,7 @@ pub use permissions::{PermissionAction, PermissionRule, Permissions, SourceLocat
 pub use pricing::{ModelPricing, PricedTokens};
 pub use rate_limits::RateLimits;
 pub use reasoning_effort::ReasoningEffort;
+pub use repetition::RepetitionPolicy;
 pub use sandbox::{ProcessLimits, RuleSandbox, SandboxSettings};
 pub use script_module::{ScriptLanguage, ScriptModule, ScriptRuntime};
 pub use skill::{

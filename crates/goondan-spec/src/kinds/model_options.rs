@@ -26,6 +26,8 @@ pub struct ModelOptions {
     pub timeout_seconds: Option<f64>,
     /// The longest wait before a retry that a provider may ask for, in milliseconds.
     pub max_retry_wait_ms: Option<u64>,
+    /// Context window in tokens.
+    pub context_window: Option<u64>,
     /// Headers of every request. The names and the plain values are valid in HTTP.
     pub headers: Vec<(String, TextOrSource)>,
     /// Fields that are merged unchanged into the body of every request.
@@ -93,6 +95,9 @@ pub(super) fn read(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Op
     let max_retry_wait_ms = fields.read("maxRetryWaitMs", findings, |field, findings| {
         field.unsigned(0, findings)
     });
+    let context_window = fields.read("contextWindow", findings, |field, findings| {
+        field.unsigned(1, findings)
+    });
     let headers = fields.read("headers", findings, read_headers);
     let body = fields.read("body", findings, FieldReader::object);
     let reasoning_effort = fields.read("reasoningEffort", findings, reasoning_effort::read);
@@ -117,6 +122,7 @@ pub(super) fn read(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Op
         max_retries: max_retries?,
         timeout_seconds: timeout_seconds?,
         max_retry_wait_ms: max_retry_wait_ms?,
+        context_window: context_window?,
         headers: headers?.unwrap_or_default(),
         body: body?.unwrap_or_default(),
         reasoning_effort: reasoning_effort?,
@@ -261,6 +267,10 @@ pub(crate) struct ModelOptionsShape {
     /// 60000]. If the provider asks for a longer one, `gdn` calls the next fallback at once.
     #[schemars(range(min = 0))]
     max_retry_wait_ms: Option<u64>,
+    /// The context window of the model in tokens. Without it, `gdn` uses a table of well-known
+    /// models, else 128000.
+    #[schemars(range(min = 1))]
+    context_window: Option<u64>,
     /// Headers of every request.
     headers: Option<std::collections::BTreeMap<String, TextOrSourceShape>>,
     /// Fields that are merged unchanged into the body of every request. Any field of the provider's

@@ -6,6 +6,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 
 use super::rate_limits::{self, RateLimits, RateLimitsShape};
+use super::repetition::{self, RepetitionPolicy, RepetitionShape};
 use super::{DecodeScope, Permission};
 use crate::decode::{FieldReader, MapReader};
 use crate::diagnostic_sink::DiagnosticSink;
@@ -47,6 +48,8 @@ pub struct SwarmPolicy {
     pub budget: BudgetLimits,
     /// Limits on one turn.
     pub turn_budget: BudgetLimits,
+    /// Limits on repeated tool calls of a turn.
+    pub repetition: RepetitionPolicy,
     /// Permissions of tools with untrusted output. An agent that has read such output needs an
     /// approval to execute, write or use the network.
     pub untrusted: BTreeSet<Permission>,
@@ -63,6 +66,7 @@ impl Default for SwarmPolicy {
             shutdown_grace: Duration::from_secs(300),
             budget: BudgetLimits::default(),
             turn_budget: BudgetLimits::default(),
+            repetition: RepetitionPolicy::default(),
             untrusted: BTreeSet::new(),
         }
     }
@@ -198,6 +202,7 @@ fn read_policy(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option
         shutdown_grace: read_grace(&mut fields, findings).unwrap_or(defaults.shutdown_grace),
         budget: read_budget(&mut fields, "budget", findings),
         turn_budget: read_budget(&mut fields, "turnBudget", findings),
+        repetition: repetition::read(&mut fields, findings),
         untrusted: read_untrusted(&mut fields, findings),
     };
     fields.finish(findings);
@@ -384,6 +389,8 @@ pub(crate) struct PolicyShape {
     budget: Option<BudgetShape>,
     /// The limits on one turn. Beyond them, the turn ends with `E_BUDGET_EXCEEDED`.
     turn_budget: Option<BudgetShape>,
+    /// The limits on tool calls that a turn repeats with the same arguments and the same result.
+    repetition: Option<RepetitionShape>,
     /// Permissions of tools with untrusted output. After a conversation has read such output, its
     /// calls that execute, write or use the network need an approval.
     untrusted: Option<Vec<Permission>>,

@@ -76,6 +76,7 @@ fn model_completed() -> Kind {
         finish_reason: Some(ModelFinishReason::Stop),
         token_usage: Some(usage()),
         cost: None,
+        context: None,
         said: None,
     };
     Kind::ModelCompleted {

@@ -39,7 +39,7 @@ pub(crate) async fn run(
         ctx,
         Some(&tool.program),
     )?));
-    let finished = process::run(work, limit, KEPT_OUTPUT_BYTES, &ctx.cancellation).await;
+    let finished = process::run(work, limit, KEPT_OUTPUT_BYTES, ctx).await;
     let finished = finished
         .map_err(|failure| failure.into_error(&format!("`{}`", tool.manifest.entrypoint)))?;
     let finished = launcher.check_helper_result(finished)?;

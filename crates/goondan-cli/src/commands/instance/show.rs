@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use goondan::StateRoot;
+use goondan::event::{ContextUsage, RuntimeEvent, RuntimeEventKind};
 use goondan::internal::untrusted_text;
 use goondan::message::{Message, MessagePart, MessageRole, ToolResultPart};
 use goondan::ports::store::DeadLetter;
@@ -30,6 +31,9 @@ pub(super) struct InstanceShowArgs {
     /// Show only the last N messages
     #[arg(short = 'n', long, value_name = "N")]
     last: Option<usize>,
+    /// Show what fills the context window, instead of the messages
+    #[arg(long, conflicts_with = "last")]
+    context: bool,
 }
 
 /// Stored content of the conversation to show.
@@ -39,6 +43,8 @@ struct ShownConversation {
     warnings: Vec<String>,
     effects: Vec<UnfinishedEffect>,
     letters: Vec<DeadLetter>,
+    /// Parts of the last model request.
+    context: Option<ContextUsage>,
 }
 
 /// Reads the conversation from the files of the state root.
@@ -56,12 +62,18 @@ fn read_from_files(
         found.workspace.unfinished(id)?,
         found.workspace.dead_letters(id)?,
     );
+    let events = match args.context {
+        true => found.workspace.runtime_events(id)?.concat(),
+        false => Vec::new(),
+    };
+    let context = last_context(&events);
     Ok(ShownConversation {
         found,
         messages,
         warnings,
         effects,
         letters,
+        context,
     })
 }
 
@@ -85,16 +97,52 @@ async fn read_from_database(
             reader.conversation(id).await?,
             reader.unfinished(id).await?,
             reader.dead_letters(id).await?,
+            match args.context {
+                true => reader.events(id, 0).await?,
+                false => Vec::new(),
+            },
         ))
     };
-    let (messages, effects, letters) = reading.await.map_err(|error| store::failed(&error))?;
+    let (messages, effects, letters, events) =
+        reading.await.map_err(|error| store::failed(&error))?;
     Ok(ShownConversation {
         found,
         messages,
         warnings: Vec::new(),
         effects,
         letters,
+        context: last_context(&events),
     })
+}
+
+/// Returns the parts of the last model request of a conversation.
+fn last_context(events: &[RuntimeEvent]) -> Option<ContextUsage> {
+    events.iter().rev().find_map(|event| match &event.kind {
+        RuntimeEventKind::ModelCompleted { call, .. } => call.context,
+        _ => None,
+    })
+}
+
+/// Shows what fills the context window.
+fn show_context(
+    found: &FoundConversation,
+    context: Option<ContextUsage>,
+    output: &CommandOutput,
+) -> Result<(), CliError> {
+    if output.json {
+        return output.json_pretty(&json!({
+            "instance": InstanceRow::from(found),
+            "context": context,
+        }));
+    }
+    print_heading(found, output)?;
+    match context {
+        Some(context) => context
+            .lines()
+            .iter()
+            .try_for_each(|line| output.line(line)),
+        None => output.line("No model has answered in this conversation yet."),
+    }
 }
 
 /// Shows a conversation with its unfinished effects and failed events.
@@ -109,10 +157,14 @@ pub(super) async fn run(
         warnings,
         effects,
         letters,
+        context,
     } = match args.store.database()? {
         Some(database) => read_from_database(&database, args, state_root, output).await?,
         None => read_from_files(args, state_root, output)?,
     };
+    if args.context {
+        return show_context(&found, context, output);
+    }
     if let Some(last) = args.last {
         messages.drain(..messages.len().saturating_sub(last));
     }

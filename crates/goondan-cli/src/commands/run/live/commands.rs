@@ -12,6 +12,7 @@ pub(super) const HELP: &str = "\
 /cancel          cancel the running turn
 /reload          reload the project
 /usage           show the model usage of this chat
+/context         show what fills the context window
 /reasoning       show the last reasoning in full
 /export [FILE]   write the conversation to a file
 /quit            leave
@@ -20,11 +21,12 @@ Enter sends; while a turn runs, the input waits for its end. Alt-Enter begins a 
 Ctrl-C cancels the turn, then clears the line, then leaves. Ctrl-D leaves. Ctrl-Z stops the chat \
     until `fg`.";
 
-const COMMAND_NAMES: [&str; 12] = [
+const COMMAND_NAMES: [&str; 13] = [
     "/agent",
     "/agents",
     "/cancel",
     "/clear",
+    "/context",
     "/exit",
     "/export",
     "/help",
@@ -43,6 +45,7 @@ pub(super) enum ChatCommand<'l> {
     Clear,
     Reload,
     Usage,
+    Context,
     Reasoning,
     Export(Option<&'l str>),
     /// Command or input common to all chats.
@@ -62,6 +65,7 @@ pub(super) fn read(line: &str) -> ChatCommand<'_> {
         ("/clear", "") => ChatCommand::Clear,
         ("/reload", "") => ChatCommand::Reload,
         ("/usage", "") => ChatCommand::Usage,
+        ("/context", "") => ChatCommand::Context,
         ("/reasoning", "") => ChatCommand::Reasoning,
         ("/export", file) => ChatCommand::Export((!file.is_empty()).then_some(file)),
         _ => ChatCommand::Plain(parse_typed_line(line)),

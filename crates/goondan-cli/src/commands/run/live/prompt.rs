@@ -162,6 +162,10 @@ impl<P: ChatBackend> TerminalChat<P> {
                     .for_each(|line| self.pane.tell(line)),
                 None => self.pane.tell("No model has reported its usage yet."),
             },
+            ChatCommand::Context => match self.pane.context() {
+                Some(context) => context.lines().iter().for_each(|line| self.pane.tell(line)),
+                None => self.pane.tell("No model has answered in this chat yet."),
+            },
             ChatCommand::Reasoning => {
                 let reasoning = self.pane.last_reasoning();
                 let no_reasoning = || "No model has reasoned in this chat.".to_owned();

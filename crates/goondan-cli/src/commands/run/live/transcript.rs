@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use chrono::Utc;
-use goondan::event::{FinishReason, RuntimeEvent, RuntimeEventKind, SwarmEvent, TurnResult};
+use goondan::event::{
+    ContextUsage, FinishReason, RuntimeEvent, RuntimeEventKind, SwarmEvent, TurnResult,
+};
 use goondan::ids::InstanceId;
 use goondan::internal::untrusted_text::{self, KeptCharacters, TextEscaper};
 use goondan::ports::model::TokenUsage;
@@ -46,6 +48,8 @@ pub(super) struct ChatTranscript {
     reasoning: ReasoningView,
     running: WorkTracker,
     used: ChatUsage,
+    /// Parts of the last model request of the conversation.
+    context: Option<(InstanceId, ContextUsage)>,
     /// Lines that are not written yet.
     lines: String,
     turns: usize,
@@ -77,6 +81,7 @@ impl ChatTranscript {
             reasoning: ReasoningView::default(),
             running: WorkTracker::default(),
             used: ChatUsage::default(),
+            context: None,
             lines: String::new(),
             turns: 0,
         }
@@ -85,6 +90,12 @@ impl ChatTranscript {
     /// Returns the model usage of this chat.
     pub(super) fn used(&self) -> &ChatUsage {
         &self.used
+    }
+
+    /// Returns the parts of the last model request, if it was one of the current conversation.
+    pub(super) fn context(&self) -> Option<ContextUsage> {
+        let (instance, context) = self.context.as_ref()?;
+        (*instance == self.mine).then_some(*context)
     }
 
     /// Returns the last reasoning in full.
@@ -213,6 +224,9 @@ impl ChatTranscript {
             }
             RuntimeEventKind::ModelCompleted { call, .. }
             | RuntimeEventKind::ModelFailed { call, .. } => {
+                if let Some(context) = call.context.filter(|_| is_mine) {
+                    self.context = Some((event.instance(), context));
+                }
                 let agent = self
                     .used
                     .by_agent

@@ -12,6 +12,8 @@ import { nameOf, on, state } from "../state.js";
 
 /** So much of a running turn is looked at again, at most that often, in milliseconds. */
 const AGAIN = 200;
+/** So many lines of a running command are shown, the latest. */
+const LINES = 20;
 
 /** @type {import("../app.js").View} */
 export function conversations(place, [agentName, instanceKey]) {
@@ -169,16 +171,23 @@ function retries(whose, turn) {
 /** The calls of a running turn that are not over. */
 function openCalls(whose, turn) {
   const calls = new Map();
+  /** @type {Map<string, string[]>} the output of running commands, latest lines first */
+  const outputs = new Map();
   for (let index = state.events.length - 1; index >= 0; index -= 1) {
     const event = state.events[index];
     if (event.turnId !== turn.turnId || nameOf(event) !== nameOf(whose)) continue;
     if (event.type === "turn.started") break;
     if (event.type === "tool.completed") calls.set(event.toolCallId, null);
+    if (event.type === "tool.progress") outputs.set(event.toolCallId, [...(outputs.get(event.toolCallId) ?? []), ...(event.metadata.lines ?? []).toReversed()].slice(0, LINES));
     if (event.type === "tool.called" && !calls.has(event.toolCallId)) calls.set(event.toolCallId, event);
   }
   const asked = new Set([...state.questions.values()].map((question) => question.toolCallId));
   const running = [...calls.values()].filter(Boolean).reverse();
-  return running.map((event) => call(event.toolName, event.arguments, undefined, asked.has(event.toolCallId) ? "asked" : "running"));
+  return running.map((event) => {
+    const lines = outputs.get(event.toolCallId)?.toReversed() ?? [];
+    const output = lines.length > 0 && h("pre.data", { tabindex: 0, role: "region", "aria-label": "Output so far" }, lines.join("\n"));
+    return [call(event.toolName, event.arguments, undefined, asked.has(event.toolCallId) ? "asked" : "running"), output];
+  });
 }
 
 function heading(whose, shown, load) {

@@ -1,0 +1,85 @@
+//! Context windows of well-known models, in tokens.
+
+use crate::formats::ModelTarget;
+
+/// Providers that run models on the user's own server. The server's settings decide the window.
+const LOCAL_PROVIDERS: [&str; 5] = [
+    "llamacpp",
+    "lmstudio",
+    "ollama",
+    "openai-compatible",
+    "vllm",
+];
+
+/// Beginning of a model's name, without the vendor, and the window. The first match counts.
+const WINDOWS: &[(&str, u64)] = &[
+    ("claude", 200_000),
+    ("codestral", 128_000),
+    ("command-r", 128_000),
+    ("deepseek", 128_000),
+    ("devstral", 128_000),
+    ("gemini", 1_048_576),
+    ("glm-4.5", 128_000),
+    ("glm", 200_000),
+    ("gpt-3.5", 16_385),
+    ("gpt-4.1", 1_047_576),
+    ("gpt-4-turbo", 128_000),
+    ("gpt-4o", 128_000),
+    ("gpt-4", 8_192),
+    ("gpt-5", 400_000),
+    ("gpt-oss", 131_072),
+    ("grok-3", 131_072),
+    ("grok", 256_000),
+    ("kimi-k2", 131_072),
+    ("llama-3", 128_000),
+    ("llama3", 128_000),
+    ("minimax-m2", 200_000),
+    ("mistral", 128_000),
+    ("o1", 200_000),
+    ("o3", 200_000),
+    ("o4", 200_000),
+    ("qwen3-coder", 262_144),
+    ("qwen3", 131_072),
+];
+
+/// Returns the context window of a model; `None` if it is not known.
+pub(crate) fn context_window(target: &ModelTarget) -> Option<u64> {
+    if LOCAL_PROVIDERS.contains(&target.provider.name.as_str()) {
+        return None;
+    }
+    window_of(&target.model)
+}
+
+/// Returns the window of a model by its name, such as `vendor/name` or `vendor.name`.
+fn window_of(model: &str) -> Option<u64> {
+    let name = model.to_ascii_lowercase();
+    let starts =
+        std::iter::once(0).chain(name.match_indices(['/', '.', ':']).map(|(at, _)| at + 1));
+    starts
+        .filter_map(|start| {
+            let row = WINDOWS
+                .iter()
+                .find(|(prefix, _)| name[start..].starts_with(prefix));
+            row.map(|(_, window)| *window)
+        })
+        .next()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_with_a_vendor_are_found() {
+        for (model, window) in [
+            ("claude-sonnet-4-5", Some(200_000)),
+            ("eu.anthropic.claude-sonnet-4-5-v1:0", Some(200_000)),
+            ("openai/gpt-4.1-mini", Some(1_047_576)),
+            ("gpt-4o-mini", Some(128_000)),
+            ("gpt-4-0613", Some(8_192)),
+            ("house-model", None),
+        ] {
+            assert_eq!(window_of(model), window, "{model}");
+        }
+    }
+}
