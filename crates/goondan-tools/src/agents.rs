@@ -109,15 +109,24 @@ impl ToolOperation for AskAgent {
         ctx.progress
             .update(&format!("Asking {}", self.target), JsonObject::new());
         let answer = ctx.runtime.request(&self.target, event, options).await?;
-        let output = json!({
-            "target": answer.target,
-            "eventId": answer.event_id,
-            "correlationId": answer.correlation_id,
+        let metadata = JsonObject::from_iter([
+            ("target".to_owned(), json!(answer.target)),
+            ("eventId".to_owned(), json!(answer.event_id)),
+            ("correlationId".to_owned(), json!(answer.correlation_id)),
+        ]);
+        // The model reads the answer without these ids.
+        let mut output = json!({
+            "response": answer.response,
             "accepted": answer.accepted,
             "async": answer.async_,
-            "response": answer.response,
         });
-        Ok(titled(format!("Asked {}", self.target), output))
+        metadata
+            .iter()
+            .for_each(|(name, value)| output[name] = value.clone());
+        Ok(ToolOutput {
+            metadata,
+            ..titled(format!("Asked {}", self.target), output)
+        })
     }
 }
 

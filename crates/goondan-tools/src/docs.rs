@@ -50,7 +50,9 @@ The model sees each export as `resource__export`. File tools work inside the age
     directory. A path that leads out of it,
 including through symbolic links, fails with `E_TOOL_PATH_ESCAPE`. A parameter in \
     **bold** is required.
-[Limits](limits.md#tool-calls) lists sizes and counts beyond the parameters here.
+[Limits](limits.md#tool-calls) lists sizes and counts beyond the parameters here. The model reads the output \
+    of commands and the answers of agents
+[as plain text](models.md#tool-results).
 
 A Rust program that embeds `goondan` can register tools and run them without a swarm: [the \
     tool registry](tool-registry.md).

@@ -8,6 +8,7 @@ pub(crate) mod call_ids;
 pub(crate) mod finish;
 mod messages;
 pub(crate) mod output_schema;
+mod result_outline;
 pub(crate) mod results;
 pub(crate) mod text_calls;
 pub(crate) mod tool_calls;

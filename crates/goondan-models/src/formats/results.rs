@@ -5,13 +5,15 @@ use std::borrow::Cow;
 use goondan_core::message::ToolResultPart;
 use serde_json::{Value, json};
 
+use super::result_outline::plain_text;
+
 /// Returns the text that the model reads for `result`: the output, or the error. Output from outside carries a hint,
 /// which protects nothing by itself; policies do.
 pub(crate) fn result_text(result: &ToolResultPart) -> Cow<'_, str> {
     let content = match (&result.error, &result.output) {
         (Some(error), _) => Cow::Owned(error.to_model_text()),
         (None, Some(Value::String(text))) => Cow::Borrowed(text.as_str()),
-        (None, Some(value)) => Cow::Owned(value.to_string()),
+        (None, Some(value)) => Cow::Owned(plain_text(value).unwrap_or_else(|| value.to_string())),
         (None, None) => Cow::Borrowed(""),
     };
     if !result.untrusted {
