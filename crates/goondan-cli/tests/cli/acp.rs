@@ -255,7 +255,9 @@ fn a_person_at_the_editor_is_asked() {
     editor.choice = "conversation";
     let allowed = editor.say(&session, "run");
     assert_eq!(allowed.said("agent_message_chunk"), "Look.It said ok.");
-    assert_eq!(allowed.updates[2]["status"], "completed");
+    let output = &allowed.updates[2]["content"][0]["content"]["text"];
+    assert_eq!(output, "hi\n");
+    assert_eq!(allowed.updates[3]["status"], "completed");
     // The same call again: the answer was for the conversation, and another session is another one.
     assert_eq!(editor.say(&session, "run").questions.len(), 0);
     let other = editor.begin();

@@ -61,6 +61,13 @@ fn conversations_are_listed_and_shown() {
     )
     .unwrap();
     assert_eq!(json["messages"].as_array().unwrap().len(), 4);
+    let context = sandbox.gdn(&["instance", "show", "a:main", "--context"]);
+    let rows: Vec<&str> = context.ok().lines().skip(1).collect();
+    assert!(rows[0].starts_with("system ") && rows[5].starts_with("total "));
+    assert_eq!(rows[6], "window       128000");
+    let context = sandbox.gdn(&["instance", "show", "a:main", "--context", "--json"]);
+    let json: Value = serde_json::from_str(context.ok()).unwrap();
+    assert_eq!(json["context"]["window"], 128_000);
     let ambiguous = sandbox.gdn(&["instance", "show", "a"]);
     sandbox
         .settings()

@@ -275,6 +275,28 @@ fn what_is_typed_while_a_turn_runs_is_the_next_input() {
 }
 
 #[test]
+fn a_running_command_shows_its_last_line_and_the_context_its_parts() {
+    let command = format!("echo starting; echo compiling; {WAIT}");
+    let sandbox = working(
+        &json!({"agents": {"a": [run(&command), {"text": "done"}]}}),
+        "{default: allow}",
+    );
+    let mut viewer = Viewer::sit_down(&sandbox);
+    viewer.wait_prompt("a>");
+    viewer.write("one\r");
+    viewer.wait_text("a: compiling");
+    sandbox.write("p/go", "");
+    viewer.wait_row("done");
+    viewer.wait_prompt("a>");
+    viewer.write("/context\r");
+    viewer.wait_row("window       128000");
+    let rows = viewer.wait_prompt("a>");
+    for part in ["system", "skills", "tools", "messages", "results", "total"] {
+        assert!(rows.iter().any(|row| row.starts_with(part)), "{rows:#?}");
+    }
+}
+
+#[test]
 fn a_signal_leaves_the_terminal_as_it_was() {
     for (signal, code) in [("TERM", 143), ("INT", 130), ("QUIT", 131)] {
         let sandbox = scripted(SLOW);

@@ -217,7 +217,7 @@ async fn cut_answers_name_their_reason() {
 
 /// Returns every shape of an error that servers send with status 200: as a stream, after text, and without a stream.
 fn errors_in_answers() -> Vec<(Value, ModelErrorKind, &'static str)> {
-    use ModelErrorKind::{Connection, Status};
+    use ModelErrorKind::{Connection, ContextOverflow, Status};
     vec![
         (
             json!({"error": {"message": "upstream is full", "code": 429}}),
@@ -231,7 +231,7 @@ fn errors_in_answers() -> Vec<(Value, ModelErrorKind, &'static str)> {
         ),
         (
             json!({"object": "error", "message": "prompt too long", "type": "BadRequestError", "code": 400}),
-            Status(400),
+            ContextOverflow(400),
             "prompt too long",
         ),
         (

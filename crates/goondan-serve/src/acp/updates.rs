@@ -234,6 +234,27 @@ mod tests {
 
     use super::*;
 
+    #[test]
+    fn a_running_command_shows_the_end_of_its_output() {
+        let mut call = RunningCall::new("s/c");
+        let mut shown = |title: &str, metadata: Value| {
+            let update = call.progress(title, metadata.as_object()?)?;
+            Some(json!(update))
+        };
+        let text = |update: &Option<Value>| {
+            let content = update.as_ref()?.pointer("/content/0/content/text")?;
+            content.as_str().map(str::to_owned)
+        };
+        let first = shown("b", json!({"lines": ["a", "b"]}));
+        assert_eq!(text(&first).as_deref(), Some("a\nb\n"));
+        let long = shown("c", json!({"lines": ["é".repeat(MAX_LIVE_BYTES), "c"]}));
+        let long = text(&long).unwrap();
+        assert!(long.len() <= MAX_LIVE_BYTES && long.ends_with("é\nc\n"));
+        let title = shown("half", json!({})).unwrap();
+        assert_eq!(title["title"], "half");
+        assert_eq!(shown("", json!({})), None);
+    }
+
     fn call(tool: &'static str, arguments: &Value) -> Value {
         let call = ShownCall {
             id: "s/c".to_owned(),

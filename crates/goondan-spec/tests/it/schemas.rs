@@ -249,7 +249,7 @@ spec:
 apiVersion: goondan.ai/v1
 kind: Swarm
 metadata: {name: default}
-spec: {entryAgent: Agent/a, agents: [{ref: Agent/a}], policy: {shutdown: {}}}
+spec: {entryAgent: Agent/a, agents: [{ref: Agent/a}], policy: {shutdown: {}, repetition: {}}}
 ---
 apiVersion: goondan.ai/v1
 kind: Tool
