@@ -171,7 +171,13 @@ fn a_stop_keeps_an_approval_request_and_its_line() {
     let mut again = Running::start(&sandbox, &stream, line);
     assert_eq!(again.until("result")["response"], "done");
     drop(again.child.stdin.take());
-    assert_eq!(again.events().filter(|event| event["type"] == "turn.started").count(), 0);
+    assert_eq!(
+        again
+            .events()
+            .filter(|event| event["type"] == "turn.started")
+            .count(),
+        0
+    );
     assert_eq!(again.end().0, Some(0));
 }
 

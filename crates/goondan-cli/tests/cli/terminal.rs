@@ -100,7 +100,10 @@ fn keys_inputs_and_answers_of_conversations() {
         ],
         &lines,
     );
-    let results = answers.ok().lines().filter(|line| line.contains(r#""type":"result""#));
+    let results = answers
+        .ok()
+        .lines()
+        .filter(|line| line.contains(r#""type":"result""#));
     assert_eq!(results.count(), texts().len());
     for command in [
         &["instance", "list", "--all"][..],

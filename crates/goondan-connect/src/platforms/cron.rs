@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use chrono::{DateTime, SecondsFormat, Utc};
-use goondan::{CronSchedule, ScheduleTime};
 use goondan::adapters::connectors::BoundConnection;
 use goondan::internal::private_files;
+use goondan::{CronSchedule, ScheduleTime};
 
 use super::PlatformConnector;
 use crate::connection_runtime::ConnectionRuntime;

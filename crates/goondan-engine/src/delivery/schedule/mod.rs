@@ -236,7 +236,9 @@ async fn advance(engine: &Engine, id: &InstanceId, job_id: &str) {
         return;
     };
     let next = CronSchedule::parse(&jobs[index].schedule, &jobs[index].timezone).ok();
-    match next.and_then(|schedule| schedule.next(engine.timetable.now(&*engine.clock).max(jobs[index].due))) {
+    match next.and_then(|schedule| {
+        schedule.next(engine.timetable.now(&*engine.clock).max(jobs[index].due))
+    }) {
         Some(next) => jobs[index].due = next,
         None => drop(jobs.remove(index)),
     }

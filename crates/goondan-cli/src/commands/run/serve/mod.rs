@@ -4,9 +4,9 @@ mod lines;
 
 use std::time::{Duration, Instant};
 
-use futures::{FutureExt, StreamExt};
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
 use goondan::event::{RuntimeEventKind, SwarmEvent, TurnResult};
 use goondan::ids::InstanceId;
 use goondan::ports::approval::ApprovalOffer;
