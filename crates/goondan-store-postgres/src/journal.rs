@@ -408,9 +408,12 @@ impl TurnJournal for PostgresJournal {
             .before
             .values()
             .partition(|effect| effect.outcome.is_some());
+        let is_call = |effect: &&StartedEffect| effect.kind == EffectKind::ToolCall;
+        let tool_calls = self.before.values().filter(is_call).count();
         let repeated = open.into_iter().filter(|effect| effect.may_repeat);
         JournalProgress {
             outcomes: done.len(),
+            tool_calls,
             repeated: repeated.map(|effect| effect.kind).collect(),
         }
     }

@@ -406,9 +406,12 @@ impl TurnJournal for MemoryJournal {
             .recorded
             .values()
             .partition(|effect| effect.outcome.is_some());
+        let is_call = |effect: &&MemoryEffect| effect.kind == EffectKind::ToolCall;
+        let tool_calls = self.recorded.values().filter(is_call).count();
         let repeated = open.into_iter().filter(|effect| effect.may_repeat);
         JournalProgress {
             outcomes: done.len(),
+            tool_calls,
             repeated: repeated.map(|effect| effect.kind).collect(),
         }
     }

@@ -264,8 +264,7 @@ fn a_question_that_comes_after_the_end_is_asked_at_the_next_start() {
     assert!(!sandbox.dir().join("p/x").exists());
 
     let mut person = crate::person::Person::sit_down(&sandbox);
-    person.read_until("requests approval to call bash__exec");
-    person.write("\r");
+    person.read_until("Agent worker requests to call bash__exec");
     person.read_until("[N]o: ");
     person.write("y\r");
     person.read_until("The worker found gold.");

@@ -45,6 +45,16 @@ const CONSTANTS: &[(&str, &str, &str)] = &[
     ),
     ("skills of an agent", "kinds/skill.rs", "MAX_SKILLS"),
     (
+        "process ends in a row during the same repeatable tool call",
+        "turn/poison.rs",
+        "MAX_TOOL_ENDS",
+    ),
+    (
+        "process ends in a row at any other place of a turn without progress",
+        "turn/poison.rs",
+        "MAX_OTHER_ENDS",
+    ),
+    (
         "bytes of the archive of a package",
         "archive/mod.rs",
         "MAX_ARCHIVE_BYTES",

@@ -180,9 +180,8 @@ impl NodeConfig {
 /// Shuts down the swarm, if this node has one.
 async fn end(leading: Option<&LeaderState>) -> bool {
     let Some(leading) = leading else { return true };
-    tokio::time::timeout(SHUTDOWN_TIMEOUT, leading.swarm.shutdown())
-        .await
-        .is_ok()
+    let ended = tokio::time::timeout(SHUTDOWN_TIMEOUT, leading.swarm.shutdown()).await;
+    matches!(ended, Ok(true))
 }
 
 /// Waits until another node takes over from this one.

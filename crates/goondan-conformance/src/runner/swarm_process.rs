@@ -204,7 +204,7 @@ impl SingleSwarm {
             async { tokio::time::timeout(SHUTDOWN_TIMEOUT, self.swarm.shutdown()).await };
         let ended = logs.collect(|| self.runtime.block_on(shutdown));
         self.kill();
-        ended.is_ok()
+        matches!(ended, Ok(true))
     }
 }
 

@@ -93,6 +93,8 @@ impl dyn TurnJournal {
 pub struct JournalProgress {
     /// Number of recorded outcomes, including those of [`EffectKind::Start`].
     pub outcomes: usize,
+    /// Number of tool calls whose beginning is recorded.
+    pub tool_calls: usize,
     /// Kinds of the effects that began, have no outcome, and run again in the resumed turn.
     pub repeated: Vec<EffectKind>,
 }

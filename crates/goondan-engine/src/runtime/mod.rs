@@ -479,8 +479,9 @@ impl SwarmRuntime {
     }
 
     /// Stops accepting inputs and waits up to `grace` for running turns. Turns that wait for an
-    /// approval, and turns that still run after that time, resume at the next start.
-    pub async fn shutdown(&self, grace: Duration) {
+    /// approval, and turns that still run after that time, resume at the next start. Returns `false`
+    /// if there are such turns.
+    pub async fn shutdown(&self, grace: Duration) -> bool {
         self.begin_shutdown();
         // If the orchestrator is gone, the swarm has already shut down.
         let _ = self
@@ -490,6 +491,7 @@ impl SwarmRuntime {
         self.engine.commands.closed().await;
         self.timer.abort();
         self.desk.iter().for_each(AbortHandle::abort);
+        !self.engine.dead.load(Ordering::Acquire)
     }
 
     /// Withdraws an event that has not started: its sender no longer waits for the answer.

@@ -93,7 +93,7 @@ pub(crate) async fn handle(start: TurnStart) -> TurnEnd {
         Ok(OpenedTurn {
             log,
             journal,
-            poison,
+            course,
         }) => {
             let event = Arc::new(event);
             let mut context = TurnContext {
@@ -108,9 +108,10 @@ pub(crate) async fn handle(start: TurnStart) -> TurnEnd {
                 states: ExtensionStates::default(),
                 notes: TurnNotes::default(),
             };
-            let result = match poison {
-                None => run_within_limit(&mut context, &event).await,
-                Some(error) => give_up(&mut context, &event, error).await,
+            let result = match course {
+                TurnCourse::Run => run_within_limit(&mut context, &event).await,
+                TurnCourse::Fail(error) => give_up(&mut context, &event, error).await,
+                TurnCourse::IsOver => earlier_end(&context),
             };
             finish(context, result, meta).await
         }
@@ -156,8 +157,51 @@ async fn run_within_limit(context: &mut TurnContext, event: &Arc<AgentEvent>) ->
 struct OpenedTurn {
     log: ConversationLog,
     journal: Arc<dyn TurnJournal>,
-    /// The turn must not run: it ended the process too often.
-    poison: Option<TurnError>,
+    course: TurnCourse,
+}
+
+/// Course of a turn, which its stored data decides.
+enum TurnCourse {
+    Run,
+    /// The turn must not run: it ended the process too often, or its journal is damaged.
+    Fail(TurnError),
+    /// The conversation contains the whole turn, but the record of its end is lost.
+    IsOver,
+}
+
+/// Returns the result of a turn whose messages are complete in the conversation.
+fn earlier_end(context: &TurnContext) -> TurnResult {
+    let turn_id = context.facts.turn_id.clone();
+    tracing::warn!(instance = %context.facts.instance, "the record of a turn's end was lost; the \
+        conversation contains the turn, which does not run again");
+    let messages = context.conversation().messages();
+    let last = messages
+        .iter()
+        .rfind(|message| turn_of_message(&message.id) == Some(&turn_id));
+    let response = last.filter(|message| {
+        message.data.role == MessageRole::Assistant && message.tool_calls().next().is_none()
+    });
+    match response {
+        Some(message) => TurnResult {
+            finish_reason: FinishReason::TextResponse,
+            response_message: Some(Message::clone(message)),
+            error: None,
+            ..failed_result(turn_id, damaged_journal())
+        },
+        None => failed_result(turn_id, damaged_journal()),
+    }
+}
+
+/// Returns the error of a turn with a damaged journal.
+fn damaged_journal() -> TurnError {
+    TurnError::new(
+        Code::JOURNAL,
+        "Records of the turn are missing, so calls that must run once could run twice.",
+    )
+    .suggest(
+        "Check the effects of the turn's calls with `gdn instance show`. To run the event again, \
+            use `gdn instance retry`.",
+    )
 }
 
 /// Ends a turn that must not run. Its recorded messages stay in the conversation.
@@ -195,38 +239,78 @@ async fn open(
         true => poison::record_start(&journal).await?,
         false => None,
     };
-    let log = match warm.filter(|_| poison.is_none()) {
-        Some(log) => log,
-        None => load(engine, facts, poison.is_none()).await?,
-    };
+    if let Some(log) = warm.filter(|_| poison.is_none()) {
+        return Ok(OpenedTurn {
+            log,
+            journal,
+            course: TurnCourse::Run,
+        });
+    }
+    let (log, course) = load(engine, facts, &*journal, poison).await?;
     Ok(OpenedTurn {
         log,
         journal,
-        poison,
+        course,
     })
 }
 
-/// Reads the conversation from the store. `runs`: the turn makes its recorded messages again.
+/// Reads the conversation from the store and decides how the turn continues. A turn that runs makes
+/// its recorded messages again; otherwise they stay.
 async fn load(
     engine: &Engine,
     facts: &TurnScope,
-    runs: bool,
-) -> Result<ConversationLog, StoreError> {
-    let resumed_turn = if runs { &*facts.turn_id } else { "" };
+    journal: &dyn TurnJournal,
+    poison: Option<TurnError>,
+) -> Result<(ConversationLog, TurnCourse), StoreError> {
     let lease = engine.store.claim(&facts.instance).await?;
     let mut store = engine.store.open(lease).await?;
+    let stored = store.load().await?;
+    let error = poison.or_else(|| {
+        let lost = once_only_results(facts, &stored) > journal.progress().tool_calls;
+        lost.then(damaged_journal)
+    });
+    let resumed_turn = if error.is_none() { &*facts.turn_id } else { "" };
     let (conversation, warnings) =
-        restore_conversation(&mut *store, resumed_turn, engine.clock.now()).await?;
+        restore_conversation(&mut *store, stored, resumed_turn, engine.clock.now()).await?;
     for warning in warnings {
         tracing::warn!(instance = %facts.instance, "{warning}");
     }
-    Ok(ConversationLog {
+    let mut messages = conversation.messages().iter();
+    let course = match error {
+        Some(error) => TurnCourse::Fail(error),
+        None if messages.any(|message| turn_of_message(&message.id) == Some(&facts.turn_id)) => {
+            TurnCourse::IsOver
+        }
+        None => TurnCourse::Run,
+    };
+    let log = ConversationLog {
         conversation,
         store,
-    })
+    };
+    Ok((log, course))
 }
 
-/// Reads a conversation for a new turn and repairs it. Returns warnings about data that could not
+/// Returns the number of results of the turn, in its stored events, whose calls must run once. The
+/// journal contains the beginnings of these calls, unless it is damaged.
+fn once_only_results(facts: &TurnScope, stored: &StoredConversation) -> usize {
+    if turn_after_base(stored) != Some(&facts.turn_id) {
+        return 0;
+    }
+    let messages = stored.events.iter().filter_map(|event| match event {
+        MessageEvent::Append { message } => Some(message),
+        _ => None,
+    });
+    let is_once_only = |name: &str| {
+        let tool = facts.agent.catalog.get(name);
+        tool.is_some_and(|tool| !tool.spec.idempotent && !tool.spec.read_only)
+    };
+    messages
+        .flat_map(Message::tool_results)
+        .filter(|result| result.error.is_none() && is_once_only(&result.tool_name))
+        .count()
+}
+
+/// Repairs a conversation that was read for a new turn. Returns warnings about data that could not
 /// be read.
 ///
 /// Events after the base have two possible sources. Events of this turn are discarded: the turn was
@@ -235,10 +319,10 @@ async fn load(
 /// calls without results; they get an error result.
 pub(crate) async fn restore_conversation(
     store: &mut dyn OpenConversation,
+    mut stored: StoredConversation,
     turn_id: &str,
     now: DateTime<Utc>,
 ) -> Result<(Conversation, Vec<String>), StoreError> {
-    let mut stored = store.load().await?;
     let warnings = std::mem::take(&mut stored.warnings);
     if turn_after_base(&stored) == Some(turn_id) {
         stored.events.clear();

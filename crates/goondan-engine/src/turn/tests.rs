@@ -26,10 +26,13 @@ async fn calls_that_a_lost_turn_left_open_get_a_result() {
         .append(&MessageEvent::Append { message: asking })
         .await
         .unwrap();
-    let (whole, _) =
-        restore_conversation(&mut *conversation, "turn-y", chrono::DateTime::UNIX_EPOCH)
-            .await
-            .unwrap();
+    let (stored, now) = (
+        conversation.load().await.unwrap(),
+        chrono::DateTime::UNIX_EPOCH,
+    );
+    let (whole, _) = restore_conversation(&mut *conversation, stored, "turn-y", now)
+        .await
+        .unwrap();
     let last = whole.last().unwrap();
     let results: Vec<_> = last
         .tool_results()

@@ -140,6 +140,8 @@ struct RecordedEffects {
     effects: HashMap<String, Option<Value>>,
     /// Kinds of the unfinished effects that may run again, by effect.
     repeated: HashMap<String, EffectKind>,
+    /// Number of tool calls that began.
+    tool_calls: usize,
 }
 
 impl RecordedEffects {
@@ -152,6 +154,7 @@ impl RecordedEffects {
                 may_repeat,
                 ..
             } => {
+                self.tool_calls += usize::from(kind == EffectKind::ToolCall);
                 if may_repeat {
                     self.repeated.insert(effect.clone(), kind);
                 }
@@ -380,6 +383,7 @@ impl TurnJournal for JsonlTurnJournal {
         let outcomes = self.recorded.effects.values();
         JournalProgress {
             outcomes: outcomes.filter(|outcome| outcome.is_some()).count(),
+            tool_calls: self.recorded.tool_calls,
             repeated: self.recorded.repeated.values().copied().collect(),
         }
     }

@@ -7,6 +7,7 @@ use std::path::Path;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::checksum;
 use crate::fs::{DataFile, FileSystem, RealFs};
 
 pub(super) struct ParsedLines<T> {
@@ -52,13 +53,15 @@ pub(super) fn read<T: DeserializeOwned>(
     }
 }
 
-/// Appends each value to `bytes` as one line of JSON.
+/// Appends each value to `bytes` as one line of JSON. Objects get a checksum.
 pub(super) fn encode<T: Serialize>(
     bytes: &mut Vec<u8>,
     values: impl IntoIterator<Item = T>,
 ) -> io::Result<()> {
     for value in values {
+        let start = bytes.len();
         serde_json::to_writer(&mut *bytes, &value)?;
+        checksum::add(bytes, start);
         bytes.push(b'\n');
     }
     Ok(())
@@ -186,6 +189,9 @@ fn parse_line<'a, T: Deserialize<'a>>(line: &'a [u8]) -> Result<Option<T>, Strin
     }
     if line.trim_ascii().is_empty() {
         return Ok(None);
+    }
+    if !checksum::is_intact(line) {
+        return Err("skipped a line that was changed: its checksum does not match".to_owned());
     }
     serde_json::from_slice(line)
         .map(Some)

@@ -20,6 +20,7 @@
 
 mod appender;
 mod background_writer;
+mod checksum;
 mod compaction;
 mod conversation;
 mod dirty_checkpoints;

@@ -191,3 +191,86 @@ fn one_instance_whose_events_cannot_be_written_does_not_stop_the_others() {
     let lines = String::from_utf8(fs.contents(&path).unwrap()).unwrap();
     assert_eq!(lines.lines().count(), 2);
 }
+
+/// Returns how often each call was run at most.
+fn most_runs(world: &World) -> usize {
+    world.lock().unwrap().values().copied().max().unwrap_or(0)
+}
+
+#[tokio::test]
+async fn a_call_that_must_run_once_does_not_run_again_without_its_journal() {
+    let mut damaged = 0;
+    for crash in 10..100 {
+        let (fs, world) = (SimFs::new(), World::default());
+        let process = Process::start(&fs, &world).await.unwrap();
+        fs.die_after(crash);
+        // Tools of a dead process never return.
+        let dead = async {
+            while !fs.is_dead() {
+                tokio::task::yield_now().await
+            }
+        };
+        tokio::select! {
+            _ = process.send("one") => {}
+            () = dead => {}
+        }
+        process.runtime.kill();
+        let fs = fs.kill();
+        let events = fs.contents(&file(layout::EVENTS)).unwrap_or_default();
+        let has_result =
+            String::from_utf8_lossy(&events).contains(r#""toolName":"world__once","status":"ok""#);
+        if !has_result {
+            continue;
+        }
+        fs.put(&file(layout::JOURNAL), b"");
+        let process = Process::start(&fs, &world).await.unwrap();
+        let result = process.send("one").await.unwrap();
+        // Without an error, the end of the turn was already on disk.
+        if let Some(error) = result.error {
+            assert_eq!(error.code, "E_JOURNAL");
+            damaged += 1;
+        }
+        assert_eq!(most_runs(&world), 1, "crash {crash}");
+    }
+    assert!(damaged > 0);
+}
+
+#[tokio::test]
+async fn a_turn_without_the_record_of_its_end_does_not_run_again() {
+    let (fs, world) = (SimFs::new(), World::default());
+    let process = Process::start(&fs, &world).await.unwrap();
+    let first = process.send("one").await.unwrap();
+    drop(process);
+    let fs = fs.kill();
+    let inbox = Path::new(WORKSPACE).join(layout::INBOX);
+    let text = String::from_utf8(fs.contents(&inbox).unwrap()).unwrap();
+    let kept = text
+        .split_inclusive('\n')
+        .filter(|line| line.contains(r#""record":"accepted""#) && line.contains(r#""id":"one""#));
+    fs.put(&inbox, kept.collect::<String>().as_bytes());
+    let runs = world.lock().unwrap().clone();
+    let process = Process::start(&fs, &world).await.unwrap();
+    let again = process.send("one").await.unwrap();
+    assert_eq!(again.error, None);
+    assert_eq!(again.response_text(), first.response_text());
+    assert_eq!(*world.lock().unwrap(), runs);
+}
+
+#[tokio::test]
+async fn a_changed_letter_is_recognized() {
+    let (fs, world) = (SimFs::new(), World::default());
+    let process = Process::start(&fs, &world).await.unwrap();
+    process.send("quiet").await.unwrap();
+    drop(process);
+    let fs = fs.kill();
+    // The start writes carried messages again, so the damage comes later.
+    let store = JsonlStore::on(Arc::new(fs.clone()), Path::new(WORKSPACE)).unwrap();
+    let text = String::from_utf8(fs.contents(&file(layout::BASE)).unwrap()).unwrap();
+    fs.put(
+        &file(layout::BASE),
+        text.replace("input quiet", "input quick").as_bytes(),
+    );
+    let stored = store.read(&a()).await.unwrap();
+    assert_eq!(stored.warnings.len(), 1);
+    assert!(stored.warnings[0].contains("its checksum does not match"));
+}

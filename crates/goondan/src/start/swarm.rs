@@ -443,10 +443,11 @@ impl Swarm {
     }
 
     /// Stops accepting inputs, waits for running turns within the policy's grace period, and ends
-    /// the swarm. Turns that wait for an approval or need longer resume at the next start.
-    pub async fn shutdown(&self) {
+    /// the swarm. Turns that wait for an approval or need longer resume at the next start. Returns
+    /// `false` if there are such turns.
+    pub async fn shutdown(&self) -> bool {
         let grace = self.inner.runtime.generation().policy.shutdown_grace;
-        self.inner.runtime.shutdown(grace).await;
+        let are_turns_over = self.inner.runtime.shutdown(grace).await;
         self.inner.tools.shutdown().await;
         let stocktaking = self
             .inner
@@ -464,6 +465,7 @@ impl Swarm {
         if let Some(node) = &self.inner.node {
             node.store.flush_events().await;
         }
+        are_turns_over
     }
 
     /// Completes when another node takes over the workspace, after which nothing can be stored.

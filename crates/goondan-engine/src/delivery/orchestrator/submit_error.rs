@@ -148,7 +148,10 @@ impl SubmitError {
             SubmitError::TooDeep { .. } => "Answer with what you know.",
             SubmitError::QueueFull(_) | SubmitError::TooManyBytes(_) => "Send it again later.",
             SubmitError::TooLarge(_) => "Save it to a file and send the path.",
-            SubmitError::TooManyInstances(_) => "Use an existing instance.",
+            SubmitError::TooManyInstances(_) => {
+                "Set `policy.lifecycle` of the Swarm, which retires idle conversations, or raise \
+                    `policy.maxInstances`. Existing conversations can be used."
+            }
             SubmitError::KeyTooLong(_) => "Use a shorter key, such as a hash of this one.",
             SubmitError::Circular(_) => {
                 "Answer without this request, use agents__send, or use another instanceKey."
@@ -227,7 +230,14 @@ impl Orchestrator {
     /// Fails if the swarm has the maximum number of instances.
     pub(super) fn room_for_instance(&self) -> Result<(), SubmitError> {
         let max_instances = self.engine.generation.load().policy.max_instances;
-        if self.instances.len() < max_instances {
+        let count = self.instances.len();
+        if count == max_instances / 5 * 4 && count > 0 {
+            tracing::warn!(
+                "The swarm has {count} conversations; the limit is {max_instances}. Set \
+                `policy.lifecycle` of the Swarm, or raise `policy.maxInstances`."
+            );
+        }
+        if count < max_instances {
             return Ok(());
         }
         Err(SubmitError::TooManyInstances(max_instances))
