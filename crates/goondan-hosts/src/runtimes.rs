@@ -78,7 +78,10 @@ pub fn typescript_problem(module: &ScriptModule, root: &Path) -> Option<(String,
     let node = found(module, root).filter(|found| found.runtime == ScriptRuntime::Node)?;
     let version = program_version(&node.program).filter(|version| !reads_typescript(version))?;
     Some((
-        format!("Node.js {version} can't run `{}`, which is TypeScript", module.path),
+        format!(
+            "Node.js {version} can't run `{}`, which is TypeScript",
+            module.path
+        ),
         "install Bun, or Node.js 24 or newer; `gdn doctor` lists the installed runtimes".to_owned(),
     ))
 }

@@ -116,9 +116,10 @@ pub fn unread_resource_files(files: &dyn FileAccess, root: &Path) -> Vec<String>
 
 /// Returns true if `file` is in the directory of `manifest`, or below it.
 fn is_beside(manifest: &str, file: &str) -> bool {
-    manifest
-        .rsplit_once('/')
-        .is_some_and(|(folder, _)| file.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/')))
+    manifest.rsplit_once('/').is_some_and(|(folder, _)| {
+        file.strip_prefix(folder)
+            .is_some_and(|rest| rest.starts_with('/'))
+    })
 }
 
 struct DiscoveryWalk<'f> {

@@ -167,26 +167,33 @@ pub(super) fn typescript(bundle: &Bundle) -> Vec<Diagnostic> {
         diagnostic.position = bundle.place(id, "spec.entry");
         Some(diagnostic)
     };
-    let of_tools = bundle.tools().values().filter_map(|tool| match &tool.spec.entry {
-        ToolEntry::Module(module) => Some((problem(&tool.id, module)?, &tool.origin)),
-        _ => None,
-    });
-    let of_extensions = bundle.extensions().values().filter_map(|extension| {
-        match &extension.spec.entry {
-            ExtensionEntry::Module(module) => {
-                Some((problem(&extension.id, module)?, &extension.origin))
-            }
-            ExtensionEntry::Builtin(_) | ExtensionEntry::Library(_) => None,
-        }
-    });
-    let of_connectors = bundle.connectors().values().filter_map(|connector| {
-        match &connector.spec.entry {
-            ConnectorEntry::Module(module) => {
-                Some((problem(&connector.id, module)?, &connector.origin))
-            }
-            ConnectorEntry::Builtin(_) | ConnectorEntry::Library(_) => None,
-        }
-    });
+    let of_tools = bundle
+        .tools()
+        .values()
+        .filter_map(|tool| match &tool.spec.entry {
+            ToolEntry::Module(module) => Some((problem(&tool.id, module)?, &tool.origin)),
+            _ => None,
+        });
+    let of_extensions =
+        bundle
+            .extensions()
+            .values()
+            .filter_map(|extension| match &extension.spec.entry {
+                ExtensionEntry::Module(module) => {
+                    Some((problem(&extension.id, module)?, &extension.origin))
+                }
+                ExtensionEntry::Builtin(_) | ExtensionEntry::Library(_) => None,
+            });
+    let of_connectors =
+        bundle
+            .connectors()
+            .values()
+            .filter_map(|connector| match &connector.spec.entry {
+                ConnectorEntry::Module(module) => {
+                    Some((problem(&connector.id, module)?, &connector.origin))
+                }
+                ConnectorEntry::Builtin(_) | ConnectorEntry::Library(_) => None,
+            });
     let all = of_tools.chain(of_extensions).chain(of_connectors);
     all.map(|(mut diagnostic, origin)| {
         if let Some((file, at)) = origin {

@@ -24,9 +24,13 @@ pub fn check(project: &Project, environment: &Environment) -> Vec<Diagnostic> {
     let Some(bundle) = &project.bundle else {
         return Vec::new();
     };
-    let mut diagnostics: Vec<Diagnostic> = startability::missing_swarm(bundle).into_iter().collect();
+    let mut diagnostics: Vec<Diagnostic> =
+        startability::missing_swarm(bundle).into_iter().collect();
     diagnostics.extend(startability::missing_variables(bundle, environment));
-    let reported: Vec<_> = diagnostics.iter().map(|problem| problem.resource.clone()).collect();
+    let reported: Vec<_> = diagnostics
+        .iter()
+        .map(|problem| problem.resource.clone())
+        .collect();
     diagnostics.extend(caller_permissions::check(bundle));
     let unavailable = availability::check(bundle, environment).into_iter();
     diagnostics.extend(unavailable.filter(|problem| !reported.contains(&problem.resource)));

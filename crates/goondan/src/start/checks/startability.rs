@@ -63,6 +63,7 @@ pub async fn startability(
 ) -> Vec<Diagnostic> {
     let entries = EntryToolSource::new(&state_root.0, None, None, None, environment.clone());
     entries.mcp().keep_quiet();
+    let mut problems = entries.mcp().undefined_servers(bundle);
     let source = Arc::new(UnopenedEntries {
         entries: Arc::new(entries),
     });
@@ -71,7 +72,6 @@ pub async fn startability(
         extensions: source as Arc<dyn ExtensionSource>,
         models: Arc::new(ModelProviders::default()),
     };
-    let mut problems: Vec<Diagnostic> = Vec::new();
     for swarm in bundle.swarms().values() {
         let planned = plan(bundle, swarm, FIRST_GENERATION, &ports, environment, None).await;
         let unknown = AgentsWithUnknownTools::of(bundle, swarm);
@@ -106,8 +106,8 @@ fn graded(bundle: &Bundle, problem: Diagnostic) -> Diagnostic {
             });
         module.is_some_and(|module| goondan_hosts::problem(module, bundle.root()).is_some())
     };
-    let is_of_machine = problem.code == Code::ENV_MISSING
-        || problem.resource.as_deref().is_some_and(lacks_runtime);
+    let is_of_machine =
+        problem.code == Code::ENV_MISSING || problem.resource.as_deref().is_some_and(lacks_runtime);
     match is_of_machine {
         true => as_warning(problem),
         false => problem,
