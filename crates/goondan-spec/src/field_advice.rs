@@ -140,6 +140,9 @@ pub(crate) fn advice(
         .filter(|target| *target != format!("{path}.{}", entry.key))
         .or_else(|| nearest_field(kind, &path, &name))?;
     let (parent, field) = target.rsplit_once('.')?;
+    if parent == path && closest(&entry.key, siblings).is_some() {
+        return None;
+    }
     let base = common_ancestor(&path, parent);
     let rest: Vec<&str> = target[base.len()..]
         .trim_start_matches('.')
@@ -186,6 +189,10 @@ pub(crate) fn advice(
 /// meaning of the text.
 pub(crate) fn only_field(path: &str, text: &str) -> Option<OnlyField> {
     let (_, field) = ONLY_FIELDS.iter().find(|(map, _)| *map == path)?;
+    // The field itself, without a space after its colon.
+    if text.strip_prefix(field).is_some_and(|rest| rest.starts_with(':')) {
+        return None;
+    }
     let is_single = !text.contains('\n');
     let value = match *field {
         "default" => excerpt(text, 20),
