@@ -16,7 +16,7 @@ pub struct ContextUsage {
     pub tools: u64,
     /// Inputs, answers and the arguments of tool calls.
     pub messages: u64,
-    /// Results of tool calls.
+    /// Tokens of tool results.
     pub results: u64,
 }
 

@@ -28,7 +28,7 @@ use goondan_core::ports::tool::{
     EntryOpenError, ToolContext, ToolError, ToolHandler, ToolOutput, ToolSet, ToolSource,
 };
 use goondan_core::private_files;
-use goondan_spec::kinds::{ExportSpec, Swarm, Tool, ToolEntry};
+use goondan_spec::kinds::{Agent, ExportSpec, Swarm, Tool, ToolEntry};
 use goondan_spec::value::Environment;
 use goondan_spec::{Bundle, Code, Diagnostic, Resource, ResourceId};
 
@@ -192,23 +192,12 @@ impl McpTools {
     /// Returns the notes about the catalog of `tool`, or a notice that the catalog is unknown.
     /// Returns nothing for a server that no generation uses.
     fn notices_of(&self, tool: &Resource<Tool>, bundle: &Bundle) -> Vec<Diagnostic> {
+        let notice = |message, suggestion| notice(tool, bundle, message, suggestion);
         let Ok(definition) = self.define(tool, bundle.root()) else {
-            return Vec::new();
+            return self.undefined(tool, bundle).into_iter().collect();
         };
         let Some(server) = self.found(&definition) else {
             return Vec::new();
-        };
-        let notice = |message: String, suggestion: Option<String>| {
-            let mut diagnostic = Diagnostic::new(Code::MCP_CATALOG, message)
-                .of(&tool.id)
-                .field("spec.mcp");
-            diagnostic.suggestion = suggestion;
-            if let Some((file, at)) = &tool.origin {
-                diagnostic = diagnostic
-                    .in_file(file.clone())
-                    .at(bundle.place(&tool.id, "spec.mcp").unwrap_or(*at));
-            }
-            diagnostic
         };
         match server.known() {
             Some(catalog) => {
@@ -237,6 +226,28 @@ impl McpTools {
                 )]
             }
         }
+    }
+
+    /// Returns the Tools of agents whose servers lack a variable, and so have no tools.
+    pub fn undefined_servers(&self, bundle: &Bundle) -> Vec<Diagnostic> {
+        let tools = bundle.tools().values();
+        tools
+            .filter(|tool| matches!(tool.spec.entry, ToolEntry::Mcp(_)))
+            .filter_map(|tool| self.undefined(tool, bundle))
+            .collect()
+    }
+
+    /// Returns the problem of a server that lacks a variable, if an agent uses it.
+    fn undefined(&self, tool: &Resource<Tool>, bundle: &Bundle) -> Option<Diagnostic> {
+        let error = self.define(tool, bundle.root()).err()?;
+        let uses =
+            |agent: &Resource<Agent>| agent.spec.tools.iter().any(|used| used.tool == tool.id);
+        if !bundle.agents().values().any(|agent| uses(agent)) {
+            return None;
+        }
+        let cause = error.message.trim_end_matches('.');
+        let message = format!("The agents do not have the tools of {}: {cause}.", tool.id);
+        Some(notice(tool, bundle, message, error.suggestion))
     }
 
     /// Starts the server of `tool`, fetches its tools, and ends it.
@@ -427,13 +438,11 @@ impl ToolSource for McpTools {
             let suggestion = format!("use a name of at most {MAX_TOOL_NAME_LENGTH} characters");
             return Err(EntryOpenError::new(&tool.id, message).suggest(suggestion));
         }
-        let definition = self.define(tool, bundle_root).map_err(|error| {
-            let suggestion = error.suggestion.clone();
-            EntryOpenError {
-                suggestion,
-                ..EntryOpenError::new(&tool.id, error)
-            }
-        })?;
+        let Ok(definition) = self.define(tool, bundle_root) else {
+            // A missing variable costs only the tools of this server; `notices` reports it.
+            let exports = Vec::new();
+            return Ok(ToolSet { exports });
+        };
         let server = self.server(definition);
         let catalog = match server.known() {
             Some(catalog) => Some(catalog),
@@ -451,6 +460,28 @@ impl ToolSource for McpTools {
         Ok(ToolSet {
             exports: tools.iter().map(|listed| export(&server, listed)).collect(),
         })
+    }
+}
+
+/// Creates a warning about the catalog of `tool`.
+fn notice(
+    tool: &Resource<Tool>,
+    bundle: &Bundle,
+    message: String,
+    suggestion: Option<String>,
+) -> Diagnostic {
+    let diagnostic = Diagnostic::new(Code::MCP_CATALOG, message)
+        .of(&tool.id)
+        .field("spec.mcp");
+    let diagnostic = Diagnostic {
+        suggestion,
+        ..diagnostic
+    };
+    match &tool.origin {
+        Some((file, at)) => diagnostic
+            .in_file(file.clone())
+            .at(bundle.place(&tool.id, "spec.mcp").unwrap_or(*at)),
+        None => diagnostic,
     }
 }
 

@@ -45,7 +45,7 @@ async fn read(
     let mut input = BufReader::new(input);
     let mut line = Vec::new();
     while input.read_until(b'\n', &mut line).await? > 0 {
-        match repaired(&line) {
+        match checked_json_line(&line) {
             Ok(text) => {
                 lines.write_all(text.as_bytes()).await?;
                 lines.write_all(b"\n").await?;
@@ -60,9 +60,10 @@ async fn read(
     Ok(())
 }
 
-/// Returns the text of a line, or the answer if it is not JSON.
-fn repaired(line: &[u8]) -> Result<String, Vec<u8>> {
-    let text = match received_text::decode(line, "") {
+/// Decodes a line and repairs its surrogates. Fails with the line to answer if it is not JSON.
+fn checked_json_line(line: &[u8]) -> Result<String, Vec<u8>> {
+    let content_type = "";
+    let text = match received_text::decode(line, content_type) {
         Ok(text) => text.into_owned(),
         Err(_) => String::from_utf8_lossy(line).into_owned(),
     };

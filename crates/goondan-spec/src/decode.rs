@@ -11,6 +11,7 @@ use serde_json::Number;
 use crate::JsonObject;
 use crate::diagnostic::{Code, Diagnostic, SourcePosition};
 use crate::diagnostic_sink::DiagnosticSink;
+use crate::field_advice::{self, FieldAdvice};
 use crate::fix::Fix;
 use crate::node::{MapEntry, NodeContent, YamlNode, to_object};
 use crate::text::{alternatives, closest, excerpt, list};
@@ -114,7 +115,19 @@ impl<'n> FieldReader<'n> {
                 diagnostic.suggest("begin each item with `- `")
             }
             NodeContent::Text(text) if expected == "a map" => {
-                diagnostic.suggest(map_suggestion(text))
+                match field_advice::only_field(&self.path, text) {
+                    Some(line) => {
+                        let diagnostic = diagnostic.suggest(line.suggestion);
+                        match line.value {
+                            Some(value) => diagnostic.fix(guard_permission_fix(
+                                Fix::replace_raw(self.node.at, &value),
+                                &self.path,
+                            )),
+                            None => diagnostic,
+                        }
+                    }
+                    None => diagnostic.suggest(map_suggestion(text)),
+                }
             }
             NodeContent::Text(_) if matches!(expected, "a number" | "an integer") => {
                 diagnostic.suggest("write a number, without quotes and without a unit")
@@ -361,6 +374,17 @@ pub(crate) struct MapReader<'n> {
 }
 
 impl<'n> MapReader<'n> {
+    /// Returns the reader of a map without fields, in place of `field`.
+    pub(crate) fn empty(field: &FieldReader<'n>) -> Self {
+        MapReader {
+            entries: &[],
+            at: field.at(),
+            map_at: field.node.at,
+            path: field.path.clone(),
+            asked: Vec::new(),
+        }
+    }
+
     /// Returns whether the key is present, even without a value.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.entries.iter().any(|entry| entry.key == name)
@@ -475,6 +499,19 @@ impl<'n> MapReader<'n> {
             );
             let diagnostic = diagnostic.at(entry.key_at).field(path);
             let near = || closest(&entry.key, &self.asked);
+            let kind = findings.resource.as_ref().map(|resource| resource.kind);
+            let elsewhere = kind
+                .filter(|_| advice(&entry.key).is_none())
+                .and_then(|kind| field_advice::advice(kind, &self.path, &self.asked, entry));
+            if let Some(FieldAdvice { suggestion, fix }) = elsewhere {
+                let diagnostic = diagnostic.suggest(suggestion);
+                let fix = fix.filter(|(field, _)| !self.has(field));
+                findings.add(match fix {
+                    Some((_, fix)) => diagnostic.fix(guard_permission_fix(fix, &self.path)),
+                    None => diagnostic,
+                });
+                continue;
+            }
             let (near, remark) = match advice(&entry.key) {
                 Some(KeyAdvice::Rename(name)) => (Some(name), None),
                 Some(KeyAdvice::Move(remark)) => (None, Some(remark.to_owned())),

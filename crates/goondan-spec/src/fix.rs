@@ -49,20 +49,25 @@ impl Fix {
         }
     }
 
+    /// Replaces the value or key at `at` with `text`, which is YAML.
+    pub(crate) fn replace_raw(at: SourcePosition, text: &str) -> Self {
+        let edit = ByteEdit {
+            start: at.start,
+            end: at.end,
+            text: text.to_owned(),
+        };
+        Fix {
+            title: format!("Change to `{text}`"),
+            edits: vec![edit],
+            certain: true,
+        }
+    }
+
     /// Creates the fix that puts a value in quotes.
     pub(crate) fn quote(at: SourcePosition) -> Self {
         Fix {
             title: "Put it in quotes".to_owned(),
             edits: vec![insert(at.start, "\""), insert(at.end, "\"")],
-            certain: true,
-        }
-    }
-
-    /// Inserts `text` before the value at `at`.
-    pub(crate) fn before(at: SourcePosition, text: &str) -> Self {
-        Fix {
-            title: format!("Put `{}` before it", text.trim_end()),
-            edits: vec![insert(at.start, text)],
             certain: true,
         }
     }

@@ -27,6 +27,7 @@ mod document_split;
 mod entry;
 pub mod env_files;
 mod envelope;
+mod field_advice;
 pub mod files;
 pub mod fix;
 mod imports;

@@ -8,7 +8,6 @@ use crate::decode::{FieldReader, MapReader};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::diagnostic_sink::DiagnosticSink;
 use crate::envelope::{check_name, repaired};
-use crate::fix::Fix;
 use crate::index::{ResourceIndex, UnresolvedReference};
 use crate::meta::{API_VERSION, Kind, ObjectRef, ResourceId};
 use crate::text::{alternatives, closest, excerpt, list};
@@ -25,6 +24,13 @@ pub(crate) fn resolve(
     from: Option<&str>,
     findings: &mut DiagnosticSink,
 ) -> Option<ResourceId> {
+    // `{ref: Kind/name}`, as in lists of references.
+    if let (Some(inner), None) = (field.child("ref"), field.child("kind")) {
+        let mut fields = field.fields(findings)?;
+        fields.optional("ref");
+        fields.finish(findings);
+        return resolve(&inner, expected, index, from, findings);
+    }
     let reference = read(field, expected, findings)?;
     match index.resolve(&reference, from) {
         Ok(id) => {
@@ -49,28 +55,22 @@ fn record_link(
 ) {
     match field.child("name") {
         Some(name) => findings.note_link(&name, 0, id),
-        None => findings.note_link(field, reference.kind.as_str().len() + 1, id),
+        None => {
+            let is_bare = field.node.text() == Some(reference.name.as_str());
+            let prefix = reference.kind.as_str().len() + 1;
+            findings.note_link(field, if is_bare { 0 } else { prefix }, id);
+        }
     }
 }
 
-/// Reads an item of a reference list: `{ref: …}`, plus any further fields that the caller reads.
+/// Reads an item of a reference list: a reference as text, or `{ref: …}`, plus any further fields
+/// that the caller reads.
 pub(crate) fn resolve_item<'n>(
     field: &FieldReader<'n>,
     findings: &mut DiagnosticSink,
 ) -> Option<(MapReader<'n>, FieldReader<'n>)> {
-    if let Some(text) = field.node.text() {
-        let message = format!(
-            "`{}` must be a map with `ref`, but is a string.",
-            field.path
-        );
-        let suggestion = format!("write `- ref: {}`", excerpt(text, 100));
-        findings.add(
-            field
-                .problem(Code::INVALID_REF, message)
-                .suggest(suggestion)
-                .fix(Fix::before(field.node.at, "ref: ")),
-        );
-        return None;
+    if field.node.text().is_some() {
+        return Some((MapReader::empty(field), field.clone()));
     }
     let mut fields = field.fields(findings)?;
     let reference = fields.optional("ref");
@@ -156,23 +156,18 @@ fn split(
         Some((kind, name)) if !kind.is_empty() && !name.is_empty() && !name.contains('/') => {
             Some((None, kind.to_owned(), name.to_owned()))
         }
+        // Each field expects one kind, so the name is sufficient.
+        None if !text.trim().is_empty() => {
+            Some((None, expected.as_str().to_owned(), text.to_owned()))
+        }
         _ => {
             let shown = excerpt(text, 100);
             let message = format!(
                 "`{}` is `{shown}`, but a reference has the form `Kind/name`.",
                 field.path
             );
-            let suggestion = match text.contains('/') || text.is_empty() {
-                true => format!("write `{expected}/name`"),
-                false => format!("write `{expected}/{shown}`"),
-            };
-            let problem = field
-                .problem(Code::INVALID_REF, message)
-                .suggest(suggestion);
-            findings.add(match text.contains('/') || text.is_empty() {
-                true => problem,
-                false => field.instead(problem, &format!("{expected}/{text}")),
-            });
+            let problem = field.problem(Code::INVALID_REF, message);
+            findings.add(problem.suggest(format!("write `{expected}/name`")));
             None
         }
     }
@@ -281,7 +276,7 @@ fn unread_files(reference: &ObjectRef, index: &ResourceIndex) -> String {
     }
     let verb = if files.len() == 1 { "is" } else { "are" };
     format!(
-        " {} {verb} not read: resource files are directly in a directory such as `{}s`.",
+        " {} {verb} not read: gdn reads resource files only directly in a directory such as `{}s`.",
         list(&files, MAX_LISTED_FILES),
         reference.kind.as_str().to_ascii_lowercase()
     )
@@ -340,8 +335,8 @@ fn repaired_name(name: &str, kind: Kind) -> Cow<'_, str> {
 #[schemars(rename = "ObjectRef")]
 #[expect(dead_code, reason = "read only by the schema generator")]
 pub(crate) enum RefShape {
-    /// Short form, `Kind/name`.
-    Short(#[schemars(regex(pattern = "^[A-Z][A-Za-z]*/[^/]+$"))] String),
+    /// Short form, `Kind/name` or `name`.
+    Short(#[schemars(regex(pattern = "^([A-Z][A-Za-z]*/)?[^/]+$"))] String),
     /// Long form, which can name a package.
     Full(FullRefShape),
 }
@@ -363,10 +358,21 @@ pub(crate) struct FullRefShape {
 
 /// Item of a list of references.
 #[derive(JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(untagged)]
 #[schemars(rename = "ObjectRefItem")]
 #[expect(dead_code, reason = "read only by the schema generator")]
-pub(crate) struct RefItemShape {
+pub(crate) enum RefItemShape {
+    /// Short form, `Kind/name` or `name`.
+    Short(#[schemars(regex(pattern = "^([A-Z][A-Za-z]*/)?[^/]+$"))] String),
+    /// Map with the reference.
+    Item(RefFieldShape),
+}
+
+#[derive(JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "ObjectRefField")]
+#[expect(dead_code, reason = "read only by the schema generator")]
+pub(crate) struct RefFieldShape {
     /// The resource.
     r#ref: RefShape,
 }

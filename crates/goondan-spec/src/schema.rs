@@ -132,8 +132,8 @@ fn metadata(kind: Kind) -> Value {
             "name": { "type": "string", "pattern": pattern, "description": name },
             "labels": texts("Short strings by name, for sorting resources. `gdn` does not use \
                 them."),
-            "annotations": texts("Strings by name, for people and other programs. MCP clients \
-                see an Agent's `description`."),
+            "annotations": texts("Strings by name, for people and other programs. An Agent's \
+                `description` here counts if `spec.description` is absent."),
         },
     })
 }

@@ -542,7 +542,10 @@ impl<'a> SnapshotBuilder<'a> {
             (AgentPart::Extensions, extensions.finish()),
             (
                 AgentPart::Settings,
-                FingerprintHasher::default().and(&settings).finish(),
+                FingerprintHasher::default()
+                    .and(&settings)
+                    .and(&spec.description)
+                    .finish(),
             ),
         ])
     }

@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use crate::decode::FieldReader;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::diagnostic_sink::{DiagnosticSink, ValueOrigin};
+use crate::fix::Fix;
 use crate::node::{NodeContent, YamlNode};
 use crate::value::{Secret, TextOrSource, ValueSource};
 
@@ -137,6 +138,38 @@ fn read_text(entry: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<T
 pub(crate) fn read(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<ValueSource> {
     redact_in_diagnostics(field.node, findings);
     let source = read_source(field, findings)?;
+    Some(recorded(source, field, findings))
+}
+
+/// Reads a setting that is no secret: plain text, a number or a boolean, or a value source.
+/// Diagnostics show the value if the setting is `known`.
+pub(crate) fn read_setting(
+    field: &FieldReader<'_>,
+    known: bool,
+    findings: &mut DiagnosticSink,
+) -> Option<ValueSource> {
+    if !known {
+        redact_in_diagnostics(field.node, findings);
+    }
+    let plain = match &field.node.content {
+        NodeContent::Text(text) => Some(text.to_string()),
+        NodeContent::Number(number) => Some(number.to_string()),
+        NodeContent::Bool(truth) => Some(truth.to_string()),
+        NodeContent::Map(_) | NodeContent::List(_) | NodeContent::Null => None,
+    };
+    let source = match plain.filter(|text| variable_in(text).is_none()) {
+        Some(text) => ValueSource::Value(Secret::new(&text)),
+        None => read_source(field, findings)?,
+    };
+    Some(recorded(source, field, findings))
+}
+
+/// Records the position of a value source.
+fn recorded(
+    source: ValueSource,
+    field: &FieldReader<'_>,
+    findings: &mut DiagnosticSink,
+) -> ValueSource {
     if let Some(resource) = findings.resource.clone() {
         findings.values.push(ValueOrigin {
             resource,
@@ -147,7 +180,24 @@ pub(crate) fn read(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Op
             source: source.clone(),
         });
     }
-    Some(source)
+    source
+}
+
+/// Returns the variable of text such as `${NAME}`, `$NAME` or `{{ env.NAME }}`, which other programs
+/// replace.
+fn variable_in(text: &str) -> Option<&str> {
+    let text = text.trim();
+    let name = text
+        .strip_prefix("${")
+        .and_then(|rest| rest.strip_suffix('}'))
+        .or_else(|| text.strip_prefix('$'))
+        .or_else(|| text.strip_prefix("{{")?.strip_suffix("}}"))?;
+    let name = name
+        .trim()
+        .trim_start_matches("env.")
+        .trim_start_matches("env:");
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    (!name.is_empty() && name.chars().all(is_name)).then_some(name)
 }
 
 /// Marks all values below `node` as secrets, so that no diagnostic shows them: a misplaced value
@@ -178,10 +228,17 @@ fn read_source(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option
             field.path,
             field.node.what()
         );
-        findings
-            .add(wrong(field, message).suggest(
-                "write `{valueFrom: {env: NAME}}`, or `{value: …}` if it is not a secret",
-            ));
+        let diagnostic = wrong(field, message);
+        findings.add(match field.node.text().and_then(variable_in) {
+            Some(name) => {
+                let source = format!("{{valueFrom: {{env: {name}}}}}");
+                diagnostic
+                    .suggest(format!("write `{source}`"))
+                    .fix(Fix::replace_raw(field.node.at, &source))
+            }
+            None => diagnostic
+                .suggest("write `{valueFrom: {env: NAME}}`, or `{value: …}` if it is not a secret"),
+        });
         return None;
     }
     let mut fields = field.fields(findings)?;

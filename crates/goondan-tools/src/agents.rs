@@ -253,7 +253,7 @@ impl ToolOperation for ListAgents {
 
     async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
         let catalog = ctx.runtime.catalog().await?;
-        let output = json!({
+        let mut output = json!({
             "swarmName": catalog.swarm_name,
             "entryAgent": catalog.entry_agent,
             "selfAgent": catalog.self_agent,
@@ -262,6 +262,9 @@ impl ToolOperation for ListAgents {
             "availableAgents": catalog.available_agents,
             "callableAgents": catalog.callable_agents,
         });
+        if !catalog.descriptions.is_empty() {
+            output["descriptions"] = json!(catalog.descriptions);
+        }
         Ok(titled("Looked up the agents", output))
     }
 }

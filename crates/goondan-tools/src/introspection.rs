@@ -40,13 +40,17 @@ impl ToolOperation for AgentsList {
             .available_agents
             .iter()
             .map(|name| {
-                json!({
+                let mut agent = json!({
                     "name": name,
                     "self": *name == catalog.self_agent,
                     "entry": *name == catalog.entry_agent,
                     "callable": catalog.callable_agents.contains(name),
                     "instances": instances.iter().filter(|instance| instance.target == *name).count(),
-                })
+                });
+                if let Some(description) = catalog.descriptions.get(name) {
+                    agent["description"] = json!(description);
+                }
+                agent
             })
             .collect();
         let output = json!({

@@ -92,6 +92,7 @@ async fn show_remote_studio(
     let mut relay = std::pin::pin!(relay(listener, remote.client.address().clone()));
     loop {
         tokio::select! {
+            // The relay never ends by itself.
             () = &mut relay => {}
             event = events.next() => if !matches!(event, Ok(Some(_))) {
                 return output.note("The process that ran the swarm has ended.");
@@ -123,7 +124,7 @@ async fn print_remote_studio(
         return output.json_line(&line);
     }
     output.note(&format!(
-        "Another process runs the swarm {}. Press Ctrl-C to close its studio:",
+        "Another process runs the swarm {}. Its studio is at this address until you press Ctrl-C:",
         untrusted_text::line(&remote.swarm.name)
     ))?;
     print_studio_url(&page, opens.then(|| &*remote.workspace().dir), output)

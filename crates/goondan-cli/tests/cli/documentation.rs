@@ -228,7 +228,7 @@ fn the_examples_of_the_reference_are_a_valid_project() {
         .collect();
     // Nobody has the keys of its models and connections.
     assert!(
-        !codes.is_empty() && codes.iter().all(|code| *code == "W_CONFIG_NOT_READY"),
+        !codes.is_empty() && codes.iter().all(|code| *code == "E_CONFIG_ENV_MISSING"),
         "{report:#}"
     );
 }

@@ -129,7 +129,7 @@ fn a_key_that_is_missing_is_a_warning_until_it_is_needed() {
     let outcome = sandbox.gdn(&["validate", "p", "--format", "short"]);
     assert_eq!(outcome.code, 0);
     assert!(
-        outcome.stdout.contains("W_CONFIG_NOT_READY") && outcome.stdout.contains("NOBODYS_KEY"),
+        outcome.stdout.contains("E_CONFIG_ENV_MISSING") && outcome.stdout.contains("NOBODYS_KEY"),
         "{}",
         outcome.stdout
     );
@@ -149,6 +149,72 @@ fn a_key_that_is_missing_is_a_warning_until_it_is_needed() {
         without(&["doctor", "p"])
             .stdout
             .contains("Model/m has no key")
+    );
+}
+
+#[test]
+fn a_project_without_a_swarm_is_refused_and_files_that_are_not_read_are_named() {
+    let sandbox = with_tools("{provider: scripted, model: x}", &[], "");
+    let text = std::fs::read_to_string(sandbox.dir().join("p/goondan.yaml")).unwrap();
+    let whole = sandbox.gdn(&["validate", "p"]);
+    assert!(
+        whole
+            .stdout
+            .starts_with("No problems: 1 model, 1 agent, 1 swarm in 1 file.\n"),
+        "{whole:?}"
+    );
+    let (before, swarm) = text.split_at(
+        text.find("---\napiVersion: goondan.ai/v1\nkind: Swarm")
+            .unwrap(),
+    );
+    sandbox.write("p/goondan.yaml", before);
+    sandbox.write("p/team.yaml", swarm);
+    let outcome = sandbox.gdn(&["validate", "p", "--format", "short"]);
+    assert_eq!(outcome.code, 4, "{outcome:?}");
+    assert!(outcome.stdout.contains("E_CONFIG_NO_SWARM"), "{outcome:?}");
+    assert!(
+        outcome.stdout.contains("W_CONFIG_UNREAD_FILE"),
+        "{outcome:?}"
+    );
+    let run = sandbox.gdn(&["run", "p", "--input", "x"]);
+    assert!(run.stderr.contains("E_CONFIG_NO_SWARM"), "{run:?}");
+}
+
+#[test]
+fn an_untrusted_project_is_told_that_its_variables_are_not_read() {
+    let sandbox = with_tools(
+        "{provider: openai, model: x, apiKey: {valueFrom: {env: NOBODYS_KEY}}}",
+        &[],
+        "",
+    );
+    sandbox.write("p/.env", "NOBODYS_KEY=a-long-key\n");
+    let untrusted = sandbox.finished(sandbox.stranger(&["validate", "p"]));
+    assert!(
+        untrusted
+            .stdout
+            .contains("`.env` is only read in a trusted project"),
+        "{untrusted:?}"
+    );
+    let trusted = sandbox.gdn(&["validate", "p"]);
+    assert!(!trusted.stdout.contains("NOBODYS_KEY"), "{trusted:?}");
+}
+
+#[test]
+fn a_server_without_its_variable_costs_only_its_own_tools() {
+    let tool = "---\napiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {name: remote}\n\
+                spec: {mcp: {command: nothing, env: {KEY: {valueFrom: {env: NOBODYS_KEY}}}}}\n";
+    let sandbox = with_tools("{provider: scripted, model: x}", &["remote"], tool);
+    let told = sandbox.gdn(&["validate", "p", "--format", "short"]);
+    assert_eq!(told.code, 0, "{told:?}");
+    assert!(
+        told.stdout.contains("W_MCP_CATALOG") && told.stdout.contains("NOBODYS_KEY"),
+        "{told:?}"
+    );
+    let run = sandbox.gdn(&["run", "p", "--input", "hi"]);
+    assert_eq!(run.code, 0, "{run:?}");
+    assert!(
+        run.stderr.contains("do not have the tools of Tool/remote"),
+        "{run:?}"
     );
 }
 
@@ -195,7 +261,7 @@ fn a_value_that_a_connection_lacks_is_a_warning_until_it_is_needed() {
     let told = sandbox.gdn(&["validate", "p", "--format", "short"]);
     assert_eq!(told.code, 0, "{told:?}");
     assert!(
-        told.stdout.contains("W_CONFIG_NOT_READY") && told.stdout.contains("NOBODYS_SECRET"),
+        told.stdout.contains("E_CONFIG_ENV_MISSING") && told.stdout.contains("NOBODYS_SECRET"),
         "{told:?}"
     );
     assert!(

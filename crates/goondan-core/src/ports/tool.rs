@@ -1,6 +1,6 @@
 //! Port for tools: a handler, its context, and a result that is always a value.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -521,4 +521,7 @@ pub struct AgentCatalog {
     pub available_agents: Vec<String>,
     /// All agents except the caller.
     pub callable_agents: Vec<String>,
+    /// Purposes of the agents that state one, by name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub descriptions: BTreeMap<String, String>,
 }

@@ -408,6 +408,7 @@ impl AgentToolRuntime for Heard {
             self_agent: "assistant".to_owned(),
             available_agents: vec!["assistant".to_owned(), "writer".to_owned()],
             callable_agents: vec!["writer".to_owned()],
+            descriptions: Default::default(),
         })
     }
 }

@@ -87,7 +87,13 @@ fn text(config: &ContextMessageConfig, facts: &SegmentFacts<'_>) -> String {
 fn catalog(agents: &AgentCatalog, instruction: &str) -> String {
     let callable = match agents.callable_agents.as_slice() {
         [] => "none".to_owned(),
-        names => names.join(", "),
+        names => {
+            let described = |name: &String| match agents.descriptions.get(name) {
+                Some(description) => format!("{name} ({})", description.trim()),
+                None => name.clone(),
+            };
+            names.iter().map(described).collect::<Vec<_>>().join(", ")
+        }
     };
     let mut lines = vec![
         ("swarm", agents.swarm_name.clone()),
@@ -279,6 +285,7 @@ mod tests {
             self_agent: "worker".to_owned(),
             available_agents: vec!["boss".to_owned(), "worker".to_owned()],
             callable_agents: vec!["boss".to_owned()],
+            descriptions: Default::default(),
         };
         text(
             config,

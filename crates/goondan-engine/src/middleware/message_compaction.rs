@@ -351,7 +351,8 @@ impl Middleware for MessageCompaction {
         let characters = size(context.turn()).characters;
         let outcome = next.run(context).await?;
         if let Some(usage) = outcome.usage {
-            // After a compaction inside of the step, the next usage corrects the figure.
+            // The tokens of the request beyond its messages. After a compaction inside of the step,
+            // the difference is wrong until the next step.
             let note = context.turn().note::<RequestOverhead>();
             note.0 = Some(to_tokens(usage.prompt_tokens) - tokens(characters));
         }

@@ -14,7 +14,7 @@ use crate::tooling::registry::{RegisteredTool, ToolCatalog, ToolRegistry};
 pub struct AgentPlan {
     /// Name of the Agent resource.
     pub name: String,
-    /// Purpose of the agent, from the annotation `description`.
+    /// Purpose of the agent, for other agents, clients and people.
     pub description: Option<String>,
     /// System prompt.
     pub system: Option<String>,

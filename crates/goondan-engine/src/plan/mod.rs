@@ -2,6 +2,7 @@
 //! resolves prompts.
 
 mod agent;
+mod call_targets;
 mod problems;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -161,6 +162,11 @@ impl Generation {
                 .cloned()
                 .collect(),
             available_agents: available,
+            descriptions: self
+                .agents
+                .values()
+                .filter_map(|agent| Some((agent.name.clone(), agent.description.clone()?)))
+                .collect(),
         }
     }
 }
@@ -205,6 +211,7 @@ pub async fn plan(
         ports,
         environment,
         serving,
+        purposes: call_targets::Purposes::of(bundle, swarm),
         tools: HashMap::new(),
         models,
         problems,
@@ -244,6 +251,17 @@ pub async fn plan(
     })
 }
 
+/// Returns the purpose of an agent: its `description`, else the annotation of that name.
+fn description_of(agent: &Resource<Agent>) -> Option<&str> {
+    let annotation = || agent.annotations.get("description");
+    agent
+        .spec
+        .description
+        .as_ref()
+        .or_else(annotation)
+        .map(String::as_str)
+}
+
 /// Returns the absolute path of the project directory.
 fn project(bundle: &Bundle) -> PathBuf {
     std::path::absolute(bundle.root()).unwrap_or_else(|_| bundle.root().to_owned())
@@ -254,6 +272,7 @@ struct GenerationPlanner<'a> {
     ports: &'a PlanPorts,
     environment: &'a Environment,
     serving: Option<ServingGeneration<'a>>,
+    purposes: call_targets::Purposes,
     models: BTreeMap<ResourceId, Result<ModelPlan, ModelError>>,
     /// Contains an empty plan for a tool that failed to open, so that the error is reported once.
     tools: HashMap<ResourceId, ToolPlan>,
@@ -265,6 +284,7 @@ impl GenerationPlanner<'_> {
     async fn agent(&mut self, agent: &Resource<Agent>) -> Option<AgentPlan> {
         let models = self.models_of(agent);
         let mut registry = self.registry(&agent.spec.tools).await;
+        call_targets::describe(&mut registry, &self.purposes);
         self.offer_skills(agent, &mut registry);
         let serving = self
             .serving
@@ -283,7 +303,7 @@ impl GenerationPlanner<'_> {
         extensions.tools().for_each(|tool| registry.register(tool));
         Some(AgentPlan {
             name: agent.id.name.clone(),
-            description: agent.annotations.get("description").cloned(),
+            description: description_of(agent).map(str::to_owned),
             system: agent.spec.system(),
             instructions: agent
                 .spec

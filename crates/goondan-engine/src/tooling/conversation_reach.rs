@@ -15,7 +15,8 @@ use super::agents::AgentCalls;
 const KEY_ARGUMENT: &str = "instanceKey";
 const ID_ARGUMENT: &str = "session_id";
 
-/// Longest searched chain of conversations that started each other.
+/// Maximum number of ancestors of a conversation that are searched: the one that started it, the one
+/// that started that one, and so on.
 const MAX_OWNERS: usize = 64;
 
 impl AgentCalls {

@@ -115,6 +115,7 @@ impl LiveOutput {
             reader.add(&text, |line| complete.push(line));
             complete.into_iter().for_each(|line| self.keep(line));
         }
+        // No later output has to wait.
         self.take(DateTime::<Utc>::MIN_UTC)
     }
 

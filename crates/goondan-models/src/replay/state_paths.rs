@@ -37,7 +37,7 @@ fn neutral_value(value: Value) -> Value {
     }
 }
 
-/// Replaces the workspace paths in `text`: an absolute path up to the id of the workspace.
+/// Replaces each absolute path up to and including a workspace id by a fixed text.
 fn neutral_text(text: &str) -> String {
     let mut neutral = String::new();
     let mut rest = text;

@@ -5,9 +5,8 @@ use super::yaml;
 codes! {
     /// A reference has the wrong form, or names the wrong kind.
     INVALID_REF = "E_CONFIG_INVALID_REF" {
-        why: "A reference has a form other than `Kind/name` or `{kind, name, package}`, names an \
-            invalid kind, or is \
-              in a list without `ref`.",
+        why: "A reference has a form other than `name`, `Kind/name` or `{kind, name, package}`, or \
+            names an invalid kind.",
         example: yaml(
             "\
 apiVersion: goondan.ai/v1
@@ -15,7 +14,7 @@ kind: Agent
 metadata: {name: writer}
 spec:
   modelConfig: {modelRef: Model/main}
-  tools: [Tool/bash]
+  tools: [Tol/bash]
 ",
             "\
 apiVersion: goondan.ai/v1
@@ -26,8 +25,8 @@ spec:
   tools: [{ref: Tool/bash}]
 ",
         ),
-        next: "In lists, write `- ref: Kind/name`. Elsewhere, write the reference itself: \
-            `modelRef: Model/name`.",
+        next: "Write `Kind/name` or the name: `modelRef: Model/name`. In lists, write `- ref: \
+            Kind/name`, with further fields below it.",
     }
     /// A reference names a resource that does not exist.
     REF_NOT_FOUND = "E_CONFIG_REF_NOT_FOUND" {

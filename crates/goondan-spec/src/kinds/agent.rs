@@ -23,6 +23,8 @@ use crate::{JsonObject, ResourceId};
 /// Prompt, model, tools and policy of an agent.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Agent {
+    /// Purpose of the agent, for other agents, clients and people.
+    pub description: Option<String>,
     /// Model that is called first.
     pub model: ResourceId,
     /// Models to call, in this order, after `model` fails.
@@ -128,9 +130,15 @@ pub(crate) fn decode(
     findings: &mut DiagnosticSink,
 ) -> Option<Agent> {
     let mut fields = spec.fields(findings)?;
-    let config = fields
-        .required("modelConfig", findings)
-        .and_then(|field| model_config::read(&field, scope, findings));
+    // A model in another field has its own error.
+    let config_field = match fields.has("model") || fields.has("modelRef") {
+        true => fields.optional("modelConfig"),
+        false => fields.required("modelConfig", findings),
+    };
+    let description = fields
+        .optional("description")
+        .map(|field| field.text(findings));
+    let config = config_field.and_then(|field| model_config::read(&field, scope, findings));
     let workdir = fields
         .optional("workdir")
         .map_or(Some(AgentWorkdir::Instance), |field| {
@@ -179,6 +187,9 @@ pub(crate) fn decode(
     }
     let (prompt, instructions) = prompt.unwrap_or(Some((None, None)))?;
     Some(Agent {
+        description: description
+            .map_or(Some(None), |text| text.map(Some))?
+            .map(str::to_owned),
         model,
         fallbacks,
         params,
@@ -517,6 +528,10 @@ fn check_capability(
 #[schemars(rename = "Agent")]
 #[expect(dead_code, reason = "read only by the schema generator")]
 pub(crate) struct AgentSpec {
+    /// The purpose of the agent, in one or two sentences. Other agents see it when they choose an
+    /// agent to call, and so do MCP and A2A clients.
+    #[schemars(length(min = 1))]
+    description: Option<String>,
     /// The model that the agent uses, and its sampling settings.
     model_config: ModelConfigShape,
     /// The system prompt.
@@ -573,11 +588,25 @@ pub(crate) struct PromptShape {
     instructions: Option<Vec<String>>,
 }
 
+/// A Tool that the agent uses.
 #[derive(JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(untagged)]
 #[schemars(rename = "ToolUse")]
 #[expect(dead_code, reason = "read only by the schema generator")]
-pub(crate) struct ToolUseShape {
+pub(crate) enum ToolUseShape {
+    /// Short form, `Tool/name` or `name`.
+    Short(
+        #[schemars(regex(pattern = "^(Tool/)?[^/]+$"), extend("x-goondan-names" = "Tool"))] String,
+    ),
+    /// Map with the reference.
+    Item(ToolUseFieldsShape),
+}
+
+#[derive(JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "ToolUseFields")]
+#[expect(dead_code, reason = "read only by the schema generator")]
+pub(crate) struct ToolUseFieldsShape {
     /// The Tool.
     #[schemars(extend("x-goondan-names" = "Tool"))]
     r#ref: RefShape,
@@ -590,11 +619,26 @@ pub(crate) struct ToolUseShape {
     defer: Option<bool>,
 }
 
+/// An Extension that the agent uses.
 #[derive(JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(untagged)]
 #[schemars(rename = "ExtensionUse")]
 #[expect(dead_code, reason = "read only by the schema generator")]
-pub(crate) struct ExtensionUseShape {
+pub(crate) enum ExtensionUseShape {
+    /// Short form, `Extension/name` or `name`.
+    Short(
+        #[schemars(regex(pattern = "^(Extension/)?[^/]+$"), extend("x-goondan-names" = "Extension"))]
+         String,
+    ),
+    /// Map with the reference.
+    Item(ExtensionUseFieldsShape),
+}
+
+#[derive(JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "ExtensionUseFields")]
+#[expect(dead_code, reason = "read only by the schema generator")]
+pub(crate) struct ExtensionUseFieldsShape {
     /// The Extension.
     #[schemars(extend("x-goondan-names" = "Extension"))]
     r#ref: RefShape,

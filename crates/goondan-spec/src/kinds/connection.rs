@@ -13,7 +13,7 @@ use crate::diagnostic_sink::DiagnosticSink;
 use crate::meta::Kind;
 use crate::references::RefShape;
 use crate::text::{alternatives, closest};
-use crate::value_source::{self, ValueSourceShape};
+use crate::value_source::{self, TextOrSourceShape, ValueSourceShape};
 use crate::{ResourceId, ValueSource};
 
 /// Configured connector, with routes into a swarm.
@@ -175,22 +175,28 @@ fn read_settings(
     known: Option<&[ConnectorSetting]>,
     reply: Option<Option<ReplyMode>>,
 ) -> Option<BTreeMap<String, ValueSource>> {
-    let mut map = BTreeMap::new();
+    let (mut map, mut wrong) = (BTreeMap::new(), Vec::new());
     let field = fields.optional(name);
     for entry in field
         .as_ref()
         .map_or_else(|| Some(Vec::new()), |field| field.entries(findings))?
     {
-        let Some(source) = value_source::read(&entry, findings) else {
+        let setting = known
+            .into_iter()
+            .flatten()
+            .find(|setting| setting.matches_key(entry.key));
+        let source = match name {
+            "config" => value_source::read_setting(&entry, setting.is_some(), findings),
+            _ => value_source::read(&entry, findings),
+        };
+        let Some(source) = source else {
+            // The wrong value is reported, so that its setting is not also missing.
+            wrong.extend(setting.map(|setting| setting.name));
             continue;
         };
         if let Some(known) = known {
             check_value(&entry, &source, known, findings);
         }
-        let setting = known
-            .into_iter()
-            .flatten()
-            .find(|setting| setting.matches_key(entry.key));
         let name = setting.map_or(entry.key, |setting| setting.name);
         if map.insert(name.to_owned(), source).is_some() {
             findings.add(entry.invalid(format!(
@@ -208,6 +214,7 @@ fn read_settings(
     let is_missing = |setting: &&ConnectorSetting| {
         setting.variable.is_none()
             && !map.contains_key(setting.name)
+            && !wrong.contains(&setting.name)
             && setting.unless.is_none_or(|other| !map.contains_key(other))
     };
     for missing in known
@@ -262,7 +269,7 @@ fn missing_value(at: &FieldReader<'_>, map: &str, setting: &ConnectorSetting) ->
             )
         }
         ("secrets", _) => format!("add `{name}: {{valueFrom: {{env: {variable}}}}}` to `secrets`"),
-        _ => format!("add `{name}: {{value: …}}` to `{map}`"),
+        _ => format!("add `{name}: …` to `{map}`"),
     })
 }
 
@@ -287,7 +294,7 @@ pub(crate) struct ConnectionSpec {
     #[schemars(extend("x-goondan-names" = "Swarm"))]
     swarm_ref: Option<RefShape>,
     /// Settings for the connector, by name.
-    config: Option<BTreeMap<String, ValueSourceShape>>,
+    config: Option<BTreeMap<String, TextOrSourceShape>>,
     /// Secrets for the connector, by name.
     secrets: Option<BTreeMap<String, ValueSourceShape>>,
     /// The routes of events to agents. Without it, every event goes to the entry agent.

@@ -44,7 +44,7 @@ pub(super) fn read(policy: &mut MapReader<'_>, findings: &mut DiagnosticSink) ->
                         "`{}` must be 0 or at least 2, but is 1.",
                         limit.path
                     ))
-                    .suggest("write `0` to allow repetitions"),
+                    .suggest("write `0` to turn this limit off"),
             ),
             number => repetition.limit = number.unwrap_or(repetition.limit),
         }

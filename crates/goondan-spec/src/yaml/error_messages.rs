@@ -61,9 +61,15 @@ pub(super) fn flow_is_not_indented() -> YamlError {
 
 /// Creates the error for a key that occurs twice.
 pub(super) fn duplicate_key(key: &str) -> YamlError {
+    let suggestion = match key {
+        "apiVersion" | "kind" | "metadata" => {
+            "put a line `---` before this document, or keep one of the two keys"
+        }
+        _ => "keep one of the two",
+    };
     error(
         format!("The key `{key}` appears twice in the same map."),
-        Some("keep one of the two"),
+        Some(suggestion),
     )
 }
 
@@ -79,7 +85,7 @@ pub(super) fn key_is_empty() -> YamlError {
 pub(super) fn key_is_no_text() -> YamlError {
     error(
         "A key must be a string, but this key is a list or a map.",
-        None,
+        Some("put the text in quotes: `{` begins a map and `[` a list"),
     )
 }
 
@@ -126,8 +132,8 @@ const SYNTAX_ERRORS: &[(&str, &str, &str)] = &[
     (
         "mapping values are not allowed",
         "A `:` is not allowed here, because no key is possible.",
-        "check the indentation of this line, put a space after the `:` of the line above, or \
-        quote text that contains `: `",
+        "put text that contains `: ` in quotes; else check the indentation of this line, or put a \
+        space after the `:` of the line above",
     ),
     (
         "illegal placement of ':'",

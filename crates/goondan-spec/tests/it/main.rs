@@ -9,6 +9,7 @@ mod connections;
 mod documentation;
 #[cfg(unix)]
 mod file_system;
+mod habits;
 mod loading;
 mod packages;
 mod properties;

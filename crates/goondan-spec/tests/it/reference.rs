@@ -171,7 +171,7 @@ fn page() -> String {
         table(&mut page, &spec(kind));
         write!(page, "\nExample:\n\n```yaml\n{}```\n", example(kind)).unwrap();
     }
-    page.push_str("\n## References\n\nA reference names another resource. The short form is the string `Kind/name`, such as `Model/main`. The long form is a map:\n");
+    page.push_str("\n## References\n\nA reference names another resource. The short form is the string `Kind/name`, such as `Model/main`, or only the name. Lists of references also take a map with `ref`. The long form is a map:\n");
     table(&mut page, &shared("ObjectRef"));
     page.push_str("\n## Value sources\n\nA value source is a map with either `value` or `valueFrom`. `valueFrom` has either `env` or `secretRef`. [Secrets](secrets.md) explains where `gdn` looks up secrets.\n");
     table(&mut page, &shared("ValueSource"));

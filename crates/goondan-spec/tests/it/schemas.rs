@@ -167,7 +167,7 @@ fn what_one_refuses_the_other_refuses() {
         ),
         (
             "Agent",
-            "{modelConfig: {modelRef: Model/m}, tools: [Tool/fs]}",
+            "{modelConfig: {modelRef: Model/m}, tools: [[Tool/fs]]}",
         ),
         (
             "Agent",

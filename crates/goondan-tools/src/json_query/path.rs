@@ -41,19 +41,19 @@ pub(super) fn find(data: &Value, path: &str) -> Result<Option<Value>, ToolError>
     })
 }
 
-/// Returns the value of an object's key or at an array's index.
+/// Returns the value of an object's key, or of an array's index. `-1` is the last item.
 fn child<'a>(value: &'a Value, name: &str) -> Option<&'a Value> {
     match value {
         Value::Object(fields) => fields.get(name),
         Value::Array(items) => {
-            let from_end = name.strip_prefix('-').map(str::parse::<usize>);
-            let index = match from_end {
-                Some(count) => items
-                    .len()
-                    .checked_sub(count.ok().filter(|count| *count > 0)?),
-                None => name.parse().ok(),
+            let index = match name.strip_prefix('-') {
+                Some(from_end) => {
+                    let count = from_end.parse::<usize>().ok().filter(|count| *count > 0)?;
+                    items.len().checked_sub(count)?
+                }
+                None => name.parse().ok()?,
             };
-            items.get(index?)
+            items.get(index)
         }
         _ => None,
     }

@@ -331,6 +331,7 @@ impl AgentToolRuntime for FakeRuntime {
             self_agent: "assistant".to_owned(),
             available_agents: vec!["assistant".to_owned(), "worker".to_owned()],
             callable_agents: vec!["worker".to_owned()],
+            descriptions: Default::default(),
         })
     }
 

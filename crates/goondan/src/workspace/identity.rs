@@ -369,7 +369,7 @@ fn directory_id(path: &Path) -> Option<String> {
     ))
 }
 
-/// Returns `None`: directories have no stable identity here.
+/// Returns `None`: this operating system gives directories no stable id.
 #[cfg(not(unix))]
 fn directory_id(_path: &Path) -> Option<String> {
     None

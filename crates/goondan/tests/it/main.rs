@@ -8,6 +8,7 @@ mod generations;
 mod logging;
 #[cfg(unix)]
 mod modules;
+mod startability;
 mod telemetry;
 mod tracing;
 mod watch;

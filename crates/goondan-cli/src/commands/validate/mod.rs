@@ -210,9 +210,12 @@ fn extend_new(diagnostics: &mut Vec<Diagnostic>, problems: Vec<Diagnostic>) {
 
 /// Returns whether `known` already contains the problem, at any position.
 fn is_reported(known: &[Diagnostic], problem: &Diagnostic) -> bool {
-    let same =
-        |one: &Diagnostic| (&one.message, &one.resource) == (&problem.message, &problem.resource);
-    known.iter().any(same)
+    let is_same = |one: &Diagnostic| {
+        one.resource == problem.resource
+            && (one.message == problem.message
+                || (one.code, problem.code) == (Code::ENV_MISSING, Code::ENV_MISSING))
+    };
+    known.iter().any(is_same)
 }
 
 /// Connects to the project's MCP servers and returns the diagnostics.

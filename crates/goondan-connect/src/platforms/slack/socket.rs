@@ -35,7 +35,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 /// closed.
 const PING_AFTER_SILENCE: Duration = Duration::from_secs(30);
 
-/// A connection that ends sooner is refreshed with a growing wait.
+/// After a connection that ended sooner, the wait before the next connection grows.
 const SHORT_CONNECTION: Duration = Duration::from_secs(60);
 /// Longest wait before a new connection.
 const MAX_REFRESH_WAIT: Duration = Duration::from_secs(60);

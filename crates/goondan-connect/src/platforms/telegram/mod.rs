@@ -189,7 +189,7 @@ impl TelegramConnector {
             }
         }
         Err(PlatformFailure::Refused(
-            "the chat has moved too often".to_owned(),
+            "Telegram gave the chat a new id too many times in a row".to_owned(),
         ))
     }
 

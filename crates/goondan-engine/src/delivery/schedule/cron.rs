@@ -6,6 +6,15 @@ use croner::parser::{CronParser, Seconds, Year};
 
 use super::zone::IanaZone;
 
+/// Fields of an expression, each with its values.
+const FIELDS: [(&str, &str); 5] = [
+    ("minute", "0 to 59"),
+    ("hour", "0 to 23"),
+    ("day of the month", "1 to 31"),
+    ("month", "1 to 12, or JAN to DEC"),
+    ("day of the week", "0 to 7, or SUN to SAT"),
+];
+
 /// Parsed cron expression with its time zone.
 pub struct CronSchedule {
     cron: Cron,
@@ -25,14 +34,16 @@ impl CronSchedule {
                 "`{expression}` is not a cron expression: a list has an empty part"
             ));
         }
-        let parser = CronParser::builder()
-            .seconds(Seconds::Disallowed)
-            .year(Year::Disallowed)
-            .build();
-        let cron = parser
-            .parse(expression)
-            .map_err(|error| format!("`{expression}` is not a cron expression: {error}"))?;
-        let zone = IanaZone::named(zone).ok_or_else(|| format!("`{zone}` is not a time zone"))?;
+        let cron = parse(expression).ok_or_else(|| {
+            format!(
+                "`{expression}` is not a cron expression: {}",
+                fault(expression)
+            )
+        })?;
+        let zone = IanaZone::named(zone).ok_or_else(|| match IanaZone::of_city(zone) {
+            Some(full) => format!("`{zone}` is not a time zone; write `{full}`"),
+            None => format!("`{zone}` is not a time zone; write a name such as `Europe/Berlin`"),
+        })?;
         let schedule = CronSchedule { cron, zone };
         match schedule.next(DateTime::UNIX_EPOCH) {
             Some(_) => Ok(schedule),
@@ -62,9 +73,54 @@ impl CronSchedule {
     }
 }
 
+/// Parses five fields.
+fn parse(expression: &str) -> Option<Cron> {
+    let parser = CronParser::builder()
+        .seconds(Seconds::Disallowed)
+        .year(Year::Disallowed)
+        .build();
+    parser.parse(expression).ok()
+}
+
+/// Returns the reason why `expression` is invalid.
+fn fault(expression: &str) -> String {
+    let fields: Vec<&str> = expression.split_whitespace().collect();
+    if fields.len() != FIELDS.len() {
+        let names = FIELDS.map(|(name, _)| name).join(", ");
+        return format!("it has {} fields instead of 5 ({names})", fields.len());
+    }
+    let is_wrong = |index: &usize| {
+        let mut alone = ["*"; FIELDS.len()];
+        alone[*index] = fields[*index];
+        parse(&alone.join(" ")).is_none()
+    };
+    match (0..FIELDS.len()).find(is_wrong) {
+        Some(index) => {
+            let (name, values) = FIELDS[index];
+            format!("the {name} `{}` is invalid; use {values}", fields[index])
+        }
+        None => "its fields contradict each other".to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn messages_name_the_wrong_field_and_the_time_zone() {
+        let told = |expression, zone| CronSchedule::parse(expression, zone).err().unwrap();
+        assert_eq!(
+            told("0 25 * * *", "UTC"),
+            "`0 25 * * *` is not a cron expression: the hour `25` is invalid; use 0 to 23"
+        );
+        assert!(told("0 0 2 * * *", "UTC").contains("it has 6 fields instead of 5 (minute, hour"));
+        assert_eq!(
+            told("0 2 * * *", "Berlin"),
+            "`Berlin` is not a time zone; write `Europe/Berlin`"
+        );
+        assert!(told("0 2 * * *", "Mars").contains("such as `Europe/Berlin`"));
+    }
 
     fn next(expression: &str, zone: &str, after: &str) -> String {
         let schedule = CronSchedule::parse(expression, zone).unwrap();

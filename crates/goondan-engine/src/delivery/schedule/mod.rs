@@ -49,7 +49,7 @@ pub(crate) struct JobTable {
 }
 
 impl JobTable {
-    /// Returns the time of schedules.
+    /// Returns the time at which schedules are due. Unlike `clock`, it never goes back.
     fn now(&self, clock: &dyn Clock) -> DateTime<Utc> {
         self.time.now(clock.now())
     }

