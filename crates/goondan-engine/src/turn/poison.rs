@@ -77,7 +77,8 @@ fn start_effect(number: usize) -> String {
 
 /// Returns the error of a turn that does not start again.
 fn poisoned(ends: usize) -> TurnError {
-    let message = format!("The gdn process ended {ends} times in a row during the same call of this turn.");
+    let message =
+        format!("The gdn process ended {ends} times in a row during the same call of this turn.");
     TurnError::new(Code::TURN_POISON, message).suggest(
         "Find the last call with `gdn instance show`, repair its tool, then run `gdn instance \
             retry`.",
