@@ -190,7 +190,10 @@ pub(crate) fn advice(
 pub(crate) fn only_field(path: &str, text: &str) -> Option<OnlyField> {
     let (_, field) = ONLY_FIELDS.iter().find(|(map, _)| *map == path)?;
     // The field itself, without a space after its colon.
-    if text.strip_prefix(field).is_some_and(|rest| rest.starts_with(':')) {
+    if text
+        .strip_prefix(field)
+        .is_some_and(|rest| rest.starts_with(':'))
+    {
         return None;
     }
     let is_single = !text.contains('\n');
