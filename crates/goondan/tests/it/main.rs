@@ -8,7 +8,6 @@ mod generations;
 mod logging;
 #[cfg(unix)]
 mod modules;
-mod startability;
 mod telemetry;
 mod tracing;
 mod watch;

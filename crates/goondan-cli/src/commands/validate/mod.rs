@@ -213,7 +213,8 @@ fn is_reported(known: &[Diagnostic], problem: &Diagnostic) -> bool {
     let is_same = |one: &Diagnostic| {
         one.resource == problem.resource
             && (one.message == problem.message
-                || (one.code, problem.code) == (Code::ENV_MISSING, Code::ENV_MISSING))
+                || (one.code == problem.code
+                    && matches!(one.code, Code::ENV_MISSING | Code::ENTRY_NOT_FOUND)))
     };
     known.iter().any(is_same)
 }

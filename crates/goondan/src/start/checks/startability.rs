@@ -64,6 +64,11 @@ pub async fn startability(
     let entries = EntryToolSource::new(&state_root.0, None, None, None, environment.clone());
     entries.mcp().keep_quiet();
     let mut problems = entries.mcp().undefined_servers(bundle);
+    // A start reports the missing variables of these resources first.
+    let lacking: HashSet<Option<String>> = missing_variables(bundle, environment)
+        .into_iter()
+        .map(|problem| problem.resource)
+        .collect();
     let source = Arc::new(UnopenedEntries {
         entries: Arc::new(entries),
     });
@@ -77,8 +82,10 @@ pub async fn startability(
         let unknown = AgentsWithUnknownTools::of(bundle, swarm);
         for problem in planned.err().unwrap_or_default() {
             let problem = graded(bundle, problem);
-            // A missing tool is no problem if its entry was not opened.
-            if !unknown.explains(&problem) && !problems.contains(&problem) {
+            if !unknown.explains(&problem)
+                && !lacking.contains(&problem.resource)
+                && !problems.contains(&problem)
+            {
                 problems.push(problem);
             }
         }
