@@ -267,6 +267,10 @@ fn a_question_that_comes_after_the_end_is_asked_at_the_next_start() {
     person.read_until("Agent worker requests to call bash__exec");
     person.read_until("[N]o: ");
     person.write("y\r");
+    // The scripted model begins its list again in the new process, and calls once more.
+    person.read_until("[N]o: ");
+    assert!(sandbox.dir().join("p/x").exists());
+    person.write("n\r");
     person.read_until("The worker found gold.");
     person.write("/quit\r");
     assert_eq!(person.exit_code(), Some(0));
