@@ -1,7 +1,5 @@
 //! Context windows of well-known models, in tokens.
 
-use crate::formats::ModelTarget;
-
 /// Providers that run models on the user's own server. The server's settings decide the window.
 const LOCAL_PROVIDERS: [&str; 5] = [
     "llamacpp",
@@ -43,11 +41,11 @@ const WINDOWS: &[(&str, u64)] = &[
 ];
 
 /// Returns the context window of a model; `None` if it is not known.
-pub(crate) fn context_window(target: &ModelTarget) -> Option<u64> {
-    if LOCAL_PROVIDERS.contains(&target.provider.name.as_str()) {
+pub(crate) fn context_window(provider: &str, model: &str) -> Option<u64> {
+    if LOCAL_PROVIDERS.contains(&provider) {
         return None;
     }
-    window_of(&target.model)
+    window_of(model)
 }
 
 /// Returns the window of a model by its name, such as `vendor/name` or `vendor.name`.
