@@ -312,7 +312,7 @@ impl PostgresJournal {
     /// recorded either.
     async fn begin(&self, effect: &TurnEffect) -> Result<(), StoreError> {
         let is_once = effect.when_interrupted == InterruptionPolicy::Report;
-        if is_once || matches!(effect.kind, EffectKind::ToolCall | EffectKind::Approval) {
+        if is_once || effect.kind.is_tool_call() || effect.kind == EffectKind::Approval {
             self.write(entry(effect, None), is_once).await?;
         }
         locked(&self.running.effects).insert(effect.id.clone(), StartedEffect::new(effect, None));
@@ -408,7 +408,7 @@ impl TurnJournal for PostgresJournal {
             .before
             .values()
             .partition(|effect| effect.outcome.is_some());
-        let is_call = |effect: &&StartedEffect| effect.kind == EffectKind::ToolCall;
+        let is_call = |effect: &&StartedEffect| effect.kind.is_tool_call();
         let tool_calls = self.before.values().filter(is_call).count();
         let repeated = open.into_iter().filter(|effect| effect.may_repeat);
         JournalProgress {

@@ -406,7 +406,7 @@ impl TurnJournal for MemoryJournal {
             .recorded
             .values()
             .partition(|effect| effect.outcome.is_some());
-        let is_call = |effect: &&MemoryEffect| effect.kind == EffectKind::ToolCall;
+        let is_call = |effect: &&MemoryEffect| effect.kind.is_tool_call();
         let tool_calls = self.recorded.values().filter(is_call).count();
         let repeated = open.into_iter().filter(|effect| effect.may_repeat);
         JournalProgress {

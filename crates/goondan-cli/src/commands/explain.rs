@@ -167,6 +167,7 @@ mod tests {
 
     fn is_understood(line: &str) -> bool {
         line.starts_with("export ")
+            || line.starts_with("mv ")
             || CommandLine::try_parse_from(line.split(' ').map(|word| word.trim_matches('"')))
                 .is_ok()
     }

@@ -18,6 +18,11 @@ apiVersion: goondan.ai/v1
 kind: Agent
 metadata: {name: writer}
 spec: {modelConfig: {modelRef: Model/man}}
+---
+apiVersion: goondan.ai/v1
+kind: Swarm
+metadata: {name: default}
+spec: {entryAgent: Agent/writer, agents: [{ref: Agent/writer}]}
 ";
 const UNREADY: &str = "apiVersion: goondan.ai/v1
 kind: Model

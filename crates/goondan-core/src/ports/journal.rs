@@ -120,6 +120,8 @@ pub enum EffectKind {
     ModelCall,
     /// Runs a tool.
     ToolCall,
+    /// Runs the tool that waits for the answer of another agent.
+    AgentRequest,
     /// Requests approval for a tool call. The outcome is on disk before
     /// [`TurnJournal::run`](trait.TurnJournal.html#method.run) returns, because the approved call
     /// can start immediately.
@@ -135,6 +137,13 @@ pub enum EffectKind {
     /// Starts the turn again after the process ended during the turn. The outcome is the number of
     /// recorded outcomes at that time.
     Start,
+}
+
+impl EffectKind {
+    /// Returns `true` for every kind of tool call.
+    pub fn is_tool_call(self) -> bool {
+        matches!(self, EffectKind::ToolCall | EffectKind::AgentRequest)
+    }
 }
 
 /// Handling of an effect that began and has no outcome.

@@ -92,6 +92,8 @@ pub struct EntryOpenError {
     pub suggestion: Option<String>,
     /// Faulty export in `spec.exports`; `None` for an error of the entry.
     pub export: Option<String>,
+    /// Code of the error, if it is not that of the entry's kind.
+    pub code: Option<Code>,
 }
 
 impl EntryOpenError {
@@ -105,7 +107,15 @@ impl EntryOpenError {
             cause: cause.into(),
             suggestion: None,
             export: None,
+            code: None,
         }
+    }
+
+    /// Sets the code.
+    #[must_use]
+    pub fn code(mut self, code: Code) -> Self {
+        self.code = Some(code);
+        self
     }
 
     /// Adds a suggested fix.

@@ -65,6 +65,7 @@ pub(super) fn tool_problem(
         }
         None => (Code::ENTRY_NOT_FOUND, "spec.entry".to_owned()),
     };
+    let code = error.code.unwrap_or(code);
     let mut diagnostic = Diagnostic::new(code, error.to_string());
     diagnostic.suggestion.clone_from(&error.suggestion);
     at_tool(bundle, diagnostic, tool, field)

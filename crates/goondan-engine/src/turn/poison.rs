@@ -42,13 +42,17 @@ pub(super) async fn record_start(
 }
 
 /// Returns the limit of process ends at the same place; `None` for a turn that waits for an
-/// approval, which any number of restarts may interrupt.
+/// approval or for another agent, which any number of restarts may interrupt.
 fn max_ends(progress: &JournalProgress) -> Option<usize> {
     let repeats = |kind| progress.repeated.contains(&kind);
-    match (repeats(EffectKind::Approval), repeats(EffectKind::ToolCall)) {
-        (true, _) => None,
-        (false, true) => Some(MAX_TOOL_ENDS),
-        (false, false) => Some(MAX_OTHER_ENDS),
+    if repeats(EffectKind::Approval) {
+        None
+    } else if repeats(EffectKind::ToolCall) {
+        Some(MAX_TOOL_ENDS)
+    } else if repeats(EffectKind::AgentRequest) {
+        None
+    } else {
+        Some(MAX_OTHER_ENDS)
     }
 }
 

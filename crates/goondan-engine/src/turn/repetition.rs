@@ -2,7 +2,7 @@
 //!
 //! The count is not stored: a resumed turn replays its recorded steps and counts them again.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use goondan_core::event::TurnError;
@@ -63,13 +63,14 @@ impl RepetitionGuard {
         {
             self.counts.clear();
         }
-        let was_warned = self.counts.values().any(|count| *count >= policy.limit);
-        // A turn ends only after the model has read the warning.
-        let most = if was_warned { u32::MAX } else { policy.limit };
+        // Equal calls in one answer count once: the model has not read a result in between.
+        for fingerprint in fingerprints.iter().copied().collect::<HashSet<u64>>() {
+            let count = self.counts.entry(fingerprint).or_default();
+            *count = count.saturating_add(1);
+        }
         let calls = message.tool_calls().zip(results);
         for ((call, result), fingerprint) in calls.zip(fingerprints) {
-            let count = self.counts.entry(fingerprint).or_default();
-            *count = count.saturating_add(1).min(most);
+            let count = &self.counts[&fingerprint];
             if *count >= policy.limit {
                 *result = dispatch::failed(call, usize::MAX, repeated(call, *count));
             }
@@ -210,7 +211,10 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_does_not_end_before_the_model_reads_the_warning() {
-        assert_eq!(course(&["a=1 a=1 a=1 a=1 a=1", "a=1", "a=1"]), "4 1 1!");
+    fn equal_calls_of_one_answer_count_once() {
+        assert_eq!(
+            course(&["a=1 a=1 a=1 a=1 a=1", "a=1", "a=1", "a=1"]),
+            "0 1 1 1!"
+        );
     }
 }

@@ -37,6 +37,9 @@ use goondan_core::reserved_names::UNTRUSTED_KEY;
 /// Maximum calls of one answer that run. Each further call gets an error result.
 const MAX_CALLS_PER_ANSWER: usize = 1_000;
 
+/// Built-in tool that waits for the answer of another agent.
+const AGENT_REQUEST_TOOL: &str = "agents__request";
+
 /// A running step, as middleware receives it.
 pub struct StepContext<'a> {
     turn: &'a mut TurnContext,
@@ -490,14 +493,17 @@ async fn run_call(
         return Ok(dispatch::failed(&call, usize::MAX, too_many_calls()));
     }
     let turn = &*context.turn;
-    let promises = context.catalog.get(&call.tool_name).map(|tool| &tool.spec);
-    let may_repeat = promises.is_none_or(|spec| spec.idempotent || spec.read_only);
+    let tool = context.catalog.get(&call.tool_name);
+    let may_repeat = tool.is_none_or(|tool| tool.spec.idempotent || tool.spec.read_only);
     let approval = context.effect(&format!("tool-{index}/approval"));
     // Interrupted while an approval was pending: the call had not started.
     let only_asked = turn.journal.has_intent(&approval) && !turn.journal.has_outcome(&approval);
     let effect = TurnEffect {
         id: context.effect(&format!("tool-{index}")),
-        kind: EffectKind::ToolCall,
+        kind: match tool.and_then(|tool| tool.builtin.as_deref()) {
+            Some(AGENT_REQUEST_TOOL) => EffectKind::AgentRequest,
+            _ => EffectKind::ToolCall,
+        },
         intent: json!({"toolCallId": call.tool_call_id, "toolName": call.tool_name, "input": call.input}),
         when_interrupted: if may_repeat || only_asked {
             InterruptionPolicy::RunAgain

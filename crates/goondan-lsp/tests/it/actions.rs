@@ -64,9 +64,9 @@ fn misspelt_words_are_repaired() {
         "Model/main",
     );
     repairs_to(
-        &format!("{agent}  modelConfig: {{modelRef: ma|in}}\n"),
-        "modelRef: main",
-        "modelRef: Model/main",
+        &format!("{agent}  modelConfig: {{modelRef: mai|m}}\n"),
+        "maim",
+        "main",
     );
     repairs_to(
         &format!("{agent}  modelConfig: {{modelRef: {{kind: Model, name: mian|}}}}\n"),

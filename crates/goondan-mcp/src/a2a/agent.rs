@@ -54,7 +54,8 @@ impl RemoteAgent {
                         let first = tried.first().map(String::as_str).unwrap_or_default();
                         let cause = format!("the header `{name}` has no value");
                         EntryOpenError::new(&tool.id, cause)
-                            .suggest(format!("the swarm operator can set {first}"))
+                            .code(Code::ENV_MISSING)
+                            .suggest(format!("run `export {first}=…`, or add it to `.env`"))
                     })?
                     .expose()
                     .to_owned(),

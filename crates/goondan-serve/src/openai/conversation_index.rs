@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use goondan::ids::InstanceId;
 use lru::LruCache;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::answer_stream::AnswerBroadcast;
@@ -25,6 +26,9 @@ const MAX_ATTEMPTS_PER_REQUEST: usize = 256;
 
 /// Time after the end of an attempt in which a client may retry.
 const RETRY_WINDOW: Duration = Duration::from_secs(120);
+
+/// Time in which a broken connection is noticed. A client often retries before that.
+const DISCONNECT_DELAY: Duration = Duration::from_secs(1);
 
 /// Hash of a request's path, conversation key and body.
 pub(super) type Fingerprint = [u8; 32];
@@ -49,7 +53,7 @@ pub(super) struct RequestAttempt {
     event_id: String,
     /// Conversation of its turn.
     instance: OnceLock<InstanceId>,
-    fate: Mutex<AttemptState>,
+    fate: watch::Sender<AttemptState>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -168,7 +172,7 @@ impl ConversationIndex {
         let attempt = Arc::new(RequestAttempt {
             event_id,
             instance,
-            fate: Mutex::new(AttemptState::Read),
+            fate: watch::Sender::new(AttemptState::Read),
         });
         let excess = (attempts.len() + 1).saturating_sub(MAX_ATTEMPTS_PER_REQUEST);
         attempts.drain(..excess);
@@ -179,9 +183,29 @@ impl ConversationIndex {
         }
     }
 
+    /// Registers a retry like [`ConversationIndex::attempt_again`]. If another client still seems to
+    /// read the answer, waits until its connection breaks, at most [`DISCONNECT_DELAY`].
+    pub(super) async fn attempt_after_disconnect(
+        &self,
+        fingerprint: &Fingerprint,
+    ) -> Option<AttemptReader> {
+        if let Some(again) = self.attempt_again(fingerprint) {
+            return Some(again);
+        }
+        let mut fate = {
+            let mut state = self.lock_state();
+            let mut attempts = state.attempts.get(fingerprint)?.iter().rev();
+            let read = attempts.find(|attempt| attempt.fate() == AttemptState::Read)?;
+            read.fate.subscribe()
+        };
+        let ended = fate.wait_for(|fate| *fate != AttemptState::Read);
+        let _ = tokio::time::timeout(DISCONNECT_DELAY, ended).await;
+        self.attempt_again(fingerprint)
+    }
+
     /// Registers a retry. `None` without a lost attempt. Several clients may have sent the same
     /// bytes, so an answer that a client reads or has received belongs to that client.
-    pub(super) fn attempt_again(&self, fingerprint: &Fingerprint) -> Option<AttemptReader> {
+    fn attempt_again(&self, fingerprint: &Fingerprint) -> Option<AttemptReader> {
         let mut state = self.lock_state();
         let attempts = state.attempts.get_mut(fingerprint)?;
         attempts.retain(|attempt| attempt.is_retriable());
@@ -204,12 +228,12 @@ impl ConversationIndex {
 impl RequestAttempt {
     /// Returns the state of the attempt.
     fn fate(&self) -> AttemptState {
-        *self.fate.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.fate.borrow()
     }
 
     /// Sets the state of the attempt.
     fn set(&self, fate: AttemptState) {
-        *self.fate.lock().unwrap_or_else(PoisonError::into_inner) = fate;
+        self.fate.send_replace(fate);
     }
 
     /// Returns true if a retry is still possible.
@@ -369,7 +393,14 @@ mod tests {
         assert_eq!(again.event_id(), "lost");
         assert!(memory.attempt_again(&[0; 32]).is_none());
         assert!(memory.attempt_again(&[1; 32]).is_none());
-        drop((again, read));
+        // The connection of `read` breaks while a retry waits.
+        let (later, ()) = tokio::join!(memory.attempt_after_disconnect(&[0; 32]), async {
+            tokio::task::yield_now().await;
+            drop(read);
+        });
+        assert_eq!(later.as_ref().unwrap().event_id(), "read");
+        assert!(memory.attempt_after_disconnect(&[0; 32]).await.is_none());
+        drop((again, later));
         tokio::time::advance(RETRY_WINDOW).await;
         assert!(memory.attempt_again(&[0; 32]).is_none());
     }

@@ -78,7 +78,7 @@ pub(super) async fn begin(
         return Err(problem.suggest("Retry in a few seconds.").into());
     }
     let memory = &service.inner.openai;
-    let (reading, is_new) = identify(memory, &ask.again);
+    let (reading, is_new) = identify(memory, &ask.again).await;
     let mut reader = match memory.enter(reading.event_id()) {
         TurnLookup::Joined(track) => track.read(),
         TurnLookup::First(track) => {
@@ -107,14 +107,14 @@ pub(super) async fn begin(
 }
 
 /// Returns the event of a request. The flag is true if the event is certainly new.
-fn identify(memory: &ConversationIndex, again: &RetryKey) -> (AttemptReader, bool) {
+async fn identify(memory: &ConversationIndex, again: &RetryKey) -> (AttemptReader, bool) {
     if let Some(key) = &again.key {
         let digest = hex(&again.fingerprint);
         let event_id = format!("evt-openai-{}", derived_id(&["openai", key, &digest]));
         return (memory.attempt(again.fingerprint, &event_id), false);
     }
     if again.is_retry
-        && let Some(reading) = memory.attempt_again(&again.fingerprint)
+        && let Some(reading) = memory.attempt_after_disconnect(&again.fingerprint).await
     {
         return (reading, false);
     }

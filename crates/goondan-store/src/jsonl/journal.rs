@@ -154,7 +154,7 @@ impl RecordedEffects {
                 may_repeat,
                 ..
             } => {
-                self.tool_calls += usize::from(kind == EffectKind::ToolCall);
+                self.tool_calls += usize::from(kind.is_tool_call());
                 if may_repeat {
                     self.repeated.insert(effect.clone(), kind);
                 }

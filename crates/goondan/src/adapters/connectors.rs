@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD_NO_PAD;
+use base64::engine::DecodePaddingMode;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 pub use goondan_core::connector_host::ConnectorHost;
 use goondan_core::connector_host::ConnectorValues;
 use goondan_core::ports::tool::ToolError;
@@ -607,13 +608,21 @@ fn signing_key(text: &str) -> Result<(), String> {
     }
 }
 
+/// Accepts what the decoders of most senders accept: missing padding, and unused bits at the end.
+const LENIENT_BASE64: GeneralPurpose = GeneralPurpose::new(
+    &base64::alphabet::STANDARD,
+    GeneralPurposeConfig::new()
+        .with_decode_allow_trailing_bits(true)
+        .with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
 /// Prefix of a base64-encoded webhook key.
 const WEBHOOK_KEY_PREFIX: &str = "whsec_";
 
 /// Returns the key in the signing secret of a webhook; `None` for base64 that cannot be decoded.
 pub fn webhook_key(secret: &str) -> Option<Vec<u8>> {
     match secret.trim().strip_prefix(WEBHOOK_KEY_PREFIX) {
-        Some(encoded) => STANDARD_NO_PAD.decode(encoded.trim_end_matches('=')).ok(),
+        Some(encoded) => LENIENT_BASE64.decode(encoded).ok(),
         None => Some(secret.as_bytes().to_owned()),
     }
 }

@@ -139,7 +139,7 @@ pub struct UnfinishedEffect {
 impl UnfinishedEffect {
     /// Returns true for a tool call with an unknown outcome (rule C2b).
     pub fn is_uncertain(&self) -> bool {
-        self.kind == EffectKind::ToolCall && !self.has_outcome && !self.may_repeat
+        self.kind.is_tool_call() && !self.has_outcome && !self.may_repeat
     }
 }
 

@@ -67,7 +67,7 @@ pub(super) fn show_effects(
 /// Describes an effect, such as a tool call; `None` for effects internal to the engine.
 fn effect_text(effect: &UnfinishedEffect) -> Option<String> {
     match effect.kind {
-        EffectKind::ToolCall => {
+        EffectKind::ToolCall | EffectKind::AgentRequest => {
             let name = effect.intent["toolName"].as_str().unwrap_or("a tool");
             Some(format!(
                 "{} {}",
