@@ -128,7 +128,7 @@ async fn only_agents_are_not_told_but_go_on_waiting() {
 #[tokio::test]
 async fn an_event_that_has_begun_is_not_taken_back_but_cancelled() {
     // The disk has space for the first calls, but not for the end of the turn.
-    let (fs, world, mut process) = run_full(3_000).await;
+    let (fs, world, mut process) = run_full(3_300).await;
     process.runtime.abandon("one", "it took too long");
     fs.leave_room(None);
     process.send("two").await.unwrap();
