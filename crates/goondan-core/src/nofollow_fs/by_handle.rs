@@ -156,8 +156,7 @@ impl DirectoryHandle {
                 permissions: permissions(&stat),
                 size: u64::try_from(stat.st_size).unwrap_or(0),
                 modified: modified(&stat),
-                // The type of this field differs between systems.
-                links: stat.st_nlink.into(),
+                links: link_count(&stat),
             })),
             Err(Errno::ENOENT) => Ok(None),
             Err(error) => Err(error.into()),
@@ -217,6 +216,15 @@ fn walk(
         folder = step(&folder, part.as_os_str())?;
     }
     Ok(DirectoryHandle(folder))
+}
+
+/// Returns the number of hard links.
+#[allow(
+    clippy::useless_conversion,
+    reason = "the type of the field differs between systems"
+)]
+fn link_count(stat: &FileStat) -> u64 {
+    stat.st_nlink.into()
 }
 
 /// Returns the type of a directory entry. Links are not followed.

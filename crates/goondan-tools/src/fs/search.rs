@@ -168,7 +168,7 @@ impl Sink for &mut MatchCollector<'_> {
 /// Returns true if a line is not text. A few NUL bytes in text do not make it binary.
 fn is_binary(line: &[u8]) -> bool {
     let is_control = |byte: &u8| *byte < b' ' && !matches!(byte, 0 | b'\t' | b'\n' | b'\r' | 0x1b);
-    line.contains(&0) && (std::str::from_utf8(line).is_err() || line.iter().any(|b| is_control(b)))
+    line.contains(&0) && (std::str::from_utf8(line).is_err() || line.iter().any(is_control))
 }
 
 /// Returns a line without its end. A long line is truncated to the part around the byte `found`.

@@ -45,7 +45,7 @@ enum LineProgress {
     /// The event is on disk.
     Accepted(u64, Turn),
     /// The turn has ended. `None` if the swarm ended first; an error if the input was rejected.
-    Ended(u64, Result<Option<TurnResult>, SendError>),
+    Ended(u64, Box<Result<Option<TurnResult>, SendError>>),
 }
 
 /// Confirms that the input of a line is on disk.
@@ -160,7 +160,7 @@ pub(super) async fn serve(
                 }
                 LineProgress::Ended(line, result) => {
                     server.drain(&mut session.events)?;
-                    server.write_result(line, result, &session)?;
+                    server.write_result(line, *result, &session)?;
                 }
             },
             line = lines.recv(), if is_open => match line {
@@ -194,13 +194,13 @@ pub(super) async fn serve(
 async fn acceptance(line: u64, submission: SubmittedInput) -> LineProgress {
     match submission.accepted().await {
         Ok(turn) => LineProgress::Accepted(line, turn),
-        Err(error) => LineProgress::Ended(line, Err(error)),
+        Err(error) => LineProgress::Ended(line, Box::new(Err(error))),
     }
 }
 
 /// Waits for the end of a line's turn.
 async fn turn_end(line: u64, turn: Turn) -> LineProgress {
-    LineProgress::Ended(line, Ok(turn.result().await))
+    LineProgress::Ended(line, Box::new(Ok(turn.result().await)))
 }
 
 impl LineServer<'_> {
