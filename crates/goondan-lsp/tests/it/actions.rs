@@ -66,7 +66,7 @@ fn misspelt_words_are_repaired() {
     repairs_to(
         &format!("{agent}  modelConfig: {{modelRef: mai|m}}\n"),
         "maim",
-        "main",
+        "Model/main",
     );
     repairs_to(
         &format!("{agent}  modelConfig: {{modelRef: {{kind: Model, name: mian|}}}}\n"),
@@ -81,9 +81,9 @@ fn misspelt_words_are_repaired() {
         "Tool/files",
     );
     repairs_to(
-        &format!("{agent}  modelConfig: {{modelRef: Model/main}}\n  tools: [Tool/ba|sh]\n"),
+        &format!("{agent}  modelConfig: {{modelRef: Model/main}}\n  tools: [Tool/ba|hs]\n"),
+        "Tool/bahs",
         "Tool/bash",
-        "ref: Tool/bash",
     );
     repairs_to(
         &format!(
