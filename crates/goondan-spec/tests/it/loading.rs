@@ -309,6 +309,7 @@ fn options() -> ModelOptions {
     ModelOptions {
         max_retries: Some(3),
         timeout_seconds: Some(300.0),
+        total_timeout_seconds: Some(1800.0),
         max_retry_wait_ms: Some(30_000),
         headers: vec![
             ("X-Team".to_owned(), TextOrSource::Plain("red".to_owned())),

@@ -60,7 +60,7 @@ async fn or_at_the_next_start() {
 
 #[tokio::test]
 async fn or_by_itself_after_a_while() {
-    let (fs, world, mut process) = run_full(3_000).await;
+    let (fs, world, mut process) = run_full(3_300).await;
     fs.leave_room(None);
     let is_over =
         |event| matches!(event, SwarmEvent::TurnEnded { result, .. } if result.error.is_none());

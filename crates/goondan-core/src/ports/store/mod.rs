@@ -20,6 +20,7 @@ mod instances;
 mod log;
 mod records;
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -106,11 +107,26 @@ pub enum StoreError {
     Other(#[source] Arc<dyn std::error::Error + Send + Sync>),
 }
 
+/// I/O errors that last until a user removes the cause.
+const LASTING_ERRORS: [io::ErrorKind; 5] = [
+    io::ErrorKind::StorageFull,
+    io::ErrorKind::QuotaExceeded,
+    io::ErrorKind::FileTooLarge,
+    io::ErrorKind::PermissionDenied,
+    io::ErrorKind::ReadOnlyFilesystem,
+];
+
 impl StoreError {
-    /// Returns `true` if the operation can succeed later, for example when the disk or the database
-    /// is available again.
+    /// Returns `true` if the operation can succeed later without a user, for example when the
+    /// database is available again. A full disk needs a user.
     pub fn is_passing(&self) -> bool {
-        matches!(self, StoreError::File { .. } | StoreError::Other(_))
+        match self {
+            StoreError::File { cause, .. } => !cause
+                .downcast_ref::<io::Error>()
+                .is_some_and(|error| LASTING_ERRORS.contains(&error.kind())),
+            StoreError::Other(_) => true,
+            StoreError::Fenced(_) | StoreError::Damaged { .. } | StoreError::Closed => false,
+        }
     }
 
     /// Returns an error of a file operation.
