@@ -28,7 +28,7 @@ const MAX_ATTEMPTS_PER_REQUEST: usize = 256;
 const RETRY_WINDOW: Duration = Duration::from_secs(120);
 
 /// Time in which a broken connection is noticed. A client often retries before that.
-const DISCONNECT_DELAY: Duration = Duration::from_secs(1);
+const DISCONNECT_DELAY: Duration = Duration::from_secs(3);
 
 /// Hash of a request's path, conversation key and body.
 pub(super) type Fingerprint = [u8; 32];

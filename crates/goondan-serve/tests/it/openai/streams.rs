@@ -46,8 +46,7 @@ async fn a_turn_goes_on_without_its_client_and_so_does_the_conversation() {
     let mut reply = door.post("chat/completions", &stream("hold on"), &[]).await;
     reply.until("1: ").await;
     drop(reply);
-    door.model.go_on.add_permits(1);
-    // Who comes back by a retry gets the answer from its beginning.
+    // A retry gets the answer from its beginning, as soon as the server notices the broken connection.
     let again = door
         .post(
             "chat/completions",
@@ -55,6 +54,7 @@ async fn a_turn_goes_on_without_its_client_and_so_does_the_conversation() {
             &[("x-stainless-retry-count", "1")],
         )
         .await;
+    door.model.go_on.add_permits(1);
     assert_eq!(content(&again.events().await), "1: hold on");
     let answer = door
         .chat(json!([
