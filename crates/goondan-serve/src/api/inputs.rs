@@ -178,11 +178,14 @@ async fn is_in(service: &Service, result: &TurnResult, instance: &InstanceId) ->
 }
 
 fn of_another_conversation() -> ApiProblem {
-    ApiProblem::new(
+    let problem = ApiProblem::new(
         Code::SERVE_REQUEST,
         "Another input with this `id` was sent to another conversation.",
-    )
-    .suggest("Use a different id for each input.")
+    );
+    ApiProblem {
+        status: StatusCode::CONFLICT,
+        ..problem.suggest("Use a different id for each input.")
+    }
 }
 
 /// Input that is over. Its trace and conversation are no longer available.

@@ -47,7 +47,7 @@ pub(crate) enum ErrorResponses {
     /// The requested object does not exist.
     #[response(status = 404)]
     NotFound(crate::wire::ProblemBody),
-    /// Another client was faster.
+    /// Another client was faster, or used the same id.
     #[response(status = 409)]
     Closed(crate::wire::ProblemBody),
     /// The request body is too large.

@@ -54,6 +54,8 @@ pub(super) struct RequestAttempt {
     /// Conversation of its turn.
     instance: OnceLock<InstanceId>,
     fate: watch::Sender<AttemptState>,
+    /// Retry count that the client stated last.
+    count: Mutex<Option<u32>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -173,6 +175,7 @@ impl ConversationIndex {
             event_id,
             instance,
             fate: watch::Sender::new(AttemptState::Read),
+            count: Mutex::new(None),
         });
         let excess = (attempts.len() + 1).saturating_sub(MAX_ATTEMPTS_PER_REQUEST);
         attempts.drain(..excess);
@@ -183,34 +186,65 @@ impl ConversationIndex {
         }
     }
 
-    /// Registers a retry like [`ConversationIndex::attempt_again`]. If another client still seems to
-    /// read the answer, waits until its connection breaks, at most [`DISCONNECT_DELAY`].
-    pub(super) async fn attempt_after_disconnect(
+    /// Registers a retry with the number `count`. If another client still seems to read the answer,
+    /// waits until its connection breaks, at most [`DISCONNECT_DELAY`]. `None` if no attempt was
+    /// lost, not even by a proxy after the server had sent the answer.
+    pub(super) async fn attempt_again(
         &self,
         fingerprint: &Fingerprint,
+        count: u32,
     ) -> Option<AttemptReader> {
-        if let Some(again) = self.attempt_again(fingerprint) {
+        if let Some(again) = self.take_lost(fingerprint) {
+            again.set_count(count);
             return Some(again);
         }
-        let mut fate = {
-            let mut state = self.lock_state();
-            let mut attempts = state.attempts.get(fingerprint)?.iter().rev();
-            let read = attempts.find(|attempt| attempt.fate() == AttemptState::Read)?;
-            read.fate.subscribe()
-        };
-        let ended = fate.wait_for(|fate| *fate != AttemptState::Read);
-        let _ = tokio::time::timeout(DISCONNECT_DELAY, ended).await;
-        self.attempt_again(fingerprint)
+        if let Some(mut fate) = self.fate_of_read(fingerprint) {
+            let ended = fate.wait_for(|fate| *fate != AttemptState::Read);
+            let _ = tokio::time::timeout(DISCONNECT_DELAY, ended).await;
+        }
+        let again = self
+            .take_lost(fingerprint)
+            .or_else(|| self.take_delivered(fingerprint, count))?;
+        again.set_count(count);
+        Some(again)
     }
 
-    /// Registers a retry. `None` without a lost attempt. Several clients may have sent the same
-    /// bytes, so an answer that a client reads or has received belongs to that client.
-    fn attempt_again(&self, fingerprint: &Fingerprint) -> Option<AttemptReader> {
+    /// Returns the state of the latest attempt that a client reads.
+    fn fate_of_read(&self, fingerprint: &Fingerprint) -> Option<watch::Receiver<AttemptState>> {
+        let mut state = self.lock_state();
+        let mut attempts = state.attempts.get(fingerprint)?.iter().rev();
+        let read = attempts.find(|attempt| attempt.fate() == AttemptState::Read)?;
+        Some(read.fate.subscribe())
+    }
+
+    /// Takes the latest attempt whose connection broke.
+    fn take_lost(&self, fingerprint: &Fingerprint) -> Option<AttemptReader> {
+        self.take_attempt(fingerprint, |attempt| {
+            matches!(attempt.fate(), AttemptState::Lost(_))
+        })
+    }
+
+    /// Takes the latest attempt before the retry `count` whose answer was sent. Several clients may
+    /// have sent the same bytes, so the attempt must have stated the number before `count`.
+    fn take_delivered(&self, fingerprint: &Fingerprint, count: u32) -> Option<AttemptReader> {
+        let before = count.checked_sub(1)?;
+        self.take_attempt(fingerprint, |attempt| {
+            let is_before = *attempt.count() == Some(before);
+            is_before && matches!(attempt.fate(), AttemptState::Delivered(_))
+        })
+    }
+
+    /// Takes the latest suitable attempt for a retry.
+    fn take_attempt(
+        &self,
+        fingerprint: &Fingerprint,
+        is_suitable: impl Fn(&RequestAttempt) -> bool,
+    ) -> Option<AttemptReader> {
         let mut state = self.lock_state();
         let attempts = state.attempts.get_mut(fingerprint)?;
         attempts.retain(|attempt| attempt.is_retriable());
-        let mut lost = attempts.iter().rev();
-        let attempt = lost.find(|attempt| matches!(attempt.fate(), AttemptState::Lost(_)))?;
+        let mut latest = attempts.iter().rev();
+        let attempt = latest.find(|attempt| is_suitable(attempt))?;
         attempt.set(AttemptState::Read);
         Some(AttemptReader {
             attempt: Arc::clone(attempt),
@@ -229,6 +263,10 @@ impl RequestAttempt {
     /// Returns the state of the attempt.
     fn fate(&self) -> AttemptState {
         *self.fate.borrow()
+    }
+
+    fn count(&self) -> MutexGuard<'_, Option<u32>> {
+        self.count.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Sets the state of the attempt.
@@ -254,6 +292,11 @@ impl AttemptReader {
     /// Conversation of the attempt, once it is known.
     pub(super) fn instance(&self) -> Option<&InstanceId> {
         self.attempt.instance.get()
+    }
+
+    /// Records the retry count that the client stated.
+    pub(super) fn set_count(&self, count: u32) {
+        *self.attempt.count() = Some(count);
     }
 
     /// Records the conversation.
@@ -381,27 +424,35 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_retry_gets_only_an_answer_whose_connection_broke() {
+    async fn a_retry_gets_only_an_answer_that_its_client_lost() {
         let memory = memory();
-        assert!(memory.attempt_again(&[0; 32]).is_none());
+        assert!(memory.attempt_again(&[0; 32], 1).await.is_none());
         let mut delivered = memory.attempt([0; 32], "delivered");
         delivered.delivered();
         drop(delivered);
         drop(memory.attempt([0; 32], "lost"));
         let read = memory.attempt([0; 32], "read");
-        let again = memory.attempt_again(&[0; 32]).unwrap();
+        let again = memory.attempt_again(&[0; 32], 1).await.unwrap();
         assert_eq!(again.event_id(), "lost");
-        assert!(memory.attempt_again(&[0; 32]).is_none());
-        assert!(memory.attempt_again(&[1; 32]).is_none());
+        assert!(memory.attempt_again(&[1; 32], 1).await.is_none());
         // The connection of `read` breaks while a retry waits.
-        let (later, ()) = tokio::join!(memory.attempt_after_disconnect(&[0; 32]), async {
+        let (later, ()) = tokio::join!(memory.attempt_again(&[0; 32], 1), async {
             tokio::task::yield_now().await;
             drop(read);
         });
         assert_eq!(later.as_ref().unwrap().event_id(), "read");
-        assert!(memory.attempt_after_disconnect(&[0; 32]).await.is_none());
+        // The client of `delivered` stated no count.
+        assert!(memory.attempt_again(&[0; 32], 1).await.is_none());
+        let mut counted = memory.attempt([0; 32], "counted");
+        counted.set_count(0);
+        counted.delivered();
+        drop(counted);
+        assert!(memory.attempt_again(&[0; 32], 2).await.is_none());
+        let counted = memory.attempt_again(&[0; 32], 1).await.unwrap();
+        assert_eq!(counted.event_id(), "counted");
+        drop(counted);
         drop((again, later));
         tokio::time::advance(RETRY_WINDOW).await;
-        assert!(memory.attempt_again(&[0; 32]).is_none());
+        assert!(memory.attempt_again(&[0; 32], 1).await.is_none());
     }
 }

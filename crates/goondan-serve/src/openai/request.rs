@@ -100,10 +100,7 @@ impl OpenAiRequest {
         }
         let again = RetryKey {
             key: key.map(str::to_owned),
-            is_retry: header("x-stainless-retry-count")
-                .and_then(|count| count.parse().ok())
-                .unwrap_or(0_u32)
-                > 0,
+            count: header("x-stainless-retry-count").and_then(|count| count.parse().ok()),
             fingerprint: hash.finalize().into(),
         };
         Ok(OpenAiRequest {

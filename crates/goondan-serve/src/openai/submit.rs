@@ -55,8 +55,8 @@ pub(super) struct SubmitRequest {
 pub(super) struct RetryKey {
     /// Header `Idempotency-Key`.
     pub(super) key: Option<String>,
-    /// The client states a retry in the header `X-Stainless-Retry-Count`.
-    pub(super) is_retry: bool,
+    /// Header `X-Stainless-Retry-Count`. Above 0, the request is a retry.
+    pub(super) count: Option<u32>,
     pub(super) fingerprint: Fingerprint,
 }
 
@@ -113,16 +113,17 @@ async fn identify(memory: &ConversationIndex, again: &RetryKey) -> (AttemptReade
         let event_id = format!("evt-openai-{}", derived_id(&["openai", key, &digest]));
         return (memory.attempt(again.fingerprint, &event_id), false);
     }
-    if again.is_retry
-        && let Some(reading) = memory.attempt_after_disconnect(&again.fingerprint).await
+    if let Some(count) = again.count.filter(|count| *count > 0)
+        && let Some(reading) = memory.attempt_again(&again.fingerprint, count).await
     {
         return (reading, false);
     }
     let random: [u8; 12] = rand::rng().random();
-    (
-        memory.attempt(again.fingerprint, &format!("evt-openai-{}", hex(&random))),
-        true,
-    )
+    let reading = memory.attempt(again.fingerprint, &format!("evt-openai-{}", hex(&random)));
+    if let Some(count) = again.count {
+        reading.set_count(count);
+    }
+    (reading, true)
 }
 
 /// Formats bytes as hexadecimal digits.

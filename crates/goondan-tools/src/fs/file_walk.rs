@@ -150,7 +150,7 @@ fn relative_glob(root: &FileRoot, folder: &Path, glob: &str) -> Result<String, T
     };
     let path = home.as_deref().unwrap_or(Path::new(glob));
     let is_parent = |part: &Component<'_>| *part == Component::ParentDir;
-    if !path.is_absolute() && !path.components().any(|part| is_parent(&part)) {
+    if !path.has_root() && !path.components().any(|part| is_parent(&part)) {
         return Ok(glob.to_owned());
     }
     // The components before the first one with a wildcard are a path.
@@ -160,7 +160,11 @@ fn relative_glob(root: &FileRoot, folder: &Path, glob: &str) -> Result<String, T
     if wild.components().any(|part| is_parent(&part)) {
         return Err(escape());
     }
-    let start = root.resolve(&folder.join(&plain).to_string_lossy())?.path;
+    let start = match plain.has_root() {
+        true => plain,
+        false => root.relative(folder).join(plain),
+    };
+    let start = root.resolve(&start.to_string_lossy())?.path;
     let below = start.strip_prefix(folder).map_err(|_| escape())?;
     Ok(below.join(&wild).to_string_lossy().into_owned())
 }
