@@ -432,6 +432,19 @@ async fn ignore_files_count_from_the_working_directory_on() {
     );
 }
 
+#[cfg(unix)]
+#[tokio::test]
+async fn a_glob_may_be_absolute_but_stays_inside() {
+    let bench = project();
+    let absolute = format!("{}/src/*.rs", bench.work().display());
+    for pattern in ["src/../src/*.rs", absolute.as_str()] {
+        let args = json!({"pattern": pattern, "path": "."});
+        assert_eq!(bench.ok("fs__glob", args).await["count"], 2, "{pattern}");
+    }
+    let args = json!({"pattern": "/etc/*", "path": "."});
+    assert_eq!(bench.err("fs__glob", args).await.0, "E_TOOL_PATH_ESCAPE");
+}
+
 #[tokio::test]
 async fn glob_names_the_newest_files_first() {
     let bench = project();
