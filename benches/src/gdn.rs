@@ -63,12 +63,12 @@ impl Gdn {
     }
 
     /// A swarm that takes one input a line, and gives one result a line.
-    pub fn serve(&self, project: &Path) -> anyhow::Result<Serving> {
+    pub fn serve(&self, project: &Path) -> anyhow::Result<BenchSwarm> {
         self.serve_with(project, &["--output-format", "json"])
     }
 
     /// A swarm that takes one input a line, run with `options`.
-    pub fn serve_with(&self, project: &Path, options: &[&str]) -> anyhow::Result<Serving> {
+    pub fn serve_with(&self, project: &Path, options: &[&str]) -> anyhow::Result<BenchSwarm> {
         let project = project.to_str().context("the project's path is no text")?;
         let arguments = [
             &[
@@ -89,7 +89,7 @@ impl Gdn {
             .spawn()?;
         let input = child.stdin.take().context("no standard input")?;
         let results = BufReader::new(child.stdout.take().context("no standard output")?);
-        Ok(Serving {
+        Ok(BenchSwarm {
             child,
             input: Some(input),
             results,
@@ -99,14 +99,14 @@ impl Gdn {
 }
 
 /// A running swarm.
-pub struct Serving {
+pub struct BenchSwarm {
     child: Child,
     input: Option<ChildStdin>,
     results: BufReader<ChildStdout>,
     line: String,
 }
 
-impl Serving {
+impl BenchSwarm {
     /// Hands in one input for a conversation.
     pub fn send(&mut self, key: &str, text: &str) -> anyhow::Result<()> {
         let line = serde_json::json!({"input": text, "instanceKey": key});
@@ -181,7 +181,7 @@ impl Serving {
     }
 }
 
-impl Drop for Serving {
+impl Drop for BenchSwarm {
     fn drop(&mut self) {
         // It has ended already, or nobody wants it any more.
         let _ = self.child.kill();

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::Setup;
 use crate::figures::Run;
-use crate::gdn::Serving;
+use crate::gdn::BenchSwarm;
 use crate::projects;
 
 /// Inputs that are under way at a time where nothing else is asked.
@@ -93,7 +93,7 @@ pub(super) fn long_run(setup: &Setup, turns: usize) -> anyhow::Result<Run> {
 }
 
 /// The first turn opens files and connections.
-fn warm_up(swarm: &mut Serving) -> anyhow::Result<()> {
+fn warm_up(swarm: &mut BenchSwarm) -> anyhow::Result<()> {
     swarm.send("warm-up", "go")?;
     swarm.result()?;
     settle();

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::Setup;
 use crate::figures::Run;
-use crate::gdn::{Gdn, Serving, Usage};
+use crate::gdn::{BenchSwarm, Gdn, Usage};
 use crate::postgres::Postgres;
 use crate::projects;
 
@@ -97,7 +97,7 @@ pub(super) fn idle(setup: &Setup, count: usize) -> anyhow::Result<Run> {
 pub(super) fn history(setup: &Setup, rows: usize) -> anyhow::Result<Run> {
     let (database, gdn) = begin(setup)?;
     let mut run = Run::default();
-    let mut measure = |swarm: &mut Serving, name: &str| {
+    let mut measure = |swarm: &mut BenchSwarm, name: &str| {
         const TURNS: usize = 1_000;
         one_by_one(swarm, 100)?;
         let before = database.cpu()?;
@@ -149,7 +149,7 @@ fn begin(setup: &Setup) -> anyhow::Result<(Postgres, Gdn)> {
 }
 
 /// What each turn took, in order of time.
-fn one_by_one(swarm: &mut Serving, turns: usize) -> anyhow::Result<Vec<Duration>> {
+fn one_by_one(swarm: &mut BenchSwarm, turns: usize) -> anyhow::Result<Vec<Duration>> {
     let mut took = Vec::with_capacity(turns);
     for _ in 0..turns {
         let began = Instant::now();

@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::Setup;
 use crate::figures::{Run, median};
-use crate::gdn::Serving;
+use crate::gdn::BenchSwarm;
 use crate::projects;
 
 const EDITS: usize = 20;
@@ -93,7 +93,7 @@ fn edits(setup: &Setup, options: &[&str], under_way: usize) -> anyhow::Result<Ed
 
 /// Reads lines until one of `kind`. Each turn that ends meanwhile is followed by another one where `again`.
 fn wait_for(
-    swarm: &mut Serving,
+    swarm: &mut BenchSwarm,
     kind: &str,
     edits: &mut Edits,
     again: bool,

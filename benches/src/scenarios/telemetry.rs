@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::Setup;
 use crate::figures::{Run, median};
-use crate::gdn::{Gdn, Serving};
+use crate::gdn::{BenchSwarm, Gdn};
 use crate::projects;
 
 const TURNS: usize = 1_000;
@@ -43,7 +43,7 @@ pub(super) fn turns(setup: &Setup) -> anyhow::Result<Run> {
         .with("times_receiver_silent", ratio(silent)))
 }
 
-fn swarm(setup: &Setup, name: &str, receiver: Option<&str>) -> anyhow::Result<Serving> {
+fn swarm(setup: &Setup, name: &str, receiver: Option<&str>) -> anyhow::Result<BenchSwarm> {
     let variable = |address: &str| {
         (
             "OTEL_EXPORTER_OTLP_ENDPOINT".to_owned(),
@@ -59,7 +59,7 @@ fn swarm(setup: &Setup, name: &str, receiver: Option<&str>) -> anyhow::Result<Se
     gdn.serve(&setup.project)
 }
 
-fn turn(swarm: &mut Serving) -> anyhow::Result<Duration> {
+fn turn(swarm: &mut BenchSwarm) -> anyhow::Result<Duration> {
     let began = Instant::now();
     swarm.send("main", "go")?;
     swarm.result()?;

@@ -6,7 +6,7 @@ use clap::Args;
 use goondan::ids::InstanceId;
 use goondan::spec::Code;
 use goondan::workspace::InstanceSummary;
-use goondan::workspace::database::Database;
+use goondan::workspace::database::SharedDatabase;
 use goondan::{StateRoot, Workspace};
 
 use crate::commands::quoted;
@@ -81,7 +81,7 @@ impl FoundConversation {
 
 /// Returns all conversations in the scope, newest first, from the database or else from files.
 pub(crate) async fn all(
-    database: Option<&Database>,
+    database: Option<&SharedDatabase>,
     state_root: &StateRoot,
     scope: &ConversationScope,
 ) -> Result<Vec<FoundConversation>, CliError> {
@@ -127,7 +127,7 @@ pub(crate) fn with_events(
 
 /// Returns the conversations in a database, newest first.
 pub(crate) async fn in_database(
-    database: &Database,
+    database: &SharedDatabase,
     state_root: &StateRoot,
     scope: &ConversationScope,
 ) -> Result<Vec<FoundConversation>, CliError> {

@@ -3,7 +3,7 @@
 use clap::{Arg, Args};
 use goondan::ports::store::StoreError;
 use goondan::spec::Code;
-use goondan::workspace::database::{Database, PostgresOpenError};
+use goondan::workspace::database::{PostgresOpenError, SharedDatabase};
 
 use crate::exit::CliError;
 
@@ -41,7 +41,7 @@ impl StoreArgs {
     }
 
     /// Returns the database, or `None` if conversations are kept in files.
-    pub(crate) fn database(&self) -> Result<Option<Database>, CliError> {
+    pub(crate) fn database(&self) -> Result<Option<SharedDatabase>, CliError> {
         let Some(address) = self.store.as_deref().filter(|address| !address.is_empty()) else {
             return Ok(None);
         };
@@ -52,7 +52,7 @@ impl StoreArgs {
     }
 
     /// Returns the database. Fails if none is named.
-    pub(crate) fn required(&self) -> Result<Database, CliError> {
+    pub(crate) fn required(&self) -> Result<SharedDatabase, CliError> {
         self.database()?.ok_or_else(|| {
             CliError::usage("No database is set.")
                 .suggest("Add `--store postgres://…`, or set GOONDAN_STORE.")

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use goondan::{Database, HostCommand};
+use goondan::{HostCommand, SharedDatabase};
 use regex::Regex;
 
 use crate::case::CaseError;
@@ -39,7 +39,7 @@ pub struct RunOptions {
     /// Time limit of a test case.
     pub time_limit: Duration,
     /// Database for conversations, instead of files. Each test case has its own workspaces there.
-    pub database: Option<Database>,
+    pub database: Option<SharedDatabase>,
     /// Number of nodes that run each test case. One node is the leader and runs no turns; the
     /// others are workers. More than one node requires a database.
     pub nodes: usize,

@@ -253,8 +253,8 @@ impl ConnectionRuntime {
         }
     }
 
-    /// Logs content that the connector cannot read, and tells its sender if the setting
-    /// `unsupported` is `reply`.
+    /// Logs content that the connector cannot read. Sends an answer if the setting `unsupported` is
+    /// `reply`.
     fn refuse_content(self: &Arc<Self>, kind: &str, origin: Option<&Value>) {
         tracing::warn!(connection = self.bound.name, "ignored a message: {kind}");
         let Some(origin) = origin.filter(|_| self.bound.setting("unsupported") == Some("reply"))

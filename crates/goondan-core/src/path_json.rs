@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[derive(Serialize, Deserialize, PartialEq, Debug)]
-    struct Record {
+    struct SavedPaths {
         #[serde(with = "super")]
         path: PathBuf,
         #[serde(with = "super")]
@@ -143,12 +143,12 @@ mod tests {
     #[test]
     fn any_path_survives() {
         let odd = PathBuf::from(OsStr::from_bytes(b"/a/bad\xff"));
-        let record = Record {
+        let record = SavedPaths {
             path: odd.clone(),
             more: Some(vec!["/b".into(), odd]),
         };
         let text = serde_json::to_string(&record).unwrap();
         assert!(text.contains("\"/b\"") && text.contains("255"), "{text}");
-        assert_eq!(serde_json::from_str::<Record>(&text).unwrap(), record);
+        assert_eq!(serde_json::from_str::<SavedPaths>(&text).unwrap(), record);
     }
 }

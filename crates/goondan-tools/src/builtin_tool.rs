@@ -47,9 +47,9 @@ impl BuiltinTool {
     ) -> Result<Vec<ToolExport>, ConfigError> {
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
-        struct Nothing {}
+        struct EmptyConfig {}
         if self.config.is_empty() {
-            opening.config::<Nothing>()?;
+            opening.config::<EmptyConfig>()?;
         }
         (self.open)(opening)
     }

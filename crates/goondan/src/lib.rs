@@ -46,7 +46,7 @@ pub use trust::requested_capabilities::{
 };
 pub use trust::{TrustList, TrustedDirectory, TrustedPackage};
 pub use watch::{ProjectWatch, WatchOptions};
-pub use workspace::database::Database;
+pub use workspace::database::SharedDatabase;
 pub use workspace::identity::{AdoptError, StaleState, WorkspaceOwner};
 pub use workspace::import_export::ImportFailed;
 pub use workspace::running_record::{LastGeneration, LastReload};

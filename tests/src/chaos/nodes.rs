@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
-use goondan::Database;
+use goondan::SharedDatabase;
 use goondan_conformance::proxy::{FaultProxy, ProxyFlow};
 
 use super::database::Patient;
@@ -131,7 +131,9 @@ impl<'p> Nodes<'p> {
         };
         for number in 0..plan.nodes {
             let proxy = match &plan.store {
-                Some(store) => Some(FaultProxy::start(store.parse::<Database>()?.server())?),
+                Some(store) => Some(FaultProxy::start(
+                    store.parse::<SharedDatabase>()?.server(),
+                )?),
                 None => None,
             };
             let (starts_at, generation) = (Instant::now(), 0);

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use goondan::Database;
+use goondan::SharedDatabase;
 
 /// The instance keys that inputs go to.
 pub(super) const KEYS: [&str; 4] = ["k0", "k1", "k2", "k3"];
@@ -105,10 +105,12 @@ pub(super) fn write(root: &Path, generation: usize) -> std::io::Result<()> {
 }
 
 /// The database of a run, in which it has a workspace of its own.
-pub(crate) fn database(store: &str, root: &Path) -> anyhow::Result<Database> {
+pub(crate) fn database(store: &str, root: &Path) -> anyhow::Result<SharedDatabase> {
     let name = root
         .file_name()
         .map(|name| name.to_string_lossy().into_owned())
         .unwrap_or_default();
-    Ok(store.parse::<Database>()?.prefixed(&format!("{name}-")))
+    Ok(store
+        .parse::<SharedDatabase>()?
+        .prefixed(&format!("{name}-")))
 }

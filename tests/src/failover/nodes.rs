@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
-use goondan::Database;
+use goondan::SharedDatabase;
 use goondan_conformance::proxy::{FaultProxy, ProxyFlow};
 
 use crate::chaos::process::{Process, Start, Word};
@@ -73,7 +73,7 @@ impl<'p> Nodes<'p> {
             made: 0,
         };
         for number in 0..NODES {
-            let proxy = FaultProxy::start(store.parse::<Database>()?.server())?;
+            let proxy = FaultProxy::start(store.parse::<SharedDatabase>()?.server())?;
             let process = all.process(number, &proxy)?;
             all.nodes.push(Node { process, proxy });
         }

@@ -38,7 +38,7 @@ pub use agents::{AgentRuntime, BlockingAgentRuntime};
 pub use connector::{BlockingConnector, ConnectorContext, Connects};
 pub use context::{Logger, ToolContext};
 pub use export::{Library, Tool, tool};
-pub use extension::{Conversation, Events, ExtensionApi, LayerContext, RegisterFn, State};
+pub use extension::{Conversation, Events, ExtensionApi, LayerContext, RegisterFn, StateHandle};
 pub use handler::{Handler, IntoOutput};
 pub use output::Output;
 pub use shims::{Exported, plugin};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use goondan::internal::untrusted_text;
 use goondan::spec::Code;
-use goondan::workspace::database::{self, Database, MailboxInputState};
+use goondan::workspace::database::{self, MailboxInputState, SharedDatabase};
 use goondan::{Input, StateRoot};
 use goondan_serve::wire::InputState;
 use serde_json::{Value, json};
@@ -88,7 +88,7 @@ pub(crate) async fn run(
 /// Queues an input in the database for the node that works in the workspace, or the next one.
 async fn post(
     args: SendArgs,
-    database: &Database,
+    database: &SharedDatabase,
     state_root: &StateRoot,
     output: &CommandOutput,
 ) -> Result<(), CliError> {

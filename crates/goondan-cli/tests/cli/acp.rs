@@ -14,13 +14,13 @@ struct Editor {
 }
 
 /// What came until a request was answered.
-struct Heard {
+struct PromptOutcome {
     updates: Vec<Value>,
     questions: Vec<Value>,
     answer: Value,
 }
 
-impl Heard {
+impl PromptOutcome {
     /// The texts of one kind of update, one after another.
     fn said(&self, kind: &str) -> String {
         let of_kind = self
@@ -54,13 +54,13 @@ impl Editor {
         editor
     }
 
-    fn ask(&mut self, method: &str, params: Value) -> Heard {
+    fn ask(&mut self, method: &str, params: Value) -> PromptOutcome {
         let id = self.peer.request(method, params);
         self.hear(|line| answers(line, id))
     }
 
     /// Reads on until a line comes that is waited for.
-    fn hear(&mut self, is_last: impl Fn(&Value) -> bool) -> Heard {
+    fn hear(&mut self, is_last: impl Fn(&Value) -> bool) -> PromptOutcome {
         let (mut updates, mut questions) = (Vec::new(), Vec::new());
         loop {
             let line = self.peer.line();
@@ -76,7 +76,7 @@ impl Editor {
                 _ => {}
             }
             if is_last(&line) {
-                return Heard {
+                return PromptOutcome {
                     updates,
                     questions,
                     answer: line,
@@ -93,14 +93,14 @@ impl Editor {
             .to_owned()
     }
 
-    fn prompt(&mut self, session: &str, prompt: Value) -> Heard {
+    fn prompt(&mut self, session: &str, prompt: Value) -> PromptOutcome {
         self.ask(
             "session/prompt",
             json!({"sessionId": session, "prompt": prompt}),
         )
     }
 
-    fn say(&mut self, session: &str, text: &str) -> Heard {
+    fn say(&mut self, session: &str, text: &str) -> PromptOutcome {
         self.prompt(session, json!([{"type": "text", "text": text}]))
     }
 }

@@ -127,10 +127,10 @@ impl Telegram {
 }
 
 /// A `gdn serve` that is ready. Dropping it kills it, as the system does with a process that it has no memory for.
-struct Serving(Child);
+struct ServeProcess(Child);
 
-impl Serving {
-    fn start(sandbox: &Sandbox) -> Serving {
+impl ServeProcess {
+    fn start(sandbox: &Sandbox) -> ServeProcess {
         let mut command = sandbox.command(&["serve", "p", "--listen", "127.0.0.1:0", "--json"]);
         let mut child = command
             .stdin(Stdio::null())
@@ -143,11 +143,11 @@ impl Serving {
             .read_line(&mut line)
             .unwrap();
         assert!(line.contains("url"), "{line}");
-        Serving(child)
+        ServeProcess(child)
     }
 }
 
-impl Drop for Serving {
+impl Drop for ServeProcess {
     fn drop(&mut self) {
         // On Unix this is signal 9.
         let _ = self.0.kill();
@@ -173,7 +173,7 @@ fn a_message_is_answered_once_though_the_process_is_killed_before_the_answer() {
     sandbox.write("p/script.yaml", "default: {text: late, delayMs: 600000}\n");
     telegram.write("hi");
     for _ in 0..3 {
-        let serving = Serving::start(&sandbox);
+        let serving = ServeProcess::start(&sandbox);
         // It has confirmed the message: the bot is told nothing of it any more, and the model has said nothing yet.
         let confirmed = |calls: &[Value]| calls.iter().any(|call| call["offset"] == 2);
         telegram.until("getUpdates", confirmed);
@@ -184,7 +184,7 @@ fn a_message_is_answered_once_though_the_process_is_killed_before_the_answer() {
         seen.calls.clear();
     }
     sandbox.write("p/script.yaml", "default: {text: 'heard {{ last }}'}\n");
-    let _serving = Serving::start(&sandbox);
+    let _serving = ServeProcess::start(&sandbox);
     let texts = |calls: &[Value]| {
         calls
             .iter()

@@ -8,9 +8,9 @@ use std::process::Stdio;
 use serde_json::{Value, json};
 
 use crate::projects::{ECHO, manifest, scripted};
-use crate::serve::Serving;
+use crate::serve::ServeProcess;
 
-fn control_file(serving: &Serving) -> PathBuf {
+fn control_file(serving: &ServeProcess) -> PathBuf {
     serving.token_file.with_file_name("control.json")
 }
 
@@ -22,7 +22,7 @@ fn it_is_a_socket_and_its_token_is_masked() {
         "permissions: {default: allow}",
     );
     sandbox.write("p/goondan.yaml", &all);
-    let serving = Serving::start(&sandbox, &[]);
+    let serving = ServeProcess::start(&sandbox, &[]);
     let file = control_file(&serving);
     let control: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
     let socket = control["socket"].as_str().unwrap();
@@ -49,7 +49,7 @@ fn it_is_a_socket_and_its_token_is_masked() {
 #[test]
 fn a_studio_of_another_process_is_relayed_until_that_process_ends() {
     let sandbox = scripted(ECHO);
-    let serving = Serving::start(&sandbox, &[]);
+    let serving = ServeProcess::start(&sandbox, &[]);
     let mut studio = sandbox
         .command(&["studio", "p", "--no-open", "--json"])
         .stdin(Stdio::null())

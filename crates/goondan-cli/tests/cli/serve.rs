@@ -20,7 +20,7 @@ rules:
 ";
 
 /// A `gdn serve` that is ready.
-pub(crate) struct Serving {
+pub(crate) struct ServeProcess {
     child: Child,
     stdout: BufReader<ChildStdout>,
     address: String,
@@ -28,7 +28,7 @@ pub(crate) struct Serving {
     pub(crate) token_file: PathBuf,
 }
 
-impl Serving {
+impl ServeProcess {
     pub(crate) fn start(sandbox: &Sandbox, arguments: &[&str]) -> Self {
         let mut command = sandbox.command(
             &[
@@ -66,7 +66,7 @@ impl Serving {
             .unwrap()
             .trim()
             .to_owned();
-        Serving {
+        ServeProcess {
             child,
             stdout,
             address,
@@ -145,7 +145,7 @@ fn pages_are_delivered_to_everybody_but_names_with_a_dot_are_not() {
     ] {
         std::fs::write(site.join(name), text).unwrap();
     }
-    let mut serving = Serving::start(&sandbox, &["--site", "site"]);
+    let mut serving = ServeProcess::start(&sandbox, &["--site", "site"]);
     serving.token = "nobody's".to_owned();
     let page = serving.get("/");
     assert!(
@@ -183,7 +183,7 @@ fn pages_are_delivered_to_everybody_but_names_with_a_dot_are_not() {
 #[test]
 fn the_studio_makes_the_case_that_the_command_makes() {
     let sandbox = scripted(SHOUT);
-    let serving = Serving::start(&sandbox, &["--studio"]);
+    let serving = ServeProcess::start(&sandbox, &["--studio"]);
     let case = |message: Value| {
         let response = serving.post("/api/instances/a/main/case", &message);
         serde_json::from_str::<Value>(response.split_once("\r\n\r\n").unwrap().1).unwrap()
@@ -254,7 +254,7 @@ fn the_studio_makes_the_case_that_the_command_makes() {
 #[test]
 fn other_commands_go_through_the_door() {
     let sandbox = scripted(ECHO);
-    let serving = Serving::start(&sandbox, &[]);
+    let serving = ServeProcess::start(&sandbox, &[]);
     let asked = sandbox.gdn(&["run", "p", "--input", "hi"]);
     assert_eq!(
         (asked.code, &*asked.stdout),
@@ -335,7 +335,7 @@ fn a_command_answers_the_questions_of_its_own_input() {
         ),
     );
     sandbox.write("p/script.yaml", ASKING);
-    let serving = Serving::start(&sandbox, &[]);
+    let serving = ServeProcess::start(&sandbox, &[]);
     let asked = sandbox.gdn(&["run", "p", "--input", "hi", "--yes"]);
     assert_eq!(
         (asked.code, &*asked.stdout),
@@ -394,7 +394,7 @@ fn a_stream_is_taken_up_again_after_the_process_was_killed() {
         "rules:\n  - {when: {role: user}, reply: {calls: [{id: c, tool: text-transform__case, args: {text: a, to: upper}}]}}\n  \
          - {when: {role: tool}, reply: {text: at last, delayMs: 3000}}\n",
     );
-    let serving = Serving::start(&sandbox, &[]);
+    let serving = ServeProcess::start(&sandbox, &[]);
     let mut stream = BufReader::new(serving.stream(
         "POST",
         "/api/inputs",
@@ -405,7 +405,7 @@ fn a_stream_is_taken_up_again_after_the_process_was_killed() {
     let (last, _) = before.last().unwrap();
     serving.signal("KILL");
     assert_eq!(serving.end().0, None);
-    let serving = Serving::start(&sandbox, &[]);
+    let serving = ServeProcess::start(&sandbox, &[]);
     let header = format!("Last-Event-ID: {last}\r\n");
     let mut stream = BufReader::new(serving.stream("GET", "/api/inputs/once/events", &header, ""));
     let after = events_until(&mut stream, "turn.completed");
@@ -445,7 +445,7 @@ fn a_stream_is_taken_up_again_after_the_process_was_killed() {
 #[test]
 fn a_process_that_was_killed_leaves_a_door_that_leads_nowhere() {
     let sandbox = scripted(ECHO);
-    let mut serving = Serving::start(&sandbox, &[]);
+    let mut serving = ServeProcess::start(&sandbox, &[]);
     serving.child.kill().unwrap();
     serving.child.wait().unwrap();
     let asked = sandbox.gdn(&["run", "p", "--input", "hi"]);
@@ -458,7 +458,7 @@ fn a_process_that_was_killed_leaves_a_door_that_leads_nowhere() {
 #[test]
 fn the_server_tells_who_it_is_to_who_has_the_token() {
     let sandbox = scripted(ECHO);
-    let mut serving = Serving::start(&sandbox, &[]);
+    let mut serving = ServeProcess::start(&sandbox, &[]);
     let swarm = serving.get("/api/swarm");
     assert!(
         swarm.starts_with("HTTP/1.1 200") && swarm.contains(r#""name":"s""#),
@@ -469,7 +469,7 @@ fn the_server_tells_who_it_is_to_who_has_the_token() {
     serving.signal("INT");
     serving.end();
     // The token stays: clients go on after a restart.
-    assert_eq!(Serving::start(&sandbox, &[]).token, token);
+    assert_eq!(ServeProcess::start(&sandbox, &[]).token, token);
 }
 
 #[test]
@@ -503,7 +503,7 @@ fn a_server_that_would_be_open_to_all_does_not_start() {
     );
 }
 
-impl Drop for Serving {
+impl Drop for ServeProcess {
     fn drop(&mut self) {
         // It has ended already, as a rule.
         let _ = self.child.kill();
@@ -522,7 +522,7 @@ default: {text: 'heard {{ input }}'}
 #[test]
 fn a_chat_goes_through_the_door() {
     let sandbox = scripted(SLOW_OR_FAILING);
-    let serving = Serving::start(&sandbox, &[]);
+    let serving = ServeProcess::start(&sandbox, &[]);
     let mut person = Person::sit_down(&sandbox);
     person.read_until("Another process runs this swarm");
     person.read_until("a> ");
@@ -549,7 +549,7 @@ fn a_chat_goes_through_the_door() {
 #[test]
 fn failed_events_are_started_again_through_the_door() {
     let sandbox = scripted(SLOW_OR_FAILING);
-    let serving = Serving::start(&sandbox, &[]);
+    let serving = ServeProcess::start(&sandbox, &[]);
     for _ in 0..2 {
         assert_eq!(sandbox.gdn(&["run", "p", "--input", "fail"]).code, 1);
     }

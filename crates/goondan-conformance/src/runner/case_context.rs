@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use goondan::spec::kinds::AgentWorkdir;
 use goondan::spec::{Bundle, Diagnostic, Environment};
-use goondan::workspace::database::{self, Database, PostgresOpenError};
+use goondan::workspace::database::{self, PostgresOpenError, SharedDatabase};
 use goondan::{HostCommand, StartError, StateRoot, Workspace};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -38,7 +38,7 @@ pub(crate) struct RunConditions {
     /// Time limit.
     pub(crate) time_limit: Duration,
     /// Database for conversations, instead of files.
-    pub(crate) database: Option<Database>,
+    pub(crate) database: Option<SharedDatabase>,
     /// Number of nodes.
     pub(crate) nodes: usize,
     /// Live options, for a run with the real models of the project.
@@ -75,7 +75,7 @@ pub(crate) struct CaseContext<'c> {
     deadline: Instant,
     folder: TempDir,
     /// Database for conversations, instead of files.
-    pub(super) database: Option<Database>,
+    pub(super) database: Option<SharedDatabase>,
     /// Number of nodes.
     pub(super) nodes: usize,
     /// Command that starts processes for libraries.

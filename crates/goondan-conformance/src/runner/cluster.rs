@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use goondan::spec::Bundle;
 use goondan::workspace::database::NodeInfo;
-use goondan::{Database, StartError, Swarm};
+use goondan::{SharedDatabase, StartError, Swarm};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{oneshot, watch};
 
@@ -36,7 +36,7 @@ pub(crate) struct CaseCluster {
     runtime: Runtime,
     nodes: Vec<NodeSlot>,
     leader: Arc<watch::Sender<Option<LeaderHandle>>>,
-    database: Database,
+    database: SharedDatabase,
     outfit: SwarmConfig,
 }
 
@@ -63,7 +63,7 @@ impl CaseCluster {
     pub(super) fn start(
         world: &CaseContext<'_>,
         bundle: Arc<Bundle>,
-        database: &Database,
+        database: &SharedDatabase,
         nodes: usize,
     ) -> Result<Result<Self, StartError>, OutOfTime> {
         let mut threads = Builder::new_multi_thread();

@@ -13,7 +13,7 @@ use goondan::ports::model::ModelRequest;
 use goondan::ports::store::StoreError;
 use goondan::spec::Diagnostic;
 use goondan::spec::kinds::AgentWorkdir;
-use goondan::workspace::database::Database;
+use goondan::workspace::database::SharedDatabase;
 
 use super::case_context::{CaseContext, run_detached};
 use super::mcp_mocks::McpServers;
@@ -133,7 +133,7 @@ fn conversations(workspaces: &[Workspace]) -> Result<Conversations, String> {
 
 /// Reads all conversations from the workspaces in the database.
 async fn conversations_in(
-    database: &Database,
+    database: &SharedDatabase,
     workspaces: &[Workspace],
 ) -> Result<Conversations, String> {
     let mut conversations = BTreeMap::new();

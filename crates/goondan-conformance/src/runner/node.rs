@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use goondan::{Database, StartError, Swarm};
+use goondan::{SharedDatabase, StartError, Swarm};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{oneshot, watch};
 
@@ -43,7 +43,7 @@ pub(super) struct LeaderHandle {
 pub(super) struct NodeConfig {
     pub(super) number: usize,
     pub(super) outfit: SwarmConfig,
-    pub(super) database: Database,
+    pub(super) database: SharedDatabase,
     pub(super) models: Arc<NodeModels>,
     pub(super) events: CaseEvents,
     pub(super) leader: Arc<watch::Sender<Option<LeaderHandle>>>,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use goondan::mcp::StandIns;
 use goondan::ports::model::ModelFactory;
 use goondan::spec::{Bundle, Environment};
-use goondan::{Database, HostCommand, StateRoot, Swarm, SwarmBuilder, ToolStubs};
+use goondan::{HostCommand, SharedDatabase, StateRoot, Swarm, SwarmBuilder, ToolStubs};
 use tokio::runtime::{Builder, Runtime};
 
 use super::approval::ScriptedApprover;
@@ -61,14 +61,14 @@ impl SwarmConfig {
     }
 
     /// Returns a builder with the models of the test case.
-    pub(super) fn builder(&self, database: Option<Database>) -> SwarmBuilder {
+    pub(super) fn builder(&self, database: Option<SharedDatabase>) -> SwarmBuilder {
         self.builder_with(database, Arc::clone(&self.models) as Arc<dyn ModelFactory>)
     }
 
     /// Creates the builder of the swarm with the mocks and settings of the test case.
     pub(super) fn builder_with(
         &self,
-        database: Option<Database>,
+        database: Option<SharedDatabase>,
         models: Arc<dyn ModelFactory>,
     ) -> SwarmBuilder {
         let mut builder = Swarm::builder(Arc::clone(&self.bundle));

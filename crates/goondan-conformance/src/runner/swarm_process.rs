@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use goondan::spec::Bundle;
 use goondan::workspace::database::NodeInfo;
-use goondan::{Database, ProjectWatch, ReloadNews, ReloadOutcome, StartError, Swarm, WatchOptions};
+use goondan::{
+    ProjectWatch, ReloadNews, ReloadOutcome, SharedDatabase, StartError, Swarm, WatchOptions,
+};
 use tokio::runtime::Runtime;
 use tokio::sync::Mutex;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -209,7 +211,7 @@ impl SingleSwarm {
 }
 
 /// Starts worker nodes in the same tokio runtime, and waits until they receive turns.
-async fn start_workers(nodes: usize, outfit: &SwarmConfig, database: &Database) {
+async fn start_workers(nodes: usize, outfit: &SwarmConfig, database: &SharedDatabase) {
     for _ in 1..nodes {
         let worker = outfit.builder(Some(database.clone().waiting()));
         tokio::spawn(async move {

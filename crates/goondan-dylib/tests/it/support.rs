@@ -257,11 +257,11 @@ impl Exports {
 /// A mock engine: a context, and the messages received through it.
 pub(crate) struct Engine {
     pub(crate) context: ToolContext,
-    pub(crate) heard: Arc<Heard>,
+    pub(crate) heard: Arc<RecordedCalls>,
 }
 
 #[derive(Default)]
-pub(crate) struct Heard {
+pub(crate) struct RecordedCalls {
     pub(crate) lines: Mutex<Vec<(LogLevel, String, JsonObject)>>,
     pub(crate) titles: Mutex<Vec<String>>,
     pub(crate) asked: Mutex<Vec<String>>,
@@ -270,7 +270,7 @@ pub(crate) struct Heard {
 
 impl Engine {
     pub(crate) fn new() -> Engine {
-        let heard = Arc::new(Heard::default());
+        let heard = Arc::new(RecordedCalls::default());
         let message = Message {
             id: "m1".to_owned(),
             data: MessageData {
@@ -308,7 +308,7 @@ impl Engine {
     }
 }
 
-impl ToolLogger for Heard {
+impl ToolLogger for RecordedCalls {
     fn log(&self, level: LogLevel, message: &str, fields: JsonObject) {
         self.lines
             .lock()
@@ -317,7 +317,7 @@ impl ToolLogger for Heard {
     }
 }
 
-impl ProgressSink for Heard {
+impl ProgressSink for RecordedCalls {
     fn update(&self, title: &str, _metadata: JsonObject) {
         self.titles
             .lock()
@@ -329,7 +329,7 @@ impl ProgressSink for Heard {
 
 /// Answers with the input. The agent `silent` never answers, and `nobody` does not exist.
 #[async_trait]
-impl AgentToolRuntime for Heard {
+impl AgentToolRuntime for RecordedCalls {
     async fn request(
         &self,
         target: &str,

@@ -18,13 +18,13 @@ const TARGET_ARGUMENTS: [(&str, &str); 3] = [
 ];
 
 /// Agents of a swarm with their purposes.
-pub(super) struct Purposes {
+pub(super) struct AgentPurposes {
     names: Vec<String>,
     /// One line per agent; `None` if no agent states a purpose.
     text: Option<String>,
 }
 
-impl Purposes {
+impl AgentPurposes {
     /// Collects the agents of a swarm.
     pub(super) fn of(bundle: &Bundle, swarm: &Resource<Swarm>) -> Self {
         let agents = swarm.spec.agents.iter();
@@ -39,7 +39,7 @@ impl Purposes {
             .map(|agent| line(&agent.id.name, description_of(agent)))
             .collect();
         let is_described = agents.iter().any(|agent| description_of(agent).is_some());
-        Purposes {
+        AgentPurposes {
             names: agents.iter().map(|agent| agent.id.name.clone()).collect(),
             text: is_described.then(|| lines.join("\n")),
         }
@@ -48,7 +48,7 @@ impl Purposes {
 
 /// Adds the agents and their purposes to the tools in `registry` that call agents, unless no agent
 /// states a purpose.
-pub(super) fn describe(registry: &mut ToolRegistry, purposes: &Purposes) {
+pub(super) fn describe(registry: &mut ToolRegistry, purposes: &AgentPurposes) {
     let Some(text) = &purposes.text else {
         return;
     };

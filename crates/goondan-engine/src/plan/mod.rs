@@ -211,7 +211,7 @@ pub async fn plan(
         ports,
         environment,
         serving,
-        purposes: call_targets::Purposes::of(bundle, swarm),
+        purposes: call_targets::AgentPurposes::of(bundle, swarm),
         tools: HashMap::new(),
         models,
         problems,
@@ -272,7 +272,7 @@ struct GenerationPlanner<'a> {
     ports: &'a PlanPorts,
     environment: &'a Environment,
     serving: Option<ServingGeneration<'a>>,
-    purposes: call_targets::Purposes,
+    purposes: call_targets::AgentPurposes,
     models: BTreeMap<ResourceId, Result<ModelPlan, ModelError>>,
     /// Contains an empty plan for a tool that failed to open, so that the error is reported once.
     tools: HashMap<ResourceId, ToolPlan>,

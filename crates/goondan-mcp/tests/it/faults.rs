@@ -6,7 +6,9 @@ use std::time::Duration;
 use goondan_core::JsonObject;
 use serde_json::{Value, json};
 
-use crate::lines::{Does, HANGS, Heard, Played, Script, call, hello, outcome, session, tool};
+use crate::lines::{
+    Does, HANGS, Played, ReceivedRequest, Script, call, hello, outcome, session, tool,
+};
 
 struct Fault {
     name: &'static str,
@@ -275,7 +277,7 @@ const FAULTS: &[Fault] = &[
 ];
 
 /// Sends four requests before it answers a call. The answer contains the received responses.
-fn asks_back(heard: &Heard<'_>) -> Option<Vec<Does>> {
+fn asks_back(heard: &ReceivedRequest<'_>) -> Option<Vec<Does>> {
     let ask = |id: &str, method: &str, params: Value| {
         Does::Says(json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))
     };

@@ -22,7 +22,7 @@ use tokio::sync::Semaphore;
 pub(crate) const HANGS: Duration = Duration::from_secs(60);
 
 /// A message that a server receives.
-pub(crate) struct Heard<'m> {
+pub(crate) struct ReceivedRequest<'m> {
     /// Number of earlier starts of the server.
     pub(crate) start: usize,
     /// Messages received before in this connection.
@@ -38,9 +38,9 @@ pub(crate) enum Does {
 }
 
 /// Returns the server's actions for a message; `None` for the correct behavior.
-pub(crate) type Script = fn(&Heard<'_>) -> Option<Vec<Does>>;
+pub(crate) type Script = fn(&ReceivedRequest<'_>) -> Option<Vec<Does>>;
 
-impl Heard<'_> {
+impl ReceivedRequest<'_> {
     pub(crate) fn is(&self, method: &str) -> bool {
         self.message["method"] == method
     }
@@ -139,7 +139,7 @@ impl Played {
         while let Ok(Some(line)) = lines.next_line().await {
             let message: Value = serde_json::from_str(&line).unwrap();
             self.heard.lock().unwrap().push(message.clone());
-            let heard = Heard {
+            let heard = ReceivedRequest {
                 start,
                 past: &past,
                 message: &message,

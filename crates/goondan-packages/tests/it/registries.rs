@@ -123,7 +123,7 @@ async fn a_refused_look_at_a_version_replaces_nothing() {
             .unwrap_err();
         assert_eq!(registry.shelf.lock().unwrap().manifests, before, "{status}");
     }
-    // A further tag that is a version is a published version, too.
+    // A further tag with a version is also a published version.
     publish(&machine, "one", &registry, "a/one:1.4.0")
         .await
         .unwrap_err();

@@ -5,13 +5,13 @@ use serde_json::{Value, json};
 use crate::support::Running;
 
 /// A response: its status, its head in lower case, and its body.
-struct Heard {
+struct RawResponse {
     status: u16,
     head: String,
     body: String,
 }
 
-impl Heard {
+impl RawResponse {
     fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_else(|_| panic!("{}", self.body))
     }
@@ -22,7 +22,7 @@ impl Heard {
 }
 
 impl Running {
-    async fn request(&self, line: &str, headers: &[(&str, &str)], body: &[u8]) -> Heard {
+    async fn request(&self, line: &str, headers: &[(&str, &str)], body: &[u8]) -> RawResponse {
         let token = self.door.token.expose();
         let mut request = format!(
             "{line} HTTP/1.0\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\nContent-Length: {}\r\n",
@@ -35,7 +35,7 @@ impl Running {
             .raw(&[request.as_bytes(), b"\r\n", body].concat())
             .await;
         let (head, body) = response.split_once("\r\n\r\n").unwrap();
-        Heard {
+        RawResponse {
             status: head.split(' ').nth(1).unwrap().parse().unwrap(),
             head: head.to_lowercase(),
             body: body.to_owned(),

@@ -26,7 +26,7 @@ pub(super) fn read(text: &str) -> Result<Option<YamlNode>, LocatedYamlError> {
         parser,
         anchors: HashMap::new(),
         aliased: NodeSize::default(),
-        surrounding: Surrounding::default(),
+        surrounding: EnclosingCollections::default(),
     };
     let mut first = None;
     loop {
@@ -54,12 +54,12 @@ struct NodeTreeReader<'t> {
     anchors: HashMap<usize, AnchoredNode>,
     /// Total size of the values that the aliases so far expand to.
     aliased: NodeSize,
-    surrounding: Surrounding,
+    surrounding: EnclosingCollections,
 }
 
 /// Lists and maps around the current node.
 #[derive(Clone, Copy, Default)]
-struct Surrounding {
+struct EnclosingCollections {
     /// True inside brackets.
     is_flow: bool,
     /// Column of the innermost list or map without brackets; 0 if there is none.
@@ -143,8 +143,8 @@ impl<'t> NodeTreeReader<'t> {
         let before = self.surrounding;
         let is_flow = before.is_flow || self.text[at.start..].starts_with(['[', '{']);
         self.surrounding = match is_flow {
-            true => Surrounding { is_flow, ..before },
-            false => Surrounding {
+            true => EnclosingCollections { is_flow, ..before },
+            false => EnclosingCollections {
                 is_flow,
                 block_column: at.column,
             },
@@ -157,7 +157,7 @@ impl<'t> NodeTreeReader<'t> {
     /// Fails if a key or value in a flow list or map is not indented more than the block around it.
     /// The parser accepts that.
     fn check_indentation(&self, at: SourcePosition) -> Result<(), LocatedYamlError> {
-        let Surrounding {
+        let EnclosingCollections {
             is_flow,
             block_column,
         } = self.surrounding;

@@ -55,7 +55,7 @@ fn pages() -> HashMap<String, String> {
     pages.map(named).collect()
 }
 
-/// What is wrong with `target`, such as `secrets.md`.
+/// Returns the problem of the link `target`, such as `secrets.md`.
 fn broken(pages: &HashMap<String, String>, target: &str) -> Option<String> {
     let (page, anchor) = target
         .split_once('#')

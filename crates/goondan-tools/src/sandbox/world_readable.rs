@@ -18,13 +18,13 @@ const WORLD_SEARCH: u32 = 0o1;
 pub(super) fn settings() -> &'static [PathBuf] {
     static SETTINGS: OnceLock<Vec<PathBuf>> = OnceLock::new();
     SETTINGS.get_or_init(|| match readable_below(Path::new(SETTINGS_DIR)) {
-        Readable::All => vec![PathBuf::from(SETTINGS_DIR)],
-        Readable::Only(paths) => paths,
+        ReadableEntries::All => vec![PathBuf::from(SETTINGS_DIR)],
+        ReadableEntries::Only(paths) => paths,
     })
 }
 
 /// Part of a directory that every user may read.
-enum Readable {
+enum ReadableEntries {
     All,
     Only(Vec<PathBuf>),
 }
@@ -32,16 +32,16 @@ enum Readable {
 /// Returns what every user may read in a directory. Links are left out: rules apply to their
 /// targets, and a target in `/etc` has a rule of its own.
 #[expect(clippy::disallowed_methods, reason = "agents can't change `/etc`")]
-fn readable_below(directory: &Path) -> Readable {
+fn readable_below(directory: &Path) -> ReadableEntries {
     let Ok(entries) = std::fs::read_dir(directory) else {
-        return Readable::Only(Vec::new());
+        return ReadableEntries::Only(Vec::new());
     };
     let mut is_all = true;
     let mut paths = Vec::new();
     for entry in entries.flatten() {
         match readable(&entry) {
-            Some(Readable::All) => paths.push(entry.path()),
-            Some(Readable::Only(inner)) => {
+            Some(ReadableEntries::All) => paths.push(entry.path()),
+            Some(ReadableEntries::Only(inner)) => {
                 is_all = false;
                 paths.extend(inner);
             }
@@ -49,14 +49,14 @@ fn readable_below(directory: &Path) -> Readable {
         }
     }
     if is_all {
-        Readable::All
+        ReadableEntries::All
     } else {
-        Readable::Only(paths)
+        ReadableEntries::Only(paths)
     }
 }
 
 /// Returns what every user may read of an entry; `None` for links and vanished entries.
-fn readable(entry: &DirEntry) -> Option<Readable> {
+fn readable(entry: &DirEntry) -> Option<ReadableEntries> {
     let metadata = entry.metadata().ok()?;
     let may = |metadata: &Metadata, wanted| metadata.permissions().mode() & wanted == wanted;
     if metadata.is_symlink() {
@@ -64,9 +64,9 @@ fn readable(entry: &DirEntry) -> Option<Readable> {
     } else if metadata.is_dir() && may(&metadata, WORLD_READ | WORLD_SEARCH) {
         Some(readable_below(&entry.path()))
     } else if !metadata.is_dir() && may(&metadata, WORLD_READ) {
-        Some(Readable::All)
+        Some(ReadableEntries::All)
     } else {
-        Some(Readable::Only(Vec::new()))
+        Some(ReadableEntries::Only(Vec::new()))
     }
 }
 
@@ -94,11 +94,11 @@ mod tests {
         mode("mixed/b", 0o640).unwrap();
         mode("closed", 0o700).unwrap();
         std::os::unix::fs::symlink(at("closed/a"), at("open/link")).unwrap();
-        let Readable::Only(mut paths) = readable_below(directory.path()) else {
+        let ReadableEntries::Only(mut paths) = readable_below(directory.path()) else {
             panic!("it has secrets");
         };
         paths.sort();
         assert_eq!(paths, [at("mixed/a"), at("open")]);
-        assert!(matches!(readable_below(&at("open")), Readable::All));
+        assert!(matches!(readable_below(&at("open")), ReadableEntries::All));
     }
 }

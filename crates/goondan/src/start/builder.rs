@@ -37,7 +37,7 @@ use crate::start::start_error::StartError;
 use crate::start::swarm::{Swarm, SwarmInner};
 use crate::start::telemetry::{self, StartedTelemetry};
 use crate::workspace::database::{
-    Database, LeadingNode, StandbyNode, project_digest, serve_queued_inputs,
+    LeadingNode, SharedDatabase, StandbyNode, project_digest, serve_queued_inputs,
 };
 use crate::workspace::identity::WorkspaceOwner;
 use crate::workspace::running_record::GenerationRecorder;
@@ -52,7 +52,7 @@ pub struct SwarmBuilder {
     pub(crate) variables: VariableSource,
     pub(crate) models: Arc<dyn ModelFactory>,
     pub(crate) store: Option<Arc<dyn Store>>,
-    pub(crate) database: Option<Database>,
+    pub(crate) database: Option<SharedDatabase>,
     pub(crate) tools: Option<Arc<dyn ToolSource>>,
     pub(crate) approver: Arc<dyn Approver>,
     pub(crate) approvals: Option<Arc<dyn ApprovalStore>>,
@@ -152,7 +152,7 @@ impl SwarmBuilder {
     /// Stores conversations and accepted events in a database that several nodes can share. One
     /// node at a time leads the workspace.
     #[must_use]
-    pub fn database(mut self, database: Database) -> Self {
+    pub fn database(mut self, database: SharedDatabase) -> Self {
         self.database = Some(database);
         self
     }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use goondan_abi::sdk::{
-    ExtensionApi, LayerKind, State, ToolContext, ToolError, export_extension, tool,
+    ExtensionApi, LayerKind, StateHandle, ToolContext, ToolError, export_extension, tool,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -196,7 +196,7 @@ fn offers(api: &mut ExtensionApi) {
     }));
 }
 
-fn add(state: &State, ctx: &ToolContext, input: Note) -> Result<Value, ToolError> {
+fn add(state: &StateHandle, ctx: &ToolContext, input: Note) -> Result<Value, ToolError> {
     let mut notes = state.get().as_array().cloned().unwrap_or_default();
     notes.push(input.note.into());
     let count = notes.len();

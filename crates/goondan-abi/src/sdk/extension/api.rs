@@ -19,7 +19,7 @@ pub struct ExtensionApi {
     told: Register,
     context: ToolContext,
     project_dir: PathBuf,
-    state: State,
+    state: StateHandle,
     events: Events,
     layers: Vec<(LayerEntry, LayerFn)>,
     tools: Vec<Tool>,
@@ -31,7 +31,7 @@ impl ExtensionApi {
         ExtensionApi {
             context,
             project_dir: PathBuf::from(&told.project_dir),
-            state: State::new(told.state.clone()),
+            state: StateHandle::new(told.state.clone()),
             events: buses.events(&told.agent_name, &told.instance_key),
             told,
             layers: Vec::new(),
@@ -77,7 +77,7 @@ impl ExtensionApi {
 
     /// Returns the state that the extension keeps for the conversation. Clones can be moved into
     /// layers and tools.
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> StateHandle {
         self.state.clone()
     }
 
@@ -141,7 +141,7 @@ impl ExtensionApi {
 /// The state that an extension keeps for a conversation: any JSON, null at first. It survives
 /// restarts.
 #[derive(Clone)]
-pub struct State(Arc<Mutex<ExtensionStateValue>>);
+pub struct StateHandle(Arc<Mutex<ExtensionStateValue>>);
 
 struct ExtensionStateValue {
     value: Value,
@@ -149,9 +149,9 @@ struct ExtensionStateValue {
     is_news: bool,
 }
 
-impl State {
+impl StateHandle {
     fn new(value: Value) -> Self {
-        State(Arc::new(Mutex::new(ExtensionStateValue {
+        StateHandle(Arc::new(Mutex::new(ExtensionStateValue {
             value,
             is_news: false,
         })))

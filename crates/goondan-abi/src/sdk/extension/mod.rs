@@ -13,7 +13,7 @@ mod session;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-pub use self::api::{ExtensionApi, State};
+pub use self::api::{ExtensionApi, StateHandle};
 pub use self::bus::Events;
 pub use self::conversation::Conversation;
 use self::event_queue::ExtensionEventQueue;

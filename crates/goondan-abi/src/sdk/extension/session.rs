@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use serde_json::Value;
 
-use super::api::State;
+use super::api::StateHandle;
 use super::bus::{ConversationBus, Events};
 use super::conversation::Conversation;
 use super::layer::LayerContext;
@@ -36,7 +36,7 @@ impl ConversationBuses {
 /// An extension that has registered for a conversation.
 pub(super) struct RegisteredSession {
     pub(super) told: Register,
-    pub(super) state: State,
+    pub(super) state: StateHandle,
     events: Events,
     layers: Vec<LayerFn>,
     tools: HashMap<String, Box<dyn ErasedTool>>,
@@ -52,7 +52,7 @@ impl Drop for RegisteredSession {
 impl RegisteredSession {
     pub(super) fn new(
         told: Register,
-        state: State,
+        state: StateHandle,
         events: Events,
         layers: Vec<LayerFn>,
         tools: Vec<Tool>,

@@ -8,7 +8,7 @@ use goondan::StateRoot;
 use goondan::internal::untrusted_text;
 use goondan::models::CassetteMask;
 use goondan::spec::Code;
-use goondan::workspace::database::Database;
+use goondan::workspace::database::SharedDatabase;
 
 use crate::complete;
 use crate::exit::CliError;
@@ -119,7 +119,7 @@ fn environment(scope: &ConversationScope) -> Result<goondan::spec::Environment, 
 
 /// Writes the file as a whole or not at all.
 async fn write_file(
-    database: Option<&Database>,
+    database: Option<&SharedDatabase>,
     found: &[FoundConversation],
     mask: &CassetteMask,
     path: &Path,
@@ -143,7 +143,7 @@ async fn write_file(
 /// Writes the conversations to `out`, one after the other. Fails if a conversation was deleted
 /// since the list was read.
 async fn write_all(
-    database: Option<&Database>,
+    database: Option<&SharedDatabase>,
     found: &[FoundConversation],
     mask: &CassetteMask,
     out: &mut dyn Write,

@@ -8,7 +8,7 @@ use clap::Args;
 use goondan::ImportError;
 use goondan::ids::InstanceId;
 use goondan::internal::untrusted_text;
-use goondan::workspace::database::Database;
+use goondan::workspace::database::SharedDatabase;
 use goondan::{ImportFailed, StateRoot, Workspace};
 
 use super::{in_sentence_case, not_opened};
@@ -105,7 +105,7 @@ fn open_file(path: &Path) -> Result<File, CliError> {
 /// exists.
 async fn target_workspace(
     args: &InstanceImportArgs,
-    database: Option<&Database>,
+    database: Option<&SharedDatabase>,
     state_root: &StateRoot,
     output: &CommandOutput,
 ) -> Result<Workspace, CliError> {

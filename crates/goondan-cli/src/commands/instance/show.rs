@@ -10,7 +10,7 @@ use goondan::message::{Message, MessagePart, MessageRole, ToolResultPart};
 use goondan::ports::store::DeadLetter;
 use goondan::ports::tool::ToolCallStatus;
 use goondan::workspace::UnfinishedEffect;
-use goondan::workspace::database::Database;
+use goondan::workspace::database::SharedDatabase;
 use serde_json::json;
 
 use super::list::{InstanceRow, local};
@@ -79,7 +79,7 @@ fn read_from_files(
 
 /// Reads the conversation from a database.
 async fn read_from_database(
-    database: &Database,
+    database: &SharedDatabase,
     args: &InstanceShowArgs,
     state_root: &StateRoot,
     output: &CommandOutput,

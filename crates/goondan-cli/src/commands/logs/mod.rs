@@ -12,7 +12,7 @@ use goondan::StateRoot;
 use goondan::event::RuntimeEvent;
 use goondan::ids::InstanceId;
 use goondan::internal::untrusted_text;
-use goondan::workspace::database::Database;
+use goondan::workspace::database::SharedDatabase;
 use serde_json::Value;
 
 use crate::complete;
@@ -195,7 +195,7 @@ fn is_wanted(args: &LogsArgs, id: &InstanceId) -> bool {
 
 /// Reads the events that were added to the database since the last call.
 async fn read_database(
-    database: &Database,
+    database: &SharedDatabase,
     args: &LogsArgs,
     state_root: &StateRoot,
     scope: &ConversationScope,

@@ -11,7 +11,7 @@ use goondan::internal::untrusted_text;
 use goondan::message::Message;
 use goondan::models::CassetteMask;
 use goondan::spec::Code;
-use goondan::workspace::database::Database;
+use goondan::workspace::database::SharedDatabase;
 use goondan::{StateRoot, Workspace};
 use goondan_conformance::record::{CaseHistory, RecordingError, RecordingSource, record};
 
@@ -150,7 +150,7 @@ async fn read_history(
 
 /// Reader of conversations in files or in a database.
 struct ConversationReader<'k> {
-    database: Option<&'k Database>,
+    database: Option<&'k SharedDatabase>,
     found: &'k FoundConversation,
 }
 

@@ -1,5 +1,5 @@
-//! Time of schedules. If the system clock is set back, schedules go on as if it were not: otherwise
-//! they would be silent until the clock reaches the old time again.
+//! Time of schedules. It ignores a system clock that is set back: otherwise no schedule would be due
+//! until the clock reaches the old time again.
 
 use std::sync::{Mutex, PoisonError};
 

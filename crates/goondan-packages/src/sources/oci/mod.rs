@@ -83,7 +83,7 @@ fn tag_of(version: &Version) -> String {
     version.to_string().replace('+', "_")
 }
 
-/// Returns the version that a tag stands for; `None` for other tags, such as `latest`.
+/// Parses the version in a tag; `None` for other tags, such as `latest`.
 fn version_of(tag: &str) -> Option<Version> {
     let text = tag.replacen('_', "+", 1);
     Version::parse(text.strip_prefix('v').unwrap_or(&text)).ok()

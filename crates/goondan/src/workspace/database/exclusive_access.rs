@@ -11,7 +11,7 @@ use goondan_store::instance_export::{ImportError, InstanceExport};
 use goondan_store::workspace_directories::WorkspaceDirectories;
 use goondan_store_postgres::{PostgresOpenError, PostgresStore, WorkspaceWait};
 
-use super::{Database, START_WAIT, WorkspaceReader};
+use super::{START_WAIT, SharedDatabase, WorkspaceReader};
 use crate::workspace::identity::AdoptError;
 use crate::workspace::import_export;
 use crate::workspace::{StateRoot, Workspace};
@@ -19,7 +19,7 @@ use crate::workspace::{StateRoot, Workspace};
 /// Exclusive access to a workspace, released on drop.
 pub struct ExclusiveAccess(PostgresStore);
 
-impl Database {
+impl SharedDatabase {
     /// Acquires exclusive access to a workspace. Fails while a node works in it.
     pub async fn hold(&self, workspace: &Workspace) -> Result<ExclusiveAccess, PostgresOpenError> {
         let folders = Box::new(WorkspaceDirectories::below(workspace.dir.clone()));

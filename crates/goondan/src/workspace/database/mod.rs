@@ -45,13 +45,13 @@ use crate::start::start_error::StartError;
 use crate::start::swarm::{Input, SendError, Swarm, SwarmInner};
 use crate::workspace::{InstanceSummary, UnfinishedEffect, Workspace, summary};
 
-/// Maximum wait of a start without [`Database::waiting`]. A killed process releases the workspace
+/// Maximum wait of a start without [`SharedDatabase::waiting`]. A killed process releases the workspace
 /// at once.
 const START_WAIT: Duration = Duration::from_secs(3);
 
 /// Shared database, and the behavior of a node whose workspace is led by another node.
 #[derive(Debug, Clone)]
-pub struct Database {
+pub struct SharedDatabase {
     address: DatabaseAddress,
     waits: bool,
     /// Maximum number of concurrent turns on this node.
@@ -62,11 +62,11 @@ pub struct Database {
     leave: CancellationToken,
 }
 
-impl FromStr for Database {
+impl FromStr for SharedDatabase {
     type Err = AddressError;
 
     fn from_str(address: &str) -> Result<Self, AddressError> {
-        Ok(Database {
+        Ok(SharedDatabase {
             address: address.parse()?,
             waits: false,
             turns: usize::MAX,
@@ -122,7 +122,7 @@ pub fn new_id() -> String {
     SystemClock.hex(32)
 }
 
-impl Database {
+impl SharedDatabase {
     /// Makes the node wait without limit. Until it becomes the leader, it runs turns for the leader.
     #[must_use]
     pub fn waiting(mut self) -> Self {
