@@ -491,6 +491,8 @@ impl<'n> MapReader<'n> {
         advice: impl Fn(&str) -> Option<KeyAdvice>,
         findings: &mut DiagnosticSink,
     ) {
+        // Fields that fixes add to this map. Two fixes must not add the same field.
+        let mut added: Vec<String> = Vec::new();
         for entry in self.rest().take(MAX_REPORTED_UNKNOWN_FIELDS) {
             let path = join(&self.path, &excerpt(&entry.key, 60));
             let diagnostic = Diagnostic::new(
@@ -505,9 +507,12 @@ impl<'n> MapReader<'n> {
                 .and_then(|kind| field_advice::advice(kind, &self.path, &self.asked, entry));
             if let Some(FieldAdvice { suggestion, fix }) = elsewhere {
                 let diagnostic = diagnostic.suggest(suggestion);
-                let fix = fix.filter(|(field, _)| !self.has(field));
+                let fix = fix.filter(|(field, _)| !self.has(field) && !added.contains(field));
                 findings.add(match fix {
-                    Some((_, fix)) => diagnostic.fix(guard_permission_fix(fix, &self.path)),
+                    Some((field, fix)) => {
+                        added.push(field);
+                        diagnostic.fix(guard_permission_fix(fix, &self.path))
+                    }
                     None => diagnostic,
                 });
                 continue;

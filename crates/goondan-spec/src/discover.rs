@@ -54,7 +54,7 @@ pub(crate) struct DiscoveredFiles {
     pub(crate) files: Vec<String>,
     /// `goondan.yaml` files of subdirectories, which may be separate projects.
     pub(crate) nested: Vec<String>,
-    /// YAML files that contain no resources, because of their places or names.
+    /// YAML files that are not read, because of their places or names.
     pub(crate) unread: Vec<String>,
     pub(crate) diagnostics: Vec<Diagnostic>,
 }

@@ -3,6 +3,7 @@
 //! Returns the new file contents and writes nothing. A fix is skipped if its error remains after
 //! it, or if it makes the file invalid YAML.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -75,10 +76,17 @@ impl RepairRun<'_> {
         found_any
     }
 
-    /// Tries the fix of each diagnostic separately; returns whether one was applied.
+    /// Tries the fix of each diagnostic separately; returns whether one was applied. Begins at the
+    /// end of the file, so that an applied fix does not move the places of later ones.
     fn try_fixes_one_by_one(&mut self, file: &str, diagnostics: &[Diagnostic]) -> bool {
         let mut found_any = false;
-        for diagnostic in diagnostics {
+        let start = |diagnostic: &&Diagnostic| {
+            let edits = safe_fix(diagnostic).map(|fix| fix.edits.as_slice());
+            edits.and_then(|edits| edits.iter().map(|edit| edit.start).min())
+        };
+        let mut from_the_end: Vec<&Diagnostic> = diagnostics.iter().collect();
+        from_the_end.sort_by_key(|diagnostic| Reverse(start(diagnostic)));
+        for diagnostic in from_the_end {
             found_any |= self.try_fixes(file, std::slice::from_ref(diagnostic));
         }
         found_any

@@ -197,7 +197,8 @@ fn variable_in(text: &str) -> Option<&str> {
         .trim_start_matches("env.")
         .trim_start_matches("env:");
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    (!name.is_empty() && name.chars().all(is_name)).then_some(name)
+    let is_number = name.starts_with(|c: char| c.is_ascii_digit());
+    (!name.is_empty() && !is_number && name.chars().all(is_name)).then_some(name)
 }
 
 /// Marks all values below `node` as secrets, so that no diagnostic shows them: a misplaced value

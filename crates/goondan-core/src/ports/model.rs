@@ -93,8 +93,8 @@ pub struct ToolDefinition {
     pub parameters: Value,
 }
 
-/// Approximate number of characters of a schema per token.
-const CHARACTERS_PER_TOKEN: usize = 4;
+/// Approximate number of characters per token.
+pub const CHARACTERS_PER_TOKEN: usize = 4;
 
 impl ToolDefinition {
     /// Returns the name of its Tool resource.

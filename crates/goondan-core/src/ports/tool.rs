@@ -379,9 +379,7 @@ pub trait AgentToolRuntime: Send + Sync {
     async fn list(&self, include_all: bool) -> Result<Vec<SpawnedInstanceInfo>, ToolError>;
     /// Returns the conversations of `ids` that arguments of the call may name: those of the caller's
     /// key, those that the caller started, its callers, and those that a rule names.
-    async fn within_reach(&self, ids: Vec<InstanceId>) -> Result<Vec<InstanceId>, ToolError> {
-        Ok(ids)
-    }
+    async fn within_reach(&self, ids: Vec<InstanceId>) -> Result<Vec<InstanceId>, ToolError>;
     /// Returns the agents of the running swarm.
     async fn catalog(&self) -> Result<AgentCatalog, ToolError>;
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use chrono::DateTime;
 use goondan_core::JsonObject;
+use goondan_core::ids::InstanceId;
 use goondan_core::message::{Message, MessageData, MessageRole, MessageSource};
 use goondan_core::ports::tool::{
     AgentCatalog, AgentEventInput, AgentRequestResult, AgentSendResult, AgentSpawnResult,
@@ -399,6 +400,10 @@ impl AgentToolRuntime for RecordedCalls {
             created_at: "1970-01-01T00:00:00Z".to_owned(),
             cwd: None,
         }])
+    }
+
+    async fn within_reach(&self, ids: Vec<InstanceId>) -> Result<Vec<InstanceId>, ToolError> {
+        Ok(ids)
     }
 
     async fn catalog(&self) -> Result<AgentCatalog, ToolError> {

@@ -191,6 +191,7 @@ impl TurnWorker {
     fn is_detachable(&self) -> bool {
         let is_leaving = self.leave.as_ref().is_some_and(|leave| leave.is_known);
         is_leaving
+            && self.engine.lives.run.is_asked()
             && !self.running.is_empty()
             && self
                 .running

@@ -1,5 +1,6 @@
 //! `message-compaction`: replaces the oldest messages with a summary when a conversation becomes
-//! too large for the context window of the model. The original messages stay in the store.
+//! too large for the context window of the model. With a summary, the original messages stay in
+//! the store.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -301,8 +302,9 @@ impl MessageCompaction {
             Some(overhead) => overhead,
             None => context_usage::overhead(context.agent(), tools),
         };
-        let left = usize::try_from(window as i64 - overhead).unwrap_or_default();
-        Some((left * CHARACTERS_PER_TOKEN).max(MIN_CONVERSATION_CHARS))
+        let left = usize::try_from((window as i64).saturating_sub(overhead)).unwrap_or_default();
+        let characters = left.saturating_mul(CHARACTERS_PER_TOKEN);
+        Some(characters.max(MIN_CONVERSATION_CHARS))
     }
 
     /// Returns the mode as in the config.
@@ -340,21 +342,26 @@ impl Middleware for MessageCompaction {
     ) -> Result<StepOutcome, TurnError> {
         let (index, tools) = (context.index, context.catalog.clone());
         let turn = context.turn();
+        let mut now = size(turn);
         // The first step follows the compaction at the start of the turn.
         if index > 0
             && let Some(limit) = self.character_limit(turn, &tools)
         {
             let config = self.config.only_within(limit);
-            self.compact(turn, &config, CompactionTime::Step(index))
-                .await?;
+            if config.is_too_much(now)
+                && self
+                    .compact(turn, &config, CompactionTime::Step(index))
+                    .await?
+            {
+                now = size(turn);
+            }
         }
-        let characters = size(context.turn()).characters;
         let outcome = next.run(context).await?;
         if let Some(usage) = outcome.usage {
             // The tokens of the request beyond its messages. After a compaction inside of the step,
             // the difference is wrong until the next step.
             let note = context.turn().note::<RequestOverhead>();
-            note.0 = Some(to_tokens(usage.prompt_tokens) - tokens(characters));
+            note.0 = Some(to_tokens(usage.prompt_tokens) - tokens(now.characters));
         }
         Ok(outcome)
     }

@@ -1,6 +1,7 @@
 //! Approval requests and the journal entries of their answers.
 
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use crate::activity::ActivityTracker;
 use crate::delivery::orchestrator::OrchestratorCommand;
 use crate::tooling::dispatch::{ToolCallContext, tool_context};
 use crate::tooling::registry::RegisteredTool;
+use crate::tooling::reporter::ToolCallReporter;
 use crate::turn::store_retry::StoreRetry;
 use goondan_core::JsonObject;
 use goondan_core::event::RuntimeEventKind;
@@ -231,7 +233,8 @@ async fn preview(
     tool: &RegisteredTool,
     arguments: &JsonObject,
 ) -> Option<String> {
-    let tool_context = tool_context(context, tool, context.cancel.child_token());
+    let reporter = Arc::new(ToolCallReporter::of(context, tool));
+    let tool_context = tool_context(context, tool, context.cancel.child_token(), reporter);
     let previewing =
         AssertUnwindSafe(tool.handler.preview(&tool_context, arguments)).catch_unwind();
     let tool_preview = tokio::time::timeout(PREVIEW_TIMEOUT, previewing)

@@ -15,6 +15,7 @@ use sha2::{Digest, Sha256};
 use super::referenced_files;
 use crate::tooling::dispatch::{ToolCallContext, tool_context};
 use crate::tooling::registry::RegisteredTool;
+use crate::tooling::reporter::ToolCallReporter;
 use goondan_core::JsonObject;
 use goondan_core::event::RuntimeEventKind;
 use goondan_core::ports::approval::{ApprovalCoverage, ApprovalDuration, ApprovalGrant};
@@ -123,7 +124,8 @@ async fn programs(
     tool: &RegisteredTool,
     arguments: &JsonObject,
 ) -> Option<BTreeMap<String, String>> {
-    let tool_context = tool_context(context, tool, context.cancel.child_token());
+    let reporter = Arc::new(ToolCallReporter::of(context, tool));
+    let tool_context = tool_context(context, tool, context.cancel.child_token(), reporter);
     let tool_programs = tool.handler.programs(&tool_context, arguments).await;
     // Programs of the tool always count. A path argument counts as a program only if the tool runs
     // programs.

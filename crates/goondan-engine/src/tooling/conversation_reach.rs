@@ -28,9 +28,13 @@ impl AgentCalls {
     ) -> Result<Vec<InstanceId>, ToolError> {
         let (own, callers) = (&self.facts.instance, &self.facts.callers);
         let is_near = |id: &InstanceId| id.instance_key == own.instance_key || callers.contains(id);
-        if self.tool_name.is_none() || ids.iter().all(is_near) {
+        let Some(tool) = self
+            .tool_name
+            .as_deref()
+            .filter(|_| !ids.iter().all(is_near))
+        else {
             return Ok(ids);
-        }
+        };
         let metas = self.metas().await?;
         let owners: HashMap<InstanceId, Option<InstanceId>> = metas
             .into_iter()
@@ -43,16 +47,13 @@ impl AgentCalls {
                 .any(|owner| owner == *own)
         };
         let is_reached = |id: &InstanceId| {
-            is_near(id) || !owners.contains_key(id) || is_started(id) || self.is_named(id)
+            is_near(id) || !owners.contains_key(id) || is_started(id) || self.is_named(tool, id)
         };
         Ok(ids.into_iter().filter(is_reached).collect())
     }
 
     /// Returns true if a rule of the agent and of each caller allows the conversation by name.
-    fn is_named(&self, id: &InstanceId) -> bool {
-        let Some(tool) = &self.tool_name else {
-            return true;
-        };
+    fn is_named(&self, tool: &str, id: &InstanceId) -> bool {
         let generation = self.engine.generation.load();
         let mut callers = self.facts.narrowing_agents();
         names(self.facts.agent.permissions.as_ref(), tool, id)

@@ -30,8 +30,7 @@ use goondan_core::limits::{bounded_metadata, cut_error_message, cut_output, head
 use goondan_core::message::{Message, ToolCall};
 use goondan_core::ports::journal::TurnJournal;
 use goondan_core::ports::tool::{
-    ProgressSink, ToolCallError, ToolCallResult, ToolCallStatus, ToolContext, ToolError,
-    ToolLogger, ToolOutput,
+    ToolCallError, ToolCallResult, ToolCallStatus, ToolContext, ToolError, ToolLogger, ToolOutput,
 };
 use goondan_core::private_files;
 use goondan_core::reserved_names::UNTRUSTED_KEY;
@@ -331,9 +330,7 @@ async fn run_handler(
         granted,
         run_mode,
         workdir,
-        logger: Arc::clone(&reporter) as Arc<dyn ToolLogger>,
-        progress: Arc::clone(&reporter) as Arc<dyn ProgressSink>,
-        ..tool_context(context, tool, cancellation.clone())
+        ..tool_context(context, tool, cancellation.clone(), Arc::clone(&reporter))
     };
     let _working = context.facts.life.wait_for(&context.life);
     let running = AssertUnwindSafe(tool.handler.call(&tool_context, arguments)).catch_unwind();
@@ -416,9 +413,9 @@ pub(crate) fn tool_context(
     context: &ToolCallContext,
     tool: &RegisteredTool,
     cancellation: CancellationToken,
+    reporter: Arc<ToolCallReporter>,
 ) -> ToolContext {
     let facts = &context.facts;
-    let reporter = Arc::new(ToolCallReporter::of(context, tool));
     ToolContext {
         agent_name: facts.instance.agent.clone(),
         instance_key: facts.instance.instance_key.clone(),

@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::policy::redact::{SecretRedactor, TextStream};
 
 /// Minimum time between two updates of a call.
-const OUTPUT_INTERVAL: Duration = Duration::from_millis(500);
+pub(crate) const OUTPUT_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Maximum bytes of one line. The rest of a longer line is left out.
 const MAX_LINE_BYTES: usize = 500;

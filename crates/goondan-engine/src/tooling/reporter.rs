@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::engine::Engine;
 use crate::tooling::dispatch::{ToolCallContext, TurnScope};
-use crate::tooling::live_output::{LiveOutput, ShownLines};
+use crate::tooling::live_output::{LiveOutput, OUTPUT_INTERVAL, ShownLines};
 use crate::tooling::registry::RegisteredTool;
 use crate::turn::TurnContext;
 use goondan_core::JsonObject;
@@ -56,7 +56,12 @@ impl ToolCallReporter {
             let due = self.live().due();
             if let Some(due) = due {
                 let clock = &self.engine.clock;
-                while clock.now() < due {
+                // After a clock was set back, `due` is too far away to wait for.
+                let is_due_soon = || {
+                    let wait = (due - clock.now()).to_std();
+                    wait.is_ok_and(|wait| !wait.is_zero() && wait <= OUTPUT_INTERVAL)
+                };
+                while is_due_soon() {
                     clock.sleep_until(due).await;
                 }
             }

@@ -20,48 +20,35 @@ const MAX_COMPARED_PATHS: usize = 100;
 pub(crate) struct CallOrder {
     /// Fires when the call with this index has ended.
     ended: Vec<CancellationToken>,
-    /// Indexes of the earlier calls that each call waits for.
+    /// Indexes of the earlier calls that each call waits for. Empty if no call waits.
     waits_for: Vec<Vec<usize>>,
 }
 
 impl CallOrder {
-    /// Compares the paths of the calls. Follows links, so it accesses the file system.
+    /// Compares the paths of the calls on a thread that may block, because it follows links.
     pub(crate) async fn of(calls: &[ToolCall], catalog: &ToolCatalog, workdir: &Path) -> CallOrder {
-        let mut usages: Vec<FileUsage> = calls
+        let usages: Vec<FileUsage> = calls
             .iter()
             .map(|call| match catalog.get(&call.tool_name) {
                 Some(tool) => FileUsage::of(tool, call, workdir),
                 None => FileUsage::default(),
             })
             .collect();
-        if usages.iter().filter(|usage| usage.uses_files()).count() > 1
-            && usages.iter().any(|usage| usage.changes)
-        {
-            usages = tokio::task::spawn_blocking(|| resolve_all(usages))
-                .await
-                .unwrap_or_default();
-        } else {
-            usages.clear();
-        }
-        let waits_for = |index: usize| {
-            let Some(usage) = usages.get(index) else {
-                return Vec::new();
-            };
-            let earlier = usages[..index].iter().enumerate();
-            earlier
-                .filter(|(_, other)| usage.conflicts_with(other))
-                .map(|(index, _)| index)
-                .collect()
+        let may_conflict = usages.iter().filter(|usage| usage.uses_files()).count() > 1
+            && usages.iter().any(|usage| usage.changes);
+        let waits_for = match may_conflict {
+            true => tokio::task::spawn_blocking(|| conflicts(usages)).await,
+            false => Ok(Vec::new()),
         };
         CallOrder {
             ended: calls.iter().map(|_| CancellationToken::new()).collect(),
-            waits_for: (0..calls.len()).map(waits_for).collect(),
+            waits_for: waits_for.unwrap_or_default(),
         }
     }
 
     /// Waits until the call at `index` may start. The call has ended when the guard is dropped.
     pub(crate) async fn start(&self, index: usize) -> DropGuard {
-        for earlier in &self.waits_for[index] {
+        for earlier in self.waits_for.get(index).into_iter().flatten() {
             self.ended[*earlier].cancelled().await;
         }
         self.ended[index].clone().drop_guard()
@@ -100,12 +87,11 @@ impl FileUsage {
             .filter_map(argument)
             .flat_map(texts)
             .flat_map(patch_headers::paths);
-        let mut paths: Vec<PathBuf> = named
+        let paths: Vec<PathBuf> = named
             .chain(patched)
             .take(MAX_COMPARED_PATHS + 1)
             .map(|path| workdir.join(path))
             .collect();
-        paths.dedup();
         FileUsage {
             is_wide: paths.len() > MAX_COMPARED_PATHS,
             changes: !tool.spec.read_only && !paths.is_empty(),
@@ -138,12 +124,18 @@ fn texts(value: &Value) -> impl Iterator<Item = &str> {
         .chain(list.filter_map(Value::as_str))
 }
 
-/// Follows the links in all paths. A path that cannot be resolved stays as it is.
-fn resolve_all(mut usages: Vec<FileUsage>) -> Vec<FileUsage> {
+/// Follows the links in all paths, and returns the indexes of the earlier calls that each call
+/// conflicts with. A path that cannot be resolved stays as it is.
+fn conflicts(mut usages: Vec<FileUsage>) -> Vec<Vec<usize>> {
     for path in usages.iter_mut().flat_map(|usage| &mut usage.paths) {
         if let Ok(real) = real_path(path) {
             *path = real;
         }
     }
-    usages
+    let earlier_conflicts = |(index, usage): (usize, &FileUsage)| {
+        let earlier = usages[..index].iter().enumerate();
+        let conflicting = earlier.filter(|(_, other)| usage.conflicts_with(other));
+        conflicting.map(|(earlier, _)| earlier).collect()
+    };
+    usages.iter().enumerate().map(earlier_conflicts).collect()
 }

@@ -4,11 +4,9 @@ use crate::plan::AgentPlan;
 use crate::tooling::registry::ToolCatalog;
 use goondan_core::event::ContextUsage;
 use goondan_core::message::MessagePart;
+pub(crate) use goondan_core::ports::model::CHARACTERS_PER_TOKEN;
 use goondan_core::ports::model::{ModelRequest, ToolDefinition};
 use goondan_spec::kinds::SKILL_EXPORT;
-
-/// Approximate number of characters per token.
-pub(crate) const CHARACTERS_PER_TOKEN: usize = 4;
 
 /// Returns the approximate number of tokens of the system prompt and the tools.
 pub(crate) fn overhead(agent: &AgentPlan, tools: &ToolCatalog) -> i64 {

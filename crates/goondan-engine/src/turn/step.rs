@@ -37,8 +37,13 @@ use goondan_core::reserved_names::UNTRUSTED_KEY;
 /// Maximum calls of one answer that run. Each further call gets an error result.
 const MAX_CALLS_PER_ANSWER: usize = 1_000;
 
-/// Built-in tool that waits for the answer of another agent.
-const AGENT_REQUEST_TOOL: &str = "agents__request";
+/// Built-in tools that wait for the answer of another agent.
+const AGENT_REQUEST_TOOLS: [&str; 4] = [
+    "agents__request",
+    "task__run",
+    "sessions__spawn",
+    "squad__route",
+];
 
 /// A running step, as middleware receives it.
 pub struct StepContext<'a> {
@@ -254,49 +259,56 @@ fn cut_calls(message: &Message, finish_reason: &ModelFinishReason) -> Vec<ToolCa
         .collect()
 }
 
-/// Calls the model. If the server rejects the answer schema, calls the model again with the answer
-/// tool.
+/// Calls the model. If it refuses the answer schema or the length of the conversation, calls it
+/// again with the answer tool or with a shorter conversation, once for each reason.
 async fn ask_model(context: &mut StepContext<'_>) -> Result<ModelAnswer, TurnError> {
-    let error = match call_model(context, "model").await? {
-        Ok(answer) => return Ok(answer),
-        Err(error) => error,
-    };
-    if let ModelErrorKind::ContextOverflow(_) = error.kind {
-        return ask_with_less(context, error).await;
+    let (mut effect, mut is_shortened) = ("model", false);
+    loop {
+        let error = match call_model(context, effect).await? {
+            Ok(answer) => return Ok(answer),
+            Err(error) => error,
+        };
+        effect = match error.kind {
+            ModelErrorKind::ContextOverflow(_)
+                if !is_shortened && shorten(context, &error).await? =>
+            {
+                is_shortened = true;
+                "model-shortened"
+            }
+            ModelErrorKind::SchemaRefused(_) if answer_through_tool(context, &error) => {
+                "model-without-schema"
+            }
+            _ => return Err(overflow_error(error)),
+        };
     }
+}
+
+/// Activates the answer tool after the server refused the answer schema. Returns `false` if there is
+/// none, or if it is active.
+fn answer_through_tool(context: &mut StepContext<'_>, error: &ModelError) -> bool {
     let fallback = &mut context.turn.progress.answer_fallback;
-    if !matches!(error.kind, ModelErrorKind::SchemaRefused(_))
-        || fallback.tool.is_none()
-        || fallback.is_active
-    {
-        return Err(turn_error(error));
+    if fallback.tool.is_none() || fallback.is_active {
+        return false;
     }
     let suggestion = error.suggestion.as_deref().unwrap_or_default();
     tracing::warn!(%error, suggestion, "The server rejected the answer schema. The model answers \
         through a tool instead.");
     fallback.is_active = true;
     context.catalog = context.turn.current_catalog();
-    call_model(context, "model-without-schema")
-        .await?
-        .map_err(turn_error)
+    true
 }
 
-/// Calls the model again with a shorter conversation, if an extension can shorten it.
-async fn ask_with_less(
-    context: &mut StepContext<'_>,
-    error: ModelError,
-) -> Result<ModelAnswer, TurnError> {
+/// Shortens the conversation that is too long for the model. Returns `false` if no extension can.
+async fn shorten(context: &mut StepContext<'_>, error: &ModelError) -> Result<bool, TurnError> {
     let layers = Arc::clone(&context.turn.facts.layers);
     let step = context.index;
     for middleware in layers.step.iter() {
         if middleware.shorten(context.turn, step).await? {
             tracing::warn!(%error, "The conversation is too long for the model. It was shortened.");
-            return call_model(context, "model-shortened")
-                .await?
-                .map_err(overflow_error);
+            return Ok(true);
         }
     }
-    Err(overflow_error(error))
+    Ok(false)
 }
 
 /// Returns the turn error for a conversation that is too long. Any other error stays as it is.
@@ -501,7 +513,7 @@ async fn run_call(
     let effect = TurnEffect {
         id: context.effect(&format!("tool-{index}")),
         kind: match tool.and_then(|tool| tool.builtin.as_deref()) {
-            Some(AGENT_REQUEST_TOOL) => EffectKind::AgentRequest,
+            Some(name) if AGENT_REQUEST_TOOLS.contains(&name) => EffectKind::AgentRequest,
             _ => EffectKind::ToolCall,
         },
         intent: json!({"toolCallId": call.tool_call_id, "toolName": call.tool_name, "input": call.input}),

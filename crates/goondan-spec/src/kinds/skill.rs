@@ -220,7 +220,7 @@ fn folders(
             format!("{parent}/{name}")
         }
     };
-    let is_folder = |kind: FileKind| kind != FileKind::File;
+    let is_folder = |kind: FileKind| !matches!(kind, FileKind::File | FileKind::Unnamed);
     let mut folders: Vec<String> = names
         .into_iter()
         .filter(|(_, kind)| is_folder(*kind))

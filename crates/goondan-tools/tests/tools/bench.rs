@@ -324,6 +324,10 @@ impl AgentToolRuntime for FakeRuntime {
         })
     }
 
+    async fn within_reach(&self, ids: Vec<InstanceId>) -> Result<Vec<InstanceId>, ToolError> {
+        Ok(ids)
+    }
+
     async fn catalog(&self) -> Result<AgentCatalog, ToolError> {
         Ok(AgentCatalog {
             swarm_name: "default".to_owned(),

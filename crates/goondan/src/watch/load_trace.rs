@@ -121,7 +121,7 @@ impl LoadTrace {
                 let names = OsFiles.list(&folder).unwrap_or_default();
                 names
                     .iter()
-                    .filter(|(_, kind)| *kind != FileKind::Directory)
+                    .filter(|(_, kind)| !matches!(kind, FileKind::Directory | FileKind::Unnamed))
                     .for_each(|(name, _)| {
                         self.note(&folder.join(name));
                     });

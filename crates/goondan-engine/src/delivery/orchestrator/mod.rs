@@ -165,7 +165,8 @@ impl Orchestrator {
             }
             self.start_turns();
             self.notify_chain_waiters();
-            if self.stopping.is_some() && self.waits_only_for_approvals() {
+            let is_detached = self.engine.dead.load(Ordering::Acquire);
+            if self.stopping.is_some() && !is_detached && self.waits_only_for_approvals() {
                 self.detach_turns();
             }
             if self.stopping.is_some() && self.turns.is_empty() && self.is_settled() {
@@ -395,7 +396,9 @@ impl Orchestrator {
     /// Returns `true` if turns run and each of them waits for an approval.
     fn waits_only_for_approvals(&self) -> bool {
         let lives = &self.engine.lives;
-        !self.turn_tasks.is_empty()
+        // A wait for a rate limit also pauses a turn, but opens no approval of the run.
+        lives.run.is_asked()
+            && !self.turn_tasks.is_empty()
             && self
                 .turn_tasks
                 .values()
@@ -456,6 +459,7 @@ impl Orchestrator {
             )
         };
         self.instances.add(meta.clone());
+        self.warn_near_instance_limit();
         let is_new = true;
         Ok(Some((meta, is_new)))
     }

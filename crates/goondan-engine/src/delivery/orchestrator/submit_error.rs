@@ -227,8 +227,8 @@ impl Orchestrator {
         Err(SubmitError::TooManyBytes(self.pending.bytes()))
     }
 
-    /// Fails if the swarm has the maximum number of instances.
-    pub(super) fn room_for_instance(&self) -> Result<(), SubmitError> {
+    /// Warns when a new instance brings the swarm to 80 % of its limit.
+    pub(super) fn warn_near_instance_limit(&self) {
         let max_instances = self.engine.generation.load().policy.max_instances;
         let count = self.instances.len();
         if count == max_instances / 5 * 4 && count > 0 {
@@ -237,7 +237,12 @@ impl Orchestrator {
                 `policy.lifecycle` of the Swarm, or raise `policy.maxInstances`."
             );
         }
-        if count < max_instances {
+    }
+
+    /// Fails if the swarm has the maximum number of instances.
+    pub(super) fn room_for_instance(&self) -> Result<(), SubmitError> {
+        let max_instances = self.engine.generation.load().policy.max_instances;
+        if self.instances.len() < max_instances {
             return Ok(());
         }
         Err(SubmitError::TooManyInstances(max_instances))
