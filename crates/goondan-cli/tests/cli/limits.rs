@@ -45,14 +45,19 @@ const CONSTANTS: &[(&str, &str, &str)] = &[
     ),
     ("skills of an agent", "kinds/skill.rs", "MAX_SKILLS"),
     (
-        "process ends in a row during the same repeatable tool call",
+        "process ends in a row during the same tool call, with no other unfinished turn",
         "turn/poison.rs",
-        "MAX_TOOL_ENDS",
+        "MAX_ENDS_ALONE",
     ),
     (
-        "process ends in a row at any other place of a turn without progress",
+        "process ends in a row at the same place of a turn",
         "turn/poison.rs",
-        "MAX_OTHER_ENDS",
+        "MAX_ENDS",
+    ),
+    (
+        "wait of such a turn after 4 ends (after 2 with no other unfinished turn)",
+        "turn/poison.rs",
+        "FIRST_WAIT",
     ),
     (
         "bytes of the archive of a package",

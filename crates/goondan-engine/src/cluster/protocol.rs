@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use crate::delivery::orchestrator::{InstanceSpawnRequest, SubmitError};
 use crate::engine::UsageIncrement;
+use crate::turn::TurnInterruption;
 
 /// Identifies a turn among all turns that a leader assigns.
 pub(crate) type TurnNumber = u64;
@@ -50,9 +51,9 @@ pub(crate) struct TurnAssignment {
     pub(crate) is_new: bool,
     /// The last turn of the instance ran on that node, so its caches of the instance are valid.
     pub(crate) is_home: bool,
-    /// An earlier process ended during the turn.
+    /// How an earlier process ended during the turn; `None` at the first start.
     #[serde(default)]
-    pub(crate) is_interrupted: bool,
+    pub(crate) interruption: Option<TurnInterruption>,
     pub(crate) joined: Vec<AgentEvent>,
     /// Remembered approvals.
     pub(crate) grants: Vec<ApprovalGrant>,

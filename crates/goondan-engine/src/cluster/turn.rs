@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::placement::{RemoteTurnEnd, TurnPlacement, WorkerPool};
 use super::protocol::{EndOfTurn, ToWorker};
 use crate::turn::instance::{self, TurnEnd, TurnStart, failed_result};
-use crate::turn::{publish_end, store_failed};
+use crate::turn::{TurnInterruption, publish_end, store_failed};
 use goondan_core::ports::cluster::EndedTurn;
 use goondan_core::ports::store::StoreError;
 
@@ -48,7 +48,7 @@ pub(crate) async fn run(
             None => match end_of_lost(&roster, &start).await {
                 Some(end) => return end,
                 None => {
-                    start.is_interrupted = true;
+                    start.interruption = Some(TurnInterruption::WithOthers);
                     let id = &start.facts.instance;
                     tracing::info!(instance = %id, node, "the node of a turn has left the cluster; \
                         the turn resumes on another node");

@@ -234,7 +234,7 @@ impl TurnWorker {
             meta,
             is_new,
             is_home,
-            is_interrupted,
+            interruption,
             joined: answers,
             grants,
         } = begin;
@@ -278,7 +278,7 @@ impl TurnWorker {
             is_new,
             joined,
             cancel,
-            is_interrupted,
+            interruption,
             warm,
         };
         let task = self

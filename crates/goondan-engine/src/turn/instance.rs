@@ -14,7 +14,9 @@ use crate::engine::Engine;
 use crate::middleware::{ExtensionStates, TurnNotes};
 use crate::policy::untrusted_content;
 use crate::tooling::dispatch::TurnScope;
-use crate::turn::{self, ConversationLog, LateResponses, TurnContext, TurnProgress, store_failed};
+use crate::turn::{
+    self, ConversationLog, LateResponses, TurnContext, TurnInterruption, TurnProgress, store_failed,
+};
 use crate::turn::{poison, step};
 use goondan_core::agent_event::AgentEvent;
 use goondan_core::conversation::Conversation;
@@ -38,8 +40,8 @@ pub(crate) struct TurnStart {
     pub(crate) is_new: bool,
     pub(crate) joined: LateResponses,
     pub(crate) cancel: CancellationToken,
-    /// An earlier process ended during the turn.
-    pub(crate) is_interrupted: bool,
+    /// How an earlier process ended during the turn; `None` at the first start.
+    pub(crate) interruption: Option<TurnInterruption>,
     /// Conversation from the in-memory cache.
     pub(crate) warm: Option<ConversationLog>,
 }
@@ -67,13 +69,20 @@ pub(crate) async fn handle(start: TurnStart) -> TurnEnd {
         is_new,
         joined,
         cancel,
-        is_interrupted,
+        interruption,
         warm,
     } = start;
     let started = ActiveStopwatch::start(&facts.life);
     meta.status = InstanceStatus::Processing;
     meta.retired_at = None;
-    let opened = open(&engine, &facts, &meta, (is_new, is_interrupted), warm).await;
+    let opened = open(
+        &engine,
+        &facts,
+        (&meta, is_new),
+        interruption.map(|interruption| (interruption, &cancel)),
+        warm,
+    )
+    .await;
     let (about, of) = (Arc::clone(&engine), Arc::clone(&facts));
     let _listening = facts.agent.extensions.any_hosted().then(|| {
         engine
@@ -224,8 +233,8 @@ async fn give_up(context: &mut TurnContext, event: &AgentEvent, error: TurnError
 async fn open(
     engine: &Engine,
     facts: &TurnScope,
-    meta: &InstanceMeta,
-    (is_new, is_interrupted): (bool, bool),
+    (meta, is_new): (&InstanceMeta, bool),
+    interruption: Option<(TurnInterruption, &CancellationToken)>,
     warm: Option<ConversationLog>,
 ) -> Result<OpenedTurn, StoreError> {
     if is_new {
@@ -235,9 +244,11 @@ async fn open(
         .store
         .open_journal(&facts.instance, &facts.turn_id)
         .await?;
-    let poison = match is_interrupted {
-        true => poison::record_start(&journal).await?,
-        false => None,
+    let poison = match interruption {
+        Some((interruption, cancel)) => {
+            poison::record_restart(&journal, interruption, cancel).await?
+        }
+        None => None,
     };
     if let Some(log) = warm.filter(|_| poison.is_none()) {
         return Ok(OpenedTurn {

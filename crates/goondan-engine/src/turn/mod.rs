@@ -31,6 +31,7 @@ use crate::tooling::dispatch::TurnScope;
 use crate::tooling::registry::{RegisteredTool, ToolCatalog};
 use crate::turn::budget::UsageTotals;
 pub(crate) use crate::turn::conversation_cache::ConversationCache;
+pub(crate) use crate::turn::poison::TurnInterruption;
 use crate::turn::repetition::RepetitionGuard;
 use goondan_core::JsonObject;
 use goondan_core::agent_event::AgentEvent;

@@ -2,6 +2,7 @@
 //! aborts. Without a limit such a turn would end each process that resumes it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::FutureExt as _;
 use goondan_core::event::TurnError;
@@ -10,79 +11,166 @@ use goondan_core::ports::journal::{
 };
 use goondan_core::ports::store::StoreError;
 use goondan_spec::Code;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 
-/// Process ends in the same tool call after which its turn fails.
-const MAX_TOOL_ENDS: usize = 3;
+/// Process ends in a row after which a turn fails if its tool call was the only work each time.
+const MAX_ENDS_ALONE: usize = 3;
 
-/// Process ends at any other place after which a turn fails. Model calls take long, so a turn that
-/// waits for its model is often a bystander when the process ends.
-const MAX_OTHER_ENDS: usize = 10;
+/// Process ends in a row after which a turn fails if other turns ran at the same time. Most of them
+/// are bystanders, and the process may also have been killed from outside.
+const MAX_ENDS: usize = 10;
 
-/// Records that a turn starts again after the process ended. Returns an error if the process ended
-/// too often at the same place.
-pub(super) async fn record_start(
+/// First wait of a suspected turn before it starts again. It doubles with each further end. The
+/// other turns continue during the wait, and an end during the wait does not count.
+const FIRST_WAIT: Duration = Duration::from_secs(1);
+
+/// Process ends after which a turn waits, if other turns ran at the same time.
+const ENDS_BEFORE_WAIT: usize = 4;
+
+/// Process ends after which a turn waits, if its tool call was the only work.
+const ENDS_BEFORE_WAIT_ALONE: usize = 2;
+
+/// Interruption of a turn by the end of its process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum TurnInterruption {
+    /// No other turn was unfinished.
+    Alone,
+    /// Other turns were unfinished too.
+    WithOthers,
+}
+
+/// Record of a start after an interruption.
+#[derive(Debug, Serialize, Deserialize)]
+struct RestartRecord {
+    /// Number of outcomes in the journal, without those of restarts.
+    outcomes: usize,
+    interruption: TurnInterruption,
+}
+
+/// Process ends at the same place of a turn, without progress in between.
+#[derive(Debug, Clone, Copy)]
+struct StuckEnds {
+    total: usize,
+    /// Latest ends during a tool call without other unfinished turns.
+    alone: usize,
+}
+
+/// Records that a turn starts again after the process ended, and lets a suspected turn wait.
+/// Returns an error if the process ended too often at the same place.
+pub(super) async fn record_restart(
     journal: &Arc<dyn TurnJournal>,
+    interruption: TurnInterruption,
+    cancel: &CancellationToken,
 ) -> Result<Option<TurnError>, StoreError> {
     let progress = journal.progress();
-    let (mut number, mut marks) = (0, Vec::new());
-    while journal.has_outcome(&start_effect(number)) {
-        marks.push(run_start(journal, number, 0).await?);
-        number += 1;
+    let mut restarts = Vec::new();
+    while journal.has_outcome(&restart_effect(restarts.len())) {
+        let number = restarts.len();
+        restarts.push(
+            run_restart(
+                journal,
+                number,
+                RestartRecord {
+                    outcomes: 0,
+                    interruption,
+                },
+            )
+            .await?,
+        );
     }
-    // The starts themselves are no progress.
+    let number = restarts.len();
+    // The restarts themselves are no progress.
     let outcomes = progress.outcomes - number;
-    let is_stuck = |mark: &&usize| **mark == outcomes;
-    let ends = 1 + marks.iter().rev().take_while(is_stuck).count();
-    if max_ends(&progress).is_some_and(|limit| ends >= limit) {
-        return Ok(Some(poisoned(ends)));
+    restarts.push(RestartRecord {
+        outcomes,
+        interruption,
+    });
+    if let Some(ends) = stuck_ends(&restarts, &progress) {
+        if ends.alone >= MAX_ENDS_ALONE || ends.total >= MAX_ENDS {
+            return Ok(Some(poisoned(ends.total)));
+        }
+        wait_before_restart(ends, cancel).await;
     }
-    run_start(journal, number, outcomes).await?;
+    let restart = RestartRecord {
+        outcomes,
+        interruption,
+    };
+    run_restart(journal, number, restart).await?;
     Ok(None)
 }
 
-/// Returns the limit of process ends at the same place; `None` for a turn that waits for an
-/// approval or for another agent, which any number of restarts may interrupt.
-fn max_ends(progress: &JournalProgress) -> Option<usize> {
+/// Counts the latest process ends without progress. Returns `None` for a turn that waits for an
+/// approval or for another agent: any number of ends may interrupt it.
+fn stuck_ends(restarts: &[RestartRecord], progress: &JournalProgress) -> Option<StuckEnds> {
     let repeats = |kind| progress.repeated.contains(&kind);
-    if repeats(EffectKind::Approval) {
-        None
-    } else if repeats(EffectKind::ToolCall) {
-        Some(MAX_TOOL_ENDS)
-    } else if repeats(EffectKind::AgentRequest) {
-        None
-    } else {
-        Some(MAX_OTHER_ENDS)
+    let in_tool = repeats(EffectKind::ToolCall);
+    if repeats(EffectKind::Approval) || !in_tool && repeats(EffectKind::AgentRequest) {
+        return None;
     }
+    let outcomes = restarts.last()?.outcomes;
+    let stuck = || {
+        let latest = restarts.iter().rev();
+        latest.take_while(|restart| restart.outcomes == outcomes)
+    };
+    let is_alone = |restart: &&RestartRecord| restart.interruption == TurnInterruption::Alone;
+    Some(StuckEnds {
+        total: stuck().count(),
+        alone: if in_tool {
+            stuck().take_while(is_alone).count()
+        } else {
+            0
+        },
+    })
 }
 
-/// Returns the recorded number of outcomes at a start, or records `outcomes`.
-async fn run_start(
+/// Waits before a suspected turn starts again, or until it is cancelled.
+async fn wait_before_restart(ends: StuckEnds, cancel: &CancellationToken) {
+    let doublings = if ends.alone >= ENDS_BEFORE_WAIT_ALONE {
+        ends.alone - ENDS_BEFORE_WAIT_ALONE
+    } else if ends.total >= ENDS_BEFORE_WAIT {
+        ends.total - ENDS_BEFORE_WAIT
+    } else {
+        return;
+    };
+    let wait = FIRST_WAIT * (1 << doublings);
+    tracing::warn!(
+        ends = ends.total,
+        ?wait,
+        "the process ended repeatedly during this turn; the turn \
+        waits before it starts again"
+    );
+    let _ = cancel.run_until_cancelled(tokio::time::sleep(wait)).await;
+}
+
+/// Returns the record of a restart, or records `restart`.
+async fn run_restart(
     journal: &Arc<dyn TurnJournal>,
     number: usize,
-    outcomes: usize,
-) -> Result<usize, StoreError> {
+    restart: RestartRecord,
+) -> Result<RestartRecord, StoreError> {
     let effect = TurnEffect {
-        id: start_effect(number),
+        id: restart_effect(number),
         kind: EffectKind::Start,
         intent: Value::Null,
         when_interrupted: InterruptionPolicy::RunAgain,
     };
-    match journal.run(effect, async move { outcomes }.boxed()).await? {
+    match journal.run(effect, async move { restart }.boxed()).await? {
         EffectOutcome::Done { value, .. } => Ok(value),
-        EffectOutcome::Interrupted => unreachable!("a start is recorded again"),
+        EffectOutcome::Interrupted => unreachable!("a restart is recorded again"),
     }
 }
 
-/// Returns the effect id of a start, counted from 0.
-fn start_effect(number: usize) -> String {
-    format!("start-{number}")
+/// Returns the effect id of a restart, counted from 0.
+fn restart_effect(number: usize) -> String {
+    format!("restart-{number}")
 }
 
 /// Returns the error of a turn that does not start again.
 fn poisoned(ends: usize) -> TurnError {
     let message =
-        format!("The gdn process ended {ends} times in a row during the same call of this turn.");
+        format!("The gdn process ended {ends} times in a row at the same place of this turn.");
     TurnError::new(Code::TURN_POISON, message).suggest(
         "Find the last call with `gdn instance show`, repair its tool, then run `gdn instance \
             retry`.",

@@ -332,8 +332,8 @@ spec:
     }
     /// The process ended again and again while it ran the turn.
     TURN_POISON = "E_TURN_POISON" {
-        why: "The process ended three times in a row during the same repeatable tool call of the \
-            turn, or ten times in a row at another place, and the turn made no progress. A library \
+        why: "The process ended three times in a row during the same tool call, and no other turn \
+            was unfinished. Or it ended ten times in a row without progress of the turn. A library \
             that aborts, a stack overflow or a lack of memory can be the reason. The turn does not \
             start again by itself, so that other conversations continue.",
         next: "Find the call with `gdn instance show` and repair or remove its tool. Then run the \

@@ -320,7 +320,7 @@ impl RemoteSession {
                 },
                 Some(question) = questions.next() => {
                     view.pause();
-                    let _ = question.ask_user(std::future::pending()).await;
+                    let _ = question.ask_user(self.signals.arrival()).await;
                     view.resume();
                 }
                 signal = self.signals.next() => match &accepted {
@@ -384,7 +384,7 @@ impl RemoteSession {
         loop {
             tokio::select! {
                 outcome = &mut outcome => return outcome.map_err(request_error),
-                Some(question) = questions.next() => if question.ask_user(std::future::pending()).await {
+                Some(question) = questions.next() => if question.ask_user(self.signals.arrival()).await {
                     return Err(RemoteTurnError::Failed(CliError::interrupted()));
                 },
                 signal = self.signals.next() => {
@@ -414,7 +414,7 @@ impl RemoteSession {
                     Some(_) => {}
                     None => return self.output.note("The process that ran the swarm has ended."),
                 },
-                Some(question) = questions.next() => drop(question.ask_user(std::future::pending()).await),
+                Some(question) = questions.next() => drop(question.ask_user(self.signals.arrival()).await),
                 _ = self.signals.next() => return Ok(()),
             }
         }

@@ -63,6 +63,12 @@ impl SignalReceiver {
         }
     }
 
+    /// Waits for a signal, and leaves it for the next call of [`SignalReceiver::next`].
+    pub(crate) async fn arrival(&mut self) {
+        let signal = self.next().await;
+        self.put_back(signal);
+    }
+
     /// Makes the next call of [`SignalReceiver::next`] return this signal again.
     pub(crate) fn put_back(&mut self, signal: StopSignal) {
         self.returned = Some(signal);

@@ -347,7 +347,7 @@ impl WorkerPool {
             meta,
             is_new,
             is_home,
-            is_interrupted: start.is_interrupted,
+            interruption: start.interruption,
             joined,
             grants,
         };

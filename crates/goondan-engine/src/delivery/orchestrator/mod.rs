@@ -28,7 +28,7 @@ use tokio_util::sync::CancellationToken;
 use crate::delivery::routing::WaitGraph;
 use crate::engine::Engine;
 use crate::turn::instance::{TurnEnd, failed_result};
-use crate::turn::store_failed;
+use crate::turn::{TurnInterruption, store_failed};
 use goondan_core::agent_event::{AgentEvent, turn_id};
 use goondan_core::event::TurnResult;
 use goondan_core::ids::InstanceId;
@@ -77,7 +77,7 @@ pub(crate) struct Orchestrator {
     /// cancelled.
     begun: HashSet<String>,
     /// Events whose turn was interrupted by the end of an earlier process, until the turn starts.
-    interrupted: HashSet<String>,
+    interrupted: HashMap<String, TurnInterruption>,
     /// Interrupted turns to end once they have replayed their journal.
     cancelled: HashSet<String>,
     waits: WaitGraph,
@@ -102,6 +102,15 @@ pub(crate) struct Orchestrator {
     is_looking: bool,
 }
 
+/// Returns the interruption of each of the `begun` turns.
+fn interruptions(begun: &[String]) -> HashMap<String, TurnInterruption> {
+    let interruption = match begun {
+        [_] => TurnInterruption::Alone,
+        _ => TurnInterruption::WithOthers,
+    };
+    begun.iter().map(|id| (id.clone(), interruption)).collect()
+}
+
 impl Orchestrator {
     pub(crate) fn new(
         engine: Arc<Engine>,
@@ -123,7 +132,7 @@ impl Orchestrator {
             instances,
             pending: PendingEvents::default(),
             handled,
-            interrupted: recovered.begun.iter().cloned().collect(),
+            interrupted: interruptions(&recovered.begun),
             begun: recovered.begun.into_iter().collect(),
             cancelled: HashSet::new(),
             waits: WaitGraph::default(),

@@ -155,7 +155,7 @@ impl Orchestrator {
             Arc::clone(&self.engine),
         );
         let start = TurnStart {
-            is_interrupted: self.interrupted.remove(&event.id),
+            interruption: self.interrupted.remove(&event.id),
             engine,
             facts,
             event,

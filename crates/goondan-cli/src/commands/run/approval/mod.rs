@@ -112,21 +112,28 @@ impl PendingApproval {
         let (request, (give, printer)) = (Arc::clone(&self.request), oneshot::channel());
         // The result is an error after Ctrl-C, after Ctrl-D and if the terminal was closed.
         let line = tokio::task::spawn_blocking(move || ask(&request, give));
-        let mut line = std::pin::pin!(line);
+        let asked = &self.asked;
+        let line = async {
+            let mut line = std::pin::pin!(line);
+            tokio::select! {
+                line = &mut line => return line,
+                () = asked.ended() => {}
+            }
+            if let Ok(mut printer) = printer.await {
+                // A closed terminal ends the prompt anyway.
+                let _ = printer.print(format!("{} Press Enter.\n", end_notice(asked)));
+            }
+            line.await
+        };
+        // A stop withdraws the request too, and a user may never press Enter.
         let line = tokio::select! {
-            line = &mut line => line,
-            () = self.asked.ended() => {
-                if let Ok(mut printer) = printer.await {
-                    let notice = if self.asked.end() == Some(ApprovalEnd::Answered) { ANSWERED_NOTICE } else { WITHDRAWN_NOTICE };
-                    // A closed terminal ends the prompt anyway.
-                    let _ = printer.print(format!("{notice} Press Enter.\n"));
-                }
-                line.await
-            }
-            () = given_up => {
-                self.answer(ApprovalAnswer::NobodyThere);
-                return false;
-            }
+            biased;
+            () = given_up => None,
+            line = line => Some(line),
+        };
+        let Some(line) = line else {
+            self.answer(ApprovalAnswer::NobodyThere);
+            return false;
         };
         let is_interrupted = matches!(line, Ok(Err(ReadlineError::Interrupted)));
         self.answer(line.map_or(ApprovalAnswer::Deny, |line| {
@@ -143,11 +150,7 @@ impl PendingApproval {
     /// Waits until the answer is obsolete, and returns the reason.
     pub(super) async fn ended(&self) -> &'static str {
         self.asked.ended().await;
-        if self.asked.end() == Some(ApprovalEnd::Answered) {
-            ANSWERED_NOTICE
-        } else {
-            WITHDRAWN_NOTICE
-        }
+        end_notice(&self.asked)
     }
 
     /// Answers the request. Has no effect if the call was cancelled.
@@ -182,6 +185,14 @@ fn ask(
         unclear,
     )
     .map(|line| parse_answer(&line, request).unwrap_or(ApprovalAnswer::Deny))
+}
+
+/// Returns the notice about a request that ended before its answer.
+fn end_notice(asked: &goondan::ApprovalHandle) -> &'static str {
+    match asked.end() {
+        Some(ApprovalEnd::Answered) => ANSWERED_NOTICE,
+        _ => WITHDRAWN_NOTICE,
+    }
 }
 
 /// Parses an answer: a scope and what it covers, such as `always program` or `ap`.
