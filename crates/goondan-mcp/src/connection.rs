@@ -42,6 +42,8 @@ pub(crate) struct McpConnection {
     pub(crate) handler: McpClientHandler,
     /// Time of connecting.
     pub(crate) since: Instant,
+    /// Time until which the server must have started and listed its tools.
+    deadline: Instant,
     noticed: Arc<StreamObservations>,
     /// Stores the server's login requirements.
     tokens: Option<TokenFile>,
@@ -65,7 +67,9 @@ impl McpConnection {
         scope: &CallScope,
         legacy: bool,
     ) -> Result<McpConnection, ToolError> {
-        let failure = match McpConnection::attempt(definition, ways, scope, legacy).await {
+        let deadline = Instant::now() + definition.connect_timeout;
+        let failure = match McpConnection::attempt(definition, ways, scope, legacy, deadline).await
+        {
             Ok(connection) => return Ok(connection),
             Err(failure) => failure,
         };
@@ -74,7 +78,7 @@ impl McpConnection {
         if !is_probed || failure.code.as_deref() != Some(Code::MCP_CONNECT.as_str()) {
             return Err(failure);
         }
-        McpConnection::attempt(definition, ways, scope, true).await
+        McpConnection::attempt(definition, ways, scope, true, deadline).await
     }
 
     /// Makes one attempt to connect, without a retry.
@@ -83,6 +87,7 @@ impl McpConnection {
         ways: &ServerConnectOptions,
         scope: &CallScope,
         legacy: bool,
+        deadline: Instant,
     ) -> Result<McpConnection, ToolError> {
         let handler = McpClientHandler::new(definition.elicitation);
         let stand_in = match &ways.stand_ins {
@@ -111,10 +116,11 @@ impl McpConnection {
                     noticed,
                     None,
                     legacy,
+                    deadline,
                 )
                 .await
             }
-            None => McpConnection::over_web(definition, handler, ways, legacy).await,
+            None => McpConnection::over_web(definition, handler, ways, legacy, deadline).await,
         }
     }
 
@@ -124,6 +130,7 @@ impl McpConnection {
         handler: McpClientHandler,
         ways: &ServerConnectOptions,
         legacy: bool,
+        deadline: Instant,
     ) -> Result<McpConnection, ToolError> {
         let (client, config) = http_transport(definition).await?;
         let tokens = TokenFile::of(&ways.folder, definition);
@@ -145,6 +152,7 @@ impl McpConnection {
                     Arc::default(),
                     tokens,
                     legacy,
+                    deadline,
                 )
                 .await
             }
@@ -158,6 +166,7 @@ impl McpConnection {
                     Arc::default(),
                     tokens,
                     legacy,
+                    deadline,
                 )
                 .await
             }
@@ -188,6 +197,10 @@ impl McpConnection {
 
     /// Connects through `transport`. `legacy` selects the `initialize` handshake. If the connection
     /// fails, ends `program`.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "two callers, which have the parts of one connection"
+    )]
     async fn over<T, E, A>(
         definition: &McpServerDefinition,
         handler: McpClientHandler,
@@ -196,6 +209,7 @@ impl McpConnection {
         noticed: Arc<StreamObservations>,
         tokens: Option<TokenFile>,
         legacy: bool,
+        deadline: Instant,
     ) -> Result<McpConnection, ToolError>
     where
         T: IntoTransport<RoleClient, E, A>,
@@ -203,7 +217,7 @@ impl McpConnection {
     {
         let mode = lifecycle(definition.protocol, legacy);
         let serving = serve_client_with_lifecycle(handler.clone(), transport, mode);
-        let service = match tokio::time::timeout(definition.connect_timeout, serving).await {
+        let service = match tokio::time::timeout_at(deadline.into(), serving).await {
             Ok(Ok(service)) => service,
             Ok(Err(failure)) => {
                 note_challenge(tokens.as_ref(), failure.auth_challenge());
@@ -228,6 +242,7 @@ impl McpConnection {
             peer,
             handler,
             since: Instant::now(),
+            deadline,
             noticed,
             tokens,
             end: Mutex::new(Some(end)),
@@ -292,12 +307,18 @@ impl McpConnection {
         self.peer.listen(filter).await.ok()
     }
 
-    /// Fetches the tools of the server.
+    /// Fetches the tools of the server. The first contact shares one deadline with the start of the
+    /// server.
     pub(crate) async fn catalog(
         &self,
         definition: &McpServerDefinition,
+        is_first: bool,
     ) -> Result<McpCatalog, ToolError> {
-        let listing = tokio::time::timeout(definition.connect_timeout, listing::list(&self.peer));
+        let deadline = match is_first {
+            true => self.deadline,
+            false => Instant::now() + definition.connect_timeout,
+        };
+        let listing = tokio::time::timeout_at(deadline.into(), listing::list(&self.peer));
         let listing = match listing.await {
             Ok(Ok(listing)) => listing,
             Ok(Err(failure)) => return Err(self.failure(definition, &failure)),

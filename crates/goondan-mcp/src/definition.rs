@@ -17,6 +17,9 @@ use goondan_spec::kinds::{
 use goondan_spec::value::Environment;
 use goondan_spec::{Resource, ResourceId};
 
+/// Programs that download the package of a server before they run it.
+const PACKAGE_RUNNERS: [&str; 7] = ["npx", "uvx", "bunx", "pnpx", "pipx", "docker", "podman"];
+
 /// A server as defined by a Tool, with all values resolved.
 #[derive(Clone)]
 pub struct McpServerDefinition {
@@ -123,6 +126,21 @@ impl McpServerDefinition {
             ServerTransport::Http { url, .. } => Some(url),
             ServerTransport::Program { .. } | ServerTransport::Socket(_) => None,
         }
+    }
+
+    /// Returns the program of the server if it downloads packages before it runs them.
+    pub(crate) fn package_runner(&self) -> Option<&str> {
+        let ServerTransport::Program { command, .. } = &self.way else {
+            return None;
+        };
+        PACKAGE_RUNNERS
+            .iter()
+            .find(|runner| {
+                Path::new(command)
+                    .file_stem()
+                    .is_some_and(|stem| stem == **runner)
+            })
+            .copied()
     }
 
     /// Returns the tool's name, for messages.

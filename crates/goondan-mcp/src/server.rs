@@ -138,6 +138,19 @@ impl McpServerHandle {
         self.cache.note_silence(self.definition.fingerprint());
     }
 
+    /// Logs that a start waits for the first answer of the server.
+    pub(crate) fn report_wait(&self) {
+        let (tool, limit) = (
+            &self.definition.tool,
+            self.definition.connect_timeout.as_secs(),
+        );
+        let runner = self.definition.package_runner();
+        let reason = runner.map_or_else(String::new, |runner| {
+            format!(", because `{runner}` may have to download it first")
+        });
+        tracing::warn!("waiting up to {limit} s for the MCP server of {tool}{reason}");
+    }
+
     /// Sets the access used for fetching the catalog.
     pub(crate) fn live_at(&self, home: CallScope) {
         *lock(&self.home) = home;
@@ -183,7 +196,8 @@ impl McpServerHandle {
 
     /// Fetches the catalog, and signals a change.
     async fn refresh(&self, link: &McpConnection) -> Result<Arc<McpCatalog>, ToolError> {
-        let catalog = Arc::new(link.catalog(&self.definition).await?);
+        let is_first = lock(&self.catalog).is_none();
+        let catalog = Arc::new(link.catalog(&self.definition, is_first).await?);
         let before = lock(&self.catalog).replace(Arc::clone(&catalog));
         if before.as_deref() != Some(&*catalog) {
             let (cache, written_catalog) = (self.cache.clone(), Arc::clone(&catalog));

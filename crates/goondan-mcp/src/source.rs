@@ -32,8 +32,12 @@ use goondan_spec::kinds::{Agent, ExportSpec, Swarm, Tool, ToolEntry};
 use goondan_spec::value::Environment;
 use goondan_spec::{Bundle, Code, Diagnostic, Resource, ResourceId};
 
-/// Maximum time that a start waits for all new servers together.
-const FIRST_CONTACT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Maximum time that a reload waits for all new servers together. The running swarm would get the
+/// other changes only after the wait.
+const RELOAD_CONTACT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Time after which a start reports that it waits for a server.
+const WAIT_NOTICE_DELAY: Duration = Duration::from_secs(2);
 
 const CACHE_FOLDER: &str = "mcp";
 
@@ -49,8 +53,9 @@ pub struct McpTools {
     servers: Mutex<HashMap<String, Weak<McpServerHandle>>>,
     /// Servers without a user yet, held so that they are not dropped.
     awaited: Mutex<Vec<Arc<McpServerHandle>>>,
-    /// Time until which a start waits for new servers.
+    /// Time until which a reload waits for new servers. A start waits for the deadline of each.
     patience: Mutex<Option<Instant>>,
+    has_started: AtomicBool,
     is_quiet: AtomicBool,
     changed: Arc<Notify>,
 }
@@ -81,6 +86,7 @@ impl McpTools {
             servers: Mutex::default(),
             awaited: Mutex::default(),
             patience: Mutex::default(),
+            has_started: AtomicBool::new(false),
             is_quiet: AtomicBool::new(false),
             changed: Arc::default(),
         }
@@ -100,7 +106,9 @@ impl McpTools {
 
     /// Begins to contact the new servers of `swarm` concurrently.
     pub fn prepare(&self, bundle: &Bundle, swarm: &Resource<Swarm>) {
-        *lock(&self.patience) = Some(Instant::now() + FIRST_CONTACT_TIMEOUT);
+        if self.has_started.swap(true, Ordering::Relaxed) {
+            *lock(&self.patience) = Some(Instant::now() + RELOAD_CONTACT_TIMEOUT);
+        }
         let agents = swarm
             .spec
             .agents
@@ -399,19 +407,39 @@ impl McpTools {
         }
     }
 
-    /// Returns the catalog of a possibly new server. Waits once, for a limited time.
+    /// Returns the catalog of a possibly new server. Waits once: at a start until the deadline of the
+    /// server, at a reload for a shorter time.
     async fn first_contact(&self, server: &Arc<McpServerHandle>) -> Option<Arc<McpCatalog>> {
         self.hold(Arc::clone(server));
         let was_silent = server.was_silent();
         let mut contact = server.begin();
-        let until = lock(&self.patience).unwrap_or_else(|| Instant::now() + FIRST_CONTACT_TIMEOUT);
-        if !was_silent
-            && tokio::time::timeout_at(until.into(), contact.wait_for(Option::is_some))
-                .await
-                .is_err()
-        {
-            // The next start does not wait for this server.
-            server.note_silence();
+        let patience = *lock(&self.patience);
+        if !was_silent {
+            let answered = async {
+                let answer = contact.wait_for(Option::is_some);
+                let mut answer = std::pin::pin!(answer);
+                if tokio::time::timeout(WAIT_NOTICE_DELAY, &mut answer)
+                    .await
+                    .is_err()
+                {
+                    server.report_wait();
+                    let _ = answer.await;
+                }
+            };
+            let is_silent = match patience {
+                // The contact ends at the deadline of the server.
+                None => {
+                    answered.await;
+                    false
+                }
+                Some(until) => tokio::time::timeout_at(until.into(), answered)
+                    .await
+                    .is_err(),
+            };
+            if is_silent {
+                // The next start does not wait for this server.
+                server.note_silence();
+            }
         }
         contact.borrow().as_ref()?.as_ref().ok().cloned()
     }

@@ -555,9 +555,9 @@ const CONSTANTS: &[(&str, &str, &str)] = &[
         "DEFAULT_CONNECT_TIMEOUT_MS",
     ),
     (
-        "time that a start waits for servers that it meets for the first time, for all together",
+        "time that a reload waits for new servers, for all together",
         "goondan-mcp/src/source.rs",
-        "FIRST_CONTACT_TIMEOUT",
+        "RELOAD_CONTACT_TIMEOUT",
     ),
     (
         "tools of a server",

@@ -1,7 +1,7 @@
 //! MCP servers that are real programs: how they start, what they see, and that they end.
 
-use std::io::{BufRead, Read, Write};
-use std::process::{Command, Stdio};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, ChildStderr, Command, Stdio};
 
 use serde_json::Value;
 
@@ -112,6 +112,54 @@ fn a_server_sees_what_its_tool_gives_it_and_nothing_else() {
         !seen.contains("UNWANTED_TOKEN") && !seen.contains("GOONDAN_TRUST"),
         "{seen}"
     );
+}
+
+/// Starts `gdn run` with a server that answers only after the file `ready` exists, and waits for the
+/// line about the wait.
+fn run_with_slow_server(sandbox: &Sandbox) -> (Child, std::io::Lines<BufReader<ChildStderr>>) {
+    let server = SERVER.replacen(
+        "while read",
+        "while [ ! -e \"$NOTES/ready\" ]; do sleep 0.05; done\nwhile read",
+        1,
+    );
+    sandbox.write("p/server.sh", &server);
+    let mut running = command(sandbox, &["run", "p", "--input", "hi"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(running.stderr.take().unwrap()).lines();
+    let notice = "waiting up to 60 s for the MCP server of Tool/shell";
+    assert!(lines.any(|line| line.unwrap().contains(notice)));
+    (running, lines)
+}
+
+#[test]
+fn the_first_start_waits_for_a_slow_server() {
+    let sandbox = project(CALLS, "permissions: {default: allow}");
+    let (mut running, _lines) = run_with_slow_server(&sandbox);
+    sandbox.write("ready", "");
+    let mut answer = String::new();
+    running
+        .stdout
+        .take()
+        .unwrap()
+        .read_to_string(&mut answer)
+        .unwrap();
+    assert!(answer.starts_with("process "), "{answer}");
+    assert!(running.wait().unwrap().success());
+}
+
+#[test]
+fn a_signal_ends_the_wait_for_a_slow_server() {
+    let sandbox = project(CALLS, "permissions: {default: allow}");
+    let (mut running, mut lines) = run_with_slow_server(&sandbox);
+    let process = running.id().to_string();
+    let killed = Command::new("kill").args(["-s", "TERM", &process]).status();
+    assert!(killed.unwrap().success());
+    assert!(lines.any(|line| line.unwrap().contains("error[INTERRUPTED]")));
+    assert_eq!(running.wait().unwrap().code(), Some(143));
 }
 
 #[test]

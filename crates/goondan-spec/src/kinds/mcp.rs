@@ -21,7 +21,7 @@ pub struct McpServer {
     pub transport: McpTransport,
     /// Only accepted protocol revision. `None` negotiates the newest common one.
     pub protocol: Option<McpProtocol>,
-    /// Time limit for the start and the list of tools. Default: 30 s.
+    /// Time limit for the start and the list of tools. Default: 60 s.
     pub connect_timeout: Duration,
     /// Answer to forms that the server sends to the user.
     pub elicitation: ElicitationMode,
@@ -96,7 +96,7 @@ pub struct McpOauth {
     pub client_metadata_url: Option<String>,
 }
 
-const DEFAULT_CONNECT_TIMEOUT_MS: u64 = 30_000;
+const DEFAULT_CONNECT_TIMEOUT_MS: u64 = 60_000;
 
 const PROTOCOLS: [(&str, McpProtocol); 2] = [
     ("2025-11-25", McpProtocol::V2025_11_25),
@@ -405,7 +405,7 @@ pub(crate) struct McpServerShape {
     socket: Option<String>,
     /// The only accepted protocol revision. Default: the newest revision that both sides support.
     protocol: Option<McpProtocol>,
-    /// The time limit for the start and the list of tools, in milliseconds. Default: 30000.
+    /// The time limit for the start and the list of tools, in milliseconds. Default: 60000.
     #[schemars(range(min = 1, max = 86_400_000))]
     connect_timeout_ms: Option<u64>,
     /// The answer to forms of the server: `defaults` sends the default values of the form. `none`,

@@ -53,7 +53,7 @@ pub(super) async fn start_swarm(
 }
 
 /// Starts the swarm in this process.
-/// A node that does not lead yet leaves after a signal; its turns may finish first.
+/// A signal ends the start. A node that does not lead yet may finish its turns first.
 async fn start_here(
     (prepared, launch, approver): (PreparedProject, SwarmLaunch<'_>, Arc<dyn Approver>),
     signals: &mut SignalReceiver,
@@ -69,7 +69,10 @@ async fn start_here(
     let started = loop {
         tokio::select! {
             started = &mut starting => break started,
-            signal = signals.next(), if may_leave && leave_signal.is_none() => {
+            signal = signals.next(), if leave_signal.is_none() => {
+                if !may_leave {
+                    return Err(interrupted_by(signal).into());
+                }
                 leave_signal = Some(signal);
                 leave.cancel();
                 output.note("Finishing the running turns of this node. Press Ctrl-C again to \
