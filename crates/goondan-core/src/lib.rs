@@ -26,6 +26,7 @@ pub mod path_style;
 pub mod ports;
 pub mod private_files;
 pub mod protected_names;
+pub mod rate_limit;
 pub mod real_path;
 pub mod redact;
 pub mod reserved_names;

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use chrono::Utc;
+use goondan_core::rate_limit;
 use prost::Message;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use reqwest::{Client, Response};
@@ -165,10 +167,10 @@ async fn read(mut response: Response) -> Vec<u8> {
     body
 }
 
-/// Returns the wait that the response requests, if it is a number of seconds.
+/// Returns the wait that the response requests.
 fn retry_after(response: &Response) -> Option<Duration> {
-    let seconds = response.headers().get(RETRY_AFTER)?.to_str().ok()?;
-    seconds.parse().ok().map(Duration::from_secs)
+    let stated = response.headers().get(RETRY_AFTER)?.to_str().ok()?;
+    rate_limit::retry_after(stated, Utc::now())
 }
 
 /// Converts the error of a request without a response.

@@ -52,7 +52,7 @@ pub use workspace::import_export::ImportFailed;
 pub use workspace::running_record::{LastGeneration, LastReload};
 pub use workspace::{StateRoot, Workspace};
 
-pub use goondan_core::{ids, json_text, message, notices, ports};
+pub use goondan_core::{ids, json_text, message, notices, ports, rate_limit};
 
 /// Events of a swarm, for subscribers.
 pub mod event {

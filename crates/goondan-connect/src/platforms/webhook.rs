@@ -226,5 +226,8 @@ mod tests {
         assert_eq!(theirs.properties["status"], "firing");
         assert!(theirs.text.starts_with("{\"status\""));
         assert_eq!(event("1".to_owned(), "plain", &events()).text, "plain");
+        let group = event("1".to_owned(), r#"{"mediaGroupId": "g"}"#, &events());
+        assert_eq!(group.properties["mediaGroupId"], "g");
+        assert_eq!(group.album_key(), None);
     }
 }
