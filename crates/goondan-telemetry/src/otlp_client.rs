@@ -221,7 +221,11 @@ async fn connector(is_secure: bool) -> Result<Client, ExportError> {
 
 #[cfg(test)]
 mod tests {
+    use wiremock::matchers::any;
+    use wiremock::{Mock, MockServer, ResponseTemplate};
+
     use super::*;
+    use crate::otlp::TracesRequest;
 
     #[test]
     fn a_partial_success_in_json_is_read() {
@@ -248,5 +252,21 @@ mod tests {
             let expected = expected.map(|(count, message)| (count, message.to_owned()));
             assert_eq!(read(text), expected, "{text}");
         }
+    }
+
+    #[tokio::test]
+    async fn the_requested_wait_may_be_a_date() {
+        let server = MockServer::builder().start().await;
+        let past = "Thu, 01 Jan 1970 00:00:00 GMT";
+        let busy = ResponseTemplate::new(503).insert_header("retry-after", past);
+        Mock::given(any()).respond_with(busy).mount(&server).await;
+        let client = OtlpClient::new(OtlpEndpoint {
+            url: server.uri().parse().unwrap(),
+            protocol: OtlpProtocol::Json,
+            headers: Vec::new(),
+            timeout: Duration::from_secs(60),
+        });
+        let error = client.post(&TracesRequest::default()).await.unwrap_err();
+        assert_eq!(error.retry_after, Some(Duration::ZERO));
     }
 }

@@ -4,12 +4,13 @@ use axum::Json;
 use axum::http::HeaderMap;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
-use goondan::SendError;
 use goondan::spec::Code;
+use goondan::{SendError, received_text};
 use serde_json::{Map, Value, json};
 
 use super::encoding::ProtocolVersion;
 use crate::problem::ApiProblem;
+use crate::received_body::content_type;
 
 /// Header with the client's protocol version.
 pub(super) const VERSION_HEADER: &str = "a2a-version";
@@ -222,7 +223,9 @@ impl RpcRequest {
         asked: Option<&str>,
         body: &[u8],
     ) -> Result<RpcRequest, Failed> {
-        if !is_json(headers) {
+        let content_type = content_type(headers);
+        // A body without a media type counts as JSON.
+        if headers.contains_key(CONTENT_TYPE) && !received_text::is_json(content_type) {
             let error = RpcError::content(
                 "Content-Type",
                 "The request must be sent as application/json.",
@@ -321,22 +324,6 @@ fn camel(name: &str) -> String {
         name.extend(letters.next().map(|letter| letter.to_ascii_uppercase()));
         name + letters.as_str()
     })
-}
-
-/// Returns true for a JSON body. A body without a media type counts as JSON.
-fn is_json(headers: &HeaderMap) -> bool {
-    let Some(stated) = headers.get(CONTENT_TYPE) else {
-        return true;
-    };
-    let media_type = stated
-        .to_str()
-        .unwrap_or_default()
-        .split(';')
-        .next()
-        .unwrap_or_default()
-        .trim()
-        .to_lowercase();
-    media_type == "application/json" || media_type.ends_with("+json")
 }
 
 /// Returns true if the client states this version in a header.
