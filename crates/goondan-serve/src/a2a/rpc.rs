@@ -4,6 +4,7 @@ use axum::Json;
 use axum::http::HeaderMap;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
+use goondan::json_rpc::{INVALID_REQUEST, PARSE_ERROR, request_id};
 use goondan::spec::Code;
 use goondan::{SendError, received_text};
 use serde_json::{Map, Value, json};
@@ -233,19 +234,14 @@ impl RpcRequest {
             return Err((Value::Null, error));
         }
         let body: Value = serde_json::from_slice(body).map_err(|error| {
-            (
-                Value::Null,
-                RpcError::new(
-                    -32700,
-                    "PARSE_ERROR",
-                    format!("The body of the request is not JSON: {error}."),
-                ),
-            )
+            let message = format!("The body of the request is not JSON: {error}.");
+            let error = RpcError::new(PARSE_ERROR, "PARSE_ERROR", message);
+            (request_id(&String::from_utf8_lossy(body)), error)
         })?;
         let invalid = |id: &Value, message: &str| {
             (
                 id.clone(),
-                RpcError::new(-32600, "INVALID_REQUEST", message),
+                RpcError::new(INVALID_REQUEST, "INVALID_REQUEST", message),
             )
         };
         let Value::Object(mut fields) = body else {
