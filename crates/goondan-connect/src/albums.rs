@@ -41,7 +41,7 @@ impl AlbumCollector {
     where
         F: Future<Output = Result<EventAcceptance, EventRefusal>>,
     {
-        let Some(key) = event.album() else {
+        let Some(key) = event.album_key() else {
             return accept(event).await;
         };
         let (sender, receiver) = watch::channel(None);
@@ -103,7 +103,7 @@ mod tests {
     fn photo(album: &str, text: &str) -> PlatformEvent {
         PlatformEvent {
             text: text.to_owned(),
-            properties: [("mediaGroupId".to_owned(), album.to_owned())].into(),
+            album: Some(album.to_owned()),
             ..PlatformEvent::default()
         }
     }

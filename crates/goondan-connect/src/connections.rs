@@ -174,7 +174,6 @@ impl Connections {
                 .map(|owed| owed.lanes.drain(REPLY_DRAIN_TIMEOUT)),
         )
         .await;
-        self.inner.shared.asking.end();
     }
 }
 

@@ -14,6 +14,8 @@ use crate::outbox::{OutboxReply, ReplyState};
 
 /// Maximum attempts for a message that has certainly not arrived, except after rate limits.
 const MAX_SEND_ATTEMPTS: u32 = 12;
+/// Minimum wait after this number of attempts: the stated end of the rate limit was wrong.
+const MIN_LATE_WAIT: Duration = Duration::from_secs(60);
 /// Longest wait before the next attempt.
 const MAX_SEND_WAIT: Duration = Duration::from_secs(15 * 60);
 
@@ -190,7 +192,10 @@ impl AnswerDelivery<'_> {
 fn next_try(failure: &PlatformFailure, tries: u32, is_edit: bool) -> Option<Duration> {
     match failure {
         // A rate limit ends, so the answer waits for its end.
-        PlatformFailure::Later(wait) => Some((*wait).min(MAX_SEND_WAIT)),
+        PlatformFailure::Later(wait) if tries < MAX_SEND_ATTEMPTS => {
+            Some((*wait).min(MAX_SEND_WAIT))
+        }
+        PlatformFailure::Later(wait) => Some((*wait).clamp(MIN_LATE_WAIT, MAX_SEND_WAIT)),
         _ if tries >= MAX_SEND_ATTEMPTS => None,
         PlatformFailure::Unreached(_) => Some(Duration::from_secs(1 << tries.min(6))),
         PlatformFailure::Unknown(_) if is_edit => Some(Duration::from_secs(1 << tries.min(6))),
@@ -252,6 +257,17 @@ mod tests {
             .into_iter()
             .for_each(|(name, value)| result[name] = value);
         serde_json::from_value(result).unwrap()
+    }
+
+    #[test]
+    fn a_rate_limit_that_does_not_end_as_stated_gets_longer_waits() {
+        let wait = |stated, tries| {
+            let failure = PlatformFailure::Later(Duration::from_secs(stated));
+            next_try(&failure, tries, false).unwrap().as_secs()
+        };
+        let waits = [(0, 11), (0, 12), (90, 12), (0, 1_000), (1_000, 1)];
+        let waits = waits.map(|(stated, tries)| wait(stated, tries));
+        assert_eq!(waits, [0, 60, 90, 60, 900]);
     }
 
     #[test]

@@ -37,6 +37,8 @@ pub struct PlatformEvent {
     pub channel: Option<String>,
     /// The text contains words of other people, so it cannot answer an approval request.
     pub quotes: bool,
+    /// Platform's id of the album that the message belongs to.
+    pub(crate) album: Option<String>,
     pub(crate) files: Vec<EventFile>,
     /// Destination of an answer in the platform's terms; `None` if the event cannot be answered.
     pub origin: Option<Value>,
@@ -70,15 +72,22 @@ impl PlatformEvent {
         lines([self.text.as_str(), &self.quoted])
     }
 
-    /// Returns the album of a message.
-    pub(crate) fn album(&self) -> Option<AlbumKey> {
-        let id = self.properties.get("mediaGroupId")?.clone();
+    /// Returns the key of the message's album.
+    pub(crate) fn album_key(&self) -> Option<AlbumKey> {
+        let id = self.album.clone()?;
         Some((self.key.clone(), id, self.sender.clone()))
     }
 
-    /// Adds the content of another message of the same album.
+    /// Adds the content of another message of the same album. The album is unsupported only if all
+    /// of its messages are.
     pub(crate) fn absorb(&mut self, other: PlatformEvent) {
         self.text = lines([self.text.as_str(), &other.text]);
+        // The messages of a reply repeat the quoted words.
+        if other.quoted != self.quoted {
+            self.quoted = lines([self.quoted.as_str(), &other.quoted]);
+        }
+        self.quotes |= other.quotes;
+        self.unsupported = self.unsupported.take().and(other.unsupported);
         self.files.extend(other.files);
     }
 
@@ -158,5 +167,35 @@ pub(crate) fn plain(value: &Value) -> Option<String> {
         Value::Number(number) => Some(number.to_string()),
         Value::Bool(value) => Some(value.to_string()),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(text: &str, quoted: &str, unsupported: Option<&str>) -> PlatformEvent {
+        PlatformEvent {
+            text: text.to_owned(),
+            quoted: quoted.to_owned(),
+            unsupported: unsupported.map(str::to_owned),
+            ..PlatformEvent::default()
+        }
+    }
+
+    #[test]
+    fn an_album_has_the_quotes_of_all_messages() {
+        let mut album = message("", "[a]", Some("hologram"));
+        album.absorb(message("b", "[a]", None));
+        assert_eq!((album.quotes, album.unsupported.as_deref()), (false, None));
+        assert_eq!(album.full_text(), "b\n[a]");
+        let mut forwarded = message("", "[c]", Some("hologram"));
+        forwarded.quotes = true;
+        album.absorb(forwarded);
+        assert_eq!((album.quotes, album.unsupported.as_deref()), (true, None));
+        assert_eq!(album.full_text(), "b\n[a]\n[c]");
+        let mut unsupported = message("", "", Some("first"));
+        unsupported.absorb(message("", "", Some("second")));
+        assert!(unsupported.unsupported.is_some());
     }
 }

@@ -35,6 +35,13 @@ pub(crate) struct EventFile {
     pub(crate) bytes: Option<u64>,
 }
 
+impl EventFile {
+    /// Returns the line that names the file in the text.
+    pub(crate) fn line(&self) -> String {
+        format!("[a file: {}]", self.name.as_deref().unwrap_or("unnamed"))
+    }
+}
+
 /// Fetches the files of an event. Appends a note to `text` for each failed file.
 pub(crate) async fn fetch(
     runtime: &ConnectionRuntime,
@@ -91,7 +98,7 @@ async fn fetch_file(
             async { http::content(runtime.platform.download(file).await?, max_bytes).await };
         match download.await {
             // The time limit of the event ends the wait.
-            Err(PlatformFailure::Later(wait)) => tokio::time::sleep(wait).await,
+            Err(PlatformFailure::Later(wait)) => http::wait_for_limit(wait).await,
             outcome => break outcome?,
         }
     };

@@ -3,7 +3,8 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
+use chrono::Utc;
+use goondan::rate_limit::PlatformResponse;
 use reqwest::header::{HeaderMap, LOCATION};
 use reqwest::{Client, RequestBuilder, Response, StatusCode};
 use serde_json::Value;
@@ -17,14 +18,8 @@ pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 pub(crate) const UPLOAD_TIMEOUT: Duration = Duration::from_secs(120);
 /// Maximum bytes of a response.
 const MAX_RESPONSE_BYTES: usize = 16 * 1024 * 1024;
-/// Wait after an exceeded rate limit if the platform does not state one.
-const DEFAULT_WAIT: Duration = Duration::from_secs(5);
-/// Same as [`DEFAULT_WAIT`], for a limit on creating content, which lasts longer.
-const SECONDARY_LIMIT_WAIT: Duration = Duration::from_secs(60);
-/// Longest stated wait that counts; a longer one is a mistake of the platform or of its clock.
-const MAX_STATED_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
-/// Error codes for an exceeded rate limit in the body of a response with status 200.
-const RATE_LIMIT_ERRORS: [&str; 2] = ["ratelimited", "rate_limited"];
+/// Minimum wait of a loop that repeats a request until its rate limit ends.
+const MIN_LOOP_WAIT: Duration = Duration::from_secs(1);
 /// Maximum characters kept of a platform's error message.
 const MAX_ERROR_CHARS: usize = 300;
 
@@ -43,6 +38,11 @@ pub(crate) enum PlatformFailure {
     /// The effect of the request is unknown.
     #[error("the result of the request is unknown: {0}")]
     Unknown(String),
+}
+
+/// Waits until a rate limit ends, before a request is repeated as often as necessary.
+pub(crate) async fn wait_for_limit(wait: Duration) {
+    tokio::time::sleep(wait.max(MIN_LOOP_WAIT)).await;
 }
 
 static CLIENT: OnceLock<Result<Client, String>> = OnceLock::new();
@@ -95,71 +95,21 @@ pub(crate) async fn ask(
         headers: std::mem::take(response.headers_mut()),
         body: body(response).await?,
     };
-    match answer.requested_wait(Utc::now()) {
+    match answer.requested_wait() {
         Some(wait) => Err(PlatformFailure::Later(wait)),
         None => Ok(answer),
     }
 }
 
 impl PlatformAnswer {
-    /// Returns the wait if a rate limit is exceeded. The request had no effect then. Platforms use
-    /// different statuses: 429, 403 with a header, 503 with a header, or 200 with an error code.
-    fn requested_wait(&self, now: DateTime<Utc>) -> Option<Duration> {
-        let is_exhausted = self.header("x-ratelimit-remaining") == Some("0");
-        let message = self.body["message"].as_str().unwrap_or_default();
-        let is_secondary = message.contains("secondary rate limit") || message.contains("abuse");
-        let has_wait = self.header("retry-after").is_some();
-        let is_limited = match self.status.as_u16() {
-            429 => true,
-            403 => has_wait || is_exhausted || is_secondary,
-            503 => has_wait,
-            200 => self.body["error"]
-                .as_str()
-                .is_some_and(|error| RATE_LIMIT_ERRORS.contains(&error)),
-            _ => false,
+    /// Returns the wait if a rate limit is exceeded. The request had no effect then.
+    fn requested_wait(&self) -> Option<Duration> {
+        let response = PlatformResponse {
+            status: self.status.as_u16(),
+            header: |name: &str| self.headers.get(name)?.to_str().ok(),
+            body: &self.body,
         };
-        let until_reset = || {
-            let reset: i64 = self.header("x-ratelimit-reset")?.parse().ok()?;
-            let seconds = u64::try_from(reset - now.timestamp()).unwrap_or(0);
-            // The clocks may differ by a second.
-            Some(Duration::from_secs(seconds + 1))
-        };
-        let stated = self
-            .stated_wait(now)
-            .or_else(|| until_reset().filter(|_| is_exhausted))
-            .filter(|wait| *wait <= MAX_STATED_WAIT);
-        let default = match is_secondary {
-            true => SECONDARY_LIMIT_WAIT,
-            false => DEFAULT_WAIT,
-        };
-        is_limited.then(|| stated.unwrap_or(default))
-    }
-
-    /// Returns the wait that the body or a header states, in seconds or as a date.
-    fn stated_wait(&self, now: DateTime<Utc>) -> Option<Duration> {
-        let seconds = |seconds: f64| Duration::try_from_secs_f64(seconds).ok();
-        let in_body = self
-            .body
-            .pointer("/parameters/retry_after")
-            .or(self.body.get("retry_after"))
-            .and_then(Value::as_f64);
-        if let Some(wait) = in_body.and_then(seconds) {
-            return Some(wait);
-        }
-        let stated = self
-            .header("retry-after")
-            .or_else(|| self.header("x-ratelimit-reset-after"))?;
-        match stated.parse() {
-            Ok(number) => seconds(number),
-            Err(_) => {
-                let date = DateTime::parse_from_rfc2822(stated).ok()?;
-                Some((date.to_utc() - now).to_std().unwrap_or_default())
-            }
-        }
-    }
-
-    fn header(&self, name: &str) -> Option<&str> {
-        self.headers.get(name)?.to_str().ok().map(str::trim)
+        response.requested_wait(Utc::now())
     }
 
     /// Returns the URL that a redirect names, if it has the origin of `base`, which may receive the
@@ -256,7 +206,7 @@ pub(crate) async fn content(
         headers: response.headers().clone(),
         body: Value::Null,
     };
-    if let Some(wait) = answer.requested_wait(Utc::now()) {
+    if let Some(wait) = answer.requested_wait() {
         return Err(PlatformFailure::Later(wait));
     }
     if !response.status().is_success() {
@@ -295,105 +245,4 @@ fn error_text(error: reqwest::Error) -> String {
         cause = next.source();
     }
     text
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    fn wait(status: u16, headers: &[(&'static str, &str)], body: Value) -> Option<u64> {
-        let headers = headers
-            .iter()
-            .map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
-        let answer = PlatformAnswer {
-            status: StatusCode::from_u16(status).unwrap(),
-            headers: headers.collect(),
-            body,
-        };
-        let now = DateTime::from_timestamp(1_000, 0).unwrap();
-        answer.requested_wait(now).map(|wait| wait.as_secs())
-    }
-
-    #[test]
-    fn a_rate_limit_has_many_shapes() {
-        let after = ("retry-after", "7");
-        let none_left = ("x-ratelimit-remaining", "0");
-        let secondary = json!({"message": "You have exceeded a secondary rate limit."});
-        for (status, headers, body, expected) in [
-            (429, vec![], Value::Null, 5),
-            (429, vec![after], Value::Null, 7),
-            (429, vec![], json!({"parameters": {"retry_after": 3}}), 3),
-            (429, vec![], json!({"retry_after": 1.5, "global": true}), 1),
-            (
-                429,
-                vec![("x-ratelimit-reset-after", "2.5")],
-                Value::Null,
-                2,
-            ),
-            (
-                429,
-                vec![("retry-after", "Thu, 01 Jan 1970 00:17:00 GMT")],
-                Value::Null,
-                20,
-            ),
-            (
-                429,
-                vec![("retry-after", "Thu, 01 Jan 1970 00:00:00 GMT")],
-                Value::Null,
-                0,
-            ),
-            (429, vec![("retry-after", "-1")], Value::Null, 5),
-            (
-                429,
-                vec![none_left, ("x-ratelimit-reset", "1060")],
-                Value::Null,
-                61,
-            ),
-            (403, vec![after], Value::Null, 7),
-            (
-                403,
-                vec![none_left, ("x-ratelimit-reset", "1060")],
-                Value::Null,
-                61,
-            ),
-            (403, vec![], secondary, 60),
-            (503, vec![after], Value::Null, 7),
-            (
-                200,
-                vec![after],
-                json!({"ok": false, "error": "ratelimited"}),
-                7,
-            ),
-            (
-                200,
-                vec![],
-                json!({"ok": false, "error": "rate_limited"}),
-                5,
-            ),
-        ] {
-            assert_eq!(
-                wait(status, &headers, body.clone()),
-                Some(expected),
-                "{status} {headers:?} {body}"
-            );
-        }
-        for (status, headers, body) in [
-            (
-                403,
-                vec![("x-ratelimit-remaining", "9")],
-                json!({"message": "Forbidden"}),
-            ),
-            (200, vec![none_left], json!({"ok": true})),
-            (503, vec![], Value::Null),
-            (400, vec![after], Value::Null),
-        ] {
-            assert_eq!(
-                wait(status, &headers, body.clone()),
-                None,
-                "{status} {headers:?} {body}"
-            );
-        }
-    }
 }

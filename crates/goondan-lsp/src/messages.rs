@@ -1,7 +1,8 @@
 //! JSON-RPC messages and shared request parameters.
 
 use gen_lsp_types::{Position, Uri};
-use goondan_core::json_text;
+use goondan_core::json_rpc::{INVALID_REQUEST, PARSE_ERROR, request_id};
+use goondan_core::{json_text, received_text};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -31,7 +32,7 @@ impl LspRequestError {
     /// Creates the JSON-RPC error for a body that is not JSON.
     pub(crate) fn parse(error: impl std::fmt::Display) -> Self {
         LspRequestError {
-            code: -32_700,
+            code: PARSE_ERROR,
             message: format!("The message is not JSON: {error}."),
         }
     }
@@ -39,7 +40,7 @@ impl LspRequestError {
     /// Creates the JSON-RPC error for a request that is not valid in the current state.
     pub(crate) fn invalid_request(message: impl Into<String>) -> Self {
         LspRequestError {
-            code: -32_600,
+            code: INVALID_REQUEST,
             message: message.into(),
         }
     }
@@ -79,19 +80,25 @@ impl LspRequestError {
 
 /// Parses a message. On an error, also returns the id of the request, or null.
 pub(crate) fn read(body: &[u8]) -> Result<LspMessage, (Value, LspRequestError)> {
+    // Bytes that are not text become U+FFFD, so that the id of the request can still be read.
+    let text = received_text::decode(body, "").unwrap_or_else(|_| String::from_utf8_lossy(body));
     // Editors that cut a text inside a character write half of a surrogate pair.
-    let text = String::from_utf8_lossy(body);
-    let value: Value = json_text::parse(text.trim_start_matches('\u{feff}'))
-        .map_err(|error| (Value::Null, LspRequestError::parse(error)))?;
+    let value: Value = json_text::parse(&text)
+        .map_err(|error| (request_id(&text), LspRequestError::parse(error)))?;
     let Value::Object(mut fields) = value else {
         return Err((
             Value::Null,
             LspRequestError::invalid_request("A message must be an object."),
         ));
     };
-    let id = fields
-        .remove("id")
-        .filter(|id| id.is_string() || id.is_number());
+    let id = fields.remove("id");
+    if id
+        .as_ref()
+        .is_some_and(|id| !id.is_string() && !id.is_number())
+    {
+        let error = LspRequestError::invalid_request("`id` must be a string or a number.");
+        return Err((Value::Null, error));
+    }
     let params = fields.remove("params").unwrap_or_default();
     match (fields.remove("method"), id) {
         (Some(Value::String(method)), Some(id)) => Ok(LspMessage::Request { id, method, params }),
@@ -211,5 +218,42 @@ mod tests {
             panic!("a notification")
         };
         assert_eq!(params["text"], "cut \u{fffd}");
+    }
+
+    #[test]
+    fn an_unreadable_request_is_answered_with_its_own_id() {
+        let refusal = |body: &[u8]| read(body).err().map(|(id, error)| (id, error.code));
+        for (body, expected) in [
+            (
+                &br#"{"id": 7, "method": "m", "params": "\x"}"#[..],
+                (json!(7), PARSE_ERROR),
+            ),
+            (
+                br#"{"id": "a", "method": "cut \ud83d"#,
+                (json!("a"), PARSE_ERROR),
+            ),
+            (
+                b"\xEF\xBB\xBF{\"id\": 8, \"a\": \xFF}",
+                (json!(8), PARSE_ERROR),
+            ),
+            (br#"{"id": 9, "method": 1}"#, (json!(9), INVALID_REQUEST)),
+            (
+                br#"{"id": {}, "method": "m"}"#,
+                (Value::Null, INVALID_REQUEST),
+            ),
+            (
+                br#"{"id": null, "method": "m"}"#,
+                (Value::Null, INVALID_REQUEST),
+            ),
+            (b"[]", (Value::Null, INVALID_REQUEST)),
+        ] {
+            let text = String::from_utf8_lossy(body);
+            assert_eq!(refusal(body), Some(expected), "{text}");
+        }
+        let wide: Vec<u8> = "\u{feff}{\"id\": 1, \"method\": \"m\"}"
+            .encode_utf16()
+            .flat_map(u16::to_le_bytes)
+            .collect();
+        assert_eq!(refusal(&wide), None);
     }
 }

@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use chrono::Utc;
+use goondan_core::rate_limit;
 use reqwest::header::RETRY_AFTER;
 use reqwest::redirect::Policy;
 use reqwest::{Client, RequestBuilder, Response, StatusCode};
@@ -117,8 +119,8 @@ fn requested_wait(answer: &Response, attempt: u32) -> Option<Duration> {
         StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
     );
     let stated = answer.headers().get(RETRY_AFTER);
-    let stated = stated.and_then(|seconds| seconds.to_str().ok()?.trim().parse().ok());
-    let wait = stated.map_or(Duration::from_secs(1 << attempt), Duration::from_secs);
+    let stated = stated.and_then(|wait| rate_limit::retry_after(wait.to_str().ok()?, Utc::now()));
+    let wait = stated.unwrap_or(Duration::from_secs(1 << attempt));
     (is_deferred && attempt + 1 < MAX_ATTEMPTS && wait <= MAX_WAIT).then_some(wait)
 }
 
@@ -159,4 +161,25 @@ fn unreachable(host: &str, error: &reqwest::Error) -> PackageError {
     PackageError::source(format!("{host} cannot be reached: {reason}.")).suggest(
         "check the URL and the network; `gdn package install --offline` installs from the cache",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_deferred_request_waits_as_the_host_states() {
+        let wait = |stated: &str, attempt| {
+            let answer = axum::http::Response::builder()
+                .status(StatusCode::TOO_MANY_REQUESTS)
+                .header(RETRY_AFTER, stated);
+            requested_wait(&Response::from(answer.body("").unwrap()), attempt)
+        };
+        assert_eq!(wait("7", 0), Some(Duration::from_secs(7)));
+        assert_eq!(wait("soon", 2), Some(Duration::from_secs(4)));
+        let past = "Thu, 01 Jan 1970 00:00:00 GMT";
+        assert_eq!(wait(past, 2), Some(Duration::ZERO));
+        assert_eq!(wait("Tue, 31 Dec 2999 00:00:00 GMT", 0), None);
+        assert_eq!(wait("0", MAX_ATTEMPTS), None);
+    }
 }

@@ -8,18 +8,17 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::header::{AUTHORIZATION, CONTENT_LENGTH, HOST, ORIGIN};
 use axum::http::{HeaderMap, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use goondan::spec::Code;
-use http_body_util::{Full, Limited};
 use rand::RngExt;
 use sha2::{Digest, Sha256};
 
 use crate::problem::ApiProblem;
+use crate::received_body::too_large_body;
 use crate::studio::SignIns;
 
 /// Secret of the server's clients. `Debug` does not print it.
@@ -229,7 +228,7 @@ pub(crate) async fn no_larger(
     next: Next,
 ) -> Response {
     let request = if is_larger(&request, limit) {
-        request.map(|_| Body::new(Limited::new(Full::from("larger"), 0)))
+        request.map(|_| too_large_body())
     } else {
         request
     };

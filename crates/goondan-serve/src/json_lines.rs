@@ -5,9 +5,9 @@
 
 use std::pin::Pin;
 
+use goondan::json_rpc::{PARSE_ERROR, refusal, request_id};
 use goondan::{json_text, received_text};
 use serde::de::IgnoredAny;
-use serde_json::{Value, json};
 use tokio::io::{
     AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, DuplexStream, duplex,
 };
@@ -15,8 +15,6 @@ use tokio::sync::mpsc::{self, Receiver, Sender};
 
 /// Bytes that wait between the pipe and the protocol library.
 const PIPE_BYTES: usize = 64 * 1024;
-/// JSON-RPC error code for a message that is not JSON.
-pub(crate) const PARSE_ERROR: i32 = -32_700;
 
 /// Runs `serve` with an input whose lines are JSON, and with an output for its answers.
 pub(crate) async fn readable<F: Future>(
@@ -79,11 +77,6 @@ fn checked_json_line(line: &[u8]) -> Result<String, Vec<u8>> {
     }
 }
 
-/// Returns a JSON-RPC error.
-pub(crate) fn refusal(id: &Value, code: i32, message: &str) -> Value {
-    json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}})
-}
-
 /// Writes answers and refusals, each as a whole line.
 async fn write(
     mut output: Pin<Box<dyn AsyncWrite + Send>>,
@@ -97,7 +90,7 @@ async fn write(
             // Cancellation loses nothing: `line` keeps the part that was read.
             read = answers.read_until(b'\n', &mut line) => {
                 if read? == 0 && line.is_empty() {
-                    return output.shutdown().await;
+                    break;
                 }
                 output.write_all(&line).await?;
                 line.clear();
@@ -106,93 +99,38 @@ async fn write(
         }
         output.flush().await?;
     }
-}
-
-/// Returns the `id` of a JSON-RPC request that is not valid JSON; null if it is not found.
-pub(crate) fn request_id(text: &str) -> Value {
-    let bytes = text.as_bytes();
-    let (mut at, mut depth) = (0, 0_usize);
-    while at < bytes.len() {
-        match bytes[at] {
-            b'{' | b'[' => depth += 1,
-            b'}' | b']' => depth = depth.saturating_sub(1),
-            b'"' => {
-                let end = string_end(bytes, at);
-                let value = text.get(end..).unwrap_or_default().trim_start();
-                if depth == 1
-                    && text.get(at..end) == Some("\"id\"")
-                    && let Some(value) = value.strip_prefix(':')
-                {
-                    return id_at(value.trim_start());
-                }
-                at = end;
-                continue;
-            }
-            _ => {}
-        }
-        at += 1;
+    // The refusal of the last line waits here, because the library ends with the input.
+    while let Ok(refusal) = refusals.try_recv() {
+        output.write_all(&refusal).await?;
     }
-    Value::Null
-}
-
-/// Returns the position after the string that begins at `start`.
-fn string_end(bytes: &[u8], start: usize) -> usize {
-    let mut at = start + 1;
-    while at < bytes.len() {
-        match bytes[at] {
-            b'\\' => at += 2,
-            b'"' => return at + 1,
-            _ => at += 1,
-        }
-    }
-    bytes.len()
-}
-
-/// Returns the string or number at the beginning of `text`.
-fn id_at(text: &str) -> Value {
-    let end = match text.starts_with('"') {
-        true => string_end(text.as_bytes(), 0),
-        false => text
-            .find(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '-' | '+' | '.'))
-            .unwrap_or(text.len()),
-    };
-    let id: Value = text
-        .get(..end)
-        .and_then(|id| serde_json::from_str(id).ok())
-        .unwrap_or_default();
-    match id {
-        Value::String(_) | Value::Number(_) => id,
-        _ => Value::Null,
-    }
+    output.shutdown().await
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
     use tokio::io::AsyncReadExt;
 
     use super::*;
 
-    #[test]
-    fn the_id_of_a_broken_request_is_found() {
-        for (text, expected) in [
-            (
-                r#"{"jsonrpc": "2.0", "id": 7, "method": "x", "params": {"a": "\x"}}"#,
-                json!(7),
-            ),
-            (
-                r#"{"params": {"id": 1, "a": "\"id\": 2"}, "id" : "a-b", x"#,
-                json!("a-b"),
-            ),
-            (r#"{"id": 12"#, json!(12)),
-            (r#"{"params": {"id": 1}"#, Value::Null),
-            (r#"{"id": null, x"#, Value::Null),
-            (r#"{"id": {"a": 1}, x"#, Value::Null),
-            (r#"{"id"#, Value::Null),
-            (r#""id": 1"#, Value::Null),
-            ("{\"a\": \"\\", Value::Null),
-            ("", Value::Null),
-        ] {
-            assert_eq!(request_id(text), expected, "{text}");
+    /// Returns the output for an input whose lines are echoed.
+    async fn echoed(input: &'static [u8]) -> String {
+        let (mut client, output) = duplex(PIPE_BYTES);
+        let echo = async |mut input: DuplexStream, mut output: DuplexStream| {
+            tokio::io::copy(&mut input, &mut output).await.unwrap();
+        };
+        readable(input, output, echo).await;
+        let mut text = String::new();
+        client.read_to_string(&mut text).await.unwrap();
+        text
+    }
+
+    #[tokio::test]
+    async fn a_refusal_of_the_last_line_is_not_lost() {
+        // The order of the tasks varies.
+        for _ in 0..20 {
+            let text = echoed(b"{\"id\": 2, x").await;
+            assert!(text.contains("\"id\":2"), "{text}");
         }
     }
 
@@ -200,14 +138,7 @@ mod tests {
     async fn every_request_is_answered() {
         let input =
             b"\xEF\xBB\xBF{\"id\": 1, \"a\": \"cut \\ud83d\"}\n{\"id\": 2, x\n\n{\"id\": 3}";
-        let (mut client, output) = duplex(PIPE_BYTES);
-        // Echoes each line.
-        let echo = async |mut input: DuplexStream, mut output: DuplexStream| {
-            tokio::io::copy(&mut input, &mut output).await.unwrap();
-        };
-        readable(&input[..], output, echo).await;
-        let mut text = String::new();
-        client.read_to_string(&mut text).await.unwrap();
+        let text = echoed(input).await;
         let mut lines: Vec<&str> = text.lines().filter(|line| !line.is_empty()).collect();
         lines.sort_unstable();
         assert_eq!(lines.len(), 3, "{text}");

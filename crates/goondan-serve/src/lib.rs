@@ -14,6 +14,7 @@
 )]
 
 mod a2a;
+mod accept_header;
 pub mod acp;
 mod ag_ui;
 mod api;

@@ -75,7 +75,7 @@ impl EndpointSocket {
             return Ok(bound);
         }
         let directory = tempfile::Builder::new()
-            .prefix("gdn-")
+            .prefix(DIRECTORY_PREFIX)
             .permissions(Permissions::from_mode(0o700))
             .tempdir()?;
         let (socket, listener) = EndpointSocket::bind_in(directory.path())?;
@@ -118,6 +118,9 @@ impl EndpointSocket {
 /// First letters of the name of a socket in a workspace.
 #[cfg(unix)]
 const SOCKET_PREFIX: &str = "control-";
+/// First letters of the name of a private directory for a socket.
+#[cfg(unix)]
+const DIRECTORY_PREFIX: &str = "gdn-";
 
 /// Address and token of a process that runs a swarm.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -199,7 +202,7 @@ fn in_workspace(address: &EndpointAddress, workspace: &Path) -> EndpointAddress 
     address.clone()
 }
 
-/// Removes the socket of a process that was killed.
+/// Removes the socket of a process that was killed, with its private directory.
 #[cfg(unix)]
 fn remove_dead_socket(workspace: &Path) {
     let Some(LocalEndpoint {
@@ -209,11 +212,19 @@ fn remove_dead_socket(workspace: &Path) {
     else {
         return;
     };
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let begins_with = |path: &Path, prefix: &str| {
+        let name = path.file_name().unwrap_or_default();
+        name.to_string_lossy().starts_with(prefix)
+    };
     let refused = std::os::unix::net::UnixStream::connect(&path)
         .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
-    if refused && name.starts_with(SOCKET_PREFIX) {
+    if refused && begins_with(&path, SOCKET_PREFIX) {
         let _ = std::fs::remove_file(&path);
+        let directory = path.parent().filter(|directory| *directory != workspace);
+        if let Some(directory) = directory.filter(|name| begins_with(name, DIRECTORY_PREFIX)) {
+            // Fails if the directory contains other files.
+            let _ = std::fs::remove_dir(directory);
+        }
     }
 }
 
@@ -335,5 +346,21 @@ mod tests {
         };
         let entries = std::fs::read_dir(directory.path()).unwrap();
         assert_eq!(entries.flatten().filter(is_socket).count(), 1);
+    }
+
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn the_private_directory_of_a_killed_process_is_removed() {
+        let directory = tempfile::tempdir().unwrap();
+        let workspace = directory.path().join("w".repeat(120));
+        std::fs::create_dir(&workspace).unwrap();
+        let (socket, listener, published_endpoint) = published(&workspace);
+        let EndpointAddress::Socket(path) = socket.address.clone() else {
+            panic!("a Unix socket");
+        };
+        drop(listener);
+        std::mem::forget((socket, published_endpoint));
+        let _next = published(&workspace);
+        assert!(!path.parent().unwrap().exists());
     }
 }

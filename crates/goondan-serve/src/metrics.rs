@@ -6,7 +6,6 @@
 use std::sync::atomic::AtomicU64;
 
 use axum::http::HeaderMap;
-use axum::http::header::ACCEPT;
 use goondan::event::{RuntimeEvent, RuntimeEventKind, ShownModelCall};
 use goondan::ports::tool::ToolCallStatus;
 use goondan::spec::Code;
@@ -17,6 +16,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
+
+use crate::accept_header::AcceptHeader;
 
 /// Form of the metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,22 +30,7 @@ pub(crate) enum MetricsFormat {
 impl MetricsFormat {
     /// Returns the form that a client accepts. Clients that read OpenMetrics name it.
     pub(crate) fn accepted(headers: &HeaderMap) -> MetricsFormat {
-        let ranges = headers.get_all(ACCEPT).iter();
-        let mut ranges = ranges
-            .filter_map(|value| value.to_str().ok())
-            .flat_map(|value| value.split(','));
-        let is_wanted = |range: &str| {
-            let mut parts = range
-                .split(';')
-                .map(|part| part.trim().to_ascii_lowercase());
-            let is_named = parts.next().as_deref() == Some("application/openmetrics-text");
-            let is_refused = |parameter: String| {
-                let quality = parameter.strip_prefix("q=").map(str::parse::<f32>);
-                quality.is_some_and(|quality| quality == Ok(0.0))
-            };
-            is_named && !parts.any(is_refused)
-        };
-        match ranges.any(is_wanted) {
+        match AcceptHeader::of(headers).names("application/openmetrics-text") {
             true => MetricsFormat::OpenMetrics,
             false => MetricsFormat::Prometheus,
         }

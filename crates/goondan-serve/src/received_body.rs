@@ -1,5 +1,7 @@
 //! Request bodies and URLs, read the same way for every protocol.
 
+use std::borrow::Cow;
+
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
@@ -45,22 +47,22 @@ pub(crate) async fn readable(State(limit): State<usize>, request: Request, next:
 /// Returns a request whose JSON body is UTF-8, without a byte order mark and without lone
 /// surrogates. Fails for a compressed body, and for an unsupported character set.
 pub(crate) async fn normalized(request: Request, limit: usize) -> Result<Request, ApiProblem> {
-    if let Some(encoding) = compression(request.headers()) {
+    let encoding = request.headers().get(CONTENT_ENCODING);
+    let encoding = encoding.map_or("", |value| value.to_str().unwrap_or("unknown"));
+    if let Some(encoding) = received_text::compression(encoding) {
         let message = format!("The body of the request is encoded as `{encoding}`.");
         return Err(unsupported(message).suggest("Send the body without compression."));
     }
-    let content_type = content_type(request.headers());
+    let content_type = content_type(request.headers()).to_owned();
     if !content_type.is_empty() && !content_type.to_ascii_lowercase().contains("json") {
         return Ok(request);
     }
     let (mut head, body) = request.into_parts();
     let Ok(received) = to_bytes(body, limit).await else {
-        // The handler reports the error in the form of its protocol.
-        let too_large = Limited::new(Full::from("larger"), 0);
-        return Ok(Request::from_parts(head, Body::new(too_large)));
+        return Ok(Request::from_parts(head, too_large_body()));
     };
     let bytes = match received_text::decode(&received, &content_type) {
-        Ok(text) => Bytes::from(json_text::repair_surrogates(&text).into_owned()),
+        Ok(text) => repaired(&received, text),
         Err(error @ UnreadableText::Charset) => return Err(unsupported(error.to_string())),
         // The handler reports the error in the form of its protocol.
         Err(_) => received,
@@ -71,18 +73,30 @@ pub(crate) async fn normalized(request: Request, limit: usize) -> Result<Request
     Ok(Request::from_parts(head, Body::from(bytes)))
 }
 
-/// Returns the content encoding of a compressed body.
-fn compression(headers: &HeaderMap) -> Option<&str> {
-    let encoding = headers.get(CONTENT_ENCODING)?.to_str().unwrap_or("unknown");
-    Some(encoding.trim())
-        .filter(|encoding| !encoding.is_empty() && !encoding.eq_ignore_ascii_case("identity"))
-}
-
 /// Returns the content type, or an empty string if it is missing.
-fn content_type(headers: &HeaderMap) -> String {
+pub(crate) fn content_type(headers: &HeaderMap) -> &str {
     let stated = headers.get(CONTENT_TYPE);
     let stated = stated.and_then(|value| value.to_str().ok());
-    stated.unwrap_or_default().to_owned()
+    stated.unwrap_or_default()
+}
+
+/// Returns a body that fails at the first read because of its size. The handler reports the error
+/// in the form of its protocol.
+pub(crate) fn too_large_body() -> Body {
+    Body::new(Limited::new(Full::from("larger"), 0))
+}
+
+/// Returns the text of a body without lone surrogates. Copies only a text that changes.
+fn repaired(received: &Bytes, text: Cow<'_, str>) -> Bytes {
+    let repaired = match json_text::repair_surrogates(&text) {
+        Cow::Owned(repaired) => Some(repaired),
+        Cow::Borrowed(_) => None,
+    };
+    match (repaired, text) {
+        (Some(repaired), _) => repaired.into(),
+        (None, Cow::Owned(text)) => text.into(),
+        (None, Cow::Borrowed(text)) => received.slice_ref(text.as_bytes()),
+    }
 }
 
 /// Creates the error 415.

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use chrono::Utc;
+use goondan_core::rate_limit;
 use prost::Message;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use reqwest::{Client, Response};
@@ -165,10 +167,10 @@ async fn read(mut response: Response) -> Vec<u8> {
     body
 }
 
-/// Returns the wait that the response requests, if it is a number of seconds.
+/// Returns the wait that the response requests.
 fn retry_after(response: &Response) -> Option<Duration> {
-    let seconds = response.headers().get(RETRY_AFTER)?.to_str().ok()?;
-    seconds.parse().ok().map(Duration::from_secs)
+    let stated = response.headers().get(RETRY_AFTER)?.to_str().ok()?;
+    rate_limit::retry_after(stated, Utc::now())
 }
 
 /// Converts the error of a request without a response.
@@ -219,7 +221,11 @@ async fn connector(is_secure: bool) -> Result<Client, ExportError> {
 
 #[cfg(test)]
 mod tests {
+    use wiremock::matchers::any;
+    use wiremock::{Mock, MockServer, ResponseTemplate};
+
     use super::*;
+    use crate::otlp::TracesRequest;
 
     #[test]
     fn a_partial_success_in_json_is_read() {
@@ -246,5 +252,21 @@ mod tests {
             let expected = expected.map(|(count, message)| (count, message.to_owned()));
             assert_eq!(read(text), expected, "{text}");
         }
+    }
+
+    #[tokio::test]
+    async fn the_requested_wait_may_be_a_date() {
+        let server = MockServer::builder().start().await;
+        let past = "Thu, 01 Jan 1970 00:00:00 GMT";
+        let busy = ResponseTemplate::new(503).insert_header("retry-after", past);
+        Mock::given(any()).respond_with(busy).mount(&server).await;
+        let client = OtlpClient::new(OtlpEndpoint {
+            url: server.uri().parse().unwrap(),
+            protocol: OtlpProtocol::Json,
+            headers: Vec::new(),
+            timeout: Duration::from_secs(60),
+        });
+        let error = client.post(&TracesRequest::default()).await.unwrap_err();
+        assert_eq!(error.retry_after, Some(Duration::ZERO));
     }
 }

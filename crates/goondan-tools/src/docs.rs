@@ -60,6 +60,10 @@ changed the file since this one read it (`staleWrites` in the config of `fs` and
 removes the link itself. A file is replaced as a whole, except a file with several hard links, \
     which is written in place.
 
+After an exceeded rate limit of Slack, Telegram, Discord or GitHub, a call waits and repeats its request. If the wait is \
+    longer than 30 s
+or than the rest of `timeoutMs`, the call fails, and its error contains the wait.
+
 [Limits](limits.md#tool-calls) lists sizes and counts beyond the parameters here. The model reads the output \
     of commands and the answers of agents
 [as plain text](models.md#tool-results).

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use goondan_core::ports::tool::ToolError;
 use goondan_spec::Code;
 use reqwest::header::HeaderMap;
-use reqwest::multipart::Form;
+use reqwest::multipart::{Form, Part};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Method, StatusCode};
 use tokio::sync::OnceCell;
@@ -24,6 +24,7 @@ pub(crate) struct HttpClient {
     client: OnceCell<Client>,
 }
 
+#[derive(Clone)]
 pub(crate) struct HttpToolRequest {
     pub(crate) method: Method,
     pub(crate) url: String,
@@ -35,10 +36,31 @@ pub(crate) struct HttpToolRequest {
     pub(crate) max_bytes: usize,
 }
 
+#[derive(Clone)]
 pub(crate) enum HttpRequestBody {
     /// Raw bytes.
     Bytes(Vec<u8>),
-    Form(Form),
+    Form(FileForm),
+}
+
+/// A form with a file.
+#[derive(Clone)]
+pub(crate) struct FileForm {
+    pub(crate) fields: Vec<(&'static str, String)>,
+    /// Name of the field with the file.
+    pub(crate) file_field: &'static str,
+    pub(crate) file_name: String,
+    pub(crate) content: Vec<u8>,
+}
+
+impl From<FileForm> for Form {
+    fn from(form: FileForm) -> Form {
+        let file = Part::bytes(form.content).file_name(form.file_name);
+        let fields = form.fields.into_iter();
+        fields
+            .fold(Form::new(), |form, (name, value)| form.text(name, value))
+            .part(form.file_field, file)
+    }
 }
 
 impl From<String> for HttpRequestBody {
@@ -87,7 +109,7 @@ impl HttpClient {
             .timeout(request.timeout);
         builder = match request.body {
             Some(HttpRequestBody::Bytes(bytes)) => builder.body(bytes),
-            Some(HttpRequestBody::Form(form)) => builder.multipart(form),
+            Some(HttpRequestBody::Form(form)) => builder.multipart(form.into()),
             None => builder,
         };
         let failed = |error| failure(&error, request.timeout);

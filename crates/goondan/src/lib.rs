@@ -10,7 +10,6 @@ pub mod approvals;
 mod blocking;
 pub mod build;
 pub mod internal;
-pub mod received_text;
 pub mod reload;
 pub mod start;
 pub mod trust;
@@ -52,7 +51,9 @@ pub use workspace::import_export::ImportFailed;
 pub use workspace::running_record::{LastGeneration, LastReload};
 pub use workspace::{StateRoot, Workspace};
 
-pub use goondan_core::{ids, json_text, message, notices, ports};
+pub use goondan_core::{
+    ids, json_rpc, json_text, message, notices, ports, rate_limit, received_text,
+};
 
 /// Events of a swarm, for subscribers.
 pub mod event {

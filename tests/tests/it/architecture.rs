@@ -14,7 +14,10 @@ const LAYERS: [(&str, &[&str]); 20] = [
     ("goondan-tls", &[]),
     ("goondan-core", &["goondan-spec"]),
     ("goondan-lsp", &["goondan-spec", "goondan-core"]),
-    ("goondan-packages", &["goondan-spec", "goondan-tls"]),
+    (
+        "goondan-packages",
+        &["goondan-spec", "goondan-core", "goondan-tls"],
+    ),
     ("goondan-store", &["goondan-spec", "goondan-core"]),
     ("goondan-store-postgres", &["goondan-core", "goondan-tls"]),
     ("goondan-engine", &["goondan-spec", "goondan-core"]),

@@ -21,11 +21,12 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use goondan::adapters::connectors::BoundConnection;
+use goondan::received_text;
 use reqwest::RequestBuilder;
 use serde_json::Value;
 
-use self::request_body::{compression, read_in_time, unsupported_encoding};
 pub(crate) use self::request_body::{json_body, unreadable};
+use self::request_body::{read_in_time, unsupported_encoding};
 use crate::answer_files::AnswerFile;
 use crate::channel_approvals::{ButtonPress, PressOutcome};
 use crate::connection_runtime::{ConnectionRuntime, EventAcceptance, EventRefusal};
@@ -362,7 +363,8 @@ pub(crate) async fn request(desk: Arc<ConnectionRuntime>, request: Request) -> R
         )
             .into_response();
     }
-    if let Some(encoding) = compression(request.headers()) {
+    let encoding = header(request.headers(), "content-encoding");
+    if let Some(encoding) = received_text::compression(encoding) {
         return unsupported_encoding(encoding);
     }
     // Applies the body limit of the server as well.

@@ -61,12 +61,6 @@ async fn read(
     Ok((received.freeze(), permits))
 }
 
-/// Returns the content encoding of a compressed body.
-pub(super) fn compression(headers: &HeaderMap) -> Option<&str> {
-    Some(header(headers, "content-encoding").trim())
-        .filter(|encoding| !encoding.is_empty() && !encoding.eq_ignore_ascii_case("identity"))
-}
-
 /// Returns the response for a compressed body. Its signature may cover either form.
 pub(super) fn unsupported_encoding(encoding: &str) -> Response {
     let encoding: String = encoding.escape_debug().take(40).collect();

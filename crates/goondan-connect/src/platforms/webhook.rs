@@ -97,7 +97,7 @@ impl PlatformConnector for WebhookConnector {
         let json: Result<Value, _> = json_text::parse(&text);
         // A damaged body would otherwise start a turn in the wrong conversation.
         if let Err(error) = &json
-            && is_json(content_type)
+            && received_text::is_json(content_type)
         {
             return Err(bad_request(&format!("The body is not JSON: {error}.")));
         }
@@ -105,13 +105,6 @@ impl PlatformConnector for WebhookConnector {
         let event = event(id, &text, &json, &self.events);
         Ok(ParsedRequest::Event(Box::new(event)))
     }
-}
-
-/// Returns true if a content type states JSON.
-fn is_json(content_type: &str) -> bool {
-    let media_type = content_type.split(';').next().unwrap_or_default().trim();
-    let media_type = media_type.to_ascii_lowercase();
-    media_type == "application/json" || media_type.ends_with("+json")
 }
 
 /// Parses a body: an object with `text` sets the event's fields; any other body becomes the text.
@@ -226,5 +219,8 @@ mod tests {
         assert_eq!(theirs.properties["status"], "firing");
         assert!(theirs.text.starts_with("{\"status\""));
         assert_eq!(event("1".to_owned(), "plain", &events()).text, "plain");
+        let group = event("1".to_owned(), r#"{"mediaGroupId": "g"}"#, &events());
+        assert_eq!(group.properties["mediaGroupId"], "g");
+        assert_eq!(group.album_key(), None);
     }
 }

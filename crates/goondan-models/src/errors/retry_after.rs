@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use goondan_core::rate_limit;
 use reqwest::header::HeaderMap;
 use serde_json::Value;
 
@@ -10,9 +11,8 @@ use serde_json::Value;
 pub(crate) fn retry_after(headers: &HeaderMap, now: DateTime<Utc>) -> Option<Duration> {
     let header = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
     let milliseconds = || seconds(header("retry-after-ms")?, 1000.0);
-    let plain = || seconds(header("retry-after")?, 1.0);
-    let date = || until(header("retry-after")?, now);
-    milliseconds().or_else(plain).or_else(date)
+    let stated = || rate_limit::retry_after(header("retry-after")?, now);
+    milliseconds().or_else(stated)
 }
 
 /// Returns the wait in Google's RetryInfo: `error.details[].retryDelay`, such as `31s`. `body` is a body or its error.
@@ -29,15 +29,6 @@ pub(crate) fn retry_delay_in(body: &Value) -> Option<Duration> {
 
 fn seconds(text: &str, units_per_second: f64) -> Option<Duration> {
     Duration::try_from_secs_f64(text.parse::<f64>().ok()? / units_per_second).ok()
-}
-
-fn until(date: &str, now: DateTime<Utc>) -> Option<Duration> {
-    let date = DateTime::parse_from_rfc2822(date).ok()?;
-    Some(
-        (date.with_timezone(&Utc) - now)
-            .to_std()
-            .unwrap_or_default(),
-    )
 }
 
 #[cfg(test)]

@@ -131,6 +131,20 @@ async fn a_refused_look_at_a_version_replaces_nothing() {
 }
 
 #[tokio::test]
+async fn a_tag_that_is_stated_twice_is_checked_once() {
+    let (machine, registry) = (Machine::new(), Registry::start().await);
+    machine.package("one", "@a/one", "1.0.0", "");
+    let published = publish(&machine, "one", &registry, "a/one:1.0.0").await;
+    assert!(published.is_ok(), "{published:?}");
+    let shelf = registry.shelf.lock().unwrap();
+    let mut paths: Vec<&str> = shelf.seen.iter().map(|(path, _)| path.as_str()).collect();
+    paths.retain(|path| path.contains("/manifests/"));
+    let [version, latest] = ["1.0.0", "latest"].map(|tag| format!("/v2/a/one/manifests/{tag}"));
+    // One request checks the version, and two write the tags.
+    assert_eq!(paths, [&version, &version, &latest]);
+}
+
+#[tokio::test]
 async fn a_deferred_request_is_repeated() {
     let (machine, registry) = (Machine::new(), Registry::start().await);
     machine.package("one", "@a/one", "1.0.0", "");

@@ -4,12 +4,14 @@ use axum::Json;
 use axum::http::HeaderMap;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
-use goondan::SendError;
+use goondan::json_rpc::{INVALID_REQUEST, PARSE_ERROR, request_id};
 use goondan::spec::Code;
+use goondan::{SendError, received_text};
 use serde_json::{Map, Value, json};
 
 use super::encoding::ProtocolVersion;
 use crate::problem::ApiProblem;
+use crate::received_body::content_type;
 
 /// Header with the client's protocol version.
 pub(super) const VERSION_HEADER: &str = "a2a-version";
@@ -222,7 +224,9 @@ impl RpcRequest {
         asked: Option<&str>,
         body: &[u8],
     ) -> Result<RpcRequest, Failed> {
-        if !is_json(headers) {
+        let content_type = content_type(headers);
+        // A body without a media type counts as JSON.
+        if headers.contains_key(CONTENT_TYPE) && !received_text::is_json(content_type) {
             let error = RpcError::content(
                 "Content-Type",
                 "The request must be sent as application/json.",
@@ -230,19 +234,14 @@ impl RpcRequest {
             return Err((Value::Null, error));
         }
         let body: Value = serde_json::from_slice(body).map_err(|error| {
-            (
-                Value::Null,
-                RpcError::new(
-                    -32700,
-                    "PARSE_ERROR",
-                    format!("The body of the request is not JSON: {error}."),
-                ),
-            )
+            let message = format!("The body of the request is not JSON: {error}.");
+            let error = RpcError::new(PARSE_ERROR, "PARSE_ERROR", message);
+            (request_id(&String::from_utf8_lossy(body)), error)
         })?;
         let invalid = |id: &Value, message: &str| {
             (
                 id.clone(),
-                RpcError::new(-32600, "INVALID_REQUEST", message),
+                RpcError::new(INVALID_REQUEST, "INVALID_REQUEST", message),
             )
         };
         let Value::Object(mut fields) = body else {
@@ -321,22 +320,6 @@ fn camel(name: &str) -> String {
         name.extend(letters.next().map(|letter| letter.to_ascii_uppercase()));
         name + letters.as_str()
     })
-}
-
-/// Returns true for a JSON body. A body without a media type counts as JSON.
-fn is_json(headers: &HeaderMap) -> bool {
-    let Some(stated) = headers.get(CONTENT_TYPE) else {
-        return true;
-    };
-    let media_type = stated
-        .to_str()
-        .unwrap_or_default()
-        .split(';')
-        .next()
-        .unwrap_or_default()
-        .trim()
-        .to_lowercase();
-    media_type == "application/json" || media_type.ends_with("+json")
 }
 
 /// Returns true if the client states this version in a header.

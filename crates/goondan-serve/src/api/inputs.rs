@@ -1,15 +1,17 @@
 //! Inputs: submit, follow, cancel.
 
+use std::sync::Arc;
+
 use axum::Json;
 use axum::extract::{Path, State};
-use axum::http::header::ACCEPT;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::general_purpose::{GeneralPurpose, PAD};
-use goondan::event::TurnResult;
+use goondan::event::{RuntimeEventKind, TurnResult};
 use goondan::ids::{InstanceId, is_message_of};
+use goondan::message::Message;
 use goondan::ports::tool::Attachment;
 use goondan::spec::Code;
 use goondan::start::telemetry::CallerTrace;
@@ -17,6 +19,7 @@ use goondan::{Input, SubmittedEventState, Turn};
 
 use super::ErrorResponses;
 use super::events::{LastSeen, after};
+use crate::accept_header::AcceptHeader;
 use crate::event_stream::{EventStream, FollowedInput, Live};
 use crate::problem::{ApiProblem, JsonBody, QueryParams};
 use crate::service::Service;
@@ -52,7 +55,7 @@ pub(super) async fn send(
         );
     }
     check(&body)?;
-    let is_stream = wants_stream(&headers);
+    let is_stream = AcceptHeader::of(&headers).names("text/event-stream");
     let earlier = match &body.id {
         Some(id) => service.swarm().find(id).await,
         None => None,
@@ -165,16 +168,25 @@ async fn same(
     }
 }
 
-/// Returns false if the answer of a finished turn is not in the conversation.
+/// Returns false if the answer of a finished turn is not from the conversation.
 async fn is_in(service: &Service, result: &TurnResult, instance: &InstanceId) -> bool {
     if result.response_message.is_none() {
         return true;
     }
     let messages = service.swarm().conversation(instance).await;
-    messages
-        .unwrap_or_default()
-        .iter()
-        .any(|message| is_message_of(&message.id, &result.turn_id))
+    let messages = messages.unwrap_or_default();
+    let is_own = |message: &Arc<Message>| is_message_of(&message.id, &result.turn_id);
+    // Extensions remove messages, but no events.
+    messages.iter().any(is_own) || has_started(service, &result.turn_id, instance).await
+}
+
+/// Returns true if the conversation has the start event of the turn.
+async fn has_started(service: &Service, turn: &str, instance: &InstanceId) -> bool {
+    let events = service.swarm().events(instance, 0).await;
+    let mut kinds = events.iter().flatten().map(|event| &event.kind);
+    kinds.any(
+        |kind| matches!(kind, RuntimeEventKind::TurnStarted { turn_id, .. } if turn_id == turn),
+    )
 }
 
 fn of_another_conversation() -> ApiProblem {
@@ -195,17 +207,6 @@ fn over(event_id: String) -> FollowedInput {
         trace_id: None,
         instance: None,
     }
-}
-
-/// Returns true if the client accepts an event stream.
-fn wants_stream(headers: &HeaderMap) -> bool {
-    let accepted = headers
-        .get_all(ACCEPT)
-        .iter()
-        .filter_map(|value| value.to_str().ok());
-    accepted
-        .flat_map(|value| value.split(','))
-        .any(|kind| kind.trim().starts_with("text/event-stream"))
 }
 
 /// Streams the input until its turn is over.

@@ -5,21 +5,19 @@ use axum::Json;
 use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::header::{ACCEPT, ALLOW, CONTENT_LENGTH, CONTENT_TYPE};
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
+use axum::http::{HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use serde::de::IgnoredAny;
+use goondan::json_rpc::{INVALID_REQUEST, PARSE_ERROR, refusal, request_id};
 use serde_json::Value;
 
-use crate::json_lines::{self, PARSE_ERROR, refusal, request_id};
+use crate::accept_header::AcceptHeader;
 use crate::received_body::normalized;
 
 const JSON: &str = "application/json";
 const EVENT_STREAM: &str = "text/event-stream";
 /// Header with the session of older protocol revisions.
 const SESSION_HEADER: &str = "mcp-session-id";
-/// JSON-RPC error code of a refusal.
-const INVALID_REQUEST: i32 = -32_600;
 /// JSON-RPC error code for a session that does not exist.
 const SESSION_NOT_FOUND: i32 = -32_001;
 /// Maximum bytes of a refusal, and of a response that is converted to JSON.
@@ -37,7 +35,7 @@ pub(crate) async fn obey(State(limit): State<usize>, request: Request, next: Nex
         let response = next.run(accepting_all(request)).await;
         return readable(deleted(&method, response), &Value::Null).await;
     }
-    let accepted = AcceptedTypes::of(request.headers());
+    let accepted = AcceptHeader::of(request.headers());
     let request = match normalized(request, limit).await {
         Ok(request) => request,
         Err(problem) => return refused(problem.status, &Value::Null, &problem.message),
@@ -46,72 +44,27 @@ pub(crate) async fn obey(State(limit): State<usize>, request: Request, next: Nex
     let Ok(body) = to_bytes(body, limit).await else {
         return crate::problem::ApiProblem::too_large().into_response();
     };
-    let text = String::from_utf8_lossy(&body);
-    let id = match serde_json::from_str::<IgnoredAny>(&text) {
-        Ok(IgnoredAny) => own_id(&text),
+    let id = match serde_json::from_slice::<Value>(&body) {
+        // The id is null for notifications.
+        Ok(mut message) => message.get_mut("id").map(Value::take).unwrap_or_default(),
         Err(error) => {
             let message = format!("The body of the request is not JSON: {error}.");
-            let answer = json_lines::refusal(&request_id(&text), PARSE_ERROR, &message);
+            let id = request_id(&String::from_utf8_lossy(&body));
+            let answer = refusal(&id, PARSE_ERROR, &message);
             return (StatusCode::BAD_REQUEST, Json(answer)).into_response();
         }
     };
-    if !accepted.json && !accepted.stream {
+    let accepts_stream = accepted.accepts(EVENT_STREAM);
+    if !accepts_stream && !accepted.accepts(JSON) {
         let message = "The client must accept application/json or text/event-stream.";
         return refused(StatusCode::NOT_ACCEPTABLE, &id, message);
     }
     let request = Request::from_parts(head, Body::from(body));
     let response = readable(next.run(accepting_all(request)).await, &id).await;
-    match accepted.stream {
+    match accepts_stream {
         true => response,
         false => without_stream(response, &id).await,
     }
-}
-
-/// Media types that a client accepts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct AcceptedTypes {
-    json: bool,
-    stream: bool,
-}
-
-impl AcceptedTypes {
-    /// Reads the `Accept` headers. Without one, the client accepts everything.
-    fn of(headers: &HeaderMap) -> AcceptedTypes {
-        let ranges: Vec<String> = headers
-            .get_all(ACCEPT)
-            .iter()
-            .filter_map(|value| value.to_str().ok())
-            .flat_map(|value| value.split(','))
-            .map(|range| range.trim().to_ascii_lowercase())
-            .filter(|range| !range.is_empty())
-            .collect();
-        let accepts = |media_type: &str| ranges.is_empty() || accepts(&ranges, media_type);
-        AcceptedTypes {
-            json: accepts(JSON),
-            stream: accepts(EVENT_STREAM),
-        }
-    }
-}
-
-/// Returns true if the most specific range that matches `media_type` has a quality above 0.
-fn accepts(ranges: &[String], media_type: &str) -> bool {
-    let kind = media_type.split('/').next().unwrap_or_default();
-    let wildcards = [media_type.to_owned(), format!("{kind}/*"), "*/*".to_owned()];
-    let quality = |wanted: &String| {
-        let mut parts = ranges.iter().map(|range| range.split(';').map(str::trim));
-        let mut parameters =
-            parts.find_map(|mut parts| (parts.next() == Some(wanted)).then_some(parts))?;
-        let quality = parameters.find_map(|parameter| parameter.strip_prefix("q="));
-        Some(
-            quality
-                .and_then(|quality| quality.parse().ok())
-                .unwrap_or(1.0_f32),
-        )
-    };
-    wildcards
-        .iter()
-        .find_map(quality)
-        .is_some_and(|quality| quality > 0.0)
 }
 
 /// Replaces the `Accept` header by the one that the protocol library requires.
@@ -119,12 +72,6 @@ fn accepting_all(mut request: Request) -> Request {
     let all = HeaderValue::from_static("application/json, text/event-stream");
     request.headers_mut().insert(ACCEPT, all);
     request
-}
-
-/// Returns the `id` of a request; null for notifications.
-fn own_id(text: &str) -> Value {
-    let message: Value = serde_json::from_str(text).unwrap_or_default();
-    message.get("id").cloned().unwrap_or_default()
 }
 
 /// The library answers that it will end the session, which it has done.
@@ -187,35 +134,4 @@ async fn without_stream(response: Response, id: &Value) -> Response {
     head.headers
         .insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
     Response::from_parts(head, Body::from(answer.to_string()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn media_types_are_accepted_as_http_defines() {
-        let of = |accept: &str| {
-            let mut headers = HeaderMap::new();
-            headers.insert(ACCEPT, accept.parse().unwrap());
-            let accepted = AcceptedTypes::of(&headers);
-            (accepted.json, accepted.stream)
-        };
-        for (accept, expected) in [
-            ("*/*", (true, true)),
-            ("", (true, true)),
-            ("application/json", (true, false)),
-            ("Application/JSON; charset=utf-8", (true, false)),
-            ("application/*", (true, false)),
-            ("text/event-stream", (false, true)),
-            ("text/*;q=0.5", (false, true)),
-            ("application/json;q=0, */*", (false, true)),
-            ("*/*;q=0", (false, false)),
-            ("text/html", (false, false)),
-        ] {
-            assert_eq!(of(accept), expected, "{accept}");
-        }
-        let nothing = AcceptedTypes::of(&HeaderMap::new());
-        assert_eq!((nothing.json, nothing.stream), (true, true));
-    }
 }

@@ -194,19 +194,15 @@ impl ConversationIndex {
         fingerprint: &Fingerprint,
         count: u32,
     ) -> Option<AttemptReader> {
-        if let Some(again) = self.take_lost(fingerprint) {
-            again.set_count(count);
+        if let Some(again) = self.take_lost(fingerprint, count) {
             return Some(again);
         }
         if let Some(mut fate) = self.fate_of_read(fingerprint) {
             let ended = fate.wait_for(|fate| *fate != AttemptState::Read);
             let _ = tokio::time::timeout(DISCONNECT_DELAY, ended).await;
         }
-        let again = self
-            .take_lost(fingerprint)
-            .or_else(|| self.take_delivered(fingerprint, count))?;
-        again.set_count(count);
-        Some(again)
+        self.take_lost(fingerprint, count)
+            .or_else(|| self.take_delivered(fingerprint, count))
     }
 
     /// Returns the state of the latest attempt that a client reads.
@@ -218,8 +214,8 @@ impl ConversationIndex {
     }
 
     /// Takes the latest attempt whose connection broke.
-    fn take_lost(&self, fingerprint: &Fingerprint) -> Option<AttemptReader> {
-        self.take_attempt(fingerprint, |attempt| {
+    fn take_lost(&self, fingerprint: &Fingerprint, count: u32) -> Option<AttemptReader> {
+        self.take_attempt(fingerprint, count, |attempt| {
             matches!(attempt.fate(), AttemptState::Lost(_))
         })
     }
@@ -228,16 +224,17 @@ impl ConversationIndex {
     /// have sent the same bytes, so the attempt must have stated the number before `count`.
     fn take_delivered(&self, fingerprint: &Fingerprint, count: u32) -> Option<AttemptReader> {
         let before = count.checked_sub(1)?;
-        self.take_attempt(fingerprint, |attempt| {
+        self.take_attempt(fingerprint, count, |attempt| {
             let is_before = *attempt.count() == Some(before);
             is_before && matches!(attempt.fate(), AttemptState::Delivered(_))
         })
     }
 
-    /// Takes the latest suitable attempt for a retry.
+    /// Takes the latest suitable attempt for the retry `count`.
     fn take_attempt(
         &self,
         fingerprint: &Fingerprint,
+        count: u32,
         is_suitable: impl Fn(&RequestAttempt) -> bool,
     ) -> Option<AttemptReader> {
         let mut state = self.lock_state();
@@ -246,6 +243,7 @@ impl ConversationIndex {
         let mut latest = attempts.iter().rev();
         let attempt = latest.find(|attempt| is_suitable(attempt))?;
         attempt.set(AttemptState::Read);
+        *attempt.count() = Some(count);
         Some(AttemptReader {
             attempt: Arc::clone(attempt),
             is_delivered: false,

@@ -496,6 +496,7 @@ async fn what_can_not_be_done_is_refused_as_the_protocol_has_it() {
     }
     for (body, wanted) in [
         ("{", "-32700"),
+        (r#"{"jsonrpc":"2.0","id":"own-7","method":1,}"#, "own-7"),
         ("[]", "-32600"),
         (r#"{"jsonrpc":"2.0","method":"GetTask"}"#, "-32600"),
         (r#"{"jsonrpc":"1.0","id":1,"method":"GetTask"}"#, "-32600"),

@@ -1,9 +1,10 @@
 //! Inputs: accepted once, answered, cancelled.
 
+use goondan_serve::ServerLimits;
 use goondan_serve::client::ClientError;
 use goondan_serve::wire::{InputBody, InputState, InputStatus, InstancesBody, MessagesBody};
 
-use crate::support::{Running, input, within};
+use crate::support::{PROJECT, Running, input, within};
 
 fn code(error: ClientError) -> String {
     match error {
@@ -200,4 +201,36 @@ async fn the_id_of_an_input_is_of_no_use_in_another_conversation() {
     let first = post(&named).await.unwrap();
     assert_eq!(code(post(&foreign).await.unwrap_err()), "E_SERVE_REQUEST");
     assert_eq!(post(&named).await.unwrap().text, first.text);
+}
+
+#[tokio::test]
+async fn an_input_comes_again_after_its_messages_were_removed() {
+    let state = tempfile::tempdir().unwrap();
+    let window = "extensions: [{ref: Extension/message-window, config: {maxMessages: 1}}]";
+    let project = PROJECT.replace("tools: [", &format!("{window}\n  tools: ["));
+    let limits = ServerLimits::default();
+    let running = Running::start_project(state.path(), limits, &project, |builder| builder).await;
+    let post = async |body: &InputBody| -> Result<InputState, ClientError> {
+        running.client.post("/api/inputs?wait=true", body).await
+    };
+    let named = |instance_key: Option<&str>| InputBody {
+        id: Some("order-9".to_owned()),
+        instance_key: instance_key.map(str::to_owned),
+        ..input("hello")
+    };
+    let first = post(&named(None)).await.unwrap();
+    post(&input("next")).await.unwrap();
+    let kept: MessagesBody = running
+        .client
+        .get("/api/instances/a/main/messages")
+        .await
+        .unwrap();
+    assert!(
+        kept.messages
+            .iter()
+            .all(|message| !message.text().contains("hello"))
+    );
+    assert_eq!(post(&named(None)).await.unwrap().text, first.text);
+    let elsewhere = post(&named(Some("other"))).await;
+    assert_eq!(code(elsewhere.unwrap_err()), "E_SERVE_REQUEST");
 }

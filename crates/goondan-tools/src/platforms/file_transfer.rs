@@ -8,15 +8,14 @@ use goondan_core::ports::tool::{Attachment, ToolContext, ToolError, ToolOutput};
 use goondan_spec::Code;
 use goondan_spec::kinds::Permission;
 use reqwest::Method;
-use reqwest::multipart::Part;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{PlatformClient, TimeLimit};
+use super::{ApiRequestBody, PlatformClient, TimeLimit};
 use crate::errors::{self, blocking};
 use crate::file_changes::replace;
-use crate::http::HttpToolRequest;
+use crate::http::{FileForm, HttpToolRequest};
 use crate::paths::FileRoot;
 use crate::tool_operation::titled;
 
@@ -200,8 +199,17 @@ impl UploadedFile {
         .await
     }
 
-    /// Returns the file as a part of a form.
-    pub(super) fn part(self) -> Part {
-        Part::bytes(self.content).file_name(self.name)
+    /// Returns a form with the file in `file_field`.
+    pub(super) fn form(
+        self,
+        file_field: &'static str,
+        fields: Vec<(&'static str, String)>,
+    ) -> ApiRequestBody {
+        ApiRequestBody::Form(FileForm {
+            fields,
+            file_field,
+            file_name: self.name,
+            content: self.content,
+        })
     }
 }

@@ -6,13 +6,14 @@ pub(crate) mod github;
 pub(crate) mod slack;
 pub(crate) mod telegram;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use chrono::Utc;
 use goondan_core::ports::tool::ToolError;
+use goondan_core::rate_limit::PlatformResponse;
 use goondan_core::redact::SecretRedactor;
 use goondan_spec::{Code, Secret};
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use reqwest::multipart::Form;
 use reqwest::{Method, StatusCode};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -22,12 +23,18 @@ use url::{Url, form_urlencoded};
 use crate::builtin_tool::ToolOpenContext;
 use crate::config_error::ConfigError;
 use crate::errors;
-use crate::http::{HttpClient, HttpRequestBody, HttpToolRequest, HttpToolResponse};
+use crate::http::{FileForm, HttpClient, HttpRequestBody, HttpToolRequest, HttpToolResponse};
 use crate::net_guard::NetworkGuard;
 use crate::value_sources;
 
 /// Maximum size of an API answer in bytes.
 const MAX_API_ANSWER_BYTES: usize = 4_000_000;
+/// Maximum size in bytes of an answer that states a rate limit.
+const MAX_LIMIT_ANSWER_BYTES: usize = 16_000;
+/// Longest wait for the end of a rate limit.
+const MAX_LIMIT_WAIT: Duration = Duration::from_secs(30);
+/// Time that must remain for a request after the wait.
+const MIN_REPETITION_TIME: Duration = Duration::from_millis(500);
 /// Maximum number of characters of a platform's error message.
 const MAX_ERROR_CHARS: usize = 300;
 
@@ -86,7 +93,7 @@ enum ApiRequestBody {
     Json(Value),
     /// A URL-encoded form.
     Fields(Vec<(&'static str, String)>),
-    Form(Form),
+    Form(FileForm),
 }
 
 /// Returns the environment variables that may contain the token of a built-in tool.
@@ -284,8 +291,29 @@ impl PlatformClient {
         Ok(headers)
     }
 
-    /// Sends a request. The URL may contain the token, so it is removed from errors.
-    async fn send(&self, request: HttpToolRequest) -> Result<HttpToolResponse, ToolError> {
+    /// Sends a request. Repeats it after an exceeded rate limit if a short wait is enough, because
+    /// such a request had no effect.
+    async fn send(&self, mut request: HttpToolRequest) -> Result<HttpToolResponse, ToolError> {
+        let end = Instant::now() + request.timeout;
+        let mut min_wait = Duration::ZERO;
+        loop {
+            let response = self.send_once(request.clone()).await?;
+            let Some(wait) = requested_wait(&response) else {
+                return Ok(response);
+            };
+            let wait = wait.max(min_wait);
+            let rest = end.saturating_duration_since(Instant::now());
+            request.timeout = rest.saturating_sub(wait);
+            if wait > MAX_LIMIT_WAIT || request.timeout < MIN_REPETITION_TIME {
+                return Err(self.limited(wait));
+            }
+            tokio::time::sleep(wait).await;
+            min_wait = (min_wait * 2).max(Duration::from_secs(1));
+        }
+    }
+
+    /// Sends a request once. The URL may contain the token, so it is removed from errors.
+    async fn send_once(&self, request: HttpToolRequest) -> Result<HttpToolResponse, ToolError> {
         let secrets = SecretRedactor::new();
         secrets.add_secrets([Secret::new(self.token()?)]);
         self.http.send(request).await.map_err(|mut error| {
@@ -306,16 +334,38 @@ impl PlatformClient {
         } else {
             message
         };
-        let error = ToolError::new(format!(
+        ToolError::new(format!(
             "{} refused {method}: {message}",
             self.platform.name
         ))
-        .code(Code::TOOL_HTTP);
-        match status {
-            StatusCode::TOO_MANY_REQUESTS => error.suggest("try again later"),
-            _ => error,
-        }
+        .code(Code::TOOL_HTTP)
     }
+
+    /// Returns the error for a rate limit that lasts too long.
+    fn limited(&self, wait: Duration) -> ToolError {
+        let seconds = wait.as_secs_f64().ceil();
+        let message = format!(
+            "the rate limit of {} is reached for {seconds} s",
+            self.platform.name
+        );
+        ToolError::new(message)
+            .code(Code::TOOL_HTTP)
+            .suggest(format!("wait {seconds} s, then call the tool again"))
+    }
+}
+
+/// Returns the wait that a response requests because a rate limit is exceeded.
+fn requested_wait(response: &HttpToolResponse) -> Option<Duration> {
+    let body: Value = match response.body.len() <= MAX_LIMIT_ANSWER_BYTES {
+        true => serde_json::from_slice(&response.body).unwrap_or_default(),
+        false => Value::Null,
+    };
+    let response = PlatformResponse {
+        status: response.status.as_u16(),
+        header: |name: &str| response.headers.get(name)?.to_str().ok(),
+        body: &body,
+    };
+    response.requested_wait(Utc::now())
 }
 
 /// A status with the JSON of an answer; `null` if it is not JSON.

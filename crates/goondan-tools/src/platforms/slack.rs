@@ -6,7 +6,6 @@ use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
 use goondan_spec::Code;
 use goondan_spec::kinds::Permission;
 use reqwest::Method;
-use reqwest::multipart::Form;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -368,13 +367,9 @@ impl ToolOperation for SlackSendFile {
                     .code(Code::TOOL_HTTP),
             );
         }
-        let form = Form::new().part("file", file.part());
+        let form = file.form("file", Vec::new());
         let (status, _) = bot
-            .ask(
-                (Method::POST, url.to_owned(), false),
-                ApiRequestBody::Form(form),
-                self.timeout_ms,
-            )
+            .ask((Method::POST, url.to_owned(), false), form, self.timeout_ms)
             .await?;
         if !status.is_success() {
             return Err(bot.refused("the upload", status, None));

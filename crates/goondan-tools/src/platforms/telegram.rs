@@ -6,15 +6,14 @@ use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
 use goondan_spec::Code;
 use goondan_spec::kinds::Permission;
 use reqwest::Method;
-use reqwest::multipart::Form;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::file_transfer::{DownloadOptions, UploadedFile};
 use super::{
-    ApiAnswer, ApiRequestBody, PLATFORM_CONFIG_KEYS, PlatformClient, PlatformDescription,
-    TimeLimit, emojis, no_emoji, without_nulls,
+    ApiAnswer, PLATFORM_CONFIG_KEYS, PlatformClient, PlatformDescription, TimeLimit, emojis,
+    no_emoji, without_nulls,
 };
 use crate::builtin_tool::BuiltinTool;
 use crate::errors;
@@ -411,22 +410,13 @@ impl ToolOperation for TelegramSendFile {
         };
         let file = UploadedFile::read(ctx, self.path, self.name).await?;
         let (name, size) = (file.name.clone(), file.content.len());
-        let mut form = Form::new()
-            .text("chat_id", chat.clone())
-            .part(field, file.part());
-        if let Some(text) = self.text {
-            form = form.text("caption", text);
-        }
-        if let Some(reply_to) = reply_to {
-            form = form.text("reply_to_message_id", reply_to.to_string());
-        }
+        let mut fields = vec![("chat_id", chat.clone())];
+        fields.extend(self.text.map(|text| ("caption", text)));
+        fields.extend(reply_to.map(|id| ("reply_to_message_id", id.to_string())));
+        let form = file.form(field, fields);
         let url = format!("{}/bot{}/{method}", bot.base, bot.token()?);
         let answer = bot
-            .ask(
-                (Method::POST, url, false),
-                ApiRequestBody::Form(form),
-                self.timeout_ms,
-            )
+            .ask((Method::POST, url, false), form, self.timeout_ms)
             .await?;
         let sent = checked_answer(bot, method, answer)?;
         let output = json!({"ok": true, "chatId": chat, "messageId": sent["message_id"], "name": name, "sizeBytes": size});

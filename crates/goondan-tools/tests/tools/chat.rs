@@ -387,9 +387,9 @@ async fn a_file_goes_to_telegram_as_what_it_is_shown_as() {
     let requests = server.received_requests().await.unwrap();
     let wanted = [
         ("chat_id", "42"),
-        ("document", "a plan"),
         ("caption", "look"),
         ("reply_to_message_id", "3"),
+        ("document", "a plan"),
     ];
     assert_eq!(
         parts(&requests[0]),

@@ -25,6 +25,7 @@ mod introspection;
 mod json_query;
 mod memory;
 mod messaging;
+mod rate_limits;
 mod registry;
 mod robustness;
 mod runtime;

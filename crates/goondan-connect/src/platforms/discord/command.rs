@@ -51,7 +51,7 @@ pub(super) fn read(data: &Value) -> Option<DiscordCommand> {
         .filter_map(|option| data["resolved"]["attachments"].get(option["value"].as_str()?))
         .map(event_file)
         .collect();
-    let file_lines: Vec<String> = files.iter().map(file_line).collect();
+    let file_lines: Vec<String> = files.iter().map(EventFile::line).collect();
     let (quoted, quoted_files) = target(data);
     files.extend(quoted_files);
     Some(DiscordCommand {
@@ -147,7 +147,7 @@ fn target(data: &Value) -> (String, Vec<EventFile>) {
         .map(event_file)
         .collect();
     let embeds: Vec<String> = list(&message["embeds"]).iter().map(embed).collect();
-    let file_lines: Vec<String> = files.iter().map(file_line).collect();
+    let file_lines: Vec<String> = files.iter().map(EventFile::line).collect();
     let words = lines([
         message["content"].as_str().unwrap_or_default(),
         &embeds.join("\n"),
@@ -161,10 +161,6 @@ fn target(data: &Value) -> (String, Vec<EventFile>) {
 fn embed(embed: &Value) -> String {
     let part = |name: &str| embed[name].as_str().unwrap_or_default();
     lines([part("title"), part("description"), part("url")])
-}
-
-fn file_line(file: &EventFile) -> String {
-    format!("[a file: {}]", file.name.as_deref().unwrap_or("unnamed"))
 }
 
 fn event_file(file: &Value) -> EventFile {

@@ -366,8 +366,12 @@ fn command(fields: &HashMap<String, String>) -> ParsedRequest {
         let ignored = IgnoredUpdate::new("a form without a command");
         return ParsedRequest::Ignored(ignored, StatusCode::OK.into_response());
     };
-    let ignored = IgnoredUpdate::new(format!("the slash command {name}"));
-    ParsedRequest::Ignored(ignored, Json(command_reply()).into_response())
+    ParsedRequest::Ignored(ignored_command(name), Json(command_reply()).into_response())
+}
+
+/// Returns the update for a slash command, which starts no turn.
+fn ignored_command(name: &str) -> IgnoredUpdate {
+    IgnoredUpdate::new(format!("the slash command {name}"))
 }
 
 /// Returns the reply to a slash command.

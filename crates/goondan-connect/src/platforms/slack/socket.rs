@@ -23,7 +23,7 @@ use url::Url;
 use super::{SlackConnector, check_ok};
 use crate::connection_runtime::ConnectionRuntime;
 use crate::http::{self, PlatformFailure};
-use crate::platforms::{self, IgnoredUpdate, ParsedRequest};
+use crate::platforms::{self, ParsedRequest};
 
 /// Maximum bytes of a message.
 const MAX_SOCKET_MESSAGE_BYTES: usize = 16 * 1024 * 1024;
@@ -77,7 +77,7 @@ impl SlackSocket {
             let url = match self.address().await {
                 Ok(url) => url,
                 Err(PlatformFailure::Later(wait)) => {
-                    tokio::time::sleep(wait).await;
+                    http::wait_for_limit(wait).await;
                     continue;
                 }
                 Err(failure) => return Err(failure.to_string()),
@@ -257,10 +257,9 @@ async fn say(connected: &mut SlackWebSocket, message: Message) -> Result<(), Str
 async fn take(slack: &SlackConnector, runtime: &Arc<ConnectionRuntime>, envelope: &Value) -> bool {
     let payload = &envelope["payload"];
     let read = match envelope["type"] == SLASH_COMMANDS {
-        true => {
-            let name = payload["command"].as_str().unwrap_or_default();
-            Err(IgnoredUpdate::new(format!("the slash command {name}")))
-        }
+        true => Err(super::ignored_command(
+            payload["command"].as_str().unwrap_or_default(),
+        )),
         false => slack.read(payload),
     };
     match read {

@@ -3,6 +3,8 @@
 
 use serde_json::Value;
 
+use crate::event::lines;
+
 /// Escapes control sequences, so that an agent cannot mention a whole channel.
 pub(super) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;")
@@ -66,15 +68,38 @@ fn shown(token: &str) -> String {
     }
 }
 
+/// Blocks whose content is not in the text of their message. Slack repeats the other blocks there.
+const UNREPEATED_BLOCKS: [&str; 2] = ["table", "markdown"];
+
+/// Returns the text of a message with the blocks that it does not repeat, or the text of all blocks
+/// if it has no text.
+pub(super) fn with_blocks(text: &str, blocks: &Value) -> String {
+    if text.trim().is_empty() {
+        return text_of_blocks(blocks);
+    }
+    let blocks = blocks.as_array().into_iter().flatten();
+    let unrepeated = blocks
+        .filter(|block| UNREPEATED_BLOCKS.iter().any(|kind| block["type"] == *kind))
+        .map(text_of)
+        .filter(|block| !text.contains(block.as_str()));
+    let unrepeated: Vec<String> = unrepeated.collect();
+    lines([text, &unrepeated.join("\n")])
+}
+
 /// Returns the text of blocks, one line per block.
 pub(super) fn text_of_blocks(blocks: &Value) -> String {
     let mut text = String::new();
     for block in blocks.as_array().into_iter().flatten() {
         append(block, &mut text);
-        if !text.is_empty() && !text.ends_with('\n') {
-            text.push('\n');
-        }
+        end_line(&mut text);
     }
+    text.trim().to_owned()
+}
+
+/// Returns the text of a block.
+fn text_of(block: &Value) -> String {
+    let mut text = String::new();
+    append(block, &mut text);
     text.trim().to_owned()
 }
 
@@ -83,7 +108,9 @@ fn append(element: &Value, text: &mut String) {
     let field = |name: &str| element[name].as_str().unwrap_or_default();
     match field("type") {
         "mrkdwn" => text.push_str(&decoded(field("text"))),
-        "plain_text" | "text" => text.push_str(field("text")),
+        "plain_text" | "text" | "markdown" | "raw_text" => text.push_str(field("text")),
+        "date" => text.push_str(field("fallback")),
+        "color" => text.push_str(field("value")),
         "link" => {
             let url = field("url");
             text.push_str(&match field("text") {
@@ -107,9 +134,10 @@ fn append(element: &Value, text: &mut String) {
 /// Appends the parts of a block: its title, its text, its fields and its elements.
 fn append_children(kind: &str, element: &Value, text: &mut String) {
     let has_lines = matches!(kind, "rich_text_list" | "rich_text" | "section");
-    for name in [
-        "title", "text", "elements", "fields", "blocks", "message", "rows",
-    ] {
+    for row in element["rows"].as_array().into_iter().flatten() {
+        append_row(row, text);
+    }
+    for name in ["title", "text", "elements", "fields", "blocks", "message"] {
         match &element[name] {
             Value::Array(children) => {
                 for child in children {
@@ -126,6 +154,14 @@ fn append_children(kind: &str, element: &Value, text: &mut String) {
             _ => {}
         }
     }
+}
+
+/// Appends a row of a table as a line.
+fn append_row(row: &Value, text: &mut String) {
+    let cells = row.as_array().into_iter().flatten();
+    let cells: Vec<String> = cells.map(|cell| text_of(cell).replace('\n', " ")).collect();
+    text.push_str(&cells.join(" | "));
+    end_line(text);
 }
 
 /// Ends the line unless it is empty.
@@ -196,6 +232,33 @@ mod tests {
             text_of_blocks(&blocks),
             "Build & test\nby @U1 :tada:\none\ntwo (https://h)\na < b"
         );
+    }
+
+    #[test]
+    fn tables_and_markdown_are_read_also_next_to_a_text() {
+        let rich = |text: &str| {
+            let section =
+                json!({"type": "rich_text_section", "elements": [{"type": "text", "text": text}]});
+            json!({"type": "rich_text", "elements": [section, section]})
+        };
+        let raw = |text: &str| json!({"type": "raw_text", "text": text});
+        let blocks = json!([
+            {"type": "markdown", "text": "**Report** a < b"},
+            {"type": "section", "text": {"type": "mrkdwn", "text": "repeated"}},
+            {"type": "table", "rows": [[raw("name"), raw("n")], [rich("a"), raw("1")]]},
+        ]);
+        let table = "name | n\na a | 1";
+        assert_eq!(
+            with_blocks(" ", &blocks),
+            format!("**Report** a < b\nrepeated\n{table}")
+        );
+        assert_eq!(
+            with_blocks("repeated", &blocks),
+            format!("repeated\n**Report** a < b\n{table}")
+        );
+        let whole = format!("**Report** a < b {table}");
+        assert_eq!(with_blocks(&whole, &blocks), whole);
+        assert_eq!(with_blocks("x", &Value::Null), "x");
     }
 
     proptest! {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::text::{decoded, text_of_blocks};
+use super::text::{decoded, text_of_blocks, with_blocks};
 use crate::channel_approvals::{ButtonPress, parse_button};
 use crate::event::{EventSender, PlatformEvent, lines, plain, quoted};
 use crate::event_files::EventFile;
@@ -68,10 +68,7 @@ pub(super) fn event(payload: &Value, wants_mention: bool) -> Result<PlatformEven
     let [channel, ts, user] =
         ["channel", "ts", "user"].map(|name| event[name].as_str().unwrap_or_default());
     let (mut files, quoted) = (files_of(event), passed_on(event));
-    let file_lines: Vec<String> = files
-        .iter()
-        .map(|file| format!("[a file: {}]", file.name.as_deref().unwrap_or("unnamed")))
-        .collect();
+    let file_lines: Vec<String> = files.iter().map(EventFile::line).collect();
     files.extend(attachments(event).flat_map(files_of));
     let text = lines([own_text(event).trim(), &file_lines.join("\n")]);
     if channel.is_empty() || ts.is_empty() || (text.is_empty() && quoted.is_empty()) {
@@ -153,10 +150,7 @@ fn message(payload: &Value) -> Result<&Value, IgnoredUpdate> {
 /// Returns the words of the sender.
 fn own_text(event: &Value) -> String {
     let text = decoded(event["text"].as_str().unwrap_or_default());
-    match text.trim().is_empty() {
-        true => text_of_blocks(&event["blocks"]),
-        false => text,
-    }
+    with_blocks(&text, &event["blocks"])
 }
 
 /// Returns the messages that are passed on, and the previews of links.
@@ -188,11 +182,13 @@ fn attachment_text(attachment: &Value) -> String {
         "" => String::new(),
         url => format!(": {url}"),
     };
-    let mut words = lines([field("pretext").as_str(), &field("title"), &field("text")]);
+    let text = with_blocks(&field("text"), &attachment["blocks"]);
+    let mut words = lines([field("pretext").as_str(), &field("title"), &text]);
     if field("text").trim().is_empty() {
-        let blocks = text_of_blocks(&attachment["blocks"]);
-        let message = text_of_blocks(&attachment["message_blocks"]);
-        words = lines([words.as_str(), &blocks, &message]);
+        words = lines([
+            words.as_str(),
+            &text_of_blocks(&attachment["message_blocks"]),
+        ]);
     }
     let fields = attachment["fields"].as_array().into_iter().flatten();
     for (title, value) in fields.map(|field| (field["title"].as_str(), field["value"].as_str())) {
@@ -203,9 +199,8 @@ fn attachment_text(attachment: &Value) -> String {
         );
         words = lines([words.as_str(), &decoded(&field)]);
     }
-    let names = files_of(attachment).into_iter();
-    let names = names.map(|file| format!("[a file: {}]", file.name.unwrap_or_default()));
-    words = lines([words.as_str(), &names.collect::<Vec<_>>().join("\n")]);
+    let file_lines: Vec<String> = files_of(attachment).iter().map(EventFile::line).collect();
+    words = lines([words.as_str(), &file_lines.join("\n")]);
     if words.is_empty() {
         words = field("fallback");
     }

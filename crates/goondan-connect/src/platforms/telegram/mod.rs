@@ -244,7 +244,7 @@ impl TelegramConnector {
         loop {
             match self.call("setWebhook", &body).await {
                 Ok(_) => return Ok(()),
-                Err(PlatformFailure::Later(wait)) => tokio::time::sleep(wait).await,
+                Err(PlatformFailure::Later(wait)) => http::wait_for_limit(wait).await,
                 Err(failure) => return Err(failure.to_string()),
             }
         }
@@ -258,7 +258,7 @@ const MAX_MOVES: usize = 3;
 enum ChatMove {
     /// The group became a supergroup with this id.
     To(Value),
-    /// The topic does not exist any more, or it is the general topic, which has no id.
+    /// The topic was deleted or closed, or it is the general topic, which has no id.
     NoTopic,
 }
 
@@ -336,19 +336,18 @@ impl PlatformConnector for TelegramConnector {
             let updates = match self.whole_updates(offset).await {
                 Ok(updates) => updates,
                 Err(PlatformFailure::Later(wait)) => {
-                    tokio::time::sleep(wait).await;
+                    http::wait_for_limit(wait).await;
                     continue;
                 }
                 Err(failure) => return Err(failure.to_string()),
             };
-            let ids = updates
-                .iter()
-                .filter_map(|update| update["update_id"].as_i64());
-            let next = ids.max().map_or(offset, |last| last.saturating_add(1));
             for update in merge_albums(updates.iter().map(TelegramUpdate::read)) {
                 self.take(runtime, update).await?;
             }
-            offset = offset.max(next);
+            let ids = updates
+                .iter()
+                .filter_map(|update| update["update_id"].as_i64());
+            offset = ids.max().map_or(offset, |last| last.saturating_add(1));
         }
     }
 
@@ -457,8 +456,8 @@ impl PlatformConnector for TelegramConnector {
         if !origin["thread"].is_null() {
             body["message_thread_id"] = origin["thread"].clone();
         }
-        if let Ok(request) = self.request("sendChatAction", &body).await {
-            let _ = http::ask(request, REQUEST_TIMEOUT).await;
+        if let Err(error) = self.call("sendChatAction", &body).await {
+            tracing::debug!(%error, "could not show that the bot is typing");
         }
     }
 }

@@ -48,9 +48,9 @@ pub(super) fn merge_albums(
             merged.push(update);
             continue;
         };
-        let wanted = event.album();
+        let wanted = event.album_key();
         let first = merged.iter_mut().find_map(|earlier| match earlier {
-            TelegramUpdate::Message(first) if wanted.is_some() && first.album() == wanted => {
+            TelegramUpdate::Message(first) if wanted.is_some() && first.album_key() == wanted => {
                 Some(first)
             }
             _ => None,
@@ -125,6 +125,7 @@ pub(super) fn event(update: &Value) -> Result<PlatformEvent, IgnoredUpdate> {
         quotes: ["forward_origin", "forward_date", "via_bot"]
             .iter()
             .any(|forwarded| message.get(forwarded).is_some()),
+        album: plain(&message["media_group_id"]),
         files: file.into_iter().collect(),
         origin: Some(json!({"chat": chat_id, "thread": thread})),
     })

@@ -243,23 +243,19 @@ pub async fn publish(
     let bytes =
         serde_json::to_vec(&manifest).map_err(|error| client.protocol_error(&error.to_string()))?;
     let version_tag = tag_of(about.version);
-    let tags = [Some(version_tag.as_str()), Some(about.tag), reference.tag()];
-    for tag in tags
-        .into_iter()
-        .flatten()
-        .filter(|tag| version_of(tag).is_some())
-    {
+    let mut tags = vec![version_tag.as_str()];
+    for tag in [Some(about.tag), reference.tag()].into_iter().flatten() {
+        if !tags.contains(&tag) {
+            tags.push(tag);
+        }
+    }
+    for tag in tags.iter().filter(|tag| version_of(tag).is_some()) {
         refuse_other(&client, reference, tag, &digest(&bytes)).await?;
     }
     for blob in [EMPTY_CONFIG, archive] {
         upload(&client, blob).await?;
     }
-    let mut done: Vec<&str> = Vec::new();
-    for tag in tags.into_iter().flatten() {
-        if done.contains(&tag) {
-            continue;
-        }
-        done.push(tag);
+    for tag in tags {
         let address = client.address(&format!(
             "manifests/{}",
             reference.with_tag(tag)?.selector()

@@ -2,14 +2,13 @@
 
 use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
 use reqwest::Method;
-use reqwest::multipart::Form;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 use url::Url;
 
 use super::super::file_transfer::{DownloadOptions, UploadedFile};
-use super::super::{ApiRequestBody, PlatformClient, TimeLimit, without_nulls};
+use super::super::{PlatformClient, TimeLimit, without_nulls};
 use super::{calls, messages, reply_reference};
 use crate::errors;
 use crate::tool_operation::{ToolOperation, titled};
@@ -51,16 +50,9 @@ impl ToolOperation for DiscordSendFile {
         }));
         let file = UploadedFile::read(ctx, self.path, self.name).await?;
         let (name, size) = (file.name.clone(), file.content.len());
-        let form = Form::new()
-            .text("payload_json", told.to_string())
-            .part("files[0]", file.part());
+        let form = file.form("files[0]", vec![("payload_json", told.to_string())]);
         let sent = bot
-            .call(
-                "the file",
-                (Method::POST, url),
-                ApiRequestBody::Form(form),
-                self.timeout_ms,
-            )
+            .call("the file", (Method::POST, url), form, self.timeout_ms)
             .await?;
         let output = json!({
             "ok": true, "channelId": self.channel_id, "messageId": sent["id"], "name": name, "sizeBytes": size,

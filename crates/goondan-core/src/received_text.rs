@@ -2,8 +2,9 @@
 
 use std::borrow::Cow;
 
-use goondan_core::json_text;
 use serde::de::DeserializeOwned;
+
+use crate::json_text;
 
 /// Reason why a body is not text, or not JSON.
 #[derive(Debug, thiserror::Error)]
@@ -47,6 +48,19 @@ pub fn decode<'b>(body: &'b [u8], content_type: &str) -> Result<Cow<'b, str>, Un
 /// The body is not text, or not JSON.
 pub fn parse<T: DeserializeOwned>(body: &[u8], content_type: &str) -> Result<T, UnreadableText> {
     Ok(json_text::parse(&decode(body, content_type)?)?)
+}
+
+/// Returns true for a content type that states JSON.
+pub fn is_json(content_type: &str) -> bool {
+    let media_type = content_type.split(';').next().unwrap_or_default().trim();
+    let media_type = media_type.to_ascii_lowercase();
+    media_type == "application/json" || media_type.ends_with("+json")
+}
+
+/// Returns the encoding of a compressed body. `content_encoding` is the header, or empty.
+pub fn compression(content_encoding: &str) -> Option<&str> {
+    Some(content_encoding.trim())
+        .filter(|encoding| !encoding.is_empty() && !encoding.eq_ignore_ascii_case("identity"))
 }
 
 /// Returns the character set in a content type, in lower case.
