@@ -49,6 +49,8 @@ mod peer;
 #[cfg(unix)]
 mod person;
 #[cfg(unix)]
+mod poison;
+#[cfg(unix)]
 mod privacy;
 mod projects;
 mod recording;
