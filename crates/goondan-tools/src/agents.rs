@@ -272,7 +272,10 @@ impl ToolOperation for ListAgents {
 /// Fails if the key names a conversation that the call may not use.
 async fn check_key(ctx: &ToolContext, target: &str, key: Option<&str>) -> Result<(), ToolError> {
     let Some(key) = key else { return Ok(()) };
-    let rule = format!("{{tool: \"agents__*\", args: {{instanceKey: \"{key}\"}}, action: allow}}");
+    let rule = format!(
+        "{{tool: \"agents__*\", args: {{instanceKey: {}}}, action: allow}}",
+        json!(key)
+    );
     check_reach(ctx, &InstanceId::new(target, key), &rule).await
 }
 

@@ -350,7 +350,10 @@ async fn find(ctx: &ToolContext, id: &str) -> Result<InstanceMeta, ToolError> {
             .code(Code::TOOL_SESSION_NOT_FOUND)
             .suggest("sessions__list shows all sessions")
     })?;
-    let rule = format!("{{tool: \"sessions__*\", args: {{session_id: \"{id}\"}}, action: allow}}");
+    let rule = format!(
+        "{{tool: \"sessions__*\", args: {{session_id: {}}}, action: allow}}",
+        json!(id)
+    );
     agents::check_reach(ctx, &found.id(), &rule).await?;
     Ok(found)
 }
