@@ -175,7 +175,7 @@ async fn start_problems(
         return Vec::new();
     };
     let mut problems = startability(bundle, environment, state_root).await;
-    problems.extend(typescript_problems(bundle));
+    problems.extend(typescript_problems(bundle).await);
     problems
 }
 
