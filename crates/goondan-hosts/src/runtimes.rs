@@ -70,13 +70,17 @@ pub fn problem(module: &ScriptModule, root: &Path) -> Option<(String, String)> {
 }
 
 /// Returns the reason why the runtime of `module` can't read TypeScript, and a suggestion, as
-/// sentences without their ends. Starts Node.js to get its version.
-pub fn typescript_problem(module: &ScriptModule, root: &Path) -> Option<(String, String)> {
+/// sentences without their ends. `version_of` returns the version of Node.js.
+pub fn typescript_problem(
+    module: &ScriptModule,
+    root: &Path,
+    version_of: impl FnOnce(&Path) -> Option<String>,
+) -> Option<(String, String)> {
     if module.language != ScriptLanguage::TypeScript {
         return None;
     }
     let node = found(module, root).filter(|found| found.runtime == ScriptRuntime::Node)?;
-    let version = program_version(&node.program).filter(|version| !reads_typescript(version))?;
+    let version = version_of(&node.program).filter(|version| !reads_typescript(version))?;
     Some((
         format!(
             "Node.js {version} can't run `{}`, which is TypeScript",

@@ -197,8 +197,8 @@ impl McpTools {
         mcp.flat_map(|tool| self.notices_of(tool, bundle)).collect()
     }
 
-    /// Returns the notes about the catalog of `tool`, or a notice that the catalog is unknown.
-    /// Returns nothing for a server that no generation uses.
+    /// Returns the notes about the catalog of `tool`, or a notice that the catalog is unknown or that
+    /// the server lacks a variable. Returns nothing for a server that no generation uses.
     fn notices_of(&self, tool: &Resource<Tool>, bundle: &Bundle) -> Vec<Diagnostic> {
         let notice = |message, suggestion| notice(tool, bundle, message, suggestion);
         let Ok(definition) = self.define(tool, bundle.root()) else {
@@ -236,7 +236,8 @@ impl McpTools {
         }
     }
 
-    /// Returns the Tools of agents whose servers lack a variable, and so have no tools.
+    /// Returns a diagnostic for each Tool of an agent whose server lacks a variable. The agents do not
+    /// have the tools of such a server.
     pub fn undefined_servers(&self, bundle: &Bundle) -> Vec<Diagnostic> {
         let tools = bundle.tools().values();
         tools

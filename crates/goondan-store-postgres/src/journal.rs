@@ -10,8 +10,8 @@ use async_trait::async_trait;
 use futures::future::BoxFuture;
 use goondan_core::ids::InstanceId;
 use goondan_core::ports::journal::{
-    EffectKind, EffectOutcome, InterruptionPolicy, JournalProgress, TurnEffect, TurnJournal,
-    TurnJournalStore,
+    EffectKind, EffectOutcome, InterruptionPolicy, JournalEffect, JournalProgress, TurnEffect,
+    TurnJournal, TurnJournalStore,
 };
 use goondan_core::ports::store::StoreError;
 use serde::{Deserialize, Serialize};
@@ -115,28 +115,10 @@ pub(crate) struct JournalTable {
 
 struct StoredTurnEffects {
     turn_id: String,
-    effects: Mutex<HashMap<String, StartedEffect>>,
+    effects: Mutex<HashMap<String, JournalEffect>>,
     /// The first model answer, held back until another record follows. Most turns end with this
     /// answer.
     held: Mutex<DeferredEffect>,
-}
-
-/// A started effect of a turn.
-#[derive(Clone)]
-struct StartedEffect {
-    kind: EffectKind,
-    may_repeat: bool,
-    outcome: Option<Arc<Value>>,
-}
-
-impl StartedEffect {
-    fn new(effect: &TurnEffect, outcome: Option<Arc<Value>>) -> Self {
-        StartedEffect {
-            kind: effect.kind,
-            may_repeat: effect.when_interrupted == InterruptionPolicy::RunAgain,
-            outcome,
-        }
-    }
 }
 
 #[derive(Default)]
@@ -208,7 +190,7 @@ impl JournalTable {
                     continue;
                 }
                 let entry: EffectEntry = decode("the journal of a turn", row.get(1))?;
-                let started = StartedEffect {
+                let started = JournalEffect {
                     kind: entry.kind,
                     may_repeat: entry.may_repeat,
                     outcome: entry.is_done.then_some(entry.outcome),
@@ -303,7 +285,7 @@ struct PostgresJournal {
     instance: Key,
     running: Arc<StoredTurnEffects>,
     /// Effects recorded before the turn was resumed.
-    before: HashMap<String, StartedEffect>,
+    before: HashMap<String, JournalEffect>,
 }
 
 impl PostgresJournal {
@@ -315,7 +297,7 @@ impl PostgresJournal {
         if is_once || effect.kind.is_tool_call() || effect.kind == EffectKind::Approval {
             self.write(entry(effect, None), is_once).await?;
         }
-        locked(&self.running.effects).insert(effect.id.clone(), StartedEffect::new(effect, None));
+        locked(&self.running.effects).insert(effect.id.clone(), JournalEffect::new(effect, None));
         Ok(())
     }
 
@@ -326,7 +308,7 @@ impl PostgresJournal {
         effect: &TurnEffect,
         outcome: &Arc<Value>,
     ) -> Result<(), StoreError> {
-        let started = StartedEffect::new(effect, Some(Arc::clone(outcome)));
+        let started = JournalEffect::new(effect, Some(Arc::clone(outcome)));
         locked(&self.running.effects).insert(effect.id.clone(), started);
         let entry = entry(effect, Some(outcome));
         if effect.kind == EffectKind::ModelCall && self.defer_write(&entry)? {
@@ -404,18 +386,7 @@ impl TurnJournal for PostgresJournal {
     }
 
     fn progress(&self) -> JournalProgress {
-        let (done, open): (Vec<_>, Vec<_>) = self
-            .before
-            .values()
-            .partition(|effect| effect.outcome.is_some());
-        let is_call = |effect: &&StartedEffect| effect.kind.is_tool_call();
-        let tool_calls = self.before.values().filter(is_call).count();
-        let repeated = open.into_iter().filter(|effect| effect.may_repeat);
-        JournalProgress {
-            outcomes: done.len(),
-            tool_calls,
-            repeated: repeated.map(|effect| effect.kind).collect(),
-        }
+        JournalProgress::of(self.before.values())
     }
 
     fn has_intent(&self, effect_id: &str) -> bool {

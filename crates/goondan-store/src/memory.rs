@@ -16,7 +16,7 @@ use goondan_core::event::RuntimeEvent;
 use goondan_core::ids::InstanceId;
 use goondan_core::message::{Message, MessageEvent};
 use goondan_core::ports::journal::{
-    EffectKind, EffectOutcome, InterruptionPolicy, JournalProgress, TurnEffect, TurnJournal,
+    EffectOutcome, InterruptionPolicy, JournalEffect, JournalProgress, TurnEffect, TurnJournal,
     TurnJournalStore,
 };
 use goondan_core::ports::store::{
@@ -341,21 +341,13 @@ impl TurnJournalStore for MemoryStore {
 #[derive(Default)]
 struct MemoryTurnEffects {
     turn_id: String,
-    effects: HashMap<String, MemoryEffect>,
-}
-
-/// One effect of a turn.
-#[derive(Clone)]
-struct MemoryEffect {
-    kind: EffectKind,
-    may_repeat: bool,
-    outcome: Option<Arc<Value>>,
+    effects: HashMap<String, JournalEffect>,
 }
 
 struct MemoryJournal {
     instance: InstanceId,
     /// Effects recorded before the turn was resumed.
-    recorded: HashMap<String, MemoryEffect>,
+    recorded: HashMap<String, JournalEffect>,
     state: Arc<Mutex<MemoryState>>,
 }
 
@@ -363,12 +355,7 @@ impl MemoryJournal {
     /// Records the state of an effect in the journal; `outcome` is `None` while the effect runs.
     fn record(&self, effect: &TurnEffect, outcome: Option<Arc<Value>>) {
         if let Some(recorded) = lock(&self.state).journals.get_mut(&self.instance) {
-            let may_repeat = effect.when_interrupted == InterruptionPolicy::RunAgain;
-            let entry = MemoryEffect {
-                kind: effect.kind,
-                may_repeat,
-                outcome,
-            };
+            let entry = JournalEffect::new(effect, outcome);
             recorded.effects.insert(effect.id.clone(), entry);
         }
     }
@@ -402,18 +389,7 @@ impl TurnJournal for MemoryJournal {
     }
 
     fn progress(&self) -> JournalProgress {
-        let (done, open): (Vec<_>, Vec<_>) = self
-            .recorded
-            .values()
-            .partition(|effect| effect.outcome.is_some());
-        let is_call = |effect: &&MemoryEffect| effect.kind.is_tool_call();
-        let tool_calls = self.recorded.values().filter(is_call).count();
-        let repeated = open.into_iter().filter(|effect| effect.may_repeat);
-        JournalProgress {
-            outcomes: done.len(),
-            tool_calls,
-            repeated: repeated.map(|effect| effect.kind).collect(),
-        }
+        JournalProgress::of(self.recorded.values())
     }
 
     fn has_intent(&self, effect_id: &str) -> bool {

@@ -229,11 +229,9 @@ impl ToolOperation for ListInstances {
     type Shared = ();
 
     async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
-        let mut agents = ctx.runtime.list(self.include_all).await?;
+        let agents = ctx.runtime.list(self.include_all).await?;
         let id = |info: &SpawnedInstanceInfo| InstanceId::new(&*info.target, &*info.instance_key);
-        let reached = ctx.runtime.within_reach(agents.iter().map(id).collect());
-        let reached: HashSet<InstanceId> = reached.await?.into_iter().collect();
-        agents.retain(|info| reached.contains(&id(info)));
+        let agents = only_reached(ctx, agents, id).await?;
         let agents: Vec<Value> = agents.into_iter().map(instance).collect();
         let title = format!("{} instances", agents.len());
         Ok(titled(
@@ -272,8 +270,23 @@ impl ToolOperation for ListAgents {
 /// Fails if the key names a conversation that the call may not use.
 async fn check_key(ctx: &ToolContext, target: &str, key: Option<&str>) -> Result<(), ToolError> {
     let Some(key) = key else { return Ok(()) };
-    let rule = format!("{{tool: \"agents__*\", args: {{instanceKey: \"{key}\"}}, action: allow}}");
+    let rule = format!(
+        "{{tool: \"agents__*\", args: {{instanceKey: {}}}, action: allow}}",
+        json!(key)
+    );
     check_reach(ctx, &InstanceId::new(target, key), &rule).await
+}
+
+/// Returns the `items` whose conversations the call may name.
+pub(crate) async fn only_reached<T>(
+    ctx: &ToolContext,
+    mut items: Vec<T>,
+    id: impl Fn(&T) -> InstanceId,
+) -> Result<Vec<T>, ToolError> {
+    let reached = ctx.runtime.within_reach(items.iter().map(&id).collect());
+    let reached: HashSet<InstanceId> = reached.await?.into_iter().collect();
+    items.retain(|item| reached.contains(&id(item)));
+    Ok(items)
 }
 
 /// Fails if the call may not name the conversation. `rule` would allow it.

@@ -56,9 +56,10 @@ Calls of one answer that use the same files run one after another, in the order 
 a file, across all agents and conversations of the process. A write fails with `E_TOOL_STALE` if \
     another conversation has
 changed the file since this one read it (`staleWrites` in the config of `fs` and `file-system`). \
-    Edits follow links; deleting
-removes the link itself. A file is replaced as a whole, except a file with several hard links, \
-    which is written in place.
+    An append succeeds, and its result
+shows the change. Edits follow links; deleting removes the link itself. A file is replaced as a \
+    whole, except a file with several hard
+links, which is written in place.
 
 After an exceeded rate limit of Slack, Telegram, Discord or GitHub, a call waits and repeats its request. If the wait is \
     longer than 30 s

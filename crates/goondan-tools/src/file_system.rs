@@ -12,7 +12,9 @@ use serde_json::{Value, json};
 
 use crate::builtin_tool::BuiltinTool;
 use crate::errors::{self, blocking, lossy};
-use crate::file_changes::{FileChangeLock, read_text, replace};
+use crate::file_changes::{
+    FileChangeLock, MAX_GUARDED_FILE_BYTES, StaleWriteGuard, read_text, replace,
+};
 use crate::fs::with_warning;
 use crate::output_capture::without_cut_end;
 use crate::paths::{FileRoot, FileToolSettings, ResolvedPath};
@@ -67,23 +69,34 @@ impl ToolOperation for ReadTextFile {
         let (root, guard) = (roots.of(ctx)?, roots.guard(ctx));
         blocking(move || {
             let resolved = root.resolve(&self.path)?;
-            let output = read(&root, &resolved, self.max_bytes)?;
-            if let Ok(content) = read_text(&root, &resolved) {
-                guard.note_read(&resolved.path, &content);
-            }
-            Ok(output)
+            read(&root, &guard, &resolved, self.max_bytes)
         })
         .await
     }
 }
 
 /// Reads the beginning of a file, at most `max_bytes`.
-fn read(root: &FileRoot, resolved: &ResolvedPath, max_bytes: u32) -> Result<ToolOutput, ToolError> {
+fn read(
+    root: &FileRoot,
+    guard: &StaleWriteGuard,
+    resolved: &ResolvedPath,
+    max_bytes: u32,
+) -> Result<ToolOutput, ToolError> {
     let (file, metadata) = root.open(resolved)?;
+    // The guard compares whole files. Its version must come from the same read as the output,
+    // because the file can change between two.
+    let is_guarded = metadata.len() <= MAX_GUARDED_FILE_BYTES as u64;
+    let limit = match is_guarded {
+        true => max_bytes.max(MAX_GUARDED_FILE_BYTES as u32),
+        false => max_bytes,
+    };
     let mut bytes = Vec::new();
-    file.take(u64::from(max_bytes) + 1)
+    file.take(u64::from(limit) + 1)
         .read_to_end(&mut bytes)
         .map_err(|error| errors::io(format_args!("read `{}`", resolved.given), &error))?;
+    if is_guarded {
+        guard.note_read(&resolved.path, &bytes);
+    }
     let truncated = bytes.len() > max_bytes as usize;
     let kept = if truncated {
         without_cut_end(&bytes[..max_bytes as usize])
@@ -127,9 +140,13 @@ impl ToolOperation for WriteTextFile {
             let resolved = root.resolve(&self.path)?;
             let _lock = FileChangeLock::acquire([&resolved]);
             root.create_parents(&resolved)?;
-            let before = read_text(&root, &resolved).ok();
-            // Appending undoes no change.
-            let warning = match before.as_deref().filter(|_| !self.append) {
+            let guard = if self.append {
+                guard.for_append()
+            } else {
+                guard
+            };
+            let before = guarded_text(&root, &resolved);
+            let warning = match &before {
                 Some(before) => guard.check(&resolved, before)?,
                 None => None,
             };
@@ -139,8 +156,12 @@ impl ToolOperation for WriteTextFile {
                 replace(&root, &resolved, self.content.as_bytes())?;
                 self.content.len() as u64
             };
-            let kept = before.filter(|_| self.append).unwrap_or_default();
-            guard.note_written(&resolved.path, &(kept + &self.content));
+            match before.filter(|_| self.append) {
+                Some(before) => guard.note_written(&resolved.path, &(before + &self.content)),
+                // The contents after the append are known only if the file is new.
+                None if self.append && size != self.content.len() as u64 => {}
+                None => guard.note_written(&resolved.path, &self.content),
+            }
             let output = json!({
                 "path": lossy(&resolved.path), "size": size, "written": true, "append": self.append,
             });
@@ -149,6 +170,13 @@ impl ToolOperation for WriteTextFile {
         })
         .await
     }
+}
+
+/// Returns the text of a file that the stale-write guard compares; `None` if the file is missing, too
+/// large or not text.
+fn guarded_text(root: &FileRoot, resolved: &ResolvedPath) -> Option<String> {
+    let is_guarded = resolved.path.metadata().ok()?.len() <= MAX_GUARDED_FILE_BYTES as u64;
+    is_guarded.then(|| read_text(root, resolved).ok())?
 }
 
 /// Appends to a file. Returns its new size in bytes.

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 pub(crate) use goondan_core::utf8_cut::without_cut_end;
-use goondan_core::utf8_cut::without_cut_start;
+use goondan_core::utf8_cut::{take_text, without_cut_start};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 /// Maximum number of bytes of a character that is not complete.
@@ -56,9 +56,7 @@ impl OutputCapture {
         while let Ok(count @ 1..) = stream.read(&mut buffer).await {
             self.push(&buffer[..count]);
             open.extend_from_slice(&buffer[..count]);
-            let complete = without_cut_end(&open).len();
-            show(&String::from_utf8_lossy(&open[..complete]));
-            open.drain(..complete);
+            show(&take_text(&mut open));
         }
     }
 

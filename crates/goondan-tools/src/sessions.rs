@@ -1,7 +1,6 @@
 //! `sessions`: the conversations of the swarm. A session is an agent instance; its id is
 //! `agent:key`.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -83,12 +82,8 @@ impl ToolOperation for ListSessions {
     type Shared = ();
 
     async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
-        let mut sessions = host_capabilities::sessions(ctx)?.sessions().await?;
-        let reached = ctx
-            .runtime
-            .within_reach(sessions.iter().map(InstanceMeta::id).collect());
-        let reached: HashSet<InstanceId> = reached.await?.into_iter().collect();
-        sessions.retain(|session| reached.contains(&session.id()));
+        let sessions = host_capabilities::sessions(ctx)?.sessions().await?;
+        let mut sessions = agents::only_reached(ctx, sessions, InstanceMeta::id).await?;
         let total = sessions.len();
         sessions.sort_by_key(|session| (std::cmp::Reverse(session.updated_at), session.id()));
         let own = calling_session(ctx);
@@ -350,7 +345,10 @@ async fn find(ctx: &ToolContext, id: &str) -> Result<InstanceMeta, ToolError> {
             .code(Code::TOOL_SESSION_NOT_FOUND)
             .suggest("sessions__list shows all sessions")
     })?;
-    let rule = format!("{{tool: \"sessions__*\", args: {{session_id: \"{id}\"}}, action: allow}}");
+    let rule = format!(
+        "{{tool: \"sessions__*\", args: {{session_id: {}}}, action: allow}}",
+        json!(id)
+    );
     agents::check_reach(ctx, &found.id(), &rule).await?;
     Ok(found)
 }

@@ -19,6 +19,8 @@ pub use goondan_engine::plan::DEFER_TOKENS;
 pub use goondan_engine::policy::redact::{RedactingWriter, SecretRedactor, forms_of};
 /// Suggestion for a misspelled name.
 pub use goondan_spec::closest;
+/// Names of the optional environment files, for `validate`.
+pub use goondan_spec::env_files::OPTIONAL_ENV_FILES;
 /// Masked secrets, for test cases.
 pub use goondan_spec::value::SecretMasking;
 /// File access and fixes, for `validate --fix` and the language server.

@@ -360,6 +360,7 @@ fn print_server_url(
 ) -> Result<(), CliError> {
     let (base, token_file) = (format!("http://{address}"), notice.token_file.as_deref());
     if output.json {
+        let token_file = token_file.map(Path::to_string_lossy);
         let mut line = json!({"type": "listening", "url": base, "swarm": session.swarm.name(), "tokenFile": token_file});
         if let Some(studio_url) = notice.page {
             line["studio"] = studio_url.into();

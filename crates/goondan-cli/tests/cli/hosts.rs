@@ -137,6 +137,7 @@ export const handlers = {
   tell(ctx) {
     ctx.logger.info('a line of the log', { number: 7 });
     ctx.progress({ title: 'half of it', metadata: { done: 0.5 } });
+    ctx.progress({ title: 'more of it', metadata: null });
     return ctx.output('told', { title: 'Told all of it', metadata: { count: 3 } });
   },
 };
@@ -146,6 +147,7 @@ const TELLING_PYTHON: &str = "
 def tell(ctx, input):
     ctx.logger.info('a line of the log', number=7)
     ctx.progress({'title': 'half of it', 'metadata': {'done': 0.5}})
+    ctx.progress({'title': 'more of it', 'metadata': None})
     return ctx.output('told', title='Told all of it', metadata={'count': 3})
 
 

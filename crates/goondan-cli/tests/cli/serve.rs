@@ -569,3 +569,26 @@ fn failed_events_are_started_again_through_the_door() {
     }));
     drop(serving);
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_state_root_that_is_not_utf8_is_shown() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let sandbox = scripted(ECHO);
+    let name = std::ffi::OsStr::from_bytes(b"bad\xff");
+    let mut child = sandbox
+        .command(&["serve", "p", "--listen", "127.0.0.1:0", "--json"])
+        .env("GOONDAN_STATE_ROOT", sandbox.state().join(name))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    stdout.read_line(&mut line).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let ready: Value = serde_json::from_str(&line).unwrap();
+    let file = ready["tokenFile"].as_str().unwrap_or_default();
+    assert!(file.contains("bad\u{FFFD}"), "{line}");
+}

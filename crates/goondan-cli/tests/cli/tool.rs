@@ -1,8 +1,8 @@
 //! `gdn tool`.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::projects::{ECHO, scripted};
+use crate::projects::{ECHO, manifest, scripted};
 
 #[test]
 fn a_tool_can_be_called_without_a_model() {
@@ -88,4 +88,44 @@ fn the_list_names_what_the_model_is_offered() {
             .code,
         2
     );
+}
+
+#[cfg(unix)]
+#[test]
+fn a_failed_write_of_a_hard_linked_file_keeps_its_contents() {
+    let sandbox = scripted(ECHO);
+    sandbox.write(
+        "p/goondan.yaml",
+        &manifest(
+            "{provider: scripted, model: any, options: {script: script.yaml}}",
+            "",
+        )
+        .replace("Tool/bash", "Tool/fs"),
+    );
+    let old = "old\n".repeat(1024);
+    sandbox.write("p/one", &old);
+    std::fs::hard_link(sandbox.dir().join("p/one"), sandbox.dir().join("p/two")).unwrap();
+    let arguments = json!({"path": "one", "content": "new\n".repeat(8 * 1024)}).to_string();
+    let call = ["tool", "call", "fs__write", "-p", "p", "--args", &arguments];
+    let gdn = sandbox.command(&call);
+    // A file may have 8 blocks, and a larger one is an error.
+    let mut limited = std::process::Command::new("sh");
+    limited
+        .args(["-c", "ulimit -f 8; trap '' XFSZ; exec \"$0\" \"$@\""])
+        .arg(gdn.get_program())
+        .args(gdn.get_args())
+        .current_dir(sandbox.dir())
+        .env_clear()
+        .envs(
+            gdn.get_envs()
+                .filter_map(|(name, value)| Some((name, value?))),
+        );
+    let outcome = sandbox.finished(limited);
+    assert!(
+        outcome.report().contains("too large"),
+        "{}",
+        outcome.report()
+    );
+    let kept = std::fs::read_to_string(sandbox.dir().join("p/two")).unwrap();
+    assert!(kept == old, "{} bytes", kept.len());
 }

@@ -16,11 +16,11 @@ pub mod trajectory;
 mod web;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use chrono::{DateTime, Utc};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Map;
 
 pub use expect::CaseExpectation;
@@ -100,12 +100,18 @@ pub struct ConformanceCase {
     pub expect: CaseExpectation,
 }
 
+/// Writes a path as text, with replacement characters if it is not UTF-8.
+pub(crate) fn shown_path<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&path.display())
+}
+
 /// An error in the file of a test case, independent of the runtime.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, thiserror::Error)]
 #[error("{}: {message}", place(file, *line, *column))]
 #[serde(rename_all = "camelCase")]
 pub struct CaseError {
     /// Path of the test case file.
+    #[serde(serialize_with = "shown_path")]
     pub file: PathBuf,
     /// Line, from 1; 0 for an error about the whole file.
     pub line: usize,

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::case::CaseError;
 use crate::case::read::LocatedCase;
+use crate::case::{CaseError, shown_path};
 use crate::live::LiveReport;
 use crate::matcher::ValueMismatch;
 
@@ -79,6 +79,7 @@ pub struct CaseReport {
     /// Rules that it checks.
     pub rules: Vec<String>,
     /// Its file.
+    #[serde(serialize_with = "shown_path")]
     pub file: PathBuf,
     /// Line of its name, from 1.
     pub line: usize,

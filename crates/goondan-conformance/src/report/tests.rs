@@ -81,3 +81,19 @@ fn the_closing_line_names_skipped_cases_only_where_there_are_any() {
     );
     assert!(!summary().is_good());
 }
+
+#[cfg(unix)]
+#[test]
+fn a_file_name_that_is_not_utf8_is_shown() {
+    use std::os::unix::ffi::OsStringExt as _;
+    let name = || PathBuf::from(std::ffi::OsString::from_vec(b"bad\xff.case.yaml".to_vec()));
+    let mut summary = summary();
+    summary.cases[0].file = name();
+    summary.errors[0].file = name();
+    let report = render(&summary, ReportFormat::Json);
+    assert_eq!(
+        report.matches("bad\u{FFFD}.case.yaml").count(),
+        2,
+        "{report}"
+    );
+}

@@ -11,7 +11,7 @@ mod by_path;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Permissions};
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Seek as _, Write as _};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
@@ -187,11 +187,26 @@ impl DirectoryHandle {
     /// them. Readers can see a part of the new contents.
     ///
     /// # Errors
-    /// Fails if the entry is a link, or if it cannot be written.
+    /// Fails if the entry is a link, or if it cannot be written. The file then keeps its contents.
     pub fn overwrite(&self, name: &OsStr, content: &[u8]) -> io::Result<()> {
+        let old_file = self.open_file(name, FileOpenMode::Read)?;
+        let old_size = old_file.metadata()?.len();
+        // Later bytes are only cut off at the end, after all writes.
+        let mut overwritten = Vec::new();
+        old_file
+            .take(content.len() as u64)
+            .read_to_end(&mut overwritten)?;
         let mut file = self.open_file(name, FileOpenMode::Write)?;
-        file.write_all(content)?;
-        file.set_len(content.len() as u64)
+        let written = file.write_all(content);
+        written
+            .and_then(|()| file.set_len(content.len() as u64))
+            .inspect_err(|_| {
+                // The file already had room for these bytes, so this also works on a full disk.
+                let _ = file
+                    .rewind()
+                    .and_then(|()| file.write_all(&overwritten))
+                    .and_then(|()| file.set_len(old_size));
+            })
     }
 
     /// Writes a file like [`DirectoryHandle::write_atomically`].

@@ -99,6 +99,44 @@ pub struct JournalProgress {
     pub repeated: Vec<EffectKind>,
 }
 
+impl JournalProgress {
+    /// Returns the progress of a turn with these recorded effects.
+    pub fn of<'a>(effects: impl IntoIterator<Item = &'a JournalEffect>) -> JournalProgress {
+        let mut progress = JournalProgress::default();
+        for effect in effects {
+            progress.tool_calls += usize::from(effect.kind.is_tool_call());
+            if effect.outcome.is_some() {
+                progress.outcomes += 1;
+            } else if effect.may_repeat {
+                progress.repeated.push(effect.kind);
+            }
+        }
+        progress
+    }
+}
+
+/// An effect in a journal.
+#[derive(Debug, Clone)]
+pub struct JournalEffect {
+    /// Kind of the effect.
+    pub kind: EffectKind,
+    /// A resumed turn repeats the effect if it has no outcome.
+    pub may_repeat: bool,
+    /// Outcome; `None` if only the beginning is recorded.
+    pub outcome: Option<Arc<Value>>,
+}
+
+impl JournalEffect {
+    /// Creates the record of `effect`.
+    pub fn new(effect: &TurnEffect, outcome: Option<Arc<Value>>) -> JournalEffect {
+        JournalEffect {
+            kind: effect.kind,
+            may_repeat: effect.when_interrupted == InterruptionPolicy::RunAgain,
+            outcome,
+        }
+    }
+}
+
 /// A side effect of a turn.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TurnEffect {

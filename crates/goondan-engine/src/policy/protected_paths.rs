@@ -13,7 +13,7 @@ use goondan_spec::kinds::{
     ConnectorEntry, ExtensionEntry, MarkedArguments, Permission, PermissionAction, Permissions,
     ToolEntry,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::policy::{DecisionReason, PathArguments, PolicyDecision};
 use goondan_core::JsonObject;
@@ -358,8 +358,9 @@ impl ProtectedPath {
     /// Returns a rule that allows the path.
     pub(crate) fn rule(&self, tool: &str) -> String {
         format!(
-            "{{tool: \"{tool}\", args: {{{}: \"{}\"}}, action: allow}}",
-            self.argument, self.path
+            "{{tool: \"{tool}\", args: {{{}: {}}}, action: allow}}",
+            self.argument,
+            json!(self.path)
         )
     }
 

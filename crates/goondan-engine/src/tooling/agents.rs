@@ -152,9 +152,10 @@ impl AgentCalls {
     ) -> Result<Option<oneshot::Receiver<TurnResult>>, ToolError> {
         let mut retry = StoreRetry::new(&self.facts.instance, &self.cancel);
         loop {
-            let refused = match self.submit_once(event.clone(), waits).await? {
+            let refused = match self.submit_once(event.clone(), waits).await {
                 Ok(result) => return Ok(result),
-                Err(refused) => refused,
+                Err(SubmissionFailure::Refused(refused)) => refused,
+                Err(SubmissionFailure::Failed(error)) => return Err(error),
             };
             match &refused {
                 SubmitError::Store(error) if retry.wait(error).await => {}
@@ -168,11 +169,13 @@ impl AgentCalls {
         &self,
         event: AgentEvent,
         waits: bool,
-    ) -> Result<Result<Option<oneshot::Receiver<TurnResult>>, SubmitError>, ToolError> {
+    ) -> Result<Option<oneshot::Receiver<TurnResult>>, SubmissionFailure> {
         let passed_on =
             untrusted_content::pass_on(&self.engine, &self.facts.instance, &event.target).await;
         match passed_on {
-            Err(error) if error.is_passing() => return Ok(Err(error.into())),
+            Err(error) if error.is_passing() => {
+                return Err(SubmissionFailure::Refused(error.into()));
+            }
             passed_on => passed_on.map_err(taint_failed)?,
         }
         let (accepted, answer) = oneshot::channel();
@@ -184,7 +187,8 @@ impl AgentCalls {
         };
         self.engine.commands.send(command).map_err(|_| stopped())?;
         let accepted = answer.await.map_err(|_| stopped())?;
-        Ok(accepted.map(|()| result))
+        accepted.map_err(SubmissionFailure::Refused)?;
+        Ok(result)
     }
 
     /// Resolves the working directory of a spawned instance. The directory must be inside the
@@ -414,6 +418,19 @@ impl AgentToolRuntime for AgentCalls {
 
     fn embeddings(&self) -> Option<&dyn EmbeddingModels> {
         Some(self)
+    }
+}
+
+/// Failure to submit an event once.
+enum SubmissionFailure {
+    /// The event was not accepted. After a store outage, it can be submitted again.
+    Refused(SubmitError),
+    Failed(ToolError),
+}
+
+impl From<ToolError> for SubmissionFailure {
+    fn from(error: ToolError) -> Self {
+        SubmissionFailure::Failed(error)
     }
 }
 

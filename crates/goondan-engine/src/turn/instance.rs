@@ -75,14 +75,9 @@ pub(crate) async fn handle(start: TurnStart) -> TurnEnd {
     let started = ActiveStopwatch::start(&facts.life);
     meta.status = InstanceStatus::Processing;
     meta.retired_at = None;
-    let opened = open(
-        &engine,
-        &facts,
-        (&meta, is_new),
-        interruption.map(|interruption| (interruption, &cancel)),
-        warm,
-    )
-    .await;
+    let new_meta = is_new.then_some(&meta);
+    let interruption = interruption.map(|interruption| (interruption, &cancel));
+    let opened = open(&engine, &facts, new_meta, interruption, warm).await;
     let (about, of) = (Arc::clone(&engine), Arc::clone(&facts));
     let _listening = facts.agent.extensions.any_hosted().then(|| {
         engine
@@ -228,16 +223,16 @@ async fn give_up(context: &mut TurnContext, event: &AgentEvent, error: TurnError
     failed_result(turn_id, appended.err().unwrap_or(error))
 }
 
-/// Opens the conversation and the journal of a turn. A new instance is stored first; `warm` is the
-/// cached conversation.
+/// Opens the conversation and the journal of a turn. First stores a new instance with `new_meta`.
+/// `warm` is the cached conversation.
 async fn open(
     engine: &Engine,
     facts: &TurnScope,
-    (meta, is_new): (&InstanceMeta, bool),
+    new_meta: Option<&InstanceMeta>,
     interruption: Option<(TurnInterruption, &CancellationToken)>,
     warm: Option<ConversationLog>,
 ) -> Result<OpenedTurn, StoreError> {
-    if is_new {
+    if let Some(meta) = new_meta {
         engine.store.put_instance(meta).await?;
     }
     let journal = engine
@@ -280,7 +275,7 @@ async fn load(
         let lost = once_only_results(facts, &stored) > journal.progress().tool_calls;
         lost.then(damaged_journal)
     });
-    let resumed_turn = if error.is_none() { &*facts.turn_id } else { "" };
+    let resumed_turn = error.is_none().then_some(&*facts.turn_id);
     let (conversation, warnings) =
         restore_conversation(&mut *store, stored, resumed_turn, engine.clock.now()).await?;
     for warning in warnings {
@@ -324,18 +319,18 @@ fn once_only_results(facts: &TurnScope, stored: &StoredConversation) -> usize {
 /// Repairs a conversation that was read for a new turn. Returns warnings about data that could not
 /// be read.
 ///
-/// Events after the base have two possible sources. Events of this turn are discarded: the turn was
+/// Events after the base have two possible sources. Events of `resumed_turn` are discarded: the turn was
 /// interrupted and restarts with its journal. Events of a finished turn that was not checkpointed
 /// are checkpointed now. A turn that ended abnormally (a panic, a removed agent) may have left
 /// calls without results; they get an error result.
 pub(crate) async fn restore_conversation(
     store: &mut dyn OpenConversation,
     mut stored: StoredConversation,
-    turn_id: &str,
+    resumed_turn: Option<&str>,
     now: DateTime<Utc>,
 ) -> Result<(Conversation, Vec<String>), StoreError> {
     let warnings = std::mem::take(&mut stored.warnings);
-    if turn_after_base(&stored) == Some(turn_id) {
+    if resumed_turn.is_some() && turn_after_base(&stored) == resumed_turn {
         stored.events.clear();
         store.discard_events().await?;
     }

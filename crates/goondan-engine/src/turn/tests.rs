@@ -30,7 +30,7 @@ async fn calls_that_a_lost_turn_left_open_get_a_result() {
         conversation.load().await.unwrap(),
         chrono::DateTime::UNIX_EPOCH,
     );
-    let (whole, _) = restore_conversation(&mut *conversation, stored, "turn-y", now)
+    let (whole, _) = restore_conversation(&mut *conversation, stored, Some("turn-y"), now)
         .await
         .unwrap();
     let last = whole.last().unwrap();

@@ -252,7 +252,7 @@ class Context:
     def progress(self, title, **metadata):
         if isinstance(title, dict):
             title = dict(title)
-            metadata = {**title.pop("metadata", {}), **metadata}
+            metadata = {**plain(title.pop("metadata", None)), **metadata}
             text = title.pop("title", "")
             title, metadata = text, {**title, **metadata}
         tell({"kind": "progress", "id": self._id, "title": short(str(title), 1000), "metadata": plain(metadata)})

@@ -266,6 +266,6 @@ impl ModelClient for LiveClient {
     }
 
     fn context_window(&self) -> Option<u64> {
-        context_window(&self.target.provider.name, &self.target.model)
+        context_window(self.target.provider, &self.target.model)
     }
 }

@@ -1,13 +1,6 @@
 //! Context windows of well-known models, in tokens.
 
-/// Providers that run models on the user's own server. The server's settings decide the window.
-const LOCAL_PROVIDERS: [&str; 5] = [
-    "llamacpp",
-    "lmstudio",
-    "ollama",
-    "openai-compatible",
-    "vllm",
-];
+use super::ModelProvider;
 
 /// Beginning of a model's name, without the vendor, and the window. The first match counts.
 const WINDOWS: &[(&str, u64)] = &[
@@ -29,7 +22,16 @@ const WINDOWS: &[(&str, u64)] = &[
     ("grok-3", 131_072),
     ("grok", 256_000),
     ("kimi-k2", 131_072),
+    // Llama 3 itself, unlike 3.1 and later.
+    ("llama-3-1-", 128_000),
+    ("llama-3-2-", 128_000),
+    ("llama-3-3-", 128_000),
+    ("llama-3-", 8_192),
     ("llama-3", 128_000),
+    ("llama3-1-", 128_000),
+    ("llama3-2-", 128_000),
+    ("llama3-3-", 128_000),
+    ("llama3-", 8_192),
     ("llama3", 128_000),
     ("minimax-m2", 200_000),
     ("mistral", 128_000),
@@ -41,10 +43,9 @@ const WINDOWS: &[(&str, u64)] = &[
 ];
 
 /// Returns the context window of a model; `None` if it is not known.
-pub(crate) fn context_window(provider: &str, model: &str) -> Option<u64> {
-    if LOCAL_PROVIDERS.contains(&provider) {
-        return None;
-    }
+pub(crate) fn context_window(provider: &ModelProvider, model: &str) -> Option<u64> {
+    // A provider without a key is the user's own server, whose settings decide the window.
+    provider.key_variable.as_ref()?;
     window_of(model)
 }
 
@@ -75,9 +76,30 @@ mod tests {
             ("openai/gpt-4.1-mini", Some(1_047_576)),
             ("gpt-4o-mini", Some(128_000)),
             ("gpt-4-0613", Some(8_192)),
+            ("meta.llama3-8b-instruct-v1:0", Some(8_192)),
+            ("meta.llama3-1-8b-instruct-v1:0", Some(128_000)),
+            ("meta-llama/llama-3-70b-instruct", Some(8_192)),
+            ("meta-llama/llama-3-3-70b-instruct", Some(128_000)),
+            ("meta-llama/llama-3.3-70b-instruct", Some(128_000)),
+            ("llama3.1-8b", Some(128_000)),
             ("house-model", None),
         ] {
             assert_eq!(window_of(model), window, "{model}");
+        }
+    }
+
+    #[test]
+    fn the_users_own_server_decides_the_window() {
+        for (name, window) in [
+            ("ollama", None),
+            ("llamacpp", None),
+            ("lmstudio", None),
+            ("vllm", None),
+            ("openai-compatible", None),
+            ("ollama-cloud", Some(131_072)),
+        ] {
+            let provider = crate::provider::provider(name).unwrap();
+            assert_eq!(context_window(provider, "gpt-oss:20b"), window, "{name}");
         }
     }
 }

@@ -104,13 +104,14 @@ mod tests {
     }
 
     #[test]
-    fn each_changed_byte_is_recognized() {
+    fn each_changed_byte_of_the_data_is_recognized() {
         let mut line = br#"x{"record":"accepted","text":"charge"}"#.to_vec();
         add(&mut line, 1);
         line.push(b'\n');
         let line = &line[1..];
         assert!(is_intact(line) && serde_json::from_slice::<serde_json::Value>(line).is_ok());
-        // Changes of the field's own name are recognized as another field by the schema.
+        // A change of the checksum's own field name leaves the data as it was: the line then counts as
+        // a line of an earlier version.
         for at in 0..line.len() - "\n".len() - SUFFIX_BYTES {
             let mut changed = line.to_vec();
             changed[at] ^= 1;

@@ -174,3 +174,17 @@ async fn who_is_forgotten_is_found_again() {
         assert_eq!(heard, 2, "the conversation goes on");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_that_cuts_off_no_turn_succeeds() {
+    const CALL: Duration = Duration::from_secs(10);
+    let store = Arc::new(UnreliableStore::steady(Arc::new(memory()), CALL));
+    let process = start(store, &World::default()).await;
+    let input = ExternalInput::text(InstanceId::new("b", "late"), "quiet".to_owned());
+    // The store is still writing the event when the time is over.
+    let (_, are_turns_over) = futures::join!(
+        process.runtime.send(input),
+        process.runtime.shutdown(CALL / 10)
+    );
+    assert!(are_turns_over);
+}

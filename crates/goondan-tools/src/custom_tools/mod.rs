@@ -278,7 +278,7 @@ impl CreateCustomTool {
         }
         let files: Vec<&String> = scaffold.files.iter().map(|(path, ..)| path).collect();
         let output = json!({
-            "name": self.name, "template": self.template, "scope": self.scope, "folder": folder.path, "files": files,
+            "name": self.name, "template": self.template, "scope": self.scope, "folder": lossy(&folder.path), "files": files,
             "next": scaffold.next,
         });
         Ok(titled(format!("Created the tool {}", self.name), output))

@@ -4,7 +4,7 @@ mod locks;
 mod versions;
 
 use std::ffi::OsStr;
-use std::fs::Permissions;
+use std::fs::{File, Permissions};
 use std::io::{self, ErrorKind, Read as _};
 use std::path::Path;
 use std::string::FromUtf8Error;
@@ -29,27 +29,38 @@ pub(crate) struct TextChange<T> {
     pub(crate) after: String,
     /// Further result of the change function.
     pub(crate) detail: T,
+    /// Warning of the stale-write guard.
+    pub(crate) warning: Option<String>,
 }
 
 /// Changes a text file by `change`, which gets the current text. If another program changes the file
 /// in between, the change is applied to the new text.
 ///
 /// # Errors
-/// Fails if `change` fails, and with `E_TOOL_STALE` if the file changes at each attempt.
+/// Fails if `change` fails, and with `E_TOOL_STALE` if the file changes at each attempt, or if
+/// `guard` refuses the change.
 pub(crate) fn change_text<T>(
     root: &FileRoot,
+    guard: &StaleWriteGuard,
     resolved: &ResolvedPath,
     mut change: impl FnMut(&str) -> Result<(String, T), ToolError>,
 ) -> Result<TextChange<T>, ToolError> {
-    retry_while_stale(std::slice::from_ref(resolved), || {
+    // The guard warns only once, so a warning must survive a repeated attempt.
+    let mut warning = None;
+    let changed = retry_while_stale(std::slice::from_ref(resolved), || {
         let before = read_text(root, resolved)?;
+        warning = guard.check(resolved, &before)?.or(warning.take());
         let (after, detail) = change(&before)?;
         let is_written = replace_if_current(root, resolved, &before, after.as_bytes())?;
-        Ok(is_written.then_some(TextChange {
-            before,
-            after,
-            detail,
-        }))
+        Ok(is_written.then_some((before, after, detail)))
+    })?;
+    let (before, after, detail) = changed;
+    guard.note_written(&resolved.path, &after);
+    Ok(TextChange {
+        before,
+        after,
+        detail,
+        warning,
     })
 }
 
@@ -238,24 +249,31 @@ fn set_mode(
         .map_err(|error| errors::io(format_args!("write `{}`", resolved.given), &error))
 }
 
-/// Maximum size in bytes of a text file that can be changed.
+/// Maximum size in bytes of a file that is read as a whole, to change or to search it.
 const MAX_TEXT_FILE_BYTES: u64 = 16 * 1024 * 1024;
 
 /// Reads a complete text file that is to be changed.
 pub(crate) fn read_text(root: &FileRoot, resolved: &ResolvedPath) -> Result<String, ToolError> {
-    let (mut file, metadata) = root.open(resolved)?;
-    if metadata.len() > MAX_TEXT_FILE_BYTES {
-        let message = format!(
-            "`{}` has {} bytes; the limit for edits is {MAX_TEXT_FILE_BYTES} bytes",
-            resolved.given,
-            metadata.len()
-        );
+    let (file, _) = root.open(resolved)?;
+    let bytes = read_bytes(file, &resolved.given)?;
+    text_of(bytes).map_err(|bytes| not_text(&resolved.given, &bytes))
+}
+
+/// Reads a complete file. `path` is its path for messages.
+///
+/// # Errors
+/// Fails with `E_TOOL_TOO_LARGE` if the file has more than [`MAX_TEXT_FILE_BYTES`].
+pub(crate) fn read_bytes(mut file: File, path: &str) -> Result<Vec<u8>, ToolError> {
+    let failed = |error| errors::io(format_args!("read `{path}`"), &error);
+    let size = file.metadata().map_err(failed)?.len();
+    if size > MAX_TEXT_FILE_BYTES {
+        let message =
+            format!("`{path}` has {size} bytes; the limit is {MAX_TEXT_FILE_BYTES} bytes");
         return Err(ToolError::new(message).code(Code::TOOL_TOO_LARGE));
     }
     let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes)
-        .map_err(|error| errors::io(format_args!("read `{}`", resolved.given), &error))?;
-    text_of(bytes).map_err(|bytes| not_text(&resolved.given, &bytes))
+    file.read_to_end(&mut bytes).map_err(failed)?;
+    Ok(bytes)
 }
 
 /// Converts bytes to text. Returns the bytes if they are not text, or are in another encoding that

@@ -73,9 +73,21 @@ impl StaleWriteGuard {
         }
     }
 
-    /// Remembers the content that this conversation has read.
-    pub(crate) fn note_read(&self, path: &Path, content: &str) {
-        if content.len() <= MAX_GUARDED_FILE_BYTES {
+    /// Returns the guard for an append. An append undoes no change, so it does not fail; its result
+    /// shows the change.
+    pub(crate) fn for_append(self) -> StaleWriteGuard {
+        let policy = match self.policy {
+            StaleWritePolicy::Deny | StaleWritePolicy::Warn => StaleWritePolicy::Warn,
+            StaleWritePolicy::Allow => StaleWritePolicy::Allow,
+        };
+        StaleWriteGuard { policy, ..self }
+    }
+
+    /// Remembers the whole content of a file that this conversation has read.
+    pub(crate) fn note_read(&self, path: &Path, content: &[u8]) {
+        if content.len() <= MAX_GUARDED_FILE_BYTES
+            && let Ok(content) = std::str::from_utf8(content)
+        {
             lock(&KNOWN_VERSIONS).remember(&self.conversation, path, content);
         }
     }
@@ -179,4 +191,35 @@ fn hash_of(content: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     content.hash(&mut hasher);
     hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::change_text;
+    use super::*;
+    use crate::paths::FileRoot;
+
+    #[test]
+    fn a_repeated_attempt_keeps_the_warning() {
+        let dir = tempfile::tempdir().unwrap();
+        let guard = |key: &str| StaleWriteGuard {
+            conversation: ConversationId("a".to_owned(), key.to_owned()),
+            policy: StaleWritePolicy::Warn,
+        };
+        let root = FileRoot::at(dir.path()).unwrap();
+        let resolved = root.resolve("notes").unwrap();
+        guard("reader").note_read(&resolved.path, b"one\n");
+        guard("writer").note_written(&resolved.path, "two\n");
+        std::fs::write(&resolved.path, "two\n").unwrap();
+        let changed = change_text(&root, &guard("reader"), &resolved, |before| {
+            if before == "two\n" {
+                // Another program changes the file during the first attempt.
+                std::fs::write(&resolved.path, "three\n").unwrap();
+            }
+            Ok((format!("{before}!"), ()))
+        });
+        let changed = changed.unwrap();
+        assert_eq!(changed.after, "three\n!");
+        assert!(changed.warning.unwrap_or_default().contains("-one\n+two"));
+    }
 }

@@ -73,18 +73,14 @@ impl ToolOperation for EditFile {
         blocking(move || {
             let resolved = root.resolve(&self.path)?;
             let _lock = FileChangeLock::acquire([&resolved]);
-            let change = change_text(&root, &resolved, |before| {
-                let warning = guard.check(&resolved, before)?;
-                let (after, line) =
-                    edited(&resolved.given, before, &self.old_text, &self.new_text)?;
-                Ok((after, (line, warning)))
+            let change = change_text(&root, &guard, &resolved, |before| {
+                edited(&resolved.given, before, &self.old_text, &self.new_text)
             })?;
-            guard.note_written(&resolved.path, &change.after);
-            let (line, warning) = change.detail;
             let diff = crate::diff::unified(&change.before, &change.after, 2);
             let metadata = DiffStat::of_hunks(&diff).metadata();
-            let output = json!({"path": root.shown(&resolved.path), "line": line, "diff": diff});
-            let output = with_warning(output, warning);
+            let output =
+                json!({"path": root.shown(&resolved.path), "line": change.detail, "diff": diff});
+            let output = with_warning(output, change.warning);
             Ok(ToolOutput {
                 metadata,
                 ..titled(format!("Edited {}", resolved.given), output)

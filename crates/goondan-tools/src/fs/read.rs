@@ -15,7 +15,7 @@ use serde::Deserialize;
 use super::line_reader::{FileLine, next_line};
 use crate::encoding::{FileEncoding, detect_encoding, encoding_error};
 use crate::errors::{self, blocking};
-use crate::file_changes::{MAX_GUARDED_FILE_BYTES, read_text};
+use crate::file_changes::MAX_GUARDED_FILE_BYTES;
 use crate::output_capture::without_cut_end;
 use crate::paths::{FileToolSettings, ResolvedPath};
 use crate::tool_operation::{ToolOperation, titled};
@@ -66,13 +66,17 @@ impl ToolOperation for ReadFilePage {
                 }
                 (_, kind) => return describe(&resolved, reader, metadata.len(), kind),
             }
-            let page = self.page(&mut reader).map_err(failed)?;
-            // A page can be a part of the file; the guard compares the whole.
-            if metadata.len() <= MAX_GUARDED_FILE_BYTES as u64
-                && let Ok(content) = read_text(&root, &resolved)
-            {
+            // A page can be a part of the file; the guard compares the whole. Both must come from
+            // one read, because the file can change between two.
+            let mut content = Vec::new();
+            if metadata.len() <= MAX_GUARDED_FILE_BYTES as u64 {
+                let most = MAX_GUARDED_FILE_BYTES as u64 + 1;
+                let read = reader.by_ref().take(most).read_to_end(&mut content);
+                read.map_err(failed)?;
                 guard.note_read(&resolved.path, &content);
             }
+            let page = self.page(&mut content.as_slice().chain(reader));
+            let page = page.map_err(failed)?;
             Ok(titled(
                 format!("Read {}", resolved.given),
                 self.text(&resolved, page)?.into(),

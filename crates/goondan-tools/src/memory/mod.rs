@@ -5,7 +5,6 @@ mod vector_cache;
 mod word_ranking;
 
 use std::fs::File;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -22,6 +21,7 @@ use crate::builtin_tool::BuiltinTool;
 use crate::config_error::ConfigError;
 use crate::encoding::{decoded_text, not_text};
 use crate::errors::{self, blocking, lossy};
+use crate::file_changes::read_bytes;
 use crate::host_capabilities;
 use crate::paths::FileRoot;
 use crate::tool_operation::{ToolExport, ToolOperation, titled};
@@ -32,8 +32,6 @@ const MAIN_NOTE_FILE: &str = "MEMORY.md";
 const NOTES_DIR: &str = "memory";
 /// Maximum number of searched notes.
 const MAX_SEARCHED_NOTES: usize = 2_000;
-/// Maximum number of bytes read of a note.
-const MAX_NOTE_BYTES: u64 = 16 * 1024 * 1024;
 /// Maximum number of characters shown of a passage.
 const MAX_SNIPPET_CHARS: usize = 700;
 /// Maximum number of characters read of a note at once.
@@ -320,10 +318,7 @@ fn notes(root: &FileRoot) -> Result<Vec<PathBuf>, ToolError> {
 
 /// Reads a note in any encoding that `fs__grep` reads.
 fn note_text(file: File, shown: &str) -> Result<String, ToolError> {
-    let mut bytes = Vec::new();
-    file.take(MAX_NOTE_BYTES)
-        .read_to_end(&mut bytes)
-        .map_err(|error| errors::io(format_args!("read `{shown}`"), &error))?;
+    let bytes = read_bytes(file, shown)?;
     decoded_text(bytes).map_err(|bytes| not_text(shown, &bytes))
 }
 

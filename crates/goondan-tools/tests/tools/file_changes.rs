@@ -300,6 +300,85 @@ async fn stale_writes_can_be_allowed_with_a_warning_or_without() {
     }
 }
 
+#[tokio::test]
+async fn an_append_shows_a_foreign_change() {
+    let bench = Bench::new();
+    bench.write("notes.md", "one\n");
+    let read = json!({"path": "notes.md"});
+    call_in(&bench, "reader", "file-system__read", read)
+        .await
+        .unwrap();
+    let write = |content: &str| json!({"path": "notes.md", "content": content});
+    call_in(&bench, "writer", "file-system__write", write("two\n"))
+        .await
+        .unwrap();
+    let append = json!({"path": "notes.md", "content": "three\n", "append": true});
+    let done = call_in(&bench, "reader", "file-system__write", append)
+        .await
+        .unwrap();
+    let warning = done.output["warning"].as_str().unwrap_or_default();
+    assert!(warning.contains("-one\n+two"), "{done:?}");
+    assert_eq!(bench.read("notes.md"), "two\nthree\n");
+}
+
+#[tokio::test]
+async fn an_append_to_an_unreadable_file_hides_no_foreign_change() {
+    let bench = Bench::new();
+    bench.write("notes.md", "one\n");
+    let read = json!({"path": "notes.md"});
+    call_in(&bench, "reader", "file-system__read", read)
+        .await
+        .unwrap();
+    let write = |content: &str| json!({"path": "notes.md", "content": content});
+    call_in(&bench, "writer", "file-system__write", write("two\n"))
+        .await
+        .unwrap();
+    bench.write("notes.md", b"\xff\x01");
+    let append = json!({"path": "notes.md", "content": "x", "append": true});
+    call_in(&bench, "reader", "file-system__write", append)
+        .await
+        .unwrap();
+    bench.write("notes.md", "two\n");
+    let error = call_in(&bench, "reader", "fs__write", write("three\n")).await;
+    assert_eq!(error.unwrap_err().code.as_deref(), Some("E_TOOL_STALE"));
+}
+
+/// Another program replaces the file again and again while a conversation reads it. If the conversation got the old
+/// contents, its next write is refused; otherwise it is not.
+#[tokio::test]
+async fn the_guard_compares_the_contents_that_the_reader_got() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    for tool in ["fs__read", "file-system__read"]
+        .into_iter()
+        .cycle()
+        .take(60)
+    {
+        let bench = Bench::new();
+        let write = |content: &str| json!({"path": "notes.md", "content": content});
+        call_in(&bench, "writer", "fs__write", write("new\n"))
+            .await
+            .unwrap();
+        let (draft, file) = (bench.work().join("draft"), bench.work().join("notes.md"));
+        let is_over = Arc::new(AtomicBool::new(false));
+        let stop = Arc::clone(&is_over);
+        let replacing = std::thread::spawn(move || {
+            while !stop.load(Ordering::Relaxed) {
+                for content in ["old\n", "new\n"] {
+                    std::fs::write(&draft, content).unwrap();
+                    std::fs::rename(&draft, &file).unwrap();
+                }
+            }
+        });
+        let read = json!({"path": "notes.md"});
+        let read = call_in(&bench, "reader", tool, read).await;
+        is_over.store(true, Ordering::Relaxed);
+        replacing.join().unwrap();
+        let got_old = read.unwrap().output.to_string().contains("old");
+        let written = call_in(&bench, "reader", "fs__write", write("mine\n")).await;
+        assert_eq!(written.is_err(), got_old, "{tool}: {written:?}");
+    }
+}
+
 #[cfg(unix)]
 mod links {
     use std::os::unix::fs::{MetadataExt as _, symlink};

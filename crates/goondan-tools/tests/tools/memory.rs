@@ -260,3 +260,16 @@ async fn notes_in_other_encodings_are_found_and_read() {
         .await;
     assert_eq!(read, "the caf\u{e9} closes\n");
 }
+
+#[tokio::test]
+async fn a_note_that_is_too_large_is_an_error() {
+    let bench = notes();
+    bench.write("memory/large.md", vec![b'x'; 16 * 1024 * 1024 + 1]);
+    let error = bench
+        .call("memory__get", json!({"path": "memory/large.md"}))
+        .await
+        .unwrap_err();
+    assert_eq!(error.code.as_deref(), Some("E_TOOL_TOO_LARGE"));
+    assert!(error.message.contains("16777217 bytes"), "{error}");
+    assert_eq!(search(&bench, json!({"query": "heron"})).await.len(), 2);
+}

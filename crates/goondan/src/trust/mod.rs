@@ -93,8 +93,11 @@ impl TrustList {
     /// Adds packages with their current content.
     pub fn add_packages(&self, added: &[TrustedPackage]) -> io::Result<()> {
         self.change(|content| {
-            content.packages.retain(|trusted| !added.contains(trusted));
-            content.packages.extend(added.iter().cloned());
+            for package in added {
+                if !content.packages.contains(package) {
+                    content.packages.push(package.clone());
+                }
+            }
         })
     }
 

@@ -3,8 +3,8 @@
 mod fix;
 
 use clap::{Args, ValueEnum};
-use goondan::internal::DEFER_TOKENS;
 use goondan::internal::render;
+use goondan::internal::{DEFER_TOKENS, OPTIONAL_ENV_FILES};
 use goondan::spec::kinds::Agent;
 use goondan::spec::{Bundle, Code, Diagnostic, Environment, Resource, ResourceId};
 use goondan::start::checks::{startability, typescript_problems, unread_files};
@@ -175,13 +175,13 @@ async fn start_problems(
         return Vec::new();
     };
     let mut problems = startability(bundle, environment, state_root).await;
-    problems.extend(typescript_problems(bundle));
+    problems.extend(typescript_problems(bundle).await);
     problems
 }
 
 /// Adds to each missing variable that the environment files of an untrusted project are not read.
 fn mention_unread_variables(root: &Path, diagnostics: &mut [Diagnostic]) {
-    let Some(file) = [".env.local", ".env"]
+    let Some(file) = OPTIONAL_ENV_FILES
         .into_iter()
         .find(|file| root.join(file).exists())
     else {

@@ -89,6 +89,8 @@ pub(crate) struct Orchestrator {
     turns: JoinSet<(InstanceId, TurnEnd)>,
     turn_tasks: HashMap<Id, InstanceId>,
     stopping: Option<tokio::time::Instant>,
+    /// The time for running turns is over.
+    is_detached: bool,
     /// Events that are being written, in order of arrival.
     accepting: FuturesOrdered<BoxFuture<'static, (AgentEvent, Result<(), StoreError>)>>,
     seeking: PendingLookups,
@@ -143,6 +145,7 @@ impl Orchestrator {
             turns: JoinSet::new(),
             turn_tasks: HashMap::new(),
             stopping: None,
+            is_detached: false,
             accepting: FuturesOrdered::new(),
             seeking: PendingLookups::default(),
             tend_at: tokio::time::Instant::now(),
@@ -174,8 +177,7 @@ impl Orchestrator {
             }
             self.start_turns();
             self.notify_chain_waiters();
-            let is_detached = self.engine.dead.load(Ordering::Acquire);
-            if self.stopping.is_some() && !is_detached && self.waits_only_for_approvals() {
+            if self.stopping.is_some() && !self.is_detached && self.waits_only_for_approvals() {
                 self.detach_turns();
             }
             if self.stopping.is_some() && self.turns.is_empty() && self.is_settled() {
@@ -417,13 +419,16 @@ impl Orchestrator {
     /// Drops all running turns as a kill does: each resumes from its journal at the next start or on
     /// another node. Returns `false` if that happened before.
     fn detach_turns(&mut self) -> bool {
-        let was_dead = self.engine.dead.swap(true, Ordering::AcqRel);
+        let was_detached = std::mem::replace(&mut self.is_detached, true);
+        if !self.turns.is_empty() {
+            self.engine.dead.store(true, Ordering::Release);
+        }
         self.stopping = Some(tokio::time::Instant::now() + DETACH_TIMEOUT);
         for id in self.turn_tasks.values() {
             tracing::info!(instance = %id, "the swarm stops; the turn resumes at the next start");
         }
         self.turns.abort_all();
-        !was_dead
+        !was_detached
     }
 
     /// Creates an instance. Answers whether it is new. `is_sought`: the store was already searched.

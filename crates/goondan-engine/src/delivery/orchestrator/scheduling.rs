@@ -58,7 +58,7 @@ impl Orchestrator {
             .policy
             .max_concurrent_turns
             .max(1);
-        if self.engine.dead.load(Ordering::Acquire) {
+        if self.is_detached || self.engine.dead.load(Ordering::Acquire) {
             return;
         }
         let mut later = Vec::new();

@@ -1,13 +1,15 @@
 //! Availability checks: providers and API keys of models, and the files that the entries of tools
 //! name.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
 
 use goondan_models::{missing_key, model_problem};
 use goondan_spec::kinds::{ConnectorEntry, ExtensionEntry, Model, ScriptModule, Tool, ToolEntry};
 use goondan_spec::{Bundle, Code, Diagnostic, Environment, Resource, ResourceId, Severity};
 use goondan_tools::{EntryFault, config_fault, entry_fault};
 
+use super::script_modules;
 use crate::adapters::connectors::unusable;
 
 /// Returns the unavailable parts that agents use. Unused parts do not prevent a start.
@@ -154,55 +156,34 @@ impl ReadinessProblem {
     }
 }
 
-/// Returns a warning for each handler file whose runtime can't read TypeScript.
+/// Returns a warning for each handler file whose runtime can't read TypeScript. Starts each runtime
+/// once to get its version. Blocks.
 pub(super) fn typescript(bundle: &Bundle) -> Vec<Diagnostic> {
-    let problem = |id: &ResourceId, module: &ScriptModule| {
-        let (message, remedy) = goondan_hosts::typescript_problem(module, bundle.root())?;
-        let problem = ReadinessProblem {
-            code: Code::NOT_READY,
-            message: format!("{id}: {message}"),
-            suggestion: Some(remedy),
-        };
-        let mut diagnostic = problem.diagnostic(String::new()).of(id).field("spec.entry");
-        diagnostic.position = bundle.place(id, "spec.entry");
-        Some(diagnostic)
+    let mut versions: HashMap<PathBuf, Option<String>> = HashMap::new();
+    let mut version_of = |program: &Path| {
+        let version = versions.entry(program.to_owned());
+        version
+            .or_insert_with(|| goondan_hosts::program_version(program))
+            .clone()
     };
-    let of_tools = bundle
-        .tools()
-        .values()
-        .filter_map(|tool| match &tool.spec.entry {
-            ToolEntry::Module(module) => Some((problem(&tool.id, module)?, &tool.origin)),
-            _ => None,
-        });
-    let of_extensions =
-        bundle
-            .extensions()
-            .values()
-            .filter_map(|extension| match &extension.spec.entry {
-                ExtensionEntry::Module(module) => {
-                    Some((problem(&extension.id, module)?, &extension.origin))
-                }
-                ExtensionEntry::Builtin(_) | ExtensionEntry::Library(_) => None,
-            });
-    let of_connectors =
-        bundle
-            .connectors()
-            .values()
-            .filter_map(|connector| match &connector.spec.entry {
-                ConnectorEntry::Module(module) => {
-                    Some((problem(&connector.id, module)?, &connector.origin))
-                }
-                ConnectorEntry::Builtin(_) | ConnectorEntry::Library(_) => None,
-            });
-    let all = of_tools.chain(of_extensions).chain(of_connectors);
-    all.map(|(mut diagnostic, origin)| {
-        if let Some((file, at)) = origin {
-            diagnostic.file = Some(file.clone());
-            diagnostic.position = diagnostic.position.or(Some(*at));
-        }
-        diagnostic
-    })
-    .collect()
+    script_modules(bundle)
+        .filter_map(|(id, origin, module)| {
+            let (message, remedy) =
+                goondan_hosts::typescript_problem(module, bundle.root(), &mut version_of)?;
+            let problem = ReadinessProblem {
+                code: Code::NOT_READY,
+                message: format!("{id}: {message}"),
+                suggestion: Some(remedy),
+            };
+            let mut diagnostic = problem.diagnostic(String::new()).of(id).field("spec.entry");
+            diagnostic.position = bundle.place(id, "spec.entry");
+            if let Some((file, at)) = origin {
+                diagnostic.file = Some(file.clone());
+                diagnostic.position = diagnostic.position.or(Some(*at));
+            }
+            Some(diagnostic)
+        })
+        .collect()
 }
 
 /// Returns the reason why a handler file cannot run here. It is not started.

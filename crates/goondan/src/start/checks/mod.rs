@@ -7,11 +7,11 @@ mod unread_files;
 
 use std::sync::Arc;
 
-use goondan_spec::kinds::{
-    Connector, ConnectorEntry, Extension, ExtensionEntry, Model, ScriptModule, Tool, ToolEntry,
-};
+use goondan_spec::bundle::ResourceOrigin;
+use goondan_spec::kinds::{ConnectorEntry, ExtensionEntry, Model, ScriptModule, ToolEntry};
 use goondan_spec::{Bundle, Diagnostic, Environment, Resource, ResourceId};
 
+use crate::blocking::run_blocking;
 use crate::start::project::Project;
 
 pub use goondan_hosts::{program_version, reads_typescript};
@@ -39,9 +39,10 @@ pub fn check(project: &Project, environment: &Environment) -> Vec<Diagnostic> {
 }
 
 /// Returns a warning for each handler file in TypeScript whose runtime can't read TypeScript. Starts
-/// the runtime to get its version.
-pub fn typescript_problems(bundle: &Bundle) -> Vec<Diagnostic> {
-    availability::typescript(bundle)
+/// the runtime once to get its version.
+pub async fn typescript_problems(bundle: &Arc<Bundle>) -> Vec<Diagnostic> {
+    let bundle = Arc::clone(bundle);
+    run_blocking(move || availability::typescript(&bundle)).await
 }
 
 /// Returns the runtimes of handler files, each with its installed program. Programs inside the
@@ -53,27 +54,35 @@ pub fn runtimes(project: &std::path::Path) -> Vec<(&'static str, Option<std::pat
 /// Returns the tools, extensions and connectors with handler files, each with an obstacle and its
 /// fix, if any. Nothing is started.
 pub fn modules(bundle: &Bundle) -> Vec<(ResourceId, Option<(String, String)>)> {
-    let problem = |id: &ResourceId, module: &ScriptModule| {
-        (id.clone(), goondan_hosts::problem(module, bundle.root()))
-    };
-    let of_tool = |tool: &Arc<Resource<Tool>>| match &tool.spec.entry {
-        ToolEntry::Module(module) => Some(problem(&tool.id, module)),
-        _ => None,
-    };
-    let of_extension = |extension: &Arc<Resource<Extension>>| match &extension.spec.entry {
-        ExtensionEntry::Module(module) => Some(problem(&extension.id, module)),
-        ExtensionEntry::Builtin(_) | ExtensionEntry::Library(_) => None,
-    };
-    let of_connector = |connector: &Arc<Resource<Connector>>| match &connector.spec.entry {
-        ConnectorEntry::Module(module) => Some(problem(&connector.id, module)),
-        ConnectorEntry::Builtin(_) | ConnectorEntry::Library(_) => None,
-    };
-    let tools = bundle.tools().values().filter_map(of_tool);
-    let extensions = bundle.extensions().values().filter_map(of_extension);
-    tools
-        .chain(extensions)
-        .chain(bundle.connectors().values().filter_map(of_connector))
+    script_modules(bundle)
+        .map(|(id, _, module)| (id.clone(), goondan_hosts::problem(module, bundle.root())))
         .collect()
+}
+
+/// Returns the handler files of the tools, extensions and connectors, each with the id and the place
+/// of its resource.
+fn script_modules(
+    bundle: &Bundle,
+) -> impl Iterator<Item = (&ResourceId, Option<&ResourceOrigin>, &ScriptModule)> {
+    let tools = bundle.tools().values().filter_map(|tool| {
+        let ToolEntry::Module(module) = &tool.spec.entry else {
+            return None;
+        };
+        Some((&tool.id, tool.origin.as_ref(), &**module))
+    });
+    let extensions = bundle.extensions().values().filter_map(|extension| {
+        let ExtensionEntry::Module(module) = &extension.spec.entry else {
+            return None;
+        };
+        Some((&extension.id, extension.origin.as_ref(), &**module))
+    });
+    let connectors = bundle.connectors().values().filter_map(|connector| {
+        let ConnectorEntry::Module(module) = &connector.spec.entry else {
+            return None;
+        };
+        Some((&connector.id, connector.origin.as_ref(), &**module))
+    });
+    tools.chain(extensions).chain(connectors)
 }
 
 /// Returns the connections, each with the problem that prevents it from running with these

@@ -18,6 +18,7 @@ use goondan_models::ModelProviders;
 use goondan_spec::kinds::{Agent, Extension, ExtensionEntry, Swarm, Tool, ToolEntry};
 use goondan_spec::{Bundle, Code, Diagnostic, Environment, Resource, Severity};
 
+use super::script_modules;
 use crate::adapters::EntryToolSource;
 use crate::reload::FIRST_GENERATION;
 use crate::workspace::StateRoot;
@@ -96,23 +97,9 @@ pub async fn startability(
 /// Turns a problem of this machine into a warning.
 fn graded(bundle: &Bundle, problem: Diagnostic) -> Diagnostic {
     let lacks_runtime = |id: &str| {
-        let tools = bundle.tools().values();
-        let module = tools
-            .filter(|tool| tool.id.to_string() == id)
-            .find_map(|tool| match &tool.spec.entry {
-                ToolEntry::Module(module) => Some(module),
-                _ => None,
-            })
-            .or_else(|| {
-                let extensions = bundle.extensions().values();
-                extensions
-                    .filter(|extension| extension.id.to_string() == id)
-                    .find_map(|extension| match &extension.spec.entry {
-                        ExtensionEntry::Module(module) => Some(module),
-                        _ => None,
-                    })
-            });
-        module.is_some_and(|module| goondan_hosts::problem(module, bundle.root()).is_some())
+        script_modules(bundle)
+            .find(|(owner, ..)| owner.to_string() == id)
+            .is_some_and(|(_, _, module)| goondan_hosts::problem(module, bundle.root()).is_some())
     };
     let is_of_machine =
         problem.code == Code::ENV_MISSING || problem.resource.as_deref().is_some_and(lacks_runtime);
