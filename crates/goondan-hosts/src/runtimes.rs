@@ -69,8 +69,8 @@ pub fn problem(module: &ScriptModule, root: &Path) -> Option<(String, String)> {
     ))
 }
 
-/// Returns the reason why the runtime of `module` can't read TypeScript, and a suggestion, as
-/// sentences without their ends. `version_of` returns the version of Node.js.
+/// Returns why the installed Node.js can't run the TypeScript `module`, and a suggestion, both
+/// without the final period. Returns `None` if it can. `version_of` returns the version of Node.js.
 pub fn typescript_problem(
     module: &ScriptModule,
     root: &Path,

@@ -194,7 +194,8 @@ impl McpServerHandle {
         self.refresh(&link).await
     }
 
-    /// Fetches the catalog, and signals a change.
+    /// Fetches the catalog, and keeps a changed one in the cache. Signals a change if the swarm uses
+    /// other tools than the server has.
     async fn refresh(&self, link: &McpConnection) -> Result<Arc<McpCatalog>, ToolError> {
         let is_first = lock(&self.catalog).is_none();
         let catalog = Arc::new(link.catalog(&self.definition, is_first).await?);

@@ -106,6 +106,7 @@ impl McpTools {
 
     /// Begins to contact the new servers of `swarm` concurrently.
     pub fn prepare(&self, bundle: &Bundle, swarm: &Resource<Swarm>) {
+        // The first call belongs to the start of the swarm, each later one to a reload.
         if self.has_started.swap(true, Ordering::Relaxed) {
             *lock(&self.patience) = Some(Instant::now() + RELOAD_CONTACT_TIMEOUT);
         }

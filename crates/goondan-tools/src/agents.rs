@@ -231,7 +231,7 @@ impl ToolOperation for ListInstances {
     async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
         let agents = ctx.runtime.list(self.include_all).await?;
         let id = |info: &SpawnedInstanceInfo| InstanceId::new(&*info.target, &*info.instance_key);
-        let agents = only_reached(ctx, agents, id).await?;
+        let agents = retain_reachable(ctx, agents, id).await?;
         let agents: Vec<Value> = agents.into_iter().map(instance).collect();
         let title = format!("{} instances", agents.len());
         Ok(titled(
@@ -277,8 +277,8 @@ async fn check_key(ctx: &ToolContext, target: &str, key: Option<&str>) -> Result
     check_reach(ctx, &InstanceId::new(target, key), &rule).await
 }
 
-/// Returns the `items` whose conversations the call may name.
-pub(crate) async fn only_reached<T>(
+/// Keeps the `items` whose conversations the calling conversation may access.
+pub(crate) async fn retain_reachable<T>(
     ctx: &ToolContext,
     mut items: Vec<T>,
     id: impl Fn(&T) -> InstanceId,
@@ -289,7 +289,7 @@ pub(crate) async fn only_reached<T>(
     Ok(items)
 }
 
-/// Fails if the call may not name the conversation. `rule` would allow it.
+/// Fails if the calling conversation may not access the conversation. `rule` would allow it.
 pub(crate) async fn check_reach(
     ctx: &ToolContext,
     id: &InstanceId,

@@ -83,7 +83,7 @@ impl ToolOperation for ListSessions {
 
     async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
         let sessions = host_capabilities::sessions(ctx)?.sessions().await?;
-        let mut sessions = agents::only_reached(ctx, sessions, InstanceMeta::id).await?;
+        let mut sessions = agents::retain_reachable(ctx, sessions, InstanceMeta::id).await?;
         let total = sessions.len();
         sessions.sort_by_key(|session| (std::cmp::Reverse(session.updated_at), session.id()));
         let own = calling_session(ctx);

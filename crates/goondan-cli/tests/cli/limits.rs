@@ -999,6 +999,11 @@ const CONSTANTS: &[(&str, &str, &str)] = &[
         "MAX_TODO_TASKS",
     ),
     (
+        "bytes of a note",
+        "file_changes/mod.rs",
+        "MAX_TEXT_FILE_BYTES",
+    ),
+    (
         "notes that `memory__search` reads",
         "memory/mod.rs",
         "MAX_SEARCHED_NOTES",

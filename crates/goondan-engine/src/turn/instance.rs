@@ -316,10 +316,10 @@ fn once_only_results(facts: &TurnScope, stored: &StoredConversation) -> usize {
         .count()
 }
 
-/// Repairs a conversation that was read for a new turn. Returns warnings about data that could not
-/// be read.
+/// Repairs a conversation that was read for a turn that starts or resumes. Returns warnings about
+/// data that could not be read.
 ///
-/// Events after the base have two possible sources. Events of `resumed_turn` are discarded: the turn was
+/// Events after the base, which is the last checkpoint, have two possible sources. Events of `resumed_turn` are discarded: the turn was
 /// interrupted and restarts with its journal. Events of a finished turn that was not checkpointed
 /// are checkpointed now. A turn that ended abnormally (a panic, a removed agent) may have left
 /// calls without results; they get an error result.

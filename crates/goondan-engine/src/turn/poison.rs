@@ -57,8 +57,8 @@ struct StuckEnds {
     alone: usize,
 }
 
-/// Records that a turn starts again after the process ended, and lets a suspected turn wait.
-/// Returns an error if the process ended too often at the same place.
+/// Records that a turn starts again after the process ended. A turn that may be the cause waits
+/// before it starts. Returns an error if the process ended too often at the same place.
 pub(super) async fn record_restart(
     journal: &Arc<dyn TurnJournal>,
     interruption: TurnInterruption,
@@ -66,6 +66,7 @@ pub(super) async fn record_restart(
 ) -> Result<Option<TurnError>, StoreError> {
     let progress = journal.progress();
     let mut restarts = Vec::new();
+    // The journal returns the recorded restart instead of the one that is passed.
     while journal.has_outcome(&restart_effect(restarts.len())) {
         let number = restarts.len();
         restarts.push(

@@ -65,7 +65,7 @@ pub(super) async fn send(
     let turn = accept(&service, body, caller(&headers)).await?;
     let (followed, result) = match earlier {
         None => (FollowedInput::from(&turn), None),
-        Some(earlier) => same(&service, earlier, &turn).await?,
+        Some(earlier) => follow_earlier(&service, earlier, &turn).await?,
     };
     if is_stream {
         let interest = EventFilter {
@@ -151,7 +151,7 @@ async fn accept(
 }
 
 /// Returns the state to follow for an input that was accepted before and is submitted again.
-async fn same(
+async fn follow_earlier(
     service: &Service,
     earlier: SubmittedEventState,
     turn: &Turn,

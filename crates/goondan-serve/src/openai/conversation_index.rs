@@ -213,7 +213,8 @@ impl ConversationIndex {
         Some(read.fate.subscribe())
     }
 
-    /// Takes the latest attempt whose connection broke.
+    /// Takes the latest attempt of the same request whose connection broke. `count` is the number of
+    /// the retry.
     fn take_lost(&self, fingerprint: &Fingerprint, count: u32) -> Option<AttemptReader> {
         self.take_attempt(fingerprint, count, |attempt| {
             matches!(attempt.fate(), AttemptState::Lost(_))

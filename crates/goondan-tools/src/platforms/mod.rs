@@ -33,7 +33,7 @@ const MAX_API_ANSWER_BYTES: usize = 4_000_000;
 const MAX_LIMIT_ANSWER_BYTES: usize = 16_000;
 /// Longest wait for the end of a rate limit.
 const MAX_LIMIT_WAIT: Duration = Duration::from_secs(30);
-/// Time that must remain for a request after the wait.
+/// Time of a call that must remain after the wait to repeat the request.
 const MIN_REPETITION_TIME: Duration = Duration::from_millis(500);
 /// Maximum number of characters of a platform's error message.
 const MAX_ERROR_CHARS: usize = 300;
@@ -345,7 +345,7 @@ impl PlatformClient {
     fn limited(&self, wait: Duration) -> ToolError {
         let seconds = wait.as_secs_f64().ceil();
         let message = format!(
-            "the rate limit of {} is reached for {seconds} s",
+            "{} limits the rate of requests, and accepts the next one in {seconds} s",
             self.platform.name
         );
         ToolError::new(message)

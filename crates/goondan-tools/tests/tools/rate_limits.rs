@@ -82,13 +82,13 @@ async fn a_long_rate_limit_is_an_error_with_the_wait() {
         (
             "slack__send",
             json!({"channelId": "C", "text": "x", "timeoutMs": 60000}),
-            "of Slack is reached for 31 s",
+            "accepts the next one in 31 s",
         ),
-        ("slack__delete", message, "of Slack is reached for 20 s"),
+        ("slack__delete", message, "accepts the next one in 20 s"),
         (
             "github__comment",
             json!({"repository": "o/r", "number": 1, "text": "x"}),
-            "of GitHub is reached for ",
+            "GitHub limits the rate of requests, and accepts the next one in ",
         ),
     ] {
         let (code, text) = bench.err(tool, args).await;

@@ -69,21 +69,25 @@ fn shown(token: &str) -> String {
 }
 
 /// Blocks whose content is not in the text of their message. Slack repeats the other blocks there.
-const UNREPEATED_BLOCKS: [&str; 2] = ["table", "markdown"];
+const BLOCKS_MISSING_IN_TEXT: [&str; 2] = ["table", "markdown"];
 
-/// Returns the text of a message with the blocks that it does not repeat, or the text of all blocks
-/// if it has no text.
+/// Returns `text` and below it the blocks that Slack leaves out of the text of a message. If `text`
+/// is empty, returns the text of all blocks.
 pub(super) fn with_blocks(text: &str, blocks: &Value) -> String {
     if text.trim().is_empty() {
         return text_of_blocks(blocks);
     }
     let blocks = blocks.as_array().into_iter().flatten();
-    let unrepeated = blocks
-        .filter(|block| UNREPEATED_BLOCKS.iter().any(|kind| block["type"] == *kind))
+    let missing = blocks
+        .filter(|block| {
+            BLOCKS_MISSING_IN_TEXT
+                .iter()
+                .any(|kind| block["type"] == *kind)
+        })
         .map(text_of)
         .filter(|block| !text.contains(block.as_str()));
-    let unrepeated: Vec<String> = unrepeated.collect();
-    lines([text, &unrepeated.join("\n")])
+    let missing: Vec<String> = missing.collect();
+    lines([text, &missing.join("\n")])
 }
 
 /// Returns the text of blocks, one line per block.

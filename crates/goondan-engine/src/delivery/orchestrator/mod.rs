@@ -104,7 +104,8 @@ pub(crate) struct Orchestrator {
     is_looking: bool,
 }
 
-/// Returns the interruption of each of the `begun` turns.
+/// Returns how each of the `begun` turns was interrupted, by the id of its event: as the only turn,
+/// or together with others.
 fn interruptions(begun: &[String]) -> HashMap<String, TurnInterruption> {
     let interruption = match begun {
         [_] => TurnInterruption::Alone,
@@ -421,6 +422,7 @@ impl Orchestrator {
     fn detach_turns(&mut self) -> bool {
         let was_detached = std::mem::replace(&mut self.is_detached, true);
         if !self.turns.is_empty() {
+            // Calls of the dropped turns that still end must not write to the journals.
             self.engine.dead.store(true, Ordering::Release);
         }
         self.stopping = Some(tokio::time::Instant::now() + DETACH_TIMEOUT);
