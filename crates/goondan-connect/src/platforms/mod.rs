@@ -24,7 +24,7 @@ use goondan::adapters::connectors::BoundConnection;
 use reqwest::RequestBuilder;
 use serde_json::Value;
 
-use self::request_body::{compression, read_in_time, unsupported_encoding};
+use self::request_body::{compression, read_in_time, refused, unsupported_encoding};
 pub(crate) use self::request_body::{json_body, unreadable};
 use crate::answer_files::AnswerFile;
 use crate::channel_approvals::{ButtonPress, PressOutcome};
@@ -363,21 +363,21 @@ pub(crate) async fn request(desk: Arc<ConnectionRuntime>, request: Request) -> R
             .into_response();
     }
     if let Some(encoding) = compression(request.headers()) {
-        return unsupported_encoding(encoding);
+        return refused(&desk, unsupported_encoding(encoding));
     }
     // Applies the body limit of the server as well.
     let (head, body) = request.with_limited_body().into_parts();
     let received = read_in_time(body, desk.platform.largest()).await;
     let (body, unverified) = match received {
         Ok(received) => received,
-        Err(refusal) => return refusal,
+        Err(refusal) => return refused(&desk, refusal),
     };
     let heard = match desk
         .platform
         .parse_request(&head.headers, &body, desk.now())
     {
         Ok(heard) => heard,
-        Err(refusal) => return refusal,
+        Err(refusal) => return refused(&desk, refusal),
     };
     drop(unverified);
     match heard {
@@ -393,21 +393,25 @@ pub(crate) async fn request(desk: Arc<ConnectionRuntime>, request: Request) -> R
             tokio::spawn(async move { desk.platform.tell(&press, &verdict).await });
             answer
         }
-        ParsedRequest::Event(event) => match accept_detached(&desk, *event).await {
-            Ok(taken) => desk.platform.acknowledge(taken),
-            Err(error) => {
-                tracing::warn!(
-                    connection = desk.bound.name,
-                    "could not accept an event: {error}"
-                );
-                let status = match error.is_passing {
-                    true => StatusCode::SERVICE_UNAVAILABLE,
-                    false => StatusCode::UNPROCESSABLE_ENTITY,
-                };
-                (status, format!("{error}\n")).into_response()
+        ParsedRequest::Event(event) => {
+            let name = event.name.clone();
+            match accept_detached(&desk, *event).await {
+                Ok(taken) => desk.platform.acknowledge(taken),
+                Err(error) => not_accepted(&desk, &name, &error),
             }
-        },
+        }
     }
+}
+
+/// Logs an event that cannot be accepted, and returns the response to it.
+fn not_accepted(desk: &ConnectionRuntime, event: &str, error: &EventRefusal) -> Response {
+    let connection = &desk.bound.name;
+    tracing::warn!(connection, event, "could not accept an event: {error}");
+    let status = match error.is_passing {
+        true => StatusCode::SERVICE_UNAVAILABLE,
+        false => StatusCode::UNPROCESSABLE_ENTITY,
+    };
+    (status, format!("{error}\n")).into_response()
 }
 
 /// Same as [`take`], but completes even if the platform closes the request, because fetching files
