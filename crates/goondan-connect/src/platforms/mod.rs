@@ -4,6 +4,7 @@ mod cli;
 mod cron;
 mod discord;
 mod github;
+mod refusals;
 mod request_body;
 mod script;
 mod slack;
@@ -24,7 +25,8 @@ use goondan::adapters::connectors::BoundConnection;
 use reqwest::RequestBuilder;
 use serde_json::Value;
 
-use self::request_body::{compression, read_in_time, refused, unsupported_encoding};
+use self::refusals::{not_accepted, refused};
+use self::request_body::{compression, read_in_time, unsupported_encoding};
 pub(crate) use self::request_body::{json_body, unreadable};
 use crate::answer_files::AnswerFile;
 use crate::channel_approvals::{ButtonPress, PressOutcome};
@@ -36,6 +38,7 @@ use crate::http::PlatformFailure;
 
 /// Default maximum bytes of a request body.
 const MAX_REQUEST_BODY_BYTES: usize = 1024 * 1024;
+
 /// Parsed platform request.
 pub(crate) enum ParsedRequest {
     Event(Box<PlatformEvent>),
@@ -395,23 +398,13 @@ pub(crate) async fn request(desk: Arc<ConnectionRuntime>, request: Request) -> R
         }
         ParsedRequest::Event(event) => {
             let name = event.name.clone();
-            match accept_detached(&desk, *event).await {
-                Ok(taken) => desk.platform.acknowledge(taken),
-                Err(error) => not_accepted(&desk, &name, &error),
-            }
+            let taken = accept_detached(&desk, *event).await;
+            taken.map_or_else(
+                |error| not_accepted(&desk, &name, &error),
+                |taken| desk.platform.acknowledge(taken),
+            )
         }
     }
-}
-
-/// Logs an event that cannot be accepted, and returns the response to it.
-fn not_accepted(desk: &ConnectionRuntime, event: &str, error: &EventRefusal) -> Response {
-    let connection = &desk.bound.name;
-    tracing::warn!(connection, event, "could not accept an event: {error}");
-    let status = match error.is_passing {
-        true => StatusCode::SERVICE_UNAVAILABLE,
-        false => StatusCode::UNPROCESSABLE_ENTITY,
-    };
-    (status, format!("{error}\n")).into_response()
 }
 
 /// Same as [`take`], but completes even if the platform closes the request, because fetching files

@@ -12,7 +12,6 @@ use serde_json::Value;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::{bad_request, header};
-use crate::connection_runtime::ConnectionRuntime;
 
 /// Time limit for receiving a request body.
 const REQUEST_BODY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -77,13 +76,6 @@ pub(super) fn unsupported_encoding(encoding: &str) -> Response {
         format!("The body is encoded as `{encoding}`. Send it without compression.\n"),
     )
         .into_response()
-}
-
-/// Logs a refused request. Anyone can send requests, so the line is not a warning.
-pub(super) fn refused(desk: &ConnectionRuntime, refusal: Response) -> Response {
-    let (connection, status) = (&desk.bound.name, refusal.status().as_u16());
-    tracing::debug!(connection, status, "refused a request");
-    refusal
 }
 
 /// Parses a signed JSON body.

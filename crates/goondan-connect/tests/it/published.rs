@@ -145,21 +145,35 @@ fn updates(file: &Path) -> impl Iterator<Item = PublishedUpdate> + use<> {
     lines.map(|line| serde_json::from_str(&line.unwrap()).unwrap())
 }
 
+/// Delivers the updates one after another, and notes their outcomes.
+async fn deliver(
+    running: &Running,
+    connection: &str,
+    updates: impl Iterator<Item = PublishedUpdate>,
+) -> UpdateCounts {
+    let (log, _guard) = ConnectionLog::start();
+    let mut counts = UpdateCounts::default();
+    for update in updates {
+        let body = update.body.as_bytes();
+        let headers = headers(connection, &update.event, body);
+        let response = running.deliver(connection, &headers, body).await;
+        counts.note(connection, &update, response, &log.take_ignored());
+    }
+    counts
+}
+
 /// Delivers the updates of a platform, and counts the turns that they start.
+#[allow(
+    clippy::print_stdout,
+    reason = "`ci/platform-updates` shows the counts"
+)]
 async fn deliver_all(connection: &str, file: &str) {
     let folder = PathBuf::from(std::env::var_os("GOONDAN_PLATFORM_UPDATES").unwrap());
     let state = tempfile::tempdir().unwrap();
     let platform = Platform::start(|_| Some(fine())).await;
     let running = Running::start(state.path(), &connections(&platform.base)).await;
     let mut events = running.swarm.subscribe();
-    let (log, _guard) = ConnectionLog::start();
-    let mut counts = UpdateCounts::default();
-    for update in updates(&folder.join(file)) {
-        let body = update.body.as_bytes();
-        let headers = headers(connection, &update.event, body);
-        let response = running.deliver(connection, &headers, body).await;
-        counts.note(connection, &update, response, &log.take_ignored());
-    }
+    let counts = deliver(&running, connection, updates(&folder.join(file))).await;
     let presses = || -> usize {
         PRESS_ANSWERS
             .iter()

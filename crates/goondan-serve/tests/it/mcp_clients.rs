@@ -130,13 +130,9 @@ async fn stream_head(running: &Running, session: &str) -> String {
     head.to_lowercase()
 }
 
-/// Checks a whole session of a client.
-async fn check(running: &Running, client: McpClient) {
+/// Begins the session of a client, and returns its id.
+async fn begin(running: &Running, client: &McpClient, version: &str) -> String {
     let name = client.name;
-    let version = client.initialize["protocolVersion"]
-        .as_str()
-        .unwrap()
-        .to_owned();
     let body = message(0, "initialize", &client.initialize);
     let begun = running.request("POST /mcp", &[JSON, ALL], &body).await;
     assert_eq!(begun.status, 200, "{name}: {}", begun.body);
@@ -148,23 +144,15 @@ async fn check(running: &Running, client: McpClient) {
     );
     let mut lines = begun.head.lines();
     let session = lines.find_map(|line| line.strip_prefix("mcp-session-id: "));
-    let session = session.unwrap();
-    let mut headers = vec![JSON, ALL, ("Mcp-Session-Id", session)];
-    // The first revision has no such header.
-    if version != "2024-11-05" {
-        headers.push(("Mcp-Protocol-Version", &version));
-    }
-    let initialized = br#"{"method":"notifications/initialized","jsonrpc":"2.0"}"#;
-    let noted = running.request("POST /mcp", &headers, initialized).await;
-    assert_eq!(noted.status, 202, "{name}: {}", noted.body);
-    let head = stream_head(running, session).await;
-    assert!(
-        head.contains("200 ok") && head.contains("text/event-stream"),
-        "{name}: {head}"
-    );
+    session.unwrap().to_owned()
+}
+
+/// Checks the requests of a client within its session.
+async fn check_requests(running: &Running, client: &McpClient, headers: &[(&str, &str)]) {
+    let name = client.name;
     for (id, (method, params)) in (1..).zip(&client.requests) {
         let body = message(id, method, params);
-        let response = running.request("POST /mcp", &headers, &body).await;
+        let response = running.request("POST /mcp", headers, &body).await;
         let answer = answer(&response, id);
         // Clients also ask for lists that the server does not state, and expect this code then.
         if !matches!(*method, "tools/list" | "ping") {
@@ -184,6 +172,27 @@ async fn check(running: &Running, client: McpClient) {
             );
         }
     }
+}
+
+/// Checks a whole session of a client.
+async fn check(running: &Running, client: &McpClient) {
+    let name = client.name;
+    let version = client.initialize["protocolVersion"].as_str().unwrap();
+    let session = begin(running, client, version).await;
+    let mut headers = vec![JSON, ALL, ("Mcp-Session-Id", &session)];
+    // The first revision has no such header.
+    if version != "2024-11-05" {
+        headers.push(("Mcp-Protocol-Version", version));
+    }
+    let initialized = br#"{"method":"notifications/initialized","jsonrpc":"2.0"}"#;
+    let noted = running.request("POST /mcp", &headers, initialized).await;
+    assert_eq!(noted.status, 202, "{name}: {}", noted.body);
+    let head = stream_head(running, &session).await;
+    assert!(
+        head.contains("200 ok") && head.contains("text/event-stream"),
+        "{name}: {head}"
+    );
+    check_requests(running, client, &headers).await;
     let call =
         json!({"name": "ask_a", "arguments": {"message": "hi"}, "_meta": {"progressToken": 9}});
     let body = message(9, "tools/call", &call);
@@ -202,6 +211,6 @@ async fn public_clients_hold_a_session() {
     let state = tempfile::tempdir().unwrap();
     let running = Running::start(state.path()).await;
     for client in clients() {
-        check(&running, client).await;
+        check(&running, &client).await;
     }
 }
