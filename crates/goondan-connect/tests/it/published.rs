@@ -40,6 +40,13 @@ struct PublishedUpdate {
 #[derive(Clone, Default)]
 struct ConnectionLog(Arc<Mutex<Vec<u8>>>);
 
+/// Ends the log when it is dropped. With a single subscriber, the first thread that reaches a log line
+/// decides for all threads whether the line is enabled; the second subscriber prevents this.
+struct LogGuard {
+    _log: tracing::subscriber::DefaultGuard,
+    _second: tracing::Dispatch,
+}
+
 impl io::Write for ConnectionLog {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.lock().unwrap().extend_from_slice(bytes);
@@ -53,7 +60,7 @@ impl io::Write for ConnectionLog {
 
 impl ConnectionLog {
     /// Starts a log of this thread, which runs all tasks of the swarm.
-    fn start() -> (ConnectionLog, tracing::subscriber::DefaultGuard) {
+    fn start() -> (ConnectionLog, LogGuard) {
         let log = ConnectionLog::default();
         let writer = log.clone();
         let subscriber = tracing_subscriber::fmt()
@@ -62,7 +69,11 @@ impl ConnectionLog {
             .without_time()
             .with_writer(move || writer.clone())
             .finish();
-        (log, tracing::subscriber::set_default(subscriber))
+        let guard = LogGuard {
+            _second: tracing::Dispatch::new(tracing::subscriber::NoSubscriber::default()),
+            _log: tracing::subscriber::set_default(subscriber),
+        };
+        (log, guard)
     }
 
     /// Takes all lines.
