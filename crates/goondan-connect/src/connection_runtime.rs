@@ -203,7 +203,16 @@ impl ConnectionRuntime {
                 );
                 return Ok(EventAcceptance::Stranger);
             }
-            SenderAdmission::Refused => return Ok(EventAcceptance::NotLetIn),
+            // Unknown senders can repeat their messages without limit.
+            SenderAdmission::Refused => {
+                tracing::debug!(
+                    connection = self.bound.name,
+                    channel = event.channel,
+                    sender = event.sender.as_ref().map(|sender| &sender.id),
+                    "ignored a message: its sender or channel is not allowed"
+                );
+                return Ok(EventAcceptance::NotLetIn);
+            }
         }
         if let Some(kind) = &event.unsupported {
             self.refuse_content(kind, event.origin.as_ref());

@@ -133,7 +133,7 @@ struct GitHubEventContent<'p> {
 /// of bots are ignored.
 fn event(kind: &str, id: String, payload: &Value) -> Result<PlatformEvent, IgnoredUpdate> {
     let action = payload["action"].as_str().unwrap_or_default();
-    let shown_kind = format!("{kind} {action}");
+    let shown_kind = format!("{kind} {action}").trim_end().to_owned();
     let repository = payload
         .pointer("/repository/full_name")
         .and_then(Value::as_str)

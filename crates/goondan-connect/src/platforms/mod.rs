@@ -4,6 +4,7 @@ mod cli;
 mod cron;
 mod discord;
 mod github;
+mod refusals;
 mod request_body;
 mod script;
 mod slack;
@@ -25,6 +26,7 @@ use goondan::received_text;
 use reqwest::RequestBuilder;
 use serde_json::Value;
 
+use self::refusals::{not_accepted, refused};
 pub(crate) use self::request_body::{json_body, unreadable};
 use self::request_body::{read_in_time, unsupported_encoding};
 use crate::answer_files::AnswerFile;
@@ -37,6 +39,7 @@ use crate::http::PlatformFailure;
 
 /// Default maximum bytes of a request body.
 const MAX_REQUEST_BODY_BYTES: usize = 1024 * 1024;
+
 /// Parsed platform request.
 pub(crate) enum ParsedRequest {
     Event(Box<PlatformEvent>),
@@ -365,21 +368,21 @@ pub(crate) async fn request(desk: Arc<ConnectionRuntime>, request: Request) -> R
     }
     let encoding = header(request.headers(), "content-encoding");
     if let Some(encoding) = received_text::compression(encoding) {
-        return unsupported_encoding(encoding);
+        return refused(&desk, unsupported_encoding(encoding));
     }
     // Applies the body limit of the server as well.
     let (head, body) = request.with_limited_body().into_parts();
     let received = read_in_time(body, desk.platform.largest()).await;
     let (body, unverified) = match received {
         Ok(received) => received,
-        Err(refusal) => return refusal,
+        Err(refusal) => return refused(&desk, refusal),
     };
     let heard = match desk
         .platform
         .parse_request(&head.headers, &body, desk.now())
     {
         Ok(heard) => heard,
-        Err(refusal) => return refusal,
+        Err(refusal) => return refused(&desk, refusal),
     };
     drop(unverified);
     match heard {
@@ -395,20 +398,14 @@ pub(crate) async fn request(desk: Arc<ConnectionRuntime>, request: Request) -> R
             tokio::spawn(async move { desk.platform.tell(&press, &verdict).await });
             answer
         }
-        ParsedRequest::Event(event) => match accept_detached(&desk, *event).await {
-            Ok(taken) => desk.platform.acknowledge(taken),
-            Err(error) => {
-                tracing::warn!(
-                    connection = desk.bound.name,
-                    "could not accept an event: {error}"
-                );
-                let status = match error.is_passing {
-                    true => StatusCode::SERVICE_UNAVAILABLE,
-                    false => StatusCode::UNPROCESSABLE_ENTITY,
-                };
-                (status, format!("{error}\n")).into_response()
-            }
-        },
+        ParsedRequest::Event(event) => {
+            let name = event.name.clone();
+            let taken = accept_detached(&desk, *event).await;
+            taken.map_or_else(
+                |error| not_accepted(&desk, &name, &error),
+                |taken| desk.platform.acknowledge(taken),
+            )
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use crate::{deliveries, discord};
 const SECRET: &str = "0123456789abcdef0123";
 
 /// One connection for each platform that is delivered to by HTTP and signs with a secret.
-const ALL: &str = r#"
+pub(crate) const ALL: &str = r#"
 apiVersion: goondan.ai/v1
 kind: Connection
 metadata: {name: webhook}
@@ -50,7 +50,7 @@ pub(crate) fn hmac_hex_of(key: &[u8], message: &[u8]) -> String {
         .collect()
 }
 
-fn headers(platform: &str, kind: &str, body: &[u8]) -> Vec<(&'static str, String)> {
+pub(crate) fn headers(platform: &str, kind: &str, body: &[u8]) -> Vec<(&'static str, String)> {
     match platform {
         "webhook" => vec![("x-signature", hmac_hex(body))],
         "slack" => {
@@ -95,16 +95,21 @@ fn value() -> impl Strategy<Value = Value> {
     })
 }
 
+/// A bot with a webhook, in its own YAML document.
+pub(crate) fn telegram(base: &str) -> String {
+    format!(
+        "---\napiVersion: goondan.ai/v1\nkind: Connection\nmetadata: {{name: telegram}}\nspec:\n  connectorRef: \
+         Connector/telegram\n  config: {{apiBaseUrl: {{value: \"{}\"}}, webhookUrl: {{value: \"https://x.example\"}}}}\n  \
+         secrets: {{botToken: {{value: \"123:abc\"}}}}\n",
+        base
+    )
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn no_body_is_too_odd() {
     let state = tempfile::tempdir().unwrap();
     let platform = Platform::start(|_| Some(fine())).await;
-    let telegram = format!(
-        "---\napiVersion: goondan.ai/v1\nkind: Connection\nmetadata: {{name: telegram}}\nspec:\n  connectorRef: \
-         Connector/telegram\n  config: {{apiBaseUrl: {{value: \"{}\"}}, webhookUrl: {{value: \"https://x.example\"}}}}\n  \
-         secrets: {{botToken: {{value: \"123:abc\"}}}}\n",
-        platform.base
-    );
+    let telegram = telegram(&platform.base);
     let all = format!("{ALL}{telegram}---\n{}", discord::guild(&platform.base));
     let running = Running::start(state.path(), &all).await;
     let body = prop_oneof![

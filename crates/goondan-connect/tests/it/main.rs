@@ -12,6 +12,7 @@ mod github;
 #[cfg(unix)]
 mod library;
 mod platform;
+mod published;
 mod questions;
 mod reload;
 mod script;

@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 use crate::support::Running;
 
 /// A response: its status, its head in lower case, and its body.
-struct RawResponse {
-    status: u16,
-    head: String,
-    body: String,
+pub(crate) struct RawResponse {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: String,
 }
 
 impl RawResponse {
@@ -22,7 +22,12 @@ impl RawResponse {
 }
 
 impl Running {
-    async fn request(&self, line: &str, headers: &[(&str, &str)], body: &[u8]) -> RawResponse {
+    pub(crate) async fn request(
+        &self,
+        line: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> RawResponse {
         let token = self.door.token.expose();
         let mut request = format!(
             "{line} HTTP/1.0\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\nContent-Length: {}\r\n",
@@ -43,8 +48,8 @@ impl Running {
     }
 }
 
-const JSON: (&str, &str) = ("Content-Type", "application/json");
-const ALL: (&str, &str) = ("Accept", "application/json, text/event-stream");
+pub(crate) const JSON: (&str, &str) = ("Content-Type", "application/json");
+pub(crate) const ALL: (&str, &str) = ("Accept", "application/json, text/event-stream");
 
 /// A request to each door that starts a turn with the text `cut \ud83d`.
 fn doors() -> [(&'static str, String); 6] {

@@ -9,6 +9,7 @@ mod ag_ui;
 mod bodies;
 mod callers;
 mod inputs;
+mod mcp_clients;
 mod metrics;
 mod openai;
 mod questions;

@@ -139,7 +139,7 @@ fn message(payload: &Value) -> Result<&Value, IgnoredUpdate> {
         Some(subtype @ "message_changed") if !event["message"]["bot_id"].is_null() => {
             Err(IgnoredUpdate::usual(subtype))
         }
-        Some(subtype) => Err(IgnoredUpdate::new(subtype)),
+        Some(subtype) => Err(IgnoredUpdate::new(format!("{}: {subtype}", kind(event)))),
         None if event["user"].as_str().is_none() => {
             Err(IgnoredUpdate::new("a message without a sender"))
         }

@@ -167,7 +167,7 @@ const MEDIA_BLOCKS: [&str; 7] = [
     "map",
 ];
 /// Fields of rich blocks and of formatted text that contain text, in the order of reading.
-const RICH_TEXT_FIELDS: [&str; 10] = [
+const RICH_TEXT_FIELDS: [&str; 12] = [
     "label",
     "text",
     "summary",
@@ -176,6 +176,8 @@ const RICH_TEXT_FIELDS: [&str; 10] = [
     "items",
     "cells",
     "blocks",
+    "button",
+    "buttons",
     "caption",
     "credit",
 ];
@@ -193,9 +195,13 @@ fn rich_text(value: &Value) -> String {
         text.push_str(&format!("[{kind}]\n"));
     }
     for name in RICH_TEXT_FIELDS {
-        text.push_str(&part.get(name).map(rich_text).unwrap_or_default());
-        if name == "label" && !text.is_empty() {
-            text.push(' ');
+        let Some(value) = part.get(name) else {
+            continue;
+        };
+        match name {
+            "cells" => text.push_str(&table(value)),
+            "label" => text.push_str(&(rich_text(value) + " ")),
+            _ => text.push_str(&rich_text(value)),
         }
     }
     if kind == "url" {
@@ -206,6 +212,16 @@ fn rich_text(value: &Value) -> String {
         text.push('\n');
     }
     text
+}
+
+/// Returns a table with one line for each row.
+fn table(rows: &Value) -> String {
+    let rows = rows.as_array().into_iter().flatten();
+    let line = |row: &Value| {
+        let cells = row.as_array().into_iter().flatten().map(rich_text);
+        cells.collect::<Vec<_>>().join(" | ") + "\n"
+    };
+    rows.map(line).collect()
 }
 
 /// Returns the field of a service message.
@@ -380,8 +396,10 @@ mod tests {
                     {"type": "paragraph", "text": ["see ", {"type": "url", "text": {"type": "bold", "text": "this"}, "url": "https://h"}]},
                     {"type": "list", "items": [{"label": "1.", "blocks": [{"type": "paragraph", "text": "one"}]}]},
                     {"type": "photo", "photo": []},
+                    {"type": "table", "cells": [[{"text": "a"}, {"text": "b"}], [{"text": "c"}, {}]]},
+                    {"type": "buttons", "buttons": [{"text": "Go"}]},
                 ]}}),
-                "Plan\nsee this (https://h)\n1. one\n[photo]",
+                "Plan\nsee this (https://h)\n1. one\n[photo]\na | b\nc | \nGo",
             ),
             (json!({"text": "hi"}), "hi"),
             (

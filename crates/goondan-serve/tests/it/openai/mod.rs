@@ -1,5 +1,6 @@
 //! The OpenAI-compatible door. What the official clients make of it is tested by `ci/openai`.
 
+mod clients;
 mod conversations;
 mod endings;
 mod errors;
