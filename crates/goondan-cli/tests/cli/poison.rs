@@ -75,6 +75,7 @@ fn run(sandbox: &Sandbox, input: &str) -> Output {
 
 /// Runs the input until its turn is given up, and checks that the conversation continues.
 #[track_caller]
+#[allow(clippy::print_stderr, reason = "it says why the test is skipped")]
 fn assert_turn_is_given_up(code: &str) {
     let Some(sandbox) = project_with_library(code) else {
         eprintln!("skipped: there is no C compiler `cc`");
