@@ -183,7 +183,7 @@ fn tool(name: &str) -> String {
 fn swarm(agents: &[&str]) -> String {
     let mut text = format!(
         "apiVersion: goondan.ai/v1\nkind: Swarm\nmetadata: {{name: default}}\nspec:\n  entryAgent: Agent/{}\n\
-         \x20 policy: {{maxStepsPerTurn: 1000000, maxInstances: 1000000, maxConcurrentTurns: 1024}}\n  agents:\n",
+         \x20 policy: {{maxStepsPerTurn: 1000000, repetition: {{limit: 0}}, maxInstances: 1000000, maxConcurrentTurns: 1024}}\n  agents:\n",
         agents[0]
     );
     for agent in agents {

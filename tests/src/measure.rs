@@ -45,7 +45,7 @@ metadata: {name: default}
 spec:
   entryAgent: Agent/a
   agents: [{ref: Agent/a}]
-  policy: {maxStepsPerTurn: 1000000, maxInstances: 1000000}
+  policy: {maxStepsPerTurn: 1000000, repetition: {limit: 0}, maxInstances: 1000000}
 "#;
 
 /// Those that look at each step or turn. What shortens conversations is left out: here they shall grow.

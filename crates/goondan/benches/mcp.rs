@@ -61,7 +61,7 @@ fn project(folder: &Path, servers: &[String]) {
     text.push_str(&format!(
         "---\napiVersion: goondan.ai/v1\nkind: Agent\nmetadata: {{name: a}}\nspec: {{modelConfig: {{modelRef: Model/m}}, \
          permissions: {{default: allow}}, tools: [{}]}}\n---\napiVersion: goondan.ai/v1\nkind: Swarm\nmetadata: {{name: s}}\n\
-         spec: {{entryAgent: Agent/a, agents: [{{ref: Agent/a}}], policy: {{maxStepsPerTurn: 20}}}}\n",
+         spec: {{entryAgent: Agent/a, agents: [{{ref: Agent/a}}], policy: {{maxStepsPerTurn: 20, repetition: {{limit: 0}}}}}}\n",
         uses.join(", ")
     ));
     std::fs::create_dir_all(folder).unwrap();

@@ -40,7 +40,7 @@ spec: {modelConfig: {modelRef: Model/m}, tools: [{ref: Tool/empty}], permissions
 apiVersion: goondan.ai/v1
 kind: Swarm
 metadata: {name: default}
-spec: {entryAgent: Agent/a, agents: [{ref: Agent/a}], policy: {maxStepsPerTurn: 1000}}
+spec: {entryAgent: Agent/a, agents: [{ref: Agent/a}], policy: {maxStepsPerTurn: 1000, repetition: {exclude: [empty__call]}}}
 ";
 
 /// One call through dispatch.
