@@ -314,9 +314,11 @@ impl McpConnection {
         definition: &McpServerDefinition,
         is_first: bool,
     ) -> Result<McpCatalog, ToolError> {
-        let deadline = match is_first {
+        let now = Instant::now();
+        // A repeated attempt on a connection that stays has a deadline of its own.
+        let deadline = match is_first && now < self.deadline {
             true => self.deadline,
-            false => Instant::now() + definition.connect_timeout,
+            false => now + definition.connect_timeout,
         };
         let listing = tokio::time::timeout_at(deadline.into(), listing::list(&self.peer));
         let listing = match listing.await {

@@ -138,12 +138,9 @@ impl McpServerHandle {
         self.cache.note_silence(self.definition.fingerprint());
     }
 
-    /// Logs that a start waits for the first answer of the server.
-    pub(crate) fn report_wait(&self) {
-        let (tool, limit) = (
-            &self.definition.tool,
-            self.definition.connect_timeout.as_secs(),
-        );
+    /// Logs that a start or a reload waits for the first answer of the server, at most for `limit`.
+    pub(crate) fn report_wait(&self, limit: Duration) {
+        let (tool, limit) = (&self.definition.tool, limit.as_secs_f64().ceil());
         let runner = self.definition.package_runner();
         let reason = runner.map_or_else(String::new, |runner| {
             format!(", because `{runner}` may have to download it first")

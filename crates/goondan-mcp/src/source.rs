@@ -55,7 +55,6 @@ pub struct McpTools {
     awaited: Mutex<Vec<Arc<McpServerHandle>>>,
     /// Time until which a reload waits for new servers. A start waits for the deadline of each.
     patience: Mutex<Option<Instant>>,
-    has_started: AtomicBool,
     is_quiet: AtomicBool,
     changed: Arc<Notify>,
 }
@@ -86,7 +85,6 @@ impl McpTools {
             servers: Mutex::default(),
             awaited: Mutex::default(),
             patience: Mutex::default(),
-            has_started: AtomicBool::new(false),
             is_quiet: AtomicBool::new(false),
             changed: Arc::default(),
         }
@@ -104,12 +102,14 @@ impl McpTools {
         *lock(&self.environment) = environment;
     }
 
+    /// Does the same as [`McpTools::prepare`] for a reload, which waits for a shorter time.
+    pub fn prepare_reload(&self, bundle: &Bundle, swarm: &Resource<Swarm>) {
+        *lock(&self.patience) = Some(Instant::now() + RELOAD_CONTACT_TIMEOUT);
+        self.prepare(bundle, swarm);
+    }
+
     /// Begins to contact the new servers of `swarm` concurrently.
     pub fn prepare(&self, bundle: &Bundle, swarm: &Resource<Swarm>) {
-        // The first call belongs to the start of the swarm, each later one to a reload.
-        if self.has_started.swap(true, Ordering::Relaxed) {
-            *lock(&self.patience) = Some(Instant::now() + RELOAD_CONTACT_TIMEOUT);
-        }
         let agents = swarm
             .spec
             .agents
@@ -414,34 +414,25 @@ impl McpTools {
     async fn first_contact(&self, server: &Arc<McpServerHandle>) -> Option<Arc<McpCatalog>> {
         self.hold(Arc::clone(server));
         let was_silent = server.was_silent();
-        let mut contact = server.begin();
-        let patience = *lock(&self.patience);
-        if !was_silent {
-            let answered = async {
-                let answer = contact.wait_for(Option::is_some);
-                let mut answer = std::pin::pin!(answer);
-                if tokio::time::timeout(WAIT_NOTICE_DELAY, &mut answer)
-                    .await
-                    .is_err()
-                {
-                    server.report_wait();
-                    let _ = answer.await;
-                }
-            };
-            let is_silent = match patience {
-                // The contact ends at the deadline of the server.
-                None => {
-                    answered.await;
-                    false
-                }
-                Some(until) => tokio::time::timeout_at(until.into(), answered)
-                    .await
-                    .is_err(),
-            };
-            if is_silent {
-                // The next start does not wait for this server.
-                server.note_silence();
+        let contact = server.begin();
+        let mut waiting = contact.clone();
+        let connect_timeout = server.definition.connect_timeout;
+        let limit = lock(&self.patience).map_or(connect_timeout, |until| {
+            until.saturating_duration_since(Instant::now())
+        });
+        let answered = async move {
+            let mut answer = std::pin::pin!(waiting.wait_for(Option::is_some));
+            if tokio::time::timeout(WAIT_NOTICE_DELAY, &mut answer)
+                .await
+                .is_err()
+            {
+                server.report_wait(limit);
+                let _ = answer.await;
             }
+        };
+        if !was_silent && tokio::time::timeout(limit, answered).await.is_err() {
+            // The next start does not wait for this server.
+            server.note_silence();
         }
         contact.borrow().as_ref()?.as_ref().ok().cloned()
     }

@@ -187,7 +187,8 @@ impl DirectoryHandle {
     /// them. Readers can see a part of the new contents.
     ///
     /// # Errors
-    /// Fails if the entry is a symbolic link, or if it cannot be written. The file then keeps its contents.
+    /// Fails if the entry is a symbolic link, or if it cannot be written. The file then keeps its
+    /// contents.
     pub fn overwrite(&self, name: &OsStr, content: &[u8]) -> io::Result<()> {
         let old_file = self.open_file(name, FileOpenMode::Read)?;
         let old_size = old_file.metadata()?.len();

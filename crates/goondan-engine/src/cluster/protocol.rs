@@ -51,7 +51,7 @@ pub(crate) struct TurnAssignment {
     pub(crate) is_new: bool,
     /// The last turn of the instance ran on that node, so its caches of the instance are valid.
     pub(crate) is_home: bool,
-    /// How an earlier process ended during the turn; `None` at the first start.
+    /// Interruption of the turn by the end of an earlier process; `None` at the first start.
     #[serde(default)]
     pub(crate) interruption: Option<TurnInterruption>,
     pub(crate) joined: Vec<AgentEvent>,

@@ -40,7 +40,7 @@ pub(crate) struct TurnStart {
     pub(crate) is_new: bool,
     pub(crate) joined: LateResponses,
     pub(crate) cancel: CancellationToken,
-    /// How an earlier process ended during the turn; `None` at the first start.
+    /// Interruption of the turn by the end of an earlier process; `None` at the first start.
     pub(crate) interruption: Option<TurnInterruption>,
     /// Conversation from the in-memory cache.
     pub(crate) warm: Option<ConversationLog>,
@@ -319,10 +319,10 @@ fn once_only_results(facts: &TurnScope, stored: &StoredConversation) -> usize {
 /// Repairs a conversation that was read for a turn that starts or resumes. Returns warnings about
 /// data that could not be read.
 ///
-/// Events after the base, which is the last checkpoint, have two possible sources. Events of `resumed_turn` are discarded: the turn was
-/// interrupted and restarts with its journal. Events of a finished turn that was not checkpointed
-/// are checkpointed now. A turn that ended abnormally (a panic, a removed agent) may have left
-/// calls without results; they get an error result.
+/// Events after the base, which is the last checkpoint, have two possible sources. Events of
+/// `resumed_turn` are discarded: the turn was interrupted and restarts with its journal. Events of
+/// a finished turn that was not checkpointed are checkpointed now. A turn that ended abnormally (a
+/// panic, a removed agent) may have left calls without results; they get an error result.
 pub(crate) async fn restore_conversation(
     store: &mut dyn OpenConversation,
     mut stored: StoredConversation,

@@ -42,7 +42,7 @@ pub(crate) enum TurnInterruption {
 }
 
 /// Record of a start after an interruption.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct RestartRecord {
     /// Number of outcomes in the journal, without those of restarts.
     outcomes: usize,
@@ -65,40 +65,25 @@ pub(super) async fn record_restart(
     cancel: &CancellationToken,
 ) -> Result<Option<TurnError>, StoreError> {
     let progress = journal.progress();
-    let mut restarts = Vec::new();
-    // The journal returns the recorded restart instead of the one that is passed.
-    while journal.has_outcome(&restart_effect(restarts.len())) {
-        let number = restarts.len();
-        restarts.push(
-            run_restart(
-                journal,
-                number,
-                RestartRecord {
-                    outcomes: 0,
-                    interruption,
-                },
-            )
-            .await?,
-        );
-    }
-    let number = restarts.len();
-    // The restarts themselves are no progress.
-    let outcomes = progress.outcomes - number;
-    restarts.push(RestartRecord {
-        outcomes,
+    let is_recorded = |number: &usize| journal.has_outcome(&restart_effect(*number));
+    let recorded = (0..).take_while(is_recorded).count();
+    let restart = RestartRecord {
+        // The restarts themselves are no progress.
+        outcomes: progress.outcomes - recorded,
         interruption,
-    });
+    };
+    let mut restarts = Vec::new();
+    for number in 0..recorded {
+        restarts.push(run_restart(journal, number, restart).await?);
+    }
+    restarts.push(restart);
     if let Some(ends) = stuck_ends(&restarts, &progress) {
         if ends.alone >= MAX_ENDS_ALONE || ends.total >= MAX_ENDS {
             return Ok(Some(poisoned(ends.total)));
         }
         wait_before_restart(ends, cancel).await;
     }
-    let restart = RestartRecord {
-        outcomes,
-        interruption,
-    };
-    run_restart(journal, number, restart).await?;
+    run_restart(journal, recorded, restart).await?;
     Ok(None)
 }
 
@@ -145,7 +130,7 @@ async fn wait_before_restart(ends: StuckEnds, cancel: &CancellationToken) {
     let _ = cancel.run_until_cancelled(tokio::time::sleep(wait)).await;
 }
 
-/// Returns the record of a restart, or records `restart`.
+/// Returns the record of a restart if there is one, and otherwise records `restart`.
 async fn run_restart(
     journal: &Arc<dyn TurnJournal>,
     number: usize,

@@ -240,6 +240,19 @@ async fn call_in(
     handler.call(&conversation(bench, key), object(args)).await
 }
 
+/// Lets `reader` read a file with `one`, which `writer` then changes to `two`.
+async fn change_after_read(bench: &Bench) {
+    bench.write("notes.md", "one\n");
+    let read = json!({"path": "notes.md"});
+    call_in(bench, "reader", "file-system__read", read)
+        .await
+        .unwrap();
+    let write = json!({"path": "notes.md", "content": "two\n"});
+    call_in(bench, "writer", "file-system__write", write)
+        .await
+        .unwrap();
+}
+
 #[tokio::test]
 async fn a_write_after_a_foreign_change_is_refused_once() {
     let bench = Bench::new();
@@ -303,15 +316,7 @@ async fn stale_writes_can_be_allowed_with_a_warning_or_without() {
 #[tokio::test]
 async fn an_append_shows_a_foreign_change() {
     let bench = Bench::new();
-    bench.write("notes.md", "one\n");
-    let read = json!({"path": "notes.md"});
-    call_in(&bench, "reader", "file-system__read", read)
-        .await
-        .unwrap();
-    let write = |content: &str| json!({"path": "notes.md", "content": content});
-    call_in(&bench, "writer", "file-system__write", write("two\n"))
-        .await
-        .unwrap();
+    change_after_read(&bench).await;
     let append = json!({"path": "notes.md", "content": "three\n", "append": true});
     let done = call_in(&bench, "reader", "file-system__write", append)
         .await
@@ -324,22 +329,15 @@ async fn an_append_shows_a_foreign_change() {
 #[tokio::test]
 async fn an_append_to_an_unreadable_file_hides_no_foreign_change() {
     let bench = Bench::new();
-    bench.write("notes.md", "one\n");
-    let read = json!({"path": "notes.md"});
-    call_in(&bench, "reader", "file-system__read", read)
-        .await
-        .unwrap();
-    let write = |content: &str| json!({"path": "notes.md", "content": content});
-    call_in(&bench, "writer", "file-system__write", write("two\n"))
-        .await
-        .unwrap();
+    change_after_read(&bench).await;
     bench.write("notes.md", b"\xff\x01");
     let append = json!({"path": "notes.md", "content": "x", "append": true});
     call_in(&bench, "reader", "file-system__write", append)
         .await
         .unwrap();
     bench.write("notes.md", "two\n");
-    let error = call_in(&bench, "reader", "fs__write", write("three\n")).await;
+    let write = json!({"path": "notes.md", "content": "three\n"});
+    let error = call_in(&bench, "reader", "fs__write", write).await;
     assert_eq!(error.unwrap_err().code.as_deref(), Some("E_TOOL_STALE"));
 }
 

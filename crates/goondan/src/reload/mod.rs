@@ -274,7 +274,7 @@ impl Swarm {
             generation: &serving,
             unchanged: &unchanged,
         });
-        inner.tools.mcp().prepare(&bundle, swarm);
+        inner.tools.mcp().prepare_reload(&bundle, swarm);
         let mut generation = plan_swarm(
             &bundle,
             swarm,

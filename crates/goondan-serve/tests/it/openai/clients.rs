@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{Door, Reply, assistant, content, user};
 
 /// Part of an answer that a client relies on.
-enum Relied {
+enum ExpectedAnswer {
     /// A list with the agent.
     Models,
     /// A completion with this text.
@@ -25,7 +25,7 @@ type ClientRequest = (
     &'static str,
     &'static [(&'static str, &'static str)],
     Value,
-    Relied,
+    ExpectedAnswer,
 );
 
 const OPEN_WEBUI: &[(&str, &str)] = &[
@@ -98,7 +98,7 @@ fn open_webui() -> Vec<ClientRequest> {
             "models",
             OPEN_WEBUI,
             Value::Null,
-            Relied::Models,
+            ExpectedAnswer::Models,
         ),
         (
             name,
@@ -106,7 +106,7 @@ fn open_webui() -> Vec<ClientRequest> {
             "chat/completions",
             OPEN_WEBUI,
             chat(json!([user("hi")]), ids),
-            Relied::Chunks("hi"),
+            ExpectedAnswer::Chunks("hi"),
         ),
         (
             name,
@@ -114,7 +114,7 @@ fn open_webui() -> Vec<ClientRequest> {
             "chat/completions",
             OPEN_WEBUI,
             chat(json!([{"role": "user", "content": parts}]), streamed()),
-            Relied::Chunks("look"),
+            ExpectedAnswer::Chunks("look"),
         ),
         (
             name,
@@ -122,7 +122,7 @@ fn open_webui() -> Vec<ClientRequest> {
             "chat/completions",
             OPEN_WEBUI,
             chat(json!([user("Name this chat")]), title),
-            Relied::Completion("Name this chat"),
+            ExpectedAnswer::Completion("Name this chat"),
         ),
     ]
 }
@@ -140,7 +140,7 @@ fn librechat() -> Vec<ClientRequest> {
             "models",
             LIBRECHAT,
             Value::Null,
-            Relied::Models,
+            ExpectedAnswer::Models,
         ),
         (
             name,
@@ -151,7 +151,7 @@ fn librechat() -> Vec<ClientRequest> {
                 chat(json!([system, user("hi")]), streamed()),
                 sampling.clone(),
             ),
-            Relied::Chunks("hi"),
+            ExpectedAnswer::Chunks("hi"),
         ),
         (
             name,
@@ -159,7 +159,7 @@ fn librechat() -> Vec<ClientRequest> {
             "chat/completions",
             LIBRECHAT,
             chat(json!([user("Title?")]), sampling),
-            Relied::Completion("Title?"),
+            ExpectedAnswer::Completion("Title?"),
         ),
     ]
 }
@@ -180,7 +180,7 @@ fn continue_and_cline() -> Vec<ClientRequest> {
             "chat/completions",
             CONTINUE,
             chat(json!([system, user("hi")]), limited),
-            Relied::Chunks("hi"),
+            ExpectedAnswer::Chunks("hi"),
         ),
         // In agent mode the client offers tools.
         (
@@ -189,7 +189,7 @@ fn continue_and_cline() -> Vec<ClientRequest> {
             "chat/completions",
             CONTINUE,
             chat(json!([user("hi")]), tools),
-            Relied::Refused(400, json!("tools")),
+            ExpectedAnswer::Refused(400, json!("tools")),
         ),
         // Autocompletion.
         (
@@ -198,7 +198,7 @@ fn continue_and_cline() -> Vec<ClientRequest> {
             "completions",
             CONTINUE,
             json!({"model": "a", "prompt": "fn ", "stream": true, "stop": ["\n\n"]}),
-            Relied::Refused(404, Value::Null),
+            ExpectedAnswer::Refused(404, Value::Null),
         ),
         (
             "Cline",
@@ -209,7 +209,7 @@ fn continue_and_cline() -> Vec<ClientRequest> {
                 json!([system, {"role": "user", "content": parts}]),
                 with(streamed(), json!({"temperature": 0})),
             ),
-            Relied::Chunks("# Time"),
+            ExpectedAnswer::Chunks("# Time"),
         ),
     ]
 }
@@ -230,7 +230,7 @@ fn aider() -> Vec<ClientRequest> {
             "chat/completions",
             AIDER,
             chat(examples, sampling),
-            Relied::Chunks("add a test"),
+            ExpectedAnswer::Chunks("add a test"),
         ),
         (
             "aider",
@@ -241,7 +241,7 @@ fn aider() -> Vec<ClientRequest> {
                 json!([user("Write a commit message")]),
                 json!({"temperature": 0}),
             ),
-            Relied::Completion("Write a commit message"),
+            ExpectedAnswer::Completion("Write a commit message"),
         ),
     ]
 }
@@ -275,7 +275,7 @@ fn codex() -> Vec<ClientRequest> {
             "responses",
             CODEX,
             body(first.clone(), json!([])),
-            Relied::Events("hi"),
+            ExpectedAnswer::Events("hi"),
         ),
         (
             "Codex",
@@ -283,7 +283,7 @@ fn codex() -> Vec<ClientRequest> {
             "responses",
             CODEX,
             body(second, json!([])),
-            Relied::Events("and now?"),
+            ExpectedAnswer::Events("and now?"),
         ),
         (
             "Codex",
@@ -291,14 +291,14 @@ fn codex() -> Vec<ClientRequest> {
             "responses",
             CODEX,
             body(first, tools),
-            Relied::Refused(400, json!("tools")),
+            ExpectedAnswer::Refused(400, json!("tools")),
         ),
     ]
 }
 
-async fn check(name: &str, reply: Reply, body: &Value, relied: Relied) {
+async fn check(name: &str, reply: Reply, body: &Value, expected: ExpectedAnswer) {
     match relied {
-        Relied::Models => {
+        ExpectedAnswer::Models => {
             let (status, list) = reply.json().await;
             assert_eq!((status, &list["object"]), (200, &json!("list")), "{name}");
             let first = &list["data"][0];
@@ -307,11 +307,11 @@ async fn check(name: &str, reply: Reply, body: &Value, relied: Relied) {
                 "{name}: {list}"
             );
         }
-        Relied::Completion(text) => {
+        ExpectedAnswer::Completion(text) => {
             let answer = reply.answer().await;
             assert!(answer.ends_with(text), "{name}: {answer}");
         }
-        Relied::Chunks(text) => {
+        ExpectedAnswer::Chunks(text) => {
             let chunks = reply.events().await;
             assert!(content(&chunks).ends_with(text), "{name}: {chunks:?}");
             assert_eq!(chunks.last().unwrap(), "[DONE]", "{name}");
@@ -321,7 +321,7 @@ async fn check(name: &str, reply: Reply, body: &Value, relied: Relied) {
             let wants_usage = body.pointer("/stream_options/include_usage").is_some();
             assert_eq!(usage.is_some(), wants_usage, "{name}: {chunks:?}");
         }
-        Relied::Events(text) => {
+        ExpectedAnswer::Events(text) => {
             let events = reply.events().await;
             let find = |kind: &str| {
                 let found = events.iter().find(|event| event["type"] == kind);
@@ -341,7 +341,7 @@ async fn check(name: &str, reply: Reply, body: &Value, relied: Relied) {
                 "{name}: {response}"
             );
         }
-        Relied::Refused(status, parameter) => {
+        ExpectedAnswer::Refused(status, parameter) => {
             let (given, body) = reply.json().await;
             let error = &body["error"];
             assert_eq!(

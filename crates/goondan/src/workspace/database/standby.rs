@@ -97,7 +97,7 @@ impl StandbyNode<'_> {
             return false;
         };
         self.tools.set_environment(environment.clone());
-        self.tools.mcp().prepare(&bundle, swarm);
+        self.tools.mcp().prepare_reload(&bundle, swarm);
         let number = self.generation.number + 1;
         let serving_generation = ServingGeneration {
             generation: &self.generation,
