@@ -297,7 +297,7 @@ fn codex() -> Vec<ClientRequest> {
 }
 
 async fn check(name: &str, reply: Reply, body: &Value, expected: ExpectedAnswer) {
-    match relied {
+    match expected {
         ExpectedAnswer::Models => {
             let (status, list) = reply.json().await;
             assert_eq!((status, &list["object"]), (200, &json!("list")), "{name}");
